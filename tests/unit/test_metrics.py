@@ -1,0 +1,111 @@
+"""Scores are sacreBLEU's own; length buckets cover every sentence once."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+import sacrebleu
+
+from seq2attn.errors import DataError, UserError
+from seq2attn.evaluation.metrics import Score, bleu, bleu_by_length, length_table, scores, table
+
+REFERENCES = [
+    "The little dog sleeps under the table.",
+    "We drank tea.",
+    "Nobody has seen Anna since Monday, right?",
+]
+HYPOTHESES = ["The small dog sleeps under a table.", "we drank tea.", "Nobody saw Anna since Monday, right?"]
+
+
+def sentences(count: int, longest: int = 30) -> list[str]:
+    rng = random.Random(count)
+    return [" ".join(rng.choices("abcdefgh", k=rng.randint(1, longest))) for _ in range(count)]
+
+
+def test_scores_are_sacrebleus():
+    found = scores(HYPOTHESES, REFERENCES)
+    expected = [
+        sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]),
+        sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]),
+        sacrebleu.corpus_ter(HYPOTHESES, [REFERENCES], case_sensitive=True),
+    ]
+    assert [(s.name, s.value) for s in found] == [(e.name, e.score) for e in expected]
+
+
+def test_case_matters_to_every_metric():
+    lower = [line.lower() for line in REFERENCES]
+    for perfect, lowered in zip(scores(REFERENCES, REFERENCES), scores(lower, REFERENCES), strict=True):
+        assert perfect.value != lowered.value, perfect.name
+
+
+def test_signatures_say_how_it_was_scored():
+    for score in scores(HYPOTHESES, REFERENCES):
+        assert f"version:{sacrebleu.__version__}" in score.signature
+        assert "case:mixed" in score.signature
+    assert "tok:13a" in bleu(HYPOTHESES, REFERENCES).signature
+
+
+def test_bleu_of_the_references_is_a_hundred():
+    assert bleu(REFERENCES, REFERENCES).value == pytest.approx(100)
+
+
+def test_what_does_not_pair_up_is_refused():
+    with pytest.raises(DataError, match="3 hypotheses but 2 references"):
+        scores(HYPOTHESES, REFERENCES[:2])
+    with pytest.raises(DataError, match="nothing to score"):
+        bleu([], [])
+    with pytest.raises(DataError, match="2 sources"):
+        bleu_by_length(HYPOTHESES[:2], HYPOTHESES, REFERENCES)
+    with pytest.raises(UserError, match="unknown metric `bleurt`"):
+        scores(HYPOTHESES, REFERENCES, ["bleurt"])
+
+
+@pytest.mark.parametrize("count", [1, 19, 20, 21, 150, 400])
+def test_buckets_cover_every_sentence_once(count: int):
+    sources = sentences(count)
+    buckets = bleu_by_length(sources, sources, sources)
+    lengths = [len(source.split()) for source in sources]
+    assert sum(bucket.sentences for bucket in buckets) == count
+    assert all(low.highest < high.lowest for low, high in pairwise(buckets))
+    assert all(bucket.sentences >= min(20, count) for bucket in buckets)
+    assert sum(b.mean_length * b.sentences for b in buckets) == pytest.approx(sum(lengths))
+    for bucket in buckets:
+        assert bucket.sentences == sum(bucket.lowest <= n <= bucket.highest for n in lengths)
+        assert bucket.lowest <= bucket.mean_length <= bucket.highest
+
+
+def test_a_bucket_is_scored_on_its_own_sentences():
+    sources = ["a b"] * 3 + ["a b c d e f"] * 3 + [""]
+    references = ["yes it is so ."] * 3 + ["no it is not so ."] * 3 + ["yes it is so ."]
+    hypotheses = references[:3] + ["something else in every place"] * 3 + references[6:]
+    short, long = bleu_by_length(sources, hypotheses, references, (5, 10), fewest=1)
+    assert (short.lowest, short.highest, short.sentences) == (0, 2, 4)
+    assert (long.lowest, long.highest, long.sentences) == (6, 6, 3)
+    assert short.score.value == pytest.approx(100)
+    assert long.score == bleu(hypotheses[3:6], references[3:6])
+
+
+def test_tables_align_and_carry_signatures():
+    systems = {"a": [Score("BLEU", 9.5, "tok:13a")], "a longer name": [Score("BLEU", 31.257, "tok:13a")]}
+    assert table(systems).splitlines() == [
+        "system          BLEU",
+        "a               9.50",
+        "a longer name  31.26",
+        "",
+        "BLEU: tok:13a",
+    ]
+    assert table(systems, markdown=True).splitlines()[:3] == [
+        "| system        |  BLEU |",
+        "| ------------- | ----: |",
+        "| a             |  9.50 |",
+    ]
+
+
+def test_length_table_has_a_row_a_bucket():
+    sources = sentences(100)
+    buckets = bleu_by_length(sources, sources, sources)
+    lines = length_table({"one": buckets, "two": buckets}).splitlines()
+    assert len(lines) == 1 + len(buckets)
+    assert lines[0].split() == ["words", "sentences", "one", "two"]
