@@ -1,0 +1,1 @@
+"""Lines of text to ids and back: vocabularies and the tokenisers."""

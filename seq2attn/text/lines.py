@@ -1,0 +1,61 @@
+"""Lines of a text file, plain or compressed, with every complaint at its file and line."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from seq2attn.errors import DataError
+
+BOM = b"\xef\xbb\xbf"
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    r"""The lines of a UTF-8 text, cut at '\n' only; a '\r' before it and a byte order mark are removed.
+
+    Files that end in .gz or .xz are decompressed.
+
+    Raises: DataError for a file that is missing, a directory, empty, badly compressed or not UTF-8.
+    """
+    number = 0
+    try:
+        with _open(path) as stream:
+            for number, raw in enumerate(stream, start=1):
+                yield _decode(raw, path, number)
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise DataError(f"{path}: the compressed file is broken after line {number} ({error})") from None
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise DataError(f"{path}: is a directory, expected a text file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    if number == 0:
+        raise DataError(f"{path}: is empty")
+
+
+def _open(path: Path) -> IO[bytes]:
+    match path.suffix:
+        case ".gz":
+            return gzip.open(path, "rb")
+        case ".xz":
+            return lzma.open(path, "rb")
+        case _:
+            return path.open("rb")
+
+
+def _decode(raw: bytes, path: Path, number: int) -> str:
+    start = len(BOM) if number == 1 and raw.startswith(BOM) else 0
+    try:
+        line = raw[start:].decode("utf-8")
+    except UnicodeDecodeError as error:
+        column = start + error.start
+        raise DataError(
+            f"{path}:{number}: byte {column + 1} of the line (0x{raw[column]:02x}) is not UTF-8 "
+            f"({error.reason}); save the file as UTF-8"
+        ) from None
+    return line.removesuffix("\n").removesuffix("\r")

@@ -1,0 +1,151 @@
+"""Words and punctuation as tokens, cut so that they can be joined again.
+
+A line is cut into words (runs of letters, marks, digits and `_`) and single other characters. Where two
+tokens touched, the punctuation carries the joiner `￭` (U+FFED) on that side; of two, the right one:
+
+    Don't wait, (she) said.   ->   Don ￭'￭ t wait ￭, (￭ she ￭) said ￭.
+
+so joining with spaces and then removing each `￭` with the space beside it gives the line back. A `￭` in the
+text itself becomes `■`. A token that is not in the vocabulary is looked up without its joiners (vocabularies
+made elsewhere know `.`, not `￭.`; the space then comes back), and is otherwise `<unk>`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from seq2attn.config.base import InputPath, Mistake, Mistakes
+from seq2attn.errors import DataError
+from seq2attn.text.header import save_header
+from seq2attn.text.lines import read_lines
+from seq2attn.text.normalize import NormalizeConfig, one_line
+from seq2attn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, pieces
+
+JOINER = "￭"
+
+
+class WordsConfig(NormalizeConfig):
+    """A token for each word and punctuation mark of the training text; `￭` marks where no space was."""
+
+    kind: Literal["words"] = "words"
+    split: Literal["punctuation", "spaces"] = "punctuation"
+    """Cut at spaces and punctuation, or at spaces only (for text that was tokenised before)."""
+    min_frequency: PositiveInt = 1
+    """Words seen less often become `<unk>`."""
+    max_size: Annotated[int, Field(gt=4)] | None = None
+    """Largest vocabulary, the four special entries among it; none: no limit."""
+    vocabulary: InputPath | None = None
+    """Take the words from this file instead of counting them: `.txt` (a word a line), `.json` (a vocabulary of
+    ours) or `.pt` (a vocabulary of torchtext)."""
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> WordsConfig:
+        message = "counts words, and `vocabulary` takes them from a file: leave one of the two out"
+        counting = {"min_frequency": self.min_frequency != 1, "max_size": self.max_size is not None}
+        mistakes = [Mistake(key, message) for key, is_set in counting.items() if is_set]
+        if self.vocabulary is not None and mistakes:
+            raise Mistakes(mistakes)
+        return self
+
+    def train(self, lines: Iterable[str]) -> WordTokenizer:
+        """Count the words of `lines`, or read the vocabulary.
+
+        Raises: DataError or RunError for a vocabulary file that cannot be used.
+        """
+        if self.vocabulary is not None:
+            return WordTokenizer(self, _read_vocabulary(self.vocabulary))
+        words = (word for line in lines for word in self.cut(line))
+        return WordTokenizer(self, Vocabulary.counted(words, self.min_frequency, self.max_size))
+
+    def cut(self, line: str) -> list[str]:
+        """The tokens of a line, with joiners."""
+        line = self.normalize(line.replace(JOINER, "■"))
+        return line.split() if self.split == "spaces" else list(_marked(line))
+
+
+@dataclass(frozen=True)
+class WordTokenizer:
+    """Cuts a line into words and punctuation, and joins them again."""
+
+    config: WordsConfig
+    vocabulary: Vocabulary
+    stochastic: ClassVar[bool] = False
+
+    def encode(self, line: str) -> list[int]:
+        """The ids of a line's words, without BOS and EOS."""
+        return [self._id(word) for word in self.config.cut(line)]
+
+    def _id(self, word: str) -> int:
+        id = self.vocabulary.id(word)
+        if id == UNK:
+            id = self.vocabulary.id(word.strip(JOINER))
+        return id if id >= len(SPECIALS) else UNK  # a `<s>` in the text is a word, not a control
+
+    def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
+        """The ids of each line: there is one way to cut it."""
+        return [self.encode(line) for line in lines]
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The words as shown to people, with joiners."""
+        return pieces(self.vocabulary, ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text without PAD, BOS and EOS; an unknown word is shown as `<unk>`, with spaces around it."""
+        words = pieces(self.vocabulary, [id for id in ids if id not in (PAD, BOS, EOS)])
+        return one_line(re.sub(f" ?{JOINER} ?", "", " ".join(words)))
+
+    def save(self, folder: Path) -> None:
+        """Write what `load_tokenizer` reads."""
+        save_header(folder, self.config, self.vocabulary)
+
+
+def _marked(line: str) -> Iterator[str]:
+    found = list(_pattern().finditer(line))
+    ends, starts = [-1] + [one.end() for one in found], [one.start() for one in found] + [-1]
+    for place, one in enumerate(found):
+        if one.lastgroup == "word":
+            yield one[0]
+            continue
+        left = JOINER if one.start() == ends[place] else ""
+        follower_is_word = place + 1 < len(found) and found[place + 1].lastgroup == "word"
+        right = JOINER if follower_is_word and one.end() == starts[place + 1] else ""
+        yield left + one[0] + right
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    # `\w` leaves out the vowel signs and accents that many scripts write as characters of their own.
+    marks = "".join(chr(c) for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c))[0] == "M")
+    return re.compile(rf"(?P<word>[\w{marks}]+)|\S")
+
+
+def _read_vocabulary(path: Path) -> Vocabulary:
+    match path.suffix:
+        case ".json":
+            return Vocabulary.load(path)
+        case ".pt":
+            from seq2attn.text.torchtext_vocabulary import read_torchtext_vocabulary
+
+            words = read_torchtext_vocabulary(path)
+        case ".txt":
+            words = list(read_lines(path))
+        case _:
+            raise DataError(f"{path}: expected a vocabulary as .txt (a word a line), .json or .pt")
+    seen: dict[str, int] = {}
+    for number, word in enumerate(words, start=1):
+        if word in seen:
+            raise DataError(
+                f"{path}:{number}: {json.dumps(word, ensure_ascii=False)} stands in line {seen[word]} too"
+            )
+        seen[word] = number
+    return Vocabulary.of(words)
