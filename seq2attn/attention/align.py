@@ -1,0 +1,112 @@
+"""Alignments: from scores to weights over the source.
+
+Shapes: B sentences, H heads, T queries, S keys. An alignment sees the scores [B, H, T, S], the mask (bool, True where
+one may look), the queries as they came [B, T, Dq] and their positions in the target [B, T].
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from seq2attn.config.base import Config
+
+
+class Global(nn.Module):
+    """A softmax over every source word (Bahdanau et al. 2015, eq. 6; Luong et al. 2015, eq. 7)."""
+
+    def forward(self, scores: Tensor, mask: Tensor, query: Tensor, position: Tensor) -> Tensor:
+        """scores [B, H, T, S], mask, query [B, T, Dq], position [B, T] -> weights [B, H, T, S]"""
+        return masked_softmax(scores, mask)
+
+
+class GlobalConfig(Config):
+    """Every source word may be looked at."""
+
+    kind: Literal["global"]
+
+    def build(self, query_dim: int) -> Global:
+        """For queries [*, query_dim]."""
+        return Global()
+
+
+class LocalMonotonic(Global):
+    """local-m: looks at 2 * width + 1 words around p_t = t (Luong et al. 2015, section 3.2).
+
+    A target longer than its source goes on looking at the last word.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def centre(self, lengths: Tensor, query: Tensor, position: Tensor) -> Tensor:
+        """lengths [B, 1], query [B, T, Dq], position [B, T] -> p_t [B, T], never past the last word."""
+        return torch.minimum(position, lengths - 1).to(query.dtype)
+
+    def window(self, scores: Tensor, mask: Tensor, query: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
+        """How far each key is from p_t, and which keys the window holds, each [B, 1, T, S]."""
+        centre = self.centre(mask[:, 0].sum(-1), query, position)[:, None, :, None]
+        offset = torch.arange(scores.size(-1), device=scores.device) - centre
+        return offset, mask & (offset.round().abs() <= self.width)
+
+    def forward(self, scores: Tensor, mask: Tensor, query: Tensor, position: Tensor) -> Tensor:
+        """scores [B, H, T, S], mask [B, 1, 1, S], query [B, T, Dq], position [B, T] -> weights [B, H, T, S]"""
+        _, window = self.window(scores, mask, query, position)
+        return masked_softmax(scores, window)
+
+
+class LocalMonotonicConfig(Config):
+    """A window that moves one source word with each target word."""
+
+    kind: Literal["local-m"]
+    width: PositiveInt
+    """D: how many words the window reaches to either side."""
+
+    def build(self, query_dim: int) -> LocalMonotonic:
+        """For queries [*, query_dim]."""
+        return LocalMonotonic(self.width)
+
+
+class LocalPredictive(LocalMonotonic):
+    """local-p: predicts p_t from the query, and favours words near it (Luong et al. 2015, eq. 9 and 10).
+
+    The Gaussian has a standard deviation of D/2 and is not renormalised, as in the paper, so that the window's own
+    centre gets a gradient through the weights. p_t runs over [0, S - 1] where the paper's eq. 9 says [0, S].
+    """
+
+    def __init__(self, query_dim: int, width: int) -> None:
+        super().__init__(width)
+        self.predict = nn.Sequential(
+            nn.Linear(query_dim, query_dim, bias=False), nn.Tanh(), nn.Linear(query_dim, 1, bias=False)
+        )
+
+    def centre(self, lengths: Tensor, query: Tensor, position: Tensor) -> Tensor:
+        """lengths [B, 1], query [B, T, Dq], position [B, T] -> p_t [B, T]"""
+        return (lengths - 1) * torch.sigmoid(self.predict(query).squeeze(-1))
+
+    def forward(self, scores: Tensor, mask: Tensor, query: Tensor, position: Tensor) -> Tensor:
+        """scores [B, H, T, S], mask [B, 1, 1, S], query [B, T, Dq], position [B, T] -> weights [B, H, T, S]"""
+        offset, window = self.window(scores, mask, query, position)
+        return masked_softmax(scores, window) * torch.exp(-2 * (offset / self.width) ** 2)
+
+
+class LocalPredictiveConfig(Config):
+    """A window that the decoder moves where it wants."""
+
+    kind: Literal["local-p"]
+    width: PositiveInt
+    """D: how many words the window reaches to either side; the Gaussian's standard deviation is D / 2."""
+
+    def build(self, query_dim: int) -> LocalPredictive:
+        """For queries [*, query_dim]."""
+        return LocalPredictive(query_dim, self.width)
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Softmax over the last dimension; exactly zero where masked, all zero where all is masked."""
+    lowest = torch.finfo(scores.dtype).min
+    return scores.masked_fill(~mask, lowest).softmax(-1).masked_fill(~mask, 0.0)

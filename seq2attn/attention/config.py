@@ -1,0 +1,50 @@
+"""Which scores and alignments there are, and how a config joins them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from torch import nn
+
+from seq2attn.attention.align import GlobalConfig, LocalMonotonicConfig, LocalPredictiveConfig
+from seq2attn.attention.attention import Attention
+from seq2attn.attention.scores import AdditiveConfig, DotConfig, GeneralConfig, MultiHeadConfig
+from seq2attn.config.base import Config
+from seq2attn.config.plugin import Pluggable
+
+ScoreConfig = Annotated[
+    DotConfig | GeneralConfig | AdditiveConfig | MultiHeadConfig, Field(discriminator="kind"), Pluggable("score")
+]
+AlignConfig = Annotated[
+    GlobalConfig | LocalMonotonicConfig | LocalPredictiveConfig, Field(discriminator="kind"), Pluggable("alignment")
+]
+
+
+class AttentionConfig(Config):
+    """Any score with any alignment."""
+
+    score: ScoreConfig
+    """How a query and a key are compared."""
+    align: AlignConfig = GlobalConfig(kind="global")
+    """How the scores become weights."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of the weights that training leaves out (CPU: anything but 0 costs the fused kernel)."""
+
+    def build(self, query_dim: int, key_dim: int, value_dim: int, output_dim: int | None = None) -> Attention:
+        """An attention whose context is `output_dim` wide, projected, or `value_dim`, as the encoder made it.
+
+        Several heads always project the values (Vaswani et al. 2017, section 3.2.2: head_i = Attention(QW, KW, VW)).
+        """
+        score = self.score.build(query_dim, key_dim)
+        if output_dim is None and score.heads > 1:
+            output_dim = value_dim
+        if output_dim is None:
+            return Attention(score, self.align.build(query_dim), dropout=self.dropout)
+        return Attention(
+            score,
+            self.align.build(query_dim),
+            value=nn.Linear(value_dim, output_dim),
+            output=nn.Linear(output_dim, output_dim),
+            dropout=self.dropout,
+        )

@@ -1,0 +1,178 @@
+"""Scores: f(query, key), how well what stands at a source position fits what a query looks for.
+
+Shapes: B sentences, H heads, T queries, S keys, d the width in which a query and a key meet.
+Each score says how either side is projected (`query`, `key`) and how the two meet (`forward`). Keys are projected
+once a sentence and queries once a step, so whatever weights there are stand on the key side where one may choose.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Literal, TypeVar
+
+import torch
+from pydantic import PositiveInt, model_validator
+from torch import Tensor, nn
+
+from seq2attn.config.base import Config, Mistake, Mistakes
+
+C = TypeVar("C", bound=Config)
+
+
+class Score(nn.Module, ABC):
+    """f(query, key) for one or several heads."""
+
+    def __init__(self, heads: int = 1) -> None:
+        super().__init__()
+        self.heads = heads
+
+    def query(self, x: Tensor) -> Tensor:
+        """[B, T, Dq] -> [B, H, T, d]"""
+        return split_heads(x, self.heads)
+
+    def key(self, x: Tensor) -> Tensor:
+        """[B, S, Dk] -> [B, H, S, d]"""
+        return split_heads(x, self.heads)
+
+    @abstractmethod
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
+
+
+class Dot(Score):
+    """q . k (Luong et al. 2015, eq. 8, dot); divided by sqrt(d) when scaled (Vaswani et al. 2017, eq. 1)."""
+
+    def __init__(self, heads: int = 1, *, scaled: bool = False) -> None:
+        super().__init__(heads)
+        self.scaled = scaled
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
+        scores = q @ k.transpose(-2, -1)
+        return scores / math.sqrt(q.size(-1)) if self.scaled else scores
+
+
+class DotConfig(Config):
+    """The plain dot product: no weights, so query and key must be equally wide."""
+
+    kind: Literal["dot"]
+    scaled: bool = False
+    """Divide by the square root of the width."""
+
+    def build(self, query_dim: int, key_dim: int) -> Dot:
+        """Raises ValueError when query and key differ in width."""
+        if query_dim != key_dim:
+            raise ValueError(f"dot needs query and key of one width, not {query_dim} and {key_dim}")
+        return Dot(scaled=self.scaled)
+
+
+class General(Dot):
+    """q W k (Luong et al. 2015, eq. 8, general); W stands on the key side, so it is paid once a sentence."""
+
+    def __init__(self, query_dim: int, key_dim: int) -> None:
+        super().__init__()
+        self.w_key = nn.Linear(key_dim, query_dim, bias=False)
+
+    def key(self, x: Tensor) -> Tensor:
+        """[B, S, Dk] -> [B, 1, S, Dq]"""
+        return super().key(self.w_key(x))
+
+
+class GeneralConfig(Config):
+    """The bilinear form."""
+
+    kind: Literal["general"]
+
+    def build(self, query_dim: int, key_dim: int) -> General:
+        """For queries [*, query_dim] and keys [*, key_dim]."""
+        return General(query_dim, key_dim)
+
+
+class Additive(Score):
+    """v . tanh(W q + U k): Bahdanau et al. 2015, section A.1.2, the alignment model.
+
+    Luong's concat, v . tanh(W [q; k]) (Luong et al. 2015, eq. 8), is the same function: the matrix that multiplies
+    the stacked vector is W and U side by side.
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, dim: int, heads: int = 1) -> None:
+        super().__init__(heads)
+        self.w_query = nn.Linear(query_dim, dim, bias=False)
+        self.w_key = nn.Linear(key_dim, dim, bias=False)
+        self.v = nn.Parameter(torch.empty(heads, 1, dim // heads))
+        nn.init.uniform_(self.v, -0.1, 0.1)
+
+    def query(self, x: Tensor) -> Tensor:
+        """[B, T, Dq] -> [B, H, T, d]"""
+        return super().query(self.w_query(x))
+
+    def key(self, x: Tensor) -> Tensor:
+        """[B, S, Dk] -> [B, H, S, d]"""
+        return super().key(self.w_key(x))
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
+        together = torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3))  # [B, H, T, S, d]
+        return (together @ self.v.unsqueeze(-1)).squeeze(-1)
+
+
+class AdditiveConfig(Config):
+    """Bahdanau's alignment model; `concat` is Luong's name for it."""
+
+    kind: Literal["additive", "concat"]
+    dim: PositiveInt = 256
+    """Width of the hidden layer of the alignment model."""
+    heads: PositiveInt = 1
+    """How many alignments are made side by side."""
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> AdditiveConfig:
+        return check_heads(self, self.heads, self.dim)
+
+    def build(self, query_dim: int, key_dim: int) -> Additive:
+        """For queries [*, query_dim] and keys [*, key_dim]."""
+        return Additive(query_dim, key_dim, self.dim, self.heads)
+
+
+class MultiHead(Dot):
+    """(W q) . (U k) / sqrt(d) in every head: Vaswani et al. 2017, section 3.2.2."""
+
+    def __init__(self, query_dim: int, key_dim: int, heads: int) -> None:
+        super().__init__(heads, scaled=True)
+        if query_dim % heads:
+            raise ValueError(f"{heads} heads do not divide a query of width {query_dim}")
+        self.w_query = nn.Linear(query_dim, query_dim)
+        self.w_key = nn.Linear(key_dim, query_dim)
+
+    def query(self, x: Tensor) -> Tensor:
+        """[B, T, Dq] -> [B, H, T, d]"""
+        return super().query(self.w_query(x))
+
+    def key(self, x: Tensor) -> Tensor:
+        """[B, S, Dk] -> [B, H, S, d]"""
+        return super().key(self.w_key(x))
+
+
+class MultiHeadConfig(Config):
+    """Scaled dot products of projected queries and keys; the heads share the width of the query."""
+
+    kind: Literal["multi-head"]
+    heads: PositiveInt = 8
+    """How many heads; they must divide the width of the query."""
+
+    def build(self, query_dim: int, key_dim: int) -> MultiHead:
+        """Raises ValueError when the heads do not divide `query_dim`."""
+        return MultiHead(query_dim, key_dim, self.heads)
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """[B, T, H*d] -> [B, H, T, d]"""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def check_heads(config: C, heads: int, dim: int) -> C:
+    """The config itself; raises Mistakes when `heads` do not divide `dim`."""
+    if dim % heads:
+        raise Mistakes([Mistake("heads", f"{heads} heads do not divide the width {dim}")])
+    return config

@@ -1,0 +1,26 @@
+"""Decoders: what has been read and the encoded source in, hidden vectors out."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from seq2attn.config.plugin import Pluggable
+from seq2attn.decoders.base import Decoded, Decoder
+from seq2attn.decoders.recurrent import BahdanauConfig, FixedConfig, LuongConfig
+from seq2attn.decoders.transformer import TransformerDecoderConfig
+
+DecoderConfig = Annotated[
+    FixedConfig | BahdanauConfig | LuongConfig | TransformerDecoderConfig,
+    Field(discriminator="kind"),
+    Pluggable("decoder"),
+]
+
+__all__ = [
+    "BahdanauConfig",
+    "Decoded",
+    "Decoder",
+    "DecoderConfig",
+    "FixedConfig",
+    "LuongConfig",
+    "TransformerDecoderConfig",
+]

@@ -1,0 +1,42 @@
+"""The decoder's contract: one method reads any number of target words, so training and search run the same code.
+
+    hidden, state, weights = decoder(words, state, memory)
+
+reads words [N, T, E] after what `state` has already read: T is the whole target in training, 1 in search, the prefix
+in forced decoding. Reading in parts gives what reading at once gives. Every tensor of a state is [N, ...], so search
+reorders it with `select_rows` and knows no more.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from torch import Tensor, nn
+
+from seq2attn.attention import Memories
+from seq2attn.encoders.base import Encoded
+
+State = TypeVar("State")
+
+
+class Decoded(NamedTuple):
+    """What reading gives."""
+
+    hidden: Tensor  # [N, T, D], what the next words are guessed from
+    state: Any  # the decoder's own kind of state
+    weights: Tensor | None  # [N, H, T, S] of the last attention, where there is one and it was asked for
+
+
+class Decoder(nn.Module, ABC, Generic[State]):
+    """A pure function of (words, state, memory). Nothing about a sentence is kept on the module."""
+
+    dim: int
+
+    @abstractmethod
+    def prepare(self, encoded: Encoded) -> tuple[Memories, State]:
+        """The source projected once, one `Memory` for each attention, and the state that has read nothing."""
+
+    @abstractmethod
+    def forward(self, words: Tensor, state: State, memory: Memories, *, need_weights: bool = False) -> Decoded:
+        """words [N, T, E], read after what `state` has read; N is B, or B*K when K hypotheses share a sentence."""

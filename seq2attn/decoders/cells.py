@@ -1,0 +1,116 @@
+"""Stacks of recurrent cells: one reads all words in a call, the other takes back what it gave at each step.
+
+Shapes: N rows, T words, L layers, D width. Cells are (h,) of a GRU or (h, c) of an LSTM, each [N, L, D].
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from seq2attn.initial import each_gate, remember
+
+CellKind = Literal["gru", "lstm"]
+Cells = tuple[Tensor, ...]
+
+
+class Bridge(nn.Module):
+    """The decoder's first state from the encoder's last: s_0 = tanh(W h), Bahdanau et al. 2015, section A.2.2."""
+
+    def __init__(self, cell: CellKind, final_dim: int, dim: int, layers: int) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(final_dim, layers * dim) for _ in range(1 if cell == "gru" else 2))
+        self.layers = layers
+
+    def forward(self, final: tuple[Tensor, ...]) -> Cells:
+        """Each [B, encoder layers, F], of which the top layer counts -> each [B, L, D]"""
+        tops = [final[min(i, len(final) - 1)][:, -1] for i in range(len(self.parts))]
+        return tuple(
+            torch.tanh(part(top)).unflatten(-1, (self.layers, -1))
+            for part, top in zip(self.parts, tops, strict=True)
+        )
+
+
+class WholeCells(nn.Module):
+    """PyTorch's own GRU or LSTM: for decoders in which nothing that was given is taken back."""
+
+    def __init__(self, cell: CellKind, input_dim: int, dim: int, layers: int, dropout: float) -> None:
+        super().__init__()
+        kind = nn.GRU if cell == "gru" else nn.LSTM
+        between = dropout if layers > 1 else 0.0
+        self.rnn = kind(input_dim, dim, layers, batch_first=True, dropout=between)
+
+    def forward(self, words: Tensor, cells: Cells) -> tuple[Tensor, Cells]:
+        """words [N, T, E] -> the top layer's h [N, T, D], and the cells after the last word"""
+        first = tuple(part.transpose(0, 1).contiguous() for part in cells)
+        outputs, last = self.rnn(words, first if len(first) == 2 else first[0])
+        last = last if isinstance(last, tuple) else (last,)
+        return outputs, tuple(part.transpose(0, 1) for part in last)
+
+
+class FedCells(nn.Module):
+    """Cells whose input is a word and a vector fed at that step; the words' share is computed for all steps at once."""
+
+    def __init__(
+        self, cell: CellKind, input_dim: int, feed_dim: int, dim: int, layers: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.gates = 3 if cell == "gru" else 4
+        self.step = gru_step if cell == "gru" else lstm_step
+        self.words = nn.Linear(input_dim, self.gates * dim)
+        self.feed = nn.Linear(feed_dim, self.gates * dim, bias=False)
+        self.upper = nn.ModuleList(nn.Linear(dim, self.gates * dim) for _ in range(layers - 1))
+        self.hidden = nn.ModuleList(nn.Linear(dim, self.gates * dim) for _ in range(layers))
+        self.dropout = nn.Dropout(dropout)
+
+    def initialise(self) -> None:
+        """First weights gate by gate, as `seq2attn.initial` states them."""
+        for linear in (self.words, self.feed, *self.upper):
+            each_gate(linear.weight, self.gates, nn.init.xavier_uniform_)
+        for linear in self.hidden:
+            each_gate(linear.weight, self.gates, nn.init.orthogonal_)
+        if self.gates == 4:
+            for linear in (self.words, *self.upper):
+                remember(linear.bias)
+
+    def word_gates(self, words: Tensor) -> tuple[Tensor, ...]:
+        """[N, T, E] -> T times [N, gates]"""
+        return self.words(words).unbind(1)
+
+    def forward(self, word_gates: Tensor, feed: Tensor, cells: list[Cells]) -> tuple[Tensor, list[Cells]]:
+        """One step. word_gates [N, gates], feed [N, F], a layer's cells each [N, D] -> the top h [N, D], cells"""
+        gates, after = word_gates + self.feed(feed), []
+        for layer, before in enumerate(cells):
+            if layer:
+                gates = self.upper[layer - 1](self.dropout(after[-1][0]))
+            after.append(self.step(gates, self.hidden[layer](before[0]), before))
+        return after[-1][0], after
+
+
+def gru_step(inputs: Tensor, hidden: Tensor, cells: Cells) -> Cells:
+    """Cho et al. 2014, eq. 5-8, with the reset gate after the product, as cuDNN has it. Gates [N, 3D], h [N, D]."""
+    (h,) = cells
+    reset_update_in, new_in = inputs.split([2 * h.size(-1), h.size(-1)], -1)
+    reset_update_hidden, new_hidden = hidden.split([2 * h.size(-1), h.size(-1)], -1)
+    reset, update = torch.sigmoid(reset_update_in + reset_update_hidden).chunk(2, -1)
+    new = torch.tanh(torch.addcmul(new_in, reset, new_hidden))
+    return (torch.lerp(new, h, update),)
+
+
+def lstm_step(inputs: Tensor, hidden: Tensor, cells: Cells) -> Cells:
+    """Hochreiter and Schmidhuber 1997 with forget gates (Gers et al. 2000). Gates [N, 4D], h and c [N, D]."""
+    i, f, g, o = (inputs + hidden).chunk(4, -1)
+    c = torch.addcmul(torch.sigmoid(f) * cells[1], torch.sigmoid(i), torch.tanh(g))
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def by_layer(cells: Cells) -> list[Cells]:
+    """Each [N, L, D] -> for each layer its cells, each [N, D]"""
+    return list(zip(*(part.unbind(1) for part in cells), strict=True))
+
+
+def together(cells: list[Cells]) -> Cells:
+    """For each layer its cells, each [N, D] -> each [N, L, D]"""
+    return tuple(torch.stack(part, 1) for part in zip(*cells, strict=True))

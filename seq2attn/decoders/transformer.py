@@ -1,0 +1,111 @@
+"""The Transformer decoder: causal self-attention and attention to the source (Vaswani et al. 2017, section 3.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from seq2attn.attention import Attention, Memories, Memory, multi_head
+from seq2attn.attention.config import AttentionConfig
+from seq2attn.attention.scores import MultiHeadConfig
+from seq2attn.decoders.base import Decoded, Decoder
+from seq2attn.encoders.base import Encoded, Encoder
+from seq2attn.encoders.transformer import TransformerConfig
+from seq2attn.initial import initialise
+from seq2attn.layers import FeedForward, Residual
+
+
+@dataclass(frozen=True)
+class TransformerState:
+    """The keys and values of the words read so far."""
+
+    past: tuple[tuple[Tensor, Tensor], ...]  # for each layer two of [N, H, P, d]
+    position: Tensor  # [N]: words read
+
+
+class TransformerDecoder(Decoder[TransformerState]):
+    """Layers of self-attention, attention to the source and feed-forward over words with positions."""
+
+    def __init__(self, config: TransformerDecoderConfig, dim: int, encoder: Encoder) -> None:
+        super().__init__()
+        self.positions = config.position_vectors(dim)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(TransformerDecoderLayer(config, dim, encoder) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(dim) if config.norm == "pre" else nn.Identity()
+        self.dim = dim
+        initialise(self)
+
+    def prepare(self, encoded: Encoded) -> tuple[Memories, TransformerState]:
+        """The source projected for every layer, and a state without a past."""
+        memory = tuple(
+            layer.source.project(encoded.keys, encoded.values, encoded.mask) for layer in self.layers
+        )
+        past = tuple(layer.nothing(encoded.keys) for layer in self.layers)
+        return memory, TransformerState(past, encoded.mask.new_zeros(encoded.mask.size(0), dtype=torch.long))
+
+    def forward(
+        self, words: Tensor, state: TransformerState, memory: Memories, *, need_weights: bool = False
+    ) -> Decoded:
+        """words [N, T, D], all at once; the weights are the top layer's."""
+        position = state.position[:, None] + torch.arange(words.size(1), device=words.device)
+        x = self.dropout(words + self.positions(position).to(words.dtype))
+        past, weights = [], None
+        for layer, before, source in zip(self.layers, state.past, memory, strict=True):
+            x, after, weights = layer(x, before, source, position, need_weights=need_weights)
+            past.append(after)
+        return Decoded(self.norm(x), TransformerState(tuple(past), state.position + words.size(1)), weights)
+
+
+class TransformerDecoderLayer(nn.Module):
+    """Causal self-attention, attention to the source, feed-forward, each in a residual branch."""
+
+    def __init__(self, config: TransformerDecoderConfig, dim: int, encoder: Encoder) -> None:
+        super().__init__()
+        self.target: Attention = multi_head(dim, config.heads, config.attention_dropout)
+        self.target_branch = Residual(dim, config.dropout, config.norm)
+        self.source: Attention = config.attention.build(dim, encoder.key_dim, encoder.value_dim, dim)
+        self.source_branch = Residual(dim, config.dropout, config.norm)
+        self.feed_forward = FeedForward(dim, config.feed_forward, config.dropout, config.activation)
+        self.feed_forward_branch = Residual(dim, config.dropout, config.norm)
+        self.heads, self.head_dim = config.heads, dim // config.heads
+
+    def nothing(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values of no words: two of [B, H, 0, d]."""
+        empty = like.new_empty(like.size(0), self.heads, 0, self.head_dim)
+        return empty, empty
+
+    def forward(
+        self,
+        x: Tensor,
+        past: tuple[Tensor, Tensor],
+        memory: Memory,
+        position: Tensor,
+        *,
+        need_weights: bool,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor | None]:
+        """x [N, T, D] -> [N, T, D], the keys and values of all that has been read, and weights [N, H, T, S]"""
+        y = self.target_branch.enter(x)
+        new = self.target.project(y, y, y.new_ones(y.shape[:2], dtype=torch.bool))
+        keys, values = torch.cat([past[0], new.keys], 2), torch.cat([past[1], new.values], 2)
+        causal = torch.ones(y.size(1), keys.size(2), dtype=torch.bool, device=y.device).tril(past[0].size(2))
+        context, _ = self.target(y, Memory(keys, values, causal[None, None]), position)
+        x = self.target_branch.leave(x, context)
+        context, weights = self.source(
+            self.source_branch.enter(x), memory, position, need_weights=need_weights
+        )
+        x = self.source_branch.leave(x, context)
+        x = self.feed_forward_branch.leave(x, self.feed_forward(self.feed_forward_branch.enter(x)))
+        return x, (keys, values), weights
+
+
+class TransformerDecoderConfig(TransformerConfig):
+    """A Transformer decoder, as wide as the target embeddings."""
+
+    attention: AttentionConfig = AttentionConfig(score=MultiHeadConfig(kind="multi-head", heads=8))
+    """Each layer's attention to the source; values are projected to the decoder's width."""
+
+    def build(self, input_dim: int, encoder: Encoder) -> TransformerDecoder:
+        """Raises ValueError when the heads do not divide `input_dim`."""
+        return TransformerDecoder(self, input_dim, encoder)

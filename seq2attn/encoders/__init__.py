@@ -1,0 +1,24 @@
+"""Encoders: embedded source words in, `Encoded` out."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from seq2attn.config.plugin import Pluggable
+from seq2attn.encoders.base import Encoded, Encoder
+from seq2attn.encoders.recurrent import RecurrentEncoder, RecurrentEncoderConfig
+from seq2attn.encoders.transformer import TransformerEncoder, TransformerEncoderConfig
+
+EncoderConfig = Annotated[
+    RecurrentEncoderConfig | TransformerEncoderConfig, Field(discriminator="kind"), Pluggable("encoder")
+]
+
+__all__ = [
+    "Encoded",
+    "Encoder",
+    "EncoderConfig",
+    "RecurrentEncoder",
+    "RecurrentEncoderConfig",
+    "TransformerEncoder",
+    "TransformerEncoderConfig",
+]

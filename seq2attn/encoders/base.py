@@ -1,0 +1,36 @@
+"""The encoder's contract: a padded batch of embedded words in, `Encoded` out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What an encoder hands to a decoder. `keys` and `values` are one tensor in most encoders."""
+
+    keys: Tensor  # [B, S, Dk]  what is compared with a query
+    values: Tensor  # [B, S, Dv]  what is averaged
+    mask: Tensor  # [B, S] bool, True on words
+    final: tuple[Tensor, ...]  # (h,) or (h, c), each [B, layers, F]; parallel encoders give their mean word
+
+
+class Encoder(nn.Module, ABC):
+    """Embedded words [B, S, E] and their mask [B, S] to `Encoded`. What stands in padding never matters."""
+
+    key_dim: int
+    value_dim: int
+    final_dim: int
+
+    @abstractmethod
+    def forward(self, words: Tensor, mask: Tensor) -> Encoded:
+        """words [B, S, E], mask bool [B, S], True on words."""
+
+
+def mean_word(x: Tensor, mask: Tensor) -> Tensor:
+    """x [B, S, D], mask [B, S] -> the average word [B, 1, D]."""
+    words = mask.unsqueeze(-1)
+    return x.masked_fill(~words, 0.0).sum(1, keepdim=True) / words.sum(1, keepdim=True)

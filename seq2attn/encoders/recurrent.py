@@ -1,0 +1,72 @@
+"""GRU and LSTM encoders (Cho et al. 2014; Hochreiter and Schmidhuber 1997; Bahdanau et al. 2015, section 3.2)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, PositiveInt, model_validator
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from seq2attn.config.base import Config, Mistake, Mistakes
+from seq2attn.encoders.base import Encoded, Encoder
+from seq2attn.initial import initialise
+
+
+class RecurrentEncoder(Encoder):
+    """A GRU or an LSTM that reads the source in one direction or in both."""
+
+    def __init__(
+        self, cell: Literal["gru", "lstm"], input_dim: int, dim: int, layers: int, directions: int, dropout: float
+    ) -> None:
+        super().__init__()
+        kind = nn.GRU if cell == "gru" else nn.LSTM
+        self.rnn = kind(
+            input_dim,
+            dim // directions,
+            layers,
+            batch_first=True,
+            bidirectional=directions == 2,
+            dropout=dropout if layers > 1 else 0.0,
+        )
+        self.dropout = nn.Dropout(dropout)
+        self.key_dim = self.value_dim = self.final_dim = dim
+        initialise(self)
+
+    def forward(self, words: Tensor, mask: Tensor) -> Encoded:
+        """words [B, S, E], mask [B, S]; the final state of a layer is that of both directions side by side."""
+        packed = pack_padded_sequence(words, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
+        outputs, final = self.rnn(packed)
+        states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=words.size(1))
+        states = self.dropout(states)
+        final = final if isinstance(final, tuple) else (final,)
+        return Encoded(states, states, mask, tuple(self._by_layer(part) for part in final))
+
+    def _by_layer(self, final: Tensor) -> Tensor:
+        """[layers * directions, B, d] -> [B, layers, directions * d]"""
+        return final.unflatten(0, (self.rnn.num_layers, -1)).permute(2, 0, 1, 3).flatten(2)
+
+
+class RecurrentEncoderConfig(Config):
+    """A recurrent encoder of any depth."""
+
+    kind: Literal["gru", "lstm"]
+    dim: PositiveInt = 512
+    """Width of what stands at each source word; two directions take half of it each."""
+    layers: PositiveInt = 1
+    bidirectional: bool = True
+    """Read the source from both ends."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Between layers and on the outputs."""
+
+    @model_validator(mode="after")
+    def _halves(self) -> RecurrentEncoderConfig:
+        if self.bidirectional and self.dim % 2:
+            raise Mistakes([Mistake("dim", f"two directions cannot share an odd width, {self.dim}")])
+        return self
+
+    def build(self, input_dim: int) -> RecurrentEncoder:
+        """For embedded words [B, S, input_dim]."""
+        return RecurrentEncoder(
+            self.kind, input_dim, self.dim, self.layers, 2 if self.bidirectional else 1, self.dropout
+        )

@@ -1,0 +1,58 @@
+"""First weights, stated per kind of layer.
+
+| layer | first weights |
+|---|---|
+| linear (attention, feed-forward, mixtures, bridges, output) | uniform, Glorot and Bengio 2010, eq. 16; bias 0 |
+| cells, from the input or what is fed | the same, each gate by itself |
+| cells, from the last state | orthogonal, each gate by itself (Saxe et al. 2014) |
+| cells, bias | 0; the LSTM's forget gate 1 (Jozefowicz et al. 2015) |
+| embeddings (also where they are the output's weights) | normal with a standard deviation of dim ** -0.5 |
+| v of additive scores | uniform between -0.1 and 0.1 |
+| layer norm | weight 1, bias 0 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+
+def initialise(module: nn.Module) -> None:
+    """Give every linear, embedding and PyTorch-recurrent layer inside `module` its first weights."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear):
+            nn.init.xavier_uniform_(part.weight)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+        elif isinstance(part, nn.Embedding):
+            nn.init.normal_(part.weight, std=part.embedding_dim**-0.5)
+        elif isinstance(part, nn.GRU | nn.LSTM):
+            _initialise_rnn(part)
+
+
+def _initialise_rnn(rnn: nn.GRU | nn.LSTM) -> None:
+    gates = 3 if isinstance(rnn, nn.GRU) else 4
+    for name, parameter in rnn.named_parameters():
+        if name.startswith("weight_hh"):
+            each_gate(parameter, gates, nn.init.orthogonal_)
+        elif name.startswith("weight_ih"):
+            each_gate(parameter, gates, nn.init.xavier_uniform_)
+        else:
+            nn.init.zeros_(parameter)
+            if gates == 4 and name.startswith("bias_ih"):
+                remember(parameter)
+
+
+def each_gate(weight: Tensor, gates: int, initial: Callable[[Tensor], Tensor]) -> None:
+    """Apply `initial` to each of the `gates` blocks [D, I] of `weight` [gates * D, I]."""
+    with torch.no_grad():
+        for block in weight.chunk(gates):
+            initial(block)
+
+
+def remember(bias: Tensor) -> None:
+    """Open the forget gate of an LSTM's bias [4 * D] (order: input, forget, new, output)."""
+    with torch.no_grad():
+        bias.chunk(4)[1].fill_(1.0)

@@ -1,0 +1,77 @@
+"""Small layers that encoders and decoders share."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with a ReLU or GELU between them: Vaswani et al. 2017, eq. 2."""
+
+    def __init__(self, dim: int, hidden: int, dropout: float, activation: Literal["relu", "gelu"]) -> None:
+        super().__init__()
+        self.enter, self.leave = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
+        self.dropout = nn.Dropout(dropout)
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, T, D] -> [B, T, D]"""
+        hidden = self.enter(x)
+        hidden = F.relu(hidden) if self.activation == "relu" else F.gelu(hidden)
+        return self.leave(self.dropout(hidden))
+
+
+class Residual(nn.Module):
+    """x + f(x) with dropout and a layer norm: before f (pre-norm) or after the sum (post-norm).
+
+    Vaswani et al. 2017, section 5.4, is post-norm; Xiong et al. 2020 compare both.
+    """
+
+    def __init__(self, dim: int, dropout: float, norm: Literal["pre", "post"]) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.dropout = nn.Dropout(dropout)
+        self.first = norm == "pre"
+
+    def enter(self, x: Tensor) -> Tensor:
+        """What f is given: [B, T, D] -> [B, T, D]"""
+        return self.norm(x) if self.first else x
+
+    def leave(self, x: Tensor, fx: Tensor) -> Tensor:
+        """x and f(enter(x)) to the layer's output, all [B, T, D]"""
+        total = x + self.dropout(fx)
+        return total if self.first else self.norm(total)
+
+
+class Sinusoidal(nn.Module):
+    """Positions as sines and cosines: Vaswani et al. 2017, section 3.5 (sines in the first half, cosines after)."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, position: Tensor) -> Tensor:
+        """[...] -> [..., D]"""
+        half = (self.dim + 1) // 2
+        exponent = torch.arange(half, device=position.device) * (-math.log(10_000.0) / max(half - 1, 1))
+        angle = position.unsqueeze(-1) * exponent.exp()
+        return torch.cat([angle.sin(), angle.cos()], -1)[..., : self.dim]
+
+
+class Learned(nn.Module):
+    """A learned vector for each of the first `most` positions; all later ones share the last (Gehring et al. 2017)."""
+
+    def __init__(self, dim: int, most: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(most, dim)
+        nn.init.normal_(self.table.weight, std=dim**-0.5)
+
+    def forward(self, position: Tensor) -> Tensor:
+        """[...] -> [..., D]"""
+        vectors: Tensor = self.table(position.clamp_max(self.table.num_embeddings - 1))
+        return vectors

@@ -1,0 +1,35 @@
+"""From a config to a model."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from seq2attn.errors import ConfigError
+from seq2attn.initial import initialise
+from seq2attn.model.config import ModelConfig
+from seq2attn.model.embeddings import Embedding
+from seq2attn.model.seq2seq import Seq2Seq
+
+
+def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
+    """A model with first weights, for vocabularies of the given sizes.
+
+    Raises ConfigError when a part refuses what it is joined to.
+    """
+    shared = config.embeddings
+    try:
+        encoder = config.encoder.build(shared.dim)
+        decoder = config.decoder.build(shared.dim, encoder)
+    except ValueError as error:
+        raise ConfigError(f"`model`: {error}") from error
+    source = Embedding(source_size, shared.dim, scaled=shared.scaled, dropout=shared.dropout)
+    target = Embedding(target_size, shared.dim, scaled=shared.scaled, dropout=shared.dropout)
+    output = nn.Linear(decoder.dim, target_size)
+    initialise(output)
+    if shared.tie != "none":
+        if decoder.dim != shared.dim:
+            raise ConfigError(f"`model.embeddings.tie`: the decoder is {decoder.dim} wide, not {shared.dim}")
+        output.weight = target.table.weight
+    if shared.tie == "all":
+        source.table.weight = target.table.weight
+    return Seq2Seq(source, encoder, target, decoder, output)

@@ -1,0 +1,101 @@
+"""The model's part of a config, and the rules that its parts must keep together."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from seq2attn.attention.config import AttentionConfig
+from seq2attn.attention.scores import DotConfig, MultiHeadConfig
+from seq2attn.config.base import Config, InputPath, Mistake, Mistakes
+from seq2attn.decoders import DecoderConfig, TransformerDecoderConfig
+from seq2attn.decoders.recurrent import AttentiveConfig, RecurrentConfig
+from seq2attn.encoders import EncoderConfig, RecurrentEncoderConfig, TransformerEncoderConfig
+
+
+class EmbeddingsConfig(Config):
+    """Vectors for source and target words."""
+
+    dim: PositiveInt = 256
+    tie: Literal["none", "output", "all"] = "none"
+    """output: the target's vectors are the output layer's weights (Press and Wolf 2017); all: the source's as well."""
+    scaled: bool = True
+    """Multiply by the square root of the width."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    source_vectors: InputPath | None = None
+    """Pretrained vectors for source words: a GloVe or fastText text file."""
+    target_vectors: InputPath | None = None
+    """Pretrained vectors for target words: a GloVe or fastText text file."""
+
+
+class ModelConfig(Config):
+    """Any encoder with any decoder."""
+
+    embeddings: EmbeddingsConfig = EmbeddingsConfig()
+    encoder: EncoderConfig
+    decoder: DecoderConfig
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> ModelConfig:
+        mistakes = [*self._heads(), *self._dot(), *self._tied()]
+        if mistakes:
+            raise Mistakes(mistakes)
+        return self
+
+    def _heads(self) -> list[Mistake]:
+        dim, encoder, decoder = self.embeddings.dim, self.encoder, self.decoder
+        wanted = []
+        if isinstance(encoder, TransformerEncoderConfig):
+            wanted.append(("encoder.heads", encoder.heads, dim, "the embeddings"))
+        if isinstance(decoder, TransformerDecoderConfig):
+            wanted.append(("decoder.heads", decoder.heads, dim, "the embeddings"))
+        if isinstance(decoder, TransformerDecoderConfig | AttentiveConfig):
+            score = decoder.attention.score
+            query_dim, whose = self._query_width()
+            if isinstance(score, MultiHeadConfig):
+                wanted.append(("decoder.attention.score.heads", score.heads, query_dim, whose))
+        return [
+            Mistake(key, f"{heads} heads do not divide {dim}, the width of {whose}")
+            for key, heads, dim, whose in wanted
+            if dim % heads
+        ]
+
+    def _dot(self) -> list[Mistake]:
+        attention = getattr(self.decoder, "attention", None)
+        if not isinstance(attention, AttentionConfig) or not isinstance(attention.score, DotConfig):
+            return []
+        query_dim, whose = self._query_width()
+        key_dim = self._key_width()
+        if key_dim is None or key_dim == query_dim:
+            return []
+        hint = "make them equal, or take `general`"
+        return [
+            Mistake(
+                "decoder.attention.score",
+                f"`dot` compares {whose}, {query_dim} wide, with an encoder {key_dim} wide; {hint}",
+            )
+        ]
+
+    def _tied(self) -> list[Mistake]:
+        if self.embeddings.tie == "none" or not isinstance(self.decoder, RecurrentConfig):
+            return []
+        if self.decoder.dim == self.embeddings.dim:
+            return []
+        return [
+            Mistake(
+                "embeddings.tie",
+                f"embeddings {self.embeddings.dim} wide cannot be the output's weights for a decoder"
+                f" {self.decoder.dim} wide; make the widths equal, or take `tie: none`",
+            )
+        ]
+
+    def _query_width(self) -> tuple[int, str]:
+        if isinstance(self.decoder, RecurrentConfig):
+            return self.decoder.dim, "the decoder"
+        return self.embeddings.dim, "the embeddings"
+
+    def _key_width(self) -> int | None:
+        if isinstance(self.encoder, RecurrentEncoderConfig):
+            return self.encoder.dim
+        return self.embeddings.dim if isinstance(self.encoder, TransformerEncoderConfig) else None

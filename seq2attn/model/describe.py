@@ -1,0 +1,21 @@
+"""What a model is made of, as a table."""
+
+from __future__ import annotations
+
+from seq2attn.model.seq2seq import Seq2Seq
+
+
+def describe(model: Seq2Seq) -> str:
+    """The parts of a model with their shapes and numbers of parameters; what is tied is counted once."""
+    lines, total = [], 0
+    for name, part in model.named_children():
+        own = {id(p): p.numel() for p in part.parameters()}
+        lines.append(f"{name:<48} {type(part).__name__:<22} {sum(own.values()):>12,}")
+        for key, parameter in part.named_parameters():
+            shape = " x ".join(map(str, parameter.shape)) or "1"
+            lines.append(f"  {name}.{key:<{45 - len(name)}} {shape:<22} {parameter.numel():>12,}")
+    total = sum(p.numel() for p in model.parameters())
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    lines.append(f"{'all parts (what is tied counted once)':<71} {total:>12,}")
+    lines.append(f"{'of which training changes':<71} {trained:>12,}")
+    return "\n".join(lines)

@@ -1,0 +1,49 @@
+"""A translation model: any encoder, any decoder, embeddings and an output layer.
+
+Shapes: B sentences, N = B*K rows (K hypotheses a sentence), S source words, T target words, V target vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seq2attn.attention import Memories
+from seq2attn.decoders import Decoded, Decoder
+from seq2attn.encoders import Encoder
+from seq2attn.model.embeddings import Embedding
+
+
+class Seq2Seq(nn.Module):
+    """Encodes a source once and reads target words after it."""
+
+    def __init__(
+        self, source: Embedding, encoder: Encoder, target: Embedding, decoder: Decoder[Any], output: nn.Linear
+    ) -> None:
+        super().__init__()
+        self.source = source
+        self.encoder = encoder
+        self.target = target
+        self.decoder = decoder
+        self.output = output
+
+    def encode(self, words: Tensor, mask: Tensor) -> tuple[Memories, Any]:
+        """ids [B, S], mask bool [B, S] -> what the decoder looks at, and its state before the first word"""
+        return self.decoder.prepare(self.encoder(self.source(words), mask))
+
+    def read(self, words: Tensor, state: Any, memory: Memories, *, need_weights: bool = False) -> Decoded:
+        """Read target ids [N, T] after what `state` has read."""
+        decoded: Decoded = self.decoder(self.target(words), state, memory, need_weights=need_weights)
+        return decoded
+
+    def forward(self, source: Tensor, source_mask: Tensor, target: Tensor) -> Tensor:
+        """ids [B, S], mask [B, S], ids [B, T] -> hidden vectors [B, T, D], from which `output` makes logits"""
+        memory, state = self.encode(source, source_mask)
+        return self.read(target, state, memory).hidden
+
+    def step(self, word: Tensor, state: Any, memory: Memories) -> tuple[Tensor, Any]:
+        """Read one word [N]; the log-probabilities [N, V] of the next, and the state after."""
+        decoded = self.read(word.unsqueeze(1), state, memory)
+        return torch.log_softmax(self.output(decoded.hidden[:, -1]).float(), -1), decoded.state
