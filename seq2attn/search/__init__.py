@@ -1,0 +1,23 @@
+"""One search for all decoders."""
+
+from seq2attn.search.choose import Beam, Choose, Greedy, Sample
+from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
+from seq2attn.search.lengths import LengthRule, Limits
+from seq2attn.search.search import Hypotheses, Step, search
+
+__all__ = [
+    "Beam",
+    "BeamConfig",
+    "Choose",
+    "Greedy",
+    "GreedyConfig",
+    "Hypotheses",
+    "LengthRule",
+    "LengthsConfig",
+    "Limits",
+    "Sample",
+    "SampleConfig",
+    "SearchConfig",
+    "Step",
+    "search",
+]

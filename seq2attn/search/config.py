@@ -1,0 +1,97 @@
+"""The search's part of a config."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from torch import Tensor
+
+from seq2attn.config.base import Config, Mistake, Mistakes
+from seq2attn.search.choose import Beam, Choose, Greedy, Sample
+from seq2attn.search.lengths import LengthRule, Limits
+
+
+class LengthsConfig(Config):
+    """How long translations may be, counted in tokens, and how lengths are compared."""
+
+    normalise: Literal["none", "average", "gnmt"] = "average"
+    """none: by log-probability; average: per token; gnmt: the penalty of Wu et al. 2016, eq. 14."""
+    alpha: NonNegativeFloat = 1.0
+    """The exponent of the length or of the penalty."""
+    min_length: NonNegativeInt = 0
+    """Fewest tokens of a translation."""
+    max_length: PositiveInt = 256
+    """Most tokens of a translation."""
+    min_ratio: NonNegativeFloat = 0.0
+    """Fewest tokens of a translation for each token of the source."""
+    max_ratio: PositiveFloat = 3.0
+    """Most tokens of a translation for each token of the source, above the 10 that any source is granted."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> LengthsConfig:
+        wrong = []
+        if self.min_length > self.max_length:
+            wrong.append(Mistake("min_length", f"more than max_length, which is {self.max_length}"))
+        if self.min_ratio > self.max_ratio:
+            wrong.append(Mistake("min_ratio", f"more than max_ratio, which is {self.max_ratio}"))
+        if wrong:
+            raise Mistakes(wrong)
+        return self
+
+    def rule(self) -> LengthRule:
+        """How log-probabilities become scores."""
+        return LengthRule(self.normalise, self.alpha)
+
+    def limits(self, source: Tensor) -> Limits:
+        """Limits, the end counted, for sources of `source` [B] tokens, their end not counted."""
+        most = (source * self.max_ratio + 10).long().clamp(max=self.max_length)
+        fewest = torch.minimum((source * self.min_ratio).ceil().long().clamp(min=self.min_length), most)
+        return Limits(fewest + 1, most + 1)
+
+
+class GreedyConfig(Config):
+    """The likeliest word at every step."""
+
+    kind: Literal["greedy"]
+    lengths: LengthsConfig = LengthsConfig()
+
+    def build(self, device: torch.device) -> Choose:
+        """The choice inside the search."""
+        return Greedy()
+
+
+class BeamConfig(Config):
+    """Beam search."""
+
+    kind: Literal["beam"]
+    width: PositiveInt = 5
+    lengths: LengthsConfig = LengthsConfig()
+
+    def build(self, device: torch.device) -> Choose:
+        """The choice inside the search."""
+        return Beam(self.width)
+
+
+class SampleConfig(Config):
+    """Ancestral sampling."""
+
+    kind: Literal["sample"]
+    width: PositiveInt = 1
+    """How many samples of each sentence."""
+    temperature: PositiveFloat = 1.0
+    top_k: PositiveInt | None = None
+    """Draw from so many of the likeliest words."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """Draw from the fewest words that hold this share of the probability (Holtzman et al. 2020)."""
+    seed: int = 0
+    lengths: LengthsConfig = LengthsConfig()
+
+    def build(self, device: torch.device) -> Choose:
+        """The choice inside the search, seeded."""
+        generator = torch.Generator(device).manual_seed(self.seed)
+        return Sample(self.width, self.temperature, self.top_k, self.top_p, generator)
+
+
+SearchConfig = Annotated[GreedyConfig | BeamConfig | SampleConfig, Field(discriminator="kind")]
