@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
-
-
-class Config(BaseModel):
-    """A frozen, typed part of a YAML file. A string below a field is that field's help."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model, model_validator
 
 
 class Placed(str):
@@ -25,26 +21,77 @@ class Placed(str):
         placed.folder = folder
         return placed
 
+    def __getnewargs__(self) -> tuple[str, Path]:  # type: ignore[override]  # what `__new__` needs to copy it
+        return str(self), self.folder
+
 
 def _beside_its_file(value: Any) -> Any:
-    return (value.folder / Path(value).expanduser()).resolve() if isinstance(value, Placed) else value
+    if not isinstance(value, str | Path):
+        return value
+    folder = value.folder if isinstance(value, Placed) else Path.cwd()
+    return (folder / Path(value).expanduser()).resolve()
 
 
 InputPath = Annotated[Path, BeforeValidator(_beside_its_file)]
-"""A path to read from: relative to the file it is written in, or on the command line to the working directory."""
+"""A path to read from: relative to the file it is written in, elsewhere to the working directory."""
 
 
-class Mistake(ValueError):
-    """One mistake across fields: `key` is the dotted path, from the config that raises it, of what to point at."""
+class Mistake(ValueError):  # noqa: N818
+    """One mistake across fields; `key` is what to point at, dotted, from the config that raises it."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(f"{key}: {message}")
         self.key, self.message = key, message
 
+    def __reduce__(self) -> tuple[type[Mistake], tuple[str, str]]:
+        return type(self), (self.key, self.message)
 
-class Mistakes(ValueError):
+
+class Mistakes(ValueError):  # noqa: N818
     """Several mistakes across fields, found together. Raise it from a pydantic `model_validator`."""
 
-    def __init__(self, mistakes: list[Mistake]) -> None:
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
         super().__init__("; ".join(str(mistake) for mistake in mistakes))
-        self.mistakes = mistakes
+        self.mistakes = list(mistakes)
+
+
+Rule: TypeAlias = Callable[..., Sequence[Mistake]]
+"""Checks parts of a config against each other. Its parameters are named after the fields that it needs."""
+
+
+class Config(BaseModel):
+    """A frozen, typed part of a YAML file. A string below a field is that field's help."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    rules: ClassVar[Sequence[Rule]] = ()
+    """What must hold across fields. In a root config a rule is checked if the fields it needs are valid."""
+
+    @model_validator(mode="after")
+    def _obey(self) -> Self:
+        if mistakes := broken(self.rules, dict(self)):
+            raise Mistakes(mistakes)
+        return self
+
+
+def broken(rules: Sequence[Rule], fields: Mapping[str, Any]) -> list[Mistake]:
+    """What is wrong across `fields`, as far as they are those that a rule needs."""
+    needs = [(rule, list(inspect.signature(rule).parameters)) for rule in rules]
+    return [
+        mistake
+        for rule, names in needs
+        if all(name in fields for name in names)
+        for mistake in rule(*(fields[name] for name in names))
+    ]
+
+
+def sound_fields(model: type[Config], data: Any, error: ValidationError) -> dict[str, Any]:
+    """The fields of `data` in which `error` found nothing, validated; none if it is about all of them."""
+    unsound = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
+    if not unsound or not isinstance(data, Mapping):
+        return {}
+    sound = {name: field for name, field in model.model_fields.items() if name not in unsound}
+    part: Any = create_model(
+        model.__name__, __base__=Config, **{n: (f.annotation, f) for n, f in sound.items()}
+    )  # type: ignore[call-overload]
+    return dict(part.model_validate({name: data[name] for name in sound if name in data}))

@@ -1,0 +1,47 @@
+"""Neural machine translation that is about attention: any encoder, decoder and attention, one YAML file."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seq2attn.config.base import Config as Config
+    from seq2attn.config.base import InputPath as InputPath
+    from seq2attn.config.base import Mistake as Mistake
+    from seq2attn.config.base import Mistakes as Mistakes
+    from seq2attn.errors import UserError as UserError
+
+_HOMES = {
+    "Config": "seq2attn.config.base",
+    "InputPath": "seq2attn.config.base",
+    "Mistake": "seq2attn.config.base",
+    "Mistakes": "seq2attn.config.base",
+    "Translator": "seq2attn.translator",
+    "UserError": "seq2attn.errors",
+    "load": "seq2attn.translator",
+}
+
+__all__ = ["Config", "InputPath", "Mistake", "Mistakes", "Translator", "UserError", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when first used, so that `import seq2attn` takes no time and no torch."""
+    if name == "__version__":
+        return _version()
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("seq2attn")
+    except PackageNotFoundError:
+        return "0+unknown"

@@ -1,0 +1,128 @@
+"""Every pydantic error as one line about a key as the file writes it, at its place in the file."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+from yaml import Node, ScalarNode, SequenceNode
+
+from seq2attn.config.base import Config, Mistake, Mistakes, broken, sound_fields
+from seq2attn.config.place import Fault, kind_of
+from seq2attn.config.read import plain
+from seq2attn.config.spot import Spot, kinds
+
+EXPECTED = {
+    "a whole number": ("int_type", "int_parsing", "int_from_float", "int_parsing_size"),
+    "a number": ("float_type", "float_parsing"),
+    "true or false": ("bool_type", "bool_parsing"),
+    "text": ("string_type",),
+    "a path": ("path_type",),
+    "a list": ("list_type", "tuple_type", "set_type", "frozen_set_type"),
+    "a mapping": ("dict_type", "model_type", "model_attributes_type"),
+}
+
+
+def explain(error: ValidationError, model: type[Config], tree: Node) -> list[Fault]:
+    """All mistakes that `error` tells of, and those across the parts of `model` that are valid alone."""
+    root = Spot(tree, model)
+    faults: list[Fault] = []
+    wrong: dict[str, tuple[Spot, list[str]]] = {}
+    for detail in error.errors(include_url=False):
+        spot = root.along(detail["loc"])
+        if detail["type"] in ("value_error", "assertion_error"):
+            faults += _across(spot, detail["ctx"]["error"])
+        elif expected := _expected(detail):
+            # Each member of a union complains; what is written was meant for one of its own shape.
+            if spot.fits:
+                wrong.setdefault(spot.name, (spot, []))[1].append(expected)
+        elif spot.fits:
+            faults.append(_other(spot, detail))
+    faults += [_mismatch(spot, expected) for spot, expected in wrong.values()]
+    for mistake in broken(model.rules, sound_fields(model, plain(tree), error)):
+        faults += _across(root, mistake)
+    return faults
+
+
+def _across(spot: Spot, error: Exception) -> list[Fault]:
+    """What a validator of ours, or of a part from elsewhere, says about `spot` or about keys below it."""
+    if isinstance(error, Mistakes):
+        return [fault for mistake in error.mistakes for fault in _across(spot, mistake)]
+    message = str(error)
+    if isinstance(error, Mistake):
+        message = error.message
+        for name in error.key.split(".") if error.key else []:
+            spot = spot.below(name)
+    return [spot.fault(f"`{spot.name}`: {message}" if spot.names else message)]
+
+
+def _other(spot: Spot, detail: ErrorDetails) -> Fault:
+    """Mistakes in keys and kinds, and those for which pydantic's words do."""
+    match detail["type"]:
+        case "extra_forbidden":
+            key = spot.key or spot.node
+            message = f"unknown key `{spot.name}`{_hint(spot.names[-1], spot.known)}"
+            return Fault(message, key.start_mark, key.end_mark)
+        case "missing":
+            return spot.fault(f"`{spot.name}` is missing")
+        case "union_tag_not_found":
+            return spot.fault(f"`{spot.name}` does not say its kind; known: {', '.join(kinds(spot.expects))}")
+        case "union_tag_invalid":
+            kind, found = spot.below("kind"), kind_of(spot.node)
+            if found is None:
+                return _mismatch(kind, ["text"])
+            elsewhere = "; a part from elsewhere is written `package.module:Class`"
+            hint = elsewhere if "." in found else _hint(found, kinds(spot.expects))
+            return kind.fault(f"`{spot.name}` has no kind `{found}`{hint}")
+        case _:
+            text = detail["msg"].replace(" after validation", "")
+            return spot.fault(f"`{spot.name}`: {text[0].lower()}{text[1:]}")
+
+
+def _expected(detail: ErrorDetails) -> str | None:
+    """What a value should have been, if that is what is wrong."""
+    for words, errors in EXPECTED.items():
+        if detail["type"] in errors:
+            return words
+    found = re.fullmatch(r"Input should be (.*)", detail["msg"])
+    return found[1] if found else None
+
+
+def _mismatch(spot: Spot, expected: Sequence[str]) -> Fault:
+    wanted = " or ".join(dict.fromkeys(expected))
+    return spot.fault(f"`{spot.name}` should be {wanted}, not {_shown(spot.node)}{_tip(spot.node, wanted)}")
+
+
+def _shown(node: Node) -> str:
+    """A value as the file writes it, as far as it fits into a line."""
+    if not isinstance(node, ScalarNode):
+        return "a list" if isinstance(node, SequenceNode) else "a mapping"
+    return repr(str(plain(node))) if isinstance(plain(node), str) else node.value or "nothing"
+
+
+def _tip(node: Node, wanted: str) -> str:
+    value = plain(node)
+    quoted = re.findall(r"'([^']*)'", wanted)
+    if isinstance(value, bool | int | float) and (quoted or "text" in wanted):
+        reads = f"YAML reads `{node.value}` as {str(value).lower()}"
+        return f"; {reads}: put it in quotes" if str(value).lower() != node.value else "; put it in quotes"
+    if isinstance(value, str) and quoted:
+        near = difflib.get_close_matches(value, quoted, n=1)
+        return f"; did you mean `{near[0]}`?" if near else ""
+    if (
+        wanted == "a whole number"
+        and isinstance(value, str)
+        and re.fullmatch(r"\d+(\.\d+)?[eE]\+?\d+", value)
+    ):
+        return f"; write {float(value):.0f}" if float(value).is_integer() else ""
+    return ""
+
+
+def _hint(word: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    if near:
+        return f"; did you mean `{near[0]}`?"
+    return f"; known: {', '.join(known)}" if known else ""

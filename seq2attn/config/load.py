@@ -1,0 +1,51 @@
+"""A YAML file, the files it extends and the command line, merged so that every value keeps its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+from yaml import MappingNode
+
+from seq2attn.config.base import Config
+from seq2attn.config.explain import explain
+from seq2attn.config.place import Fault, config_error
+from seq2attn.config.read import Reader, merge, plain
+
+C = TypeVar("C", bound=Config)
+
+
+def load(path: Path, model: type[C], overrides: Sequence[str] = ()) -> C:
+    """The config in `path`, with what it `extends` and with `overrides` such as `training.steps=100`.
+
+    Raises:
+        ConfigError: all mistakes at once, each with its place.
+    """
+    return load_with_places(path, model, overrides)[0]
+
+
+def load_with_places(path: Path, model: type[C], overrides: Sequence[str] = ()) -> tuple[C, MappingNode]:
+    """`load`, and the merged YAML that tells where each value was written."""
+    tree, faults = read(path, overrides)
+    config = None
+    try:
+        config = model.model_validate(plain(tree))
+    except ValidationError as error:
+        faults += explain(error, model, tree)
+    if faults or config is None:
+        raise config_error(path, faults)
+    return config, tree
+
+
+def read(path: Path, overrides: Sequence[str] = ()) -> tuple[MappingNode, list[Fault]]:
+    """The merged YAML, and the mistakes in it that did not prevent reading on."""
+    reader = Reader(path)
+    tree = reader.file(path)
+    # Overrides are merged with each other first, so that their order on the command line does not matter.
+    given = None
+    for text in overrides:
+        override = reader.override(text)
+        given = override if given is None else merge(given, override)
+    return (tree if given is None else merge(tree, given)), reader.faults

@@ -1,0 +1,68 @@
+"""Where a mistake stands: file, line and column, with a caret under it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from yaml import MappingNode, Node, ScalarNode
+from yaml.error import Mark
+
+from seq2attn.errors import ConfigError
+
+COMMAND_LINE = "<command line>"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One mistake in a config, and the stretch of a file or of the command line to point at."""
+
+    message: str
+    start: Mark
+    end: Mark | None = None
+
+    @property
+    def order(self) -> tuple[str, int, int]:
+        """Sorts faults by place."""
+        return str(self.start.name), self.start.line, self.start.column
+
+    def __str__(self) -> str:
+        line, column = source_line(self.start), self.start.column
+        ends_here = self.end is not None and self.end.line == self.start.line
+        width = (self.end.column if self.end and ends_here else len(line)) - column
+        number, indent = str(self.start.line + 1), re.sub(r"[^\t]", " ", line[:column])
+        margin = " " * len(number)
+        return (
+            f"{self.start.name}:{number}:{column + 1}: {self.message}\n"
+            f"{margin} |\n{number} | {line}\n{margin} | {indent}{'^' * max(width, 1)}"
+        )
+
+
+def source_line(mark: Mark) -> str:
+    """The whole line of YAML that `mark` stands in."""
+    rest = (mark.buffer or "")[mark.pointer - mark.column :]
+    return re.split("[\r\n\x85\u2028\u2029\0]", rest, maxsplit=1)[0].rstrip()
+
+
+def config_error(path: Path, faults: Sequence[Fault]) -> ConfigError:
+    """All `faults` of the config at `path` as one message, in the order of their places."""
+    blocks = list(dict.fromkeys(str(fault) for fault in sorted(faults, key=lambda fault: fault.order)))
+    count = "1 mistake" if len(blocks) == 1 else f"{len(blocks)} mistakes"
+    return ConfigError("\n\n".join([*blocks, f"{count} in {path}"]))
+
+
+def child(node: Node, name: str | int) -> tuple[Node | None, Node | None]:
+    """The key and value at `name` in a mapping, or the item (without key) in a list; None if none is."""
+    if isinstance(node, MappingNode):
+        return next(((key, value) for key, value in node.value if key.value == str(name)), (None, None))
+    if isinstance(node, Node) and isinstance(node.value, list) and str(name).isdecimal():
+        return None, next(iter(node.value[int(name) : int(name) + 1]), None)
+    return None, None
+
+
+def kind_of(node: Node | None) -> str | None:
+    """What a mapping says its `kind` is."""
+    value = child(node, "kind")[1] if isinstance(node, MappingNode) else None
+    return value.value if isinstance(value, ScalarNode) else None
