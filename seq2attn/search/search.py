@@ -39,11 +39,13 @@ def search(
     limits: Limits,
     bos: int,
     eos: int,
+    never: tuple[int, ...] = (),
     lengths: LengthRule | None = None,
 ) -> Hypotheses:
     """Decode every sentence until none of its live hypotheses can beat its worst finished one.
 
-    `state` and `memory` have a row a sentence. A sentence that is finished leaves the batch.
+    `state` and `memory` have a row a sentence. A sentence that is finished leaves the batch. Words of `never` are not
+    chosen, whatever their probability.
     """
     lengths = lengths or LengthRule()
     longest = int(limits.most.max())
@@ -59,6 +61,8 @@ def search(
 
     for t in range(1, longest + 1):
         log_probs, state = step(live[..., t - 1].flatten(), state, memory)
+        if never:
+            log_probs = log_probs.index_fill(1, torch.tensor(never, device=device), NEVER)
         log_probs = _within(log_probs.unflatten(0, (-1, k)), limits, t, eos)
         parent, token, score = choose(log_probs, scores)
         candidates = _take(live, parent)

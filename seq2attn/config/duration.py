@@ -1,0 +1,43 @@
+"""Durations as people write them: `3 epochs`, `500 updates`, `40 minutes`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+Unit = Literal["updates", "epochs", "seconds", "minutes", "hours"]
+SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600}
+PATTERN = r"^\s*(\d+(?:\.\d+)?)\s+(update|epoch|second|minute|hour)s?\s*$"
+
+
+class Amount(NamedTuple):
+    """How long, in one unit."""
+
+    number: float
+    unit: Unit
+
+    def __str__(self) -> str:
+        return f"{self.number:g} {self.unit if self.number != 1 else self.unit[:-1]}"
+
+
+def _read(value: Any) -> Any:
+    if isinstance(value, Amount):
+        return value
+    match = re.match(PATTERN, value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("a duration is a number and a unit, like `3 epochs`, `500 updates` or `40 minutes`")
+    amount = Amount(float(match[1]), f"{match[2]}s")  # type: ignore[arg-type]
+    if amount.number <= 0:
+        raise ValueError("a duration is longer than nothing")
+    return amount
+
+
+Duration = Annotated[
+    Amount,
+    BeforeValidator(_read),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": PATTERN}),
+]
+"""A number of updates or epochs, or a time."""

@@ -1,0 +1,111 @@
+"""A run directory: everything that a training made, and all that translating needs.
+
+    config.yaml             the resolved config
+    source/ target/         the tokenisers
+    data/                   the encoded text
+    model.safetensors       the weights that translate
+    model.json              which vocabularies they know, and where they come from
+    checkpoints/            where training can go on from
+    metrics.jsonl train.log samples.txt
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seq2attn.config.load import load
+from seq2attn.config.schema import Experiment
+from seq2attn.config.show import dump
+from seq2attn.errors import RunError
+from seq2attn.model import Seq2Seq, build_model
+from seq2attn.text.files import read_object, write_bytes, write_json
+from seq2attn.text.tokenizer import Tokenizer, load_tokenizer
+from seq2attn.text.vocabulary import Vocabulary, check_same
+from seq2attn.weights import load_tensors, put_weights, save_tensors
+
+FORMAT = 1
+FIX = "train it, or give another run directory"
+
+
+@dataclass(frozen=True)
+class Run:
+    """The files of one run directory."""
+
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        """The resolved config."""
+        return self.folder / "config.yaml"
+
+    @property
+    def weights(self) -> Path:
+        """The weights that translate."""
+        return self.folder / "model.safetensors"
+
+    @property
+    def header(self) -> Path:
+        """What the weights are."""
+        return self.folder / "model.json"
+
+    @property
+    def metrics(self) -> Path:
+        """A JSON object a line: training and validation as they went."""
+        return self.folder / "metrics.jsonl"
+
+    def experiment(self) -> Experiment:
+        """The config that the run was trained with. Raises RunError when this is no run."""
+        if not self.config.is_file():
+            raise RunError(f"{self.folder}: is no run directory (it has no config.yaml); {FIX}")
+        return load(self.config, Experiment)
+
+    def save_experiment(self, experiment: Experiment) -> None:
+        """Write the resolved config."""
+        write_bytes(self.config, dump(experiment).encode())
+
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """Those of source and target. Raises RunError when their files are missing or do not fit together."""
+        return load_tokenizer(self.folder / "source"), load_tokenizer(self.folder / "target")
+
+    def save_model(
+        self, weights: Mapping[str, Tensor], vocabularies: tuple[Vocabulary, Vocabulary], origin: Mapping[str, Any]
+    ) -> None:
+        """Make `weights` those that translate; `origin` says which checkpoints they come from."""
+        partial = self.weights.with_name(self.weights.name + ".partial")
+        save_tensors(weights, partial)
+        os.replace(partial, self.weights)
+        tokens = {side: list(v.tokens) for side, v in zip(("source", "target"), vocabularies, strict=True)}
+        write_json(self.header, {"format": FORMAT, "origin": dict(origin), "vocabularies": tokens})
+
+    def origin(self) -> dict[str, Any]:
+        """Where the weights that translate come from."""
+        origin: dict[str, Any] = self._read_header()["origin"]
+        return origin
+
+    def model(self, device: torch.device | str = "cpu") -> tuple[Seq2Seq, Tokenizer, Tokenizer]:
+        """The trained model, ready to translate, and its tokenisers.
+
+        Raises RunError when something is missing, or when model and vocabularies do not fit together.
+        """
+        experiment = self.experiment()
+        source, target = self.tokenizers()
+        known = self._read_header()["vocabularies"]
+        for side, tokenizer in (("source", source), ("target", target)):
+            file = self.folder / side / "vocabulary.json"
+            check_same(Vocabulary(tuple(known[side])), tokenizer.vocabulary, file)
+        model = build_model(experiment.model, len(source.vocabulary), len(target.vocabulary))
+        put_weights(model, load_tensors(self.weights), self.weights)
+        return model.to(device).eval(), source, target
+
+    def _read_header(self) -> dict[str, Any]:
+        header = read_object(self.header, FIX)
+        if header.get("format") != FORMAT:
+            raise RunError(f"{self.header}: is of format {header.get('format')}, not {FORMAT}; {FIX}")
+        return header

@@ -1,0 +1,92 @@
+"""Search over many sources: alike in length together, under a budget of tokens, answered in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from seq2attn.data.batches import collate_source
+from seq2attn.model import Seq2Seq
+from seq2attn.search.config import SearchConfig
+from seq2attn.search.lengths import Limits
+from seq2attn.search.search import Hypotheses, search
+from seq2attn.text.vocabulary import BOS, EOS, PAD
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation of one source."""
+
+    tokens: tuple[int, ...]  # without the end
+    score: float  # comparable across lengths
+    log_prob: float
+
+
+def translate_ids(
+    model: Seq2Seq, sources: Sequence[Sequence[int]], config: SearchConfig, *, budget: int
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each source (ids without the end), best first, in the order of the sources.
+
+    At most `budget` source tokens, padding counted, times the hypotheses of each, are searched together. An empty
+    source has one hypothesis, which is empty.
+    """
+    device = next(model.parameters()).device
+    choose = config.build(device)
+    answers = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
+    for rows in by_length(sources, max(1, budget // choose.width)):
+        source, mask = collate_source([sources[row] for row in rows])
+        memory, state = model.encode(source.to(device), mask.to(device))
+        limits = config.lengths.limits(mask.sum(1) - 1)
+        found = search(
+            model.step,
+            state,
+            memory,
+            choose=choose,
+            limits=Limits(limits.fewest.to(device), limits.most.to(device)),
+            bos=BOS,
+            eos=EOS,
+            never=(PAD, BOS),
+            lengths=config.lengths.rule(),
+        )
+        for row, hypotheses in zip(rows, read_out(found), strict=True):
+            answers[row] = hypotheses
+    return answers
+
+
+def by_length(sources: Sequence[Sequence[int]], budget: int) -> list[list[int]]:
+    """Which sources go together: the longest first, rows times width within the budget; the empty in none."""
+    order = sorted((i for i, s in enumerate(sources) if len(s)), key=lambda i: -len(sources[i]))
+    batches: list[list[int]] = []
+    for index in order:
+        width = len(sources[batches[-1][0]]) + 1 if batches else 0
+        if not batches or (len(batches[-1]) + 1) * width > budget:
+            batches.append([])
+        batches[-1].append(index)
+    return batches
+
+
+def read_out(found: Hypotheses) -> list[list[Hypothesis]]:
+    """What was found, as Python values."""
+    tokens, scores, log_probs = found.tokens.tolist(), found.scores.tolist(), found.log_probs.tolist()
+    return [
+        [
+            Hypothesis(tuple(words[: words.index(EOS)]), score, log_prob)
+            for words, score, log_prob in zip(*sentence, strict=True)
+            if score != float("-inf")
+        ]
+        for sentence in zip(tokens, scores, log_probs, strict=True)
+    ]
+
+
+@torch.no_grad()
+def alignment(model: Seq2Seq, source: Sequence[int], target: Sequence[int]) -> Tensor | None:
+    """The weights [heads, target + end, source + end] of reading a translation; None without attention."""
+    device = next(model.parameters()).device
+    words, mask = collate_source([source])
+    memory, state = model.encode(words.to(device), mask.to(device))
+    read = torch.tensor([[BOS, *target]], device=device)
+    weights = model.read(read, state, memory, need_weights=True).weights
+    return None if weights is None else weights[0]

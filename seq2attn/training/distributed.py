@@ -1,0 +1,85 @@
+"""The processes that train together, started by torchrun; one process is a group of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among all of them."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes files and reports."""
+        return self.rank == 0
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """The module, its gradients averaged over all processes where there are several."""
+        if self.size == 1:
+            return module
+        devices = [self.device] if self.device.type == "cuda" else None
+        return DistributedDataParallel(module, device_ids=devices)
+
+    def local(self, module: nn.Module) -> AbstractContextManager[Any]:
+        """Within it gradients stay here: for all but the last batch of an update."""
+        return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
+
+    def sum(self, *numbers: float) -> list[float]:
+        """Each number added up over all processes."""
+        if self.size == 1:
+            return list(numbers)
+        total = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        dist.all_reduce(total)
+        return [float(number) for number in total.tolist()]
+
+    def gather(self, mine: Any) -> list[Any]:
+        """What every process has, in the order of their ranks."""
+        if self.size == 1:
+            return [mine]
+        everyone: list[Any] = [None] * self.size
+        dist.all_gather_object(everyone, mine)
+        return everyone
+
+    def same_for_all(self, tensor: Tensor) -> Tensor:
+        """The leading process's tensor."""
+        if self.size > 1:
+            dist.broadcast(tensor, 0)
+        return tensor
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.size > 1:
+            dist.barrier()
+
+
+@contextmanager
+def join_world(device: torch.device | None = None) -> Iterator[World]:
+    """The world that torchrun's environment tells of (gloo on CPU, NCCL on CUDA), or one of this process alone."""
+    rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    if device is None:
+        local = int(os.environ.get("LOCAL_RANK", 0))
+        device = torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if size == 1:
+        yield World(0, 1, device)
+        return
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield World(rank, size, device)
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,115 @@
+"""The training objective: cross-entropy with label smoothing, made together with the output layer.
+
+Shapes: M target positions of a batch, D width of the decoder, V target vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seq2attn.data.batches import IGNORE, Batch
+from seq2attn.model import Seq2Seq
+
+CHUNK = 2**21
+"""How many logits are made at a time (8 MB in float32): few enough to stay near the processor."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Sums over target words; whoever adds them up divides, once, by the number of words."""
+
+    objective: Tensor  # [] with label smoothing; what training makes small
+    negative_log_likelihood: Tensor  # [] without it; what perplexity is made from
+    words: Tensor  # [] long
+
+
+class Objective(nn.Module):
+    """A model and its loss as one module: what is trained, and what distributed training wraps."""
+
+    def __init__(self, model: Seq2Seq, label_smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.model = model
+        self.label_smoothing = label_smoothing
+
+    def forward(self, batch: Batch) -> Loss:
+        """The loss of the labels [B, T] given the source and the words before each."""
+        hidden = self.model(batch.source, batch.source_mask, batch.target)
+        output, labels = self.model.output, batch.labels.flatten()
+        objective, likelihood = linear_cross_entropy(
+            hidden.flatten(0, 1), output.weight, output.bias, labels, self.label_smoothing
+        )
+        return Loss(objective, likelihood, (labels != IGNORE).sum())
+
+
+def linear_cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, label_smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """Sums of the smoothed cross-entropy and of the negative log-likelihood, where labels are not IGNORE.
+
+    hidden [M, D], weight [V, D], bias [V], labels [M]. The smoothed target gives every word of the vocabulary an
+    equal share of `label_smoothing` (Szegedy et al. 2016, section 7). The table of logits [M, V] is never held: a
+    chunk of them is made, and while it is at hand its gradients are as well.
+    """
+    if torch.is_autocast_enabled(hidden.device.type):
+        kind = torch.get_autocast_dtype(hidden.device.type)
+        hidden, weight, bias = hidden.to(kind), weight.to(kind), bias.to(kind)
+    objective, likelihood = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        hidden, weight, bias, labels, label_smoothing, torch.is_grad_enabled()
+    )
+    return objective, likelihood
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        smoothing: float,
+        gradients: bool,
+    ) -> tuple[Tensor, Tensor]:
+        rows = max(1, CHUNK // weight.size(0))
+        total = torch.zeros((), device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
+        likelihood = torch.zeros_like(total)
+        d_hidden = torch.empty_like(hidden)
+        d_weight, d_bias = (torch.zeros_like(x, dtype=total.dtype) for x in (weight, bias))
+        for start in range(0, hidden.size(0), rows):
+            part, said = hidden[start : start + rows], labels[start : start + rows]
+            counts = (said != IGNORE).unsqueeze(1)
+            said = said.clamp_min(0).unsqueeze(1)
+            logits = torch.addmm(bias, part, weight.t()).to(total.dtype)
+            log_probs = logits.log_softmax(-1)
+            right = log_probs.gather(1, said).masked_fill(~counts, 0.0)
+            likelihood -= right.sum()
+            if smoothing:
+                spread = log_probs.mean(-1, keepdim=True).masked_fill(~counts, 0.0)
+                total -= (1 - smoothing) * right.sum() + smoothing * spread.sum()
+            if gradients:
+                d_logits = log_probs.exp_()
+                d_logits -= smoothing / weight.size(0)
+                d_logits.scatter_add_(1, said, torch.full_like(right, smoothing - 1))
+                d_logits = (d_logits * counts).to(hidden.dtype)
+                torch.mm(d_logits, weight, out=d_hidden[start : start + rows])
+                if hidden.dtype == total.dtype:
+                    d_weight.addmm_(d_logits.t(), part)
+                else:  # the sum over chunks stays in full precision
+                    d_weight += d_logits.t() @ part
+                d_bias += d_logits.sum(0)
+        if gradients:
+            ctx.save_for_backward(d_hidden, d_weight.to(weight.dtype), d_bias.to(bias.dtype))
+        ctx.mark_non_differentiable(likelihood)
+        return (total if smoothing else likelihood.clone()), likelihood
+
+    @staticmethod
+    def backward(
+        ctx: Any, d_total: Tensor, d_likelihood: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
+        d_hidden, d_weight, d_bias = ctx.saved_tensors
+        scale = d_total.to(d_hidden.dtype)
+        return d_hidden * scale, d_weight * scale, d_bias * scale, None, None, None

@@ -1,0 +1,72 @@
+"""The optimisers to choose from; each is PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat
+from torch import Tensor, optim
+
+from seq2attn.config.base import Config
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class AdamConfig(Config):
+    """Adam (Kingma and Ba 2015), or AdamW, whose weight decay is apart (Loshchilov and Hutter 2019)."""
+
+    kind: Literal["adam", "adamw"]
+    rate: PositiveFloat = 1e-3
+    """The learning rate that the schedule multiplies."""
+    betas: tuple[Share, Share] = (0.9, 0.98)
+    epsilon: PositiveFloat = 1e-9
+    weight_decay: NonNegativeFloat = 0.0
+
+    def build(self, parameters: Iterable[Tensor]) -> optim.Optimizer:
+        """The optimiser of `parameters`."""
+        kind = optim.Adam if self.kind == "adam" else optim.AdamW
+        return kind(
+            parameters,
+            lr=self.rate,
+            betas=self.betas,
+            eps=self.epsilon,
+            weight_decay=self.weight_decay,
+            fused=True,
+        )
+
+
+class SGDConfig(Config):
+    """Stochastic gradient descent, with momentum if wanted."""
+
+    kind: Literal["sgd"]
+    rate: PositiveFloat = 1.0
+    """The learning rate that the schedule multiplies."""
+    momentum: Share = 0.0
+    weight_decay: NonNegativeFloat = 0.0
+
+    def build(self, parameters: Iterable[Tensor]) -> optim.Optimizer:
+        """The optimiser of `parameters`."""
+        return optim.SGD(
+            parameters, lr=self.rate, momentum=self.momentum, weight_decay=self.weight_decay, fused=True
+        )
+
+
+class AdadeltaConfig(Config):
+    """Adadelta (Zeiler 2012), with which Bahdanau et al. 2015 trained."""
+
+    kind: Literal["adadelta"]
+    rate: PositiveFloat = 1.0
+    """The learning rate that the schedule multiplies."""
+    rho: Share = 0.95
+    epsilon: PositiveFloat = 1e-6
+    weight_decay: NonNegativeFloat = 0.0
+
+    def build(self, parameters: Iterable[Tensor]) -> optim.Optimizer:
+        """The optimiser of `parameters`."""
+        return optim.Adadelta(
+            parameters, lr=self.rate, rho=self.rho, eps=self.epsilon, weight_decay=self.weight_decay
+        )
+
+
+OptimizerConfig = Annotated[AdamConfig | SGDConfig | AdadeltaConfig, Field(discriminator="kind")]

@@ -1,0 +1,105 @@
+"""Starting a training, or going on with one."""
+
+from __future__ import annotations
+
+import torch
+
+from seq2attn.config.schema import Experiment
+from seq2attn.data.prepare import Prepared, prepare
+from seq2attn.errors import RunError
+from seq2attn.model import Seq2Seq, build_model
+from seq2attn.model.vectors import load_vectors
+from seq2attn.run import Run
+from seq2attn.training.checkpoint import TrainState, list_checkpoints, resume
+from seq2attn.training.distributed import World, join_world
+from seq2attn.training.objective import Objective
+from seq2attn.training.report import Reporter
+from seq2attn.training.trainer import Trainer
+
+
+def train(config: Experiment, *, go_on: bool = False) -> Run:
+    """Train the model of a config; with `go_on`, from the newest checkpoint of its run.
+
+    Raises RunError when the run already holds a training, or when there is none to go on with.
+    """
+    run = Run(config.run)
+    with join_world() as world:
+        checkpoints = _checkpoints(config, run, go_on=go_on)
+        update = checkpoints[-1].state.update if checkpoints else 0
+        run.folder.mkdir(parents=True, exist_ok=True)
+        reporter = Reporter(
+            run, leads=world.leads, update=update, tensorboard=config.training.tensorboard
+        )
+        try:
+            prepared = _prepare(config, run, world, reporter)
+            torch.manual_seed(config.training.seed)
+            model = build_model(config.model, len(prepared.source.vocabulary), len(prepared.target.vocabulary))
+            if not checkpoints:
+                _pretrained(model, config, prepared, reporter)
+            model.to(world.device)
+            optimizer = config.training.optimizer.build(model.parameters())
+            state = resume(checkpoints[-1], model, optimizer) if checkpoints else TrainState()
+            reporter.say(_greeting(model, world, state))
+            objective = Objective(model, config.training.label_smoothing)
+            Trainer(config, run, prepared, objective, optimizer, state, world, reporter).train()
+        finally:
+            reporter.close()
+    return run
+
+
+def _checkpoints(config: Experiment, run: Run, *, go_on: bool) -> list:
+    checkpoints = list_checkpoints(run.folder)
+    if go_on:
+        if not checkpoints:
+            raise RunError(f"{run.folder}: has no checkpoint to resume; train without --resume")
+        before = run.experiment()
+        changed = [
+            name
+            for name in ("data", "text", "model")
+            if getattr(before, name).model_dump() != getattr(config, name).model_dump()
+        ]
+        if changed:
+            names = " and ".join(f"`{name}`" for name in changed)
+            raise RunError(
+                f"{run.folder}: was trained with another {names}; resume with the config it has"
+                f" ({run.config}), or give another `run`"
+            )
+    elif checkpoints:
+        raise RunError(
+            f"{run.folder}: already holds a training; go on with it by --resume, give another `run`"
+            " (--set run=DIR), or remove the folder"
+        )
+    return checkpoints
+
+
+def _prepare(config: Experiment, run: Run, world: World, reporter: Reporter) -> Prepared:
+    """The leading process prepares; the others read what it wrote."""
+    if world.leads:
+        prepared = prepare(config.data, config.text, run.folder, reporter.say)
+        run.save_experiment(config)
+    world.wait()
+    if not world.leads:
+        prepared = prepare(config.data, config.text, run.folder, reporter.say)
+    return prepared
+
+
+def _pretrained(model: Seq2Seq, config: Experiment, prepared: Prepared, reporter: Reporter) -> None:
+    """Put pretrained vectors where there are any; what scales embeddings is taken out of them first."""
+    shared = config.model.embeddings
+    for side, path, tokenizer, embedding in (
+        ("source", shared.source_vectors, prepared.source, model.source),
+        ("target", shared.target_vectors, prepared.target, model.target),
+    ):
+        if path is not None:
+            vectors, coverage = load_vectors(path, tokenizer.vocabulary.tokens, shared.dim)
+            with torch.no_grad():
+                table = embedding.table.weight
+                table.copy_(torch.where(coverage.mask.unsqueeze(1), vectors / embedding.scale, table))
+            reporter.say(f"{side} vectors: {coverage}")
+
+
+def _greeting(model: Seq2Seq, world: World, state: TrainState) -> str:
+    parameters = sum(p.numel() for p in model.parameters())
+    where = f"{world.device}" + (f" in {world.size} processes" if world.size > 1 else "")
+    start = f"going on after update {state.update}" if state.update else "starting"
+    return f"{start}: {parameters:,} parameters on {where}"

@@ -1,0 +1,324 @@
+"""Training: from a config to a run directory with a model that translates."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seq2attn.config.duration import SECONDS, Amount
+from seq2attn.config.schema import Experiment
+from seq2attn.data.batches import IGNORE, Batch, Indices, collate, padding_share, plan
+from seq2attn.data.corpus import Corpus
+from seq2attn.data.prepare import Prepared
+from seq2attn.run import Run
+from seq2attn.training.checkpoint import (
+    TrainState,
+    average,
+    best_checkpoints,
+    list_checkpoints,
+    prune,
+    save_checkpoint,
+)
+from seq2attn.training.distributed import World
+from seq2attn.training.objective import Objective
+from seq2attn.training.report import Reporter
+from seq2attn.training.schedules import Progress
+from seq2attn.training.validation import Validation, better, validate
+from seq2attn.weights import own_weights, put_weights
+
+
+@dataclass
+class Tally:
+    """What has been learnt from since the last report."""
+
+    objective: Tensor  # [] summed over words
+    likelihood: Tensor  # [] summed over words
+    words: float = 0.0
+    seconds: float = 0.0
+
+
+class Trainer:
+    """One training: its parts, and where it stands."""
+
+    def __init__(
+        self,
+        config: Experiment,
+        run: Run,
+        prepared: Prepared,
+        objective: Objective,
+        optimizer: torch.optim.Optimizer,
+        state: TrainState,
+        world: World,
+        reporter: Reporter,
+    ) -> None:
+        self.config = config.training
+        self.run, self.prepared, self.world, self.reporter = run, prepared, world, reporter
+        self.objective, self.wrapped = objective, world.wrap(objective)
+        self.optimizer, self.state = optimizer, state
+        self.autocast = use_bfloat16(config.training.precision, world.device)
+        self.higher_is_better = config.training.validation.metric == "bleu"
+        self.updates_an_epoch = 1
+        self.tally = self._empty_tally()
+
+    # ------------------------------------------------------------------ the loop
+
+    def train(self) -> None:
+        """Until one of the durations is over, or validation has stopped getting better."""
+        self.objective.train()
+        validated = self.state.update
+        while not self._over():
+            corpus = self.prepared.train.epoch(self.config.seed, self.state.epoch)
+            updates = self._plan(corpus)
+            self.reporter.epoch(self.state.epoch + 1, len(updates), self.state.cursor)
+            for groups in updates[self.state.cursor :]:
+                if self._learn(corpus, groups):
+                    self._validate()
+                    validated = self.state.update
+                if self._over():
+                    break
+        self.reporter.close_bar()
+        if validated != self.state.update:
+            self._validate()
+        self._finish()
+
+    def _learn(self, corpus: Corpus, groups: Sequence[Indices]) -> bool:
+        """One update, and its reports; whether it is time to validate."""
+        before = self._progress()
+        started = time.monotonic()
+        norm = self._update([collate([corpus[int(row)] for row in rows]) for rows in groups])
+        self.state.cursor += 1
+        if self.state.cursor == self.updates_an_epoch:
+            self.state.epoch, self.state.cursor = self.state.epoch + 1, 0
+        (seconds,) = self.world.sum((time.monotonic() - started) / self.world.size)
+        self.state.seconds += seconds
+        self.tally.seconds += seconds
+        if self.state.update % self.config.report_every == 0:
+            self._report(norm)
+        self.reporter.advance(self._time_left())
+        return is_due(self.config.validation.every, before, self._progress())
+
+    def _update(self, batches: Sequence[Batch]) -> Tensor:
+        """Learn from the batches together, as if they were one with those of all processes; the gradient's norm."""
+        self.state.update += 1
+        # Randomness is a function of where training stands, so that a resumed run draws what the whole one drew.
+        torch.manual_seed(seed_of(self.config.seed, self.state.update, self.world.rank))
+        (words,) = self.world.sum(float(sum(int((b.labels != IGNORE).sum()) for b in batches)))
+        rate = self.config.optimizer.rate * self.config.schedule.multiplier(self._at())
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        for batch in batches:
+            last = batch is batches[-1]
+            with nullcontext() if last else self.world.local(self.wrapped):
+                with self._precision():
+                    loss = self.wrapped(batch.to(self.world.device))
+                (loss.objective * (self.world.size / words)).backward()
+            self.tally.objective += loss.objective.detach()
+            self.tally.likelihood += loss.negative_log_likelihood.detach()
+        norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), self.config.clip or math.inf)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.state.words += int(words)
+        self.tally.words += words
+        return norm
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        if not self.autocast:
+            return nullcontext()
+        return torch.autocast(self.world.device.type, dtype=torch.bfloat16)
+
+    def _plan(self, corpus: Corpus) -> list[list[Indices]]:
+        """The epoch's updates, each of one or more batches."""
+        batches = plan(
+            corpus.lengths,
+            tokens=self.config.batch.tokens,
+            seed=self.config.seed,
+            epoch=self.state.epoch,
+            rank=self.world.rank,
+            world=self.world.size,
+        )
+        if self.state.update == 0:
+            share = padding_share(corpus.lengths, batches)
+            self.reporter.say(f"{len(batches)} batches an epoch, {share:.1%} of them padding")
+        step = self.config.batch.accumulate
+        updates = [batches[i : i + step] for i in range(0, len(batches), step)]
+        self.updates_an_epoch = len(updates)
+        return updates
+
+    # ------------------------------------------------------------------ where it stands
+
+    def _progress(self) -> dict[str, float]:
+        """How much has been trained, by unit."""
+        state = self.state
+        epochs = state.epoch + state.cursor / self.updates_an_epoch
+        times = {unit: state.seconds / seconds for unit, seconds in SECONDS.items()}
+        return {"updates": state.update, "epochs": epochs, **times}
+
+    def _at(self) -> Progress:
+        epochs = self.state.epoch + self.state.cursor / self.updates_an_epoch
+        return Progress(self.state.update, epochs, self.state.plateaus)
+
+    def _share_done(self) -> float:
+        done = self._progress()
+        return max(done[limit.unit] / limit.number for limit in self.config.until)
+
+    def _over(self) -> bool:
+        patience = self.config.validation.patience
+        return self._share_done() >= 1 or (patience is not None and self.state.stale >= patience)
+
+    def _time_left(self) -> str:
+        share = self._share_done()
+        left = self.state.seconds * (1 - share) / share if share else 0.0
+        rate = self.tally.words / self.tally.seconds if self.tally.seconds else 0.0
+        return f"{rate:,.0f} words/s, {left / 60:.0f} min left"
+
+    # ------------------------------------------------------------------ reports
+
+    def _empty_tally(self) -> Tally:
+        zero = torch.zeros((), device=self.world.device)
+        return Tally(zero.clone(), zero.clone())
+
+    def _report(self, norm: Tensor) -> None:
+        tally, self.tally = self.tally, self._empty_tally()
+        objective, likelihood = self.world.sum(float(tally.objective), float(tally.likelihood))
+        numbers = {
+            "epoch": round(self._progress()["epochs"], 3),
+            "loss": objective / tally.words,
+            "perplexity": math.exp(min(likelihood / tally.words, 700.0)),
+            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "gradient_norm": float(norm),
+            "words_per_second": tally.words / tally.seconds,
+            "seconds": self.state.seconds,
+        }
+        self.reporter.measure("train", self.state.update, numbers)
+        self.reporter.say(
+            f"epoch {numbers['epoch']:.2f}  update {self.state.update}  loss {numbers['loss']:.3f}"
+            f"  ppl {numbers['perplexity']:.2f}  {numbers['words_per_second']:,.0f} words/s"
+        )
+
+    def _validate(self) -> None:
+        """Try the model on the dev set, save a checkpoint, and keep the best weights."""
+        started = time.monotonic()
+        found = validate(
+            self.objective,
+            self.prepared.dev,
+            self.prepared.dev_references,
+            self.prepared.target,
+            self.config.batch.tokens,
+            self.world,
+        )
+        settings, state = self.config.validation, self.state
+        (seconds,) = self.world.sum((time.monotonic() - started) / self.world.size)
+        state.seconds += seconds
+        value = found.value(settings.metric)
+        is_best = better(settings.metric, value, state.best)
+        self._remember(value, is_best)
+        self._tell(found, is_best)
+        if self.world.leads:
+            model = self.objective.model
+            checkpoint = save_checkpoint(self.run.folder, model, self.optimizer, state, value)
+            if is_best:
+                origin = {"checkpoints": [checkpoint.folder.name], settings.metric: value}
+                self.run.save_model(own_weights(model), self._vocabularies(), origin)
+            keep = self.config.checkpoints
+            prune(
+                self.run.folder,
+                keep_last=keep.keep_last,
+                keep_best=max(1, keep.keep_best),
+                higher_is_better=self.higher_is_better,
+            )
+        self.world.wait()
+
+    def _remember(self, value: float, is_best: bool) -> None:
+        state, schedule = self.state, self.config.schedule
+        state.stale = 0 if is_best else state.stale + 1
+        state.waited = 0 if is_best else state.waited + 1
+        if is_best:
+            state.best = value
+        if schedule.kind == "plateau" and state.waited >= schedule.patience:
+            state.plateaus, state.waited = state.plateaus + 1, 0
+
+    def _tell(self, found: Validation, is_best: bool) -> None:
+        update = self.state.update
+        self.reporter.measure(
+            "validation",
+            update,
+            {
+                "epoch": round(self._progress()["epochs"], 3),
+                "loss": found.loss,
+                "perplexity": found.perplexity,
+                "bleu": found.bleu,
+                "signature": found.signature,
+                "seconds": self.state.seconds,
+            },
+        )
+        self.reporter.say(
+            f"validation at update {update}: loss {found.loss:.3f}  ppl {found.perplexity:.2f}"
+            f"  BLEU {found.bleu:.2f} (greedy){'  best so far' if is_best else ''}"
+        )
+        shown = np.linspace(0, len(found.translations) - 1, self.config.validation.samples).astype(int)
+        lines = []
+        for row in dict.fromkeys(shown.tolist()):
+            lines += [
+                f"source:      {self.prepared.dev_sources[row]}",
+                f"reference:   {self.prepared.dev_references[row]}",
+                f"translation: {found.translations[row]}\n",
+            ]
+        if lines:
+            self.reporter.sample(update, "\n".join(lines))
+
+    def _vocabularies(self) -> tuple[Any, Any]:
+        return self.prepared.source.vocabulary, self.prepared.target.vocabulary
+
+    def _finish(self) -> None:
+        """Average the kept checkpoints where the config says so."""
+        how = self.config.checkpoints
+        if how.average == "none":
+            return
+        every = list_checkpoints(self.run.folder)
+        best = best_checkpoints(every, how.keep_best, higher_is_better=self.higher_is_better)
+        chosen = best if how.average == "best" else every[-how.keep_last :]
+        weights = average(chosen)
+        put_weights(self.objective.model, weights, self.run.weights)
+        found = validate(
+            self.objective,
+            self.prepared.dev,
+            self.prepared.dev_references,
+            self.prepared.target,
+            self.config.batch.tokens,
+            self.world,
+        )
+        value = found.value(self.config.validation.metric)
+        names = [checkpoint.folder.name for checkpoint in chosen]
+        self.reporter.say(
+            f"the mean of {len(chosen)} checkpoints: ppl {found.perplexity:.2f}  BLEU {found.bleu:.2f} (greedy)"
+        )
+        if self.world.leads:
+            self.run.save_model(
+                weights, self._vocabularies(), {"checkpoints": names, self.config.validation.metric: value}
+            )
+        self.world.wait()
+
+
+def is_due(every: Amount, before: dict[str, float], now: dict[str, float]) -> bool:
+    """Whether a multiple of `every` was reached between two moments."""
+    return math.floor(now[every.unit] / every.number) > math.floor(before[every.unit] / every.number)
+
+
+def seed_of(*numbers: int) -> int:
+    """A seed that no other numbers give, as good as certainly."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+
+
+def use_bfloat16(precision: str, device: torch.device) -> bool:
+    """Whether to compute in bfloat16: asked for, or on a card that has it."""
+    if precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return precision == "bfloat16"

@@ -1,0 +1,93 @@
+"""Translating with a trained run: lines in, as many lines out, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from seq2attn.model import Seq2Seq
+from seq2attn.run import Run
+from seq2attn.search.batched import Hypothesis, alignment, translate_ids
+from seq2attn.search.config import SearchConfig
+from seq2attn.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of one line."""
+
+    text: str
+    score: float
+    log_prob: float
+    tokens: tuple[str, ...]
+    source_tokens: tuple[str, ...]
+    alternatives: tuple[Translation, ...] = ()  # the other hypotheses, best first
+    attention: NDArray[np.float32] | None = None  # [heads, tokens + end, source tokens + end]
+
+
+class Translator:
+    """A trained model with its tokenisers."""
+
+    def __init__(
+        self, model: Seq2Seq, source: Tokenizer, target: Tokenizer, search: SearchConfig, *, budget: int = 4096
+    ) -> None:
+        self.model, self.source, self.target, self.search, self.budget = model, source, target, search, budget
+
+    @classmethod
+    def load(cls, run: Path | str, device: str = "auto") -> Translator:
+        """The translator of a run directory, on `device` or on a CUDA card if there is one.
+
+        Raises RunError when the directory is no run or its files do not fit together.
+        """
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        folder = Run(Path(run))
+        model, source, target = folder.model(device)
+        return cls(model, source, target, folder.experiment().search)
+
+    def translate(
+        self,
+        lines: Iterable[str],
+        search: SearchConfig | None = None,
+        *,
+        attention: bool = False,
+        window: int = 4096,
+    ) -> Iterator[Translation]:
+        """A translation for each line, in their order. An empty line has an empty translation.
+
+        Lines are taken `window` at a time, and those alike in length are translated together.
+        """
+        search = search or self.search
+        lines = iter(lines)
+        while some := list(islice(lines, window)):
+            sources = [self.source.encode(line) for line in some]
+            found = translate_ids(self.model, sources, search, budget=self.budget)
+            for source, hypotheses in zip(sources, found, strict=True):
+                best, *others = (self._shown(source, hypothesis) for hypothesis in hypotheses)
+                if attention and source:
+                    best = replace(best, attention=self._attention(source, hypotheses[0]))
+                yield replace(best, alternatives=tuple(others))
+
+    def _shown(self, source: list[int], hypothesis: Hypothesis) -> Translation:
+        return Translation(
+            self.target.decode(hypothesis.tokens),
+            hypothesis.score,
+            hypothesis.log_prob,
+            tuple(self.target.tokens(hypothesis.tokens)),
+            tuple(self.source.tokens(source)),
+        )
+
+    def _attention(self, source: list[int], best: Hypothesis) -> NDArray[np.float32] | None:
+        weights = alignment(self.model, source, best.tokens)
+        return None if weights is None else weights.float().cpu().numpy()
+
+
+def load(run: Path | str, device: str = "auto") -> Translator:
+    """The translator of a run directory: `seq2attn.load("runs/phrasebook").translate(["Guten Morgen."])`."""
+    return Translator.load(run, device)

@@ -1,0 +1,85 @@
+"""The table of all parts that the laws are about: a new part adds a row."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from pydantic import TypeAdapter
+from torch import Tensor
+
+from seq2attn.model import ModelConfig, Seq2Seq, build_model
+
+WIDTH, WORDS = 16, 11
+
+ENCODERS = {
+    "gru": {"kind": "gru", "dim": WIDTH, "layers": 2},
+    "gru-forward": {"kind": "gru", "dim": WIDTH, "bidirectional": False},
+    "lstm": {"kind": "lstm", "dim": WIDTH, "layers": 1},
+    "transformer": {"kind": "transformer", "layers": 2, "heads": 4, "feed_forward": 32},
+    "transformer-post-learned": {
+        "kind": "transformer", "layers": 2, "heads": 2, "feed_forward": 32, "norm": "post", "positions": "learned",
+    },
+}  # fmt: skip
+SCORES = {
+    "dot": {"kind": "dot"},
+    "scaled-dot": {"kind": "dot", "scaled": True},
+    "general": {"kind": "general"},
+    "additive": {"kind": "additive", "dim": 8},
+    "concat": {"kind": "concat", "dim": 8},
+    "additive-4-heads": {"kind": "additive", "dim": 8, "heads": 4},
+    "multi-head": {"kind": "multi-head", "heads": 4},
+}
+ALIGNS = {
+    "global": {"kind": "global"},
+    "local-m": {"kind": "local-m", "width": 1},
+    "local-p": {"kind": "local-p", "width": 2},
+}
+DECODERS = {
+    "bahdanau-gru": {"kind": "bahdanau", "cell": "gru", "dim": WIDTH},
+    "bahdanau-lstm": {"kind": "bahdanau", "cell": "lstm", "dim": WIDTH, "layers": 2},
+    "luong-feeding": {"kind": "luong", "cell": "lstm", "dim": WIDTH, "layers": 2},
+    "luong": {"kind": "luong", "cell": "gru", "dim": WIDTH, "input_feeding": False},
+    "transformer": {"kind": "transformer", "layers": 2, "heads": 4, "feed_forward": 32},
+    "transformer-post-learned": {
+        "kind": "transformer", "layers": 1, "heads": 2, "feed_forward": 32, "norm": "post", "positions": "learned",
+    },
+}  # fmt: skip
+FIXED = {
+    "fixed-gru": {"kind": "fixed", "cell": "gru", "dim": WIDTH},
+    "fixed-lstm": {"kind": "fixed", "cell": "lstm", "dim": WIDTH, "layers": 2},
+}
+EVERY_DECODER = [*DECODERS, *FIXED]
+ATTENTIONS = [*itertools.product(SCORES, ["global"]), *itertools.product(["multi-head", "additive"], ALIGNS)]
+ATTENTIONS = list(dict.fromkeys(ATTENTIONS))
+PLUGGED = [(d, s, a) for d in DECODERS for s, a in ATTENTIONS] + [(d, "none", "none") for d in FIXED]
+
+
+def config(
+    encoder: str, decoder: str, score: str = "additive", align: str = "global", tie: str = "none"
+) -> ModelConfig:
+    part = dict(FIXED[decoder] if decoder in FIXED else DECODERS[decoder])
+    if decoder in DECODERS:
+        part["attention"] = {"score": SCORES[score], "align": ALIGNS[align]}
+    return TypeAdapter(ModelConfig).validate_python(
+        {"embeddings": {"dim": WIDTH, "tie": tie}, "encoder": ENCODERS[encoder], "decoder": part}
+    )
+
+
+def model(
+    encoder: str, decoder: str, score: str = "additive", align: str = "global", tie: str = "none", words: int = WORDS
+) -> Seq2Seq:
+    """A small model in double precision, so that what should be equal is equal to many digits."""
+    torch.manual_seed(0)
+    return build_model(config(encoder, decoder, score, align, tie), words, words).double().eval()
+
+
+def sources(lengths: tuple[int, ...] = (5, 3, 1, 7), garbage: int = 0) -> tuple[Tensor, Tensor]:
+    """Ids [B, S] with `garbage` in the padding, and their mask."""
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    words = torch.randint(3, WORDS, mask.shape, generator=torch.Generator().manual_seed(1))
+    return torch.where(mask, words, garbage), mask
+
+
+def targets(rows: int, length: int) -> Tensor:
+    return torch.randint(3, WORDS, (rows, length), generator=torch.Generator().manual_seed(2))

@@ -1,0 +1,174 @@
+"""Laws of search: compared with enumeration, with plain lists, and with reading what was found."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from seq2attn.search import Beam, Greedy, LengthRule, Limits, Sample, search
+from seq2attn.search.batched import translate_ids
+from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
+from seq2attn.state import repeat_rows
+from seq2attn.text.vocabulary import BOS, EOS, PAD
+from tests.laws.parts import ENCODERS, EVERY_DECODER, WORDS, model, sources
+
+RULES = [LengthRule(), LengthRule("average"), LengthRule("average", 0.6), LengthRule("gnmt", 1.0)]
+
+
+def limits(sentences, most, fewest=1):
+    return Limits(torch.full((sentences,), fewest), torch.full((sentences,), most))
+
+
+def markov(seed):
+    """A step function whose words depend on the last word only, so that all sentences can be enumerated."""
+    table = torch.randn(WORDS, WORDS, generator=torch.Generator().manual_seed(seed)).log_softmax(-1)
+    return table, lambda words, state, memory: (table[words], state)
+
+
+def penalty(rule, length):
+    if rule.kind == "average":
+        return length**rule.alpha
+    return ((5 + length) / 6) ** rule.alpha if rule.kind == "gnmt" else 1.0
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("fewest", [1, 2])
+def test_a_wide_beam_finds_the_best_of_all(seed, rule, fewest):
+    table, step = markov(seed)
+    options = {"choose": Beam(WORDS**2), "bos": BOS, "eos": EOS, "lengths": rule}
+    found = search(step, (), (), limits=limits(1, 3, fewest), **options)
+    every = {}
+    for n in range(fewest, 4):
+        for path in itertools.product([v for v in range(WORDS) if v != EOS], repeat=n - 1):
+            words = [BOS, *path, EOS]
+            log_prob = sum(table[a, b] for a, b in itertools.pairwise(words)).item()
+            every[tuple(words[1:])] = log_prob / penalty(rule, n)
+    for rank, path in enumerate(sorted(every, key=every.get, reverse=True)[:WORDS]):
+        assert tuple(found.tokens[0, rank].tolist()) == path + (EOS,) * (3 - len(path))
+        assert found.scores[0, rank].item() == pytest.approx(every[path], abs=1e-5)
+
+
+def plain_beam(table, width, most, rule):
+    """Beam search in lists, which never stops early."""
+    live, done = [(0.0, [BOS])], []
+    for t in range(1, most + 1):
+        allowed = range(WORDS) if t < most else [EOS]
+        grown = [(s + table[w[-1], v].item(), [*w, v]) for s, w in live for v in allowed]
+        grown = sorted(grown, reverse=True)[: 2 * width]
+        done += [(s / penalty(rule, t), w) for s, w in grown if w[-1] == EOS]
+        live = [(s, w) for s, w in grown if w[-1] != EOS][:width]
+    return sorted(done, reverse=True)[:width]
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("width", [1, 3, 4])
+def test_stopping_early_changes_nothing(seed, width, rule):
+    table, step = markov(seed)
+    table[:, EOS] -= 1.0
+    found = search(step, (), (), choose=Beam(width), limits=limits(1, 12), bos=BOS, eos=EOS, lengths=rule)
+    plain = [score for score, _ in plain_beam(table, width, 12, rule)]
+    assert found.scores[0].tolist() == pytest.approx(plain, abs=1e-5)
+
+
+def chance(net):
+    """Make a model's words differ enough that no two hypotheses tie."""
+    torch.nn.init.normal_(net.output.weight, std=2.0)
+    return net
+
+
+CHOICES = {
+    "greedy": lambda: Greedy(),
+    "beam": lambda: Beam(3),
+    "sample": lambda: Sample(4, temperature=1.3, top_k=7, top_p=0.9, generator=torch.Generator().manual_seed(3)),
+}
+
+
+@pytest.mark.parametrize("choose", CHOICES)
+@pytest.mark.parametrize("decoder", EVERY_DECODER)
+def test_scores_of_what_was_found_are_those_of_reading_it(decoder, choose):
+    net, choose = chance(model("gru", decoder)), CHOICES[choose]()
+    memory, state = net.encode(*sources())
+    found = search(net.step, state, memory, choose=choose, limits=limits(4, 8), bos=BOS, eos=EOS)
+    words = found.tokens.flatten(0, 1)
+    read = torch.cat([torch.full_like(words[:, :1], BOS), words[:, :-1]], 1)
+    hidden = net.read(read, repeat_rows(state, choose.width), memory).hidden
+    log_probs = net.output(hidden).log_softmax(-1).gather(-1, words[..., None])[..., 0]
+    counted = (words == EOS).long().cumsum(1) - (words == EOS).long() == 0
+    torch.testing.assert_close(
+        (log_probs * counted).sum(1), found.log_probs.flatten().double(), rtol=1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("decoder", EVERY_DECODER)
+def test_greedy_is_the_arg_max_of_uncached_reading(encoder, decoder):
+    net = chance(model(encoder, decoder))
+    memory, state = net.encode(*sources())
+    found = search(net.step, state, memory, choose=Greedy(), limits=limits(4, 8), bos=BOS, eos=EOS)
+    words = torch.full((4, 1), BOS)
+    for _ in range(7):
+        hidden = net.read(words, state, memory).hidden[:, -1:]
+        words = torch.cat([words, net.output(hidden).argmax(-1)], 1)
+    ended = (words[:, 1:] == EOS).long().cumsum(1) > 0
+    assert (found.tokens[:, 0, :7] == torch.where(ended, EOS, words[:, 1:])).all()
+
+
+CONFIGS = {
+    "greedy": GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=9)),
+    "beam": BeamConfig(kind="beam", width=3, lengths=LengthsConfig(max_length=9)),
+    "at-least": BeamConfig(
+        kind="beam", width=3, lengths=LengthsConfig(min_length=2, min_ratio=1.0, max_length=9)
+    ),
+}
+
+
+@pytest.mark.parametrize("search_config", CONFIGS.values(), ids=CONFIGS)
+@pytest.mark.parametrize("encoder", ["gru", "transformer"])
+@pytest.mark.parametrize("decoder", EVERY_DECODER)
+def test_a_batch_gives_each_sentence_what_it_gets_alone(encoder, decoder, search_config):
+    net = chance(model(encoder, decoder, "multi-head", "local-m"))
+    lines = [[4, 5, 6], [], [7], [3, 4, 5, 6, 7, 8, 9], [10, 9], [4, 5, 6]]
+    together = translate_ids(net, lines, search_config, budget=1000)
+    tight = translate_ids(net, lines, search_config, budget=1)
+    for line, answer, alone in zip(lines, together, tight, strict=True):
+        assert [h.tokens for h in answer] == [h.tokens for h in alone]
+        assert [h.score for h in answer] == pytest.approx([h.score for h in alone], abs=1e-5)
+        for hypothesis in answer:
+            assert not {PAD, BOS, EOS} & set(hypothesis.tokens)
+            if line:
+                assert search_config.lengths.min_length <= len(hypothesis.tokens) <= 9
+                assert len(hypothesis.tokens) >= min(9, len(line) * search_config.lengths.min_ratio)
+    assert together[1][0].tokens == ()
+
+
+def test_samples_follow_the_seed_and_the_model():
+    table, step = markov(1)
+    draws = search(
+        step, (), (), choose=Sample(4000, generator=torch.Generator().manual_seed(0)), limits=limits(1, 2), bos=BOS, eos=EOS
+    ).tokens[0, :, 0]  # fmt: skip
+    share = torch.bincount(draws, minlength=WORDS) / 4000
+    assert (share - table[BOS].exp()).abs().max() < 0.03
+    net = chance(model("gru", "luong"))
+    config = SampleConfig(kind="sample", width=3, seed=5)
+    first, again = (translate_ids(net, [[4, 5, 6]], config, budget=100) for _ in range(2))
+    assert first == again
+    other = translate_ids(net, [[4, 5, 6]], config.model_copy(update={"seed": 6}), budget=100)
+    assert first != other
+
+
+def test_top_k_and_top_p_leave_the_likeliest_words():
+    log_probs = torch.tensor([[[0.5, 0.3, 0.15, 0.05]]]).log()
+    scores, generator = torch.zeros(1, 1), torch.Generator().manual_seed(0)
+    seen = {
+        name: {int(choose(log_probs, scores)[1]) for _ in range(300)}
+        for name, choose in {
+            "k": Sample(1, top_k=2, generator=generator),
+            "p": Sample(1, top_p=0.6, generator=generator),
+            "all": Sample(1, generator=generator),
+        }.items()
+    }
+    assert seen == {"k": {0, 1}, "p": {0, 1}, "all": {0, 1, 2, 3}}
