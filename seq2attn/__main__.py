@@ -1,0 +1,5 @@
+"""`python -m seq2attn`."""
+
+from seq2attn.cli import main
+
+main()

@@ -1,0 +1,98 @@
+"""The command line: each command is a function in a file of its own, and is listed here.
+
+torch and pydantic are imported inside commands only, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Annotated, ParamSpec
+
+import typer
+
+from seq2attn.cli import config
+from seq2attn.errors import ConfigError, UserError
+
+P = ParamSpec("P")
+
+
+def main() -> None:
+    """Runs the `seq2attn` command."""
+    app(prog_name="seq2attn")
+
+
+def polite(command: Callable[P, None]) -> Callable[P, None]:
+    """`command`, with a traceback for our bugs only: a user's mistake exits 2, Ctrl-C 130."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **options: P.kwargs) -> None:
+        try:
+            command(*args, **options)
+            sys.stdout.flush()
+        except UserError as error:
+            # What is wrong in a config is said with its place in front, as compilers do.
+            typer.echo(error if isinstance(error, ConfigError) else f"error: {error}", err=True)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            typer.echo("\ninterrupted", err=True)
+            raise typer.Exit(130) from None
+        except BrokenPipeError:
+            # Whoever read our output (`| head`) has enough. What is still buffered goes nowhere at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(141) from None
+
+    return run
+
+
+def group(about: str, *commands: Callable[..., None]) -> typer.Typer:
+    """A command of several commands, named after their functions."""
+    made = _typer(about)
+    for command in commands:
+        made.command()(polite(command))
+    return made
+
+
+def _typer(about: str) -> typer.Typer:
+    return typer.Typer(
+        help=about,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,  # importing rich would take longer than all the rest of `--help`
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import seq2attn
+
+        typer.echo(f"seq2attn {seq2attn.__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+ABOUT = """\
+Neural machine translation that is about attention: any encoder, decoder and attention, one YAML file.
+
+\b
+Examples:
+  seq2attn config check my.yaml
+  seq2attn COMMAND --help
+"""
+
+app = group(ABOUT)
+app.callback()(_options)
+app.add_typer(
+    group("Check, show and describe configs.", config.check, config.show, config.schema), name="config"
+)

@@ -1,0 +1,81 @@
+"""`seq2attn config`: check configs, show what they come to, and describe them to editors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seq2attn.cli.options import ConfigPath, ConfigPaths, Overrides
+from seq2attn.errors import ConfigError, UserError
+
+
+def check(configs: ConfigPaths, overrides: Overrides) -> None:
+    """Find every mistake in configs, and show its place.
+
+    \b
+    Examples:
+      seq2attn config check my.yaml
+      seq2attn config check configs/*.yaml --set model.decoder.dim=256
+    """
+    from seq2attn.config.load import load
+    from seq2attn.config.schema import Experiment
+
+    wrong = 0
+    for path in configs:
+        try:
+            load(path, Experiment, overrides)
+            typer.echo(f"{path}: ok")
+        except ConfigError as error:
+            typer.echo(f"{error}\n", err=True)
+            wrong += 1
+    if wrong:
+        raise typer.Exit(2)
+
+
+def show(
+    config: ConfigPath,
+    overrides: Overrides,
+    origins: Annotated[bool, typer.Option("--origins", help="Say where each value comes from.")] = False,
+) -> None:
+    """Print a config in full, with all defaults.
+
+    \b
+    Examples:
+      seq2attn config show my.yaml
+      seq2attn config show my.yaml --origins --set search.width=10
+    """
+    from seq2attn.config import show as shown
+    from seq2attn.config.load import load_with_places
+    from seq2attn.config.schema import Experiment
+
+    experiment, tree = load_with_places(config, Experiment, overrides)
+    typer.echo(shown.show(experiment, tree) if origins else shown.dump(experiment), nl=False)
+
+
+def schema(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE.", show_default=False)
+    ] = None,
+) -> None:
+    """Print the JSON Schema of configs, for editors.
+
+    \b
+    Examples:
+      seq2attn config schema -o seq2attn.schema.json
+    and as the first line of a YAML file:
+      # yaml-language-server: $schema=seq2attn.schema.json
+    """
+    from seq2attn.config.json_schema import json_schema
+    from seq2attn.config.schema import Experiment
+
+    text = json.dumps(json_schema(Experiment), indent=2, ensure_ascii=False) + "\n"
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {output}: {error.strerror}") from None

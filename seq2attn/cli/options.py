@@ -1,0 +1,27 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+ConfigPath: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="CONFIG", help="A YAML file.", show_default=False)
+]
+
+ConfigPaths: TypeAlias = Annotated[
+    list[Path], typer.Argument(metavar="CONFIG", help="One or more YAML files.", show_default=False)
+]
+
+Overrides: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        default_factory=list,
+        show_default=False,
+        help="Set a value of the config, e.g. --set training.steps=100. May be given many times.",
+    ),
+]
