@@ -1,0 +1,112 @@
+"""Pretrained word vectors, GloVe or fastText as text, as the beginning of an embedding table."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch import Tensor
+
+from seq2attn.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """Which tokens of a vocabulary have a pretrained vector; prints as a line."""
+
+    mask: Tensor  # [tokens] bool
+    missing: tuple[str, ...]  # the first few, in the order of the vocabulary
+
+    @property
+    def found(self) -> int:
+        """How many tokens have a vector."""
+        return int(self.mask.sum())
+
+    @property
+    def size(self) -> int:
+        """How many tokens there are."""
+        return len(self.mask)
+
+    def __str__(self) -> str:
+        share = self.found / max(self.size, 1)
+        report = f"pretrained vectors for {self.found} of {self.size} tokens ({share:.1%})"
+        return report + (f"; none for {', '.join(self.missing)}" if self.missing else "")
+
+
+def load_vectors(path: Path, tokens: Sequence[str], dim: int) -> tuple[Tensor, Coverage]:
+    """An embedding table [tokens, dim] from the vectors in `path`, with rows of zeros for tokens it lacks.
+
+    A token is looked up as it is, then in lower case. Raises DataError if `path` is missing, malformed, or
+    has vectors of another size.
+    """
+    _check(path, dim, lines=2)  # of gigabytes, so that the usual mistake is told at once
+    words, vectors = _read(path, dim)
+    rows = [words.get(token, words.get(token.lower(), -1)) for token in tokens]
+    index = torch.tensor(rows, dtype=torch.long)
+    mask = index >= 0
+    table = torch.zeros(len(tokens), dim)
+    table[mask] = vectors[index[mask]]
+    if not table.isfinite().all():
+        _check(path, dim)
+        raise DataError(f"{path}: holds numbers too large for 32 bits")
+    missing = islice((token for token, row in zip(tokens, rows, strict=True) if row < 0), 5)
+    return table, Coverage(mask, tuple(missing))
+
+
+def _read(path: Path, dim: int) -> tuple[dict[str, int], Tensor]:
+    """The row of each word, and the rows [words, dim]."""
+    from torchtext.vocab import Vectors
+
+    # torchtext pickles what it has read into its cache and trusts what it finds there: it gets an empty one.
+    with TemporaryDirectory() as cache, _verified_https():
+        try:
+            vectors = Vectors(name=str(path), cache=cache)
+        except (
+            Exception
+        ) as error:  # a malformed line is a RuntimeError, TypeError or ValueError that names no line
+            _check(path, dim)
+            raise DataError(f"{path}: cannot be read as word vectors: {error}") from error
+    return vectors.stoi, vectors.vectors
+
+
+@contextmanager
+def _verified_https() -> Iterator[None]:
+    """Undo what torchtext 0.6 does before reading: it turns off certificates for the whole process."""
+    verified = ssl._create_default_https_context
+    try:
+        yield
+    finally:
+        ssl._create_default_https_context = verified
+
+
+def _check(path: Path, dim: int, lines: int | None = None) -> None:
+    """Raise DataError, with its place, if one of the first `lines` lines is no vector of size `dim`."""
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+            for number, line in enumerate(islice(file, lines), start=1):
+                _, *numbers = line.rstrip().split(b" ")
+                if len(numbers) == 1:
+                    continue  # fastText's heading: how many, of which size
+                if len(numbers) != dim:
+                    raise DataError(
+                        f"{path}:{number}: expected a word and {dim} numbers, found {len(numbers)}"
+                    )
+                if not all(map(_is_number, numbers)):
+                    raise DataError(f"{path}:{number}: expected a word and {dim} finite numbers")
+    except (OSError, EOFError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+
+
+def _is_number(text: bytes) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
