@@ -38,7 +38,7 @@ def read_lines(path: Path) -> Iterator[str]:
         raise DataError(f"{path}: is empty")
 
 
-def _open(path: Path) -> IO[bytes]:
+def _open(path: Path) -> IO[bytes] | gzip.GzipFile:
     match path.suffix:
         case ".gz":
             return gzip.open(path, "rb")

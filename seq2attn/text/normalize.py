@@ -17,7 +17,7 @@ class NormalizeConfig(Config):
     lowercase: bool = False
     """Make all letters small. Translations then come out in small letters too."""
     unicode: Literal["none", "nfc", "nfkc"] = "nfc"
-    """Unicode normal form: `nfc` joins letters and accents; `nfkc` also rewrites ligatures and wide letters."""
+    """Unicode normal form: `nfc` joins letters and accents; `nfkc` also rewrites ligatures, wide letters."""
 
     def normalize(self, line: str) -> str:
         """The line as the tokeniser sees it, and as `decode` gives it back."""

@@ -96,8 +96,8 @@ class UnigramConfig(_SubwordsConfig):
 
     kind: Literal["unigram"] = "unigram"
     alpha: Annotated[float, Field(ge=0)] = 0.0
-    """Sharpness with which training draws among cuts (subword regularisation, Kudo 2018): small is wild, 0.1 to 0.5
-    is usual, and 0 turns it off."""
+    """Sharpness with which training draws among cuts (subword regularisation, Kudo 2018): small is wild, 0.1 to
+    0.5 is usual, and 0 turns it off."""
     nbest: Literal[-1] | Annotated[int, Field(ge=2, le=512)] = -1
     """Draw among this many best cuts; -1: among all."""
 
@@ -136,7 +136,7 @@ class SubwordTokenizer:
         if not self.stochastic:
             return [self.encode(line) for line in lines]
         # SentencePiece has one seed a process and one generator a thread, which in some versions takes the
-        # seed only when it is made. A new thread starts anew, and keeps others from the seed until it is done.
+        # seed only when it is made. A new thread starts anew; the lock keeps others from the seed.
         with _sampling, ThreadPoolExecutor(max_workers=1) as fresh_thread:
             return fresh_thread.submit(lambda: list(self._drawn(lines, seed))).result()
 
@@ -160,7 +160,7 @@ class SubwordTokenizer:
         return pieces(self.vocabulary, ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text, always one line, without PAD, BOS and EOS; UNK is shown as `<unk>`, broken bytes as `�`."""
+        """The text, always one line, without PAD, BOS and EOS; UNK is shown as `<unk>`, bad bytes as `�`."""
         return one_line(self._processor.decode([int(id) for id in ids if id not in (PAD, BOS, EOS)]))
 
     def save(self, folder: Path) -> None:

@@ -35,7 +35,7 @@ class Tokenizer(Protocol):
         """The ids of a line, without BOS and EOS."""
 
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
-        """The ids of each line, cut at random if the config says so: a function of `lines` and `seed` alone."""
+        """The ids of each line, perhaps cut at random: a function of `lines` and `seed` alone."""
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The tokens as shown to people, special ones and marks of spaces included."""

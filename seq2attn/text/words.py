@@ -45,8 +45,8 @@ class WordsConfig(NormalizeConfig):
     max_size: Annotated[int, Field(gt=4)] | None = None
     """Largest vocabulary, the four special entries among it; none: no limit."""
     vocabulary: InputPath | None = None
-    """Take the words from this file instead of counting them: `.txt` (a word a line), `.json` (a vocabulary of
-    ours) or `.pt` (a vocabulary of torchtext)."""
+    """Take the words from this file instead of counting them: `.txt` (a word a line), `.json` (a vocabulary
+    of ours) or `.pt` (a vocabulary of torchtext)."""
 
     @model_validator(mode="after")
     def _one_origin(self) -> WordsConfig:

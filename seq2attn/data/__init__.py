@@ -1,0 +1,1 @@
+"""Parallel text: read, filtered, prepared as ids, and planned into batches."""

@@ -1,0 +1,129 @@
+"""Which pairs go together, and the tensors they become.
+
+B sentences, S source words with EOS, T target words with BOS or EOS.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seq2attn.data.corpus import Ids
+from seq2attn.errors import DataError
+from seq2attn.text.vocabulary import BOS, EOS, PAD
+
+IGNORE = -100
+"""The label of padding: no loss there."""
+
+Indices: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pairs as tensors. `target` is what a decoder reads, `labels` what it shall say next."""
+
+    source: Tensor  # [B, S] ids, EOS last
+    source_mask: Tensor  # [B, S] bool, True on words and EOS
+    target: Tensor  # [B, T] BOS first
+    labels: Tensor  # [B, T] EOS last, padding IGNORE
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The batch on a device; from pinned memory the copy runs beside other work."""
+        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self._tensors()))
+
+    def pin(self) -> Batch:
+        """The batch in page-locked memory."""
+        return Batch(*(tensor.pin_memory() for tensor in self._tensors()))
+
+    def _tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.source, self.source_mask, self.target, self.labels
+
+
+def plan(
+    lengths: NDArray[np.int64], *, tokens: int, seed: int, epoch: int, rank: int = 0, world: int = 1
+) -> list[Indices]:
+    """The batches of an epoch for one of `world` processes: a function of its arguments alone.
+
+    `lengths` is [pairs, 2]. Every pair is in one batch of one rank; rows x the longest sequence (with EOS) of either
+    side are at most `tokens`, but for a pair that is longer alone. All ranks get equally many batches: where their
+    number does not divide, those with the most rows are cut in two.
+
+    Raises: DataError when there are too few pairs to give each rank one.
+    """
+    random = np.random.default_rng([seed, epoch])
+    order = _by_length(lengths, random)
+    batches = _even(_cut(order, lengths.max(axis=1)[order] + 1, tokens), world)
+    return [batches[index] for index in random.permutation(len(batches))[rank::world]]
+
+
+def padding_share(lengths: NDArray[np.int64], batches: Sequence[Indices]) -> float:
+    """The share of the cells of both sides' tensors that hold padding."""
+    cells = sum(len(batch) * int((lengths[batch].max(axis=0) + 1).sum()) for batch in batches)
+    words = sum(int((lengths[batch] + 1).sum()) for batch in batches)
+    return 1 - words / cells
+
+
+def collate(pairs: Sequence[tuple[Sequence[int] | Ids, Sequence[int] | Ids]]) -> Batch:
+    """Pairs of ids without BOS and EOS -> Batch."""
+    source, source_mask = collate_source([source for source, _ in pairs])
+    width = max(len(target) for _, target in pairs) + 1
+    read, say = np.full((len(pairs), width), PAD), np.full((len(pairs), width), IGNORE)
+    read[:, 0] = BOS
+    for row, (_, target) in enumerate(pairs):
+        read[row, 1 : len(target) + 1] = target
+        say[row, : len(target)] = target
+        say[row, len(target)] = EOS
+    return Batch(source, source_mask, torch.from_numpy(read), torch.from_numpy(say))
+
+
+def collate_source(sources: Sequence[Sequence[int] | Ids]) -> tuple[Tensor, Tensor]:
+    """Ids without EOS -> ids with EOS [B, S], mask [B, S]."""
+    ends = np.array([len(source) for source in sources])
+    width = int(ends.max()) + 1
+    ids = np.full((len(sources), width), PAD)
+    for row, source in enumerate(sources):
+        ids[row, : len(source)] = source
+        ids[row, len(source)] = EOS
+    return torch.from_numpy(ids), torch.from_numpy(np.arange(width) <= ends[:, None])
+
+
+def _by_length(lengths: NDArray[np.int64], random: np.random.Generator) -> Indices:
+    """Neighbours are alike on both sides; which of the equals are neighbours is drawn."""
+    source, target = lengths.T
+    back_and_forth = np.where(source % 2 == 0, target, -target)  # no jump of target where source grows by one
+    return np.lexsort((random.random(len(lengths)), back_and_forth, source))
+
+
+def _cut(order: Indices, widths: NDArray[np.int64], tokens: int) -> list[Indices]:
+    """Consecutive runs of `order`, as long as rows x widest fit in `tokens`."""
+    batches, start, widest = [], 0, 0
+    for place, width in enumerate(widths.tolist()):
+        widest = max(widest, width)
+        if place > start and (place + 1 - start) * widest > tokens:
+            batches.append(order[start:place])
+            start, widest = place, width
+    return [*batches, order[start:]]
+
+
+def _even(batches: list[Indices], world: int) -> list[Indices]:
+    """As many batches for each rank, by halving those with the most rows."""
+    heap = [(-len(batch), number, batch) for number, batch in enumerate(batches)]
+    heapq.heapify(heap)
+    while len(heap) % world:
+        rows, _, batch = heap[0]
+        if rows == -1:
+            raise DataError(
+                f"{len(batches)} batches of one pair each cannot be shared out equally to {world} processes: "
+                f"allow more tokens in a batch, use fewer processes or more text"
+            )
+        half = len(batch) // 2
+        heapq.heapreplace(heap, (-half, len(heap), batch[:half]))
+        heapq.heappush(heap, (half - len(batch), len(heap), batch[half:]))
+    return [batch for _, _, batch in sorted(heap, key=lambda item: item[1])]

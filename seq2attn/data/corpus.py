@@ -1,0 +1,98 @@
+"""Memory-mapped pairs of id sequences: as large as the disk, there at once, shared by processes."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seq2attn.errors import RunError
+from seq2attn.text.files import read_object, write_json
+
+Ids: TypeAlias = NDArray[np.uint16] | NDArray[np.int32]
+FORMAT = 1
+IDS, OFFSETS, HEADER = "ids.npy", "offsets.npy", "header.json"
+FIX = "prepare the data again"
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Pairs of id sequences without BOS and EOS; `corpus[i]` is pair i, (source ids, target ids)."""
+
+    ids: Ids  # [tokens]        source 0, target 0, source 1, target 1 ...
+    offsets: NDArray[np.int64]  # [2 pairs + 1]   sequence k is ids[offsets[k] : offsets[k + 1]]
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], size: int) -> Corpus:
+        """A corpus in memory; every id is below `size`."""
+        ids, offsets = array("H" if size <= 2**16 else "i"), array("q", [0])
+        for pair in pairs:
+            for sequence in pair:
+                ids.extend(sequence)
+                offsets.append(len(ids))
+        return cls(np.asarray(ids), np.asarray(offsets))
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each side, [pairs, 2]."""
+        return np.diff(self.offsets).reshape(-1, 2)
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the ids and offsets, as hex."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.offsets).data)
+        digest.update(np.ascontiguousarray(self.ids).data)
+        return digest.hexdigest()
+
+    def __len__(self) -> int:
+        return (len(self.offsets) - 1) // 2
+
+    def __getitem__(self, index: int) -> tuple[Ids, Ids]:
+        if not 0 <= index < len(self):
+            raise IndexError(f"pair {index} of a corpus of {len(self)}")
+        start, middle, end = self.offsets[2 * index : 2 * index + 3]
+        return self.ids[start:middle], self.ids[middle:end]
+
+    def save(self, folder: Path) -> None:
+        """Write the corpus, whole or not at all, in place of what `folder` held."""
+        partial = folder.with_name(folder.name + ".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        np.save(partial / IDS, self.ids)
+        np.save(partial / OFFSETS, self.offsets)
+        tokens = self.lengths.sum(axis=0)
+        counts = {"pairs": len(self), "source_tokens": int(tokens[0]), "target_tokens": int(tokens[1])}
+        write_json(partial / HEADER, {"format": FORMAT, **counts, "hash": self.hash})
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.replace(folder)
+
+    @classmethod
+    def open(cls, folder: Path) -> Corpus:
+        """Map what `save` wrote; ids are read from disk when they are asked for.
+
+        Raises: RunError when a file is missing or the files do not fit together.
+        """
+        header = read_object(folder / HEADER, FIX)
+        if header.get("format") != FORMAT:
+            raise RunError(
+                f"{folder / HEADER}: expected format {FORMAT}, found {header.get('format')}; {FIX}"
+            )
+        try:
+            ids = np.load(folder / IDS, mmap_mode="r", allow_pickle=False)
+            offsets = np.load(folder / OFFSETS, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise RunError(f"{folder}: the prepared ids cannot be read ({error}); {FIX}") from None
+        corpus = cls(ids, offsets)
+        if corpus.hash != header.get("hash"):
+            raise RunError(
+                f"{folder}: the prepared ids are not those that were saved (the hash differs); {FIX}"
+            )
+        return corpus

@@ -1,0 +1,97 @@
+"""Which pairs are fit to learn from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt
+
+from seq2attn.config.base import Config
+
+Reason = Literal["empty", "too_long", "unbalanced", "duplicate"]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A pair as text and as ids without BOS and EOS."""
+
+    text: tuple[str, str]
+    source: list[int]
+    target: list[int]
+
+
+class FiltersConfig(Config):
+    """Which training pairs to leave out; pairs with an empty side always are."""
+
+    max_length: PositiveInt = 256
+    """Most tokens of either side."""
+    max_ratio: Annotated[float, Field(ge=1)] | None = None
+    """Most tokens of the longer side for one of the shorter; none: no limit."""
+    duplicates: bool = False
+    """Leave out pairs that are exactly the same text as an earlier one."""
+
+    def objection(self, pair: Encoded) -> Reason | None:
+        """Why a pair is left out whatever the others are."""
+        shorter, longer = sorted((len(pair.source), len(pair.target)))
+        if shorter == 0:
+            return "empty"
+        if longer > self.max_length:
+            return "too_long"
+        if self.max_ratio is not None and longer > self.max_ratio * shorter:
+            return "unbalanced"
+        return None
+
+
+@dataclass(frozen=True)
+class FilterReport:
+    """How many pairs were read and kept, and why the others were not."""
+
+    read: int
+    kept: int
+    empty: int = 0
+    too_long: int = 0
+    unbalanced: int = 0
+    duplicate: int = 0
+
+    def __str__(self) -> str:
+        counts = asdict(self)
+        read, kept = counts.pop("read"), counts.pop("kept")
+        why = [f"{count:,} {reason.replace('_', ' ')}" for reason, count in counts.items() if count]
+        return f"kept {kept:,} of {read:,} pairs" + (f"; left out: {', '.join(why)}" if why else "")
+
+
+class Filter:
+    """Sifts pairs, and counts while it does."""
+
+    def __init__(self, config: FiltersConfig) -> None:
+        self._config = config
+        self._counts: Counter[str] = Counter()
+        self._seen: set[bytes] = set()
+
+    def sift(self, pairs: Iterable[Encoded]) -> Iterator[Encoded]:
+        """The pairs worth keeping, in their order."""
+        for pair in pairs:
+            reason = self._config.objection(pair) or self._repetition(pair)
+            self._counts["read"] += 1
+            self._counts[reason or "kept"] += 1
+            if reason is None:
+                yield pair
+
+    def _repetition(self, pair: Encoded) -> Reason | None:
+        if not self._config.duplicates:
+            return None
+        # A digest a pair rather than its text: millions of pairs fit in memory.
+        digest = hashlib.blake2b("\n".join(pair.text).encode(), digest_size=16).digest()
+        if digest in self._seen:
+            return "duplicate"
+        self._seen.add(digest)
+        return None
+
+    @property
+    def report(self) -> FilterReport:
+        """The counts so far."""
+        return FilterReport(**{"read": 0, "kept": 0, **self._counts})

@@ -1,0 +1,139 @@
+"""Parallel text in its usual forms, every complaint with its file and line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveInt
+
+from seq2attn.config.base import Config, InputPath
+from seq2attn.errors import DataError
+from seq2attn.text.lines import read_lines
+
+__all__ = ["AlignedConfig", "CorpusConfig", "JSONLinesConfig", "TSVConfig", "read_lines", "read_pairs"]
+
+Pair = tuple[str, str]
+
+
+class AlignedConfig(Config):
+    """Two files of which each line of one is the translation of the same line of the other."""
+
+    kind: Literal["aligned"] = "aligned"
+    source: InputPath
+    """Text in the language translated from; .gz and .xz are decompressed."""
+    target: InputPath
+    """Text in the language translated into."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files read."""
+        return (self.source, self.target)
+
+    def pairs(self) -> Iterator[Pair]:
+        """The lines of both files, side by side."""
+        counts = [0, 0]
+        for source, target in zip_longest(read_lines(self.source), read_lines(self.target)):
+            counts[0] += source is not None
+            counts[1] += target is not None
+            if source is not None and target is not None:
+                yield source, target
+        if counts[0] != counts[1]:
+            raise DataError(
+                f"{self.source} has {_lines(counts[0])} and {self.target} has {_lines(counts[1])}: "
+                f"line by line, one must be the translation of the other"
+            )
+
+
+class TSVConfig(Config):
+    """A file with a pair a line, in columns separated by tabs (quotes are ordinary characters)."""
+
+    kind: Literal["tsv"] = "tsv"
+    path: InputPath
+    """The file; .gz and .xz are decompressed."""
+    source: PositiveInt = 1
+    """Column of the language translated from; the first is 1."""
+    target: PositiveInt = 2
+    """Column of the language translated into."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file read."""
+        return (self.path,)
+
+    def pairs(self) -> Iterator[Pair]:
+        """Two columns of each line."""
+        needed = max(self.source, self.target)
+        for number, line in enumerate(read_lines(self.path), start=1):
+            columns = line.split("\t")
+            if len(columns) < needed:
+                found = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
+                raise DataError(f"{self.path}:{number}: expected at least {needed} columns, found {found}")
+            yield columns[self.source - 1], columns[self.target - 1]
+
+
+class JSONLinesConfig(Config):
+    """A file with a JSON object a line."""
+
+    kind: Literal["jsonl"] = "jsonl"
+    path: InputPath
+    """The file; .gz and .xz are decompressed."""
+    source: str = "source"
+    """Key of the text translated from."""
+    target: str = "target"
+    """Key of the text translated into."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file read."""
+        return (self.path,)
+
+    def pairs(self) -> Iterator[Pair]:
+        """Two values of each object."""
+        for number, line in enumerate(read_lines(self.path), start=1):
+            place = f"{self.path}:{number}"
+            try:
+                item = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise DataError(f"{place}: is not JSON ({error})") from None
+            if not isinstance(item, dict):
+                raise DataError(f"{place}: expected a JSON object, found {_json_type(item)}")
+            yield _text(item, self.source, place), _text(item, self.target, place)
+
+
+CorpusConfig = Annotated[AlignedConfig | TSVConfig | JSONLinesConfig, Field(discriminator="kind")]
+
+
+def read_pairs(corpus: CorpusConfig) -> Iterator[Pair]:
+    """The (source, target) pairs of a corpus, in their order.
+
+    Raises: DataError at the first line that cannot be used.
+    """
+    return corpus.pairs()
+
+
+def _text(item: dict[str, Any], key: str, place: str) -> str:
+    if key not in item:
+        raise DataError(
+            f'{place}: has no key "{key}"; its keys are {", ".join(map(json.dumps, item)) or "none"}'
+        )
+    value = item[key]
+    if not isinstance(value, str):
+        raise DataError(f'{place}: the value of "{key}" must be a string, found {_json_type(value)}')
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # JSON can escape half a character
+        raise DataError(f'{place}: the value of "{key}" is not Unicode ({error.reason})') from None
+    return value
+
+
+def _json_type(value: Any) -> str:
+    names = {str: "a string", list: "a list", dict: "an object", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count} lines"
