@@ -22,6 +22,9 @@ from seq2attn.text.vocabulary import BOS, EOS, PAD
 IGNORE = -100
 """The label of padding: no loss there."""
 
+FULL = 0.7
+"""A batch with this share of its tokens ends rather than take a longer pair: less padding, few more batches."""
+
 Indices: TypeAlias = NDArray[np.int64]
 
 
@@ -51,9 +54,9 @@ def plan(
 ) -> list[Indices]:
     """The batches of an epoch for one of `world` processes: a function of its arguments alone.
 
-    `lengths` is [pairs, 2]. Every pair is in one batch of one rank; rows x the longest sequence (with EOS) of either
-    side are at most `tokens`, but for a pair that is longer alone. All ranks get equally many batches: where their
-    number does not divide, those with the most rows are cut in two.
+    `lengths` is [pairs, 2]. Every pair is in one batch of one rank. Rows x the longest sequence (with EOS) of
+    either side are at most `tokens`, but for a pair that is longer alone. All ranks get equally many batches:
+    where their number does not divide, those with the most rows are cut in two.
 
     Raises: DataError when there are too few pairs to give each rank one.
     """
@@ -96,19 +99,22 @@ def collate_source(sources: Sequence[Sequence[int] | Ids]) -> tuple[Tensor, Tens
 
 def _by_length(lengths: NDArray[np.int64], random: np.random.Generator) -> Indices:
     """Neighbours are alike on both sides; which of the equals are neighbours is drawn."""
-    source, target = lengths.T
-    back_and_forth = np.where(source % 2 == 0, target, -target)  # no jump of target where source grows by one
-    return np.lexsort((random.random(len(lengths)), back_and_forth, source))
+    longer, difference = lengths.max(axis=1), lengths[:, 0] - lengths[:, 1]
+    # Back and forth, so that the shorter side does not jump where the longer grows by one.
+    forth = (longer + random.integers(2)) % 2 == 0
+    return np.lexsort((random.random(len(lengths)), np.where(forth, difference, -difference), longer))
 
 
 def _cut(order: Indices, widths: NDArray[np.int64], tokens: int) -> list[Indices]:
-    """Consecutive runs of `order`, as long as rows x widest fit in `tokens`."""
-    batches, start, widest = [], 0, 0
+    """Consecutive runs of `order`, as long as rows x widest fit in `tokens`; `widths` never fall."""
+    batches, start, before = [], 0, 0
     for place, width in enumerate(widths.tolist()):
-        widest = max(widest, width)
-        if place > start and (place + 1 - start) * widest > tokens:
+        rows = place - start
+        is_enough = width > before and rows * before >= FULL * tokens
+        if rows and (is_enough or (rows + 1) * width > tokens):
             batches.append(order[start:place])
-            start, widest = place, width
+            start = place
+        before = width
     return [*batches, order[start:]]
 
 

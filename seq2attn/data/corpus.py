@@ -20,7 +20,7 @@ from seq2attn.text.files import read_object, write_json
 Ids: TypeAlias = NDArray[np.uint16] | NDArray[np.int32]
 FORMAT = 1
 IDS, OFFSETS, HEADER = "ids.npy", "offsets.npy", "header.json"
-FIX = "prepare the data again"
+FIX = "remove the folder `data` of the run, and prepare the data again"
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from seq2attn.config.base import Config, Mistake, Mistakes
+from seq2attn.config.base import Config, Mistake
 from seq2attn.text.characters import CharactersConfig
 from seq2attn.text.subwords import BPEConfig, UnigramConfig
 from seq2attn.text.words import WordsConfig
@@ -16,8 +16,21 @@ TokenizerConfig = Annotated[
 ]
 
 
+def _joint_or_each(
+    joint: TokenizerConfig | None, source: TokenizerConfig | None, target: TokenizerConfig | None
+) -> list[Mistake]:
+    given = {"source": source is not None, "target": target is not None}
+    if joint is not None:
+        message = "`joint` serves both sides: leave this out, or leave `joint` out and give both sides"
+        return [Mistake(side, message) for side, is_given in given.items() if is_given]
+    message = "has no tokeniser: give `joint`, or both `source` and `target`"
+    return [Mistake(side, message) for side, is_given in given.items() if not is_given]
+
+
 class TextConfig(Config):
     """How text becomes tokens: `joint` for both languages, or `source` and `target`, each with its own."""
+
+    rules = (_joint_or_each,)
 
     joint: TokenizerConfig | None = None
     """One tokeniser and one vocabulary, learnt from both sides."""
@@ -25,19 +38,6 @@ class TextConfig(Config):
     """The tokeniser of the language translated from."""
     target: TokenizerConfig | None = None
     """The tokeniser of the language translated into."""
-
-    @model_validator(mode="after")
-    def _joint_or_each(self) -> TextConfig:
-        given = {"source": self.source is not None, "target": self.target is not None}
-        if self.is_joint:
-            message = "`joint` serves both sides: leave this out, or leave `joint` out and give both sides"
-            mistakes = [Mistake(side, message) for side, is_given in given.items() if is_given]
-        else:
-            message = "has no tokeniser: give `joint`, or both `source` and `target`"
-            mistakes = [Mistake(side, message) for side, is_given in given.items() if not is_given]
-        if mistakes:
-            raise Mistakes(mistakes)
-        return self
 
     @property
     def is_joint(self) -> bool:
@@ -48,5 +48,5 @@ class TextConfig(Config):
     def sides(self) -> tuple[TokenizerConfig, TokenizerConfig]:
         """The tokeniser of the source and that of the target: the same one twice where it is joint."""
         source, target = self.joint or self.source, self.joint or self.target
-        assert source is not None and target is not None  # the validator saw to it
+        assert source is not None and target is not None  # the rule saw to it
         return source, target

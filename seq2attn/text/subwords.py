@@ -96,8 +96,8 @@ class UnigramConfig(_SubwordsConfig):
 
     kind: Literal["unigram"] = "unigram"
     alpha: Annotated[float, Field(ge=0)] = 0.0
-    """Sharpness with which training draws among cuts (subword regularisation, Kudo 2018): small is wild, 0.1 to
-    0.5 is usual, and 0 turns it off."""
+    """Sharpness with which training draws among cuts (subword regularisation, Kudo 2018): small is wild,
+    0.1 to 0.5 is usual, and 0 turns it off."""
     nbest: Literal[-1] | Annotated[int, Field(ge=2, le=512)] = -1
     """Draw among this many best cuts; -1: among all."""
 

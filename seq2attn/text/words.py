@@ -22,9 +22,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 
-from seq2attn.config.base import InputPath, Mistake, Mistakes
+from seq2attn.config.base import InputPath, Mistake
 from seq2attn.errors import DataError
 from seq2attn.text.header import save_header
 from seq2attn.text.lines import read_lines
@@ -34,8 +34,16 @@ from seq2attn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, p
 JOINER = "￭"
 
 
+def _one_origin(min_frequency: int, max_size: int | None, vocabulary: Path | None) -> list[Mistake]:
+    counting = {"min_frequency": min_frequency != 1, "max_size": max_size is not None}
+    message = "is for counting words, and `vocabulary` takes them from a file: leave one of the two out"
+    return [Mistake(key, message) for key, is_set in counting.items() if is_set and vocabulary is not None]
+
+
 class WordsConfig(NormalizeConfig):
     """A token for each word and punctuation mark of the training text; `￭` marks where no space was."""
+
+    rules = (_one_origin,)
 
     kind: Literal["words"] = "words"
     split: Literal["punctuation", "spaces"] = "punctuation"
@@ -47,15 +55,6 @@ class WordsConfig(NormalizeConfig):
     vocabulary: InputPath | None = None
     """Take the words from this file instead of counting them: `.txt` (a word a line), `.json` (a vocabulary
     of ours) or `.pt` (a vocabulary of torchtext)."""
-
-    @model_validator(mode="after")
-    def _one_origin(self) -> WordsConfig:
-        message = "counts words, and `vocabulary` takes them from a file: leave one of the two out"
-        counting = {"min_frequency": self.min_frequency != 1, "max_size": self.max_size is not None}
-        mistakes = [Mistake(key, message) for key, is_set in counting.items() if is_set]
-        if self.vocabulary is not None and mistakes:
-            raise Mistakes(mistakes)
-        return self
 
     def train(self, lines: Iterable[str]) -> WordTokenizer:
         """Count the words of `lines`, or read the vocabulary.

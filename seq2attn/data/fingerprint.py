@@ -1,0 +1,45 @@
+"""Whether prepared data still fit the config and the files they were made from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from seq2attn.config.base import Config
+from seq2attn.data.filter import FiltersConfig
+from seq2attn.data.read import CorpusConfig
+from seq2attn.errors import DataError
+from seq2attn.text.config import TextConfig
+from seq2attn.text.words import WordsConfig
+
+
+def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: TextConfig) -> str:
+    """SHA-256 of all that decides what `prepare` makes: options and the content of files, wherever they lie.
+
+    Raises: DataError when a file cannot be read.
+    """
+    lists = [side.vocabulary for side in text.sides if isinstance(side, WordsConfig) and side.vocabulary]
+    parts = {
+        "corpora": [[_options(corpus), *map(_content, corpus.files)] for corpus in corpora],
+        "filters": _options(filters),
+        "text": [text.is_joint, *map(_options, text.sides), *map(_content, lists)],
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _options(config: Config) -> dict[str, Any]:
+    """All but paths: a corpus that was moved is the same corpus."""
+    values = {key: getattr(config, key) for key in type(config).model_fields}
+    return {key: value for key, value in values.items() if not isinstance(value, Path | Config)}
+
+
+def _content(path: Path) -> list[Any]:
+    try:
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        return [path.suffix, path.stat().st_size, digest]
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
