@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from seq2attn.config.base import Mistake as Mistake
     from seq2attn.config.base import Mistakes as Mistakes
     from seq2attn.errors import UserError as UserError
+    from seq2attn.translator import Translator as Translator
+    from seq2attn.translator import load as load
 
 _HOMES = {
     "Config": "seq2attn.config.base",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
-from yaml import Node, ScalarNode, SequenceNode
+from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
 from seq2attn.config.base import Config, Mistake, Mistakes, broken, sound_fields
 from seq2attn.config.place import Fault, kind_of
@@ -68,6 +68,8 @@ def _other(spot: Spot, detail: ErrorDetails) -> Fault:
             return Fault(message, key.start_mark, key.end_mark)
         case "missing":
             return spot.fault(f"`{spot.name}` is missing")
+        case "union_tag_not_found" if not isinstance(spot.node, MappingNode):
+            return _mismatch(spot, ["a mapping"])
         case "union_tag_not_found":
             return spot.fault(f"`{spot.name}` does not say its kind; known: {', '.join(kinds(spot.expects))}")
         case "union_tag_invalid":
@@ -93,7 +95,10 @@ def _expected(detail: ErrorDetails) -> str | None:
 
 def _mismatch(spot: Spot, expected: Sequence[str]) -> Fault:
     wanted = " or ".join(dict.fromkeys(expected))
-    return spot.fault(f"`{spot.name}` should be {wanted}, not {_shown(spot.node)}{_tip(spot.node, wanted)}")
+    tip = _tip(spot.node, wanted)
+    if isinstance(spot.node, ScalarNode) and spot.node.value in kinds(spot.expects):
+        tip = f"; write `{{kind: {spot.node.value}}}`"
+    return spot.fault(f"`{spot.name}` should be {wanted}, not {_shown(spot.node)}{tip}")
 
 
 def _shown(node: Node) -> str:

@@ -33,7 +33,9 @@ def load_with_places(path: Path, model: type[C], overrides: Sequence[str] = ()) 
     try:
         config = model.model_validate(plain(tree))
     except ValidationError as error:
-        faults += explain(error, model, tree)
+        # What is no YAML value at all was reported already, and need not be of the right type.
+        places = {fault.order for fault in faults}
+        faults += [fault for fault in explain(error, model, tree) if fault.order not in places]
     if faults or config is None:
         raise config_error(path, faults)
     return config, tree

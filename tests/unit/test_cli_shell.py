@@ -1,0 +1,152 @@
+"""What the command line does around every command, and the `config` commands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from typer.testing import CliRunner
+
+import seq2attn
+from seq2attn.cli import app, group
+from seq2attn.config.base import Config
+from seq2attn.errors import ConfigError, DataError
+
+ROOT = Path(__file__).parents[2]
+
+
+def python(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=ROOT, **options)
+
+
+def invoke(*arguments: str):
+    return CliRunner().invoke(app, list(arguments), prog_name="seq2attn")
+
+
+class TestShell:
+    @pytest.mark.parametrize(
+        "code", ["import seq2attn; seq2attn.Config", "import seq2attn.cli", "import seq2attn.__main__ as _"]
+    )
+    def test_nothing_heavy_is_imported_before_it_is_needed(self, code):
+        heavy = "{'torch', 'numpy', 'rich', 'sentencepiece'}"
+        done = python(
+            "-c", f"import sys; sys.argv = ['seq2attn', '--help']\ntry:\n {code}\nexcept SystemExit: pass\n"
+            f"print('found', sorted({heavy} & set(sys.modules)))",
+        )  # fmt: skip
+        assert done.stdout.endswith("found []\n"), done
+
+    def test_help_lists_the_commands(self):
+        done = invoke("--help")
+        assert done.exit_code == 0
+        assert "Check, show and describe configs." in done.output
+
+    def test_version(self):
+        assert invoke("--version").output == f"seq2attn {seq2attn.__version__}\n"
+
+    def test_a_wrong_command_is_a_mistake_of_the_user(self):
+        done = invoke("confgi")
+        assert done.exit_code == 2
+        assert "'config'" in done.stderr
+
+    @pytest.mark.parametrize(
+        ("raised", "code", "said"),
+        [
+            (DataError("a.de:3: empty"), 2, "error: a.de:3: empty\n"),
+            (ConfigError("a.yaml:1:1: no\n\n1 mistake"), 2, "a.yaml:1:1: no\n\n1 mistake\n"),
+            (KeyboardInterrupt(), 130, "\ninterrupted\n"),
+        ],
+    )  # fmt: skip
+    def test_no_traceback_where_there_is_no_bug(self, raised, code, said):
+        def one() -> None:
+            raise raised
+
+        done = CliRunner().invoke(group("Two commands.", one, two), ["one"])
+        assert (done.exit_code, done.stdout, done.stderr) == (code, "", said)
+
+    def test_bugs_keep_their_traceback(self):
+        done = python("-c", "from seq2attn import cli\ndef bug(): 1 / 0\ncli.group('', bug)([])")
+        assert done.returncode == 1
+        assert done.stderr.startswith("Traceback (most recent call last):")
+        assert done.stderr.endswith("ZeroDivisionError: division by zero\n")
+
+    def test_a_reader_that_leaves_is_no_error(self):
+        code = (
+            "from seq2attn import cli\ndef much():\n for n in range(99999): print(n)\ncli.group('', much)([])"
+        )
+        shell = f'{sys.executable} -c "$1" | head -n 1; exit ${{PIPESTATUS[0]}}'
+        done = subprocess.run(["bash", "-c", shell, "-", code], capture_output=True, text=True, cwd=ROOT)
+        assert (done.returncode, done.stdout, done.stderr) == (141, "0\n", "")
+
+
+def two() -> None:
+    """Without a second command typer would make the first one the whole app."""
+
+
+class Part(Config):
+    size: int = 3
+
+
+class Experiment(Config):
+    part: Part
+    name: str = "it"
+
+
+@pytest.fixture
+def configs(tmp_path, monkeypatch):
+    """A good and a bad config, for a schema of our own."""
+    stub = ModuleType("seq2attn.config.schema")
+    stub.Experiment = Experiment  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "seq2attn.config.schema", stub)
+    monkeypatch.chdir(tmp_path)
+    Path("good.yaml").write_text("part: {size: 4}\n")
+    Path("bad.yaml").write_text("part: {sise: 4}\nname: 3\n")
+
+
+@pytest.mark.usefixtures("configs")
+class TestConfig:
+    def test_check(self):
+        done = invoke("config", "check", "good.yaml", "--set", "part.size=5")
+        assert (done.exit_code, done.stdout, done.stderr) == (0, "good.yaml: ok\n", "")
+
+    def test_check_goes_on_after_a_bad_one(self):
+        done = invoke("config", "check", "bad.yaml", "none.yaml", "good.yaml")
+        assert (done.exit_code, done.stdout) == (2, "good.yaml: ok\n")
+        assert "bad.yaml:1:8: unknown key `part.sise`; did you mean `size`?" in done.stderr
+        assert "2 mistakes in bad.yaml\n\nnone.yaml: there is no file none.yaml" in done.stderr
+
+    def test_check_blames_the_command_line(self):
+        done = invoke("config", "check", "good.yaml", "--set", "part.size=big")
+        assert done.exit_code == 2
+        assert done.stderr.startswith(
+            "<command line>:1:11: `part.size` should be a whole number, not 'big'\n"
+        )
+
+    def test_show(self):
+        done = invoke("config", "show", "good.yaml", "--set", "name=that")
+        assert done.stdout == "part:\n  size: 4\nname: that\n"
+
+    def test_show_origins(self):
+        done = invoke("config", "show", "good.yaml", "--set", "name=that", "--origins")
+        assert done.stdout == "part:\n  size: 4   # good.yaml:1\nname: that  # command line\n"
+
+    def test_show_of_a_bad_one(self):
+        done = invoke("config", "show", "bad.yaml")
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr.endswith("2 mistakes in bad.yaml\n")
+
+    def test_schema(self):
+        printed = invoke("config", "schema")
+        assert set(json.loads(printed.stdout)["properties"]) == {"extends", "part", "name"}
+        assert invoke("config", "schema", "-o", "schema.json").exit_code == 0
+        assert Path("schema.json").read_text() == printed.stdout
+
+    def test_schema_to_nowhere(self):
+        done = invoke("config", "schema", "-o", "no/schema.json")
+        assert (done.exit_code, done.stderr) == (
+            2,
+            "error: cannot write no/schema.json: No such file or directory\n",
+        )

@@ -1,0 +1,323 @@
+"""How configs are merged, extended by parts from elsewhere, written out, and described."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Annotated, Any, Literal
+
+import pytest
+import yaml
+from pydantic import Field, PositiveInt
+
+from seq2attn.config.base import Config, InputPath, Placed
+from seq2attn.config.json_schema import json_schema
+from seq2attn.config.load import load, load_with_places
+from seq2attn.config.plugin import Pluggable
+from seq2attn.config.show import dump, show
+from seq2attn.errors import ConfigError
+
+
+class Additive(Config):
+    """A layer between query and key."""
+
+    kind: Literal["additive"]
+    dim: PositiveInt = 256
+    """Size of the hidden layer."""
+
+
+class Dot(Config):
+    kind: Literal["dot", "scaled-dot"]
+    scale: float = 1.0
+
+
+Score = Annotated[Additive | Dot, Field(discriminator="kind"), Pluggable("score")]
+
+
+class Data(Config):
+    train: InputPath | None = None
+    words: list[str] = Field(default_factory=list)
+    weights: dict[str, float] = Field(default_factory=dict)
+
+
+class Root(Config):
+    score: Score = Dot(kind="dot")
+    more: dict[str, list[Score]] = Field(default_factory=dict)
+    data: Data = Data()
+    rate: float = 1e-3
+    steps: int | None = None
+    note: str = ""
+    where: Path = Path("runs/it")
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Writes a YAML file below the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def write_(name: str, text: str) -> Path:
+        path = Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text), encoding="utf-8")
+        return path
+
+    return write_
+
+
+class TestMerging:
+    def test_mappings_merge_deep_and_lists_replace(self, write):
+        write("base.yaml", "score: {kind: additive, dim: 3}\ndata: {words: [a, b], weights: {x: 1, y: 2}}")
+        path = write("my.yaml", "extends: base.yaml\ndata: {words: [c], weights: {y: 3}}")
+        assert load(path, Root) == Root(
+            score=Additive(kind="additive", dim=3), data=Data(words=["c"], weights={"x": 1, "y": 3})
+        )
+
+    def test_another_kind_starts_anew(self, write):
+        write("base.yaml", "score: {kind: additive, dim: 3}")
+        path = write("my.yaml", "extends: base.yaml\nscore: {kind: dot}")
+        assert load(path, Root).score == Dot(kind="dot")
+
+    def test_the_same_kind_or_none_is_changed(self, write):
+        write("base.yaml", "score: {kind: additive, dim: 3}")
+        for change in ("{dim: 4}", "{kind: additive, dim: 4}"):
+            path = write("my.yaml", f"extends: base.yaml\nscore: {change}")
+            assert load(path, Root).score == Additive(kind="additive", dim=4)
+
+    def test_of_several_bases_the_last_wins_and_the_file_over_all(self, write):
+        write("a.yaml", "rate: 1\nsteps: 1\nnote: a")
+        write("b.yaml", "rate: 2\nsteps: 2")
+        assert load(write("my.yaml", "extends: [a.yaml, b.yaml]\nrate: 3"), Root) == Root(
+            rate=3, steps=2, note="a"
+        )
+
+    def test_bases_are_found_beside_the_file_and_may_extend(self, write):
+        write("base.yaml", "rate: 1\nnote: base")
+        write("deep/middle.yaml", "extends: ../base.yaml\nrate: 2")
+        assert load(write("my.yaml", "extends: deep/middle.yaml"), Root) == Root(rate=2, note="base")
+
+    def test_a_base_may_be_reached_in_two_ways(self, write):
+        write("base.yaml", "rate: 1")
+        write("a.yaml", "extends: base.yaml\nsteps: 1")
+        write("b.yaml", "extends: base.yaml\nnote: b")
+        assert load(write("my.yaml", "extends: [a.yaml, b.yaml]"), Root) == Root(rate=1, steps=1, note="b")
+
+    def test_null_takes_a_value_back(self, write):
+        write("base.yaml", "steps: 3")
+        assert load(write("my.yaml", "extends: base.yaml\nsteps: null"), Root).steps is None
+
+    def test_a_mistake_is_shown_in_the_file_that_makes_it(self, write):
+        write("base.yaml", "\nscore:\n  kind: additive\n  dim: 0\n")
+        path = write("my.yaml", "extends: base.yaml\nscore: {dmi: 3}")
+        with pytest.raises(ConfigError) as raised:
+            load(path, Root)
+        assert "base.yaml:4:8: `score.dim` should be greater than 0, not 0" in str(raised.value)
+        assert "my.yaml:2:9: unknown key `score.dmi`; did you mean `dim`?" in str(raised.value)
+
+    def test_what_is_missing_is_shown_in_a_file_rather_than_on_the_command_line(self, write):
+        path = write("my.yaml", "more:\n  x: [{dim: 3}]\nscore:\n  dim: 3\n")
+        with pytest.raises(ConfigError, match=r"my.yaml:3:1: `score` does not say its kind"):
+            load(path, Root, ["score.dim=4"])
+
+    def test_anchors_and_merge_keys(self, write):
+        text = "score: &s {kind: additive, dim: 3}\nmore: {a: [*s, {<<: *s, dim: 4}, {dim: 5, <<: [*s]}]}"
+        more = load(write("my.yaml", text), Root).more["a"]
+        assert [(part.kind, part.dim) for part in more] == [("additive", 3), ("additive", 4), ("additive", 5)]
+
+
+class TestOverrides:
+    def test_values_are_yaml(self, write):
+        path = write("my.yaml", "score: {kind: additive}")
+        given = ["score.dim=3", "data.words=[a, 'no']", "steps=null", "note='a=b: c'", "rate=1e-4"]
+        assert load(path, Root, given) == Root(
+            score=Additive(kind="additive", dim=3), data=Data(words=["a", "no"]), note="a=b: c", rate=1e-4
+        )
+
+    def test_later_ones_win(self, write):
+        assert load(write("my.yaml", "rate: 1"), Root, ["rate=2", "rate=3"]).rate == 3
+
+    def test_a_kind_and_its_keys_may_come_in_any_order(self, write):
+        path = write("my.yaml", "score: {kind: dot, scale: 2}")
+        for given in (["score.kind=additive", "score.dim=3"], ["score.dim=3", "score.kind=additive"]):
+            assert load(path, Root, given).score == Additive(kind="additive", dim=3)
+
+
+class TestScalars:
+    def test_paths_are_relative_to_where_they_are_written(self, write, tmp_path):
+        write("deep/base.yaml", "data: {train: train.txt}")
+        path = write("my.yaml", "extends: deep/base.yaml")
+        assert load(path, Root).data.train == tmp_path / "deep" / "train.txt"
+        assert load(path, Root, ["data.train=train.txt"]).data.train == tmp_path / "train.txt"
+        assert load(path, Root, ["data.train=/a/b"]).data.train == Path("/a/b")
+        assert load(path, Root, ["data.train=~/b"]).data.train == Path.home() / "b"
+        assert Data(train="train.txt").train == tmp_path / "train.txt"
+
+    def test_keys_are_text_and_so_are_dates(self, write):
+        path = write("my.yaml", "data: {weights: {no: 1, 2020: 2}}\nnote: 2020-01-01\nrate: 1e-5")
+        config = load(path, Root)
+        assert config.data.weights == {"no": 1, "2020": 2}
+        assert config.note == "2020-01-01"
+        assert config.rate == 1e-5
+
+    def test_byte_order_marks_and_line_ends_of_windows(self, tmp_path):
+        path = tmp_path / "my.yaml"
+        path.write_bytes(b"\xef\xbb\xbfrate: 2\r\nsteps: x\r\n")
+        with pytest.raises(
+            ConfigError, match=r"my.yaml:2:8: `steps` should be a whole number, not 'x'\n  \|\n2 \| "
+        ):
+            load(path, Root)
+
+    def test_placed_strings_can_be_copied(self):
+        placed = Placed("a", Path("b"))
+        for twin in (copy.deepcopy(placed), pickle.loads(pickle.dumps(placed))):
+            assert (twin, twin.folder) == ("a", Path("b"))
+
+
+PLUGIN = """\
+    from typing import Literal
+    from pydantic import PositiveInt, field_validator
+    from seq2attn import Config
+
+    class Mine:
+        class Config(Config):
+            kind: str
+            size: PositiveInt = 3
+            inner: "Literal['a', 'b']" = "a"
+            def build(self): return Mine()
+
+    class Foreign:
+        Config = dict
+
+    class Kindless:
+        class Config(Config):
+            def build(self): return Kindless()
+
+    class Idle:
+        class Config(Config):
+            kind: str
+    """
+
+
+@pytest.fixture
+def plugin(write):
+    """A module in the working directory, which is not on the path."""
+    before = set(sys.modules)
+    path = list(sys.path)
+    write("my_scores.py", PLUGIN)
+    yield
+    assert sys.path == path
+    for name in set(sys.modules) - before:
+        if name.startswith(("my_scores", "broken_")):
+            del sys.modules[name]
+
+
+@pytest.mark.usefixtures("plugin")
+class TestPartsFromElsewhere:
+    def test_wherever_ours_may_stand(self, write):
+        text = "score: {kind: 'my_scores:Mine', size: 5}\nmore: {x: [{kind: dot}, {kind: 'my_scores:Mine'}]}"
+        config: Any = load(write("my.yaml", text), Root)
+        assert type(config.score.build()).__name__ == "Mine"
+        assert (config.score.size, config.more["x"][1].size) == (5, 3)
+        assert Root(score=config.score).score == config.score
+
+    @pytest.mark.parametrize("as_any", [False, True])
+    def test_round_trip(self, write, recwarn, as_any):
+        config = load(write("my.yaml", "score: {kind: 'my_scores:Mine', size: 5}"), Root)
+        text = yaml.safe_dump(config.model_dump(mode="json", serialize_as_any=as_any))
+        assert load(write("again.yaml", text), Root) == config
+        assert load(write("again.yaml", dump(config)), Root) == config
+        assert not recwarn.list
+
+    def test_their_mistakes_have_places(self, write):
+        path = write("my.yaml", "score: {kind: 'my_scores:Mine', size: 0, inner: c, siez: 1}\nsteps: x")
+        with pytest.raises(ConfigError) as raised:
+            load(path, Root)
+        assert [line for line in str(raised.value).splitlines() if "my.yaml:" in line] == [
+            "my.yaml:1:39: `score.size` should be greater than 0, not 0",
+            "my.yaml:1:49: `score.inner` should be 'a' or 'b', not 'c'",
+            "my.yaml:1:52: unknown key `score.siez`; did you mean `size`?",
+            "my.yaml:2:8: `steps` should be a whole number, not 'x'",
+        ]
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        {
+            "Foreign": "`Foreign.Config` should be a subclass of `seq2attn.Config`",
+            "Kindless": "`Kindless.Config` should have a field `kind: str`",
+            "Idle": "`Idle.Config` should have a method `build` that makes the score",
+        }.items(),
+    )
+    def test_what_they_must_have(self, write, name, message):
+        with pytest.raises(ConfigError) as raised:
+            load(write("my.yaml", f"score: {{kind: 'my_scores:{name}'}}"), Root)
+        assert f"my.yaml:1:15: `score.kind`: {message}\n" in str(raised.value)
+
+    @pytest.mark.parametrize("bug", ["import no_such_module", "raise ValueError('here')", "1 / 0"])
+    def test_their_bugs_keep_their_traceback(self, write, bug):
+        write("broken_score.py", bug)
+        with pytest.raises((ModuleNotFoundError, RuntimeError, ZeroDivisionError)):
+            load(write("my.yaml", "score: {kind: 'broken_score:Mine'}"), Root)
+
+
+CONFIGS = [
+    Root(),
+    Root(score=Additive(kind="additive"), more={"no": [Dot(kind="scaled-dot")], "": []}),
+    Root(data=Data(train=Path("/ä/b c"), words=["no", "1", "", "# x", "a\nb", "~"], weights={"1e3": 1e-5})),
+    Root(rate=float("inf"), steps=0, note="é" * 300, where=Path("a")),
+]
+
+
+class TestWritingOut:
+    @pytest.mark.parametrize("config", CONFIGS)
+    def test_what_is_dumped_is_loaded(self, write, config):
+        path = write("my.yaml", "")
+        path.write_text(dump(config), encoding="utf-8")
+        assert load(path, Root) == config
+
+    @pytest.mark.parametrize("config", CONFIGS)
+    def test_origins_are_comments(self, write, config):
+        path = write("my.yaml", "")
+        path.write_text(dump(config), encoding="utf-8")
+        path.write_text(show(*load_with_places(path, Root)), encoding="utf-8")
+        assert load(path, Root) == config
+
+    def test_origins(self, write):
+        write("configs/base.yaml", "rate: 0.5\ndata:\n  words: [a]")
+        path = write("configs/my.yaml", "extends: base.yaml\nscore:\n  kind: dot")
+        assert show(*load_with_places(path, Root, ["data.weights={x: 3}"])) == dedent("""\
+            score:
+              kind: dot     # configs/my.yaml:3
+              scale: 1.0    # default
+            more: {}        # default
+            data:
+              train: null   # default
+              words:
+              - a           # configs/base.yaml:3
+              weights:
+                x: 3.0      # command line
+            rate: 0.5       # configs/base.yaml:1
+            steps: null     # default
+            note: ''        # default
+            where: runs/it  # default
+            """)
+
+
+def test_json_schema():
+    schema = json_schema(Root)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert list(schema["properties"]) == ["extends", *Root.model_fields]
+    assert schema["additionalProperties"] is False
+    assert "required" not in schema
+    ours, elsewhere = schema["properties"]["score"]["anyOf"]
+    assert ours == {"anyOf": [{"$ref": "#/$defs/Additive"}, {"$ref": "#/$defs/Dot"}]}
+    assert elsewhere["properties"]["kind"]["pattern"] == ":"
+    assert elsewhere["required"] == ["kind"]
+    assert elsewhere["additionalProperties"] is True
+    additive = schema["$defs"]["Additive"]
+    assert additive["description"] == "A layer between query and key."
+    assert additive["properties"]["kind"]["const"] == "additive"
+    assert additive["properties"]["dim"]["description"] == "Size of the hidden layer."
+    assert "required" not in additive
+    assert schema["$defs"]["Dot"]["properties"]["kind"]["enum"] == ["dot", "scaled-dot"]
