@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import yaml
 from yaml import Node, ScalarNode
@@ -13,7 +14,7 @@ from seq2attn.config.place import COMMAND_LINE, child
 
 def dump(config: Config) -> str:
     """All of `config`, defaults included, as YAML that `load` reads back to the same config."""
-    data = config.model_dump(mode="json")
+    data = _kinds_first(config.model_dump(mode="json"))
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=float("inf"))
 
 
@@ -27,6 +28,14 @@ def show(config: Config, tree: Node) -> str:
     for at, origin in origins.items():
         lines[at] = f"{lines[at]:{width}}  # {origin}"
     return "\n".join(lines) + "\n"
+
+
+def _kinds_first(data: Any) -> Any:
+    """`data` with each `kind` at the head of its mapping, also where the fields before it are inherited."""
+    if isinstance(data, dict):
+        head = {"kind": data["kind"]} if "kind" in data else {}
+        return {key: _kinds_first(value) for key, value in (head | data).items()}
+    return [_kinds_first(item) for item in data] if isinstance(data, list) else data
 
 
 def _leaves(node: Node | None, names: tuple[str, ...]) -> Iterator[tuple[Node, tuple[str, ...]]]:

@@ -29,9 +29,12 @@ class Additive(Config):
     """Size of the hidden layer."""
 
 
-class Dot(Config):
-    kind: Literal["dot", "scaled-dot"]
+class Scaled(Config):
     scale: float = 1.0
+
+
+class Dot(Scaled):
+    kind: Literal["dot", "scaled-dot"]
 
 
 Score = Annotated[Additive | Dot, Field(discriminator="kind"), Pluggable("score")]
