@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,11 +60,11 @@ class Run:
         """A JSON object a line: training and validation as they went."""
         return self.folder / "metrics.jsonl"
 
-    def experiment(self) -> Experiment:
-        """The config that the run was trained with. Raises RunError when this is no run."""
+    def experiment(self, overrides: Sequence[str] = ()) -> Experiment:
+        """The config that the run was trained with, and what is set besides. Raises RunError when this is no run."""
         if not self.config.is_file():
             raise RunError(f"{self.folder}: is no run directory (it has no config.yaml); {FIX}")
-        return load(self.config, Experiment)
+        return load(self.config, Experiment, overrides)
 
     def save_experiment(self, experiment: Experiment) -> None:
         """Write the resolved config."""

@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from seq2attn.errors import UserError
 from seq2attn.model import Seq2Seq
 from seq2attn.run import Run
 from seq2attn.search.batched import Hypothesis, alignment, translate_ids
-from seq2attn.search.config import SearchConfig
+from seq2attn.search.config import BeamConfig, GreedyConfig, SearchConfig
 from seq2attn.text.tokenizer import Tokenizer
 
 
@@ -86,6 +87,18 @@ class Translator:
     def _attention(self, source: list[int], best: Hypothesis) -> NDArray[np.float32] | None:
         weights = alignment(self.model, source, best.tokens)
         return None if weights is None else weights.float().cpu().numpy()
+
+
+def chosen_search(search: SearchConfig, *, beam: int | None, greedy: bool) -> SearchConfig:
+    """The search asked for, else `search`; the limits and the normalisation of lengths stay.
+
+    Raises UserError when both a beam and greedy search are asked for.
+    """
+    if greedy and beam is not None:
+        raise UserError("--greedy and --beam exclude each other")
+    if greedy:
+        return GreedyConfig(kind="greedy", lengths=search.lengths)
+    return search if beam is None else BeamConfig(kind="beam", width=beam, lengths=search.lengths)
 
 
 def load(run: Path | str, device: str = "auto") -> Translator:

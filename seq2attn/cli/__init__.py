@@ -13,7 +13,7 @@ from typing import Annotated, ParamSpec
 
 import typer
 
-from seq2attn.cli import config
+from seq2attn.cli import average, config, evaluate, prepare, train, translate
 from seq2attn.errors import ConfigError, UserError
 
 P = ParamSpec("P")
@@ -87,11 +87,20 @@ Neural machine translation that is about attention: any encoder, decoder and att
 
 \b
 Examples:
-  seq2attn config check my.yaml
+  seq2attn train configs/phrasebook.yaml
+  seq2attn translate runs/phrasebook "Das Haus ist alt."
+  seq2attn evaluate runs/phrasebook
   seq2attn COMMAND --help
 """
 
-app = group(ABOUT)
+app = group(
+    ABOUT,
+    train.train,
+    translate.translate,
+    evaluate.evaluate,
+    prepare.prepare,
+    average.average,
+)
 app.callback()(_options)
 app.add_typer(
     group("Check, show and describe configs.", config.check, config.show, config.schema), name="config"

@@ -15,6 +15,12 @@ ConfigPaths: TypeAlias = Annotated[
     list[Path], typer.Argument(metavar="CONFIG", help="One or more YAML files.", show_default=False)
 ]
 
+RunPath: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run directory that `train` made.", show_default=False)
+]
+
+Device: TypeAlias = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
+
 Overrides: TypeAlias = Annotated[
     list[str],
     typer.Option(

@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
+import torch
+
+from seq2attn.config.schema import Experiment
+from seq2attn.model.build import build_model
 from seq2attn.model.seq2seq import Seq2Seq
+from seq2attn.text.config import TokenizerConfig
+
+UNKNOWN_SIZE = 8000
+"""What a vocabulary is taken to hold where only the text can tell."""
+
+
+def dry_run(experiment: Experiment) -> str:
+    """The model of a config, built without data and without memory for its weights."""
+    sizes = [_size(tokenizer) for tokenizer in experiment.text.sides]
+    with torch.device("meta"):
+        model = build_model(experiment.model, *sizes)
+    return f"{describe(model)}\nvocabularies of {sizes[0]:,} and {sizes[1]:,} entries (at most)"
+
+
+def _size(tokenizer: TokenizerConfig) -> int:
+    size = getattr(tokenizer, "size", None) or getattr(tokenizer, "max_size", None)
+    return size or UNKNOWN_SIZE
 
 
 def describe(model: Seq2Seq) -> str:

@@ -80,6 +80,15 @@ def save_checkpoint(
     return Checkpoint(folder, state, score)
 
 
+def refuse_trained(run: Path) -> None:
+    """Raises RunError when `run` holds a training, which new tokenisers would make useless."""
+    if list_checkpoints(run):
+        raise RunError(
+            f"{run}: already holds a training; go on with it by `train --resume`, give another `run`"
+            " (--set run=DIR), or remove the folder"
+        )
+
+
 def list_checkpoints(run: Path) -> list[Checkpoint]:
     """The checkpoints of a run, oldest first."""
     folders = sorted((run / FOLDER).glob("[0-9]*[0-9]")) if (run / FOLDER).is_dir() else []

@@ -10,7 +10,7 @@ from seq2attn.errors import RunError
 from seq2attn.model import Seq2Seq, build_model
 from seq2attn.model.vectors import load_vectors
 from seq2attn.run import Run
-from seq2attn.training.checkpoint import TrainState, list_checkpoints, resume
+from seq2attn.training.checkpoint import Checkpoint, TrainState, list_checkpoints, refuse_trained, resume
 from seq2attn.training.distributed import World, join_world
 from seq2attn.training.objective import Objective
 from seq2attn.training.report import Reporter
@@ -47,7 +47,7 @@ def train(config: Experiment, *, go_on: bool = False) -> Run:
     return run
 
 
-def _checkpoints(config: Experiment, run: Run, *, go_on: bool) -> list:
+def _checkpoints(config: Experiment, run: Run, *, go_on: bool) -> list[Checkpoint]:
     checkpoints = list_checkpoints(run.folder)
     if go_on:
         if not checkpoints:
@@ -64,11 +64,8 @@ def _checkpoints(config: Experiment, run: Run, *, go_on: bool) -> list:
                 f"{run.folder}: was trained with another {names}; resume with the config it has"
                 f" ({run.config}), or give another `run`"
             )
-    elif checkpoints:
-        raise RunError(
-            f"{run.folder}: already holds a training; go on with it by --resume, give another `run`"
-            " (--set run=DIR), or remove the folder"
-        )
+    else:
+        refuse_trained(run.folder)
     return checkpoints
 
 

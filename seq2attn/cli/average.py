@@ -1,0 +1,27 @@
+"""`seq2attn average`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from seq2attn.cli.options import RunPath
+
+
+def average(
+    run: RunPath,
+    last: Annotated[int | None, typer.Option(min=1, help="Average the newest N checkpoints.", metavar="N")] = None,
+    best: Annotated[int | None, typer.Option(min=1, help="Average the best N checkpoints.", metavar="N")] = None,
+) -> None:
+    """Translate from now on with the mean of several checkpoints' weights.
+
+    \b
+    Examples:
+      seq2attn average runs/phrasebook --best 3
+      seq2attn average runs/phrasebook --last 5
+      seq2attn average runs/phrasebook --best 1     (back to the best checkpoint)
+    """
+    from seq2attn.training.averaging import average_run
+
+    typer.echo(average_run(run, last=last, best=best), err=True)

@@ -1,0 +1,55 @@
+"""`seq2attn evaluate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seq2attn.cli.options import Device, Overrides, RunPath
+
+
+def evaluate(
+    run: RunPath,
+    overrides: Overrides,
+    source: Annotated[
+        Path | None, typer.Option(help="Score this file instead of the config's test sets.", metavar="FILE")
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="The reference translations of --source.", metavar="FILE")
+    ] = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Take the likeliest word at every step.")] = False,
+    beam: Annotated[int | None, typer.Option(min=1, help="Search with a beam of this width.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw BLEU by source length: FILE.png or FILE.svg.", metavar="FILE")
+    ] = None,
+    device: Device = "auto",
+) -> None:
+    """Score a run on the test sets of its config, or on any pair of files: BLEU, chrF and TER by sacreBLEU.
+
+    Translations and the report are kept in the run directory, under `evaluation`.
+
+    \b
+    Examples:
+      seq2attn evaluate runs/phrasebook
+      seq2attn evaluate runs/phrasebook --beam 10 --json
+      seq2attn evaluate runs/phrasebook --source new.de --reference new.en
+    """
+    from seq2attn.evaluation.evaluate import evaluate_run, test_sets, write_report
+    from seq2attn.evaluation.report import as_tables, draw
+    from seq2attn.run import Run
+    from seq2attn.translator import Translator, chosen_search
+
+    folder = Run(run)
+    experiment = folder.experiment(overrides)
+    sets = test_sets(experiment, source, reference)
+    search = chosen_search(experiment.search, beam=beam, greedy=greedy)
+    translator = Translator.load(run, device)
+    results = evaluate_run(translator, sets, search)
+    report = write_report(folder, results, search)
+    if picture is not None:
+        draw(results, picture)
+    typer.echo(json.dumps(report, ensure_ascii=False, indent=1) if as_json else as_tables(results))

@@ -1,0 +1,26 @@
+"""`seq2attn prepare`."""
+
+from __future__ import annotations
+
+import typer
+
+from seq2attn.cli.options import ConfigPath, Overrides
+
+
+def prepare(config: ConfigPath, overrides: Overrides) -> None:
+    """Check the text of a config, learn its tokenisers and encode it; `train` does so by itself when it is not done.
+
+    \b
+    Examples:
+      seq2attn prepare configs/phrasebook.yaml
+    """
+    from seq2attn.config.load import load
+    from seq2attn.config.schema import Experiment
+    from seq2attn.data.prepare import prepare as start
+    from seq2attn.run import Run
+    from seq2attn.training.checkpoint import refuse_trained
+
+    experiment = load(config, Experiment, overrides)
+    refuse_trained(experiment.run)
+    start(experiment.data, experiment.text, experiment.run, lambda line: typer.echo(line, err=True))
+    Run(experiment.run).save_experiment(experiment)

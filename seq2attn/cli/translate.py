@@ -1,0 +1,65 @@
+"""`seq2attn translate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seq2attn.cli.options import Device, Overrides, RunPath
+
+
+def translate(
+    run: RunPath,
+    overrides: Overrides,
+    sentences: Annotated[
+        list[str] | None, typer.Argument(metavar="[SENTENCE]...", help="What to translate.", show_default=False)
+    ] = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", "-i", help="Translate the lines of FILE.", metavar="FILE")
+    ] = None,
+    output_file: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to FILE.", metavar="FILE")
+    ] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Search with a beam of this width.")] = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Take the likeliest word at every step.")] = False,
+    n_best: Annotated[
+        int, typer.Option(min=1, help="Print so many translations of each line: number, score, text.")
+    ] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line, with scores.")] = False,
+    attention: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Draw the attention of the first line: FILE.png, FILE.svg, or - for here."
+        ),
+    ] = None,
+    device: Device = "auto",
+) -> None:
+    """Translate sentences, a file, or standard input line by line as it comes.
+
+    As many lines come out as go in, in their order; an empty line stays empty.
+
+    \b
+    Examples:
+      seq2attn translate runs/phrasebook "Das Haus ist alt." "Wo wohnt der Arzt?"
+      seq2attn translate runs/phrasebook -i input.de -o output.en --beam 10
+      echo "Das Haus ist alt." | seq2attn translate runs/phrasebook --n-best 3
+      seq2attn translate runs/phrasebook "Das Haus ist alt." --attention -
+      seq2attn translate runs/phrasebook --set search.kind=sample --set search.temperature=0.8 "Guten Tag."
+    """
+    from seq2attn.translating import Wishes, translate_stream
+
+    wishes = Wishes(
+        sentences=tuple(sentences or ()),
+        input_file=input_file,
+        output_file=output_file,
+        beam=beam,
+        greedy=greedy,
+        n_best=n_best,
+        as_json=as_json,
+        attention=attention,
+        device=device,
+        overrides=tuple(overrides),
+    )
+    translate_stream(run, wishes)

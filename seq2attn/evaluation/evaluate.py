@@ -1,0 +1,87 @@
+"""How good a run is on held-out text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from seq2attn.config.schema import Experiment
+from seq2attn.data.read import AlignedConfig, CorpusConfig, read_pairs
+from seq2attn.errors import UserError
+from seq2attn.evaluation.metrics import LengthBucket, Score, bleu_by_length, scores
+from seq2attn.run import Run
+from seq2attn.search.config import SearchConfig
+from seq2attn.text.files import write_bytes, write_json
+from seq2attn.translator import Translator
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was found on one test set."""
+
+    name: str
+    sentences: int
+    scores: tuple[Score, ...]
+    by_length: tuple[LengthBucket, ...]
+    seconds: float  # of translating, the model already loaded
+    words: int  # target tokens made
+    translations: tuple[str, ...]
+
+
+def test_sets(experiment: Experiment, source: Path | None, reference: Path | None) -> dict[str, CorpusConfig]:
+    """The test sets of a config, or the one pair of files that was given.
+
+    Raises UserError when only one of the files was given, or when there is nothing to score.
+    """
+    if (source is None) != (reference is None):
+        raise UserError("give --source and --reference together")
+    if source is not None and reference is not None:
+        return {source.name: AlignedConfig(kind="aligned", source=source, target=reference)}
+    if not experiment.data.test:
+        raise UserError("the config has no `data.test`; give --source and --reference")
+    return dict(experiment.data.test)
+
+
+def evaluate_run(
+    translator: Translator, sets: Mapping[str, CorpusConfig], search: SearchConfig
+) -> list[Result]:
+    """Translate and score each test set; all are read before the first is translated."""
+    texts = {name: list(read_pairs(corpus)) for name, corpus in sets.items()}
+    return [_evaluate(translator, name, pairs, search) for name, pairs in texts.items()]
+
+
+def _evaluate(
+    translator: Translator, name: str, pairs: list[tuple[str, str]], search: SearchConfig
+) -> Result:
+    sources, references = [source for source, _ in pairs], [reference for _, reference in pairs]
+    started = time.monotonic()
+    found = list(translator.translate(sources, search))
+    seconds = time.monotonic() - started
+    translations = tuple(translation.text for translation in found)
+    return Result(
+        name=name,
+        sentences=len(pairs),
+        scores=tuple(scores(translations, references)),
+        by_length=tuple(bleu_by_length(sources, translations, references)),
+        seconds=seconds,
+        words=sum(len(translation.tokens) for translation in found),
+        translations=translations,
+    )
+
+
+def write_report(run: Run, results: list[Result], search: SearchConfig) -> dict[str, Any]:
+    """Keep the translations and the report in the run; the report."""
+    folder = run.folder / "evaluation"
+    report: dict[str, Any] = {"model": run.origin(), "search": search.model_dump(mode="json"), "sets": {}}
+    for result in results:
+        content = asdict(result)
+        del content["translations"], content["name"]
+        content["sentences_per_second"] = result.sentences / result.seconds
+        report["sets"][result.name] = content
+        text = "".join(line + "\n" for line in result.translations)
+        write_bytes(folder / f"{result.name}.txt", text.encode())
+    write_json(folder / "report.json", report)
+    return report

@@ -1,0 +1,32 @@
+"""Translating with the mean of several checkpoints (Vaswani et al. 2017, section 6.1)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seq2attn.errors import RunError, UserError
+from seq2attn.run import Run
+from seq2attn.training.checkpoint import average, best_checkpoints, list_checkpoints
+
+
+def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
+    """Make the mean of the `last` or the `best` checkpoints of a run the weights that translate; says which.
+
+    Raises UserError when not exactly one of both is given, RunError when there are not as many checkpoints.
+    """
+    if (last is None) == (best is None):
+        raise UserError("give either --last N or --best N")
+    run = Run(folder)
+    metric = run.experiment().training.validation.metric
+    every = list_checkpoints(folder)
+    count = last or best or 1
+    higher = metric == "bleu"
+    chosen = every[-count:] if last else best_checkpoints(every, count, higher_is_better=higher)
+    if len(chosen) < count:
+        raise RunError(
+            f"{folder}: keeps {len(chosen)} checkpoints, not {count}; see `training.checkpoints` of its config"
+        )
+    source, target = run.tokenizers()
+    names = [checkpoint.folder.name for checkpoint in chosen]
+    run.save_model(average(chosen), (source.vocabulary, target.vocabulary), {"checkpoints": names})
+    return f"{run.weights} is now the mean of {', '.join(names)}"
