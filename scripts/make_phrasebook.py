@@ -1,0 +1,34 @@
+"""Write the phrasebook corpus, or check that the files are what the grammar writes."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from phrasebook.corpus import build
+
+HOME = Path(__file__).resolve().parent.parent / "data" / "phrasebook"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write or check; 1 if a checked file differs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=HOME, help="the folder of the corpus (%(default)s)")
+    parser.add_argument("--check", action="store_true", help="write nothing, compare")
+    options = parser.parse_args(arguments)
+    files = build().files()
+    if options.check:
+        paths = {options.output / name: content for name, content in files.items()}
+        wrong = [
+            path for path, content in paths.items() if not path.is_file() or path.read_bytes() != content
+        ]
+        for path in wrong:
+            print(f"{path} differs from what the grammar writes; run {Path(__file__).name}", file=sys.stderr)
+        return 1 if wrong else 0
+    options.output.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (options.output / name).write_bytes(content)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""The corpus: which sentences are for training, for the two tests, and for the test of length."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from phrasebook.compose import Composer
+from phrasebook.long import LongComposer
+from phrasebook.words import Text
+
+SEED = 2024
+SIZES = {"train": 9000, "dev": 500, "test": 500, "long": 300}
+LONGEST = 15  # words of a training sentence, on either side
+COMMON = 5  # how often training has every word of the tests
+
+
+class Corpus(NamedTuple):
+    """Pairs by the name of their part."""
+
+    parts: dict[str, list[Text]]
+
+    def files(self) -> dict[str, bytes]:
+        """What is to be written, by file name."""
+        return {
+            f"{part}.{side}": "".join(f"{getattr(pair, side)}\n" for pair in pairs).encode()
+            for part, pairs in self.parts.items()
+            for side in ("de", "en")
+        }
+
+
+def words(line: str) -> list[str]:
+    """The words and marks of a line, in their own case."""
+    return re.findall(r"\w+|[^\w\s]", line)
+
+
+def length(line: str) -> int:
+    """How many words the line has, by its spaces."""
+    return len(line.split())
+
+
+class _Fresh:
+    """Draws pairs of which neither side has been drawn before."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def draw(self, sentence: Callable[[], Text], count: int, fits: Callable[[Text], bool]) -> list[Text]:
+        """That many new pairs that fit."""
+        pairs: list[Text] = []
+        while len(pairs) < count:
+            pair = sentence()
+            if not fits(pair) or {pair.de.lower(), pair.en.lower()} & self._seen:
+                continue
+            self._seen |= {pair.de.lower(), pair.en.lower()}
+            pairs.append(pair)
+        return pairs
+
+
+def build() -> Corpus:
+    """Everything, the same in each run."""
+    fresh = _Fresh()
+    short = Composer(SEED)
+    train = fresh.draw(
+        short.sentence, SIZES["train"], lambda pair: max(length(pair.de), length(pair.en)) <= LONGEST
+    )
+    counts = Counter(word for pair in train for line in (pair.de, pair.en) for word in words(line))
+
+    def known(pair: Text) -> bool:
+        return all(counts[word] >= COMMON for line in (pair.de, pair.en) for word in words(line))
+
+    def short_and_known(pair: Text) -> bool:
+        return max(length(pair.de), length(pair.en)) <= LONGEST and known(pair)
+
+    def long_and_known(pair: Text) -> bool:
+        return min(length(pair.de), length(pair.en)) > LONGEST and known(pair)
+
+    dev = fresh.draw(short.sentence, SIZES["dev"], short_and_known)
+    test = fresh.draw(short.sentence, SIZES["test"], short_and_known)
+    long = fresh.draw(LongComposer(SEED + 1).sentence, SIZES["long"], long_and_known)
+    return Corpus({"train": train, "dev": dev, "test": test, "long": long})
