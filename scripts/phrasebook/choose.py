@@ -63,22 +63,22 @@ class Chooser:
         noun = self.noun(frozenset({"person"}))
         plural = noun.only_plural or (bool(noun.plural) and self.chance(0.2))
         if "kin" in noun.kinds:
-            owners = ["my", "your", "our", owner or "my", owner or "your"]
-            determiner = self.pick(owners)
+            determiner = self.pick(["my", "your", "our", owner or "my", owner or "your"])
         else:
             determiner = self.weighted([(6, "the"), (1, "this"), (1 if not plural else 0, "a")])
         return Phrase(noun, determiner, plural, self.adjective(noun, 0.15))
 
-    def thing(self, noun: Noun, owner: str) -> Phrase:
-        """A thing, food or animal, as an object."""
+    def thing(self, noun: Noun, owner: str, single: bool = False) -> Phrase:
+        """A thing, food or animal, as an object; a single one is one's own."""
         if "luck" in noun.kinds:
             return Phrase(noun, "")
         owned = not noun.kinds & {"seen", "ride", "site", "building", "food", "drink"}
         mine = self.pick([owner or "my", "my", "your", "our"]) if owned else "the"
+        mine = owner if single and owner else mine
         adjective = self.adjective(noun, 0.35)
         if not noun.plural:
             return Phrase(noun, self.weighted([(5, ""), (4, "the"), (1, mine)]), adjective=adjective)
-        plural = self.chance(0.25)
+        plural = not single and self.chance(0.25)
         bare = not plural or not noun.kinds & {"room", "site", "opening", "furniture", "ride"}
         options = [(4, "the"), (3 if bare else 0, "a"), (3, mine), (1, "this")]
         if plural and not noun.kinds & {"site", "room"}:
@@ -90,14 +90,15 @@ class Chooser:
         me = person(subject)
         others = [other for other in OBJECTS if other != me and {other, me} != {"I", "we"}]
         if verb.pronoun and self.chance(0.35):
-            dative = verb.government.endswith("dat")
-            return Pronoun(self.pick([*others, *(["she", "they"] if dative else [])]))
+            if verb.government.endswith("dat"):
+                others += ["she", "they"]
+            return Pronoun(self.pick(others))
         if verb.object & {"person", "kin", "job"} and self.chance(0.2):
             return self.name()
         same = subject.noun if isinstance(subject, Phrase) else None
         noun = self.noun(verb.object, lambda noun: noun is not same)
         if "person" not in noun.kinds:
-            return self.thing(noun, POSSESSIVE.get(me, ""))
+            return self.thing(noun, POSSESSIVE.get(me, ""), verb.single)
         while True:
             someone = self.someone(POSSESSIVE.get(me, ""))
             if someone.noun is not same and verb.object & someone.noun.kinds:
@@ -109,7 +110,7 @@ class Chooser:
         if verb.far and (verb.where == "far" or self.chance(0.45)):
             return Place(self.far(going, verb.de == "fahren"), going)
         if verb.where:
-            noun = self.noun(verb.site or frozenset({"place"}))
+            noun = self.noun(verb.site or frozenset({"place"}), lambda noun: noun.at is not None)
         elif verb.site and self.chance(0.3):
             noun = self.noun(verb.site, lambda noun: noun.at is not None)
         else:
@@ -191,7 +192,7 @@ class Chooser:
         if clause.verb.fun and timeless and (loose or not clause.object) and self.chance(0.3):
             at_rest = clause.place is None or clause.place.going
             return replace(clause, gladly=at_rest, negated=at_rest and self.chance(0.25))
-        if not (clause.verb.stative or clause.verb.habit) and self.chance(0.22):
+        if not (clause.verb.stative or clause.verb.habit or clause.verb.reflexive) and self.chance(0.22):
             tense: Tense = "past" if clause.tense == "past" else "present"
             fitting = [
                 modal for modal in self.words.modals.values() if tense == "present" or modal.simple_past

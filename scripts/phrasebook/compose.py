@@ -46,6 +46,13 @@ class Composer(Chooser):
         """The subject again, as a pronoun where that is clear."""
         return subject if person(subject) == "it" else Pronoun(person(subject))
 
+    def doer(self) -> Who:
+        """Somebody whom a pronoun can take up again, so not the child, which would be it."""
+        while True:
+            subject = self.subject()
+            if person(subject) != "it":
+                return subject
+
     def verbs(self, names: list[str]) -> Verb:
         """One of these verbs."""
         return self.words.verbs[self.pick(names)]
@@ -62,9 +69,12 @@ class Composer(Chooser):
         """How somebody or something is, or whether."""
         asking = self.chance(0.15)
         people = ASKED if asking else PEOPLE
-        clause = self.weighted(
-            [(4, lambda: self.state(self.subject(people=people))), (3, self.quality), (2, self.comparison)]
-        )()
+        kinds: list[tuple[float, Callable[[], Clause]]] = [
+            (4, lambda: self.state(self.subject(people=people))),
+            (3, self.quality),
+            (2, self.comparison),
+        ]
+        clause = self.weighted(kinds)()
         return say.question(clause) if asking else say.statement(clause)
 
     def question(self) -> Text:
@@ -127,9 +137,7 @@ class Composer(Chooser):
 
     def there_is(self) -> Text:
         """What there is in some place."""
-        where = Place(
-            Phrase(self.noun(frozenset({"place"}), lambda noun: noun.de in ("Stadt", "Dorf", "Park", "Wald")))
-        )
+        where = Place(Phrase(self.words.nouns[self.pick(["Stadt", "Dorf"])]))
         noun = self.noun(frozenset({"site"}))
         plural = self.chance(0.4)
         determiner = self.pick(list(self.words.numbers)) if plural else "a"
@@ -173,14 +181,16 @@ class Composer(Chooser):
         state = Clause(
             self.same(subject), self.words.verbs["sein"], predicate=Text(adjective.de, adjective.en)
         )
-        return state, replace(self.clean(subject, self.verbs(self.words.moods[name])), negated=False)
+        return state, replace(
+            self.clean(subject, self.verbs(self.words.moods[name])), negated=False, gladly=False
+        )
 
     def weather(self, subject: Who) -> tuple[Clause, Clause]:
         """The weather, and what somebody does then."""
         entry = self.pick(self.words.weathers)
         predicate = Text(entry["de"], entry["en"]) if "de" in entry else None
         state = Clause(Pronoun("it"), self.words.verbs[entry["verb"]], predicate=predicate)
-        return state, replace(self.clean(subject, self.verbs(entry["then"])), negated=False)
+        return state, replace(self.clean(subject, self.verbs(entry["then"])), negated=False, gladly=False)
 
     def cause(self, subject: Who) -> tuple[Clause, Clause]:
         """A reason and its consequence."""
@@ -194,7 +204,7 @@ class Composer(Chooser):
 
     def because(self) -> Text:
         """A statement and its reason."""
-        subject = self.subject()
+        subject = self.doer()
         if self.chance(0.5):
             reason, effect = self.cause(subject)
             return say.trailing(say.statement(effect), "weil", reason)
@@ -203,7 +213,7 @@ class Composer(Chooser):
 
     def when_or_if(self) -> Text:
         """A condition, before or after the statement."""
-        subject = self.subject()
+        subject = self.doer()
         conjunction = self.pick(["wenn", "falls"])
         condition, effect = self.cause(subject)
         if conjunction == "falls":
@@ -214,7 +224,7 @@ class Composer(Chooser):
 
     def although(self) -> Text:
         """A statement in spite of something."""
-        subject = self.subject()
+        subject = self.doer()
         reason, effect = self.cause(subject)
         denied = self.deniable(effect) and not effect.gladly
         return say.trailing(say.statement(replace(effect, negated=denied)), "obwohl", reason)

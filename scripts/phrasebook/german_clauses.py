@@ -132,7 +132,11 @@ def statement(clause: Clause) -> str:
 def inverted(clause: Clause, first: str = "") -> str:
     """Verb before subject: a yes/no question, or after a question word or subordinate clause put first."""
     finite, rest, _ = verbs(clause)
-    return _join(first, finite, who(clause.subject, "nom"), *middle(clause), rest)
+    subject = who(clause.subject, "nom")
+    if clause.verb.swapped and isinstance(clause.object, Pronoun):  # gefällt dir der Garten
+        to_whom, *others = middle(clause)
+        return _join(first, finite, to_whom, subject, *others, rest)
+    return _join(first, finite, subject, *middle(clause), rest)
 
 
 def subordinate(clause: Clause, first: str = "") -> str:

@@ -22,7 +22,7 @@ class LongComposer(Composer):
 
     def condition_and_reason(self) -> Text:
         """When A, B, and C because D."""
-        subject, other = self.subject(), self.subject()
+        subject, other = self.doer(), self.doer()
         condition, effect = self.cause(subject)
         first = say.leading("wenn", condition, effect)
         reason, consequence = self.cause(other)
@@ -31,7 +31,7 @@ class LongComposer(Composer):
 
     def report_and_reason(self) -> Text:
         """X believes that A because B."""
-        believer, subject = self.subject(0.4), self.subject()
+        believer, subject = self.subject(0.4), self.doer()
         main = say.statement(self.saying(believer))
         inner = self.clean(subject, self.verbs(self.words.effects))
         report = say.trailing(main, "dass", inner)
@@ -44,7 +44,8 @@ class LongComposer(Composer):
 
     def contrast(self) -> Text:
         """A although B, but C because D."""
-        subject = self.subject()
+        subject = self.doer()
+        second = self.clean(subject, self.verbs(self.words.effects))
         return say.joined(
             self.although(),
             BUT,

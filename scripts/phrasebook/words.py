@@ -58,6 +58,7 @@ class Verb:
     receiver: bool = False
     reflexive: bool = False
     pronoun: bool = False
+    single: bool = False
     en_split: bool = False
     stative: bool = False
     habit: bool = False
