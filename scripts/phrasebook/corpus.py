@@ -11,6 +11,7 @@ from phrasebook.words import Text
 
 SEED = 2024
 SIZES = {"train": 9000, "dev": 500, "test": 500, "long": 300}
+POOL = 10_000  # drawn for training, before those with rare words are left out
 LONGEST = 15  # words of a training sentence, on either side
 COMMON = 5  # how often training has every word of the tests
 
@@ -57,25 +58,47 @@ class _Fresh:
         return pairs
 
 
+def _counts(pairs: list[Text]) -> Counter[str]:
+    """How often the pairs have each word, both sides together."""
+    return Counter(word for pair in pairs for line in (pair.de, pair.en) for word in words(line))
+
+
+def _known(pair: Text, counts: Counter[str]) -> bool:
+    """Whether each word of the pair is a common one."""
+    return all(counts[word] >= COMMON for line in (pair.de, pair.en) for word in words(line))
+
+
+def _common(pairs: list[Text]) -> list[Text]:
+    """Leave out pairs with rare words, until no word is rare."""
+    while True:
+        counts = _counts(pairs)
+        kept = [pair for pair in pairs if _known(pair, counts)]
+        if len(kept) == len(pairs):
+            return kept
+        pairs = kept
+
+
 def build() -> Corpus:
     """Everything, the same in each run."""
-    fresh = _Fresh()
-    short = Composer(SEED)
-    train = fresh.draw(
-        short.sentence, SIZES["train"], lambda pair: max(length(pair.de), length(pair.en)) <= LONGEST
-    )
-    counts = Counter(word for pair in train for line in (pair.de, pair.en) for word in words(line))
+    fresh, short, long = _Fresh(), Composer(SEED), LongComposer(SEED + 1)
 
-    def known(pair: Text) -> bool:
-        return all(counts[word] >= COMMON for line in (pair.de, pair.en) for word in words(line))
+    def fits(pair: Text) -> bool:
+        return max(length(pair.de), length(pair.en)) <= LONGEST
 
-    def short_and_known(pair: Text) -> bool:
-        return max(length(pair.de), length(pair.en)) <= LONGEST and known(pair)
+    train = _common(fresh.draw(short.sentence, POOL, fits))[: SIZES["train"]]
+    counts = _counts(train)
+
+    def fits_and_known(pair: Text) -> bool:
+        return fits(pair) and _known(pair, counts)
 
     def long_and_known(pair: Text) -> bool:
-        return min(length(pair.de), length(pair.en)) > LONGEST and known(pair)
+        return min(length(pair.de), length(pair.en)) > LONGEST and _known(pair, counts)
 
-    dev = fresh.draw(short.sentence, SIZES["dev"], short_and_known)
-    test = fresh.draw(short.sentence, SIZES["test"], short_and_known)
-    long = fresh.draw(LongComposer(SEED + 1).sentence, SIZES["long"], long_and_known)
-    return Corpus({"train": train, "dev": dev, "test": test, "long": long})
+    return Corpus(
+        {
+            "train": train,
+            "dev": fresh.draw(short.sentence, SIZES["dev"], fits_and_known),
+            "test": fresh.draw(short.sentence, SIZES["test"], fits_and_known),
+            "long": fresh.draw(long.sentence, SIZES["long"], long_and_known),
+        }
+    )
