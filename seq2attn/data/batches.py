@@ -23,7 +23,7 @@ IGNORE = -100
 """The label of padding: no loss there."""
 
 FULL = 0.7
-"""A batch with this share of its tokens ends rather than take a longer pair: less padding, few more batches."""
+"""A batch this full ends rather than take a longer pair: less padding, few batches more."""
 
 Indices: TypeAlias = NDArray[np.int64]
 
@@ -120,16 +120,18 @@ def _cut(order: Indices, widths: NDArray[np.int64], tokens: int) -> list[Indices
 
 def _even(batches: list[Indices], world: int) -> list[Indices]:
     """As many batches for each rank, by halving those with the most rows."""
-    heap = [(-len(batch), number, batch) for number, batch in enumerate(batches)]
+    heap = [(-len(batch), number) for number, batch in enumerate(batches)]
     heapq.heapify(heap)
-    while len(heap) % world:
-        rows, _, batch = heap[0]
+    batches = list(batches)
+    while len(batches) % world:
+        rows, number = heap[0]
         if rows == -1:
             raise DataError(
                 f"{len(batches)} batches of one pair each cannot be shared out equally to {world} processes: "
                 f"allow more tokens in a batch, use fewer processes or more text"
             )
-        half = len(batch) // 2
-        heapq.heapreplace(heap, (-half, len(heap), batch[:half]))
-        heapq.heappush(heap, (half - len(batch), len(heap), batch[half:]))
-    return [batch for _, _, batch in sorted(heap, key=lambda item: item[1])]
+        batches[number], rest = np.array_split(batches[number], 2)
+        heapq.heapreplace(heap, (-len(batches[number]), number))
+        heapq.heappush(heap, (-len(rest), len(batches)))
+        batches.append(rest)
+    return batches

@@ -64,11 +64,11 @@ class Prepared:
 def prepare(
     data: DataConfig, text: TextConfig, folder: Path, log: Log, *, keep_tokenizers: bool = False
 ) -> Prepared:
-    """Learn the tokenisers and encode the text into `folder`, unless it was done from the same text and config.
+    """Learn the tokenisers and encode the text into `folder`, unless that is done already.
 
     `keep_tokenizers` takes those already in `folder`, for weights that were trained with them.
 
-    Raises: DataError for text that cannot be used, before anything is learnt; RunError if `folder` is damaged.
+    Raises: DataError for text that cannot be used, before anything is learnt; RunError for a bad `folder`.
     """
     tests = {name: _count(corpus) for name, corpus in data.test.items()}
     if _is_prepared(folder, data, text):

@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from threading import Lock
+from random import Random
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from seq2attn.errors import DataError, RunError
+from seq2attn.text.draw import Merges, Paths
 from seq2attn.text.files import read_bytes, write_bytes
 from seq2attn.text.header import save_header
-from seq2attn.text.normalize import NormalizeConfig, one_line
+from seq2attn.text.normalize import SPACE, NormalizeConfig, one_line
 from seq2attn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, pieces
 
 MODEL = "sentencepiece.model"
 LONGEST = 2**16
 """Bytes of the longest line that pieces are learnt from; longer ones are left out."""
-
-_sampling = Lock()
 
 
 class _SubwordsConfig(NormalizeConfig):
@@ -98,8 +95,6 @@ class UnigramConfig(_SubwordsConfig):
     alpha: Annotated[float, Field(ge=0)] = 0.0
     """Sharpness with which training draws among cuts (subword regularisation, Kudo 2018): small is wild,
     0.1 to 0.5 is usual, and 0 turns it off."""
-    nbest: Literal[-1] | Annotated[int, Field(ge=2, le=512)] = -1
-    """Draw among this many best cuts; -1: among all."""
 
     def train(self, lines: Iterable[str]) -> SubwordTokenizer:
         """Learn pieces from `lines`; the same lines give the same pieces.
@@ -118,7 +113,17 @@ class SubwordTokenizer:
         self.config = config
         self.model = model
         self._processor: Any = SentencePieceProcessor(model_proto=model)
-        self.vocabulary = Vocabulary(tuple(map(self._processor.id_to_piece, range(len(self._processor)))))
+        ids = range(len(self._processor))
+        self.vocabulary = Vocabulary(tuple(map(self._processor.id_to_piece, ids)))
+        plain = [id for id in ids if id >= len(SPECIALS) and not self._processor.is_byte(id)]
+        self._scores: dict[str, float] = {
+            self.vocabulary.token(id): self._processor.get_score(id) for id in plain
+        }
+        self._draw = (
+            Merges(self._scores, config.dropout)
+            if isinstance(config, BPEConfig)
+            else Paths(self._scores, config.alpha)
+        )
 
     @property
     def stochastic(self) -> bool:
@@ -135,25 +140,17 @@ class SubwordTokenizer:
         """The ids of each line, cut at random: a function of `lines` and `seed` alone."""
         if not self.stochastic:
             return [self.encode(line) for line in lines]
-        # SentencePiece has one seed a process and one generator a thread, which in some versions takes the
-        # seed only when it is made. A new thread starts anew; the lock keeps others from the seed.
-        with _sampling, ThreadPoolExecutor(max_workers=1) as fresh_thread:
-            return fresh_thread.submit(lambda: list(self._drawn(lines, seed))).result()
-
-    def _drawn(self, lines: Sequence[str], seed: int) -> Iterator[list[int]]:
-        from sentencepiece import set_random_generator_seed
-
-        config = self.config
-        draw = (
-            partial(self._processor.encode, enable_sampling=True, alpha=config.dropout)
-            if isinstance(config, BPEConfig)
-            else partial(
-                self._processor.encode, enable_sampling=True, alpha=config.alpha, nbest_size=config.nbest
-            )
-        )
-        set_random_generator_seed(seed % (2**32 - 1))  # 2**32 - 1 would mean: take any seed
+        random, drawn = Random(seed), list[list[int]]()
         for line in lines:
-            yield draw(config.normalize(line))
+            words = self.config.normalize(line).split()
+            symbols = [symbol for word in words for symbol in self._draw.cut(SPACE + word, random)]
+            drawn.append([id for symbol in symbols for id in self._ids(symbol)])
+        return drawn
+
+    def _ids(self, symbol: str) -> Sequence[int]:
+        if symbol in self._scores:
+            return (self.vocabulary.id(symbol),)
+        return [self.vocabulary.id(f"<0x{byte:02X}>") for byte in symbol.encode()]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The pieces as shown to people, `▁` where a space was."""

@@ -6,8 +6,8 @@ tokens touched, the punctuation carries the joiner `￭` (U+FFED) on that side; 
     Don't wait, (she) said.   ->   Don ￭'￭ t wait ￭, (￭ she ￭) said ￭.
 
 so joining with spaces and then removing each `￭` with the space beside it gives the line back. A `￭` in the
-text itself becomes `■`. A token that is not in the vocabulary is looked up without its joiners (vocabularies
-made elsewhere know `.`, not `￭.`; the space then comes back), and is otherwise `<unk>`.
+text itself becomes `■`. Punctuation that is not in the vocabulary with its joiners is looked up with others or
+none (vocabularies made elsewhere know `.`, not `￭.`); what is not found is `<unk>`.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ class WordTokenizer:
         return [self._id(word) for word in self.config.cut(line)]
 
     def _id(self, word: str) -> int:
-        id = self.vocabulary.id(word)
-        if id == UNK:
-            id = self.vocabulary.id(word.strip(JOINER))
-        return id if id >= len(SPECIALS) else UNK  # a `<s>` in the text is a word, not a control
+        bare = word.strip(JOINER)
+        ways = (word, bare, JOINER + bare, bare + JOINER, JOINER + bare + JOINER)
+        # A `<s>` in the text is a word, not a control.
+        return next((id for id in map(self.vocabulary.id, ways) if id >= len(SPECIALS)), UNK)
 
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
         """The ids of each line: there is one way to cut it."""

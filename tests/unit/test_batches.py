@@ -1,0 +1,118 @@
+"""Plans: each pair once, none over budget, ranks alike; and the tensors that pairs become."""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from seq2attn.data.batches import IGNORE, Batch, collate, collate_source, padding_share, plan
+from seq2attn.errors import DataError
+from seq2attn.text.vocabulary import BOS, EOS, PAD
+
+Length = st.integers(0, 40)
+Lengths = st.lists(st.tuples(Length, Length), min_size=8, max_size=60).map(np.array)
+
+
+def like_language(pairs: int) -> NDArray[np.int64]:
+    random = np.random.default_rng(0)
+    source = np.maximum(1, random.gamma(9, 1.65, pairs)).astype(int)
+    return np.stack([source, np.maximum(1, source + random.normal(0, 2.5, pairs)).astype(int)], axis=1)
+
+
+@given(
+    lengths=Lengths,
+    tokens=st.integers(1, 400),
+    seed=st.integers(0, 2**31),
+    epoch=st.integers(0, 99),
+    world=st.integers(1, 8),
+)
+def test_each_pair_once_none_over_budget_ranks_alike(
+    lengths: NDArray[np.int64], tokens: int, seed: int, epoch: int, world: int
+) -> None:
+    try:
+        ranks = [
+            plan(lengths, tokens=tokens, seed=seed, epoch=epoch, rank=rank, world=world)
+            for rank in range(world)
+        ]
+    except DataError:
+        assert len(lengths) % world  # pairs that all go alone
+        return
+    assert len({len(batches) for batches in ranks}) == 1
+    batches = [batch for rank in ranks for batch in rank]
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) >= 1
+        assert len(batch) == 1 or len(batch) * (lengths[batch].max() + 1) <= tokens
+
+
+def test_a_plan_is_a_function_of_its_arguments() -> None:
+    lengths = like_language(2000)
+
+    def flat(seed: int, epoch: int) -> list[list[int]]:
+        return [batch.tolist() for batch in plan(lengths, tokens=512, seed=seed, epoch=epoch)]
+
+    assert flat(1, 2) == flat(1, 2)
+    assert len({str(flat(*at)) for at in ((1, 2), (2, 1), (1, 3), (3, 3))}) == 4
+    sets = [{frozenset(batch) for batch in flat(1, epoch)} for epoch in (0, 1)]
+    assert len(sets[0] & sets[1]) < 0.2 * len(sets[0])  # other company, not only another order
+
+
+def test_little_padding_soon_planned() -> None:
+    lengths = like_language(30_000)
+    batches = plan(lengths, tokens=4096, seed=0, epoch=0)
+    assert padding_share(lengths, batches) < 0.03
+    assert len(batches) < 1.1 * (lengths.max(axis=1) + 1).sum() / 4096
+    many = like_language(200_000)
+    start = time.perf_counter()
+    plan(many, tokens=4096, seed=0, epoch=0, rank=1, world=8)
+    assert time.perf_counter() - start < 1
+
+
+def test_padding_share_counts_both_sides() -> None:
+    lengths = np.array([[1, 3], [3, 1], [1, 1]])
+    assert padding_share(lengths, [np.array([0]), np.array([1]), np.array([2])]) == 0
+    assert padding_share(lengths, [np.array([0, 1]), np.array([2])]) == pytest.approx(4 / 20)
+
+
+def test_too_few_pairs_for_the_processes() -> None:
+    with pytest.raises(
+        DataError, match="3 batches of one pair each cannot be shared out equally to 2 processes"
+    ):
+        plan(np.full((3, 2), 9), tokens=1, seed=0, epoch=0, world=2)
+
+
+def test_collate() -> None:
+    batch = collate([([5, 6, 7], [8]), (np.array([9], dtype=np.uint16), np.array([10, 11], dtype=np.uint16))])
+    assert batch.source.tolist() == [[5, 6, 7, EOS], [9, EOS, PAD, PAD]]
+    assert batch.source_mask.tolist() == [[True] * 4, [True, True, False, False]]
+    assert batch.target.tolist() == [[BOS, 8, PAD], [BOS, 10, 11]]
+    assert batch.labels.tolist() == [[8, EOS, IGNORE], [10, 11, EOS]]
+    assert batch.source.dtype == batch.target.dtype == batch.labels.dtype == torch.int64
+    assert batch.source_mask.dtype == torch.bool
+
+
+def test_collate_source_takes_empty_lines() -> None:
+    source, mask = collate_source([[], [4]])
+    assert source.tolist() == [[EOS, PAD], [4, EOS]] and mask.tolist() == [[True, False], [True, True]]
+
+
+def test_a_batch_moves_as_one() -> None:
+    batch = collate([([5], [6])]).to("meta")
+    assert isinstance(batch, Batch)
+    assert {part.device.type for part in (batch.source, batch.source_mask, batch.target, batch.labels)} == {
+        "meta"
+    }
+
+
+def test_collate_says_what_plan_counted() -> None:
+    lengths = like_language(300)
+    pairs = [([7] * source, [8] * target) for source, target in lengths.tolist()]
+    for rows in plan(lengths, tokens=200, seed=0, epoch=0):
+        batch = collate([pairs[row] for row in rows])
+        assert max(batch.source.numel(), batch.target.numel()) <= 200
+        assert int(batch.source_mask.sum()) == int((lengths[rows, 0] + 1).sum())
+        assert int((batch.labels != IGNORE).sum()) == int((lengths[rows, 1] + 1).sum())

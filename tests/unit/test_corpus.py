@@ -1,0 +1,65 @@
+"""Corpora of ids: what was written is read back, and damage is seen."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2attn.data.corpus import Corpus
+from seq2attn.errors import RunError
+
+Sequences = st.lists(st.integers(0, 65535), max_size=5)
+PAIRS = [([5, 6, 7], [8]), ([], []), ([9], [10, 11])]
+
+
+@given(pairs=st.lists(st.tuples(Sequences, Sequences)), size=st.sampled_from([2**16, 2**16 + 1]))
+def test_it_reads_back_what_was_written(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[list[int], list[int]]], size: int
+) -> None:
+    corpus = Corpus.of(pairs, size)
+    folder = tmp_path_factory.getbasetemp() / "corpus"
+    corpus.save(folder)
+    for one in (corpus, Corpus.open(folder)):
+        assert [(source.tolist(), target.tolist()) for source, target in one] == pairs
+        assert one.lengths.tolist() == [[len(source), len(target)] for source, target in pairs]
+        assert len(one) == len(pairs) and one.hash == corpus.hash
+        assert one.ids.dtype == (np.uint16 if size == 2**16 else np.int32)
+
+
+def test_ids_stay_on_disk_until_asked_for(tmp_path: Path) -> None:
+    Corpus.of(PAIRS, 20).save(tmp_path / "c")
+    assert isinstance(Corpus.open(tmp_path / "c").ids, np.memmap)
+
+
+def test_saving_again_replaces(tmp_path: Path) -> None:
+    Corpus.of(PAIRS, 20).save(tmp_path / "c")
+    Corpus.of(PAIRS[:1], 20).save(tmp_path / "c")
+    assert len(Corpus.open(tmp_path / "c")) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_damage_is_seen(tmp_path: Path) -> None:
+    def message() -> str:
+        with pytest.raises(RunError) as error:
+            Corpus.open(tmp_path / "c")
+        assert str(error.value).endswith("prepare the data again")
+        return str(error.value)
+
+    assert message().startswith(f"{tmp_path / 'c/header.json'}: cannot be read (No such file or directory)")
+    Corpus.of(PAIRS, 20).save(tmp_path / "c")
+    np.save(tmp_path / "c/ids.npy", np.zeros(7, dtype=np.uint16))
+    assert "the prepared ids are not those that were saved (the hash differs)" in message()
+    (tmp_path / "c/ids.npy").write_bytes(b"")
+    assert "the prepared ids cannot be read" in message()
+    (tmp_path / "c/header.json").write_text('{"format": 7}')
+    assert "expected format 1, found 7" in message()
+
+
+def test_outside() -> None:
+    corpus = Corpus.of(PAIRS, 20)
+    with pytest.raises(IndexError):
+        corpus[3]
+    with pytest.raises(IndexError):
+        corpus[-1]

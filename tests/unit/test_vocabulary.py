@@ -1,0 +1,89 @@
+"""Vocabularies: ids, files, and what is said when two do not fit."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from seq2attn.errors import RunError
+from seq2attn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, check_same
+
+
+def test_the_special_ids() -> None:
+    vocabulary = Vocabulary.of(["a"])
+    assert [vocabulary.token(id) for id in (PAD, BOS, EOS, UNK)] == list(SPECIALS)
+    assert vocabulary.id("a") == 4 and vocabulary.id("b") == UNK and len(vocabulary) == 5
+
+
+def test_a_special_in_a_list_keeps_its_place() -> None:
+    assert Vocabulary.of(["a", "<pad>", "b", "<unk>"]).tokens == (*SPECIALS, "a", "b")
+
+
+@pytest.mark.parametrize("tokens", [(), ("a",), (*SPECIALS, "a", "a")])
+def test_what_is_no_vocabulary(tokens: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError):
+        Vocabulary(tokens)
+
+
+def test_counting_breaks_ties_by_code_point() -> None:
+    words = ["b", "a", "c", "c", "d", "<s>"]
+    assert Vocabulary.counted(words, 1, None).tokens[4:] == ("c", "a", "b", "d")
+    assert Vocabulary.counted(words, 1, 6).tokens[4:] == ("c", "a")
+    assert Vocabulary.counted(words, 2, None).tokens[4:] == ("c",)
+
+
+def test_it_reads_back_what_it_wrote(tmp_path: Path) -> None:
+    vocabulary = Vocabulary.of(["é", "▁", "\t", "日"])
+    vocabulary.save(tmp_path / "v.json")
+    assert Vocabulary.load(tmp_path / "v.json") == vocabulary
+    assert json.loads((tmp_path / "v.json").read_text(encoding="utf-8"))["hash"] == vocabulary.hash
+    assert [path.name for path in tmp_path.iterdir()] == ["v.json"]
+
+
+def test_the_hash_is_of_tokens_and_order() -> None:
+    hashes = {Vocabulary.of(words).hash for words in (["a", "b"], ["b", "a"], ["ab"], ["a b"], [])}
+    assert len(hashes) == 5
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read (No such file or directory)"),
+        ("{", "is not JSON"),
+        ("[]", "expected a JSON object, found a list"),
+        ('{"format": 1, "tokens": [1]}', "is not a vocabulary of format 1"),
+        ('{"format": 9, "tokens": []}', "is not a vocabulary of format 1"),
+        ('{"format": 1, "tokens": ["a"]}', "a vocabulary begins with"),
+    ],
+)
+def test_bad_files(tmp_path: Path, content: str | None, message: str) -> None:
+    path = tmp_path / "v.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(RunError) as error:
+        Vocabulary.load(path)
+    assert str(error.value).startswith(f"{path}: {message}")
+    assert str(error.value).endswith("; prepare the data again, or copy the file from where it was prepared")
+
+
+def test_a_file_changed_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "v.json"
+    Vocabulary.of(["a", "b"]).save(path)
+    path.write_text(path.read_text().replace('"b"', '"c"'))
+    with pytest.raises(RunError, match="the tokens are not those the file was saved with"):
+        Vocabulary.load(path)
+
+
+def test_two_that_differ() -> None:
+    expected, found, file = Vocabulary.of("abc"), Vocabulary.of("axc"), Path("run/source/vocabulary.json")
+    check_same(expected, Vocabulary.of("abc"), file)
+    with pytest.raises(RunError) as error:
+        check_same(expected, found, file)
+    assert str(error.value) == (
+        "run/source/vocabulary.json: is not the vocabulary expected: 7 entries, expected 7; "
+        "the first difference is entry 5: 'x', expected 'b'"
+    )
+    with pytest.raises(
+        RunError, match="5 entries, expected 7; the first difference is entry 5: nothing, exp"
+    ):
+        check_same(expected, Vocabulary.of("a"), file)
