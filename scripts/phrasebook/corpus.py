@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 from phrasebook.compose import Composer
@@ -78,6 +79,7 @@ def _common(pairs: list[Text]) -> list[Text]:
         pairs = kept
 
 
+@cache
 def build() -> Corpus:
     """Everything, the same in each run."""
     fresh, short, long = _Fresh(), Composer(SEED), LongComposer(SEED + 1)

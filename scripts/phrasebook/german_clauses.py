@@ -78,37 +78,42 @@ def _object(clause: Clause, negated: bool) -> str:
     return after(preposition[0], words) if preposition else words
 
 
+def _short(clause: Clause) -> bool:
+    """Whether the object is a pronoun without preposition."""
+    return isinstance(clause.object, Pronoun) and " " not in clause.verb.government
+
+
+def pronouns(clause: Clause) -> list[str]:
+    """The unstressed pronouns, which come first in the middle field."""
+    found = [
+        REFLEXIVE.get(person(clause.subject), "sich") if clause.verb.reflexive else "",
+        _object(clause, False) if _short(clause) else "",
+        who(clause.receiver, "dat") if isinstance(clause.receiver, Pronoun) else "",
+    ]
+    return [word for word in found if word]
+
+
 def middle(clause: Clause) -> list[str]:
-    """What stands between the two parts of the verb, subject and fronted part left out."""
+    """What stands between the two parts of the verb after the pronouns, without subject and fronted part."""
     thing = clause.object
-    by_preposition = " " in clause.verb.government
-    short = isinstance(thing, Pronoun) and not by_preposition
     loose = isinstance(thing, Phrase) and thing.indefinite
     kein = clause.negated and not clause.gladly and (loose or isinstance(clause.predicate, Phrase))
-    early = bool(thing) and not short and not loose and not by_preposition
-    late = bool(thing) and not short and not early
-    time = clause.time.de if clause.time and clause.front != "time" else ""
+    late = thing and (loose or " " in clause.verb.government)
+    early = thing and not late and not _short(clause) and not isinstance(thing, Gap)
     where = place(clause.place) if clause.place and clause.front != "place" else ""
-    going = bool(clause.place and clause.place.going)
-    to_whom = clause.receiver
-    return [
-        word
-        for word in (
-            REFLEXIVE.get(person(clause.subject), "sich") if clause.verb.reflexive else "",
-            _object(clause, False) if short else "",
-            who(to_whom, "dat") if isinstance(to_whom, Pronoun) else "",
-            time,
-            who(to_whom, "dat") if to_whom and not isinstance(to_whom, Pronoun) else "",
-            _object(clause, False) if early and not isinstance(thing, Gap) else "",
-            "nicht" if clause.negated and not kein else "",
-            "gern" if clause.gladly else "",
-            "" if going else where,
-            _object(clause, kein) if late else "",
-            where if going else "",
-            predicate(clause.predicate, kein) if clause.predicate else "",
-        )
-        if word
+    going = clause.place and clause.place.going
+    found = [
+        clause.time.de if clause.time and clause.front != "time" else "",
+        who(clause.receiver, "dat") if clause.receiver and not isinstance(clause.receiver, Pronoun) else "",
+        _object(clause, False) if early else "",
+        "nicht" if clause.negated and not kein else "",
+        "gern" if clause.gladly else "",
+        "" if going else where,
+        _object(clause, kein) if late else "",
+        where if going else "",
+        predicate(clause.predicate, kein) if clause.predicate else "",
     ]
+    return [word for word in found if word]
 
 
 def _join(*parts: str) -> str:
@@ -126,35 +131,42 @@ def statement(clause: Clause) -> str:
         first, inverted = place(clause.place), subject
     else:
         first, inverted = subject, ""
-    return _join(first, finite, inverted, *middle(clause), rest)
+    return _join(first, finite, inverted, *pronouns(clause), *middle(clause), rest)
 
 
 def inverted(clause: Clause, first: str = "") -> str:
     """Verb before subject: a yes/no question, or after a question word or subordinate clause put first."""
     finite, rest, _ = verbs(clause)
     subject = who(clause.subject, "nom")
-    if clause.verb.swapped and isinstance(clause.object, Pronoun):  # gefällt dir der Garten
-        to_whom, *others = middle(clause)
-        return _join(first, finite, to_whom, subject, *others, rest)
-    return _join(first, finite, subject, *middle(clause), rest)
+    order = [subject, *pronouns(clause)]
+    if clause.verb.swapped:  # gefällt dir der Garten
+        order = [*pronouns(clause), subject]
+    return _join(first, finite, *order, *middle(clause), rest)
 
 
 def subordinate(clause: Clause, first: str = "") -> str:
     """Verb-final; a relative pronoun that is the object goes first."""
     gap = _object(clause, False) if isinstance(clause.object, Gap) else ""
-    return _join(first, gap, who(clause.subject, "nom"), *middle(clause), verbs(clause).cluster)
+    return _join(
+        first, gap, who(clause.subject, "nom"), *pronouns(clause), *middle(clause), verbs(clause).cluster
+    )
 
 
 def command(clause: Clause, please: bool) -> str:
     """What one tells a friend to do."""
     finite = clause.verb.command or _stem(clause.verb).capitalize()
-    return _join(finite, "bitte" if please else "", *middle(clause), clause.verb.prefix)
+    return _join(finite, *pronouns(clause), "bitte" if please else "", *middle(clause), clause.verb.prefix)
 
 
 def purpose(clause: Clause) -> str:
     """um ... zu: the zu goes between prefix and verb."""
     verb = clause.verb
-    return _join("um", *middle(clause), f"{verb.prefix}zu{verb.de}" if verb.prefix else f"zu {verb.de}")
+    return _join(
+        "um",
+        *pronouns(clause),
+        *middle(clause),
+        f"{verb.prefix}zu{verb.de}" if verb.prefix else f"zu {verb.de}",
+    )
 
 
 def question_word(clause: Clause, word: Text) -> str:

@@ -1,0 +1,490 @@
+"""The phrasebook: what its grammar says, and what its files hold."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import make_phrasebook  # noqa: E402
+from phrasebook import german_clauses as german  # noqa: E402
+from phrasebook import sentences as say  # noqa: E402
+from phrasebook.compose import Composer  # noqa: E402
+from phrasebook.corpus import Corpus, build, words  # noqa: E402
+from phrasebook.meaning import Clause, Comparison, Gap, Name, Phrase, Place, Pronoun  # noqa: E402
+from phrasebook.words import Text, lexicon  # noqa: E402
+
+DATA = ROOT / "data" / "phrasebook"
+L = lexicon()
+I, YOU, HE, SHE, WE, THEY, IT = map(Pronoun, ("I", "you", "he", "she", "we", "they", "it"))  # noqa: E741
+ANNA = Name(Text("Anna", "Anna"), "she")
+PAUL = Name(Text("Paul", "Paul"), "he")
+HOME = Place(Text("zu Hause", "at home"))
+TO_BERLIN = Place(Text("nach Berlin", "to Berlin"), going=True)
+TIRED = Text("müde", "tired")
+
+
+def the(noun: str, adjective: str = "", *, determiner: str = "the", plural: bool = False) -> Phrase:
+    return Phrase(L.nouns[noun], determiner, plural, L.adjectives[adjective] if adjective else None)
+
+
+def a(noun: str, adjective: str = "") -> Phrase:
+    return the(noun, adjective, determiner="a")
+
+
+def some(noun: str, adjective: str = "", *, plural: bool = False) -> Phrase:
+    return the(noun, adjective, determiner="", plural=plural)
+
+
+def my(noun: str, adjective: str = "", *, plural: bool = False) -> Phrase:
+    return the(noun, adjective, determiner="my", plural=plural)
+
+
+def at(noun: str, adjective: str = "", *, determiner: str = "the") -> Place:
+    return Place(the(noun, adjective, determiner=determiner))
+
+
+def to(noun: str) -> Place:
+    return Place(the(noun), going=True)
+
+
+def do(subject, verb, thing=None, /, *, modal="", time="", first="", **more) -> Clause:  # type: ignore[no-untyped-def]
+    return Clause(
+        subject,
+        L.verbs[verb],
+        object=thing,
+        modal=L.modals[modal] if modal else None,
+        time=L.times[time or first] if time or first else None,
+        front="time" if first else more.pop("front", "subject"),
+        **more,
+    )
+
+
+def is_(subject, predicate, **more) -> Clause:  # type: ignore[no-untyped-def]
+    return do(subject, "sein", predicate=predicate, **more)
+
+
+def bigger(adjective: str, than: Phrase) -> Comparison:
+    return Comparison(L.adjectives[adjective], than)
+
+
+# Written by hand before the grammar was asked. English, German, and the meaning of both.
+EXPECTED: dict[str, tuple[str, str, Text]] = {
+    "weak adjective": (
+        "The man buys the red bag.",
+        "Der Mann kauft die rote Tasche.",
+        say.statement(do(the("Mann"), "kaufen", the("Tasche", "rot"))),
+    ),
+    "weak adjective, accusative masculine": (
+        "Anna looks for the old key.",
+        "Anna sucht den alten Schlüssel.",
+        say.statement(do(ANNA, "suchen", the("Schlüssel", "alt"))),
+    ),
+    "mixed adjective, accusative neuter": (
+        "I have a fast car.",
+        "Ich habe ein schnelles Auto.",
+        say.statement(do(I, "haben", a("Auto", "schnell"))),
+    ),
+    "mixed adjective, accusative masculine": (
+        "You need a warm coat.",
+        "Du brauchst einen warmen Mantel.",
+        say.statement(do(YOU, "brauchen", a("Mantel", "warm"))),
+    ),
+    "mixed adjective, nominative masculine, an adjective losing its e": (
+        "An expensive coat is beautiful.",
+        "Ein teurer Mantel ist schön.",
+        say.statement(is_(a("Mantel", "teuer"), Text("schön", "beautiful"))),
+    ),
+    "strong adjective, masculine": (
+        "We drink cold coffee.",
+        "Wir trinken kalten Kaffee.",
+        say.statement(do(WE, "trinken", some("Kaffee", "kalt"))),
+    ),
+    "strong adjective, feminine": (
+        "She drinks warm milk.",
+        "Sie trinkt warme Milch.",
+        say.statement(do(SHE, "trinken", some("Milch", "warm"))),
+    ),
+    "strong adjective after a number": (
+        "They eat three sweet apples.",
+        "Sie essen drei süße Äpfel.",
+        say.statement(do(THEY, "essen", the("Apfel", "süß", determiner="drei", plural=True))),
+    ),
+    "plural after a possessive": (
+        "Paul sells my old clocks.",
+        "Paul verkauft meine alten Uhren.",
+        say.statement(do(PAUL, "verkaufen", my("Uhr", "alt", plural=True))),
+    ),
+    "this": (
+        "These women help this man.",
+        "Diese Frauen helfen diesem Mann.",
+        say.statement(
+            do(the("Frau", determiner="this", plural=True), "helfen", the("Mann", determiner="this"))
+        ),
+    ),
+    "her own, their own": (
+        "Anna calls her father.",
+        "Anna ruft ihren Vater an.",
+        say.statement(do(ANNA, "anrufen", the("Vater", determiner="her"))),
+    ),
+    "weak noun": (
+        "The boy sees the student.",
+        "Der Junge sieht den Studenten.",
+        say.statement(do(the("Junge"), "sehen", the("Student"))),
+    ),
+    "dative plural": (
+        "The cook thanks the friendly children.",
+        "Die Köchin dankt den freundlichen Kindern.",
+        say.statement(do(the("Köchin"), "danken", the("Kind", "freundlich", plural=True))),
+    ),
+    "receiver and object": (
+        "The mother gives the child an egg.",
+        "Die Mutter gibt dem Kind ein Ei.",
+        say.statement(do(the("Mutter"), "geben", a("Ei"), receiver=the("Kind"))),
+    ),
+    "pronoun as receiver, before the time": (
+        "He showed me the photo yesterday.",
+        "Er hat mir gestern das Foto gezeigt.",
+        say.statement(do(HE, "zeigen", the("Foto"), receiver=I, time="gestern", tense="past")),
+    ),
+    "preposition with the accusative": (
+        "I wait for the bus.",
+        "Ich warte auf den Bus.",
+        say.statement(do(I, "warten", the("Bus"))),
+    ),
+    "preposition with the dative": (
+        "Paul talks to his sister.",
+        "Paul spricht mit seiner Schwester.",
+        say.statement(do(PAUL, "sprechen", the("Schwester", determiner="his"))),
+    ),
+    "reflexive": (
+        "My grandmother looks forward to you.",
+        "Meine Oma freut sich auf dich.",
+        say.statement(do(my("Oma"), "freuen", YOU)),
+    ),
+    "being there": (
+        "We eat soup in the kitchen.",
+        "Wir essen in der Küche Suppe.",
+        say.statement(do(WE, "essen", some("Suppe"), place=at("Küche"))),
+    ),
+    "melted article, being there": (
+        "The guest waits for Anna at the station.",
+        "Der Gast wartet am Bahnhof auf Anna.",
+        say.statement(do(the("Gast"), "warten", ANNA, place=at("Bahnhof"))),
+    ),
+    "going there, with auxiliary sein": (
+        "The children went to the garden.",
+        "Die Kinder sind in den Garten gegangen.",
+        say.statement(do(the("Kind", plural=True), "gehen", place=to("Garten"), tense="past")),
+    ),
+    "separable, main clause": (
+        "She opens the window.",
+        "Sie macht das Fenster auf.",
+        say.statement(do(SHE, "aufmachen", the("Fenster"))),
+    ),
+    "separable, participle": (
+        "You tidied up the room.",
+        "Du hast das Zimmer aufgeräumt.",
+        say.statement(do(YOU, "aufräumen", the("Zimmer"), tense="past")),
+    ),
+    "separable, after a modal": (
+        "I have to pick him up.",
+        "Ich muss ihn abholen.",
+        say.statement(do(I, "abholen", HE, modal="müssen")),
+    ),
+    "separable, subordinate": (
+        "I believe that Paul closes the door.",
+        "Ich glaube, dass Paul die Tür zumacht.",
+        say.trailing(say.statement(do(I, "glauben")), "dass", do(PAUL, "zumachen", the("Tür"))),
+    ),
+    "time first, future": (
+        "Tomorrow we will travel to Berlin.",
+        "Morgen werden wir nach Berlin fahren.",
+        say.statement(do(WE, "fahren", place=TO_BERLIN, first="morgen", tense="future")),
+    ),
+    "now is progressive": (
+        "The baker is selling a clock now.",
+        "Der Bäcker verkauft jetzt eine Uhr.",
+        say.statement(do(the("Bäcker"), "verkaufen", a("Uhr"), time="jetzt")),
+    ),
+    "frequency": (
+        "He never drinks milk.",
+        "Er trinkt nie Milch.",
+        say.statement(do(HE, "trinken", some("Milch"), time="nie")),
+    ),
+    "nicht after a definite object": (
+        "The girl does not find the ball.",
+        "Das Mädchen findet den Ball nicht.",
+        say.statement(do(the("Mädchen"), "finden", the("Ball"), negated=True)),
+    ),
+    "nicht before a preposition": (
+        "We did not think of you.",
+        "Wir haben nicht an dich gedacht.",
+        say.statement(do(WE, "denken", YOU, tense="past", negated=True)),
+    ),
+    "kein": (
+        "I do not have a bicycle.",
+        "Ich habe kein Fahrrad.",
+        say.statement(do(I, "haben", a("Fahrrad"), negated=True)),
+    ),
+    "kein for a mass": (
+        "She does not eat any meat.",
+        "Sie isst kein Fleisch.",
+        say.statement(do(SHE, "essen", some("Fleisch"), negated=True)),
+    ),
+    "profession without article": (
+        "My sister is a doctor.",
+        "Meine Schwester ist Ärztin.",
+        say.statement(is_(my("Schwester"), a("Ärztin"))),
+    ),
+    "no profession, past": (
+        "He was not a teacher.",
+        "Er war kein Lehrer.",
+        say.statement(is_(HE, a("Lehrer"), tense="past", negated=True)),
+    ),
+    "comparison": (
+        "The dog is bigger than the cat.",
+        "Der Hund ist größer als die Katze.",
+        say.statement(is_(the("Hund"), bigger("groß", the("Katze")))),
+    ),
+    "modal in the past": (
+        "Anna had to work yesterday.",
+        "Anna musste gestern arbeiten.",
+        say.statement(do(ANNA, "arbeiten", modal="müssen", time="gestern", tense="past")),
+    ),
+    "not allowed": (
+        "You are not allowed to sing.",
+        "Du darfst nicht singen.",
+        say.statement(do(YOU, "singen", modal="dürfen", negated=True)),
+    ),
+    "cannot": (
+        "They cannot swim.",
+        "Sie können nicht schwimmen.",
+        say.statement(do(THEY, "schwimmen", modal="können", negated=True)),
+    ),
+    "gern": (
+        "Paul likes to read books.",
+        "Paul liest gern Bücher.",
+        say.statement(do(PAUL, "lesen", some("Buch", plural=True), gladly=True)),
+    ),
+    "what pleases is liked": (
+        "My mother does not like this house.",
+        "Dieses Haus gefällt meiner Mutter nicht.",
+        say.statement(do(the("Haus", determiner="this"), "gefallen", my("Mutter"), negated=True)),
+    ),
+    "yes or no": (
+        "Does the man know your aunt?",
+        "Kennt der Mann deine Tante?",
+        say.question(do(the("Mann"), "kennen", the("Tante", determiner="your"))),
+    ),
+    "yes or no, past": (
+        "Did they bring along the cake?",
+        "Haben sie den Kuchen mitgebracht?",
+        say.question(do(THEY, "mitbringen", the("Kuchen"), tense="past")),
+    ),
+    "whom": (
+        "Who does Anna wait for?",
+        "Auf wen wartet Anna?",
+        say.asked_object(do(ANNA, "warten"), Text("wen", "who")),
+    ),
+    "who": (
+        "Who wrote the letter?",
+        "Wer hat den Brief geschrieben?",
+        say.asked_subject(do(HE, "schreiben", the("Brief"), tense="past")),
+    ),
+    "where to": (
+        "Where are you flying now?",
+        "Wohin fliegst du jetzt?",
+        say.asked(do(YOU, "fliegen", time="jetzt"), Text("wohin", "where")),
+    ),
+    "command": (
+        "Please bring us the bread!",
+        "Bring uns bitte das Brot!",
+        say.command(do(YOU, "bringen", the("Brot"), receiver=WE), please=True),
+    ),
+    "command not to": (
+        "Do not open the door!",
+        "Mach die Tür nicht auf!",
+        say.command(do(YOU, "aufmachen", the("Tür"), negated=True)),
+    ),
+    "because": (
+        "He stays at home because he is tired.",
+        "Er bleibt zu Hause, weil er müde ist.",
+        say.trailing(say.statement(do(HE, "bleiben", place=HOME)), "weil", is_(HE, TIRED)),
+    ),
+    "subordinate first": (
+        "When it rains, we stay at home.",
+        "Wenn es regnet, bleiben wir zu Hause.",
+        say.leading("wenn", do(IT, "regnen"), do(WE, "bleiben", place=HOME)),
+    ),
+    "whether, perfect at the end": (
+        "I do not know whether Anna arrived.",
+        "Ich weiß nicht, ob Anna angekommen ist.",
+        say.trailing(say.statement(do(I, "wissen", negated=True)), "ob", do(ANNA, "ankommen", tense="past")),
+    ),
+    "indirect question, modal at the end": (
+        "She asks why I want to sleep.",
+        "Sie fragt, warum ich schlafen will.",
+        say.indirect(
+            say.statement(do(SHE, "fragen")), Text("warum", "why"), do(I, "schlafen", modal="wollen")
+        ),
+    ),
+    "purpose": (
+        "Paul travels to Berlin in order to pick up his son.",
+        "Paul fährt nach Berlin, um seinen Sohn abzuholen.",
+        say.purpose(
+            say.statement(do(PAUL, "fahren", place=TO_BERLIN)),
+            do(PAUL, "abholen", the("Sohn", determiner="his")),
+        ),
+    ),
+    "relative clause, subject": (
+        "The man who lives in the village is tired.",
+        "Der Mann, der im Dorf wohnt, ist müde.",
+        say.statement(
+            is_(say.described(the("Mann"), do(Gap(L.nouns["Mann"]), "wohnen", place=at("Dorf"))), TIRED)
+        ),
+    ),
+    "relative clause, object": (
+        "The coat that she needs is expensive.",
+        "Der Mantel, den sie braucht, ist teuer.",
+        say.statement(
+            is_(
+                say.described(the("Mantel"), do(SHE, "brauchen", Gap(L.nouns["Mantel"]))),
+                Text("teuer", "expensive"),
+            )
+        ),
+    ),
+    "there is": (
+        "In the town there is an old church.",
+        "In der Stadt gibt es eine alte Kirche.",
+        say.there_is(a("Kirche", "alt"), at("Stadt"), True),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_grammar_says_what_a_careful_speaker_says(name: str) -> None:
+    en, de, said = EXPECTED[name]
+    assert say.finished(said) == Text(de, en)
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return build()
+
+
+def lines(name: str) -> list[str]:
+    return (DATA / name).read_text(encoding="utf-8").splitlines()
+
+
+PAIRS = {
+    part: list(zip(lines(f"{part}.de"), lines(f"{part}.en"), strict=True))
+    for part in ("train", "dev", "test", "long")
+}
+
+
+def test_files_are_what_the_grammar_writes_byte_for_byte(corpus: Corpus) -> None:
+    for name, content in corpus.files().items():
+        assert (DATA / name).read_bytes() == content, name
+
+
+def test_another_process_writes_the_same() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "make_phrasebook.py"), "--check"]
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+def test_the_command_notices_a_changed_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert make_phrasebook.main(["--output", str(tmp_path)]) == 0
+    assert make_phrasebook.main(["--output", str(tmp_path), "--check"]) == 0
+    (tmp_path / "dev.en").write_text("changed")
+    assert make_phrasebook.main(["--output", str(tmp_path), "--check"]) == 1
+    assert "dev.en differs" in capsys.readouterr().err
+
+
+def test_sizes() -> None:
+    assert {part: len(pairs) for part, pairs in PAIRS.items()} == {
+        "train": 9000,
+        "dev": 500,
+        "test": 500,
+        "long": 300,
+    }
+    assert sum(path.stat().st_size for path in DATA.iterdir()) < 1_000_000
+    assert all(
+        b"\r" not in path.read_bytes() and path.read_bytes().endswith(b"\n") for path in DATA.iterdir()
+    )
+
+
+def test_no_sentence_occurs_twice_on_either_side() -> None:
+    for side in (0, 1):
+        everything = [pair[side].lower() for pairs in PAIRS.values() for pair in pairs]
+        assert len(set(everything)) == len(everything)
+
+
+def test_long_is_longer_than_any_in_training() -> None:
+    longest = max(len(line.split()) for pair in PAIRS["train"] for line in pair)
+    assert all(len(line.split()) > longest for pair in PAIRS["long"] for line in pair)
+
+
+def test_training_has_every_word_of_the_tests_often() -> None:
+    counts: dict[str, int] = {}
+    for pair in PAIRS["train"]:
+        for line in pair:
+            for word in words(line):
+                counts[word] = counts.get(word, 0) + 1
+    assert all(
+        counts.get(word, 0) >= 5
+        for part in ("dev", "test", "long")
+        for p in PAIRS[part]
+        for line in p
+        for word in words(line)
+    )
+
+
+def test_a_sentence_has_one_translation_whichever_way() -> None:
+    composer = Composer(99)
+    there: dict[str, str] = {}
+    back: dict[str, str] = {}
+    for _ in range(5000):
+        pair = composer.sentence()
+        assert there.setdefault(pair.de, pair.en) == pair.en
+        assert back.setdefault(pair.en, pair.de) == pair.de
+
+
+def test_the_finite_verb_is_second_in_main_clauses_and_last_in_subordinate_ones() -> None:
+    composer = Composer(5)
+    for _ in range(2000):
+        clause = composer.action(composer.subject())
+        finite, rest, cluster = german.verbs(clause)
+        first = (
+            clause.time.de if clause.front == "time" and clause.time else german.who(clause.subject, "nom")
+        )
+        assert german.statement(clause).startswith(f"{first} {finite}")
+        assert german.statement(clause).endswith(rest)
+        assert german.subordinate(replace(clause, front="subject"), "weil").endswith(f" {cluster}")
+        assert german.inverted(clause).startswith(f"{finite} ")
+
+
+def test_articles_agree_with_nouns_in_the_files() -> None:
+    dative = {"m": "dem", "f": "der", "n": "dem"}
+    accusative = {"m": "den", "f": "die", "n": "das"}
+    nominative = {"m": "der", "f": "die", "n": "das"}
+    # nouns whose plural looks otherwise; -n makes the dative plural of others
+    singular = {n.de: n for n in L.nouns.values() if n.plural not in (n.de, n.de + "n") and not n.weak}
+    checked = 0
+    for de, _ in PAIRS["train"]:
+        for article, noun in re.findall(r"\b([Dd]er|[Dd]ie|[Dd]as|[Dd]en|[Dd]em) ([A-ZÄÖÜ]\w+)", de):
+            if noun in singular:
+                gender = singular[noun].gender
+                assert article.lower() in (dative[gender], accusative[gender], nominative[gender]), de
+                checked += 1
+    assert checked > 1000
+
+
+def test_english_articles_fit_the_next_sound() -> None:
+    for _, en in PAIRS["train"]:
+        assert not re.search(r"\b[Aa] [aeiou]|\b[Aa]n [^aeiou]", en), en
