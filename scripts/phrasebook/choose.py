@@ -52,6 +52,13 @@ class Chooser:
         name = self.pick(self.words.names[gender])
         return Name(Text(name, name), gender)
 
+    def other_name(self, than: Who) -> Name:
+        """Somebody else by name."""
+        while True:
+            name = self.name()
+            if name != than:
+                return name
+
     def subject(self, pronouns: float = 0.4, people: Sequence[Person] = PEOPLE) -> Who:
         """Somebody who does something."""
         if self.chance(pronouns):
@@ -94,7 +101,7 @@ class Chooser:
                 others += ["she", "they"]
             return Pronoun(self.pick(others))
         if verb.object & {"person", "kin", "job"} and self.chance(0.2):
-            return self.name()
+            return self.other_name(subject)
         same = subject.noun if isinstance(subject, Phrase) else None
         noun = self.noun(verb.object, lambda noun: noun is not same)
         if "person" not in noun.kinds:
@@ -162,7 +169,7 @@ class Chooser:
         if self.blurred(clause):
             clause = replace(clause, tense="present", time=None)
         front = clause.time is not None and not clause.time.adverb and self.chance(0.4)
-        return replace(clause, front="time") if front else clause
+        return replace(clause, time_first=True) if front else clause
 
     def blurred(self, clause: Clause) -> bool:
         """Whether English cannot tell past from present: I read, we put on."""
@@ -180,7 +187,9 @@ class Chooser:
         if self.chance(0.35):
             return Pronoun(self.pick([one for one in OBJECTS if one != me and {one, me} != {"I", "we"}]))
         while True:
-            someone: Who = self.name() if self.chance(0.2) else self.someone(POSSESSIVE.get(me, ""))
+            someone: Who = (
+                self.other_name(subject) if self.chance(0.2) else self.someone(POSSESSIVE.get(me, ""))
+            )
             if someone != subject:
                 return someone
 

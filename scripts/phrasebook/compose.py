@@ -59,7 +59,7 @@ class Composer(Chooser):
 
     def clean(self, subject: Who, verb: Verb | None = None) -> Clause:
         """An action in the present, to be joined with others."""
-        return replace(self.action(subject, verb, timed=False), front="subject")
+        return replace(self.action(subject, verb, timed=False), time_first=False)
 
     def plain(self) -> Text:
         """A statement."""
@@ -79,18 +79,18 @@ class Composer(Chooser):
 
     def question(self) -> Text:
         """A yes/no question."""
-        return say.question(replace(self.action(self.subject(people=ASKED)), front="subject"))
+        return say.question(replace(self.action(self.subject(people=ASKED)), time_first=False))
 
     def word_question(self) -> Text:
         """A question with a question word."""
         subject = self.subject(people=ASKED)
-        clause = replace(self.action(subject), front="subject", gladly=False)
+        clause = replace(self.action(subject), time_first=False, gladly=False)
         questions: list[tuple[float, Callable[[], Text]]] = [
             (2, lambda: say.asked(replace(clause, time=None, negated=False), WHEN)),
             (2, lambda: say.asked(clause, WHY)),
             (3, lambda: self.where(clause)),
             (3, lambda: self.whom(clause)),
-            (2, lambda: say.asked_subject(replace(self.action(Pronoun("he")), front="subject"))),
+            (2, lambda: say.asked_subject(replace(self.action(Pronoun("he")), time_first=False))),
         ]
         return self.weighted(questions)()
 
@@ -244,7 +244,7 @@ class Composer(Chooser):
             self.subject(0.3) if person(believer) in ("I", "you") or self.chance(0.8) else self.same(believer)
         )
         clause = self.state(subject) if self.chance(0.2) else self.action(subject)
-        return replace(clause, front="subject")
+        return replace(clause, time_first=False)
 
     def wondering(self) -> Text:
         """What somebody does not know, or asks."""
@@ -261,10 +261,15 @@ class Composer(Chooser):
         return say.indirect(main, WHY, clause)
 
     def in_order(self) -> Text:
-        """Going somewhere in order to do something."""
+        """Going somewhere in order to do something there."""
         subject = self.subject()
         going = self.action(subject, self.verbs(["gehen", "fahren", "fliegen"]))
-        verb = self.verbs(self.words.purposes)
+        kinds = (
+            going.place.phrase.noun.kinds
+            if going.place and isinstance(going.place.phrase, Phrase)
+            else {"far"}
+        )
+        verb = self.verbs(next(verbs for kind, verbs in self.words.purposes.items() if kind in kinds))
         aim = replace(
             self.action(subject, verb, timed=False), modal=None, negated=False, gladly=False, place=None
         )

@@ -146,12 +146,12 @@ def ending(clause: Clause) -> list[str]:
     particle = " ".join(clause.verb.en.split()[1:])
     words = "" if thing is None or isinstance(thing, Gap) else who(thing, OBJECT, clause.negated)
     split = clause.verb.en_split and isinstance(thing, Pronoun)
-    time = clause.time if clause.front != "time" else None
+    time = clause.time if not clause.time_first else None
     return [
         who(clause.receiver, OBJECT) if clause.receiver else "",
         *((words, particle) if split else (particle, words)),
         predicate(clause),
-        place(clause.place) if clause.place and clause.front != "place" else "",
+        place(clause.place) if clause.place else "",
         time.en if time and not time.adverb else "",
     ]
 
@@ -173,8 +173,7 @@ def statement(clause: Clause) -> str:
     subject, thing = _roles(clause)
     helper, head, rest = verbs(clause, person(subject))
     helper, negation = _not(clause, helper)
-    first = clause.time.en if clause.time and clause.front == "time" else ""
-    first = place(clause.place) if clause.place and clause.front == "place" else first
+    first = clause.time.en if clause.time and clause.time_first else ""
     gap = who(thing, OBJECT) if isinstance(thing, Gap) else ""
     subject_words = who(subject, SUBJECT)
     return _words(first, gap, subject_words, helper, negation, _adverb(clause), head, rest, *ending(clause))

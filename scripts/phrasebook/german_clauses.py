@@ -100,10 +100,10 @@ def middle(clause: Clause) -> list[str]:
     kein = clause.negated and not clause.gladly and (loose or isinstance(clause.predicate, Phrase))
     late = thing and (loose or " " in clause.verb.government)
     early = thing and not late and not _short(clause) and not isinstance(thing, Gap)
-    where = place(clause.place) if clause.place and clause.front != "place" else ""
+    where = place(clause.place) if clause.place else ""
     going = clause.place and clause.place.going
     found = [
-        clause.time.de if clause.time and clause.front != "time" else "",
+        clause.time.de if clause.time and not clause.time_first else "",
         who(clause.receiver, "dat") if clause.receiver and not isinstance(clause.receiver, Pronoun) else "",
         _object(clause, False) if early else "",
         "nicht" if clause.negated and not kein else "",
@@ -121,27 +121,26 @@ def _join(*parts: str) -> str:
     return " ".join(part for part in parts if part)
 
 
+def _subject_inside(clause: Clause) -> list[str]:
+    """Subject and pronouns after the finite verb: gefällt dir der Garten, freut sich Anna, but freust du dich."""
+    subject = who(clause.subject, "nom")
+    yields = (clause.verb.swapped or clause.verb.reflexive) and not isinstance(clause.subject, Pronoun)
+    return [*pronouns(clause), subject] if yields else [subject, *pronouns(clause)]
+
+
 def statement(clause: Clause) -> str:
-    """Verb-second: the subject, the time or the place comes before the finite verb."""
+    """Verb-second: the subject or the time comes before the finite verb."""
     finite, rest, _ = verbs(clause)
     subject = who(clause.subject, "nom")
-    if clause.front == "time" and clause.time:
-        first, inverted = clause.time.de, subject
-    elif clause.front == "place" and clause.place:
-        first, inverted = place(clause.place), subject
-    else:
-        first, inverted = subject, ""
-    return _join(first, finite, inverted, *pronouns(clause), *middle(clause), rest)
+    if clause.time and clause.time_first:
+        return _join(clause.time.de, finite, *_subject_inside(clause), *middle(clause), rest)
+    return _join(subject, finite, *pronouns(clause), *middle(clause), rest)
 
 
 def inverted(clause: Clause, first: str = "") -> str:
     """Verb before subject: a yes/no question, or after a question word or subordinate clause put first."""
     finite, rest, _ = verbs(clause)
-    subject = who(clause.subject, "nom")
-    order = [subject, *pronouns(clause)]
-    if clause.verb.swapped:  # gefällt dir der Garten
-        order = [*pronouns(clause), subject]
-    return _join(first, finite, *order, *middle(clause), rest)
+    return _join(first, finite, *_subject_inside(clause), *middle(clause), rest)
 
 
 def subordinate(clause: Clause, first: str = "") -> str:

@@ -25,7 +25,7 @@ class LongComposer(Composer):
         subject, other = self.doer(), self.doer()
         condition, effect = self.cause(subject)
         first = say.leading("wenn", condition, effect)
-        reason, consequence = self.cause(other)
+        reason, consequence = self.mood(other)
         second = say.trailing(say.statement(consequence), "weil", reason)
         return say.joined(first, self.pick([AND, BUT]), second)
 

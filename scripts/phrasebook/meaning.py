@@ -88,7 +88,7 @@ class Clause:
     modal: Modal | None = None
     negated: bool = False
     gladly: bool = False
-    front: Literal["subject", "time", "place"] = "subject"
+    time_first: bool = False
 
 
 def person(who: Who) -> Person:

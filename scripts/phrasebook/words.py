@@ -124,7 +124,7 @@ class Lexicon:
     weathers: list[dict[str, Any]]
     effects: list[str]
     tasks: list[str]
-    purposes: list[str]
+    purposes: dict[str, list[str]]
 
 
 def _fields(raw: dict[str, Any]) -> dict[str, Any]:
