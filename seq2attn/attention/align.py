@@ -45,7 +45,7 @@ class LocalMonotonic(Global):
 
     def centre(self, lengths: Tensor, query: Tensor, position: Tensor) -> Tensor:
         """lengths [B, 1], query [B, T, Dq], position [B, T] -> p_t [B, T], never past the last word."""
-        return torch.minimum(position, lengths - 1).to(query.dtype)
+        return torch.minimum(position, lengths - 1)
 
     def window(self, scores: Tensor, mask: Tensor, query: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
         """How far each key is from p_t, and which keys the window holds, each [B, 1, T, S]."""
@@ -75,7 +75,8 @@ class LocalPredictive(LocalMonotonic):
     """local-p: predicts p_t from the query, and favours words near it (Luong et al. 2015, eq. 9 and 10).
 
     The Gaussian has a standard deviation of D/2 and is not renormalised, as in the paper, so that the window's own
-    centre gets a gradient through the weights. p_t runs over [0, S - 1] where the paper's eq. 9 says [0, S].
+    centre gets a gradient through the weights. p_t runs over [0, S - 1] where the paper's eq. 9 says [0, S], and the
+    window's words are counted from the one nearest to p_t, so that it always has 2 * width + 1 of them.
     """
 
     def __init__(self, query_dim: int, width: int) -> None:
@@ -85,13 +86,14 @@ class LocalPredictive(LocalMonotonic):
         )
 
     def centre(self, lengths: Tensor, query: Tensor, position: Tensor) -> Tensor:
-        """lengths [B, 1], query [B, T, Dq], position [B, T] -> p_t [B, T]"""
-        return (lengths - 1) * torch.sigmoid(self.predict(query).squeeze(-1))
+        """lengths [B, 1], query [B, T, Dq], position [B, T] -> p_t [B, T]; bfloat16 could not tell far words apart."""
+        where = self.predict(query).squeeze(-1)
+        return (lengths - 1) * torch.sigmoid(where.to(torch.promote_types(where.dtype, torch.float32)))
 
     def forward(self, scores: Tensor, mask: Tensor, query: Tensor, position: Tensor) -> Tensor:
         """scores [B, H, T, S], mask [B, 1, 1, S], query [B, T, Dq], position [B, T] -> weights [B, H, T, S]"""
         offset, window = self.window(scores, mask, query, position)
-        return masked_softmax(scores, window) * torch.exp(-2 * (offset / self.width) ** 2)
+        return masked_softmax(scores, window) * torch.exp(-2 * (offset / self.width) ** 2).to(scores.dtype)
 
 
 class LocalPredictiveConfig(Config):

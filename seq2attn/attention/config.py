@@ -14,10 +14,14 @@ from seq2attn.config.base import Config
 from seq2attn.config.plugin import Pluggable
 
 ScoreConfig = Annotated[
-    DotConfig | GeneralConfig | AdditiveConfig | MultiHeadConfig, Field(discriminator="kind"), Pluggable("score")
+    DotConfig | GeneralConfig | AdditiveConfig | MultiHeadConfig,
+    Field(discriminator="kind"),
+    Pluggable("score"),
 ]
 AlignConfig = Annotated[
-    GlobalConfig | LocalMonotonicConfig | LocalPredictiveConfig, Field(discriminator="kind"), Pluggable("alignment")
+    GlobalConfig | LocalMonotonicConfig | LocalPredictiveConfig,
+    Field(discriminator="kind"),
+    Pluggable("alignment"),
 ]
 
 
@@ -35,12 +39,15 @@ class AttentionConfig(Config):
         """An attention whose context is `output_dim` wide, projected, or `value_dim`, as the encoder made it.
 
         Several heads always project the values (Vaswani et al. 2017, section 3.2.2: head_i = Attention(QW, KW, VW)).
+        Raises ValueError when they do not divide that width.
         """
         score = self.score.build(query_dim, key_dim)
         if output_dim is None and score.heads > 1:
             output_dim = value_dim
         if output_dim is None:
             return Attention(score, self.align.build(query_dim), dropout=self.dropout)
+        if output_dim % score.heads:
+            raise ValueError(f"{score.heads} heads do not divide values {output_dim} wide")
         return Attention(
             score,
             self.align.build(query_dim),

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from seq2attn.attention.config import AttentionConfig
-from seq2attn.attention.scores import DotConfig, MultiHeadConfig
+from seq2attn.attention.scores import AdditiveConfig, DotConfig, MultiHeadConfig
 from seq2attn.config.base import Config, InputPath, Mistake, Mistakes
 from seq2attn.decoders import DecoderConfig, TransformerDecoderConfig
 from seq2attn.decoders.recurrent import AttentiveConfig, RecurrentConfig
@@ -52,12 +52,13 @@ class ModelConfig(Config):
             wanted.append(("decoder.heads", decoder.heads, dim, "the embeddings"))
         if isinstance(decoder, TransformerDecoderConfig | AttentiveConfig):
             score = decoder.attention.score
-            query_dim, whose = self._query_width()
             if isinstance(score, MultiHeadConfig):
-                wanted.append(("decoder.attention.score.heads", score.heads, query_dim, whose))
+                wanted.append(("decoder.attention.score.heads", score.heads, *self._query_width()))
+            if isinstance(score, MultiHeadConfig | AdditiveConfig) and (width := self._context_width()):
+                wanted.append(("decoder.attention.score.heads", score.heads, *width))
         return [
             Mistake(key, f"{heads} heads do not divide {dim}, the width of {whose}")
-            for key, heads, dim, whose in wanted
+            for key, heads, dim, whose in dict.fromkeys(wanted)
             if dim % heads
         ]
 
@@ -94,6 +95,13 @@ class ModelConfig(Config):
         if isinstance(self.decoder, RecurrentConfig):
             return self.decoder.dim, "the decoder"
         return self.embeddings.dim, "the embeddings"
+
+    def _context_width(self) -> tuple[int, str] | None:
+        """What several heads share out; None if only a stranger's encoder knows."""
+        if not isinstance(self.decoder, RecurrentConfig):
+            return self.embeddings.dim, "the embeddings"
+        key_dim = self._key_width()
+        return None if key_dim is None else (key_dim, "the encoder")
 
     def _key_width(self) -> int | None:
         if isinstance(self.encoder, RecurrentEncoderConfig):

@@ -1,0 +1,296 @@
+"""Scores, alignments and contexts against the papers' formulas, written out in NumPy.
+
+B sentences, H heads, T queries, S keys; targets are longer than sources, and some sources shorter than windows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from pydantic import TypeAdapter, ValidationError
+from torch import nn
+
+from seq2attn.attention import Attention, multi_head
+from seq2attn.attention.align import Global, LocalMonotonic, LocalPredictive, masked_softmax
+from seq2attn.attention.config import AlignConfig, AttentionConfig, ScoreConfig
+from seq2attn.attention.scores import Dot
+from seq2attn.model import ModelConfig
+from seq2attn.state import repeat_rows
+from tests.laws.parts import ALIGNS, SCORES
+
+B, T, S, QUERY, KEY, VALUE = 3, 9, 7, 8, 12, 4
+LENGTHS = (7, 3, 1)
+EVERY = [*itertools.product(SCORES, ALIGNS)]
+
+
+def rand(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
+
+
+def inputs(key_dim=KEY):
+    """query, keys, values, mask, position"""
+    mask = torch.arange(S) < torch.tensor(LENGTHS)[:, None]
+    position = torch.arange(T).expand(B, T)
+    return rand(B, T, QUERY), rand(B, S, key_dim, seed=1), rand(B, S, VALUE, seed=2), mask, position
+
+
+def shuffled(module):
+    """Weights far from their first values, so that nothing is right by being zero."""
+    for i, parameter in enumerate(module.parameters()):
+        with torch.no_grad():
+            parameter.copy_(rand(*parameter.shape, seed=10 + i) * 0.5)
+    return module.double()
+
+
+def key_dim(name):
+    return QUERY if SCORES[name]["kind"] == "dot" else KEY
+
+
+def config_of(score, align="global"):
+    return {"score": SCORES[score], "align": ALIGNS[align]}
+
+
+def build(score, align="global"):
+    config = AttentionConfig.model_validate(config_of(score, align))
+    return shuffled(config.build(QUERY, key_dim(score), VALUE))
+
+
+# ---------------------------------------------------------------------- the formulas, in NumPy
+
+
+def affine(linear, x):
+    y = x @ linear.weight.detach().numpy().T
+    return y if linear.bias is None else y + linear.bias.detach().numpy()
+
+
+def plain_score(name, score, q, k):
+    """One query [Dq] and one key [Dk] -> [H]."""
+    heads = score.heads
+    if name in ("dot", "scaled-dot"):
+        return np.array([q @ k / (math.sqrt(QUERY) if name == "scaled-dot" else 1)])
+    if name == "general":
+        return np.array([q @ score.w_key.weight.detach().numpy() @ k])
+    if name == "concat":  # Luong's W multiplies the stacked vector
+        w = torch.cat([score.w_query.weight, score.w_key.weight], 1).detach().numpy()
+        return np.array([score.v.detach().numpy().ravel() @ np.tanh(w @ np.concatenate([q, k]))])
+    wq, uk = (affine(side, x).reshape(heads, -1) for side, x in ((score.w_query, q), (score.w_key, k)))
+    if name == "multi-head":
+        return (wq * uk).sum(-1) / math.sqrt(QUERY / heads)
+    return (score.v.detach().numpy()[:, 0] * np.tanh(wq + uk)).sum(-1)
+
+
+def plain_scores(name, score, query, keys):
+    """[B, H, T, S]"""
+    cells = np.empty((query.shape[0], score.heads, query.shape[1], keys.shape[1]))
+    for b, t, s in itertools.product(range(query.shape[0]), range(query.shape[1]), range(keys.shape[1])):
+        cells[b, :, t, s] = plain_score(name, score, query[b, t], keys[b, s])
+    return cells
+
+
+def plain_weights(name, align, scores, lengths, query):
+    """[B, H, T, S]: word by word, only over those that may be looked at."""
+    weights = np.zeros_like(scores)
+    for b, h, t in np.ndindex(scores.shape[:3]):
+        n, words = lengths[b], range(lengths[b])
+        if name == "local-m":
+            words = [s for s in words if abs(s - min(t, n - 1)) <= align.width]
+        if name == "local-p":
+            w, _, v = align.predict
+            centre = (n - 1) / (1 + np.exp(-affine(v, np.tanh(affine(w, query[b, t])))[0]))
+            words = [s for s in words if abs(round(s - centre)) <= align.width]
+        total = sum(math.exp(scores[b, h, t, s]) for s in words)
+        for s in words:
+            weights[b, h, t, s] = math.exp(scores[b, h, t, s]) / total
+            if name == "local-p":
+                weights[b, h, t, s] *= math.exp(-((s - centre) ** 2) / (2 * (align.width / 2) ** 2))
+    return weights
+
+
+def plain_context(attention, weights, values):
+    """[B, T, Dv]: each head's share of the values, side by side."""
+    if isinstance(attention.value, nn.Linear):
+        values = affine(attention.value, values)
+    shares = np.split(values, weights.shape[1], -1)
+    context = np.concatenate([weights[:, h] @ share for h, share in enumerate(shares)], -1)
+    return affine(attention.output, context) if isinstance(attention.output, nn.Linear) else context
+
+
+# ---------------------------------------------------------------------- laws
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_scores(name):
+    query, keys, *_ = inputs(key_dim(name))
+    score = shuffled(TypeAdapter(ScoreConfig).validate_python(SCORES[name]).build(QUERY, keys.size(-1)))
+    ours = score(score.query(query), score.key(keys)).detach()
+    torch.testing.assert_close(ours, torch.from_numpy(plain_scores(name, score, query.numpy(), keys.numpy())))
+
+
+@pytest.mark.parametrize("name", ALIGNS)
+@pytest.mark.parametrize("heads", [1, 2])
+def test_alignments(name, heads):
+    query, _, _, mask, position = inputs()
+    align = shuffled(TypeAdapter(AlignConfig).validate_python(ALIGNS[name]).build(QUERY))
+    scores = rand(B, heads, T, S, seed=3)
+    ours = align(scores, mask[:, None, None], query, position).detach()
+    plain = plain_weights(name, align, scores.numpy(), LENGTHS, query.numpy())
+    torch.testing.assert_close(ours, torch.from_numpy(plain))
+
+
+@pytest.mark.parametrize(("score", "align"), EVERY)
+def test_contexts(score, align):
+    query, keys, values, mask, position = inputs(key_dim(score))
+    attention = build(score, align)
+    memory = attention.project(keys, values, mask)
+    context, weights = attention(query, memory, position, need_weights=True)
+    scores = plain_scores(score, attention.score, query.numpy(), keys.numpy())
+    plain = plain_weights(align, attention.align, scores, LENGTHS, query.numpy())
+    torch.testing.assert_close(weights.detach(), torch.from_numpy(plain))
+    plain = plain_context(attention, plain, values.numpy())
+    torch.testing.assert_close(context.detach(), torch.from_numpy(plain))
+    torch.testing.assert_close(attention(query, memory, position)[0], context)
+
+
+class Asked(nn.Module):
+    """Projecting and asking in one call, as gradcheck wants it."""
+
+    def __init__(self, attention, mask, position):
+        super().__init__()
+        self.attention, self.mask, self.position = attention, mask, position
+
+    def forward(self, query, keys, values):
+        memory = self.attention.project(keys, values, self.mask)
+        return self.attention(query, memory, self.position)[0]
+
+
+@pytest.mark.parametrize(("score", "align"), EVERY)
+def test_gradients(score, align):
+    query, keys, values, mask, _ = inputs(key_dim(score))
+    mask = mask[1:, :3]
+    asked = Asked(build(score, align), mask, torch.tensor([[0, 5]] * 2))
+    names = [name for name, _ in asked.named_parameters()]
+
+    def call(query, keys, values, *weights):
+        return torch.func.functional_call(
+            asked, dict(zip(names, weights, strict=True)), (query, keys, values)
+        )
+
+    given = [query[1:, :2], keys[1:, :3], values[1:, :3], *asked.parameters()]
+    assert torch.autograd.gradcheck(
+        call, [x.detach().clone().requires_grad_() for x in given], fast_mode=True
+    )
+
+
+@pytest.mark.parametrize("name", ["scaled-dot", "multi-head"])
+@pytest.mark.parametrize("hypotheses", [1, 3])
+def test_fused_attention_is_written_out_attention(name, hypotheses):
+    _, keys, values, mask, _ = inputs(key_dim(name))
+    attention = build(name)
+    query = rand(B * hypotheses, T, QUERY, seed=4).requires_grad_()
+    position = torch.arange(T).expand(B * hypotheses, T)
+    memory = attention.project(keys, values, mask)
+    fused, none = attention(query, memory, position)
+    written, weights = attention(query, memory, position, need_weights=True)
+    assert none is None
+    assert weights.shape == (B * hypotheses, attention.score.heads, T, S)
+    torch.testing.assert_close(fused, written)
+    ours, theirs = (
+        torch.autograd.grad(x.pow(2).sum(), query, retain_graph=True)[0] for x in (fused, written)
+    )
+    torch.testing.assert_close(ours, theirs)
+    tiled, again = attention(query, repeat_rows(memory, hypotheses), position, need_weights=True)
+    torch.testing.assert_close(tiled, written)
+    torch.testing.assert_close(again, weights)
+
+
+@pytest.mark.parametrize("align", [Global(), LocalMonotonic(1), LocalPredictive(QUERY, 2).double()])
+def test_a_row_without_words_gets_no_weight_and_no_nan(align):
+    query, _, _, mask, position = inputs()
+    mask = mask.clone()
+    mask[1] = False
+    scores = rand(B, 2, T, S, seed=3).requires_grad_()
+    weights = align(scores, mask[:, None, None], query, position)
+    assert (weights[1] == 0).all()
+    weights.pow(2).sum().backward()
+    assert scores.grad.isfinite().all()
+    assert (scores.grad[1] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["scaled-dot", "multi-head"])
+def test_fused_attention_to_nothing_is_written_out_attention_to_nothing(name):
+    query, keys, values, mask, position = inputs(key_dim(name))
+    mask = mask.clone()
+    mask[1] = False
+    attention = build(name)
+    memory = attention.project(keys, values, mask)
+    written = attention(query, memory, position, need_weights=True)[0]
+    torch.testing.assert_close(attention(query, memory, position)[0], written)
+    assert written.isfinite().all()
+
+
+def test_masked_words_weigh_nothing_however_high_their_scores():
+    scores = torch.tensor([[1e30, 0.0, 0.0, 3e38], [-3e38, -3e38, 9.0, 3e38]])
+    mask = torch.tensor([[False, True, True, False], [True, True, False, False]])
+    half = torch.tensor([[0.0, 0.5, 0.5, 0.0], [0.5, 0.5, 0.0, 0.0]])
+    torch.testing.assert_close(masked_softmax(scores, mask), half)
+
+
+def test_local_p_by_hand():
+    # W_p = 1, v_p = 2 ln(1/3), and the query is artanh(1/2): so tanh(W_p h) = 1/2, sigmoid(ln(1/3)) = 1/4, and in a
+    # source of five words p_t = (5 - 1) / 4 = 1. With D = 2 the window holds words 0 to 3; word 4, however well it
+    # scores, is outside. The scores 0, ln 2, 0, 0 make 1/5, 2/5, 1/5, 1/5 in the window. The Gaussian's standard
+    # deviation is D / 2 = 1, so it multiplies by exp(-1/2), 1, exp(-1/2), exp(-2).
+    align = LocalPredictive(1, 2).double()
+    with torch.no_grad():
+        align.predict[0].weight.fill_(1.0)
+        align.predict[2].weight.fill_(2 * math.log(1 / 3))
+    query = torch.full((1, 1, 1), math.atanh(0.5), dtype=torch.double)
+    scores = torch.tensor([0, math.log(2), 0, 0, 9], dtype=torch.double).view(1, 1, 1, 5)
+    weights = align(scores, torch.ones(1, 1, 1, 5, dtype=torch.bool), query, torch.zeros(1, 1))
+    e = math.exp(-0.5)
+    by_hand = torch.tensor([e / 5, 2 / 5, e / 5, math.exp(-2) / 5, 0], dtype=torch.double)
+    torch.testing.assert_close(weights.detach().flatten(), by_hand)
+
+
+@pytest.mark.parametrize("align", [LocalMonotonic(3), LocalPredictive(QUERY, 3)])
+def test_windows_stand_right_in_long_sources_in_low_precision(align):
+    # bfloat16 has 8 bits: the word after 1024 that it knows is 1032. Where a window stands must not depend on it.
+    query = rand(1, 1, QUERY).to(torch.bfloat16).float()
+    scores, mask = torch.zeros(1, 1, 1, 2000), torch.ones(1, 1, 1, 2000, dtype=torch.bool)
+    position = torch.tensor([[1027]])
+    exact = align(scores, mask, query, position)
+    with torch.autocast("cpu", torch.bfloat16):
+        low = align(scores.bfloat16(), mask, query.bfloat16(), position)
+    if type(align) is LocalMonotonic:
+        assert low.flatten().nonzero().flatten().tolist() == list(range(1024, 1031))
+    assert (low > 0).sum() == (exact > 0).sum() == 7
+
+
+def test_dropout_leaves_out_weights_in_training_only():
+    query, keys, values, mask, position = inputs(QUERY)
+    attention = Attention(Dot(), dropout=0.5)
+    memory = attention.project(keys, values, mask)
+    torch.manual_seed(0)
+    trained = attention(query, memory, position)[0]
+    calm, weights = attention.eval()(query, memory, position, need_weights=True)
+    assert not torch.equal(trained, calm)
+    torch.testing.assert_close(calm, weights[:, 0] @ values)
+
+
+def test_heads_that_do_not_divide_are_refused_when_built():
+    with pytest.raises(ValueError, match="3 heads do not divide"):
+        multi_head(8, 3)
+    config = AttentionConfig.model_validate({"score": {"kind": "additive", "dim": 8, "heads": 4}})
+    with pytest.raises(ValueError, match="4 heads do not divide"):
+        config.build(QUERY, KEY, value_dim=6)
+
+
+def test_heads_that_do_not_divide_the_values_are_a_mistake_of_the_config():
+    decoder = {"kind": "luong", "dim": 8, "attention": config_of("additive-4-heads")}
+    with pytest.raises(ValidationError, match="4 heads do not divide 6, the width of the encoder"):
+        ModelConfig.model_validate({"encoder": {"kind": "gru", "dim": 6}, "decoder": decoder})
+    ModelConfig.model_validate({"encoder": {"kind": "gru", "dim": 12}, "decoder": decoder})
