@@ -146,8 +146,7 @@ class Composer(Chooser):
 
     def figures(self) -> Text:
         """A price or an age."""
-        de = self.pick(list(self.words.numbers))
-        en = self.words.numbers[de]
+        de, en = self.pick(list(self.words.numbers.items()))
         if self.chance(0.5):
             somebody = self.child()
             age = Text(f"{de} Jahre alt", f"{en} years old")
