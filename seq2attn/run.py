@@ -1,17 +1,16 @@
 """A run directory: everything that a training made, and all that translating needs.
 
-    config.yaml             the resolved config
-    source/ target/         the tokenisers
-    data/                   the encoded text
-    model.safetensors       the weights that translate
-    model.json              which vocabularies they know, and where they come from
-    checkpoints/            where training can go on from
-    metrics.jsonl train.log samples.txt
+config.yaml             the resolved config
+source/ target/         the tokenisers
+data/                   the encoded text
+model.safetensors       the weights that translate
+model.json              which vocabularies they know, and where they come from
+checkpoints/            where training can go on from
+metrics.jsonl train.log samples.txt
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,12 +74,15 @@ class Run:
         return load_tokenizer(self.folder / "source"), load_tokenizer(self.folder / "target")
 
     def save_model(
-        self, weights: Mapping[str, Tensor], vocabularies: tuple[Vocabulary, Vocabulary], origin: Mapping[str, Any]
+        self,
+        weights: Mapping[str, Tensor],
+        vocabularies: tuple[Vocabulary, Vocabulary],
+        origin: Mapping[str, Any],
     ) -> None:
         """Make `weights` those that translate; `origin` says which checkpoints they come from."""
         partial = self.weights.with_name(self.weights.name + ".partial")
         save_tensors(weights, partial)
-        os.replace(partial, self.weights)
+        partial.replace(self.weights)
         tokens = {side: list(v.tokens) for side, v in zip(("source", "target"), vocabularies, strict=True)}
         write_json(self.header, {"format": FORMAT, "origin": dict(origin), "vocabularies": tokens})
 

@@ -26,7 +26,9 @@ def map_tensors(fn: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     elif is_dataclass(tree) and not isinstance(tree, type):
         result = replace(tree, **{f.name: map_tensors(fn, getattr(tree, f.name)) for f in fields(tree)})
     else:
-        raise TypeError(f"a row-aligned structure holds tensors, tuples and dataclasses, not {type(tree).__name__}")
+        raise TypeError(
+            f"a row-aligned structure holds tensors, tuples and dataclasses, not {type(tree).__name__}"
+        )
     return result  # type: ignore[no-any-return]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,7 +65,9 @@ def check_n_best(search: SearchConfig, n_best: int) -> None:
     """Raises UserError when a search does not find as many translations as are wanted."""
     width = search.width if isinstance(search, BeamConfig | SampleConfig) else 1
     if n_best > width:
-        raise UserError(f"--n-best {n_best} needs a search at least as wide; this one finds {width} (--beam {n_best})")
+        raise UserError(
+            f"--n-best {n_best} needs a search at least as wide; this one finds {width} (--beam {n_best})"
+        )
 
 
 def shown(number: int, line: str, translation: Translation, wishes: Wishes) -> str:
@@ -120,7 +121,7 @@ def _output(path: Path | None) -> Iterator[TextIO]:
     try:
         with partial.open("w", encoding="utf-8", newline="\n") as file:
             yield file
-        os.replace(partial, path)
+        partial.replace(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from None
 

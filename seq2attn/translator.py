@@ -36,7 +36,13 @@ class Translator:
     """A trained model with its tokenisers."""
 
     def __init__(
-        self, model: Seq2Seq, source: Tokenizer, target: Tokenizer, search: SearchConfig, *, budget: int = 4096
+        self,
+        model: Seq2Seq,
+        source: Tokenizer,
+        target: Tokenizer,
+        search: SearchConfig,
+        *,
+        budget: int = 4096,
     ) -> None:
         self.model, self.source, self.target, self.search, self.budget = model, source, target, search, budget
 

@@ -39,7 +39,9 @@ def load_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Te
     try:
         return safetensors.torch.load_file(path, device=str(device))
     except FileNotFoundError:
-        raise RunError(f"{path}: there is no such file; was the training stopped before its first checkpoint?")
+        raise RunError(
+            f"{path}: there is no such file; was the training stopped before its first checkpoint?"
+        )
     except (safetensors.SafetensorError, OSError) as error:
         raise RunError(f"{path}: the weights cannot be read ({error}); take another checkpoint") from None
 

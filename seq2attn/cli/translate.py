@@ -14,7 +14,8 @@ def translate(
     run: RunPath,
     overrides: Overrides,
     sentences: Annotated[
-        list[str] | None, typer.Argument(metavar="[SENTENCE]...", help="What to translate.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="[SENTENCE]...", help="What to translate.", show_default=False),
     ] = None,
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", help="Translate the lines of FILE.", metavar="FILE")

@@ -38,5 +38,7 @@ class Decoder(nn.Module, ABC, Generic[State]):
         """The source projected once, one `Memory` for each attention, and the state that has read nothing."""
 
     @abstractmethod
-    def forward(self, words: Tensor, state: State, memory: Memories, *, need_weights: bool = False) -> Decoded:
+    def forward(
+        self, words: Tensor, state: State, memory: Memories, *, need_weights: bool = False
+    ) -> Decoded:
         """words [N, T, E], read after what `state` has read; N is B, or B*K when K hypotheses share a sentence."""

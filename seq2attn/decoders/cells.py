@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from seq2attn.initial import each_gate, remember
+from seq2attn.initial import each_gate, initialise, remember
 
 CellKind = Literal["gru", "lstm"]
 Cells = tuple[Tensor, ...]
@@ -21,7 +21,9 @@ class Bridge(nn.Module):
 
     def __init__(self, cell: CellKind, final_dim: int, dim: int, layers: int) -> None:
         super().__init__()
-        self.parts = nn.ModuleList(nn.Linear(final_dim, layers * dim) for _ in range(1 if cell == "gru" else 2))
+        self.parts = nn.ModuleList(
+            nn.Linear(final_dim, layers * dim) for _ in range(1 if cell == "gru" else 2)
+        )
         self.layers = layers
 
     def forward(self, final: tuple[Tensor, ...]) -> Cells:
@@ -61,18 +63,21 @@ class FedCells(nn.Module):
         self.step = gru_step if cell == "gru" else lstm_step
         self.words = nn.Linear(input_dim, self.gates * dim)
         self.feed = nn.Linear(feed_dim, self.gates * dim, bias=False)
-        self.upper = nn.ModuleList(nn.Linear(dim, self.gates * dim) for _ in range(layers - 1))
-        self.hidden = nn.ModuleList(nn.Linear(dim, self.gates * dim) for _ in range(layers))
+        upper = [nn.Linear(dim, self.gates * dim) for _ in range(layers - 1)]
+        hidden = [nn.Linear(dim, self.gates * dim) for _ in range(layers)]
+        self.upper, self.hidden = nn.ModuleList(upper), nn.ModuleList(hidden)
         self.dropout = nn.Dropout(dropout)
+        self._initialise(upper, hidden)
 
-    def initialise(self) -> None:
-        """First weights gate by gate, as `seq2attn.initial` states them."""
-        for linear in (self.words, self.feed, *self.upper):
+    def _initialise(self, upper: list[nn.Linear], hidden: list[nn.Linear]) -> None:
+        """First weights gate by gate, and biases, as `seq2attn.initial` states them."""
+        initialise(self)
+        for linear in (self.words, self.feed, *upper):
             each_gate(linear.weight, self.gates, nn.init.xavier_uniform_)
-        for linear in self.hidden:
+        for linear in hidden:
             each_gate(linear.weight, self.gates, nn.init.orthogonal_)
         if self.gates == 4:
-            for linear in (self.words, *self.upper):
+            for linear in (self.words, *upper):
                 remember(linear.bias)
 
     def word_gates(self, words: Tensor) -> tuple[Tensor, ...]:
@@ -81,7 +86,7 @@ class FedCells(nn.Module):
 
     def forward(self, word_gates: Tensor, feed: Tensor, cells: list[Cells]) -> tuple[Tensor, list[Cells]]:
         """One step. word_gates [N, gates], feed [N, F], a layer's cells each [N, D] -> the top h [N, D], cells"""
-        gates, after = word_gates + self.feed(feed), []
+        gates, after = word_gates + self.feed(feed), list[Cells]()
         for layer, before in enumerate(cells):
             if layer:
                 gates = self.upper[layer - 1](self.dropout(after[-1][0]))

@@ -53,9 +53,7 @@ class FixedDecoder(Decoder[RecurrentState]):
     def __init__(self, config: FixedConfig, input_dim: int, final_dim: int) -> None:
         super().__init__()
         self.bridge = Bridge(config.cell, final_dim, config.dim, config.layers)
-        self.cells = WholeCells(
-            config.cell, input_dim + final_dim, config.dim, config.layers, config.dropout
-        )
+        self.cells = WholeCells(config.cell, input_dim + final_dim, config.dim, config.layers, config.dropout)
         self.mix = nn.Linear(config.dim + final_dim + input_dim, config.dim)
         self.dropout = nn.Dropout(config.dropout)
         self.dim = config.dim
@@ -76,7 +74,9 @@ class FixedDecoder(Decoder[RecurrentState]):
         summary = summary.repeat_interleave(words.size(0) // summary.size(0), 0).expand(-1, words.size(1), -1)
         outputs, cells = self.cells(torch.cat([words, summary], -1), state.cells)
         hidden = torch.tanh(self.mix(torch.cat([outputs, summary, words], -1)))
-        return Decoded(self.dropout(hidden), RecurrentState(cells, None, state.position + words.size(1)), None)
+        return Decoded(
+            self.dropout(hidden), RecurrentState(cells, None, state.position + words.size(1)), None
+        )
 
 
 class FixedConfig(RecurrentConfig):
@@ -98,6 +98,7 @@ class AttentiveDecoder(Decoder[RecurrentState]):
         self.attention: Attention = config.attention.build(config.dim, encoder.key_dim, encoder.value_dim)
         self.dropout = nn.Dropout(config.dropout)
         self.dim = config.dim
+        initialise(self)
 
     def prepare(self, encoded: Encoded) -> tuple[Memories, RecurrentState]:
         """The projected source, and s_0."""
@@ -126,12 +127,9 @@ class BahdanauDecoder(AttentiveDecoder):
     def __init__(self, config: BahdanauConfig, input_dim: int, encoder: Encoder) -> None:
         super().__init__(config, encoder)
         context_dim = encoder.value_dim
-        self.cells = FedCells(
-            config.cell, input_dim, context_dim, config.dim, config.layers, config.dropout
-        )
+        self.cells = FedCells(config.cell, input_dim, context_dim, config.dim, config.layers, config.dropout)
         self.mix = nn.Linear(config.dim + context_dim + input_dim, config.dim)
-        initialise(self)
-        self.cells.initialise()
+        initialise(self.mix)
 
     def forward(
         self, words: Tensor, state: RecurrentState, memory: Memories, *, need_weights: bool = False
@@ -173,7 +171,8 @@ class LuongDecoder(AttentiveDecoder):
         super().__init__(config, encoder)
         self.cells = WholeCells(config.cell, input_dim, config.dim, config.layers, config.dropout)
         self.mix = nn.Linear(config.dim + encoder.value_dim, config.dim)
-        initialise(self)
+        initialise(self.cells)
+        initialise(self.mix)
 
     def forward(
         self, words: Tensor, state: RecurrentState, memory: Memories, *, need_weights: bool = False
@@ -194,8 +193,7 @@ class InputFeedingDecoder(AttentiveDecoder):
         super().__init__(config, encoder)
         self.cells = FedCells(config.cell, input_dim, config.dim, config.dim, config.layers, config.dropout)
         self.mix = nn.Linear(config.dim + encoder.value_dim, config.dim)
-        initialise(self)
-        self.cells.initialise()
+        initialise(self.mix)
 
     def first_feed(self, cells: Cells) -> Tensor:
         """A vector of zeros [B, D]."""

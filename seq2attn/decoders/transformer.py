@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -32,17 +33,18 @@ class TransformerDecoder(Decoder[TransformerState]):
         super().__init__()
         self.positions = config.position_vectors(dim)
         self.dropout = nn.Dropout(config.dropout)
-        self.layers = nn.ModuleList(TransformerDecoderLayer(config, dim, encoder) for _ in range(config.layers))
+        self.layers = nn.ModuleList(
+            TransformerDecoderLayer(config, dim, encoder) for _ in range(config.layers)
+        )
         self.norm = nn.LayerNorm(dim) if config.norm == "pre" else nn.Identity()
         self.dim = dim
         initialise(self)
 
     def prepare(self, encoded: Encoded) -> tuple[Memories, TransformerState]:
         """The source projected for every layer, and a state without a past."""
-        memory = tuple(
-            layer.source.project(encoded.keys, encoded.values, encoded.mask) for layer in self.layers
-        )
-        past = tuple(layer.nothing(encoded.keys) for layer in self.layers)
+        layers = self._layers()
+        memory = tuple(layer.source.project(encoded.keys, encoded.values, encoded.mask) for layer in layers)
+        past = tuple(layer.nothing(encoded.keys) for layer in layers)
         return memory, TransformerState(past, encoded.mask.new_zeros(encoded.mask.size(0), dtype=torch.long))
 
     def forward(
@@ -52,10 +54,13 @@ class TransformerDecoder(Decoder[TransformerState]):
         position = state.position[:, None] + torch.arange(words.size(1), device=words.device)
         x = self.dropout(words + self.positions(position).to(words.dtype))
         past, weights = [], None
-        for layer, before, source in zip(self.layers, state.past, memory, strict=True):
+        for layer, before, source in zip(self._layers(), state.past, memory, strict=True):
             x, after, weights = layer(x, before, source, position, need_weights=need_weights)
             past.append(after)
         return Decoded(self.norm(x), TransformerState(tuple(past), state.position + words.size(1)), weights)
+
+    def _layers(self) -> list[TransformerDecoderLayer]:
+        return cast("list[TransformerDecoderLayer]", list(self.layers))
 
 
 class TransformerDecoderLayer(nn.Module):

@@ -17,7 +17,13 @@ class RecurrentEncoder(Encoder):
     """A GRU or an LSTM that reads the source in one direction or in both."""
 
     def __init__(
-        self, cell: Literal["gru", "lstm"], input_dim: int, dim: int, layers: int, directions: int, dropout: float
+        self,
+        cell: Literal["gru", "lstm"],
+        input_dim: int,
+        dim: int,
+        layers: int,
+        directions: int,
+        dropout: float,
     ) -> None:
         super().__init__()
         kind = nn.GRU if cell == "gru" else nn.LSTM

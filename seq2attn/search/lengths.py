@@ -21,7 +21,8 @@ class Limits:
 class LengthRule:
     """Turns the log-probability of a hypothesis into its score.
 
-    none: as it is; average: divided by the length; gnmt: divided by ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14).
+    none: as it is; average: divided by length ** alpha; gnmt: divided by ((5 + length) / 6) ** alpha (Wu et al. 2016,
+    eq. 14).
     """
 
     kind: Literal["none", "average", "gnmt"] = "none"

@@ -55,7 +55,10 @@ def search(
         torch.full((b, k), NEVER, device=device),
         torch.full((b, k), NEVER, device=device),
     )
-    here, found = torch.arange(b, device=device), done  # the sentences still searched, and what they have found
+    here, found = (
+        torch.arange(b, device=device),
+        done,
+    )  # the sentences still searched, and what they have found
     live = torch.full((b, k, longest + 1), eos, device=device).index_fill_(2, here.new_zeros(1), bos)
     scores, state = choose.first(torch.zeros(b, k, device=device)), repeat_rows(state, k)
 
@@ -83,7 +86,7 @@ def search(
                 break
             alive = going.nonzero().squeeze(1)
             here, live, scores, rows = here[alive], live[alive], scores[alive], rows[alive]
-            found, limits, memory = (select_rows(x, alive) for x in (found, limits, memory))
+            found, limits, memory = select_rows((found, limits, memory), alive)
         state = select_rows(state, rows.flatten())
     return Hypotheses(done.tokens[..., 1:], done.scores, done.log_probs)
 

@@ -1,8 +1,8 @@
 """Checkpoints: folders of a run, each whole or not there, without pickle.
 
-    checkpoints/00001200/model.safetensors     the weights
-                         training.safetensors  what the optimiser remembers (the newest ones only)
-                         state.json            where training stood, and how good it was
+checkpoints/00001200/model.safetensors     the weights
+                     training.safetensors  what the optimiser remembers (the newest ones only)
+                     state.json            where training stood, and how good it was
 """
 
 from __future__ import annotations
@@ -142,7 +142,9 @@ def _read(folder: Path) -> Checkpoint:
             raise RunError(f"{path}: is of format {content['format']}, not {FORMAT}")
         return Checkpoint(folder, TrainState(**content["state"]), content["score"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path}: cannot be read ({error}); remove the folder to use an older checkpoint") from None
+        raise RunError(
+            f"{path}: cannot be read ({error}); remove the folder to use an older checkpoint"
+        ) from None
 
 
 def _flatten(state: dict[int, dict[str, Any]]) -> tuple[dict[str, Tensor], dict[str, float]]:

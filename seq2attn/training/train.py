@@ -27,13 +27,13 @@ def train(config: Experiment, *, go_on: bool = False) -> Run:
         checkpoints = _checkpoints(config, run, go_on=go_on)
         update = checkpoints[-1].state.update if checkpoints else 0
         run.folder.mkdir(parents=True, exist_ok=True)
-        reporter = Reporter(
-            run, leads=world.leads, update=update, tensorboard=config.training.tensorboard
-        )
+        reporter = Reporter(run, leads=world.leads, update=update, tensorboard=config.training.tensorboard)
         try:
             prepared = _prepare(config, run, world, reporter)
             torch.manual_seed(config.training.seed)
-            model = build_model(config.model, len(prepared.source.vocabulary), len(prepared.target.vocabulary))
+            model = build_model(
+                config.model, len(prepared.source.vocabulary), len(prepared.target.vocabulary)
+            )
             if not checkpoints:
                 _pretrained(model, config, prepared, reporter)
             model.to(world.device)

@@ -67,7 +67,12 @@ def config(
 
 
 def model(
-    encoder: str, decoder: str, score: str = "additive", align: str = "global", tie: str = "none", words: int = WORDS
+    encoder: str,
+    decoder: str,
+    score: str = "additive",
+    align: str = "global",
+    tie: str = "none",
+    words: int = WORDS,
 ) -> Seq2Seq:
     """A small model in double precision, so that what should be equal is equal to many digits."""
     torch.manual_seed(0)

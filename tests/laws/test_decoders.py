@@ -34,7 +34,8 @@ def test_reading_in_parts_is_reading_at_once(decoder, score, align):
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize(
-    ("decoder", "align"), [*itertools.product(DECODERS, ALIGNS), ("fixed-gru", "global"), ("fixed-lstm", "global")]
+    ("decoder", "align"),
+    [*itertools.product(DECODERS, ALIGNS), ("fixed-gru", "global"), ("fixed-lstm", "global")],
 )
 def test_padding_never_matters(encoder, decoder, align):
     net, lengths = model(encoder, decoder, "multi-head", align), (5, 3, 1, 7)

@@ -83,7 +83,9 @@ def chance(net):
 CHOICES = {
     "greedy": lambda: Greedy(),
     "beam": lambda: Beam(3),
-    "sample": lambda: Sample(4, temperature=1.3, top_k=7, top_p=0.9, generator=torch.Generator().manual_seed(3)),
+    "sample": lambda: Sample(
+        4, temperature=1.3, top_k=7, top_p=0.9, generator=torch.Generator().manual_seed(3)
+    ),
 }
 
 
