@@ -41,7 +41,7 @@ def load_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Te
     except FileNotFoundError:
         raise RunError(
             f"{path}: there is no such file; was the training stopped before its first checkpoint?"
-        )
+        ) from None
     except (safetensors.SafetensorError, OSError) as error:
         raise RunError(f"{path}: the weights cannot be read ({error}); take another checkpoint") from None
 

@@ -111,5 +111,5 @@ class _LinearCrossEntropy(torch.autograd.Function):
         ctx: Any, d_total: Tensor, d_likelihood: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
         d_hidden, d_weight, d_bias = ctx.saved_tensors
-        scale = d_total.to(d_hidden.dtype)
-        return d_hidden * scale, d_weight * scale, d_bias * scale, None, None, None
+        # A tensor without dimensions keeps its precision in the product, and the other's type stays.
+        return d_hidden * d_total, d_weight * d_total, d_bias * d_total, None, None, None

@@ -88,7 +88,7 @@ class PlateauConfig(Config):
 
 
 class HalvingConfig(Config):
-    """Stays at 1 for `start` epochs, then halves with each epoch: Luong et al. 2015, section 4.1."""
+    """Stays at 1 for `start` epochs, then halves at once and with each epoch: Luong et al. 2015, section 4.1."""
 
     kind: Literal["halving"]
     start: NonNegativeFloat = 5.0
@@ -97,7 +97,8 @@ class HalvingConfig(Config):
 
     def multiplier(self, at: Progress) -> float:
         """What the optimiser's rate is multiplied by."""
-        return 0.5 ** math.ceil(max(0.0, math.floor(at.epoch) + 1 - self.start) / self.every)
+        over = (at.epoch - self.start) / self.every
+        return 1.0 if over < 0 else 0.5 ** (math.floor(over) + 1)
 
 
 ScheduleConfig = Annotated[

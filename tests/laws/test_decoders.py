@@ -11,6 +11,13 @@ from seq2attn.state import map_tensors, repeat_rows, select_rows
 from tests.laws.parts import ALIGNS, DECODERS, ENCODERS, EVERY_DECODER, PLUGGED, model, sources, targets
 
 
+def tensors(tree):
+    """Every tensor in a state or a memory."""
+    leaves = []
+    map_tensors(lambda x: leaves.append(x) or x, tree)
+    return leaves
+
+
 @pytest.mark.parametrize(("decoder", "score", "align"), PLUGGED)
 def test_reading_in_parts_is_reading_at_once(decoder, score, align):
     net = model("gru", decoder, score, align)
@@ -26,9 +33,7 @@ def test_reading_in_parts_is_reading_at_once(decoder, score, align):
         torch.testing.assert_close(torch.cat(hidden, 1), whole.hidden)
         if whole.weights is not None:
             torch.testing.assert_close(torch.cat(weights, 2), whole.weights)
-        same = []
-        map_tensors(lambda x: same.append(x) or x, (now, whole.state))
-        for a, b in zip(same[: len(same) // 2], same[len(same) // 2 :], strict=True):
+        for a, b in zip(tensors(now), tensors(whole.state), strict=True):
             torch.testing.assert_close(a, b)
 
 
@@ -77,9 +82,7 @@ def test_every_tensor_of_a_state_has_a_row_a_hypothesis(decoder):
     net = model("gru", decoder)
     memory, state = net.encode(*sources())
     _, state = net.step(torch.tensor([3, 4, 5, 6]), state, memory)
-    shapes = []
-    map_tensors(lambda x: shapes.append(x.size(0)) or x, (state, memory))
-    assert set(shapes) == {4}
+    assert {x.size(0) for x in tensors((state, memory))} == {4}
     words, rows = torch.tensor([7, 8, 9]), torch.tensor([2, 0, 0])
     some = net.step(words, select_rows(state, rows), select_rows(memory, rows))[0]
     for i, row in enumerate(rows):
@@ -93,9 +96,7 @@ def test_nothing_in_a_state_is_dead(decoder):
     net = model("gru", decoder, align="local-m")
     memory, first = net.encode(*sources((7, 7, 7, 7)))
     one, two = (net.read(targets(4, n), first, memory).state for n in (3, 4))
-    leaves, others = [], []
-    map_tensors(lambda x: leaves.append(x) or x, one)
-    map_tensors(lambda x: others.append(x) or x, two)
+    leaves, others = tensors(one), tensors(two)
     carried = len(leaves) - (1 if decoder.startswith("fixed") else 0)
     for i, (a, b) in enumerate(zip(leaves, others, strict=True)):
         assert a.shape != b.shape or (a != b).any(), f"tensor {i} does not depend on the words read"

@@ -149,9 +149,8 @@ def test_a_batch_gives_each_sentence_what_it_gets_alone(encoder, decoder, search
 
 def test_samples_follow_the_seed_and_the_model():
     table, step = markov(1)
-    draws = search(
-        step, (), (), choose=Sample(4000, generator=torch.Generator().manual_seed(0)), limits=limits(1, 2), bos=BOS, eos=EOS
-    ).tokens[0, :, 0]  # fmt: skip
+    choose = Sample(4000, generator=torch.Generator().manual_seed(0))
+    draws = search(step, (), (), choose=choose, limits=limits(1, 2), bos=BOS, eos=EOS).tokens[0, :, 0]
     share = torch.bincount(draws, minlength=WORDS) / 4000
     assert (share - table[BOS].exp()).abs().max() < 0.03
     net = chance(model("gru", "luong"))
