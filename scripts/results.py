@@ -1,0 +1,79 @@
+"""A table of trained and evaluated runs in Markdown, and their BLEU by source length as a picture.
+
+python scripts/results.py runs/multi30k/* --picture docs/bleu-by-length.png --test test2016
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+
+from seq2attn.drawing.curves import draw_bleu_by_length
+from seq2attn.evaluation.metrics import LengthBucket, Score
+
+
+def main() -> None:
+    """Prints the table and draws the picture."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--picture", type=Path, help="FILE.png or FILE.svg")
+    parser.add_argument("--test", help="the test set that is drawn; the first of the report if not said")
+    options = parser.parse_args()
+    reports = {
+        run.name: json.loads((run / "evaluation/report.json").read_text("utf-8")) for run in options.runs
+    }
+    sets = list(next(iter(reports.values()))["sets"])
+    heads = ["run", "parameters", "epochs", "minutes", *(f"BLEU {name}" for name in sets), "sentences/s"]
+    print("| " + " | ".join(heads) + " |")
+    print("|---" + "|---:" * (len(heads) - 1) + "|")
+    for run in options.runs:
+        print("| " + " | ".join(row(run, reports[run.name], sets)) + " |")
+    for signature in sorted({bleu(r, name)["signature"] for r in reports.values() for name in sets}):
+        print(f"\nSignature: `{signature}`")
+    if options.picture:
+        test = options.test or sets[0]
+        draw_bleu_by_length(
+            {name: buckets(report, test) for name, report in reports.items()}, options.picture
+        )
+
+
+def row(run: Path, report: dict[str, Any], sets: list[str]) -> list[str]:
+    """The cells of a run."""
+    last = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").split("\n") if line][-1]
+    speed = report["sets"][sets[0]]["sentences_per_second"]
+    scores = [f"{bleu(report, name)['value']:.2f}" for name in sets]
+    size = f"{parameters(run / 'model.safetensors'):,}"
+    return [run.name, size, f"{last['epoch']:g}", f"{last['seconds'] / 60:.0f}", *scores, f"{speed:.0f}"]
+
+
+def bleu(report: dict[str, Any], name: str) -> dict[str, Any]:
+    """BLEU of a test set, with its signature."""
+    return next(score for score in report["sets"][name]["scores"] if score["name"] == "BLEU")
+
+
+def buckets(report: dict[str, Any], name: str) -> list[LengthBucket]:
+    """BLEU by source length, read back from a report."""
+    found = report["sets"][name]["by_length"]
+    return [LengthBucket(**{**bucket, "score": Score(**bucket["score"])}) for bucket in found]
+
+
+def parameters(path: Path) -> int:
+    """How many numbers a file of weights holds; what is tied is in it once."""
+    total = 0
+    with safe_open(path, framework="pt") as weights:
+        for name in weights.keys():  # noqa: SIM118  (it is no dict)
+            count = 1
+            for side in weights.get_slice(name).get_shape():
+                count *= side
+            total += count
+    return total
+
+
+if __name__ == "__main__":
+    main()
