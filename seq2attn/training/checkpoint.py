@@ -32,12 +32,18 @@ class TrainState:
     update: int = 0
     epoch: int = 0
     cursor: int = 0  # updates of the running epoch that are made
+    updates_an_epoch: int = 1  # of the running epoch
     seconds: float = 0.0  # of training, over all sittings
     words: int = 0  # target words learnt from
     best: float | None = None  # the best value of the validation metric
     stale: int = 0  # validations since the best
     waited: int = 0  # validations since the best or the last plateau
     plateaus: int = 0
+
+    @property
+    def epochs(self) -> float:
+        """Epochs that are over, the running one in part."""
+        return self.epoch + self.cursor / self.updates_an_epoch
 
 
 @dataclass(frozen=True)

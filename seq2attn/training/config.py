@@ -49,7 +49,7 @@ class TrainingConfig(Config):
 
     until: tuple[Duration, ...] = Field((Amount(20, "epochs"),), min_length=1)
     """Durations; training ends with the first that is over."""
-    seed: int = 1
+    seed: NonNegativeInt = 1
     batch: BatchConfig = BatchConfig()
     optimizer: OptimizerConfig = AdamConfig(kind="adam")
     schedule: ScheduleConfig = InverseSquareRootConfig(kind="inverse-sqrt")

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seq2attn.config.duration import SECONDS, Amount
 from seq2attn.config.schema import Experiment
 from seq2attn.data.batches import IGNORE, Batch, Indices, collate, padding_share, plan
 from seq2attn.data.corpus import Corpus
@@ -29,9 +28,10 @@ from seq2attn.training.checkpoint import (
 )
 from seq2attn.training.distributed import World
 from seq2attn.training.objective import Objective
+from seq2attn.training.progress import amounts, is_due, share_done
 from seq2attn.training.report import Reporter
 from seq2attn.training.schedules import Progress
-from seq2attn.training.validation import Validation, better, validate
+from seq2attn.training.validation import Validation, better, samples, validate
 from seq2attn.weights import own_weights, put_weights
 
 
@@ -65,7 +65,6 @@ class Trainer:
         self.optimizer, self.state = optimizer, state
         self.autocast = use_bfloat16(config.training.precision, world.device)
         self.higher_is_better = config.training.validation.metric == "bleu"
-        self.updates_an_epoch = 1
         self.tally = self._empty_tally()
 
     # ------------------------------------------------------------------ the loop
@@ -91,11 +90,11 @@ class Trainer:
 
     def _learn(self, corpus: Corpus, groups: Sequence[Indices]) -> bool:
         """One update, and its reports; whether it is time to validate."""
-        before = self._progress()
+        before = amounts(self.state)
         started = time.monotonic()
         norm = self._update([collate([corpus[int(row)] for row in rows]) for rows in groups])
         self.state.cursor += 1
-        if self.state.cursor == self.updates_an_epoch:
+        if self.state.cursor == self.state.updates_an_epoch:
             self.state.epoch, self.state.cursor = self.state.epoch + 1, 0
         (seconds,) = self.world.sum((time.monotonic() - started) / self.world.size)
         self.state.seconds += seconds
@@ -103,7 +102,7 @@ class Trainer:
         if self.state.update % self.config.report_every == 0:
             self._report(norm)
         self.reporter.advance(self._time_left())
-        return is_due(self.config.validation.every, before, self._progress())
+        return is_due(self.config.validation.every, before, amounts(self.state))
 
     def _update(self, batches: Sequence[Batch]) -> Tensor:
         """Learn from the batches together, as if they were one with those of all processes; the gradient's norm."""
@@ -111,7 +110,8 @@ class Trainer:
         # Randomness is a function of where training stands, so that a resumed run draws what the whole one drew.
         torch.manual_seed(seed_of(self.config.seed, self.state.update, self.world.rank))
         (words,) = self.world.sum(float(sum(int((b.labels != IGNORE).sum()) for b in batches)))
-        rate = self.config.optimizer.rate * self.config.schedule.multiplier(self._at())
+        now = Progress(self.state.update, self.state.epochs, self.state.plateaus)
+        rate = self.config.optimizer.rate * self.config.schedule.multiplier(now)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         for batch in batches:
@@ -149,32 +149,22 @@ class Trainer:
             self.reporter.say(f"{len(batches)} batches an epoch, {share:.1%} of them padding")
         step = self.config.batch.accumulate
         updates = [batches[i : i + step] for i in range(0, len(batches), step)]
-        self.updates_an_epoch = len(updates)
+        # Resumed with another budget or number of processes, an epoch goes on where as much of it was over.
+        state = self.state
+        state.cursor = min(state.cursor * len(updates) // state.updates_an_epoch, len(updates) - 1)
+        state.updates_an_epoch = len(updates)
         return updates
 
     # ------------------------------------------------------------------ where it stands
 
-    def _progress(self) -> dict[str, float]:
-        """How much has been trained, by unit."""
-        state = self.state
-        epochs = state.epoch + state.cursor / self.updates_an_epoch
-        times = {unit: state.seconds / seconds for unit, seconds in SECONDS.items()}
-        return {"updates": state.update, "epochs": epochs, **times}
-
-    def _at(self) -> Progress:
-        epochs = self.state.epoch + self.state.cursor / self.updates_an_epoch
-        return Progress(self.state.update, epochs, self.state.plateaus)
-
-    def _share_done(self) -> float:
-        done = self._progress()
-        return max(done[limit.unit] / limit.number for limit in self.config.until)
-
     def _over(self) -> bool:
         patience = self.config.validation.patience
-        return self._share_done() >= 1 or (patience is not None and self.state.stale >= patience)
+        return share_done(self.config.until, self.state) >= 1 or (
+            patience is not None and self.state.stale >= patience
+        )
 
     def _time_left(self) -> str:
-        share = self._share_done()
+        share = share_done(self.config.until, self.state)
         left = self.state.seconds * (1 - share) / share if share else 0.0
         rate = self.tally.words / self.tally.seconds if self.tally.seconds else 0.0
         return f"{rate:,.0f} words/s, {left / 60:.0f} min left"
@@ -189,7 +179,7 @@ class Trainer:
         tally, self.tally = self.tally, self._empty_tally()
         objective, likelihood = self.world.sum(float(tally.objective), float(tally.likelihood))
         numbers = {
-            "epoch": round(self._progress()["epochs"], 3),
+            "epoch": round(self.state.epochs, 3),
             "loss": objective / tally.words,
             "perplexity": math.exp(min(likelihood / tally.words, 700.0)),
             "learning_rate": self.optimizer.param_groups[0]["lr"],
@@ -206,14 +196,7 @@ class Trainer:
     def _validate(self) -> None:
         """Try the model on the dev set, save a checkpoint, and keep the best weights."""
         started = time.monotonic()
-        found = validate(
-            self.objective,
-            self.prepared.dev,
-            self.prepared.dev_references,
-            self.prepared.target,
-            self.config.batch.tokens,
-            self.world,
-        )
+        found = self._try()
         settings, state = self.config.validation, self.state
         (seconds,) = self.world.sum((time.monotonic() - started) / self.world.size)
         state.seconds += seconds
@@ -236,6 +219,9 @@ class Trainer:
             )
         self.world.wait()
 
+    def _try(self) -> Validation:
+        return validate(self.objective, self.prepared, self.config.batch.tokens, self.world)
+
     def _remember(self, value: float, is_best: bool) -> None:
         state, schedule = self.state, self.config.schedule
         state.stale = 0 if is_best else state.stale + 1
@@ -251,7 +237,7 @@ class Trainer:
             "validation",
             update,
             {
-                "epoch": round(self._progress()["epochs"], 3),
+                "epoch": round(self.state.epochs, 3),
                 "loss": found.loss,
                 "perplexity": found.perplexity,
                 "bleu": found.bleu,
@@ -263,16 +249,8 @@ class Trainer:
             f"validation at update {update}: loss {found.loss:.3f}  ppl {found.perplexity:.2f}"
             f"  BLEU {found.bleu:.2f} (greedy){'  best so far' if is_best else ''}"
         )
-        shown = np.linspace(0, len(found.translations) - 1, self.config.validation.samples).astype(int)
-        lines = []
-        for row in dict.fromkeys(shown.tolist()):
-            lines += [
-                f"source:      {self.prepared.dev_sources[row]}",
-                f"reference:   {self.prepared.dev_references[row]}",
-                f"translation: {found.translations[row]}\n",
-            ]
-        if lines:
-            self.reporter.sample(update, "\n".join(lines))
+        if self.config.validation.samples:
+            self.reporter.sample(update, samples(self.prepared, found, self.config.validation.samples))
 
     def _vocabularies(self) -> tuple[Any, Any]:
         return self.prepared.source.vocabulary, self.prepared.target.vocabulary
@@ -283,18 +261,11 @@ class Trainer:
         if how.average == "none":
             return
         every = list_checkpoints(self.run.folder)
-        best = best_checkpoints(every, how.keep_best, higher_is_better=self.higher_is_better)
+        best = best_checkpoints(every, max(1, how.keep_best), higher_is_better=self.higher_is_better)
         chosen = best if how.average == "best" else every[-how.keep_last :]
         weights = average(chosen)
         put_weights(self.objective.model, weights, self.run.weights)
-        found = validate(
-            self.objective,
-            self.prepared.dev,
-            self.prepared.dev_references,
-            self.prepared.target,
-            self.config.batch.tokens,
-            self.world,
-        )
+        found = self._try()
         value = found.value(self.config.validation.metric)
         names = [checkpoint.folder.name for checkpoint in chosen]
         self.reporter.say(
@@ -305,11 +276,6 @@ class Trainer:
                 weights, self._vocabularies(), {"checkpoints": names, self.config.validation.metric: value}
             )
         self.world.wait()
-
-
-def is_due(every: Amount, before: dict[str, float], now: dict[str, float]) -> bool:
-    """Whether a multiple of `every` was reached between two moments."""
-    return math.floor(now[every.unit] / every.number) > math.floor(before[every.unit] / every.number)
 
 
 def seed_of(*numbers: int) -> int:

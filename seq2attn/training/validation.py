@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from seq2attn.data.batches import collate, plan
-from seq2attn.data.corpus import Corpus
+from seq2attn.data.prepare import Prepared
 from seq2attn.evaluation.metrics import bleu
 from seq2attn.model import Seq2Seq
 from seq2attn.search.batched import translate_ids
 from seq2attn.search.config import GreedyConfig
-from seq2attn.text.tokenizer import Tokenizer
 from seq2attn.training.config import Metric
 from seq2attn.training.distributed import World
 from seq2attn.training.objective import Objective
@@ -41,11 +40,10 @@ def better(metric: Metric, new: float, old: float | None) -> bool:
 
 
 @torch.no_grad()
-def validate(
-    objective: Objective, dev: Corpus, references: Sequence[str], target: Tokenizer, tokens: int, world: World
-) -> Validation:
+def validate(objective: Objective, prepared: Prepared, tokens: int, world: World) -> Validation:
     """Loss, perplexity and BLEU of greedy translations; the processes share the work."""
     model: Seq2Seq = objective.model
+    dev = prepared.dev
     was_training = objective.training
     objective.eval()
     smoothed = likelihood = words = 0.0
@@ -59,10 +57,21 @@ def validate(
     found = translate_ids(
         model, [dev[i][0].tolist() for i in mine], GreedyConfig(kind="greedy"), budget=tokens
     )
-    texts = {i: target.decode(best.tokens) for i, (best, *_) in zip(mine, found, strict=True)}
+    texts = {i: prepared.target.decode(best.tokens) for i, (best, *_) in zip(mine, found, strict=True)}
     texts = {i: text for part in world.gather(texts) for i, text in part.items()}
     translations = tuple(texts[i] for i in range(len(dev)))
-    score = bleu(translations, references)
+    score = bleu(translations, prepared.dev_references)
     objective.train(was_training)
     perplexity = math.exp(min(likelihood / words, 700.0))
     return Validation(smoothed / words, perplexity, score.value, score.signature, translations)
+
+
+def samples(prepared: Prepared, found: Validation, count: int) -> str:
+    """Some dev sentences, evenly spread, with what they were translated to."""
+    rows = np.linspace(0, len(found.translations) - 1, count).astype(int).tolist()
+    return "\n".join(
+        f"source:      {prepared.dev_sources[row]}\n"
+        f"reference:   {prepared.dev_references[row]}\n"
+        f"translation: {found.translations[row]}\n"
+        for row in dict.fromkeys(rows)
+    )

@@ -1,0 +1,251 @@
+"""Laws of training, each through `train` on a small text: what is added up, where one goes on, what is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import yaml
+
+from seq2attn.config.duration import Amount
+from seq2attn.data.batches import plan
+from seq2attn.data.prepare import load_prepared
+from seq2attn.run import Run
+from seq2attn.training.averaging import average_run
+from seq2attn.training.checkpoint import list_checkpoints
+from seq2attn.training.progress import is_due
+from seq2attn.weights import load_tensors
+from tests.laws.small import (
+    CALM,
+    CUT_ANEW,
+    MODELS,
+    WORDS,
+    WORDWISE,
+    assert_near,
+    assert_same,
+    content,
+    corpus,
+    last_weights,
+    metrics,
+    trained,
+)
+
+__all__ = ["corpus"]  # a fixture
+
+# ---------------------------------------------------------------------- sums
+
+SGD = {"optimizer": {"kind": "sgd", "rate": 0.5}, "until": ["3 epochs"], "validation": {"every": "1 epoch"}}
+
+
+@pytest.mark.parametrize("clip", [None, 0.1])
+def test_accumulating_batches_is_one_large_batch(corpus, clip):
+    parts = trained(corpus, "parts", batch={"tokens": 24, "accumulate": 1000}, clip=clip, **SGD)
+    whole = trained(corpus, "whole", batch={"tokens": 10_000}, clip=clip, **SGD)
+    lengths = load_prepared(whole.folder).train.corpus.lengths
+    assert len(plan(lengths, tokens=24, seed=1, epoch=0)) > 10
+    assert len(plan(lengths, tokens=10_000, seed=1, epoch=0)) == 1
+    assert_near(last_weights(parts), last_weights(whole))
+    assert list_checkpoints(parts.folder)[-1].state.update == 3
+
+
+def test_two_processes_are_one_that_accumulates(corpus):
+    # Two ranks take every other batch of one plan, when these are even in number, so that each update of both learns
+    # from the same two batches; the loss is divided by the words of both.
+    alone = trained(corpus, "alone", batch={"tokens": 44, "accumulate": 2}, **SGD)
+    lengths = load_prepared(alone.folder).train.corpus.lengths
+    assert [len(plan(lengths, tokens=44, seed=1, epoch=e)) % 2 for e in range(3)] == [0, 0, 0]
+    config = corpus / "config.yaml"
+    config.write_text(yaml.safe_dump(content(corpus, "together", batch={"tokens": 44}, **SGD)))
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
+        *("-m", "seq2attn", "train", str(config)),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, cwd=corpus, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    together = Run(corpus / "together")
+    assert_near(last_weights(together), last_weights(alone))
+    for ours, theirs in zip(metrics(together), metrics(alone), strict=True):
+        assert ours.pop("signature", None) == theirs.pop("signature", None)
+        assert ours.pop("kind") == theirs.pop("kind")
+        assert ours == pytest.approx(theirs, rel=1e-4)
+    assert {p.name for p in together.folder.iterdir()} == {p.name for p in alone.folder.iterdir()}
+    assert "in 2 processes" in (together.folder / "train.log").read_text()
+
+
+# ---------------------------------------------------------------------- going on
+
+
+@pytest.mark.parametrize("name", [*MODELS, "cut anew"])
+@pytest.mark.parametrize("stop", ["6 updates", "2 epochs", "1.5 epochs"])
+def test_stopped_and_resumed_is_never_stopped(corpus, name, stop):
+    # Reports and validations fall on the stop, so that both trainings have the same.
+    options = {
+        "model": MODELS.get(name, MODELS["transformer"]),
+        "text": CUT_ANEW if name == "cut anew" else WORDWISE,
+        "batch": {"tokens": 160},
+        "report_every": 1,
+        "validation": {"every": stop, "metric": "loss"},
+        "checkpoints": {"keep_last": 9},
+    }
+    number, unit = stop.split()
+    twice = f"{2 * float(number):g} {unit}"
+    whole = trained(corpus, "whole", until=[twice], **options)
+    trained(corpus, "parts", until=[stop], **options)
+    parts = trained(corpus, "parts", until=[twice], go_on=True, **options)
+    assert metrics(parts) == metrics(whole)
+    assert_same(last_weights(parts), last_weights(whole))
+    assert_same(load_tensors(parts.weights), load_tensors(whole.weights))
+    one, other = (list_checkpoints(run.folder)[-1] for run in (parts, whole))
+    assert_same(
+        load_tensors(one.folder / "training.safetensors"), load_tensors(other.folder / "training.safetensors")
+    )
+    assert one.score == other.score
+    assert {**vars(one.state), "seconds": 0} == {**vars(other.state), "seconds": 0}
+
+
+def test_a_training_killed_between_checkpoints_goes_on_from_the_last(corpus):
+    options = {"model": MODELS["transformer"], "validation": {"every": "3 updates", "metric": "loss"}}
+    whole = trained(corpus, "whole", until=["9 updates"], **options)
+    parts = trained(corpus, "parts", until=["6 updates"], **options)
+    # As a kill leaves it: metrics that no checkpoint knows of, and a checkpoint half written.
+    with parts.metrics.open("a") as file:
+        file.write(json.dumps({"kind": "train", "update": 8, "loss": 1.0}) + "\n")
+    (parts.folder / "checkpoints" / "00000009.partial").mkdir()
+    parts = trained(corpus, "parts", until=["9 updates"], go_on=True, **options)
+    assert_same(last_weights(parts), last_weights(whole))
+    assert metrics(parts, "validation") == metrics(whole, "validation")
+    assert [line["update"] for line in metrics(parts, "train")] == [2, 4, 6, 8]
+
+
+def test_resuming_in_an_epoch_with_other_batches_keeps_its_share(corpus):
+    first = trained(corpus, "run", until=["1.5 epochs"], batch={"tokens": 24})
+    before = list_checkpoints(first.folder)[-1].state
+    assert before.cursor > 5
+    after = list_checkpoints(
+        trained(corpus, "run", until=["2 epochs"], batch={"tokens": 150}, go_on=True).folder
+    )[-1].state
+    lengths = load_prepared(first.folder).train.corpus.lengths
+    whole = len(plan(lengths, tokens=150, seed=1, epoch=1))
+    assert (after.epoch, after.cursor) == (2, 0)
+    assert after.update - before.update == pytest.approx(whole / 2, abs=1)
+
+
+def test_a_training_that_is_over_stays_as_it_is(corpus):
+    run = trained(corpus, "run", until=["4 updates"])
+    before, lines = last_weights(run), metrics(run)
+    trained(corpus, "run", until=["4 updates"], go_on=True)
+    assert_same(last_weights(run), before)
+    assert metrics(run) == lines
+
+
+# ---------------------------------------------------------------------- what is kept, and when it ends
+
+
+def test_the_best_weights_are_the_best(corpus):
+    run = trained(
+        corpus,
+        "run",
+        until=["20 updates"],
+        optimizer={"kind": "adam", "rate": 0.3},  # too fast, so that it gets worse now and then
+        validation={"every": "2 updates", "metric": "perplexity"},
+        checkpoints={"keep_last": 1, "keep_best": 3},
+    )
+    by_update = {line["update"]: line["perplexity"] for line in metrics(run, "validation")}
+    assert len(by_update) == 10
+    ranked = sorted(by_update, key=by_update.get)
+    assert ranked != sorted(by_update)
+    kept = {checkpoint.state.update: checkpoint for checkpoint in list_checkpoints(run.folder)}
+    assert set(kept) == {*ranked[:3], 20}
+    best = kept[ranked[0]]
+    assert_same(load_tensors(run.weights), load_tensors(best.model))
+    assert run.origin() == {"checkpoints": [best.folder.name], "perplexity": by_update[ranked[0]]}
+
+
+HARDLY = {"kind": "sgd", "rate": 1e-12}
+
+
+@pytest.mark.parametrize("patience", [1, 3])
+def test_training_stops_after_validations_that_were_no_better(corpus, patience):
+    validation = {"every": "2 updates", "metric": "bleu", "patience": patience}
+    run = trained(corpus, "run", until=["99 updates"], optimizer=HARDLY, validation=validation)
+    scores = [line["bleu"] for line in metrics(run, "validation")]
+    assert scores == scores[:1] * (1 + patience)
+    assert list_checkpoints(run.folder)[-1].state.update == 2 * (1 + patience)
+
+
+def test_the_plateau_schedule_lowers_the_rate(corpus):
+    # Validated after updates 2, 4, ...; the first is the best, and each two after it that are not lower the rate.
+    run = trained(
+        corpus,
+        "run",
+        until=["14 updates"],
+        optimizer=HARDLY,
+        schedule={"kind": "plateau", "factor": 0.1, "patience": 2},
+        validation={"every": "2 updates", "metric": "bleu"},
+        report_every=1,
+    )
+    rates = [line["learning_rate"] for line in metrics(run, "train")]
+    assert rates == pytest.approx([1e-12] * 6 + [1e-13] * 4 + [1e-14] * 4)
+
+
+@pytest.mark.parametrize("how", ["last", "best"])
+def test_averages_are_means_of_the_files(corpus, how):
+    checkpoints = {"keep_last": 3, "keep_best": 3, "average": how}
+    options = {"until": ["12 updates"], "optimizer": {"kind": "adam", "rate": 0.2}}
+    run = trained(corpus, "run", validation={"every": "2 updates"}, checkpoints=checkpoints, **options)
+    chosen = [
+        load_tensors(run.folder / "checkpoints" / name / "model.safetensors")
+        for name in run.origin()["checkpoints"]
+    ]
+    assert len(chosen) == 3
+    mean = load_tensors(run.weights)
+    for name, tensor in mean.items():
+        torch.testing.assert_close(tensor, sum(weights[name].double() for weights in chosen).div(3).float())
+    assert "the mean of 3 checkpoints" in (run.folder / "train.log").read_text()
+    average_run(run.folder, last=3 if how == "last" else None, best=3 if how == "best" else None)
+    assert_same(load_tensors(run.weights), mean)
+
+
+def test_the_mean_of_the_best_needs_none_kept_as_best(corpus):
+    checkpoints = {"keep_best": 0, "average": "best"}
+    run = trained(corpus, "run", until=["4 updates"], checkpoints=checkpoints)
+    assert len(run.origin()["checkpoints"]) == 1
+
+
+# ---------------------------------------------------------------------- first weights
+
+
+def test_pretrained_vectors_are_what_words_begin_as(corpus):
+    known = {word: [(i + j) / 10 for j in range(8)] for i, word in enumerate(WORDS[:30])}
+    (corpus / "vectors.txt").write_text(
+        "".join(f"{word} {' '.join(map(str, vector))}\n" for word, vector in known.items())
+    )
+    model = {**CALM, "embeddings": {"dim": 8, "source_vectors": str(corpus / "vectors.txt")}}
+    run = trained(corpus, "run", model=model, until=["1 update"], optimizer={"kind": "sgd", "rate": 1e-12})
+    net, source, _ = run.model()
+    ids = torch.tensor([source.vocabulary.id(word) for word in known])
+    assert len(set(ids.tolist())) == 30
+    torch.testing.assert_close(net.source(ids), torch.tensor(list(known.values())))
+    size = len(source.vocabulary)
+    log = (run.folder / "train.log").read_text()
+    assert (
+        f"source vectors: pretrained vectors for 30 of {size} tokens ({30 / size:.1%}); none for <pad>" in log
+    )
+    assert "target vectors" not in log
+    others = torch.tensor(sorted(set(range(size)) - set(ids.tolist())))
+    assert net.source(others).std() > 0.5  # as drawn: scaled to a variance of one
+
+
+@pytest.mark.parametrize("unit", ["epochs", "updates", "hours"])
+@pytest.mark.parametrize("parts", [1, 3, 7, 10, 49])
+def test_what_is_done_every_so_often_is_done_as_often(unit, parts):
+    every = Amount(1 / parts, unit)
+    due = [is_due(every, {unit: k / parts}, {unit: (k + 1) / parts}) for k in range(3 * parts)]
+    assert all(due)
+    finer = [is_due(every, {unit: k / parts / 4}, {unit: (k + 1) / parts / 4}) for k in range(12 * parts)]
+    assert finer == [False, False, False, True] * 3 * parts
