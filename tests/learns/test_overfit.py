@@ -1,0 +1,65 @@
+"""Every model can learn a few sentences by heart, and greedy search gives them back."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from seq2attn.data.batches import collate
+from seq2attn.model import ModelConfig, build_model
+from seq2attn.search.batched import translate_ids
+from seq2attn.search.config import GreedyConfig
+from seq2attn.training.objective import Objective
+from tests.laws.parts import ALIGNS, DECODERS, ENCODERS, FIXED, SCORES, WORDS, config
+
+PAIRS = [
+    ([3, 4, 5], [5, 4, 3]),
+    ([6, 7], [7, 6, 6, 7]),
+    ([8, 4, 9, 3], [3, 9]),
+    ([4], [10, 10, 4, 8, 5]),
+]
+RATE, UPDATES, SOLVED = 0.02, 400, 0.02
+
+
+def learn(settings: ModelConfig) -> None:
+    torch.manual_seed(0)
+    net = build_model(settings, WORDS, WORDS).eval()  # no dropout
+    objective, batch = Objective(net), collate(PAIRS)
+    optimizer = torch.optim.Adam(net.parameters(), lr=RATE)
+    for update in range(UPDATES):
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * min(1.0, (update + 1) / 10)
+        loss = objective(batch)
+        mean = loss.objective / loss.words
+        if mean < SOLVED:
+            break
+        optimizer.zero_grad()
+        mean.backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+    assert mean < SOLVED, f"a loss of {mean:.3f} after {UPDATES} updates"
+    found = translate_ids(net, [source for source, _ in PAIRS], GreedyConfig(kind="greedy"), budget=100)
+    assert [list(best.tokens) for best, *_ in found] == [target for _, target in PAIRS]
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_every_encoder_with_every_decoder(encoder, decoder):
+    learn(config(encoder, decoder, "multi-head" if decoder.startswith("transformer") else "additive"))
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), [*itertools.product(ENCODERS, FIXED)])
+def test_every_encoder_without_attention(encoder, decoder):
+    learn(config(encoder, decoder))
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_every_score(score):
+    learn(config("gru", "luong", score))
+
+
+@pytest.mark.parametrize("align", ALIGNS)
+def test_every_alignment(align):
+    learn(config("gru-forward", "luong-feeding", "general", align))
