@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Iterator
 from typing import BinaryIO
 
+MOST = 2**18
+"""Bytes read at once: thousands of lines of a file. A pipe itself holds back what comes in the meantime."""
 
-def arriving(stream: BinaryIO, most: int = 4096) -> Iterator[list[bytes]]:
-    """The lines of a stream, without their ends, in groups of all that have come, at least one and at most `most`.
 
-    Lines end with "\\n" only, so that as many come out as went in, whatever else is in them.
+def arriving(stream: BinaryIO, most: int = MOST) -> Iterator[list[bytes]]:
+    """The lines of a buffered stream, without their ends, in groups of all that have come; at least one in each.
+
+    Lines end with "\\n" only, so that as many come out as went in, whatever else is in them. A file is always cut
+    into the same groups.
     """
-    lines: queue.Queue[bytes | None] = queue.Queue(2 * most)
-
-    def read() -> None:
-        for line in stream:
-            lines.put(line.removesuffix(b"\n"))
-        lines.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    group: list[bytes] = []
-    while (line := lines.get()) is not None:
-        group.append(line)
-        if lines.empty() or len(group) == most:
-            yield group
-            group = []
-    if group:
-        yield group
+    begun: list[bytes] = []
+    while some := stream.read1(most):  # type: ignore[attr-defined]  # what there is, without waiting for more
+        *ended, rest = some.split(b"\n")
+        if ended:
+            ended[0] = b"".join([*begun, ended[0]])
+            begun = []
+            yield ended
+        begun.append(rest)
+    if last := b"".join(begun):
+        yield [last]

@@ -3,8 +3,8 @@
 config.yaml             the resolved config
 source/ target/         the tokenisers
 data/                   the encoded text
-model.safetensors       the weights that translate
-model.json              which vocabularies they know, and where they come from
+model.safetensors       the weights that translate, and the vocabularies they know
+model.json              where they come from
 checkpoints/            where training can go on from
 metrics.jsonl train.log samples.txt
 """
@@ -26,8 +26,7 @@ from seq2attn.errors import RunError
 from seq2attn.model import Seq2Seq, build_model
 from seq2attn.text.files import read_object, write_bytes, write_json
 from seq2attn.text.tokenizer import Tokenizer, load_tokenizer
-from seq2attn.text.vocabulary import Vocabulary, check_same
-from seq2attn.weights import load_tensors, put_weights, save_tensors
+from seq2attn.weights import Vocabularies, check_vocabularies, load_tensors, put_weights, save_weights
 
 FORMAT = 1
 FIX = "train it, or give another run directory"
@@ -51,7 +50,7 @@ class Run:
 
     @property
     def header(self) -> Path:
-        """What the weights are."""
+        """Where the weights come from."""
         return self.folder / "model.json"
 
     @property
@@ -74,22 +73,20 @@ class Run:
         return load_tokenizer(self.folder / "source"), load_tokenizer(self.folder / "target")
 
     def save_model(
-        self,
-        weights: Mapping[str, Tensor],
-        vocabularies: tuple[Vocabulary, Vocabulary],
-        origin: Mapping[str, Any],
+        self, weights: Mapping[str, Tensor], vocabularies: Vocabularies, origin: Mapping[str, Any]
     ) -> None:
         """Make `weights` those that translate; `origin` says which checkpoints they come from."""
         partial = self.weights.with_name(self.weights.name + ".partial")
-        save_tensors(weights, partial)
+        save_weights(weights, vocabularies, partial)
         partial.replace(self.weights)
-        tokens = {side: list(v.tokens) for side, v in zip(("source", "target"), vocabularies, strict=True)}
-        write_json(self.header, {"format": FORMAT, "origin": dict(origin), "vocabularies": tokens})
+        write_json(self.header, {"format": FORMAT, "origin": dict(origin)})
 
     def origin(self) -> dict[str, Any]:
         """Where the weights that translate come from."""
-        origin: dict[str, Any] = self._read_header()["origin"]
-        return origin
+        header = read_object(self.header, FIX)
+        if header.get("format") != FORMAT or not isinstance(header.get("origin"), dict):
+            raise RunError(f"{self.header}: is not of format {FORMAT}; {FIX}")
+        return dict(header["origin"])
 
     def model(self, device: torch.device | str = "cpu") -> tuple[Seq2Seq, Tokenizer, Tokenizer]:
         """The trained model, ready to translate, and its tokenisers.
@@ -98,16 +95,7 @@ class Run:
         """
         experiment = self.experiment()
         source, target = self.tokenizers()
-        known = self._read_header()["vocabularies"]
-        for side, tokenizer in (("source", source), ("target", target)):
-            file = self.folder / side / "vocabulary.json"
-            check_same(Vocabulary(tuple(known[side])), tokenizer.vocabulary, file)
+        check_vocabularies(self.weights, self.folder, (source.vocabulary, target.vocabulary))
         model = build_model(experiment.model, len(source.vocabulary), len(target.vocabulary))
         put_weights(model, load_tensors(self.weights), self.weights)
         return model.to(device).eval(), source, target
-
-    def _read_header(self) -> dict[str, Any]:
-        header = read_object(self.header, FIX)
-        if header.get("format") != FORMAT:
-            raise RunError(f"{self.header}: is of format {header.get('format')}, not {FORMAT}; {FIX}")
-        return header

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
 from seq2attn.arrivals import arriving
 from seq2attn.drawing.alignment import alignment_text
+from seq2attn.drawing.figure import check_picture
 from seq2attn.drawing.picture import draw_alignment
 from seq2attn.errors import DataError, UserError
 from seq2attn.run import Run
 from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
+from seq2attn.text.lines import BOM
 from seq2attn.translator import Translation, Translator, chosen_search
 
 
@@ -46,17 +50,18 @@ def translate_stream(folder: Path, wishes: Wishes) -> None:
         Run(folder).experiment(wishes.overrides).search, beam=wishes.beam, greedy=wishes.greedy
     )
     check_n_best(search, wishes.n_best)
+    if wishes.attention not in (None, "-"):
+        check_picture(Path(wishes.attention))
     translator = Translator.load(folder, wishes.device)
     number = 0
     with _output(wishes.output_file) as out:
         for lines in _input(wishes):
             drawn = number == 0 and wishes.attention is not None
-            for translation, line in zip(
-                translator.translate(lines, search, attention=drawn), lines, strict=True
-            ):
+            found = translator.translate(lines, search, attention=drawn)
+            for line, translation in zip(lines, found, strict=True):
                 number += 1
                 out.write(shown(number, line, translation, wishes))
-                if number == 1 and wishes.attention is not None:
+                if wishes.attention is not None and drawn:
                     _draw(translation, wishes.attention)
             out.flush()
 
@@ -87,23 +92,33 @@ def shown(number: int, line: str, translation: Translation, wishes: Wishes) -> s
 
 
 def _input(wishes: Wishes) -> Iterator[list[str]]:
-    """The lines to translate, in groups."""
+    """The lines to translate, in groups; a line that is to be drawn is a group of its own."""
+    groups = _given(wishes)
+    if wishes.attention is not None:
+        first = next(groups, [])
+        groups = chain(filter(None, (first[:1], first[1:])), groups)
+    number = 0
+    for group in groups:
+        yield [_decoded(line, number) for number, line in enumerate(group, number + 1)]
+        number += len(group)
+
+
+def _given(wishes: Wishes) -> Iterator[list[bytes]]:
+    """Sentences of the command line, or the lines of a file or of standard input."""
     if wishes.sentences:
-        yield list(wishes.sentences)
+        yield [os.fsencode(sentence) for sentence in wishes.sentences]
         return
     try:
-        stream = sys.stdin.buffer if wishes.input_file is None else wishes.input_file.open("rb")
+        with sys.stdin.buffer if wishes.input_file is None else wishes.input_file.open("rb") as stream:
+            yield from arriving(stream)
     except OSError as error:
-        raise DataError(f"{wishes.input_file}: cannot be read: {error.strerror}") from None
-    number = 0
-    with stream:
-        for group in arriving(stream):
-            yield [_decoded(line, number + i) for i, line in enumerate(group, 1)]
-            number += len(group)
+        name = wishes.input_file or "standard input"
+        raise DataError(f"{name}: cannot be read: {error.strerror}") from None
 
 
 def _decoded(line: bytes, number: int) -> str:
     """The text of a line. What is not UTF-8 is replaced, with a warning: one bad line shall not cost the others."""
+    line = (line.removeprefix(BOM) if number == 1 else line).removesuffix(b"\r")
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -117,13 +132,17 @@ def _output(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
-    partial = path.with_name(path.name + ".partial")
+    path = path.resolve()  # behind a symbolic link
+    is_file = path.is_file() or not path.exists()  # else a device or a pipe, which must not be replaced
+    partial = path.with_name(path.name + ".partial") if is_file else path
     try:
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
-            yield file
-        partial.replace(path)
+        file = partial.open("w", encoding="utf-8", newline="\n")
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+    with file:
+        yield file
+    if is_file:
+        partial.replace(path)
 
 
 def _draw(translation: Translation, where: str) -> None:

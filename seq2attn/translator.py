@@ -50,12 +50,12 @@ class Translator:
     def load(cls, run: Path | str, device: str = "auto") -> Translator:
         """The translator of a run directory, on `device` or on a CUDA card if there is one.
 
-        Raises RunError when the directory is no run or its files do not fit together.
+        Raises RunError when the directory is no run or its files do not fit together, UserError for a device
+        that is not there.
         """
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
+        where = chosen_device(device)
         folder = Run(Path(run))
-        model, source, target = folder.model(device)
+        model, source, target = folder.model(where)
         return cls(model, source, target, folder.experiment().search)
 
     def translate(
@@ -105,6 +105,23 @@ def chosen_search(search: SearchConfig, *, beam: int | None, greedy: bool) -> Se
     if greedy:
         return GreedyConfig(kind="greedy", lengths=search.lengths)
     return search if beam is None else BeamConfig(kind="beam", width=beam, lengths=search.lengths)
+
+
+def chosen_device(name: str) -> torch.device:
+    """The device of that name; `auto` is a CUDA card where there is one.
+
+    Raises UserError when there is no such device.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        cards = [f"cuda:{card}" for card in range(torch.cuda.device_count())]
+        known = ", ".join(["auto", "cpu", *cards])
+        raise UserError(f"there is no device `{name}` here; known: {known}") from None
+    return device
 
 
 def load(run: Path | str, device: str = "auto") -> Translator:

@@ -1,9 +1,12 @@
-"""A model's weights in a safetensors file; what is tied is stored once."""
+"""A model's weights in a safetensors file, with the vocabularies they know; what is tied is stored once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -11,6 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from seq2attn.errors import RunError
+from seq2attn.text.vocabulary import Vocabulary, check_same
+
+SIDES = ("source", "target")
+Vocabularies = tuple[Vocabulary, Vocabulary]
 
 
 def own_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -26,9 +33,13 @@ def own_weights(model: nn.Module) -> dict[str, Tensor]:
     return weights
 
 
-def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write tensors to a file."""
-    safetensors.torch.save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, path)
+def save_tensors(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, str] | None = None) -> None:
+    """Write tensors to a file, and what there is to know about them."""
+    contents = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    try:
+        safetensors.torch.save_file(contents, path, dict(about or {}))
+    except safetensors.SafetensorError as error:
+        raise RunError(f"{path}: cannot be written ({error})") from None
 
 
 def load_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Tensor]:
@@ -36,8 +47,37 @@ def load_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Te
 
     Raises: RunError when the file is missing or torn.
     """
+    with _opened(path, device) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
+
+
+def save_weights(weights: Mapping[str, Tensor], vocabularies: Vocabularies, path: Path) -> None:
+    """Write a model's weights, and the vocabularies that give its rows their meaning."""
+    tokens = zip(SIDES, vocabularies, strict=True)
+    save_tensors(weights, path, {side: json.dumps(v.tokens, ensure_ascii=False) for side, v in tokens})
+
+
+def check_vocabularies(weights: Path, folder: Path, vocabularies: Vocabularies) -> None:
+    """Refuse weights that were trained with other vocabularies than those of the run in `folder`.
+
+    Raises: RunError with both files, how many entries there are, and the first that differs.
+    """
+    with _opened(weights, "cpu") as file:
+        about = file.metadata() or {}
+    for side, vocabulary in zip(SIDES, vocabularies, strict=True):
+        if side in about:  # not in weights of another making
+            trained = Vocabulary(tuple(json.loads(about[side])))
+            try:
+                check_same(trained, vocabulary, folder / side / "vocabulary.json")
+            except RunError as error:
+                raise RunError(f"{weights}: was trained with another vocabulary. {error}") from None
+
+
+@contextmanager
+def _opened(path: Path, device: torch.device | str) -> Iterator[Any]:
     try:
-        return safetensors.torch.load_file(path, device=str(device))
+        with safetensors.safe_open(path, "pt", device=str(device)) as file:
+            yield file
     except FileNotFoundError:
         raise RunError(
             f"{path}: there is no such file; was the training stopped before its first checkpoint?"

@@ -6,6 +6,7 @@ torch and pydantic are imported inside commands only, so that `--help` is quick.
 from __future__ import annotations
 
 import functools
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -20,7 +21,9 @@ P = ParamSpec("P")
 
 
 def main() -> None:
-    """Runs the `seq2attn` command."""
+    """Runs the `seq2attn` command. Its results are UTF-8, as the text that it reads, whatever the locale."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
     app(prog_name="seq2attn")
 
 
@@ -43,6 +46,11 @@ def polite(command: Callable[P, None]) -> Callable[P, None]:
             # Whoever read our output (`| head`) has enough. What is still buffered goes nowhere at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(141) from None
+        except OSError as error:
+            # A file that is not ours to read or write, a full disk: nothing that a traceback explains.
+            where = f"{error.filename}: " if error.filename else ""
+            typer.echo(f"error: {where}{error.strerror or error}", err=True)
+            raise typer.Exit(2) from None
 
     return run
 

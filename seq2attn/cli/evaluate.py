@@ -38,11 +38,14 @@ def evaluate(
       seq2attn evaluate runs/phrasebook --beam 10 --json
       seq2attn evaluate runs/phrasebook --source new.de --reference new.en
     """
+    from seq2attn.drawing.figure import check_picture
     from seq2attn.evaluation.evaluate import evaluate_run, test_sets, write_report
     from seq2attn.evaluation.report import as_tables, draw
     from seq2attn.run import Run
     from seq2attn.translator import Translator, chosen_search
 
+    if picture is not None:
+        check_picture(picture)
     folder = Run(run)
     experiment = folder.experiment(overrides)
     sets = test_sets(experiment, source, reference)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,19 +21,24 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 INK = "#444444"
 
 
+def check_picture(path: Path) -> None:
+    """Raises UserError when no picture can be drawn to `path`: better known before the work than after it."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UserError(f"{path}: cannot draw a `{path.suffix}` file; use one of {', '.join(SUFFIXES)}")
+    if find_spec("matplotlib") is None:
+        raise UserError("drawing needs matplotlib: pip install 'seq2attn[plots]'")
+
+
 @contextmanager
 def figure(path: Path, *, width: float, height: float) -> Iterator[Figure]:
     """A figure of `width` x `height` inches to draw on, written to `path` at the end.
 
     Raises UserError if matplotlib is missing or does not write files of this suffix.
     """
-    if path.suffix.lower() not in SUFFIXES:
-        raise UserError(f"{path}: cannot draw a `{path.suffix}` file; use one of {', '.join(SUFFIXES)}")
-    try:
-        from matplotlib import font_manager, rc_context
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UserError("drawing needs matplotlib: pip install 'seq2attn[plots]'") from error
+    check_picture(path)
+    from matplotlib import font_manager, rc_context
+    from matplotlib.figure import Figure
+
     installed = set(font_manager.get_font_names())
     style: dict[Any, object] = {  # of the names that matplotlib knows
         "font.family": [name for name in FONTS if name in installed],

@@ -11,10 +11,10 @@ from seq2attn.evaluation.metrics import length_table, table
 
 
 def as_tables(results: Sequence[Result]) -> str:
-    """Scores with their signatures, BLEU by source length, and the speed of decoding."""
+    """Scores with their signatures, BLEU by source length (sets differ in lengths), and the speed of decoding."""
     parts = [
         table({result.name: result.scores for result in results}),
-        *(length_table({result.name: result.by_length}) for result in results),  # the sources are not the same
+        *(length_table({result.name: result.by_length}) for result in results),
         "\n".join(
             f"{result.name}: {result.sentences} sentences in {result.seconds:.1f} s,"
             f" {result.sentences / result.seconds:.1f} sentences/s, {result.words / result.seconds:.0f} tokens/s"

@@ -50,23 +50,16 @@ def search(
     lengths = lengths or LengthRule()
     longest = int(limits.most.max())
     device, b, k = limits.most.device, limits.most.size(0), choose.width
-    done = Hypotheses(
-        torch.full((b, k, longest + 1), eos, device=device),
-        torch.full((b, k), NEVER, device=device),
-        torch.full((b, k), NEVER, device=device),
-    )
-    here, found = (
-        torch.arange(b, device=device),
-        done,
-    )  # the sentences still searched, and what they have found
-    live = torch.full((b, k, longest + 1), eos, device=device).index_fill_(2, here.new_zeros(1), bos)
+    nothing = torch.full((b, k), NEVER, device=device)
+    live = torch.full((b, k, longest + 1), eos, device=device)
+    done = found = Hypotheses(live, nothing, nothing)
+    here = torch.arange(b, device=device)  # the sentences still searched, which `found` is about
+    live = live.index_fill(2, here.new_zeros(1), bos)
     scores, state = choose.first(torch.zeros(b, k, device=device)), repeat_rows(state, k)
 
     for t in range(1, longest + 1):
         log_probs, state = step(live[..., t - 1].flatten(), state, memory)
-        if never:
-            log_probs = log_probs.index_fill(1, torch.tensor(never, device=device), NEVER)
-        log_probs = _within(log_probs.unflatten(0, (-1, k)), limits, t, eos)
+        log_probs = _within(log_probs.unflatten(0, (-1, k)), limits, t, eos, never)
         parent, token, score = choose(log_probs, scores)
         candidates = _take(live, parent)
         candidates[..., t] = token
@@ -91,15 +84,15 @@ def search(
     return Hypotheses(done.tokens[..., 1:], done.scores, done.log_probs)
 
 
-def _within(log_probs: Tensor, limits: Limits, t: int, eos: int) -> Tensor:
-    """No end before the fewest words, nothing but the end at the most. [b, K, V] -> [b, K, V]
+def _within(log_probs: Tensor, limits: Limits, t: int, eos: int, never: tuple[int, ...]) -> Tensor:
+    """No end before the fewest words, nothing but the end at the most, nothing of `never`. [b, K, V] -> [b, K, V]
 
     The rest is made impossible before choosing: to overwrite what was chosen would put copies into a beam.
     """
-    end = torch.zeros(log_probs.size(-1), dtype=torch.bool, device=log_probs.device)
-    end[eos] = True
+    word = torch.arange(log_probs.size(-1), device=log_probs.device)
+    end, barred = word == eos, torch.isin(word, word.new_tensor(never))
     early, last = (t < limits.fewest)[:, None, None], (t >= limits.most)[:, None, None]
-    return log_probs.masked_fill((early & end) | (last & ~end), NEVER)
+    return log_probs.masked_fill((early & end) | (last & ~end) | barred, NEVER)
 
 
 def _best(old: Hypotheses, new: Hypotheses, k: int) -> Hypotheses:

@@ -7,6 +7,7 @@ from pathlib import Path
 from seq2attn.errors import RunError, UserError
 from seq2attn.run import Run
 from seq2attn.training.checkpoint import average, best_checkpoints, list_checkpoints
+from seq2attn.weights import check_vocabularies
 
 
 def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
@@ -27,6 +28,9 @@ def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
             f"{folder}: keeps {len(chosen)} checkpoints, not {count}; see `training.checkpoints` of its config"
         )
     source, target = run.tokenizers()
+    vocabularies = source.vocabulary, target.vocabulary
+    for checkpoint in chosen:
+        check_vocabularies(checkpoint.model, folder, vocabularies)
     names = [checkpoint.folder.name for checkpoint in chosen]
-    run.save_model(average(chosen), (source.vocabulary, target.vocabulary), {"checkpoints": names})
+    run.save_model(average(chosen), vocabularies, {"checkpoints": names})
     return f"{run.weights} is now the mean of {', '.join(names)}"

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2attn.errors import RunError
-from seq2attn.weights import load_tensors, own_weights, put_weights, save_tensors
+from seq2attn.weights import Vocabularies, load_tensors, own_weights, put_weights, save_tensors, save_weights
 
 FORMAT = 1
 FOLDER, MODEL, TRAINING, STATE = "checkpoints", "model.safetensors", "training.safetensors", "state.json"
@@ -61,14 +61,19 @@ class Checkpoint:
 
 
 def save_checkpoint(
-    run: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState, score: float | None
+    run: Path,
+    model: nn.Module,
+    vocabularies: Vocabularies,
+    optimizer: torch.optim.Optimizer,
+    state: TrainState,
+    score: float | None,
 ) -> Checkpoint:
     """Write a checkpoint under a temporary name, and give it its own when it is whole."""
     folder = run / FOLDER / f"{state.update:08d}"
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    save_tensors(own_weights(model), partial / MODEL)
+    save_weights(own_weights(model), vocabularies, partial / MODEL)
     tensors, numbers = _flatten(optimizer.state_dict()["state"])
     save_tensors(tensors, partial / TRAINING)
     content = {

@@ -15,6 +15,7 @@ from seq2attn.training.distributed import World, join_world
 from seq2attn.training.objective import Objective
 from seq2attn.training.report import Reporter
 from seq2attn.training.trainer import Trainer
+from seq2attn.weights import check_vocabularies
 
 
 def train(config: Experiment, *, go_on: bool = False) -> Run:
@@ -29,11 +30,12 @@ def train(config: Experiment, *, go_on: bool = False) -> Run:
         run.folder.mkdir(parents=True, exist_ok=True)
         reporter = Reporter(run, leads=world.leads, update=update, tensorboard=config.training.tensorboard)
         try:
-            prepared = _prepare(config, run, world, reporter)
+            prepared = _prepare(config, run, world, reporter, keep_tokenizers=bool(checkpoints))
+            vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
+            if checkpoints:
+                check_vocabularies(checkpoints[-1].model, run.folder, vocabularies)
             torch.manual_seed(config.training.seed)
-            model = build_model(
-                config.model, len(prepared.source.vocabulary), len(prepared.target.vocabulary)
-            )
+            model = build_model(config.model, *map(len, vocabularies))
             if not checkpoints:
                 _pretrained(model, config, prepared, reporter)
             model.to(world.device)
@@ -69,15 +71,19 @@ def _checkpoints(config: Experiment, run: Run, *, go_on: bool) -> list[Checkpoin
     return checkpoints
 
 
-def _prepare(config: Experiment, run: Run, world: World, reporter: Reporter) -> Prepared:
+def _prepare(
+    config: Experiment, run: Run, world: World, reporter: Reporter, *, keep_tokenizers: bool
+) -> Prepared:
     """The leading process prepares; the others read what it wrote."""
+
+    def start() -> Prepared:
+        return prepare(config.data, config.text, run.folder, reporter.say, keep_tokenizers=keep_tokenizers)
+
     if world.leads:
-        prepared = prepare(config.data, config.text, run.folder, reporter.say)
+        prepared = start()
         run.save_experiment(config)
     world.wait()
-    if not world.leads:
-        prepared = prepare(config.data, config.text, run.folder, reporter.say)
-    return prepared
+    return prepared if world.leads else start()
 
 
 def _pretrained(model: Seq2Seq, config: Experiment, prepared: Prepared, reporter: Reporter) -> None:

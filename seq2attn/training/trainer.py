@@ -206,7 +206,9 @@ class Trainer:
         self._tell(found, is_best)
         if self.world.leads:
             model = self.objective.model
-            checkpoint = save_checkpoint(self.run.folder, model, self.optimizer, state, value)
+            checkpoint = save_checkpoint(
+                self.run.folder, model, self._vocabularies(), self.optimizer, state, value
+            )
             if is_best:
                 origin = {"checkpoints": [checkpoint.folder.name], settings.metric: value}
                 self.run.save_model(own_weights(model), self._vocabularies(), origin)
