@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from seq2attn.config.load import load
-from seq2attn.config.schema import Experiment
 from seq2attn.config.show import dump
 from seq2attn.errors import RunError
+from seq2attn.experiment import Experiment
 from seq2attn.model import Seq2Seq, build_model
 from seq2attn.text.files import read_object, write_bytes, write_json
 from seq2attn.text.tokenizer import Tokenizer, load_tokenizer

@@ -21,7 +21,7 @@ def check(configs: ConfigPaths, overrides: Overrides) -> None:
       seq2attn config check configs/*.yaml --set model.decoder.dim=256
     """
     from seq2attn.config.load import load
-    from seq2attn.config.schema import Experiment
+    from seq2attn.experiment import Experiment
 
     wrong = 0
     for path in configs:
@@ -49,7 +49,7 @@ def show(
     """
     from seq2attn.config import show as shown
     from seq2attn.config.load import load_with_places
-    from seq2attn.config.schema import Experiment
+    from seq2attn.experiment import Experiment
 
     experiment, tree = load_with_places(config, Experiment, overrides)
     typer.echo(shown.show(experiment, tree) if origins else shown.dump(experiment), nl=False)
@@ -69,7 +69,7 @@ def schema(
       # yaml-language-server: $schema=seq2attn.schema.json
     """
     from seq2attn.config.json_schema import json_schema
-    from seq2attn.config.schema import Experiment
+    from seq2attn.experiment import Experiment
 
     text = json.dumps(json_schema(Experiment), indent=2, ensure_ascii=False) + "\n"
     if output is None:

@@ -15,8 +15,8 @@ def prepare(config: ConfigPath, overrides: Overrides) -> None:
       seq2attn prepare configs/phrasebook.yaml
     """
     from seq2attn.config.load import load
-    from seq2attn.config.schema import Experiment
     from seq2attn.data.prepare import prepare as start
+    from seq2attn.experiment import Experiment
     from seq2attn.run import Run
     from seq2attn.training.checkpoint import refuse_trained
 

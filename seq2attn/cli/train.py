@@ -29,11 +29,11 @@ def train(
       torchrun --nproc-per-node=4 -m seq2attn train my.yaml
     """
     from seq2attn.config.load import load
-    from seq2attn.config.schema import Experiment
+    from seq2attn.experiment import Experiment
 
     experiment = load(config, Experiment, overrides)
     if dry_run:
-        from seq2attn.model.describe import dry_run as describe
+        from seq2attn.describe import dry_run as describe
 
         typer.echo(describe(experiment))
         return

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from seq2attn.config.schema import Experiment
 from seq2attn.data.read import AlignedConfig, CorpusConfig, read_pairs
 from seq2attn.errors import UserError
 from seq2attn.evaluation.metrics import LengthBucket, Score, bleu_by_length, scores
+from seq2attn.experiment import Experiment
 from seq2attn.run import Run
 from seq2attn.search.config import SearchConfig
 from seq2attn.text.files import write_bytes, write_json

@@ -89,8 +89,10 @@ def _within(log_probs: Tensor, limits: Limits, t: int, eos: int, never: tuple[in
 
     The rest is made impossible before choosing: to overwrite what was chosen would put copies into a beam.
     """
-    word = torch.arange(log_probs.size(-1), device=log_probs.device)
-    end, barred = word == eos, torch.isin(word, word.new_tensor(never))
+    end, barred = torch.zeros(2, log_probs.size(-1), dtype=torch.bool, device=log_probs.device)
+    end[eos] = True
+    for word in never:
+        barred[word] = True
     early, last = (t < limits.fewest)[:, None, None], (t >= limits.most)[:, None, None]
     return log_probs.masked_fill((early & end) | (last & ~end) | barred, NEVER)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from seq2attn.config.schema import Experiment
 from seq2attn.data.prepare import Prepared, prepare
 from seq2attn.errors import RunError
+from seq2attn.experiment import Experiment
 from seq2attn.model import Seq2Seq, build_model
 from seq2attn.model.vectors import load_vectors
 from seq2attn.run import Run

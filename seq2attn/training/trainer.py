@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seq2attn.config.schema import Experiment
 from seq2attn.data.batches import IGNORE, Batch, Indices, collate, padding_share, plan
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import Prepared
+from seq2attn.experiment import Experiment
 from seq2attn.run import Run
 from seq2attn.training.checkpoint import (
     TrainState,

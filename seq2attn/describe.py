@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from seq2attn.config.schema import Experiment
+from seq2attn.experiment import Experiment
 from seq2attn.model.build import build_model
 from seq2attn.model.seq2seq import Seq2Seq
 from seq2attn.text.config import TokenizerConfig
