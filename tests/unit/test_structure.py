@@ -1,0 +1,147 @@
+"""The shape of the package: imports flow one way, files are short, functions shorter."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "seq2attn"
+FILES = sorted(PACKAGE.rglob("*.py"))
+MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}
+
+LAYERS = """
+    errors  state  initial  layers  arrivals
+    config
+    text
+    weights
+    data
+    attention
+    encoders
+    decoders
+    model
+    search
+    evaluation.metrics  training.optimizers  training.schedules
+    training.config
+    experiment
+    describe  run
+    training  translator
+    drawing
+    evaluation
+    translating
+    cli
+    __main__
+"""
+"""Lowest first: a part imports from the lines above its own, and from itself. Of `evaluation.metrics` and
+`evaluation`, the longer name is the one that counts."""
+
+LAYER = {f"seq2attn.{part}": row for row, line in enumerate(LAYERS.split("\n")) for part in line.split()}
+LONG_FILES = {
+    "tests/unit/test_config.py",
+    "tests/unit/test_config_errors.py",
+    "tests/unit/test_phrasebook.py",
+}
+"""Tables of cases, which have one noun all the same."""
+
+
+def part_of(module: str) -> str:
+    """The part of `LAYERS` that a module belongs to."""
+    names = module.split(".")
+    prefixes = [".".join(names[:n]) for n in range(len(names), 0, -1)]
+    return next((prefix for prefix in prefixes if prefix in LAYER), module)
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Our modules that are imported anywhere in a tree."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "seq2attn":
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if name in MODULES else node.module for name in names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "seq2attn")
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_every_module_has_a_layer():
+    assert [m for m in MODULES if m != "seq2attn" and part_of(m) not in LAYER] == []
+    parts = {part_of(m) for m in MODULES}
+    assert [part for part in LAYER if part not in parts] == []
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m != "seq2attn"])  # which names all, and loads none
+def test_imports_flow_one_way(module):
+    own = part_of(module)
+    against = [
+        found
+        for found in imports(parse(MODULES[module]))
+        if found != "seq2attn" and part_of(found) != own and LAYER[part_of(found)] >= LAYER[own]
+    ]
+    assert against == [], f"{module} is of the layer {own}, and imports from above it, or from beside it"
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    graph = {module: set(imports(parse(path))) - {module} for module, path in MODULES.items()}
+    graph["seq2attn"] = set()
+    tuple(graphlib.TopologicalSorter(graph).static_order())
+
+
+def test_files_are_short():
+    python = [*FILES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]
+    lines = {p.relative_to(ROOT).as_posix(): len(p.read_text(encoding="utf-8").splitlines()) for p in python}
+    assert {name: n for name, n in lines.items() if n > 300 and name not in LONG_FILES} == {}
+
+
+def test_functions_are_short():
+    # From the docstring on: the options of a command are a list, and no thought to follow.
+    long = {
+        f"{module}.{function.name}": lines
+        for module, path in MODULES.items()
+        for function in functions(parse(path))
+        if (lines := (function.end_lineno or 0) - function.body[0].lineno + 1) > 40
+    }
+    assert long == {}
+
+
+def test_the_package_is_imported_without_anything_heavy():
+    heavy = (
+        "torch",
+        "numpy",
+        "pydantic",
+        "yaml",
+        "typer",
+        "sacrebleu",
+        "sentencepiece",
+        "torchtext",
+        "matplotlib",
+    )
+    code = f"import sys, seq2attn; dir(seq2attn); print(*[m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == ""
+
+
+def test_help_comes_without_torch():
+    code = (
+        "import sys, seq2attn.cli as cli\n"
+        "try: cli.app(['train', '--help'])\n"
+        "except SystemExit: print(*[m for m in ('torch', 'numpy', 'sacrebleu') if m in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.splitlines()[-1] == ""
+
+
+def test_nothing_is_a_drawer():
+    drawers = {"utils", "util", "helpers", "helper", "common", "misc", "constants", "registry"}
+    assert [m for m in MODULES if m.split(".")[-1] in drawers] == []
