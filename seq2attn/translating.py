@@ -54,8 +54,8 @@ def translate_stream(folder: Path, wishes: Wishes) -> None:
         check_picture(Path(wishes.attention))
     translator = Translator.load(folder, wishes.device)
     number = 0
-    with _output(wishes.output_file) as out:
-        for lines in _input(wishes):
+    with _input(wishes) as groups, _output(wishes.output_file) as out:
+        for lines in groups:
             drawn = number == 0 and wishes.attention is not None
             found = translator.translate(lines, search, attention=drawn)
             for line, translation in zip(lines, found, strict=True):
@@ -91,29 +91,31 @@ def shown(number: int, line: str, translation: Translation, wishes: Wishes) -> s
     return translation.text + "\n"
 
 
-def _input(wishes: Wishes) -> Iterator[list[str]]:
-    """The lines to translate, in groups; a line that is to be drawn is a group of its own."""
-    groups = _given(wishes)
+@contextmanager
+def _input(wishes: Wishes) -> Iterator[Iterator[list[str]]]:
+    """What to translate, in groups: sentences of the command line, or the lines of a file or of standard input."""
+    if wishes.sentences:
+        yield _lines(iter([[os.fsencode(sentence) for sentence in wishes.sentences]]), wishes)
+    elif wishes.input_file is None:
+        yield _lines(arriving(sys.stdin.buffer), wishes)
+    else:
+        try:
+            stream = wishes.input_file.open("rb")
+        except OSError as error:
+            raise DataError(f"{wishes.input_file}: cannot be read: {error.strerror}") from None
+        with stream:
+            yield _lines(arriving(stream), wishes)
+
+
+def _lines(groups: Iterator[list[bytes]], wishes: Wishes) -> Iterator[list[str]]:
+    """The text of the lines; one that is to be drawn is a group of its own."""
     if wishes.attention is not None:
         first = next(groups, [])
         groups = chain(filter(None, (first[:1], first[1:])), groups)
     number = 0
     for group in groups:
-        yield [_decoded(line, number) for number, line in enumerate(group, number + 1)]
+        yield [_decoded(line, n) for n, line in enumerate(group, number + 1)]
         number += len(group)
-
-
-def _given(wishes: Wishes) -> Iterator[list[bytes]]:
-    """Sentences of the command line, or the lines of a file or of standard input."""
-    if wishes.sentences:
-        yield [os.fsencode(sentence) for sentence in wishes.sentences]
-        return
-    try:
-        with sys.stdin.buffer if wishes.input_file is None else wishes.input_file.open("rb") as stream:
-            yield from arriving(stream)
-    except OSError as error:
-        name = wishes.input_file or "standard input"
-        raise DataError(f"{name}: cannot be read: {error.strerror}") from None
 
 
 def _decoded(line: bytes, number: int) -> str:
@@ -132,9 +134,9 @@ def _output(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
-    path = path.resolve()  # behind a symbolic link
-    is_file = path.is_file() or not path.exists()  # else a device or a pipe, which must not be replaced
-    partial = path.with_name(path.name + ".partial") if is_file else path
+    whole = path.resolve()  # behind a symbolic link
+    is_file = whole.is_file() or not whole.exists()  # else a device or a pipe, which must not be replaced
+    partial = whole.with_name(whole.name + ".partial") if is_file else whole
     try:
         file = partial.open("w", encoding="utf-8", newline="\n")
     except OSError as error:
@@ -142,7 +144,7 @@ def _output(path: Path | None) -> Iterator[TextIO]:
     with file:
         yield file
     if is_file:
-        partial.replace(path)
+        partial.replace(whole)
 
 
 def _draw(translation: Translation, where: str) -> None:

@@ -28,6 +28,6 @@ Overrides: TypeAlias = Annotated[
         metavar="KEY=VALUE",
         default_factory=list,
         show_default=False,
-        help="Set a value of the config, e.g. --set training.steps=100. May be given many times.",
+        help="Set a value of the config, e.g. --set search.width=10. May be given many times.",
     ),
 ]

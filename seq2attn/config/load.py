@@ -18,7 +18,7 @@ C = TypeVar("C", bound=Config)
 
 
 def load(path: Path, model: type[C], overrides: Sequence[str] = ()) -> C:
-    """The config in `path`, with what it `extends` and with `overrides` such as `training.steps=100`.
+    """The config in `path`, with what it `extends` and with `overrides` such as `search.width=10`.
 
     Raises:
         ConfigError: all mistakes at once, each with its place.

@@ -90,7 +90,7 @@ class Reader:
         dotted, equals, _ = text.partition("=")
         if not equals or not all(dotted.split(".")):
             whole = _mark(COMMAND_LINE, text, 0), _mark(COMMAND_LINE, text, len(text))
-            self._stop(Fault("expected `key=value`, such as `training.steps=100`", *whole))
+            self._stop(Fault("expected `key=value`, such as `search.width=10`", *whole))
         node = self._compose(text, COMMAND_LINE, skip=len(dotted) + 1)
         end = _mark(COMMAND_LINE, text, len(text))
         value = ScalarNode(_YAML + "null", "", end, end) if node is None else self._tidy(node)

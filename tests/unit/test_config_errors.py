@@ -429,12 +429,12 @@ OVERRIDES = {
         1 | decoder.dimm=3
           |         ^^^^""",
     "decoder.dim": """\
-        <command line>:1:1: expected `key=value`, such as `training.steps=100`
+        <command line>:1:1: expected `key=value`, such as `search.width=10`
           |
         1 | decoder.dim
           | ^^^^^^^^^^^""",
     "=3": """\
-        <command line>:1:1: expected `key=value`, such as `training.steps=100`
+        <command line>:1:1: expected `key=value`, such as `search.width=10`
           |
         1 | =3
           | ^^""",

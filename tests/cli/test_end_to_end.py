@@ -1,0 +1,191 @@
+"""From a config to translations and scores, each command a process in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Installed, Invoke, Toy
+
+SENTENCES = ["rot haus", "blau und alt"]
+
+
+def test_the_wheel_is_what_runs(seq2attn: Installed, tmp_path: Path) -> None:
+    where = "import seq2attn; print(seq2attn.__file__, seq2attn.__version__)"
+    done = seq2attn.run(tmp_path, [sys.executable, "-c", where])
+    assert done.out == f"{seq2attn.site / 'seq2attn' / '__init__.py'} 0.1.0\n"
+    script = seq2attn.run(tmp_path, [str(seq2attn.site / "bin" / "seq2attn"), "--version"])
+    assert (script.code, script.out, script.err) == (0, "seq2attn 0.1.0\n", "")
+
+
+class TestConfig:
+    def test_check_and_show(self, seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
+        assert seq2attn(tmp_path, "config", "check", toy.config).out == f"{toy.config}: ok\n"
+        shown = seq2attn(tmp_path, "config", "show", toy.run / "config.yaml", "--set", "search.width=7")
+        assert "width: 7" in shown.out
+        assert str(toy.folder / "text" / "train.de") in shown.out  # from everywhere the same file
+
+    def test_schema(self, seq2attn: Installed, tmp_path: Path) -> None:
+        seq2attn(tmp_path, "config", "schema", "-o", "schema.json")
+        assert "model" in json.loads((tmp_path / "schema.json").read_text(encoding="utf-8"))["properties"]
+
+
+class TestTrain:
+    def test_prepare_and_train(self, toy: Toy) -> None:
+        assert toy.prepared.out == toy.trained.out == ""
+        assert "train: 120 pairs, dev: 12 pairs, short: 20 pairs, mixed: 60 pairs" in toy.prepared.err
+        assert "runs/toy: already prepared from this text" in toy.trained.err
+        assert "validation at update 200: " in toy.trained.err
+        kept = sorted(path.name for path in (toy.run / "checkpoints").iterdir())
+        assert kept[-2:] == ["00000150", "00000200"]
+
+    def test_a_dry_run_needs_no_data(self, seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
+        shutil.copy(toy.config, tmp_path)
+        done = seq2attn(tmp_path, "train", "toy.yaml", "--dry-run")
+        assert "decoder.attention.score.w_key.weight" in done.out
+        assert "vocabularies of 300 and 300 entries (at most)" in done.out
+        assert (done.err, [path.name for path in tmp_path.iterdir()]) == ("", ["toy.yaml"])
+
+    def test_a_training_is_not_begun_twice(self, seq2attn: Installed, toy: Toy) -> None:
+        done = seq2attn(toy.folder, "train", "toy.yaml", code=2)
+        assert done.err == (
+            "error: runs/toy: already holds a training; go on with it by `train --resume`, "
+            "give another `run` (--set run=DIR), or remove the folder\n"
+        )
+
+    def test_resume(self, seq2attn: Installed, toy: Toy, run_copy: Path) -> None:
+        more = ["--set", "training.until=[210 updates]", "--set", f"run={run_copy}"]
+        done = seq2attn(toy.folder, "train", "toy.yaml", "--resume", *more)
+        assert "going on after update 200: " in done.err
+        assert (run_copy / "checkpoints" / "00000210").is_dir()
+        updates = [json.loads(line)["update"] for line in (run_copy / "metrics.jsonl").open(encoding="utf-8")]
+        assert updates == [50, 100, 100, 150, 200, 200, 210]
+
+
+class TestTranslate:
+    def test_python_says_what_the_command_line_says(
+        self, seq2attn: Installed, toy: Toy, tmp_path: Path
+    ) -> None:
+        done = seq2attn(tmp_path, "translate", toy.run, *SENTENCES)
+        assert (done.err, done.out.count("\n")) == ("", 2)
+        code = f"import seq2attn; print(next(seq2attn.load({str(toy.run)!r}).translate({SENTENCES})).text)"
+        assert seq2attn.run(tmp_path, [sys.executable, "-c", code]).out == done.out.split("\n")[0] + "\n"
+
+    def test_as_many_lines_come_out_as_go_in(self, seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
+        odd = [
+            b"\xef\xbb\xbfrot haus",  # a byte order mark
+            b"",
+            b"   ",
+            b"rot " * 3000,
+            b"alt \xff boot",
+            b"rot haus\r",
+            "rot\u2028haus\x0b\x85neu".encode(),
+            b"\x00\x1b[31m",
+            "\N{GRINNING FACE}\u0301".encode(),
+            b"\r",
+            b"rot haus",
+        ]
+        (tmp_path / "in.de").write_bytes(b"\n".join(odd))  # the last line has no end
+        done = seq2attn(tmp_path, "translate", toy.run, "-i", "in.de", "-o", "out.en", "--greedy")
+        assert (done.out, done.err) == ("", "warning: line 5: not UTF-8 at byte 5; replaced\n")
+        written = (tmp_path / "out.en").read_bytes()
+        piped = seq2attn(tmp_path, "translate", toy.run, "--greedy", given=b"\n".join(odd) + b"\n")
+        assert piped.out.encode() == written
+        lines = written.decode().split("\n")
+        assert len(lines) == len(odd) + 1
+        assert lines[0] == lines[5] == lines[10] != ""
+        assert [number for number, line in enumerate(lines) if not line] == [1, 2, 9, 11]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["in.de", "out.en"]
+
+    def test_lines_are_answered_as_they_come(self, seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
+        with subprocess.Popen(
+            seq2attn.command("translate", toy.run),
+            cwd=tmp_path,
+            env=seq2attn.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdin is not None and process.stdout is not None
+            answers = []
+            for sentence in [*SENTENCES, "", "rot haus"]:
+                process.stdin.write(sentence.encode() + b"\n")
+                process.stdin.flush()
+                answers.append(process.stdout.readline())
+            process.stdin.close()
+            assert process.stdout.read() == b""
+        assert process.returncode == 0
+        assert answers[2] == b"\n"
+        assert answers[0] == answers[3] != answers[1]
+
+    def test_what_is_printed_of_each(self, seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
+        plain = seq2attn(tmp_path, "translate", toy.run, *SENTENCES, "--beam", "3", "--n-best", "3")
+        rows = [line.split("\t") for line in plain.out.splitlines()]
+        assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
+        done = seq2attn(tmp_path, "translate", toy.run, *SENTENCES, "--beam", "3", "--n-best", "3", "--json")
+        first, second = map(json.loads, done.out.splitlines())
+        assert (first["source"], second["source"]) == tuple(SENTENCES)
+        best = [second, *second["alternatives"]]
+        assert [row[1:] for row in rows[3:]] == [[f"{one['score']:.4f}", one["text"]] for one in best]
+        assert [one["score"] for one in best] == sorted((one["score"] for one in best), reverse=True)
+
+    def test_samples(self, seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
+        sampled = ["--set", "search={kind: sample, width: 4, temperature: 3}", "--n-best", "4"]
+        done = seq2attn(tmp_path, "translate", toy.run, "rot haus", *sampled)
+        texts = [line.split("\t")[2] for line in done.out.splitlines()]
+        assert len(texts) == 4 and len(set(texts)) > 1
+
+    def test_attention_in_the_terminal(self, seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
+        done = seq2attn(tmp_path, "translate", toy.run, *SENTENCES, "--attention", "-")
+        lines = done.out.splitlines()
+        assert any("█" in line or "▓" in line or "▒" in line for line in lines)
+        assert lines[-2].startswith("weight: ")  # then the second line's translation
+
+    @pytest.mark.parametrize(("name", "begins"), [("a.png", b"\x89PNG"), ("new/a.svg", b"<?xml")])
+    def test_attention_as_a_picture(
+        self, invoke: Invoke, toy: Toy, tmp_path: Path, name: str, begins: bytes
+    ) -> None:
+        assert invoke("translate", toy.run, *SENTENCES, "--attention", name).out.count("\n") == 2
+        assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+class TestEvaluate:
+    def test_scores_are_those_of_sacrebleu(self, seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
+        done = seq2attn(tmp_path, "evaluate", toy.run, "--picture", "lengths.svg")
+        assert done.err == ""
+        report = json.loads((toy.run / "evaluation" / "report.json").read_text(encoding="utf-8"))
+        assert set(report["sets"]) == {"short", "mixed"}
+        for name, found in report["sets"].items():
+            files = [toy.folder / "text" / f"{name}.en", "-i", toy.run / "evaluation" / f"{name}.txt"]
+            score = seq2attn.run(
+                tmp_path, [sys.executable, "-m", "sacrebleu", *map(str, files), "-b", "-w", "6"]
+            )
+            bleu = found["scores"][0]
+            assert score.out == f"{bleu['value']:.6f}\n"
+            assert bleu["value"] > 0 or name == "short"  # without four words there is no BLEU
+            assert f"{bleu['value']:.2f}" in done.out and bleu["signature"] in done.out
+            assert found["sentences"] == sum(bucket["sentences"] for bucket in found["by_length"])
+        assert (tmp_path / "lengths.svg").is_file()
+
+    def test_any_pair_of_files(self, seq2attn: Installed, toy: Toy, run_copy: Path, tmp_path: Path) -> None:
+        files = ["--source", toy.folder / "text/dev.de", "--reference", toy.folder / "text/dev.en"]
+        done = seq2attn(tmp_path, "evaluate", run_copy, *files, "--greedy", "--json")
+        report = json.loads(done.out)
+        assert (list(report["sets"]), report["search"]["kind"]) == (["dev.de"], "greedy")
+        assert len((run_copy / "evaluation/dev.de.txt").read_text(encoding="utf-8").splitlines()) == 12
+
+
+@pytest.mark.parametrize("how", ["--last", "--best"])
+def test_average(invoke: Invoke, run_copy: Path, how: str) -> None:
+    done = invoke("average", run_copy, how, 2)
+    origin = json.loads((run_copy / "model.json").read_text(encoding="utf-8"))["origin"]
+    names = sorted(path.name for path in (run_copy / "checkpoints").iterdir())
+    assert set(origin["checkpoints"]) <= set(names) and len(origin["checkpoints"]) == 2
+    assert how == "--best" or origin["checkpoints"] == names[-2:]
+    said = f"{run_copy}/model.safetensors is now the mean of {', '.join(origin['checkpoints'])}\n"
+    assert (done.out, done.err) == ("", said)
+    assert invoke("translate", run_copy, "rot haus").out != "\n"

@@ -1,0 +1,125 @@
+"""Parts of one's own, in a module of the working directory: `kind: my_parts:MyEncoder`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import CONFIG, Installed, write_toy
+
+PARTS = '''
+import torch
+from pydantic import PositiveInt
+from torch import nn
+
+import seq2attn
+from seq2attn.attention.config import AttentionConfig
+from seq2attn.attention.scores import Score
+from seq2attn.decoders import Decoded, Decoder
+from seq2attn.encoders import Encoded, Encoder
+
+
+class MyEncoder(Encoder):
+    """Each word by itself."""
+
+    class Config(seq2attn.Config):
+        kind: str
+        width: PositiveInt = 16
+
+        def build(self, input_dim):
+            return MyEncoder(self, input_dim)
+
+    def __init__(self, config, input_dim):
+        super().__init__()
+        self.layer = nn.Linear(input_dim, config.width)
+        self.key_dim = self.value_dim = self.final_dim = config.width
+
+    def forward(self, words, mask):
+        states = torch.tanh(self.layer(words))
+        return Encoded(states, states, mask, (states[:, :1],))
+
+
+class MyScore(Score):
+    """Minus the distance of query and key."""
+
+    class Config(seq2attn.Config):
+        kind: str
+        sharpness: float = 1.0
+
+        def build(self, query_dim, key_dim):
+            return MyScore(self.sharpness, query_dim, key_dim)
+
+    def __init__(self, sharpness, query_dim, key_dim):
+        super().__init__()
+        self.sharpness, self.w = sharpness, nn.Linear(query_dim, key_dim)
+
+    def query(self, x):
+        return super().query(self.w(x))
+
+    def forward(self, q, k):
+        return -self.sharpness * torch.cdist(q, k)
+
+
+class MyDecoder(Decoder):
+    """The last word asks the source; nothing else is remembered."""
+
+    class Config(seq2attn.Config):
+        kind: str
+        attention: AttentionConfig
+
+        def build(self, input_dim, encoder):
+            return MyDecoder(self, input_dim, encoder)
+
+    def __init__(self, config, input_dim, encoder):
+        super().__init__()
+        self.attention = config.attention.build(input_dim, encoder.key_dim, encoder.value_dim)
+        self.dim = input_dim + encoder.value_dim
+
+    def prepare(self, encoded):
+        start = encoded.mask.new_zeros(len(encoded.mask), dtype=torch.long)
+        return (self.attention.project(encoded.keys, encoded.values, encoded.mask),), start
+
+    def forward(self, words, state, memory, *, need_weights=False):
+        position = state[:, None] + torch.arange(words.size(1), device=words.device)
+        context, weights = self.attention(words, memory[0], position, need_weights=need_weights)
+        return Decoded(torch.cat([words, context], -1), state + words.size(1), weights)
+'''
+
+OURS = """\
+  encoder: {kind: gru, dim: 32}
+  decoder: {kind: luong, dim: 32}
+"""
+THEIRS = """\
+  encoder: {kind: my_parts:MyEncoder, width: 24}
+  decoder: {kind: my_parts:MyDecoder, attention: {score: {kind: my_parts:MyScore, sharpness: 2}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plugin")
+    write_toy(folder, CONFIG.replace(OURS, THEIRS))
+    (folder / "my_parts.py").write_text(PARTS, encoding="utf-8")
+    return folder
+
+
+def test_they_train_and_translate(seq2attn: Installed, folder: Path) -> None:
+    done = seq2attn(folder, "train", "toy.yaml", "--set", "training.until=[60 updates]")
+    assert "validation at update 60: " in done.err
+    saved = (folder / "runs/toy/config.yaml").read_text(encoding="utf-8")
+    assert "kind: my_parts:MyScore" in saved and "width: 24" in saved
+    done = seq2attn(folder, "translate", "runs/toy", "rot haus", "--attention", "-")
+    assert (done.err, "weight: " in done.out) == ("", True)
+    script = [str(seq2attn.site / "bin" / "seq2attn"), "translate", "runs/toy", "rot haus"]
+    assert seq2attn.run(folder, script).out == done.out.split("\n")[0] + "\n"
+
+
+def test_their_options_are_checked(seq2attn: Installed, folder: Path) -> None:
+    wrong = THEIRS.replace("width: 24", "widht: 24").replace("sharpness: 2", "sharpness: very")
+    (folder / "wrong.yaml").write_text(CONFIG.replace(OURS, wrong), encoding="utf-8")
+    done = seq2attn(folder, "config", "check", "wrong.yaml", code=2)
+    assert [line for line in done.err.splitlines() if line.startswith("wrong")] == [
+        "wrong.yaml:12:39: unknown key `model.encoder.widht`; did you mean `width`?",
+        "wrong.yaml:13:94: `model.decoder.attention.score.sharpness` should be a number, not 'very'",
+    ]

@@ -1,0 +1,135 @@
+"""What is better seen within a process: the order of lines, their windows, and the shapes of attention."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from seq2attn.arrivals import arriving
+from seq2attn.decoders import FixedConfig, LuongConfig, TransformerDecoderConfig
+from seq2attn.encoders import RecurrentEncoderConfig
+from seq2attn.errors import UserError
+from seq2attn.model import build_model
+from seq2attn.model.config import EmbeddingsConfig, ModelConfig
+from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
+from seq2attn.text.words import WordsConfig
+from seq2attn.translator import Translator, chosen_device, chosen_search
+
+WORDS = "a few words of which there are not many".split()
+LINES = [
+    "a few words",
+    "",
+    "not many",
+    "  ",
+    " ".join(WORDS * 3),
+    "many many words",
+    "unknown",
+    "a few words",
+]
+SEARCH = BeamConfig(kind="beam", width=3, lengths=LengthsConfig(max_length=12))
+DECODERS = {
+    "fixed": FixedConfig(kind="fixed", dim=16),
+    "luong": LuongConfig(kind="luong", dim=16),
+    "transformer": TransformerDecoderConfig(kind="transformer", layers=1, heads=4, dim_feedforward=16),
+}
+
+
+def translator(kind: str = "luong") -> Translator:
+    """One with first weights: what it says makes no sense, and is different for different lines."""
+    torch.manual_seed(3)
+    words = WordsConfig().train(WORDS)
+    config = ModelConfig(
+        embeddings=EmbeddingsConfig(dim=16),
+        encoder=RecurrentEncoderConfig(kind="gru", dim=16),
+        decoder=DECODERS[kind],
+    )
+    model = build_model(config, len(words.vocabulary), len(words.vocabulary)).eval()
+    return Translator(model, words, words, SEARCH)
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+def test_windows_and_batches_do_not_change_answers(kind: str) -> None:
+    one = translator(kind)
+    together = [found.tokens for found in one.translate(LINES)]
+    assert len(set(together)) > 2
+    assert together == [next(one.translate([line])).tokens for line in LINES]
+    assert together == [found.tokens for found in one.translate(LINES, window=3)]
+    one.budget = 1  # each line alone
+    assert together == [found.tokens for found in one.translate(iter(LINES))]
+
+
+def test_lines_are_taken_only_when_they_are_needed() -> None:
+    endless = (line for _ in iter(int, 1) for line in LINES)
+    first = next(translator().translate(endless, window=5))
+    assert first.source_tokens == ("a", "few", "words")
+
+
+def test_an_empty_line_has_an_empty_translation() -> None:
+    for search in (SEARCH, GreedyConfig(kind="greedy"), SampleConfig(kind="sample", width=2)):
+        found = list(translator().translate(["", " \t "], search, attention=True))
+        assert [(one.text, one.tokens, one.alternatives, one.attention) for one in found] == [
+            ("", (), (), None)
+        ] * 2
+    assert list(translator().translate([])) == []
+
+
+def test_alternatives_are_best_first() -> None:
+    found = next(translator().translate(["a few words"]))
+    every = [found, *found.alternatives]
+    assert len(every) == len({one.tokens for one in every}) == 3
+    assert [one.score for one in every] == sorted((one.score for one in every), reverse=True)
+
+
+@pytest.mark.parametrize(("kind", "heads"), [("luong", 1), ("transformer", 4)])
+def test_attention_is_of_every_token_and_the_ends(kind: str, heads: int) -> None:
+    for found in translator(kind).translate(["a few words", "not many"], attention=True):
+        assert found.attention is not None
+        assert found.attention.shape == (heads, len(found.tokens) + 1, len(found.source_tokens) + 1)
+        np.testing.assert_allclose(found.attention.sum(-1), 1, rtol=1e-5)
+
+
+def test_without_attention_there_is_none_to_see() -> None:
+    assert next(translator("fixed").translate(["a few words"], attention=True)).attention is None
+
+
+def test_what_is_asked_for_keeps_the_limits() -> None:
+    lengths = LengthsConfig(max_length=7)
+    search = SampleConfig(kind="sample", lengths=lengths)
+    assert chosen_search(search, beam=None, greedy=False) is search
+    assert chosen_search(search, beam=2, greedy=False) == BeamConfig(kind="beam", width=2, lengths=lengths)
+    assert chosen_search(search, beam=None, greedy=True) == GreedyConfig(kind="greedy", lengths=lengths)
+
+
+def test_devices() -> None:
+    assert chosen_device("cpu").type == "cpu"
+    assert chosen_device("auto").type in ("cpu", "cuda")
+    with pytest.raises(UserError, match=r"there is no device `cuda:77` here; known: auto, cpu"):
+        chosen_device("cuda:77")
+
+
+class TestArriving:
+    @pytest.mark.parametrize("most", [1, 2, 3, 1000])
+    @pytest.mark.parametrize("text", [b"", b"\n", b"a", b"a\n", b"a\n\nbcd\r\n\x85\n\n", b"\n\nabc"])
+    def test_lines_are_cut_at_newlines_only(self, text: bytes, most: int) -> None:
+        stream = io.BufferedReader(io.BytesIO(text))  # type: ignore[arg-type]
+        groups = list(arriving(stream, most))
+        assert all(groups)
+        assert [line for group in groups for line in group] == [
+            line.removesuffix(b"\n") for line in io.BytesIO(text)
+        ]
+
+    def test_what_has_come_comes_together(self) -> None:
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb", buffering=0) as person:
+            groups = arriving(stream)
+            person.write(b"a\nb\nc")
+            assert next(groups) == [b"a", b"b"]
+            person.write(b"d\n")
+            assert next(groups) == [b"cd"]
+            person.write(b"\ne")
+            person.close()
+            assert list(groups) == [[b""], [b"e"]]
