@@ -29,7 +29,7 @@ def map_tensors(fn: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
         raise TypeError(
             f"a row-aligned structure holds tensors, tuples and dataclasses, not {type(tree).__name__}"
         )
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def select_rows(tree: Tree, rows: Tensor) -> Tree:

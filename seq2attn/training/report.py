@@ -112,4 +112,4 @@ def _tensorboard(folder: Path) -> Any:
         raise UserError(
             "`training.tensorboard` needs TensorBoard: pip install 'seq2attn[tensorboard]'"
         ) from None
-    return SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(folder / "tensorboard"))

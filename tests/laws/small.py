@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 
-from seq2attn.config.schema import Experiment
+from seq2attn.experiment import Experiment
 from seq2attn.training.checkpoint import list_checkpoints
 from seq2attn.training.train import train
 from seq2attn.weights import load_tensors
