@@ -11,6 +11,7 @@ metrics.jsonl train.log samples.txt
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from seq2attn.config.load import load
 from seq2attn.config.show import dump
-from seq2attn.errors import RunError
+from seq2attn.errors import RunError, UserError
 from seq2attn.experiment import Experiment
 from seq2attn.model import Seq2Seq, build_model
 from seq2attn.text.files import read_object, write_bytes, write_json
@@ -30,6 +31,8 @@ from seq2attn.weights import Vocabularies, check_vocabularies, load_tensors, put
 
 FORMAT = 1
 FIX = "train it, or give another run directory"
+SETTABLE = ("search", "data")
+"""What may be set otherwise for a model that is trained."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +62,18 @@ class Run:
         return self.folder / "metrics.jsonl"
 
     def experiment(self, overrides: Sequence[str] = ()) -> Experiment:
-        """The config that the run was trained with, and what is set besides. Raises RunError when this is no run."""
+        """The config that the run was trained with, and what is set besides.
+
+        Raises RunError when this is no run, UserError for what cannot be set any more.
+        """
         if not self.config.is_file():
             raise RunError(f"{self.folder}: is no run directory (it has no config.yaml); {FIX}")
-        return load(self.config, Experiment, overrides)
+        experiment = load(self.config, Experiment, overrides)
+        for override in overrides:
+            if (part := re.split("[.=]", override)[0]) not in SETTABLE:
+                known = " and ".join(f"`{name}`" for name in SETTABLE)
+                raise UserError(f"--set {override}: a trained run keeps its `{part}`; {known} may be set")
+        return experiment
 
     def save_experiment(self, experiment: Experiment) -> None:
         """Write the resolved config."""

@@ -97,6 +97,8 @@ def _input(wishes: Wishes) -> Iterator[Iterator[list[str]]]:
     if wishes.sentences:
         yield _lines(iter([[os.fsencode(sentence) for sentence in wishes.sentences]]), wishes)
     elif wishes.input_file is None:
+        if sys.stdin is None:  # closed by whoever started us
+            raise UserError("there is no standard input; give sentences or --input")
         yield _lines(arriving(sys.stdin.buffer), wishes)
     else:
         try:

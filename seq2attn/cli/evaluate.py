@@ -50,9 +50,9 @@ def evaluate(
     experiment = folder.experiment(overrides)
     sets = test_sets(experiment, source, reference)
     search = chosen_search(experiment.search, beam=beam, greedy=greedy)
-    translator = Translator.load(run, device)
+    translator, origin = Translator.load(run, device), folder.origin()
     results = evaluate_run(translator, sets, search)
-    report = write_report(folder, results, search)
+    report = write_report(folder, origin, results, search)
     if picture is not None:
         draw(results, picture)
     typer.echo(json.dumps(report, ensure_ascii=False, indent=1) if as_json else as_tables(results))

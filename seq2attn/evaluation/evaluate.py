@@ -72,10 +72,12 @@ def _evaluate(
     )
 
 
-def write_report(run: Run, results: list[Result], search: SearchConfig) -> dict[str, Any]:
-    """Keep the translations and the report in the run; the report."""
+def write_report(
+    run: Run, origin: Mapping[str, Any], results: list[Result], search: SearchConfig
+) -> dict[str, Any]:
+    """Keep the translations and the report in the run; the report. `origin` is the run's when it was loaded."""
     folder = run.folder / "evaluation"
-    report: dict[str, Any] = {"model": run.origin(), "search": search.model_dump(mode="json"), "sets": {}}
+    report: dict[str, Any] = {"model": dict(origin), "search": search.model_dump(mode="json"), "sets": {}}
     for result in results:
         content = asdict(result)
         del content["translations"], content["name"]

@@ -98,10 +98,10 @@ def _log_to(path: Path) -> list[logging.Handler]:
 
 
 def _forget_after(path: Path, update: int) -> None:
-    """Drop what was measured after the checkpoint that training goes on from: it will be measured again."""
+    """Drop what was measured after the checkpoint that training goes on from, and a line that a crash cut short."""
     if path.is_file():
         lines = path.read_text(encoding="utf-8").split("\n")
-        kept = [line for line in lines if line and json.loads(line)["update"] <= update]
+        kept = [line for line in lines if line.endswith("}") and json.loads(line)["update"] <= update]
         path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,8 @@ class TestTrain:
         )
 
     def test_resume(self, seq2attn: Installed, toy: Toy, run_copy: Path) -> None:
+        with (run_copy / "metrics.jsonl").open("a", encoding="utf-8") as metrics:
+            metrics.write('{"kind": "train", "upd')  # the machine was switched off here
         more = ["--set", "training.until=[210 updates]", "--set", f"run={run_copy}"]
         done = seq2attn(toy.folder, "train", "toy.yaml", "--resume", *more)
         assert "going on after update 200: " in done.err
@@ -121,6 +124,23 @@ class TestTranslate:
         assert process.returncode == 0
         assert answers[2] == b"\n"
         assert answers[0] == answers[3] != answers[1]
+
+    def test_an_interrupt_ends_it_at_once(self, seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
+        with subprocess.Popen(
+            seq2attn.command("translate", toy.run),
+            cwd=tmp_path,
+            env=seq2attn.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+            process.stdin.write(b"rot\n")
+            process.stdin.flush()
+            assert process.stdout.readline()
+            process.send_signal(signal.SIGINT)  # while it waits, and the pipe stays open
+            assert process.wait(20) == 130
+            assert process.stderr.read() == b"\ninterrupted\n"
 
     def test_what_is_printed_of_each(self, seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
         plain = seq2attn(tmp_path, "translate", toy.run, *SENTENCES, "--beam", "3", "--n-best", "3")

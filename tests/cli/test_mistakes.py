@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cli.conftest import CONFIG, Done, Invoke, Toy, write_lines, write_toy
+from tests.cli.conftest import CONFIG, Done, Installed, Invoke, Toy, write_lines, write_toy
 
 
 @pytest.fixture
@@ -103,6 +103,11 @@ class TestRun:
         assert said.startswith(f"error: {weights}: the weights cannot be read (")
         assert said.endswith("); take another checkpoint\n")
 
+    def test_no_origin(self, mistake, run_copy: Path) -> None:
+        (run_copy / "model.json").write_text("{}", encoding="utf-8")
+        said = "is not of format 1; train it, or give another run directory"
+        assert mistake("evaluate", run_copy) == f"error: {run_copy}/model.json: {said}\n"
+
     def test_a_config_that_was_edited(self, mistake, run_copy: Path) -> None:
         config = run_copy / "config.yaml"
         edited = yaml.safe_load(config.read_text(encoding="utf-8"))
@@ -189,6 +194,11 @@ class TestOptions:
         assert mistake("translate", toy.run, "rot", *arguments) == f"error: {said}\n"
         assert not list(tmp_path.iterdir())
 
+    def test_what_a_trained_run_keeps(self, mistake, toy: Toy) -> None:
+        assert mistake("translate", toy.run, "rot", "--set", "model.decoder.dim=48") == (
+            "error: --set model.decoder.dim=48: a trained run keeps its `model`; `search` and `data` may be set\n"
+        )
+
     def test_nothing_to_read(self, mistake, toy: Toy, tmp_path: Path) -> None:
         said = "error: in.de: cannot be read: No such file or directory\n"
         assert mistake("translate", toy.run, "-i", "in.de", "-o", "out.en") == said
@@ -217,6 +227,11 @@ class TestOptions:
         invoke("translate", toy.run, "rot", "-o", pipe)
         assert os.read(reader, 100).endswith(b"\n")
         assert pipe.is_fifo()
+
+
+def test_without_standard_input(seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
+    done = seq2attn.run(tmp_path, ["sh", "-c", '"$@" <&-', "-", *seq2attn.command("translate", toy.run)])
+    assert (done.code, done.err) == (2, "error: there is no standard input; give sentences or --input\n")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
