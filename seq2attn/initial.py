@@ -7,6 +7,7 @@
 | cells, from the last state | orthogonal, each gate by itself (Saxe et al. 2014) |
 | cells, bias | 0; the LSTM's forget gate 1 (Jozefowicz et al. 2015) |
 | embeddings (also where they are the output's weights) | normal with a standard deviation of dim ** -0.5 |
+| convolutions, gated | normal with a standard deviation of sqrt(4 / (width * inputs)); Gehring et al. 2017, 3.5 |
 | v of additive scores | uniform between -0.1 and 0.1 |
 | layer norm | weight 1, bias 0 |
 """
@@ -24,6 +25,10 @@ def initialise(module: nn.Module) -> None:
     for part in module.modules():
         if isinstance(part, nn.Linear):
             nn.init.xavier_uniform_(part.weight)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+        elif isinstance(part, nn.Conv1d):
+            nn.init.normal_(part.weight, std=(4 / part.weight[0].numel()) ** 0.5)
             if part.bias is not None:
                 nn.init.zeros_(part.bias)
         elif isinstance(part, nn.Embedding):

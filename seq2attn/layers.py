@@ -49,7 +49,11 @@ class Residual(nn.Module):
 
 
 class Sinusoidal(nn.Module):
-    """Positions as sines and cosines: Vaswani et al. 2017, section 3.5 (sines in the first half, cosines after)."""
+    """Positions as sines and cosines: Vaswani et al. 2017, section 3.5.
+
+    As in the authors' own code (tensor2tensor), and so in CTranslate2: sines in the first half and cosines in the
+    second, with wavelengths that reach 10,000 * 2 pi, where the paper's alternate and stay just below it.
+    """
 
     def __init__(self, dim: int) -> None:
         super().__init__()

@@ -7,19 +7,21 @@ from typing import Annotated
 from pydantic import Field
 from torch import nn
 
+from seq2attn.attention.addressing import CosineConfig, LocationConfig
 from seq2attn.attention.align import GlobalConfig, LocalMonotonicConfig, LocalPredictiveConfig
 from seq2attn.attention.attention import Attention
 from seq2attn.attention.scores import AdditiveConfig, DotConfig, GeneralConfig, MultiHeadConfig
+from seq2attn.attention.sparse import SparseConfig
 from seq2attn.config.base import Config
 from seq2attn.config.plugin import Pluggable
 
 ScoreConfig = Annotated[
-    DotConfig | GeneralConfig | AdditiveConfig | MultiHeadConfig,
+    DotConfig | GeneralConfig | AdditiveConfig | MultiHeadConfig | CosineConfig | LocationConfig,
     Field(discriminator="kind"),
     Pluggable("score"),
 ]
 AlignConfig = Annotated[
-    GlobalConfig | LocalMonotonicConfig | LocalPredictiveConfig,
+    GlobalConfig | LocalMonotonicConfig | LocalPredictiveConfig | SparseConfig,
     Field(discriminator="kind"),
     Pluggable("alignment"),
 ]

@@ -6,17 +6,19 @@ from pydantic import Field
 
 from seq2attn.config.plugin import Pluggable
 from seq2attn.decoders.base import Decoded, Decoder
+from seq2attn.decoders.convolutional import ConvolutionalDecoderConfig
 from seq2attn.decoders.recurrent import BahdanauConfig, FixedConfig, LuongConfig
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 
 DecoderConfig = Annotated[
-    FixedConfig | BahdanauConfig | LuongConfig | TransformerDecoderConfig,
+    FixedConfig | BahdanauConfig | LuongConfig | TransformerDecoderConfig | ConvolutionalDecoderConfig,
     Field(discriminator="kind"),
     Pluggable("decoder"),
 ]
 
 __all__ = [
     "BahdanauConfig",
+    "ConvolutionalDecoderConfig",
     "Decoded",
     "Decoder",
     "DecoderConfig",

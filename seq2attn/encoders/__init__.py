@@ -6,14 +6,19 @@ from pydantic import Field
 
 from seq2attn.config.plugin import Pluggable
 from seq2attn.encoders.base import Encoded, Encoder
+from seq2attn.encoders.convolutional import ConvolutionalEncoder, ConvolutionalEncoderConfig
 from seq2attn.encoders.recurrent import RecurrentEncoder, RecurrentEncoderConfig
 from seq2attn.encoders.transformer import TransformerEncoder, TransformerEncoderConfig
 
 EncoderConfig = Annotated[
-    RecurrentEncoderConfig | TransformerEncoderConfig, Field(discriminator="kind"), Pluggable("encoder")
+    RecurrentEncoderConfig | TransformerEncoderConfig | ConvolutionalEncoderConfig,
+    Field(discriminator="kind"),
+    Pluggable("encoder"),
 ]
 
 __all__ = [
+    "ConvolutionalEncoder",
+    "ConvolutionalEncoderConfig",
     "Encoded",
     "Encoder",
     "EncoderConfig",

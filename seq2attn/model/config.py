@@ -6,12 +6,18 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
+from seq2attn.attention.addressing import CosineConfig, LocationConfig
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import AdditiveConfig, DotConfig, MultiHeadConfig
 from seq2attn.config.base import Config, InputPath, Mistake, Mistakes
-from seq2attn.decoders import DecoderConfig, TransformerDecoderConfig
+from seq2attn.decoders import ConvolutionalDecoderConfig, DecoderConfig, TransformerDecoderConfig
 from seq2attn.decoders.recurrent import AttentiveConfig, RecurrentConfig
-from seq2attn.encoders import EncoderConfig, RecurrentEncoderConfig, TransformerEncoderConfig
+from seq2attn.encoders import (
+    ConvolutionalEncoderConfig,
+    EncoderConfig,
+    RecurrentEncoderConfig,
+    TransformerEncoderConfig,
+)
 
 
 class EmbeddingsConfig(Config):
@@ -50,12 +56,12 @@ class ModelConfig(Config):
             wanted.append(("encoder.heads", encoder.heads, dim, "the embeddings"))
         if isinstance(decoder, TransformerDecoderConfig):
             wanted.append(("decoder.heads", decoder.heads, dim, "the embeddings"))
-        if isinstance(decoder, TransformerDecoderConfig | AttentiveConfig):
-            score = decoder.attention.score
-            if isinstance(score, MultiHeadConfig):
-                wanted.append(("decoder.attention.score.heads", score.heads, *self._query_width()))
-            if isinstance(score, MultiHeadConfig | AdditiveConfig) and (width := self._context_width()):
-                wanted.append(("decoder.attention.score.heads", score.heads, *width))
+        if isinstance(decoder, TransformerDecoderConfig | ConvolutionalDecoderConfig | AttentiveConfig):
+            score, key = decoder.attention.score, "decoder.attention.score.heads"
+            if isinstance(score, MultiHeadConfig | CosineConfig):
+                wanted.append((key, score.heads, *self._query_width()))
+            if isinstance(score, MultiHeadConfig | CosineConfig | AdditiveConfig | LocationConfig):
+                wanted += [(key, score.heads, *width) for width in self._context_width()]
         return [
             Mistake(key, f"{heads} heads do not divide {dim}, the width of {whose}")
             for key, heads, dim, whose in dict.fromkeys(wanted)
@@ -96,14 +102,15 @@ class ModelConfig(Config):
             return self.decoder.dim, "the decoder"
         return self.embeddings.dim, "the embeddings"
 
-    def _context_width(self) -> tuple[int, str] | None:
-        """What several heads share out; None if only a stranger's encoder knows."""
-        if not isinstance(self.decoder, RecurrentConfig):
-            return self.embeddings.dim, "the embeddings"
+    def _context_width(self) -> list[tuple[int, str]]:
+        """What several heads share out; nothing if only a stranger's encoder knows."""
+        if isinstance(self.decoder, TransformerDecoderConfig):
+            return [(self.embeddings.dim, "the embeddings")]
         key_dim = self._key_width()
-        return None if key_dim is None else (key_dim, "the encoder")
+        return [] if key_dim is None else [(key_dim, "the encoder")]
 
     def _key_width(self) -> int | None:
         if isinstance(self.encoder, RecurrentEncoderConfig):
             return self.encoder.dim
-        return self.embeddings.dim if isinstance(self.encoder, TransformerEncoderConfig) else None
+        ours = isinstance(self.encoder, TransformerEncoderConfig | ConvolutionalEncoderConfig)
+        return self.embeddings.dim if ours else None

@@ -99,10 +99,11 @@ class Trainer:
         (seconds,) = self.world.sum((time.monotonic() - started) / self.world.size)
         self.state.seconds += seconds
         self.tally.seconds += seconds
-        if self.state.update % self.config.report_every == 0:
-            self._report(norm)
+        validates = is_due(self.config.validation.every, before, amounts(self.state))
+        if validates or self.state.update % self.config.report_every == 0:
+            self._report(norm)  # before a checkpoint too, so that none has to keep what was not reported yet
         self.reporter.advance(self._time_left())
-        return is_due(self.config.validation.every, before, amounts(self.state))
+        return validates
 
     def _update(self, batches: Sequence[Batch]) -> Tensor:
         """Learn from the batches together, as if they were one with those of all processes; the gradient's norm."""

@@ -20,6 +20,7 @@ ENCODERS = {
     "transformer-post-learned": {
         "kind": "transformer", "layers": 2, "heads": 2, "feed_forward": 32, "norm": "post", "positions": "learned",
     },
+    "convolutional": {"kind": "convolutional", "dim": 12, "layers": 2, "width": 3},
 }  # fmt: skip
 SCORES = {
     "dot": {"kind": "dot"},
@@ -29,11 +30,15 @@ SCORES = {
     "concat": {"kind": "concat", "dim": 8},
     "additive-4-heads": {"kind": "additive", "dim": 8, "heads": 4},
     "multi-head": {"kind": "multi-head", "heads": 4},
+    "cosine": {"kind": "cosine"},
+    "location-2-heads": {"kind": "location", "positions": 6, "heads": 2},
 }
 ALIGNS = {
     "global": {"kind": "global"},
     "local-m": {"kind": "local-m", "width": 1},
     "local-p": {"kind": "local-p", "width": 2},
+    "sparsemax": {"kind": "sparsemax"},
+    "entmax15": {"kind": "entmax15"},
 }
 DECODERS = {
     "bahdanau-gru": {"kind": "bahdanau", "cell": "gru", "dim": WIDTH},
@@ -44,6 +49,7 @@ DECODERS = {
     "transformer-post-learned": {
         "kind": "transformer", "layers": 1, "heads": 2, "feed_forward": 32, "norm": "post", "positions": "learned",
     },
+    "convolutional": {"kind": "convolutional", "dim": 12, "layers": 2, "width": 3},
 }  # fmt: skip
 FIXED = {
     "fixed-gru": {"kind": "fixed", "cell": "gru", "dim": WIDTH},

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import math
 
-import numpy as np
 import pytest
 import torch
 from pydantic import TypeAdapter, ValidationError
@@ -20,6 +19,7 @@ from seq2attn.attention.config import AlignConfig, AttentionConfig, ScoreConfig
 from seq2attn.attention.scores import Dot
 from seq2attn.model import ModelConfig
 from seq2attn.state import repeat_rows
+from tests.laws.formulas import plain_context, plain_scores, plain_weights
 from tests.laws.parts import ALIGNS, SCORES
 
 B, T, S, QUERY, KEY, VALUE = 3, 9, 7, 8, 12, 4
@@ -57,69 +57,6 @@ def config_of(score, align="global"):
 def build(score, align="global"):
     config = AttentionConfig.model_validate(config_of(score, align))
     return shuffled(config.build(QUERY, key_dim(score), VALUE))
-
-
-# ---------------------------------------------------------------------- the formulas, in NumPy
-
-
-def affine(linear, x):
-    y = x @ linear.weight.detach().numpy().T
-    return y if linear.bias is None else y + linear.bias.detach().numpy()
-
-
-def plain_score(name, score, q, k):
-    """One query [Dq] and one key [Dk] -> [H]."""
-    heads = score.heads
-    if name in ("dot", "scaled-dot"):
-        return np.array([q @ k / (math.sqrt(QUERY) if name == "scaled-dot" else 1)])
-    if name == "general":
-        return np.array([q @ score.w_key.weight.detach().numpy() @ k])
-    if name == "concat":  # Luong's W multiplies the stacked vector
-        w = torch.cat([score.w_query.weight, score.w_key.weight], 1).detach().numpy()
-        return np.array([score.v.detach().numpy().ravel() @ np.tanh(w @ np.concatenate([q, k]))])
-    wq, uk = (affine(side, x).reshape(heads, -1) for side, x in ((score.w_query, q), (score.w_key, k)))
-    if name == "multi-head":
-        return (wq * uk).sum(-1) / math.sqrt(QUERY / heads)
-    return (score.v.detach().numpy()[:, 0] * np.tanh(wq + uk)).sum(-1)
-
-
-def plain_scores(name, score, query, keys):
-    """[B, H, T, S]"""
-    cells = np.empty((query.shape[0], score.heads, query.shape[1], keys.shape[1]))
-    for b, t, s in itertools.product(range(query.shape[0]), range(query.shape[1]), range(keys.shape[1])):
-        cells[b, :, t, s] = plain_score(name, score, query[b, t], keys[b, s])
-    return cells
-
-
-def plain_weights(name, align, scores, lengths, query):
-    """[B, H, T, S]: word by word, only over those that may be looked at."""
-    weights = np.zeros_like(scores)
-    for b, h, t in np.ndindex(scores.shape[:3]):
-        n, words = lengths[b], range(lengths[b])
-        if name == "local-m":
-            words = [s for s in words if abs(s - min(t, n - 1)) <= align.width]
-        if name == "local-p":
-            w, _, v = align.predict
-            centre = (n - 1) / (1 + np.exp(-affine(v, np.tanh(affine(w, query[b, t])))[0]))
-            words = [s for s in words if abs(round(s - centre)) <= align.width]
-        total = sum(math.exp(scores[b, h, t, s]) for s in words)
-        for s in words:
-            weights[b, h, t, s] = math.exp(scores[b, h, t, s]) / total
-            if name == "local-p":
-                weights[b, h, t, s] *= math.exp(-((s - centre) ** 2) / (2 * (align.width / 2) ** 2))
-    return weights
-
-
-def plain_context(attention, weights, values):
-    """[B, T, Dv]: each head's share of the values, side by side."""
-    if isinstance(attention.value, nn.Linear):
-        values = affine(attention.value, values)
-    shares = np.split(values, weights.shape[1], -1)
-    context = np.concatenate([weights[:, h] @ share for h, share in enumerate(shares)], -1)
-    return affine(attention.output, context) if isinstance(attention.output, nn.Linear) else context
-
-
-# ---------------------------------------------------------------------- laws
 
 
 @pytest.mark.parametrize("name", SCORES)

@@ -98,9 +98,9 @@ class Experiment(Config):
 @pytest.fixture
 def configs(tmp_path, monkeypatch):
     """A good and a bad config, for a schema of our own."""
-    stub = ModuleType("seq2attn.config.schema")
+    stub = ModuleType("seq2attn.experiment")
     stub.Experiment = Experiment  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "seq2attn.config.schema", stub)
+    monkeypatch.setitem(sys.modules, "seq2attn.experiment", stub)
     monkeypatch.chdir(tmp_path)
     Path("good.yaml").write_text("part: {size: 4}\n")
     Path("bad.yaml").write_text("part: {sise: 4}\nname: 3\n")

@@ -1,7 +1,5 @@
 """What a user reads when a config is wrong: every kind of mistake, word by word."""
 
-# ruff: noqa: E501 -- messages stand here as they are printed
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,0 +1,135 @@
+"""The convolutional decoder with multi-step attention: Gehring et al. 2017, sections 3.2 and 3.3.
+
+Shapes: B sentences, N = B*K rows, T words, E width of the embeddings, D width of the convolutions, V of the values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seq2attn.attention import Attention, Memories, Memory
+from seq2attn.attention.config import AttentionConfig
+from seq2attn.attention.scores import DotConfig
+from seq2attn.decoders.base import Decoded, Decoder
+from seq2attn.encoders.base import Encoded, Encoder
+from seq2attn.encoders.convolutional import HALF, ConvolutionalConfig
+from seq2attn.initial import initialise
+from seq2attn.layers import Learned
+
+
+@dataclass(frozen=True)
+class ConvolutionalState:
+    """What the next convolutions still see, so that one step costs one step."""
+
+    past: tuple[Tensor, ...]  # for each layer its last width - 1 inputs [N, width - 1, D]
+    position: Tensor  # [N]: words read
+
+
+class ConvolutionalDecoder(Decoder[ConvolutionalState]):
+    """Gated convolutions over what has been read, each followed by an attention to the source."""
+
+    def __init__(self, config: ConvolutionalDecoderConfig, input_dim: int, encoder: Encoder) -> None:
+        super().__init__()
+        self.positions = Learned(input_dim, config.max_positions)
+        self.dropout = nn.Dropout(config.dropout)
+        self.enter, self.leave = nn.Linear(input_dim, config.dim), nn.Linear(config.dim, input_dim)
+        self.layers = nn.ModuleList(
+            ConvolutionalDecoderLayer(config, input_dim, encoder) for _ in range(config.layers)
+        )
+        self.dim = input_dim
+        initialise(self)
+
+    def prepare(self, encoded: Encoded) -> tuple[Memories, ConvolutionalState]:
+        """The source projected for every layer; before the first word there are zeros, as outside a sentence.
+
+        As many attentions send gradients to the encoder as there are layers: each sends its share (section 3.4).
+        """
+        layers = self._layers()
+        keys, values = (share_gradient(x, 1 / (2 * len(layers))) for x in (encoded.keys, encoded.values))
+        memory = tuple(layer.source.project(keys, values, encoded.mask) for layer in layers)
+        past = tuple(layer.nothing(encoded.keys) for layer in layers)
+        return memory, ConvolutionalState(
+            past, encoded.mask.new_zeros(encoded.mask.size(0), dtype=torch.long)
+        )
+
+    def forward(
+        self, words: Tensor, state: ConvolutionalState, memory: Memories, *, need_weights: bool = False
+    ) -> Decoded:
+        """words [N, T, E], all at once; the weights are the top layer's."""
+        position = state.position[:, None] + torch.arange(words.size(1), device=words.device)
+        embedded = self.dropout(words + self.positions(position))
+        x, past, weights = self.enter(embedded), list[Tensor](), None
+        for layer, before, source in zip(self._layers(), state.past, memory, strict=True):
+            x, after, weights = layer(x, embedded, before, source, position, need_weights=need_weights)
+            past.append(after)
+        after_all = ConvolutionalState(tuple(past), state.position + words.size(1))
+        return Decoded(self.dropout(self.leave(x)), after_all, weights)
+
+    def _layers(self) -> list[ConvolutionalDecoderLayer]:
+        return cast("list[ConvolutionalDecoderLayer]", list(self.layers))
+
+
+class ConvolutionalDecoderLayer(nn.Module):
+    """A causal convolution with a gate, then attention, in a residual branch."""
+
+    def __init__(self, config: ConvolutionalDecoderConfig, input_dim: int, encoder: Encoder) -> None:
+        super().__init__()
+        self.convolution = nn.Conv1d(config.dim, 2 * config.dim, config.width)
+        self.ask = nn.Linear(config.dim, input_dim)
+        self.source: Attention = config.attention.build(input_dim, encoder.key_dim, encoder.value_dim)
+        self.hear = nn.Linear(encoder.value_dim, config.dim)
+        self.dropout = nn.Dropout(config.dropout)
+        self.before, self.dim = config.width - 1, config.dim
+
+    def nothing(self, like: Tensor) -> Tensor:
+        """The inputs before the first word: zeros [B, width - 1, D]."""
+        return like.new_zeros(like.size(0), self.before, self.dim)
+
+    def forward(
+        self,
+        x: Tensor,
+        embedded: Tensor,
+        past: Tensor,
+        memory: Memory,
+        position: Tensor,
+        *,
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """x [N, T, D], embedded [N, T, E], past [N, width - 1, D] -> [N, T, D], the new past, weights [N, H, T, S]"""
+        inputs = torch.cat([past, self.dropout(x).to(past.dtype)], 1)
+        y = F.glu(self.convolution(inputs.transpose(1, 2)), dim=1).transpose(1, 2)
+        query = (self.ask(y) + embedded) * HALF  # eq. 1
+        context, weights = self.source(query, memory, position, need_weights=need_weights)
+        context = context * source_lengths(memory, context.size(0)).to(context.dtype).sqrt()
+        y = (y + self.hear(context)) * HALF
+        return (y + x) * HALF, inputs[:, inputs.size(1) - self.before :], weights
+
+
+class ConvolutionalDecoderConfig(ConvolutionalConfig):
+    """The decoder of convolutional sequence to sequence learning, with an attention in every layer."""
+
+    attention: AttentionConfig = AttentionConfig(score=DotConfig(kind="dot"))
+    """Each layer's attention to the source."""
+
+    def build(self, input_dim: int, encoder: Encoder) -> ConvolutionalDecoder:
+        """For embedded words [N, T, input_dim]. Raises ValueError when the attention cannot compare them."""
+        return ConvolutionalDecoder(self, input_dim, encoder)
+
+
+def source_lengths(memory: Memory, rows: int) -> Tensor:
+    """How many words each row's source has, [N, 1, 1].
+
+    A mean of m vectors has a variance m times too small: m * sqrt(1 / m) mends it (section 3.4).
+    """
+    lengths = memory.mask[:, 0, 0].sum(-1)
+    return lengths.repeat_interleave(rows // lengths.size(0))[:, None, None]
+
+
+def share_gradient(x: Tensor, share: float) -> Tensor:
+    """x itself, which hands back only a share of its gradient."""
+    return x * share + x.detach() * (1 - share)
