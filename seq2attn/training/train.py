@@ -55,10 +55,12 @@ def _checkpoints(config: Experiment, run: Run, *, go_on: bool) -> list[Checkpoin
         if not checkpoints:
             raise RunError(f"{run.folder}: has no checkpoint to resume; train without --resume")
         before = run.experiment()
+        tests = {"test"}  # sets to be measured on may come and go
         changed = [
             name
             for name in ("data", "text", "model")
-            if getattr(before, name).model_dump() != getattr(config, name).model_dump()
+            if getattr(before, name).model_dump(exclude=tests)
+            != getattr(config, name).model_dump(exclude=tests)
         ]
         if changed:
             names = " and ".join(f"`{name}`" for name in changed)

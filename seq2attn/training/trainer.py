@@ -18,21 +18,13 @@ from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import Prepared
 from seq2attn.experiment import Experiment
 from seq2attn.run import Run
-from seq2attn.training.checkpoint import (
-    TrainState,
-    average,
-    best_checkpoints,
-    list_checkpoints,
-    prune,
-    save_checkpoint,
-)
+from seq2attn.training.checkpoint import TrainState
 from seq2attn.training.distributed import World
+from seq2attn.training.judge import Judge
 from seq2attn.training.objective import Objective
 from seq2attn.training.progress import amounts, is_due, share_done
 from seq2attn.training.report import Reporter
 from seq2attn.training.schedules import Progress
-from seq2attn.training.validation import Validation, better, samples, validate
-from seq2attn.weights import own_weights, put_weights
 
 
 @dataclass
@@ -60,11 +52,11 @@ class Trainer:
         reporter: Reporter,
     ) -> None:
         self.config = config.training
-        self.run, self.prepared, self.world, self.reporter = run, prepared, world, reporter
+        self.prepared, self.world, self.reporter = prepared, world, reporter
         self.objective, self.wrapped = objective, world.wrap(objective)
         self.optimizer, self.state = optimizer, state
+        self.judge = Judge(config.training, run, prepared, objective, optimizer, world, reporter)
         self.autocast = use_bfloat16(config.training.precision, world.device)
-        self.higher_is_better = config.training.validation.metric == "bleu"
         self.tally = self._empty_tally()
 
     # ------------------------------------------------------------------ the loop
@@ -79,14 +71,14 @@ class Trainer:
             self.reporter.epoch(self.state.epoch + 1, len(updates), self.state.cursor)
             for groups in updates[self.state.cursor :]:
                 if self._learn(corpus, groups):
-                    self._validate()
+                    self.judge.validate(self.state)
                     validated = self.state.update
                 if self._over():
                     break
         self.reporter.close_bar()
         if validated != self.state.update:
-            self._validate()
-        self._finish()
+            self.judge.validate(self.state)
+        self.judge.finish()
 
     def _learn(self, corpus: Corpus, groups: Sequence[Indices]) -> bool:
         """One update, and its reports; whether it is time to validate."""
@@ -193,92 +185,6 @@ class Trainer:
             f"epoch {numbers['epoch']:.2f}  update {self.state.update}  loss {numbers['loss']:.3f}"
             f"  ppl {numbers['perplexity']:.2f}  {numbers['words_per_second']:,.0f} words/s"
         )
-
-    def _validate(self) -> None:
-        """Try the model on the dev set, save a checkpoint, and keep the best weights."""
-        started = time.monotonic()
-        found = self._try()
-        settings, state = self.config.validation, self.state
-        (seconds,) = self.world.sum((time.monotonic() - started) / self.world.size)
-        state.seconds += seconds
-        value = found.value(settings.metric)
-        is_best = better(settings.metric, value, state.best)
-        self._remember(value, is_best)
-        self._tell(found, is_best)
-        if self.world.leads:
-            model = self.objective.model
-            checkpoint = save_checkpoint(
-                self.run.folder, model, self._vocabularies(), self.optimizer, state, value
-            )
-            if is_best:
-                origin = {"checkpoints": [checkpoint.folder.name], settings.metric: value}
-                self.run.save_model(own_weights(model), self._vocabularies(), origin)
-            keep = self.config.checkpoints
-            prune(
-                self.run.folder,
-                keep_last=keep.keep_last,
-                keep_best=max(1, keep.keep_best),
-                higher_is_better=self.higher_is_better,
-            )
-        self.world.wait()
-
-    def _try(self) -> Validation:
-        return validate(self.objective, self.prepared, self.config.batch.tokens, self.world)
-
-    def _remember(self, value: float, is_best: bool) -> None:
-        state, schedule = self.state, self.config.schedule
-        state.stale = 0 if is_best else state.stale + 1
-        state.waited = 0 if is_best else state.waited + 1
-        if is_best:
-            state.best = value
-        if schedule.kind == "plateau" and state.waited >= schedule.patience:
-            state.plateaus, state.waited = state.plateaus + 1, 0
-
-    def _tell(self, found: Validation, is_best: bool) -> None:
-        update = self.state.update
-        self.reporter.measure(
-            "validation",
-            update,
-            {
-                "epoch": round(self.state.epochs, 3),
-                "loss": found.loss,
-                "perplexity": found.perplexity,
-                "bleu": found.bleu,
-                "signature": found.signature,
-                "seconds": self.state.seconds,
-            },
-        )
-        self.reporter.say(
-            f"validation at update {update}: loss {found.loss:.3f}  ppl {found.perplexity:.2f}"
-            f"  BLEU {found.bleu:.2f} (greedy){'  best so far' if is_best else ''}"
-        )
-        if self.config.validation.samples:
-            self.reporter.sample(update, samples(self.prepared, found, self.config.validation.samples))
-
-    def _vocabularies(self) -> tuple[Any, Any]:
-        return self.prepared.source.vocabulary, self.prepared.target.vocabulary
-
-    def _finish(self) -> None:
-        """Average the kept checkpoints where the config says so."""
-        how = self.config.checkpoints
-        if how.average == "none":
-            return
-        every = list_checkpoints(self.run.folder)
-        best = best_checkpoints(every, max(1, how.keep_best), higher_is_better=self.higher_is_better)
-        chosen = best if how.average == "best" else every[-how.keep_last :]
-        weights = average(chosen)
-        put_weights(self.objective.model, weights, self.run.weights)
-        found = self._try()
-        value = found.value(self.config.validation.metric)
-        names = [checkpoint.folder.name for checkpoint in chosen]
-        self.reporter.say(
-            f"the mean of {len(chosen)} checkpoints: ppl {found.perplexity:.2f}  BLEU {found.bleu:.2f} (greedy)"
-        )
-        if self.world.leads:
-            self.run.save_model(
-                weights, self._vocabularies(), {"checkpoints": names, self.config.validation.metric: value}
-            )
-        self.world.wait()
 
 
 def seed_of(*numbers: int) -> int:

@@ -119,7 +119,7 @@ def test_a_training_killed_between_checkpoints_goes_on_from_the_last(corpus):
     parts = trained(corpus, "parts", until=["9 updates"], go_on=True, **options)
     assert_same(last_weights(parts), last_weights(whole))
     assert metrics(parts, "validation") == metrics(whole, "validation")
-    assert [line["update"] for line in metrics(parts, "train")] == [2, 4, 6, 8]
+    assert metrics(parts, "train") == metrics(whole, "train")
 
 
 def test_resuming_in_an_epoch_with_other_batches_keeps_its_share(corpus):
