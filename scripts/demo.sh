@@ -6,21 +6,23 @@ cd "$(dirname "$0")/.."
 folder=${1:-demo}
 source scripts/environment.sh
 
-rm -rf "$folder"
-mkdir -p "$folder"
 run="$folder/run"
+rm -rf "$run"
+mkdir -p "$folder"
 seq2attn train configs/phrasebook.yaml --set "run=$run"
 
+sentence="Die Mutter hat dem Kind gestern ein neues Buch gegeben."
 echo
 echo "== Sentences"
-seq2attn translate "$run" "Der kleine Hund schläft heute nicht." "Wir wollen morgen ein neues Haus kaufen."
+seq2attn translate "$run" "$sentence" "Morgen werden wir mit dem Zug nach Berlin fahren."
 
 echo
-echo "== Test sets"
+echo "== Test sets: unseen combinations, and sentences longer than any in training"
 seq2attn evaluate "$run" --picture "$folder/bleu-by-length.png"
 
 echo
 echo "== Attention"
-seq2attn translate "$run" "Wir wollen morgen ein neues Haus kaufen." --attention -
-seq2attn translate "$run" "Wir wollen morgen ein neues Haus kaufen." --attention "$folder/attention.png" > /dev/null
+seq2attn translate "$run" "$sentence" --attention -
+seq2attn translate "$run" "$sentence" --attention "$folder/attention.png" > "$folder/translation.txt"
+echo
 echo "pictures: $folder/attention.png $folder/bleu-by-length.png"
