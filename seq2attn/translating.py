@@ -15,10 +15,12 @@ from typing import TextIO
 from seq2attn.arrivals import arriving
 from seq2attn.drawing.alignment import alignment_text
 from seq2attn.drawing.figure import check_picture
+from seq2attn.drawing.page import Drawing, attention_page
 from seq2attn.drawing.picture import draw_alignment
 from seq2attn.errors import DataError, UserError
 from seq2attn.run import Run
 from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
+from seq2attn.text.files import write_bytes
 from seq2attn.text.lines import BOM
 from seq2attn.translator import Translation, Translator, chosen_search
 
@@ -38,6 +40,11 @@ class Wishes:
     device: str
     overrides: tuple[str, ...]
 
+    @property
+    def wants_page(self) -> bool:
+        """Whether the attention of every line is to be drawn as a page, rather than that of the first."""
+        return self.attention is not None and Path(self.attention).suffix.lower() == ".html"
+
 
 def translate_stream(folder: Path, wishes: Wishes) -> None:
     """Translate what was asked for, line by line.
@@ -50,20 +57,24 @@ def translate_stream(folder: Path, wishes: Wishes) -> None:
         Run(folder).experiment(wishes.overrides).search, beam=wishes.beam, greedy=wishes.greedy
     )
     check_n_best(search, wishes.n_best)
-    if wishes.attention not in (None, "-"):
-        check_picture(Path(wishes.attention))
+    if wishes.attention not in (None, "-") and not wishes.wants_page:
+        check_picture(Path(wishes.attention), others=(".html",))
     translator = Translator.load(folder, wishes.device)
-    number = 0
+    number, drawings = 0, list[Drawing]()
     with _input(wishes) as groups, _output(wishes.output_file) as out:
         for lines in groups:
-            drawn = number == 0 and wishes.attention is not None
+            drawn = wishes.attention is not None and (number == 0 or wishes.wants_page)
             found = translator.translate(lines, search, attention=drawn)
             for line, translation in zip(lines, found, strict=True):
                 number += 1
                 out.write(shown(number, line, translation, wishes))
-                if wishes.attention is not None and drawn:
-                    _draw(translation, wishes.attention)
+                if drawn and (line.strip() or not wishes.wants_page):
+                    drawings.append(_drawing(translation))
             out.flush()
+            if drawings and not wishes.wants_page:
+                _draw(drawings.pop(), wishes)
+    if drawings:
+        write_bytes(Path(wishes.attention or ""), attention_page(drawings).encode())
 
 
 def check_n_best(search: SearchConfig, n_best: int) -> None:
@@ -111,7 +122,7 @@ def _input(wishes: Wishes) -> Iterator[Iterator[list[str]]]:
 
 def _lines(groups: Iterator[list[bytes]], wishes: Wishes) -> Iterator[list[str]]:
     """The text of the lines; one that is to be drawn is a group of its own."""
-    if wishes.attention is not None:
+    if wishes.attention is not None and not wishes.wants_page:
         first = next(groups, [])
         groups = chain(filter(None, (first[:1], first[1:])), groups)
     number = 0
@@ -149,12 +160,18 @@ def _output(path: Path | None) -> Iterator[TextIO]:
         partial.replace(whole)
 
 
-def _draw(translation: Translation, where: str) -> None:
-    """The attention of a translation, in the terminal or as a file."""
+def _drawing(translation: Translation) -> Drawing:
+    """Where a translation looked."""
     if translation.attention is None:
         raise UserError("there is no attention to draw: the model has none, or the first line is empty")
     source, target = [*translation.source_tokens, "</s>"], [*translation.tokens, "</s>"]
-    if where == "-":
-        print(alignment_text(source, target, translation.attention.mean(0)))
+    return Drawing(source, target, translation.attention)
+
+
+def _draw(drawing: Drawing, wishes: Wishes) -> None:
+    """The attention of the top layer: in the terminal the mean of its heads, in a file each of them."""
+    top = drawing.weights[-1]
+    if wishes.attention == "-":
+        print(alignment_text(drawing.source, drawing.target, top.mean(0)))
     else:
-        draw_alignment(source, target, translation.attention, Path(where))
+        draw_alignment(drawing.source, drawing.target, top, Path(wishes.attention or ""))

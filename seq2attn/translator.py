@@ -29,7 +29,7 @@ class Translation:
     tokens: tuple[str, ...]
     source_tokens: tuple[str, ...]
     alternatives: tuple[Translation, ...] = ()  # the other hypotheses, best first
-    attention: NDArray[np.float32] | None = None  # [heads, tokens + end, source tokens + end]
+    attention: NDArray[np.float32] | None = None  # [layers, heads, tokens + end, source tokens + end]
 
 
 class Translator:

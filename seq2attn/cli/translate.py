@@ -32,7 +32,8 @@ def translate(
     attention: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Draw the attention of the first line: FILE.png, FILE.svg, or - for here."
+            metavar="FILE",
+            help="Draw attention: FILE.html for all lines, FILE.png or .svg for the first, - for here.",
         ),
     ] = None,
     device: Device = "auto",

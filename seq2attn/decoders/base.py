@@ -10,8 +10,10 @@ reorders it with `select_rows` and knows no more.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from seq2attn.attention import Memories
@@ -25,7 +27,9 @@ class Decoded(NamedTuple):
 
     hidden: Tensor  # [N, T, D], what the next words are guessed from
     state: Any  # the decoder's own kind of state
-    weights: Tensor | None  # [N, H, T, S] of the last attention, where there is one and it was asked for
+    weights: (
+        Tensor | None
+    )  # [N, L, H, T, S] of L attentions, lowest first, if there are any and they were asked for
 
 
 class Decoder(nn.Module, ABC, Generic[State]):
@@ -42,3 +46,9 @@ class Decoder(nn.Module, ABC, Generic[State]):
         self, words: Tensor, state: State, memory: Memories, *, need_weights: bool = False
     ) -> Decoded:
         """words [N, T, E], read after what `state` has read; N is B, or B*K when K hypotheses share a sentence."""
+
+
+def every_layer(weights: Iterable[Tensor | None]) -> Tensor | None:
+    """What each layer gives: L times [N, H, T, S], or None where it was not asked for -> [N, L, H, T, S]"""
+    given = [w for w in weights if w is not None]
+    return torch.stack(given, 1) if given else None

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from seq2attn.attention import Attention, Memories, Memory
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import DotConfig
-from seq2attn.decoders.base import Decoded, Decoder
+from seq2attn.decoders.base import Decoded, Decoder, every_layer
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.encoders.convolutional import HALF, ConvolutionalConfig
 from seq2attn.initial import initialise
@@ -60,15 +60,16 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState]):
     def forward(
         self, words: Tensor, state: ConvolutionalState, memory: Memories, *, need_weights: bool = False
     ) -> Decoded:
-        """words [N, T, E], all at once; the weights are the top layer's."""
+        """words [N, T, E], all at once."""
         position = state.position[:, None] + torch.arange(words.size(1), device=words.device)
         embedded = self.dropout(words + self.positions(position))
-        x, past, weights = self.enter(embedded), list[Tensor](), None
+        x, past, weights = self.enter(embedded), list[Tensor](), list[Tensor | None]()
         for layer, before, source in zip(self._layers(), state.past, memory, strict=True):
-            x, after, weights = layer(x, embedded, before, source, position, need_weights=need_weights)
+            x, after, seen = layer(x, embedded, before, source, position, need_weights=need_weights)
             past.append(after)
+            weights.append(seen)
         after_all = ConvolutionalState(tuple(past), state.position + words.size(1))
-        return Decoded(self.dropout(self.leave(x)), after_all, weights)
+        return Decoded(self.dropout(self.leave(x)), after_all, every_layer(weights))
 
     def _layers(self) -> list[ConvolutionalDecoderLayer]:
         return cast("list[ConvolutionalDecoderLayer]", list(self.layers))

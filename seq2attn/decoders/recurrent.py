@@ -16,7 +16,7 @@ from seq2attn.attention import Attention, Memories, Memory
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import AdditiveConfig, GeneralConfig
 from seq2attn.config.base import Config
-from seq2attn.decoders.base import Decoded, Decoder
+from seq2attn.decoders.base import Decoded, Decoder, every_layer
 from seq2attn.decoders.cells import Bridge, CellKind, Cells, FedCells, WholeCells, by_layer, together
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.initial import initialise
@@ -147,7 +147,7 @@ class BahdanauDecoder(AttentiveDecoder):
             weights.append(seen)
         mixed = torch.tanh(self.mix(torch.cat([torch.stack(outputs, 1), torch.cat(contexts, 1), words], -1)))
         after = RecurrentState(together(cells), None, state.position + words.size(1))
-        return Decoded(self.dropout(mixed), after, join(weights))
+        return Decoded(self.dropout(mixed), after, every_layer([join(weights)]))
 
 
 class BahdanauConfig(AttentiveConfig):
@@ -183,7 +183,8 @@ class LuongDecoder(AttentiveDecoder):
             outputs, memory[0], positions(state, words), need_weights=need_weights
         )
         hidden = self.dropout(torch.tanh(self.mix(torch.cat([context, outputs], -1))))
-        return Decoded(hidden, RecurrentState(cells, None, state.position + words.size(1)), weights)
+        after = RecurrentState(cells, None, state.position + words.size(1))
+        return Decoded(hidden, after, every_layer([weights]))
 
 
 class InputFeedingDecoder(AttentiveDecoder):
@@ -215,7 +216,7 @@ class InputFeedingDecoder(AttentiveDecoder):
             hidden.append(feed)
             weights.append(seen)
         after = RecurrentState(together(cells), feed, state.position + words.size(1))
-        return Decoded(torch.stack(hidden, 1), after, join(weights))
+        return Decoded(torch.stack(hidden, 1), after, every_layer([join(weights)]))
 
 
 class LuongConfig(AttentiveConfig):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from seq2attn.attention import Attention, Memories, Memory, multi_head
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import MultiHeadConfig
-from seq2attn.decoders.base import Decoded, Decoder
+from seq2attn.decoders.base import Decoded, Decoder, every_layer
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.initial import initialise
@@ -50,14 +50,16 @@ class TransformerDecoder(Decoder[TransformerState]):
     def forward(
         self, words: Tensor, state: TransformerState, memory: Memories, *, need_weights: bool = False
     ) -> Decoded:
-        """words [N, T, D], all at once; the weights are the top layer's."""
+        """words [N, T, D], all at once."""
         position = state.position[:, None] + torch.arange(words.size(1), device=words.device)
         x = self.dropout(words + self.positions(position).to(words.dtype))
-        past, weights = [], None
+        past, weights = list[tuple[Tensor, Tensor]](), list[Tensor | None]()
         for layer, before, source in zip(self._layers(), state.past, memory, strict=True):
-            x, after, weights = layer(x, before, source, position, need_weights=need_weights)
+            x, after, seen = layer(x, before, source, position, need_weights=need_weights)
             past.append(after)
-        return Decoded(self.norm(x), TransformerState(tuple(past), state.position + words.size(1)), weights)
+            weights.append(seen)
+        after_all = TransformerState(tuple(past), state.position + words.size(1))
+        return Decoded(self.norm(x), after_all, every_layer(weights))
 
     def _layers(self) -> list[TransformerDecoderLayer]:
         return cast("list[TransformerDecoderLayer]", list(self.layers))

@@ -21,10 +21,14 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 INK = "#444444"
 
 
-def check_picture(path: Path) -> None:
-    """Raises UserError when no picture can be drawn to `path`: better known before the work than after it."""
+def check_picture(path: Path, *, others: tuple[str, ...] = ()) -> None:
+    """Raises UserError when no picture can be drawn to `path`: better known before the work than after it.
+
+    `others` are the suffixes that the caller can do something with besides.
+    """
     if path.suffix.lower() not in SUFFIXES:
-        raise UserError(f"{path}: cannot draw a `{path.suffix}` file; use one of {', '.join(SUFFIXES)}")
+        known = ", ".join((*SUFFIXES, *others))
+        raise UserError(f"{path}: cannot draw a `{path.suffix}` file; use one of {known}")
     if find_spec("matplotlib") is None:
         raise UserError("drawing needs matplotlib: pip install 'seq2attn[plots]'")
 

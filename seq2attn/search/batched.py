@@ -83,7 +83,7 @@ def read_out(found: Hypotheses) -> list[list[Hypothesis]]:
 
 @torch.no_grad()
 def alignment(model: Seq2Seq, source: Sequence[int], target: Sequence[int]) -> Tensor | None:
-    """The weights [heads, target + end, source + end] of reading a translation; None without attention."""
+    """The weights [layers, heads, target + end, source + end] of reading a translation; None without attention."""
     device = next(model.parameters()).device
     words, mask = collate_source([source])
     memory, state = model.encode(words.to(device), mask.to(device))

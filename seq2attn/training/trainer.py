@@ -33,6 +33,7 @@ class Tally:
 
     objective: Tensor  # [] summed over words
     likelihood: Tensor  # [] summed over words
+    norm: Tensor  # [] of the last update's gradient
     words: float = 0.0
     seconds: float = 0.0
 
@@ -77,6 +78,8 @@ class Trainer:
                     break
         self.reporter.close_bar()
         if validated != self.state.update:
+            if self.tally.words:
+                self._report()
             self.judge.validate(self.state)
         self.judge.finish()
 
@@ -84,7 +87,7 @@ class Trainer:
         """One update, and its reports; whether it is time to validate."""
         before = amounts(self.state)
         started = time.monotonic()
-        norm = self._update([collate([corpus[int(row)] for row in rows]) for rows in groups])
+        self._update([collate([corpus[int(row)] for row in rows]) for rows in groups])
         self.state.cursor += 1
         if self.state.cursor == self.state.updates_an_epoch:
             self.state.epoch, self.state.cursor = self.state.epoch + 1, 0
@@ -93,12 +96,12 @@ class Trainer:
         self.tally.seconds += seconds
         validates = is_due(self.config.validation.every, before, amounts(self.state))
         if validates or self.state.update % self.config.report_every == 0:
-            self._report(norm)  # before a checkpoint too, so that none has to keep what was not reported yet
+            self._report()  # before a checkpoint too, so that none has to keep what was not reported yet
         self.reporter.advance(self._time_left())
         return validates
 
-    def _update(self, batches: Sequence[Batch]) -> Tensor:
-        """Learn from the batches together, as if they were one with those of all processes; the gradient's norm."""
+    def _update(self, batches: Sequence[Batch]) -> None:
+        """Learn from the batches together, as if they were one with those of all processes."""
         self.state.update += 1
         # Randomness is a function of where training stands, so that a resumed run draws what the whole one drew.
         torch.manual_seed(seed_of(self.config.seed, self.state.update, self.world.rank))
@@ -115,12 +118,12 @@ class Trainer:
                 (loss.objective * (self.world.size / words)).backward()
             self.tally.objective += loss.objective.detach()
             self.tally.likelihood += loss.negative_log_likelihood.detach()
-        norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), self.config.clip or math.inf)
+        most = self.config.clip or math.inf
+        self.tally.norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), most)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.state.words += int(words)
         self.tally.words += words
-        return norm
 
     def _precision(self) -> AbstractContextManager[Any]:
         if not self.autocast:
@@ -166,9 +169,9 @@ class Trainer:
 
     def _empty_tally(self) -> Tally:
         zero = torch.zeros((), device=self.world.device)
-        return Tally(zero.clone(), zero.clone())
+        return Tally(zero.clone(), zero.clone(), zero)
 
-    def _report(self, norm: Tensor) -> None:
+    def _report(self) -> None:
         tally, self.tally = self.tally, self._empty_tally()
         objective, likelihood = self.world.sum(float(tally.objective), float(tally.likelihood))
         numbers = {
@@ -176,7 +179,7 @@ class Trainer:
             "loss": objective / tally.words,
             "perplexity": math.exp(min(likelihood / tally.words, 700.0)),
             "learning_rate": self.optimizer.param_groups[0]["lr"],
-            "gradient_norm": float(norm),
+            "gradient_norm": float(tally.norm),
             "words_per_second": tally.words / tally.seconds,
             "seconds": self.state.seconds,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -66,8 +67,11 @@ class TestTrain:
         done = seq2attn(toy.folder, "train", "toy.yaml", "--resume", *more)
         assert "going on after update 200: " in done.err
         assert (run_copy / "checkpoints" / "00000210").is_dir()
-        updates = [json.loads(line)["update"] for line in (run_copy / "metrics.jsonl").open(encoding="utf-8")]
-        assert updates == [50, 100, 100, 150, 200, 200, 210]
+        lines = [json.loads(line) for line in (run_copy / "metrics.jsonl").open(encoding="utf-8")]
+        trained = [line["update"] for line in lines if line["kind"] == "train"]
+        assert trained == sorted(set(trained))
+        assert trained[-1] == 210
+        assert [line["update"] for line in lines if line["kind"] == "validation"][-2:] == [200, 210]
 
 
 class TestTranslate:
@@ -171,6 +175,18 @@ class TestTranslate:
     ) -> None:
         assert invoke("translate", toy.run, *SENTENCES, "--attention", name).out.count("\n") == 2
         assert (tmp_path / name).read_bytes().startswith(begins)
+
+    def test_attention_of_every_line_as_a_page(self, seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
+        seq2attn(tmp_path, "translate", toy.run, *SENTENCES, "", "--attention", "page.html")
+        page = (tmp_path / "page.html").read_text(encoding="utf-8")
+        (data,) = re.findall(r"const drawings = (.*);$", page, re.MULTILINE)
+        drawings = json.loads(data)
+        assert len(drawings) == len(SENTENCES)
+        for drawing in drawings:
+            for layer in drawing["weights"]:
+                for head in layer:
+                    assert [len(row) for row in head] == [len(drawing["source"])] * len(drawing["target"])
+        assert "http" not in page
 
 
 class TestEvaluate:

@@ -186,7 +186,7 @@ class TestOptions:
             (["-o", "."], ".: cannot be written: Is a directory"),
             (
                 ["--attention", "a.gif"],
-                "a.gif: cannot draw a `.gif` file; use one of .png, .svg, .pdf",
+                "a.gif: cannot draw a `.gif` file; use one of .png, .svg, .pdf, .html",
             ),
         ],
     )

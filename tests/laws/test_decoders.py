@@ -32,7 +32,7 @@ def test_reading_in_parts_is_reading_at_once(decoder, score, align):
             weights.append(w)
         torch.testing.assert_close(torch.cat(hidden, 1), whole.hidden)
         if whole.weights is not None:
-            torch.testing.assert_close(torch.cat(weights, 2), whole.weights)
+            torch.testing.assert_close(torch.cat(weights, -2), whole.weights)
         for a, b in zip(tensors(now), tensors(whole.state), strict=True):
             torch.testing.assert_close(a, b)
 
@@ -130,7 +130,8 @@ def test_weights_are_a_distribution_over_words(decoder, score, align):
         assert weights is None
         return
     assert (weights >= 0).all()
-    assert (weights[~mask[:, None, None].expand_as(weights)] == 0).all()
+    assert weights.dim() == 5  # [N, L, H, T, S]
+    assert (weights[~mask[:, None, None, None].expand_as(weights)] == 0).all()
     total = weights.sum(-1)
     if align == "local-p":  # the Gaussian is not renormalised
         assert (total <= 1 + 1e-9).all()

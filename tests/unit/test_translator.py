@@ -88,7 +88,7 @@ def test_alternatives_are_best_first() -> None:
 def test_attention_is_of_every_token_and_the_ends(kind: str, heads: int) -> None:
     for found in translator(kind).translate(["a few words", "not many"], attention=True):
         assert found.attention is not None
-        assert found.attention.shape == (heads, len(found.tokens) + 1, len(found.source_tokens) + 1)
+        assert found.attention.shape == (1, heads, len(found.tokens) + 1, len(found.source_tokens) + 1)
         np.testing.assert_allclose(found.attention.sum(-1), 1, rtol=1e-5)
 
 
