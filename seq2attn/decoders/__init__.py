@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from seq2attn.config.plugin import Pluggable
-from seq2attn.decoders.base import Decoded, Decoder
+from seq2attn.decoders.base import Decoded, Decoder, every_layer
 from seq2attn.decoders.convolutional import ConvolutionalDecoderConfig
 from seq2attn.decoders.recurrent import BahdanauConfig, FixedConfig, LuongConfig
 from seq2attn.decoders.transformer import TransformerDecoderConfig
@@ -25,4 +25,5 @@ __all__ = [
     "FixedConfig",
     "LuongConfig",
     "TransformerDecoderConfig",
+    "every_layer",
 ]

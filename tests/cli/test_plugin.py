@@ -16,7 +16,7 @@ from torch import nn
 import seq2attn
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import Score
-from seq2attn.decoders import Decoded, Decoder
+from seq2attn.decoders import Decoded, Decoder, every_layer
 from seq2attn.encoders import Encoded, Encoder
 
 
@@ -83,7 +83,7 @@ class MyDecoder(Decoder):
     def forward(self, words, state, memory, *, need_weights=False):
         position = state[:, None] + torch.arange(words.size(1), device=words.device)
         context, weights = self.attention(words, memory[0], position, need_weights=need_weights)
-        return Decoded(torch.cat([words, context], -1), state + words.size(1), weights)
+        return Decoded(torch.cat([words, context], -1), state + words.size(1), every_layer([weights]))
 '''
 
 OURS = """\
