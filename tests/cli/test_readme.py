@@ -1,10 +1,11 @@
-"""Every command of the README runs as it is printed; where training would take minutes, it is cut short."""
+"""Every command of the README and the docs runs as it is printed; where training takes minutes, it is cut short."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,12 +16,18 @@ ROOT = Path(__file__).parents[2]
 CORPORA = ROOT.parent / "shared" / "corpora"
 BASH = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+MINE = """\
+extends: {}
+model:
+  encoder: {{kind: transfomer, layers: 2}}
+  decoder: {{kind: luong, cel: lstm, attention: {{score: {{kind: dot}}, align: {{kind: local-p}}}}}}
+"""
 ELSEWHERE = ("bash scripts/demo.sh", "bash scripts/test.sh")  # tests/cli/test_demo.py; and this very test
 
 
-def commands() -> list[str]:
-    """The commands of the README, in their order, without comments."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def commands(page: str) -> list[str]:
+    """The commands of a page, in their order, without comments."""
+    text = (ROOT / page).read_text(encoding="utf-8")
     lines = [line for block in BASH.findall(text) for line in block.split("\n")]
     parts = (" ".join(shlex.quote(word) for word in shlex.split(line, comments=True)) for line in lines)
     return [part for part in parts if part and not part.startswith(ELSEWHERE)]
@@ -30,10 +37,8 @@ def commands() -> list[str]:
 def home(tmp_path_factory):
     """A working directory like a checkout, in which commands may write."""
     folder = tmp_path_factory.mktemp("readme")
-    for name in ("configs", "scripts"):
-        (folder / name).symlink_to(ROOT / name)
-    (folder / "data").mkdir()
-    (folder / "data" / "phrasebook").symlink_to(ROOT / "data" / "phrasebook")
+    for name in ("configs", "scripts", "data/phrasebook"):
+        shutil.copytree(ROOT / name, folder / name)
     return folder
 
 
@@ -54,8 +59,22 @@ def short(command: str) -> tuple[str, ...]:
     return ("--set", "training.until=[60 updates]") if trains else ()
 
 
+def test_what_is_shown_of_a_mistake_is_what_is_said(tmp_path):
+    (tmp_path / "mine.yaml").write_text(MINE.format(ROOT / "configs" / "phrasebook.yaml"), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "seq2attn", "config", "check", "mine.yaml"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"```\n{done.stderr.strip()}\n```" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def test_every_command_of_the_readme_runs(home):
-    seen = [command for command in commands() if "multi30k" not in command]
+    seen = [command for command in commands("README.md") if "multi30k" not in command]
     assert any(command.startswith("seq2attn train") for command in seen)
     for command in seen:
         run(command, home, *short(command))
@@ -76,10 +95,14 @@ def test_the_python_of_the_readme_runs(home):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not CORPORA.is_dir(), reason="needs the corpora beside the checkout: shared/corpora")
-def test_every_command_with_multi30k_runs(home):
-    for command in (c for c in commands() if "multi30k" in c):
+@pytest.mark.parametrize("page", ["README.md", "docs/results.md"])
+def test_every_command_with_multi30k_runs(page, tmp_path):
+    (tmp_path / "data").mkdir()
+    for name in ("configs", "scripts"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    for command in (c for c in commands(page) if "multi30k" in c):
         more = ("--mirror", str(CORPORA)) if "download" in command else short(command)
-        run(command.replace(f"{ROOT}/", ""), home, *more)
+        run(command, tmp_path, *more)
 
 
 def test_the_readme_file_config_is_right(home, tmp_path):
