@@ -29,7 +29,7 @@ def main() -> None:
         run.name: json.loads((run / "evaluation/report.json").read_text("utf-8")) for run in options.runs
     }
     sets = list(next(iter(reports.values()))["sets"])
-    heads = ["run", "parameters", "epochs", "minutes", *(f"BLEU {name}" for name in sets), "sentences/s"]
+    heads = ["run", "parameters", "epochs", "minutes", *(f"BLEU {name}" for name in sets)]
     print("| " + " | ".join(heads) + " |")
     print("|---" + "|---:" * (len(heads) - 1) + "|")
     for run in options.runs:
@@ -46,10 +46,9 @@ def main() -> None:
 def row(run: Path, report: dict[str, Any], sets: list[str]) -> list[str]:
     """The cells of a run."""
     last = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").split("\n") if line][-1]
-    speed = report["sets"][sets[0]]["sentences_per_second"]
     scores = [f"{bleu(report, name)['value']:.2f}" for name in sets]
     size = f"{parameters(run / 'model.safetensors'):,}"
-    return [run.name, size, f"{last['epoch']:g}", f"{last['seconds'] / 60:.0f}", *scores, f"{speed:.0f}"]
+    return [run.name, size, f"{last['epoch']:g}", f"{last['seconds'] / 60:.0f}", *scores]
 
 
 def bleu(report: dict[str, Any], name: str) -> dict[str, Any]:
