@@ -12,7 +12,7 @@ from typing import Any
 
 from safetensors import safe_open
 
-from seq2attn.drawing.curves import draw_bleu_by_length
+from seq2attn.drawing.curves import draw_bleu_by_length, draw_training
 from seq2attn.evaluation.metrics import LengthBucket, Score
 
 
@@ -23,6 +23,7 @@ def main() -> None:
     )
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--picture", type=Path, help="FILE.png or FILE.svg")
+    parser.add_argument("--curves", type=Path, help="loss and BLEU over updates: FILE.png or FILE.svg")
     parser.add_argument("--test", help="the test set that is drawn; the first of the report if not said")
     options = parser.parse_args()
     reports = {
@@ -36,6 +37,8 @@ def main() -> None:
         print("| " + " | ".join(row(run, reports[run.name], sets)) + " |")
     for signature in sorted({bleu(r, name)["signature"] for r in reports.values() for name in sets}):
         print(f"\nSignature: `{signature}`")
+    if options.curves:
+        draw_training([run / "metrics.jsonl" for run in options.runs], options.curves)
     if options.picture:
         test = options.test or sets[0]
         draw_bleu_by_length(

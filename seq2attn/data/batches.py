@@ -38,15 +38,9 @@ class Batch:
     labels: Tensor  # [B, T] EOS last, padding IGNORE
 
     def to(self, device: torch.device | str) -> Batch:
-        """The batch on a device; from pinned memory the copy runs beside other work."""
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self._tensors()))
-
-    def pin(self) -> Batch:
-        """The batch in page-locked memory."""
-        return Batch(*(tensor.pin_memory() for tensor in self._tensors()))
-
-    def _tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return self.source, self.source_mask, self.target, self.labels
+        """The batch on a device."""
+        tensors = self.source, self.source_mask, self.target, self.labels
+        return Batch(*(tensor.to(device, non_blocking=True) for tensor in tensors))
 
 
 def plan(

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -53,12 +53,6 @@ class World:
         everyone: list[Any] = [None] * self.size
         dist.all_gather_object(everyone, mine)
         return everyone
-
-    def same_for_all(self, tensor: Tensor) -> Tensor:
-        """The leading process's tensor."""
-        if self.size > 1:
-            dist.broadcast(tensor, 0)
-        return tensor
 
     def wait(self) -> None:
         """Until all processes are here."""

@@ -176,6 +176,7 @@ class Trainer:
         objective, likelihood = self.world.sum(float(tally.objective), float(tally.likelihood))
         numbers = {
             "epoch": round(self.state.epochs, 3),
+            "words": self.state.words,
             "loss": objective / tally.words,
             "perplexity": math.exp(min(likelihood / tally.words, 700.0)),
             "learning_rate": self.optimizer.param_groups[0]["lr"],
