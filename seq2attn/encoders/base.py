@@ -16,6 +16,7 @@ class Encoded:
     values: Tensor  # [B, S, Dv]  what is averaged
     mask: Tensor  # [B, S] bool, True on words
     final: tuple[Tensor, ...]  # (h,) or (h, c), each [B, layers, F]; parallel encoders give their mean word
+    weights: Tensor | None = None  # [B, L, H, S, S] self-attention of every layer, if any and if asked for
 
 
 class Encoder(nn.Module, ABC):
@@ -26,8 +27,8 @@ class Encoder(nn.Module, ABC):
     final_dim: int
 
     @abstractmethod
-    def forward(self, words: Tensor, mask: Tensor) -> Encoded:
-        """words [B, S, E], mask bool [B, S], True on words."""
+    def forward(self, words: Tensor, mask: Tensor, *, need_weights: bool = False) -> Encoded:
+        """words [B, S, E], mask bool [B, S], True on words; without attention of its own there are no weights."""
 
 
 def mean_word(x: Tensor, mask: Tensor) -> Tensor:

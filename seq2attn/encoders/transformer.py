@@ -52,14 +52,16 @@ class TransformerEncoder(Encoder):
         self.key_dim = self.value_dim = self.final_dim = dim
         initialise(self)
 
-    def forward(self, words: Tensor, mask: Tensor) -> Encoded:
+    def forward(self, words: Tensor, mask: Tensor, *, need_weights: bool = False) -> Encoded:
         """words [B, S, D], mask [B, S]."""
         position = torch.arange(words.size(1), device=words.device)
         x = self.dropout(words + self.positions(position).to(words.dtype))
+        looked = []
         for layer in self.layers:
-            x = layer(x, mask)
+            x, weights = layer(x, mask, need_weights)
+            looked.append(weights)
         x = self.norm(x)
-        return Encoded(x, x, mask, (mean_word(x, mask),))
+        return Encoded(x, x, mask, (mean_word(x, mask),), torch.stack(looked, 1) if need_weights else None)
 
 
 class TransformerEncoderLayer(nn.Module):
@@ -72,13 +74,15 @@ class TransformerEncoderLayer(nn.Module):
         self.feed_forward = FeedForward(dim, config.feed_forward, config.dropout, config.activation)
         self.feed_forward_branch = Residual(dim, config.dropout, config.norm)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x [B, S, D], mask [B, S] -> [B, S, D]"""
+    def forward(self, x: Tensor, mask: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        """x [B, S, D], mask [B, S] -> [B, S, D], and weights [B, H, S, S] when they are needed"""
         y = self.attention_branch.enter(x)
         position = torch.arange(x.size(1), device=x.device).expand(x.size(0), -1)
-        context, _ = self.attention(y, self.attention.project(y, y, mask), position)
+        memory = self.attention.project(y, y, mask)
+        context, weights = self.attention(y, memory, position, need_weights=need_weights)[:2]
         x = self.attention_branch.leave(x, context)
-        return self.feed_forward_branch.leave(x, self.feed_forward(self.feed_forward_branch.enter(x)))
+        x = self.feed_forward_branch.leave(x, self.feed_forward(self.feed_forward_branch.enter(x)))
+        return x, weights
 
 
 class TransformerEncoderConfig(TransformerConfig):

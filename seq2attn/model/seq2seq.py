@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seq2attn.attention import Memories
 from seq2attn.decoders import Decoded, Decoder
-from seq2attn.encoders import Encoder
+from seq2attn.encoders import Encoded, Encoder
 from seq2attn.model.embeddings import Embedding
 
 
@@ -33,15 +33,22 @@ class Seq2Seq(nn.Module):
         """ids [B, S], mask bool [B, S] -> what the decoder looks at, and its state before the first word"""
         return self.decoder.prepare(self.encoder(self.source(words), mask))
 
+    def self_attention(self, words: Tensor, mask: Tensor) -> Tensor | None:
+        """ids [B, S], mask bool [B, S] -> the encoder's own weights [B, L, H, S, S]; None without attention"""
+        encoded: Encoded = self.encoder(self.source(words), mask, need_weights=True)
+        return encoded.weights
+
     def read(self, words: Tensor, state: Any, memory: Memories, *, need_weights: bool = False) -> Decoded:
         """Read target ids [N, T] after what `state` has read."""
         decoded: Decoded = self.decoder(self.target(words), state, memory, need_weights=need_weights)
         return decoded
 
-    def forward(self, source: Tensor, source_mask: Tensor, target: Tensor) -> Tensor:
-        """ids [B, S], mask [B, S], ids [B, T] -> hidden vectors [B, T, D], from which `output` makes logits"""
+    def forward(
+        self, source: Tensor, source_mask: Tensor, target: Tensor, *, need_weights: bool = False
+    ) -> Decoded:
+        """ids [B, S], mask [B, S], ids [B, T] -> what reading the target gives; `output` makes logits of its hidden"""
         memory, state = self.encode(source, source_mask)
-        return self.read(target, state, memory).hidden
+        return self.read(target, state, memory, need_weights=need_weights)
 
     def step(self, word: Tensor, state: Any, memory: Memories) -> tuple[Tensor, Any]:
         """Read one word [N]; the log-probabilities [N, V] of the next, and the state after."""

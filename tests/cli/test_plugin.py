@@ -35,7 +35,7 @@ class MyEncoder(Encoder):
         self.layer = nn.Linear(input_dim, config.width)
         self.key_dim = self.value_dim = self.final_dim = config.width
 
-    def forward(self, words, mask):
+    def forward(self, words, mask):  # no attention of its own, so nothing about weights
         states = torch.tanh(self.layer(words))
         return Encoded(states, states, mask, (states[:, :1],))
 

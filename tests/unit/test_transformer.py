@@ -110,6 +110,23 @@ def test_the_encoder_is_torchs(norm, activation):
 
 
 @pytest.mark.parametrize(("norm", "activation"), KINDS)
+def test_where_the_encoder_looks_is_where_torchs_does(norm, activation):
+    config, options_of_torch = options(norm, activation)
+    ours = shuffled(TransformerEncoderConfig.model_validate(config).build(DIM))
+    words, padding = rand(3, max(LENGTHS), DIM), ~mask()
+    x, expected = with_positions(words), []
+    for one in ours.layers:
+        layer = nn.TransformerEncoderLayer(DIM, HEADS, HIDDEN, **options_of_torch).double()
+        copy_layer(one, layer)
+        y = layer.norm1(x) if norm == "pre" else x
+        expected.append(layer.self_attn(y, y, y, key_padding_mask=padding, average_attn_weights=False)[1])
+        x = layer(x, src_key_padding_mask=padding)
+    weights = ours(words, mask(), need_weights=True).weights
+    rows = mask()[:, None, None].expand(weights.shape[:-1])  # what padding looks at is nobody's business
+    torch.testing.assert_close(weights[rows], torch.stack(expected, 1)[rows])
+
+
+@pytest.mark.parametrize(("norm", "activation"), KINDS)
 def test_the_decoder_is_torchs(norm, activation):
     config, theirs = options(norm, activation)
     config["attention"] = {"score": {"kind": "multi-head", "heads": HEADS}}
