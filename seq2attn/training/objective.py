@@ -37,30 +37,31 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch) -> Loss:
         """The loss of the labels [B, T] given the source and the words before each."""
-        hidden = self.model(batch.source, batch.source_mask, batch.target)
+        decoded = self.model(batch.source, batch.source_mask, batch.target)
         output, labels = self.model.output, batch.labels.flatten()
-        objective, likelihood = linear_cross_entropy(
-            hidden.flatten(0, 1), output.weight, output.bias, labels, self.label_smoothing
+        objective, log_probs = linear_cross_entropy(
+            decoded.hidden.flatten(0, 1), output.weight, output.bias, labels, self.label_smoothing
         )
-        return Loss(objective, likelihood, (labels != IGNORE).sum())
+        return Loss(objective, -log_probs.sum(), (labels != IGNORE).sum())
 
 
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, label_smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Sums of the smoothed cross-entropy and of the negative log-likelihood, where labels are not IGNORE.
+    """The sum of the smoothed cross-entropy where labels are not IGNORE, and each label's log-probability [M].
 
-    hidden [M, D], weight [V, D], bias [V], labels [M]. The smoothed target gives every word of the vocabulary an
-    equal share of `label_smoothing` (Szegedy et al. 2016, section 7). The table of logits [M, V] is never held: a
-    chunk of them is made, and while it is at hand its gradients are as well.
+    hidden [M, D], weight [V, D], bias [V], labels [M]; IGNORE has a log-probability of 0, and these have no gradient.
+    The smoothed target gives every word of the vocabulary an equal share of `label_smoothing` (Szegedy et al. 2016,
+    section 7). The table of logits [M, V] is never held: a chunk of them is made, and while it is at hand its
+    gradients are as well.
     """
     if torch.is_autocast_enabled(hidden.device.type):
         kind = torch.get_autocast_dtype(hidden.device.type)
         hidden, weight, bias = hidden.to(kind), weight.to(kind), bias.to(kind)
-    objective, likelihood = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
+    objective, right = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
         hidden, weight, bias, labels, label_smoothing, torch.is_grad_enabled()
     )
-    return objective, likelihood
+    return objective, right
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -76,7 +77,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         rows = max(1, CHUNK // weight.size(0))
         total = torch.zeros((), device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
-        likelihood = torch.zeros_like(total)
+        every_right = total.new_zeros(labels.shape)
         d_hidden = torch.empty_like(hidden)
         d_weight, d_bias = (torch.zeros_like(x, dtype=total.dtype) for x in (weight, bias))
         for start in range(0, hidden.size(0), rows):
@@ -86,10 +87,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
             logits = torch.addmm(bias, part, weight.t()).to(total.dtype)
             log_probs = logits.log_softmax(-1)
             right = log_probs.gather(1, said).masked_fill(~counts, 0.0)
-            likelihood -= right.sum()
+            every_right[start : start + rows] = right.squeeze(1)
+            total -= (1 - smoothing) * right.sum()
             if smoothing:
-                spread = log_probs.mean(-1, keepdim=True).masked_fill(~counts, 0.0)
-                total -= (1 - smoothing) * right.sum() + smoothing * spread.sum()
+                total -= smoothing * log_probs.mean(-1, keepdim=True).masked_fill(~counts, 0.0).sum()
             if gradients:
                 d_logits = log_probs.exp_()
                 d_logits -= smoothing / weight.size(0)
@@ -103,12 +104,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 d_bias += d_logits.sum(0)
         if gradients:
             ctx.save_for_backward(d_hidden, d_weight.to(weight.dtype), d_bias.to(bias.dtype))
-        ctx.mark_non_differentiable(likelihood)
-        return (total if smoothing else likelihood.clone()), likelihood
+        ctx.mark_non_differentiable(every_right)
+        return total, every_right
 
     @staticmethod
     def backward(
-        ctx: Any, d_total: Tensor, d_likelihood: Tensor
+        ctx: Any, d_total: Tensor, d_right: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
         d_hidden, d_weight, d_bias = ctx.saved_tensors
         # A tensor without dimensions keeps its precision in the product, and the other's type stays.

@@ -31,12 +31,11 @@ def given(dtype=torch.double, scale=1.0):
 
 
 def plain(hidden, weight, bias, labels, smoothing):
-    """Both sums from the whole table of logits."""
+    """Both from the whole table of logits."""
     logits = F.linear(hidden, weight, bias)
-    options = {"ignore_index": IGNORE, "reduction": "sum"}
     return (
-        F.cross_entropy(logits, labels, label_smoothing=smoothing, **options),
-        F.cross_entropy(logits, labels, **options),
+        F.cross_entropy(logits, labels, label_smoothing=smoothing, ignore_index=IGNORE, reduction="sum"),
+        -F.cross_entropy(logits, labels, ignore_index=IGNORE, reduction="none"),
     )
 
 
@@ -75,8 +74,9 @@ def test_without_gradients(chunk):
 
 def test_a_batch_of_padding_costs_nothing(chunk):
     *tensors, labels = given()
-    loss, likelihood = linear_cross_entropy(*tensors, torch.full_like(labels, IGNORE), 0.1)
-    assert loss == likelihood == 0
+    loss, log_probs = linear_cross_entropy(*tensors, torch.full_like(labels, IGNORE), 0.1)
+    assert loss == 0
+    assert (log_probs == 0).all()
     assert all((g == 0).all() for g in torch.autograd.grad(loss, tensors))
 
 
@@ -90,9 +90,9 @@ def test_large_logits_stay_finite(chunk):
 def test_only_the_objective_has_gradients(chunk):
     *tensors, labels = given()
     for smoothing in (0.0, 0.1):
-        loss, likelihood = linear_cross_entropy(*tensors, labels, smoothing)
+        loss, log_probs = linear_cross_entropy(*tensors, labels, smoothing)
         assert loss.requires_grad
-        assert not likelihood.requires_grad
+        assert not log_probs.requires_grad
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -119,7 +119,7 @@ def test_the_loss_of_a_batch_is_that_of_its_words():
     torch.testing.assert_close(
         loss.negative_log_likelihood, sum(one.negative_log_likelihood for one in alone)
     )
-    logits = net.output(net(batch.source, batch.source_mask, batch.target)).flatten(0, 1)
+    logits = net.output(net(batch.source, batch.source_mask, batch.target).hidden).flatten(0, 1)
     expected = F.cross_entropy(
         logits, batch.labels.flatten(), label_smoothing=0.1, ignore_index=IGNORE, reduction="sum"
     )
