@@ -11,7 +11,8 @@ from pydantic import Field, PositiveInt
 
 from seq2attn.text.header import save_header
 from seq2attn.text.normalize import SPACE, NormalizeConfig, one_line
-from seq2attn.text.vocabulary import BOS, EOS, PAD, Vocabulary, pieces
+from seq2attn.text.numbering import number_words
+from seq2attn.text.vocabulary import CONTROLS, Vocabulary, pieces
 
 
 class CharactersConfig(NormalizeConfig):
@@ -49,9 +50,16 @@ class CharacterTokenizer:
         """The characters as shown to people."""
         return pieces(self.vocabulary, ids)
 
+    def word_indices(self, ids: Sequence[int]) -> list[int]:
+        """For each id the number of the word of `decode(ids)` it belongs to; PAD, BOS and EOS: -1."""
+        words = pieces(self.vocabulary, ids)
+        return number_words(
+            "" if id in CONTROLS else word.replace(SPACE, " ") for id, word in zip(ids, words, strict=True)
+        )
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text without PAD, BOS and EOS; an unknown character is shown as `<unk>`."""
-        words = pieces(self.vocabulary, [id for id in ids if id not in (PAD, BOS, EOS)])
+        words = pieces(self.vocabulary, [id for id in ids if id not in CONTROLS])
         return one_line("".join(words).replace(SPACE, " "))
 
     def save(self, folder: Path) -> None:

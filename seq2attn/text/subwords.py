@@ -20,11 +20,14 @@ from seq2attn.text.draw import Merges, Paths
 from seq2attn.text.files import read_bytes, write_bytes
 from seq2attn.text.header import save_header
 from seq2attn.text.normalize import SPACE, NormalizeConfig, one_line
-from seq2attn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, pieces
+from seq2attn.text.numbering import number_words
+from seq2attn.text.vocabulary import BOS, CONTROLS, EOS, PAD, SPECIALS, UNK, Vocabulary, pieces
 
 MODEL = "sentencepiece.model"
 LONGEST = 2**16
 """Bytes of the longest line that pieces are learnt from; longer ones are left out."""
+UNKNOWN = f" {SPECIALS[UNK]} "
+"""How decoding shows what is unknown: a word of its own."""
 
 
 class _SubwordsConfig(NormalizeConfig):
@@ -53,7 +56,7 @@ class _SubwordsConfig(NormalizeConfig):
                 eos_id=EOS,
                 unk_id=UNK,
                 pad_piece=SPECIALS[PAD],
-                unk_surface=f" {SPECIALS[UNK]} ",
+                unk_surface=UNKNOWN,
                 max_sentence_length=LONGEST,
                 num_threads=2,  # a number, whatever the machine: sums depend on how the text is shared out
                 minloglevel=2,
@@ -156,9 +159,23 @@ class SubwordTokenizer:
         """The pieces as shown to people, `▁` where a space was."""
         return pieces(self.vocabulary, ids)
 
+    def word_indices(self, ids: Sequence[int]) -> list[int]:
+        """For each id the number of the word of `decode(ids)` it belongs to; PAD, BOS and EOS: -1."""
+        return number_words(map(self._surface, ids))
+
+    def _surface(self, id: int) -> str:
+        if id in CONTROLS:
+            return ""
+        if id == UNK:
+            return UNKNOWN
+        token = self.vocabulary.token(id)
+        # Of the bytes only those that are spaces matter: wherever a letter is cut, it is in one word.
+        byte = re.fullmatch("<0x([0-7].)>", token) if token not in self._scores else None
+        return chr(int(byte[1], 16)) if byte else token.replace(SPACE, " ")
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text, always one line, without PAD, BOS and EOS; UNK is shown as `<unk>`, bad bytes as `�`."""
-        return one_line(self._processor.decode([int(id) for id in ids if id not in (PAD, BOS, EOS)]))
+        return one_line(self._processor.decode([int(id) for id in ids if id not in CONTROLS]))
 
     def save(self, folder: Path) -> None:
         """Write what `load_tokenizer` reads."""

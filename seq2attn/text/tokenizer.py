@@ -40,6 +40,9 @@ class Tokenizer(Protocol):
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The tokens as shown to people, special ones and marks of spaces included."""
 
+    def word_indices(self, ids: Sequence[int]) -> list[int]:
+        """For each id the number of the word of `decode(ids)` it belongs to; PAD, BOS and EOS: -1."""
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text, always one line, without PAD, BOS and EOS; what is unknown is shown as `<unk>`."""
 

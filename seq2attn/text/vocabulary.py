@@ -15,6 +15,8 @@ from seq2attn.errors import RunError
 from seq2attn.text.files import read_object, write_json
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
+CONTROLS = (PAD, BOS, EOS)
+"""What is no part of a text."""
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 FORMAT = 1
 

@@ -29,7 +29,8 @@ from seq2attn.errors import DataError
 from seq2attn.text.header import save_header
 from seq2attn.text.lines import read_lines
 from seq2attn.text.normalize import NormalizeConfig, one_line
-from seq2attn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, pieces
+from seq2attn.text.numbering import number_words
+from seq2attn.text.vocabulary import CONTROLS, SPECIALS, UNK, Vocabulary, pieces
 
 JOINER = "￭"
 
@@ -98,9 +99,20 @@ class WordTokenizer:
         """The words as shown to people, with joiners."""
         return pieces(self.vocabulary, ids)
 
+    def word_indices(self, ids: Sequence[int]) -> list[int]:
+        """For each id the number of the word of `decode(ids)` it belongs to; PAD, BOS and EOS: -1."""
+        surfaces, touches = list[str](), False
+        for id, word in zip(ids, pieces(self.vocabulary, ids), strict=True):
+            if id in CONTROLS:
+                surfaces.append("")
+                continue
+            surfaces.append(("" if touches or word.startswith(JOINER) else " ") + word.strip(JOINER))
+            touches = word.endswith(JOINER)
+        return number_words(surfaces)
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text without PAD, BOS and EOS; an unknown word is shown as `<unk>`, with spaces around it."""
-        words = pieces(self.vocabulary, [id for id in ids if id not in (PAD, BOS, EOS)])
+        words = pieces(self.vocabulary, [id for id in ids if id not in CONTROLS])
         return one_line(re.sub(f" ?{JOINER} ?", "", " ".join(words)))
 
     def save(self, folder: Path) -> None:

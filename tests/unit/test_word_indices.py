@@ -1,0 +1,91 @@
+"""Which word a token belongs to: decoding the words one by one gives the line."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from seq2attn.text.numbering import number_words
+from seq2attn.text.tokenizer import Tokenizer
+from seq2attn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
+from seq2attn.text.words import WordsConfig
+from tests.unit.test_text import DRAWING, TEXT, TRAINED
+
+
+def word_by_word(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    numbers = tokenizer.word_indices(ids)
+    assert len(numbers) == len(ids)
+    groups = groupby(zip(numbers, ids, strict=True), key=lambda pair: pair[0])
+    words = {number: tokenizer.decode([id for _, id in pairs]) for number, pairs in groups}
+    assert list(words) == list(range(len(words))), "words are numbered in their order, none left out"
+    return " ".join(words.values())
+
+
+@pytest.mark.parametrize("name", TRAINED)
+@given(line=st.text() | st.sampled_from(TEXT))
+@example("The red boat")
+@example("xyzzy, (Zq) a 😀日 b ... 'tis")
+@example("a , b ,c d, •e f•g ￭ x￭y")
+@example("")
+def test_words_decoded_one_by_one_are_the_line(name: str, line: str) -> None:
+    tokenizer = TRAINED[name]
+    ids = tokenizer.encode(line)
+    if ids:
+        assert word_by_word(tokenizer, ids) == tokenizer.decode(ids)
+    else:
+        assert tokenizer.word_indices(ids) == []
+
+
+@pytest.mark.parametrize("name", TRAINED)
+@given(data=st.data())
+def test_so_are_words_that_a_model_made_up(name: str, data: st.DataObject) -> None:
+    tokenizer = TRAINED[name]
+    letters = [i for i, t in enumerate(tokenizer.vocabulary.tokens) if i >= UNK and "<0x" not in t]
+    ids = data.draw(st.lists(st.sampled_from(letters)))
+    numbers = tokenizer.word_indices(ids)
+    if tokenizer.decode(ids):
+        assert word_by_word(tokenizer, ids) == tokenizer.decode(ids)
+    else:
+        assert set(numbers) <= {-1}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_cut_at_random_the_words_stay(name: str) -> None:
+    for ids, line in zip(DRAWING[name].sample(TEXT, seed=4), TEXT, strict=True):
+        assert word_by_word(DRAWING[name], ids) == line
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_controls_belong_to_no_word(name: str) -> None:
+    tokenizer = TRAINED[name]
+    ids = tokenizer.encode("red boat")
+    assert tokenizer.word_indices([BOS, *ids, EOS, PAD]) == [-1, *tokenizer.word_indices(ids), -1, -1]
+    assert tokenizer.word_indices([]) == []
+
+
+def test_spaces_written_as_bytes_part_words() -> None:
+    tokenizer = TRAINED["bpe"]
+    red, newline = tokenizer.encode("red"), tokenizer.vocabulary.id("<0x0A>")
+    bare = tokenizer.vocabulary.id("s")
+    assert tokenizer.word_indices([*red, newline, bare]) == [*[0] * len(red), 1, 1]
+    assert tokenizer.decode([*red, newline, bare]) == "red s"
+
+
+def test_joiners_keep_words_together() -> None:
+    tokenizer = WordsConfig().train(["Don't wait, (she) said."])
+    ids = tokenizer.encode("Don't wait, (she) said.")
+    assert tokenizer.word_indices(ids) == [0, 0, 0, 1, 1, 2, 2, 2, 3, 3]
+
+
+@given(surfaces=st.lists(st.sampled_from(["a", " ", " a", "a ", " a b", "b\n", "", SPECIALS[UNK]])))
+def test_numbers_are_those_of_the_words_of_the_joined_text(surfaces: list[str]) -> None:
+    numbers = number_words(surfaces)
+    words = "".join(surfaces).split()
+    for place, (surface, number) in enumerate(zip(surfaces, numbers, strict=True)):
+        if surface.strip():
+            before = "".join(surfaces[:place]) + surface[: len(surface) - len(surface.lstrip())]
+            assert number == len((before + "x").split()) - 1
+            assert surface.split()[0] in words[number]
+        assert (number == -1) == (not surface or not words)
