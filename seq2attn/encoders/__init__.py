@@ -6,17 +6,20 @@ from pydantic import Field
 
 from seq2attn.config.plugin import Pluggable
 from seq2attn.encoders.base import Encoded, Encoder
+from seq2attn.encoders.bert import BertEncoder, BertEncoderConfig
 from seq2attn.encoders.convolutional import ConvolutionalEncoder, ConvolutionalEncoderConfig
 from seq2attn.encoders.recurrent import RecurrentEncoder, RecurrentEncoderConfig
 from seq2attn.encoders.transformer import TransformerEncoder, TransformerEncoderConfig
 
 EncoderConfig = Annotated[
-    RecurrentEncoderConfig | TransformerEncoderConfig | ConvolutionalEncoderConfig,
+    RecurrentEncoderConfig | TransformerEncoderConfig | ConvolutionalEncoderConfig | BertEncoderConfig,
     Field(discriminator="kind"),
     Pluggable("encoder"),
 ]
 
 __all__ = [
+    "BertEncoder",
+    "BertEncoderConfig",
     "ConvolutionalEncoder",
     "ConvolutionalEncoderConfig",
     "Encoded",

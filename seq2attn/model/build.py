@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from seq2attn.encoders import BertEncoderConfig
 from seq2attn.errors import ConfigError
 from seq2attn.initial import initialise
 from seq2attn.model.config import ModelConfig
@@ -22,7 +23,7 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
         decoder = config.decoder.build(shared.dim, encoder)
     except ValueError as error:
         raise ConfigError(f"`model`: {error}") from error
-    source = Embedding(source_size, shared.dim, scaled=shared.scaled, dropout=shared.dropout)
+    source = _source(config, source_size)
     target = Embedding(target_size, shared.dim, scaled=shared.scaled, dropout=shared.dropout)
     output = nn.Linear(decoder.dim, target_size)
     initialise(output)
@@ -30,6 +31,14 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
         if decoder.dim != shared.dim:
             raise ConfigError(f"`model.embeddings.tie`: the decoder is {decoder.dim} wide, not {shared.dim}")
         output.weight = target.table.weight
-    if shared.tie == "all":
+    if shared.tie == "all" and isinstance(source, Embedding):
         source.table.weight = target.table.weight
     return Seq2Seq(source, encoder, target, decoder, output)
+
+
+def _source(config: ModelConfig, size: int) -> nn.Module:
+    """What embeds source ids: the encoder's own where it brings one."""
+    if isinstance(config.encoder, BertEncoderConfig):
+        return config.encoder.build_embedding()
+    shared = config.embeddings
+    return Embedding(size, shared.dim, scaled=shared.scaled, dropout=shared.dropout)

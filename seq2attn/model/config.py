@@ -13,6 +13,7 @@ from seq2attn.config.base import Config, InputPath, Mistake, Mistakes
 from seq2attn.decoders import ConvolutionalDecoderConfig, DecoderConfig, TransformerDecoderConfig
 from seq2attn.decoders.recurrent import AttentiveConfig, RecurrentConfig
 from seq2attn.encoders import (
+    BertEncoderConfig,
     ConvolutionalEncoderConfig,
     EncoderConfig,
     RecurrentEncoderConfig,
@@ -44,7 +45,7 @@ class ModelConfig(Config):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> ModelConfig:
-        mistakes = [*self._heads(), *self._dot(), *self._tied()]
+        mistakes = [*self._heads(), *self._dot(), *self._tied(), *self._brought()]
         if mistakes:
             raise Mistakes(mistakes)
         return self
@@ -97,6 +98,18 @@ class ModelConfig(Config):
             )
         ]
 
+    def _brought(self) -> list[Mistake]:
+        if not isinstance(self.encoder, BertEncoderConfig):
+            return []
+        shared, mistakes = self.embeddings, list[Mistake]()
+        if shared.tie == "all":
+            message = "BERT brings its own embeddings of source words; take `tie: output` or `none`"
+            mistakes.append(Mistake("embeddings.tie", message))
+        if shared.source_vectors is not None:
+            message = "BERT brings its own embeddings of source words; leave this out"
+            mistakes.append(Mistake("embeddings.source_vectors", message))
+        return mistakes
+
     def _query_width(self) -> tuple[int, str]:
         if isinstance(self.decoder, RecurrentConfig):
             return self.decoder.dim, "the decoder"
@@ -112,5 +125,7 @@ class ModelConfig(Config):
     def _key_width(self) -> int | None:
         if isinstance(self.encoder, RecurrentEncoderConfig):
             return self.encoder.dim
+        if isinstance(self.encoder, BertEncoderConfig):
+            return self.encoder.described.hidden_size
         ours = isinstance(self.encoder, TransformerEncoderConfig | ConvolutionalEncoderConfig)
         return self.embeddings.dim if ours else None

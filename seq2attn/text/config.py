@@ -9,10 +9,11 @@ from pydantic import Field
 from seq2attn.config.base import Config, Mistake
 from seq2attn.text.characters import CharactersConfig
 from seq2attn.text.subwords import BPEConfig, UnigramConfig
+from seq2attn.text.wordpiece import WordPieceConfig
 from seq2attn.text.words import WordsConfig
 
 TokenizerConfig = Annotated[
-    BPEConfig | UnigramConfig | WordsConfig | CharactersConfig, Field(discriminator="kind")
+    BPEConfig | UnigramConfig | WordsConfig | CharactersConfig | WordPieceConfig, Field(discriminator="kind")
 ]
 
 
@@ -27,10 +28,16 @@ def _joint_or_each(
     return [Mistake(side, message) for side, is_given in given.items() if not is_given]
 
 
+def _wordpiece_reads(joint: TokenizerConfig | None, target: TokenizerConfig | None) -> list[Mistake]:
+    message = "`wordpiece` is for the source: what it cuts is not joined again to the text that it was"
+    given = {"joint": joint, "target": target}
+    return [Mistake(f"{side}.kind", message) for side, one in given.items() if isinstance(one, WordPieceConfig)]
+
+
 class TextConfig(Config):
     """How text becomes tokens: `joint` for both languages, or `source` and `target`, each with its own."""
 
-    rules = (_joint_or_each,)
+    rules = (_joint_or_each, _wordpiece_reads)
 
     joint: TokenizerConfig | None = None
     """One tokeniser and one vocabulary, learnt from both sides."""

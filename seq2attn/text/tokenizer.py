@@ -15,6 +15,7 @@ from seq2attn.text.files import read_object
 from seq2attn.text.header import FORMAT, HEADER, VOCABULARY
 from seq2attn.text.subwords import MODEL, BPEConfig, UnigramConfig, load_subwords
 from seq2attn.text.vocabulary import Vocabulary, check_same
+from seq2attn.text.wordpiece import FILE, WordPieceConfig, load_wordpiece
 from seq2attn.text.words import WordsConfig, WordTokenizer
 
 FIX = "prepare the data again, or copy the whole folder from where it was prepared"
@@ -73,3 +74,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             subwords = load_subwords(config, folder, FIX)
             check_same(vocabulary, subwords.vocabulary, folder / MODEL)
             return subwords
+        case WordPieceConfig():
+            wordpiece = load_wordpiece(config, folder, FIX)
+            check_same(vocabulary, wordpiece.vocabulary, folder / FILE)
+            return wordpiece

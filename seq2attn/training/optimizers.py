@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
-from torch import Tensor, optim
+from torch import optim
+from torch.optim.optimizer import ParamsT
 
 from seq2attn.config.base import Config
 
@@ -23,8 +23,8 @@ class AdamConfig(Config):
     epsilon: PositiveFloat = 1e-9
     weight_decay: NonNegativeFloat = 0.0
 
-    def build(self, parameters: Iterable[Tensor]) -> optim.Optimizer:
-        """The optimiser of `parameters`."""
+    def build(self, parameters: ParamsT) -> optim.Optimizer:
+        """The optimiser of `parameters`, or of groups of them."""
         kind = optim.Adam if self.kind == "adam" else optim.AdamW
         return kind(
             parameters,
@@ -45,8 +45,8 @@ class SGDConfig(Config):
     momentum: Share = 0.0
     weight_decay: NonNegativeFloat = 0.0
 
-    def build(self, parameters: Iterable[Tensor]) -> optim.Optimizer:
-        """The optimiser of `parameters`."""
+    def build(self, parameters: ParamsT) -> optim.Optimizer:
+        """The optimiser of `parameters`, or of groups of them."""
         return optim.SGD(
             parameters, lr=self.rate, momentum=self.momentum, weight_decay=self.weight_decay, fused=True
         )
@@ -62,8 +62,8 @@ class AdadeltaConfig(Config):
     epsilon: PositiveFloat = 1e-6
     weight_decay: NonNegativeFloat = 0.0
 
-    def build(self, parameters: Iterable[Tensor]) -> optim.Optimizer:
-        """The optimiser of `parameters`."""
+    def build(self, parameters: ParamsT) -> optim.Optimizer:
+        """The optimiser of `parameters`, or of groups of them."""
         return optim.Adadelta(
             parameters, lr=self.rate, rho=self.rho, eps=self.epsilon, weight_decay=self.weight_decay
         )

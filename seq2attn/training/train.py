@@ -5,13 +5,17 @@ from __future__ import annotations
 import torch
 
 from seq2attn.data.prepare import Prepared, prepare
+from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert
 from seq2attn.errors import RunError
 from seq2attn.experiment import Experiment
 from seq2attn.model import Seq2Seq, build_model
+from seq2attn.model.embeddings import Embedding
 from seq2attn.model.vectors import load_vectors
 from seq2attn.run import Run
+from seq2attn.text.wordpiece import WordPieceTokenizer
 from seq2attn.training.checkpoint import Checkpoint, TrainState, list_checkpoints, refuse_trained, resume
 from seq2attn.training.distributed import World, join_world
+from seq2attn.training.groups import parameter_groups
 from seq2attn.training.objective import Objective
 from seq2attn.training.report import Reporter
 from seq2attn.training.trainer import Trainer
@@ -39,7 +43,7 @@ def train(config: Experiment, *, go_on: bool = False) -> Run:
             if not checkpoints:
                 _pretrained(model, config, prepared, reporter)
             model.to(world.device)
-            optimizer = config.training.optimizer.build(model.parameters())
+            optimizer = config.training.optimizer.build(parameter_groups(model))
             state = resume(checkpoints[-1], model, optimizer) if checkpoints else TrainState()
             reporter.say(_greeting(model, world, state))
             objective = Objective(model, config.training.label_smoothing)
@@ -89,13 +93,19 @@ def _prepare(
 
 
 def _pretrained(model: Seq2Seq, config: Experiment, prepared: Prepared, reporter: Reporter) -> None:
-    """Put pretrained vectors where there are any; what scales embeddings is taken out of them first."""
+    """Put pretrained weights and vectors where there are any; what scales embeddings is taken out of these first."""
+    if isinstance(model.source, BertEmbedding) and isinstance(model.encoder, BertEncoder):
+        assert isinstance(config.model.encoder, BertEncoderConfig) and isinstance(
+            prepared.source, WordPieceTokenizer
+        )
+        load_bert(config.model.encoder.path, model.source, model.encoder, prepared.source.bert_ids)
+        reporter.say(f"encoder: begins with the weights of {config.model.encoder.path}")
     shared = config.model.embeddings
     for side, path, tokenizer, embedding in (
         ("source", shared.source_vectors, prepared.source, model.source),
         ("target", shared.target_vectors, prepared.target, model.target),
     ):
-        if path is not None:
+        if path is not None and isinstance(embedding, Embedding):
             vectors, coverage = load_vectors(path, tokenizer.vocabulary.tokens, shared.dim)
             with torch.no_grad():
                 table = embedding.table.weight

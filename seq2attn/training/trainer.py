@@ -109,7 +109,7 @@ class Trainer:
         now = Progress(self.state.update, self.state.epochs, self.state.plateaus)
         rate = self.config.optimizer.rate * self.config.schedule.multiplier(now)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["share"]
         for batch in batches:
             last = batch is batches[-1]
             with nullcontext() if last else self.world.local(self.wrapped):

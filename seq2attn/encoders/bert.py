@@ -1,0 +1,184 @@
+"""BERT as an encoder: Devlin et al. 2019, from a checkpoint in the format of Hugging Face.
+
+It is `transformers`' own, cut in two where our contract cuts: what embeds ids, and the layers above.
+Shapes: B sentences, S source pieces with [CLS] and [SEP], D its width, L its layers, H its heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import torch
+from pydantic import NonNegativeInt, PositiveFloat, model_validator
+from torch import Tensor, nn
+
+from seq2attn.config.base import Config, InputPath, Mistake, Mistakes
+from seq2attn.encoders.base import Encoded, Encoder, mean_word
+from seq2attn.encoders.bert_checkpoint import BertShape, read_bert, read_shape
+from seq2attn.errors import DataError
+from seq2attn.initial import initialise
+from seq2attn.text.vocabulary import EOS, PAD
+from seq2attn.text.wordpiece import folder_of, missing_extra
+
+
+class _PartlyFrozen(nn.Module):
+    """A module of which some parts stay as they are, also in that they have no dropout."""
+
+    frozen: Sequence[nn.Module]
+
+    def freeze(self, parts: Sequence[nn.Module]) -> None:
+        """From now on `parts` stay as they are."""
+        self.frozen = parts
+        for part in parts:
+            part.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> Self:
+        """Noise would be of no use in what cannot learn to do with it."""
+        super().train(mode)
+        for part in self.frozen:
+            part.eval()
+        return self
+
+
+class BertEmbedding(_PartlyFrozen):
+    """Word, position and segment vectors, summed and normalised (Devlin et al. 2019, figure 2).
+
+    What stands after the first end is of the second segment. Positions past the last learned one share that.
+    """
+
+    def __init__(self, shape: BertShape, *, frozen: bool, rate: float) -> None:
+        from transformers.models.bert.modeling_bert import BertEmbeddings
+
+        super().__init__()
+        self.table = BertEmbeddings(_config(shape))
+        self.positions, self.segments = shape.max_position_embeddings, shape.type_vocab_size
+        self.rate_share = rate
+        initialise(self)
+        self.freeze([self.table] if frozen else [])
+
+    def forward(self, words: Tensor) -> Tensor:
+        """ids [B, S] -> [B, S, D]"""
+        ends = (words == EOS).long()
+        segment = (ends.cumsum(1) - ends).clamp_max(self.segments - 1)
+        position = torch.arange(words.size(1), device=words.device).clamp_max(self.positions - 1)
+        vectors: Tensor = self.table(words, token_type_ids=segment, position_ids=position.expand_as(words))
+        return vectors
+
+
+class BertEncoder(_PartlyFrozen, Encoder):
+    """The layers of a BERT over embedded words."""
+
+    def __init__(self, shape: BertShape, *, frozen: int, rate: float) -> None:
+        """The lowest `frozen` layers stay as they are."""
+        from transformers import BertModel
+
+        super().__init__()
+        self.bert = BertModel(_config(shape), add_pooling_layer=False)
+        self.bert.embeddings = _Embedded()
+        self.key_dim = self.value_dim = self.final_dim = shape.hidden_size
+        self.heads = shape.num_attention_heads
+        self.rate_share = rate
+        self.freeze(list(self.bert.encoder.layer[:frozen]))
+
+    def forward(self, words: Tensor, mask: Tensor, *, need_weights: bool = False) -> Encoded:
+        """words [B, S, D], mask [B, S]."""
+        output = self.bert(inputs_embeds=words, attention_mask=mask, output_hidden_states=need_weights)
+        x = output.last_hidden_state
+        weights = self._weights(output.hidden_states, mask) if need_weights else None
+        return Encoded(x, x, mask, (mean_word(x, mask),), weights)
+
+    def _weights(self, inputs: Sequence[Tensor], mask: Tensor) -> Tensor:
+        """What each layer is given [B, S, D] -> where it looks [B, L, H, S, S]; its fused attention does not tell."""
+        looked = []
+        for layer, x in zip(
+            self.bert.encoder.layer, inputs, strict=False
+        ):  # the last is what leaves the last layer
+            own = layer.attention.self
+            query, key = (p(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in (own.query, own.key))
+            scores = query @ key.transpose(-1, -2) * own.scaling
+            looked.append(scores.masked_fill(~mask[:, None, None], -torch.inf).softmax(-1))
+        return torch.stack(looked, 1)
+
+
+class _Embedded(nn.Module):
+    """Stands where `transformers` embeds, for words that are embedded."""
+
+    def forward(self, *, inputs_embeds: Tensor, **_: object) -> Tensor:
+        return inputs_embeds
+
+
+class BertEncoderConfig(Config):
+    """BERT: its embeddings and its layers, with the weights of a checkpoint."""
+
+    kind: Literal["bert"]
+    path: InputPath
+    """The folder of the checkpoint; `text.source` is `wordpiece` of the same."""
+    frozen: Literal["all", "none"] | NonNegativeInt = "none"
+    """What stays as it is: all, none, or its embeddings and so many layers from below. Frozen parts have no dropout."""
+    rate: PositiveFloat = 0.05
+    """Its learning rate, as a share of the optimiser's: what has learnt much shall change little at a time."""
+    shape: BertShape | None = None
+    """What the checkpoint's `config.json` says; filled in, and then the folder is only needed for first weights."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _look(cls, data: Any) -> Any:
+        if mistake := missing_extra():
+            raise mistake
+        if not isinstance(data, dict) or data.get("shape") or not isinstance(data.get("path"), str | Path):
+            return data
+        return {**data, "shape": read_shape(folder_of(data["path"]))}
+
+    @model_validator(mode="after")
+    def _layers_to_freeze(self) -> BertEncoderConfig:
+        if isinstance(self.frozen, int) and self.frozen > self.described.num_hidden_layers:
+            layers = self.described.num_hidden_layers
+            raise Mistakes([Mistake("frozen", f"there are {layers} layers to freeze, not {self.frozen}")])
+        return self
+
+    @property
+    def described(self) -> BertShape:
+        """The shape, which is there in every config that was read."""
+        assert self.shape is not None
+        return self.shape
+
+    @property
+    def frozen_layers(self) -> int:
+        """How many layers from below stay as they are."""
+        if isinstance(self.frozen, int):
+            return self.frozen
+        return self.described.num_hidden_layers if self.frozen == "all" else 0
+
+    def build_embedding(self) -> BertEmbedding:
+        """What embeds ids of `wordpiece`, with first weights of no use: `load_bert` brings the checkpoint's."""
+        return BertEmbedding(self.described, frozen=self.frozen != "none", rate=self.rate)
+
+    def build(self, input_dim: int) -> BertEncoder:
+        """For words of `build_embedding` [B, S, D]: BERT's own width, whatever `input_dim` says of others."""
+        return BertEncoder(self.described, frozen=self.frozen_layers, rate=self.rate)
+
+
+def load_bert(folder: Path, embedding: BertEmbedding, encoder: BertEncoder, bert_ids: Sequence[int]) -> None:
+    """Give both parts the weights in `folder`; `bert_ids` says which of its words each of our ids is.
+
+    Raises: DataError when the folder's weights cannot be read, or are fewer than the words.
+    """
+    bert = read_bert(folder)
+    words = bert.embeddings.word_embeddings.weight
+    if max(bert_ids) >= len(words):
+        raise DataError(
+            f"{folder}: its vocabulary has {max(bert_ids) + 1} entries, and its weights {len(words)}"
+        )
+    embedding.table.load_state_dict(bert.embeddings.state_dict())
+    rest = sorted({*range(len(words))} - {*bert_ids})  # rows for no word, which some checkpoints have
+    with torch.no_grad():
+        embedding.table.word_embeddings.weight.copy_(words[[*bert_ids, *rest]])
+    encoder.bert.encoder.load_state_dict(bert.encoder.state_dict())
+
+
+def _config(shape: BertShape) -> Any:
+    from transformers import BertConfig
+
+    return BertConfig(**shape.model_dump(), pad_token_id=PAD)
