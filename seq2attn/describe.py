@@ -14,11 +14,20 @@ UNKNOWN_SIZE = 8000
 
 
 def dry_run(experiment: Experiment) -> str:
-    """The model of a config, built without data and without memory for its weights."""
+    """The parts of a config's model, as a table."""
     sizes = [_size(tokenizer) for tokenizer in experiment.text.sides]
+    return f"{describe(sketch(experiment))}\nvocabularies of {sizes[0]:,} and {sizes[1]:,} entries (at most)"
+
+
+def sketch(experiment: Experiment) -> Seq2Seq:
+    """The model of a config, built without data and without memory for its weights."""
     with torch.device("meta"):
-        model = build_model(experiment.model, *sizes)
-    return f"{describe(model)}\nvocabularies of {sizes[0]:,} and {sizes[1]:,} entries (at most)"
+        return build_model(experiment.model, *(_size(tokenizer) for tokenizer in experiment.text.sides))
+
+
+def count_parameters(model: Seq2Seq) -> int:
+    """How many numbers a model is made of; what is tied counts once."""
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _size(tokenizer: TokenizerConfig) -> int:
@@ -35,7 +44,7 @@ def describe(model: Seq2Seq) -> str:
         for key, parameter in part.named_parameters():
             shape = " x ".join(map(str, parameter.shape)) or "1"
             lines.append(f"  {name}.{key:<{45 - len(name)}} {shape:<22} {parameter.numel():>12,}")
-    total = sum(p.numel() for p in model.parameters())
+    total = count_parameters(model)
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     lines.append(f"{'all parts (what is tied counted once)':<71} {total:>12,}")
     lines.append(f"{'of which training changes':<71} {trained:>12,}")

@@ -14,7 +14,7 @@ from typing import Annotated, ParamSpec
 
 import typer
 
-from seq2attn.cli import average, config, evaluate, prepare, train, translate
+from seq2attn.cli import average, config, evaluate, prepare, sweep, train, translate
 from seq2attn.errors import ConfigError, UserError
 
 P = ParamSpec("P")
@@ -108,6 +108,7 @@ app = group(
     evaluate.evaluate,
     prepare.prepare,
     average.average,
+    sweep.sweep,
 )
 app.callback()(_options)
 app.add_typer(

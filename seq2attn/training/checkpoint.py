@@ -86,7 +86,7 @@ def save_checkpoint(
     for file in partial.iterdir():
         with file.open("rb") as handle:
             os.fsync(handle.fileno())
-    shutil.rmtree(folder, ignore_errors=True)
+    _remove(folder)
     partial.rename(folder)
     return Checkpoint(folder, state, score)
 
@@ -123,9 +123,18 @@ def prune(run: Path, *, keep_last: int, keep_best: int, higher_is_better: bool, 
     kept |= {c.folder for c in best_checkpoints(every, keep_best, higher_is_better=higher_is_better)}
     for checkpoint in every:
         if checkpoint.folder not in kept:
-            shutil.rmtree(checkpoint.folder)
+            _remove(checkpoint.folder)
     for checkpoint in every[:-resumable]:
         (checkpoint.folder / TRAINING).unlink(missing_ok=True)
+
+
+def _remove(folder: Path) -> None:
+    """Take a checkpoint's name away before its files: killed in between, none is left that has only some of them."""
+    if folder.is_dir():
+        going = folder.with_name(folder.name + ".removed")
+        shutil.rmtree(going, ignore_errors=True)
+        folder.rename(going)
+        shutil.rmtree(going)
 
 
 def best_checkpoints(every: list[Checkpoint], count: int, *, higher_is_better: bool) -> list[Checkpoint]:

@@ -27,6 +27,7 @@ LAYERS = """
     decoders
     model
     search
+    looked
     evaluation.metrics  training.optimizers  training.schedules
     training.config
     experiment
@@ -34,7 +35,7 @@ LAYERS = """
     training  translator
     drawing
     evaluation
-    translating
+    translating  sweep
     cli
     __main__
 """

@@ -1,0 +1,61 @@
+"""`seq2attn sweep`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seq2attn.cli.options import Overrides
+
+
+def sweep(
+    config: Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep's YAML file.", show_default=False)],
+    overrides: Overrides,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Trainings side by side.", metavar="N", show_default=False)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and list the cells, and stop.")] = False,
+    leaderboard: Annotated[
+        bool, typer.Option("--leaderboard", help="Train nothing; write the leaderboard of what is finished.")
+    ] = False,
+    redo: Annotated[
+        bool, typer.Option("--redo", help="Do trainings anew whose config has changed, rather than refuse.")
+    ] = False,
+) -> None:
+    """Train the cells of a grid with several seeds each, and write a leaderboard.
+
+    Started again, it goes on where it was stopped. The leaderboard is in the sweep's folder, as Markdown, JSON and
+    a page. The exit code is 1 if a training failed; the others are finished all the same.
+
+    \b
+    Examples:
+      seq2attn sweep configs/sweeps/phrasebook.yaml --dry-run
+      seq2attn sweep configs/sweeps/phrasebook.yaml --jobs 2
+      seq2attn sweep configs/sweeps/phrasebook.yaml --set seeds=[1,2,3]
+      seq2attn sweep configs/sweeps/phrasebook.yaml --leaderboard
+    """
+    from tqdm import tqdm
+
+    from seq2attn.sweep.cells import load_plan
+    from seq2attn.sweep.sweep import describe, run_sweep, write_leaderboard
+
+    plan = load_plan(config, overrides)
+    if dry_run:
+        typer.echo(describe(plan))
+        return
+    failed = []
+    if not leaderboard:
+        failed = run_sweep(
+            plan, jobs or plan.sweep.jobs, lambda line: tqdm.write(line, file=sys.stderr), redo=redo
+        )
+    _, markdown = write_leaderboard(plan)
+    typer.echo(markdown, nl=False)
+    typer.echo(f"leaderboard: {plan.sweep.folder / 'leaderboard.html'} (and .md, .json)", err=True)
+    if failed:
+        typer.echo(f"{len(failed)} trainings failed:", err=True)
+        for ended in failed:
+            typer.echo(f"  {ended.training}: {ended.why}", err=True)
+        raise typer.Exit(1)

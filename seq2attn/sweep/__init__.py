@@ -1,0 +1,1 @@
+"""Sweeps: the cells of a grid trained and measured, and a leaderboard of them."""

@@ -1,0 +1,129 @@
+"""The whole of a sweep's file."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from seq2attn.config.base import Config, InputPath, Mistake
+from seq2attn.sweep.grid import Axes, Choices, Pattern, expand, matches
+
+OURS = ("run", "training.seed")
+"""What each training of a sweep has for itself."""
+
+
+def cell_name(choices: Choices) -> str:
+    """What a cell is called: its labels in the order of the axes, where they apply."""
+    return "+".join(choices.values())
+
+
+def _base_is_there(base: Path) -> list[Mistake]:
+    return [] if base.is_file() else [Mistake("base", f"there is no file {base}")]
+
+
+def _seeds_differ(seeds: Sequence[int]) -> list[Mistake]:
+    return [] if len({*seeds}) == len(seeds) else [Mistake("seeds", "a seed is here twice")]
+
+
+def _choices_fit(axes: Axes) -> list[Mistake]:
+    mistakes = []
+    for name, axis in axes.items():
+        if axis.at is None and not all(isinstance(choice, Mapping) for choice in axis.choices.values()):
+            message = "a choice should be a mapping, or the axis should say `at` which key it stands"
+            mistakes.append(Mistake(f"axes.{name}.choices", message))
+        if any(_sets(axis.at, choice, ours) for choice in axis.choices.values() for ours in OURS):
+            message = f"{' and '.join(f'`{ours}`' for ours in OURS)} are for the sweep to set; see `seeds`"
+            mistakes.append(Mistake(f"axes.{name}", message))
+    return mistakes
+
+
+def _sets(at: str | None, choice: Any, key: str) -> bool:
+    """Whether a choice says anything about `key`."""
+    names, where = key.split("."), at.split(".") if at else []
+    if names[: len(where)] != where[: len(names)]:
+        return False
+    for name in names[len(where) :]:
+        if not isinstance(choice, Mapping) or name not in choice:
+            return False
+        choice = choice[name]
+    return True
+
+
+def _patterns_fit(
+    axes: Axes, only: Sequence[Pattern] | None, without: Sequence[Pattern], baseline: Pattern
+) -> list[Mistake]:
+    """Patterns name axes and labels that there are, some cell is left, and the baseline is one of them."""
+    mistakes = []
+    for at, (name, axis) in enumerate(axes.items()):
+        mistakes += _unknown(axis.unless, dict(list(axes.items())[:at]), f"axes.{name}.unless")
+    for key, patterns in (("only", only or ()), ("without", without)):
+        for number, pattern in enumerate(patterns):
+            mistakes += _unknown(pattern, axes, f"{key}.{number}")
+    mistakes += _unknown(baseline, axes, "baseline")
+    if mistakes:
+        return mistakes
+    cells = expand(axes, only, without)
+    if not cells:
+        return [Mistake("axes", "no cell is left; see `only` and `without`")]
+    if len(named := {cell_name(cell) for cell in cells}) < len(cells):
+        return [Mistake("axes", f"two cells of {len(cells)} have the same name ({len(named)} have not)")]
+    meant = [cell for cell in cells if matches(baseline, cell)]
+    if len(meant) != 1:
+        some = ", ".join(cell_name(cell) for cell in (meant or cells)[:4])
+        say = (
+            f"means {len(meant)} cells ({some} ...)"
+            if meant
+            else f"is none of the cells; there are {some} ..."
+        )
+        return [Mistake("baseline", f"{say}; it should be one")]
+    return []
+
+
+def _unknown(pattern: Pattern, axes: Axes, key: str) -> list[Mistake]:
+    mistakes = []
+    for name, labels in pattern.items():
+        if name not in axes:
+            above = " above it" if key.endswith("unless") else ""
+            mistakes.append(Mistake(f"{key}.{name}", f"there is no axis `{name}`{above}{_hint(name, axes)}"))
+            continue
+        for label in labels:
+            if label not in axes[name].choices:
+                hint = _hint(label, axes[name].choices)
+                mistakes.append(Mistake(f"{key}.{name}", f"`{name}` has no choice `{label}`{hint}"))
+    return mistakes
+
+
+def _hint(word: str, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    if near:
+        return f"; did you mean `{near[0]}`?"
+    return f"; known: {', '.join(known)}" if known else ""
+
+
+class Sweep(Config):
+    """An experiment, and what its cells change in it."""
+
+    rules = (_base_is_there, _seeds_differ, _choices_fit, _patterns_fit)
+
+    base: InputPath
+    """The config of an experiment, whose test sets the cells are measured on."""
+    folder: Path
+    """Where all that the sweep makes is kept, relative to the working directory."""
+    changes: dict[str, Any] = Field(default_factory=dict)
+    """What all cells change in the base."""
+    axes: Axes = Field(min_length=1)
+    """What the cells differ in, each a name; later ones are laid on what earlier ones chose."""
+    seeds: tuple[NonNegativeInt, ...] = Field((1, 2), min_length=1)
+    """Each cell is trained with each of them."""
+    only: tuple[Pattern, ...] | None = None
+    """Which cells to take, where not all: those that one of the patterns means."""
+    without: tuple[Pattern, ...] = ()
+    """Which cells to leave out."""
+    baseline: Pattern
+    """The cell that all others are compared with."""
+    jobs: PositiveInt = 1
+    """Trainings side by side; they share out the cores."""

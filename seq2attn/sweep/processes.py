@@ -1,0 +1,88 @@
+"""Trainings in processes of their own, some side by side."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from seq2attn.sweep.cells import Training
+
+LOG = "sweep.log"
+MERCY = 10.0
+"""Seconds between asking a process to end and ending it."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A training whose process has ended."""
+
+    training: Training
+    code: int
+    seconds: float
+
+    @property
+    def why(self) -> str:
+        """What it said last, for one that failed."""
+        log = self.training.folder / LOG
+        how = f"exit code {self.code}" if self.code >= 0 else f"ended by signal {-self.code}"
+        said = [line for line in log.read_text("utf-8", errors="replace").split("\n") if line.strip()]
+        return f"{how}: {said[-1] if said else 'it said nothing'} ({log})"
+
+
+def run_all(trainings: Iterable[Training], jobs: int, lock: int) -> Iterator[Ended]:
+    """Train all, `jobs` side by side, and yield each as it ends. What still runs is ended when this is.
+
+    `lock` is the file descriptor that keeps other sweeps out for as long as one of the processes lives.
+    """
+    waiting = deque(trainings)
+    working: dict[subprocess.Popen[bytes], tuple[Training, float]] = {}
+    try:
+        while waiting or working:
+            while waiting and len(working) < jobs:
+                training = waiting.popleft()
+                working[_start(training, jobs, lock)] = training, time.monotonic()
+            for process in [process for process in working if process.poll() is not None]:
+                training, started = working.pop(process)
+                yield Ended(training, process.returncode, time.monotonic() - started)
+            time.sleep(0.05)
+    finally:
+        _end(list(working))
+
+
+def threads(jobs: int) -> int:
+    """How many threads each of `jobs` processes has: its share of the cores, or what OMP_NUM_THREADS says."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(asked) if asked.isdecimal() else max(1, cores // jobs)
+
+
+def _start(training: Training, jobs: int, lock: int) -> subprocess.Popen[bytes]:
+    """Start a process that hears nothing of Ctrl-C: whether trainings end is for the sweep to say."""
+    command = [sys.executable, "-m", "seq2attn.sweep.work", str(training.folder), str(jobs)]
+    with (training.folder / LOG).open("ab") as log:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,  # closed when this process ends, which is what the other waits for
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"OMP_NUM_THREADS": str(threads(jobs)), "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+            pass_fds=[lock],
+        )
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + MERCY
+    for process in processes:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

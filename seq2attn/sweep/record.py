@@ -1,0 +1,121 @@
+"""What a sweep keeps of each training: what it was to be, and what came of it.
+
+cell.json       the config, and what it is known by: options and the content of files, wherever they lie
+result.json     written last, so that a training with a result is finished
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from seq2attn.data.fingerprint import fingerprint
+from seq2attn.data.read import CorpusConfig
+from seq2attn.errors import RunError
+from seq2attn.evaluation.metrics import Score
+from seq2attn.experiment import Experiment
+from seq2attn.sweep.cells import Training
+from seq2attn.text.files import read_object, write_json
+
+FORMAT = 1
+CELL, RESULT = "cell.json", "result.json"
+FIX = "remove the folder it is in, and start the sweep again"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was found on one test set."""
+
+    sentences: int
+    scores: tuple[Score, ...]
+    seconds: float  # of translating
+    words: int  # target tokens made
+    translations: tuple[str, ...]
+
+    def score(self, name: str) -> Score:
+        """The score of that name."""
+        return next(score for score in self.scores if score.name == name)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What came of one training."""
+
+    parameters: int
+    seconds: float  # of training and validating, over all sittings
+    updates: int
+    epochs: float
+    threads: int
+    jobs: int  # trainings that were side by side
+    machine: str
+    torch: str
+    date: str
+    sets: dict[str, Measured]
+
+
+_RECORD = TypeAdapter(Record)
+
+
+def write_record(folder: Path, record: Record) -> None:
+    """Say that a training is finished, and what came of it."""
+    write_json(folder / RESULT, {"format": FORMAT, **_RECORD.dump_python(record, mode="json")})
+
+
+def read_record(folder: Path) -> Record | None:
+    """What came of the training in `folder`; None if it is not finished."""
+    if not (folder / RESULT).is_file():
+        return None
+    content = read_object(folder / RESULT, FIX)
+    if content.pop("format", None) != FORMAT:
+        raise RunError(f"{folder / RESULT}: is not of format {FORMAT}; {FIX}")
+    try:
+        return _RECORD.validate_python(content)
+    except ValueError as error:
+        raise RunError(f"{folder / RESULT}: cannot be used ({error}); {FIX}") from None
+
+
+def write_cell(training: Training, identity: Mapping[str, Any]) -> None:
+    """Say what a training is to be."""
+    config = training.experiment.model_dump(mode="json")
+    write_json(training.folder / CELL, {"format": FORMAT, "known_by": identity, "config": config})
+
+
+def read_cell(folder: Path) -> Experiment:
+    """The experiment that a process is to train in `folder`."""
+    return Experiment.model_validate(read_object(folder / CELL, FIX)["config"])
+
+
+def changed(training: Training, identity: Mapping[str, Any]) -> list[str]:
+    """The parts of the config that are others than those that the folder of a training was begun with."""
+    path = training.folder / CELL
+    if not path.is_file():
+        return []
+    before = read_object(path, FIX).get("known_by", {})
+    return [part for part in identity if identity[part] != before.get(part)]
+
+
+class Identities:
+    """What experiments are known by: options, and the content of files. Each file is read once."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[Any, str] = {}
+
+    def of(self, experiment: Experiment) -> dict[str, Any]:
+        """All that decides what comes of an experiment; that its text lies elsewhere changes nothing."""
+        parts = experiment.model_dump(mode="json", include={"model", "training", "search"})
+        tests = {name: self._hash(experiment, corpus) for name, corpus in experiment.data.test.items()}
+        return {"text": self.text(experiment), "test sets": tests, **parts}
+
+    def text(self, experiment: Experiment) -> str:
+        """What the text that an experiment learns from is known by, once it is prepared."""
+        return self._hash(experiment, experiment.data.train, experiment.data.dev)
+
+    def _hash(self, experiment: Experiment, *corpora: CorpusConfig) -> str:
+        key = (corpora, experiment.data.filters, experiment.text)
+        if key not in self._hashes:
+            self._hashes[key] = fingerprint(*key)
+        return self._hashes[key]

@@ -1,0 +1,71 @@
+"""Whether a system differs from a baseline by more than the choice of test sentences: sacreBLEU's paired bootstrap.
+
+Trainings with the same seed are compared, each pair for itself: sentences are resampled, and translations of one
+sentence by several trainings are no independent draws of it, so they must not be pooled into one larger test set.
+Over the seeds a cell is called better (or worse) only if it is in each of them: the p-value of that is the largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest
+
+RESAMPLES = 1000
+LEVEL = 0.05
+
+Verdict = Literal["better", "worse", "no difference"]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A system beside the baseline, on one test set and with one seed."""
+
+    seed: int
+    difference: float  # of BLEU, from the baseline's
+    p: float
+    interval: float  # half the width of the 95 % interval of the system's own BLEU
+    signature: str
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A system beside the baseline, over all seeds."""
+
+    difference: float  # of the mean BLEU
+    p: (
+        float | None
+    )  # of differing in this direction with every seed; None where the seeds disagree in the direction
+    verdict: Verdict
+
+
+def compare(
+    seed: int, baseline: Sequence[str], systems: Mapping[str, Sequence[str]], references: Sequence[str]
+) -> dict[str, Compared]:
+    """Each system's translations against the baseline's of the same sentences."""
+    named: list[tuple[str, Sequence[str]]] = [("baseline", baseline), *systems.items()]
+    test = PairedTest(named, {"BLEU": BLEU()}, [list(references)], test_type="bs", n_samples=RESAMPLES)
+    signatures, scores = test()
+    results: list[Any] = list(scores["BLEU"])
+    first, *others = results
+    signature = str(signatures["BLEU"])
+    return {
+        name: Compared(seed, result.score - first.score, result.p_value, result.ci, signature)
+        for name, result in zip(systems, others, strict=True)
+    }
+
+
+def judge(compared: Sequence[Compared]) -> Judgement | None:
+    """What the seeds say together; None where there is nothing to compare."""
+    if not compared:
+        return None
+    signs = {(one.difference > 0) - (one.difference < 0) for one in compared}
+    mean = sum(one.difference for one in compared) / len(compared)
+    if len(signs) > 1:
+        return Judgement(mean, None, "no difference")
+    p = max(one.p for one in compared)
+    verdict: Verdict = "no difference" if p >= LEVEL else "better" if mean > 0 else "worse"
+    return Judgement(mean, p, verdict)

@@ -1,0 +1,80 @@
+"""The process of one training: `python -m seq2attn.sweep.work RUN` trains what `RUN/cell.json` says, and measures it.
+
+It ends with the process that started it, however that ends: it holds the other end of its standard input.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from seq2attn.describe import count_parameters
+from seq2attn.errors import UserError
+from seq2attn.evaluation.evaluate import Result, evaluate_run, test_sets, write_report
+from seq2attn.sweep.record import Measured, Record, read_cell, write_record
+from seq2attn.training.checkpoint import list_checkpoints
+from seq2attn.training.train import train
+from seq2attn.translator import Translator
+
+
+def main() -> int:
+    """Train and measure; the exit code."""
+    folder, jobs = Path(sys.argv[1]), int(sys.argv[2])
+    threading.Thread(target=_end_with_the_sweep, daemon=True).start()
+    try:
+        write_record(folder, work(folder, jobs))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def work(folder: Path, jobs: int) -> Record:
+    """Train in `folder`, from its newest checkpoint if it has one, then translate and score the test sets."""
+    experiment = read_cell(folder)
+    run = train(experiment, go_on=bool(list_checkpoints(folder)))
+    state = list_checkpoints(folder)[-1].state
+    translator, origin = Translator.load(folder), run.origin()
+    results = evaluate_run(translator, test_sets(experiment, None, None), experiment.search)
+    write_report(run, origin, results, experiment.search)
+    return Record(
+        parameters=count_parameters(translator.model),
+        seconds=state.seconds,
+        updates=state.update,
+        epochs=state.epochs,
+        threads=torch.get_num_threads(),
+        jobs=jobs,
+        machine=machine(),
+        torch=torch.__version__,
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        sets={result.name: _measured(result) for result in results},
+    )
+
+
+def _measured(result: Result) -> Measured:
+    return Measured(result.sentences, result.scores, result.seconds, result.words, result.translations)
+
+
+def machine() -> str:
+    """What was measured on, as far as it tells."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text("utf-8").split("\n") if about.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
+
+
+def _end_with_the_sweep() -> None:
+    os.read(0, 1)  # nothing is ever written to it
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
