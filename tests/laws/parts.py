@@ -21,7 +21,15 @@ ENCODERS = {
         "kind": "transformer", "layers": 2, "heads": 2, "feed_forward": 32, "norm": "post", "positions": "learned",
     },
     "convolutional": {"kind": "convolutional", "dim": 12, "layers": 2, "width": 3},
+    "bert": {
+        "kind": "bert", "path": "nowhere", "shape": {  # where the shape is given, the folder is not looked at
+            "vocab_size": WORDS, "hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "intermediate_size": 32, "max_position_embeddings": 6,
+        },
+    },
 }  # fmt: skip
+OWN_EMBEDDINGS = ("bert",)
+"""Encoders that bring them."""
 SCORES = {
     "dot": {"kind": "dot"},
     "scaled-dot": {"kind": "dot", "scaled": True},
