@@ -6,8 +6,8 @@ B sentences, S source words with EOS, T target words with BOS or EOS.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seq2attn.data.corpus import Ids
+from seq2attn.data.corpus import Corpus, Ids
 from seq2attn.errors import DataError
 from seq2attn.text.vocabulary import BOS, EOS, PAD
 
@@ -36,11 +36,18 @@ class Batch:
     source_mask: Tensor  # [B, S] bool, True on words and EOS
     target: Tensor  # [B, T] BOS first
     labels: Tensor  # [B, T] EOS last, padding IGNORE
+    guide: Tensor | None = (
+        None  # [B, T, S] where to look when saying each label: shares, or nothing but zeros
+    )
 
     def to(self, device: torch.device | str) -> Batch:
         """The batch on a device."""
-        tensors = self.source, self.source_mask, self.target, self.labels
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in tensors))
+
+        def moved(tensor: Tensor) -> Tensor:
+            return tensor.to(device, non_blocking=True)
+
+        needed = map(moved, (self.source, self.source_mask, self.target, self.labels))
+        return Batch(*needed, None if self.guide is None else moved(self.guide))
 
 
 def plan(
@@ -78,6 +85,35 @@ def collate(pairs: Sequence[tuple[Sequence[int] | Ids, Sequence[int] | Ids]]) ->
         say[row, : len(target)] = target
         say[row, len(target)] = EOS
     return Batch(source, source_mask, torch.from_numpy(read), torch.from_numpy(say))
+
+
+def batch_of(corpus: Corpus, rows: Iterable[int]) -> Batch:
+    """Some pairs of a corpus, with their guide if it has one."""
+    rows = [int(row) for row in rows]
+    batch = collate([corpus[row] for row in rows])
+    if corpus.guide is None:
+        return batch
+    guide = np.zeros((*batch.labels.shape, batch.source.size(1)), dtype=np.float32)
+    for place, row in zip(guide, rows, strict=True):
+        shares = _shares(corpus.guide.words[row], corpus.guide.links[row])
+        place[: len(shares), : shares.shape[1]] = shares
+    return replace(batch, guide=torch.from_numpy(guide))
+
+
+def _shares(words: tuple[Ids, Ids], links: tuple[Ids, Ids]) -> NDArray[np.float32]:
+    """For each target token equal shares for the source tokens of the words linked with its own (Chen et al. 2016).
+
+    The words of tokens: [S], [T]; the words of links: [L], [L] -> [T, S]. A token without a link has zeros.
+    """
+    (of_source, of_target), (from_source, from_target) = words, links
+    size = [
+        max((int(part.max()) for part in parts if len(part)), default=0) + 1
+        for parts in zip(words, links, strict=True)
+    ]
+    are_linked = np.zeros((size[1], size[0]), dtype=np.float32)
+    are_linked[from_target, from_source] = 1
+    cells = are_linked[of_target[:, None], of_source]
+    return cells / np.maximum(cells.sum(axis=1, keepdims=True), 1)
 
 
 def collate_source(sources: Sequence[Sequence[int] | Ids]) -> tuple[Tensor, Tensor]:

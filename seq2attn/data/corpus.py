@@ -20,7 +20,33 @@ from seq2attn.text.files import read_object, write_json
 Ids: TypeAlias = NDArray[np.uint16] | NDArray[np.int32]
 FORMAT = 1
 IDS, OFFSETS, HEADER = "ids.npy", "offsets.npy", "header.json"
+WORDS, LINKS = "words", "links"
 FIX = "remove the folder `data` of the run, and prepare the data again"
+
+
+class Growing:
+    """A corpus in the making, in memory; every number is below `size`."""
+
+    def __init__(self, size: int) -> None:
+        self._ids, self._offsets = array("H" if size <= 2**16 else "i"), array("q", [0])
+
+    def add(self, pair: tuple[Sequence[int], Sequence[int]]) -> None:
+        """One pair more."""
+        for sequence in pair:
+            self._ids.extend(sequence)
+            self._offsets.append(len(self._ids))
+
+    def corpus(self, guide: Guide | None = None) -> Corpus:
+        """What has grown."""
+        return Corpus(np.asarray(self._ids), np.asarray(self._offsets), guide)
+
+
+@dataclass(frozen=True)
+class Guide:
+    """Which words of each pair belong together, and of which word each token is: numbers in place of ids."""
+
+    words: Corpus  # words[i]: the word of each source token, and of each target token
+    links: Corpus  # links[i]: the source word of each link, and its target word
 
 
 @dataclass(frozen=True)
@@ -29,16 +55,15 @@ class Corpus:
 
     ids: Ids  # [tokens]        source 0, target 0, source 1, target 1 ...
     offsets: NDArray[np.int64]  # [2 pairs + 1]   sequence k is ids[offsets[k] : offsets[k + 1]]
+    guide: Guide | None = None
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], size: int) -> Corpus:
         """A corpus in memory; every id is below `size`."""
-        ids, offsets = array("H" if size <= 2**16 else "i"), array("q", [0])
+        growing = Growing(size)
         for pair in pairs:
-            for sequence in pair:
-                ids.extend(sequence)
-                offsets.append(len(ids))
-        return cls(np.asarray(ids), np.asarray(offsets))
+            growing.add(pair)
+        return growing.corpus()
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
@@ -71,6 +96,9 @@ class Corpus:
         tokens = self.lengths.sum(axis=0)
         counts = {"pairs": len(self), "source_tokens": int(tokens[0]), "target_tokens": int(tokens[1])}
         write_json(partial / HEADER, {"format": FORMAT, **counts, "hash": self.hash})
+        if self.guide is not None:
+            self.guide.words.save(partial / WORDS)
+            self.guide.links.save(partial / LINKS)
         shutil.rmtree(folder, ignore_errors=True)
         partial.replace(folder)
 
@@ -90,7 +118,9 @@ class Corpus:
             offsets = np.load(folder / OFFSETS, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise RunError(f"{folder}: the prepared ids cannot be read ({error}); {FIX}") from None
-        corpus = cls(ids, offsets)
+        is_guided = (folder / LINKS).is_dir()
+        guide = Guide(cls.open(folder / WORDS), cls.open(folder / LINKS)) if is_guided else None
+        corpus = cls(ids, offsets, guide)
         if corpus.hash != header.get("hash"):
             raise RunError(
                 f"{folder}: the prepared ids are not those that were saved (the hash differs); {FIX}"

@@ -11,17 +11,19 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt
 
 from seq2attn.config.base import Config
+from seq2attn.data.links import Alignment
 
 Reason = Literal["empty", "too_long", "unbalanced", "duplicate"]
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A pair as text and as ids without BOS and EOS."""
+    """A pair as text and as ids without BOS and EOS, and its links where they are known."""
 
     text: tuple[str, str]
     source: list[int]
     target: list[int]
+    alignment: Alignment | None = None
 
 
 class FiltersConfig(Config):

@@ -2,6 +2,7 @@
 
 source/ target/          the tokenisers; the same one twice where it is joint
 data/train/ data/dev/    the ids, and beside them the text as data/train.jsonl, data/dev.jsonl
+data/train/words/, links/    the word of each id and the links between words, where they are known
 data/prepared.json       written last: what all of it was made from
 """
 
@@ -16,12 +17,14 @@ from pydantic import Field
 from tqdm import tqdm
 
 from seq2attn.config.base import Config
-from seq2attn.data.corpus import Corpus
+from seq2attn.data.corpus import Corpus, Growing, Guide
 from seq2attn.data.filter import Encoded, Filter, FilterReport, FiltersConfig
 from seq2attn.data.fingerprint import fingerprint
-from seq2attn.data.read import CorpusConfig, read_pairs
+from seq2attn.data.links import Alignment
+from seq2attn.data.read import CorpusConfig, read_aligned, read_pairs
 from seq2attn.data.texts import read_texts, texts_writer
-from seq2attn.data.training import TrainingData
+from seq2attn.data.training import NUMBERS, TrainingData
+from seq2attn.data.word_numbers import encode_numbered
 from seq2attn.errors import DataError, RunError
 from seq2attn.text.config import TextConfig, TokenizerConfig
 from seq2attn.text.files import read_object, write_json
@@ -80,7 +83,7 @@ def prepare(
     if not keep_tokenizers:
         _train_tokenizers(data.train, text, folder, log)
     source, target = load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
-    train = tqdm(read_pairs(data.train), "encode", sizes["train"], unit=" pairs", disable=None)
+    train = tqdm(read_aligned(data.train), "encode", sizes["train"], unit=" pairs", disable=None)
     sieve = Filter(data.filters)
     _save(sieve.sift(_encoded(train, source, target)), source, target, folder / TRAIN)
     log(f"train: {sieve.report}")
@@ -88,7 +91,8 @@ def prepare(
         raise DataError(
             f"{data.train.files[0]}: no pair is left to learn from: {sieve.report}; see `filters`"
         )
-    _save(_encoded(read_pairs(data.dev), source, target), source, target, folder / DEV)
+    dev = ((pair, None) for pair in read_pairs(data.dev))
+    _save(_encoded(dev, source, target), source, target, folder / DEV)
     made_from, report = _fingerprint(data, text), asdict(sieve.report)
     write_json(folder / PREPARED, {"format": FORMAT, "fingerprint": made_from, "report": report})
     return load_prepared(folder)
@@ -155,20 +159,27 @@ def _described(config: TokenizerConfig, size: int) -> str:
     return f"{config.kind}, {size:,} entries{fewer}"
 
 
-def _encoded(pairs: Iterable[tuple[str, str]], source: Tokenizer, target: Tokenizer) -> Iterator[Encoded]:
-    return (Encoded(text, source.encode(text[0]), target.encode(text[1])) for text in pairs)
+def _encoded(
+    pairs: Iterable[tuple[tuple[str, str], Alignment | None]], source: Tokenizer, target: Tokenizer
+) -> Iterator[Encoded]:
+    return (Encoded(text, source.encode(text[0]), target.encode(text[1]), links) for text, links in pairs)
 
 
 def _save(pairs: Iterable[Encoded], source: Tokenizer, target: Tokenizer, folder: Path) -> None:
-    size = max(len(source.vocabulary), len(target.vocabulary))
+    ids = Growing(max(len(source.vocabulary), len(target.vocabulary)))
+    words, links, is_guided = Growing(NUMBERS), Growing(NUMBERS), False
     with texts_writer(_texts(folder)) as write:
-
-        def ids() -> Iterator[tuple[list[int], list[int]]]:
-            for pair in pairs:
-                write(pair.text)
-                yield pair.source, pair.target
-
-        Corpus.of(ids(), size).save(folder)
+        for pair in pairs:
+            write(pair.text)
+            ids.add((pair.source, pair.target))
+            if pair.alignment is not None:
+                is_guided = True
+                sides = zip((source, target), pair.text, strict=True)
+                of_source, of_target = (encode_numbered(*side)[1] for side in sides)
+                words.add((of_source, of_target))
+                sure = sorted(pair.alignment.sure)
+                links.add(([link[0] for link in sure], [link[1] for link in sure]))
+        ids.corpus(Guide(words.corpus(), links.corpus()) if is_guided else None).save(folder)
 
 
 def _texts(folder: Path) -> Path:

@@ -11,10 +11,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt
 
 from seq2attn.config.base import Config, InputPath
+from seq2attn.data.links import Alignment, parse_alignment
 from seq2attn.errors import DataError
 from seq2attn.text.lines import read_lines
 
-__all__ = ["AlignedConfig", "CorpusConfig", "JSONLinesConfig", "TSVConfig", "read_lines", "read_pairs"]
+__all__ = [
+    "AlignedConfig",
+    "CorpusConfig",
+    "JSONLinesConfig",
+    "TSVConfig",
+    "read_aligned",
+    "read_lines",
+    "read_pairs",
+]
 
 Pair = tuple[str, str]
 
@@ -27,25 +36,39 @@ class AlignedConfig(Config):
     """Text in the language translated from; .gz and .xz are decompressed."""
     target: InputPath
     """Text in the language translated into."""
+    alignment: InputPath | None = None
+    """Which words of each pair belong together, as `0-0 1-2`: source and target words, counted from 0."""
 
     @property
     def files(self) -> tuple[Path, ...]:
         """The files read."""
-        return (self.source, self.target)
+        return (self.source, self.target, *([self.alignment] if self.alignment else []))
 
     def pairs(self) -> Iterator[Pair]:
         """The lines of both files, side by side."""
-        counts = [0, 0]
-        for source, target in zip_longest(read_lines(self.source), read_lines(self.target)):
-            counts[0] += source is not None
-            counts[1] += target is not None
-            if source is not None and target is not None:
-                yield source, target
-        if counts[0] != counts[1]:
-            raise DataError(
-                f"{self.source} has {_lines(counts[0])} and {self.target} has {_lines(counts[1])}: "
-                f"line by line, one must be the translation of the other"
-            )
+        return (pair for pair, _ in self.aligned_pairs())
+
+    def aligned_pairs(self) -> Iterator[tuple[Pair, Alignment | None]]:
+        """The lines of both files, side by side, and their links where there is a file of them."""
+        counts = [0] * len(self.files)
+        for number, lines in enumerate(zip_longest(*map(read_lines, self.files)), start=1):
+            counts = [count + (line is not None) for count, line in zip(counts, lines, strict=True)]
+            source, target, *links = lines
+            if None not in lines:
+                place = f"{self.alignment}:{number}"
+                yield (
+                    (source, target),
+                    parse_alignment(links[0], (source, target), place) if links else None,
+                )
+        why = (
+            "one must be the translation of the other",
+            "one must tell which words of the other belong together",
+        )
+        for count, file, reason in zip(counts[1:], self.files[1:], why, strict=False):
+            if count != counts[0]:
+                raise DataError(
+                    f"{self.source} has {_lines(counts[0])} and {file} has {_lines(count)}: line by line, {reason}"
+                )
 
 
 class TSVConfig(Config):
@@ -113,6 +136,16 @@ def read_pairs(corpus: CorpusConfig) -> Iterator[Pair]:
     Raises: DataError at the first line that cannot be used.
     """
     return corpus.pairs()
+
+
+def read_aligned(corpus: CorpusConfig) -> Iterator[tuple[Pair, Alignment | None]]:
+    """The pairs of a corpus, each with its links where the corpus has them.
+
+    Raises: DataError at the first line that cannot be used.
+    """
+    if isinstance(corpus, AlignedConfig):
+        return corpus.aligned_pairs()
+    return ((pair, None) for pair in corpus.pairs())
 
 
 def _text(item: dict[str, Any], key: str, place: str) -> str:
