@@ -123,7 +123,8 @@ def _laid(base: MappingNode, sweep: MappingNode, choices: Choices) -> MappingNod
         where = child(axis, "at")[1] if axis else None
         options = child(axis, "choices")[1] if axis else None
         choice = child(options, label)[1] if options else None
-        assert choice is not None, (name, label)
+        if choice is None or choice.value == []:
+            continue  # a choice of nothing is to leave all as it is, also where the file says nothing yet
         at = where if isinstance(where, ScalarNode) and where.tag == TEXT else None
         laid = merge(laid, _below(at, choice))  # type: ignore[assignment]  # as the sweep is sound
     return laid

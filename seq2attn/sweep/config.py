@@ -14,6 +14,7 @@ from seq2attn.sweep.grid import Axes, Choices, Pattern, expand, matches
 
 OURS = ("run", "training.seed")
 """What each training of a sweep has for itself."""
+NOT_YOURS = "`run` and `training.seed` are for the sweep to set; see `folder` and `seeds`"
 
 
 def cell_name(choices: Choices) -> str:
@@ -29,6 +30,10 @@ def _seeds_differ(seeds: Sequence[int]) -> list[Mistake]:
     return [] if len({*seeds}) == len(seeds) else [Mistake("seeds", "a seed is here twice")]
 
 
+def _changes_fit(changes: Mapping[str, Any]) -> list[Mistake]:
+    return [Mistake("changes", NOT_YOURS)] if any(_sets(None, changes, ours) for ours in OURS) else []
+
+
 def _choices_fit(axes: Axes) -> list[Mistake]:
     mistakes = []
     for name, axis in axes.items():
@@ -36,8 +41,7 @@ def _choices_fit(axes: Axes) -> list[Mistake]:
             message = "a choice should be a mapping, or the axis should say `at` which key it stands"
             mistakes.append(Mistake(f"axes.{name}.choices", message))
         if any(_sets(axis.at, choice, ours) for choice in axis.choices.values() for ours in OURS):
-            message = f"{' and '.join(f'`{ours}`' for ours in OURS)} are for the sweep to set; see `seeds`"
-            mistakes.append(Mistake(f"axes.{name}", message))
+            mistakes.append(Mistake(f"axes.{name}", NOT_YOURS))
     return mistakes
 
 
@@ -107,7 +111,7 @@ def _hint(word: str, known: Mapping[str, Any]) -> str:
 class Sweep(Config):
     """An experiment, and what its cells change in it."""
 
-    rules = (_base_is_there, _seeds_differ, _choices_fit, _patterns_fit)
+    rules = (_base_is_there, _seeds_differ, _changes_fit, _choices_fit, _patterns_fit)
 
     base: InputPath
     """The config of an experiment, whose test sets the cells are measured on."""

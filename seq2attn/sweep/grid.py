@@ -35,7 +35,7 @@ class Axis(Config):
     at: str | None = None
     """Where in the experiment the choices stand, e.g. model.encoder; without it each is laid on the whole of it."""
     choices: dict[Label, Any] = Field(min_length=1)
-    """By a label each: what is laid on the experiment at that place, as a file is laid on one that it extends."""
+    """By a label each: what is laid on the experiment at that place, as a file is on one it extends; {} is nothing."""
     unless: Pattern = Field(default_factory=dict)
     """The axis does not apply to cells with these choices of axes above it."""
 

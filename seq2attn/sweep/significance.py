@@ -67,5 +67,5 @@ def judge(compared: Sequence[Compared]) -> Judgement | None:
     if len(signs) > 1:
         return Judgement(mean, None, "no difference")
     p = max(one.p for one in compared)
-    verdict: Verdict = "no difference" if p >= LEVEL else "better" if mean > 0 else "worse"
+    verdict: Verdict = "no difference" if p >= LEVEL or not mean else "better" if mean > 0 else "worse"
     return Judgement(mean, p, verdict)

@@ -1,0 +1,238 @@
+"""Which cells a sweep has, and what its file is told when it is wrong."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2attn.errors import ConfigError
+from seq2attn.sweep.cells import load_plan
+from seq2attn.sweep.grid import Axis, expand, matches
+
+BASE = """\
+run: runs/base
+data:
+  train: {kind: aligned, source: train.de, target: train.en}
+  dev: {kind: aligned, source: dev.de, target: dev.en}
+  test:
+    first: {kind: aligned, source: test.de, target: test.en}
+text:
+  joint: {kind: bpe, size: 300}
+model:
+  embeddings: {dim: 16}
+  encoder: {kind: gru, dim: 16}
+  decoder: {kind: luong, dim: 16, attention: {score: {kind: general}}}
+"""
+SWEEP = """\
+base: base.yaml
+folder: runs/sweep
+changes:
+  training: {until: [3 updates]}
+axes:
+  encoder:
+    at: model.encoder
+    choices:
+      bigru: {kind: gru, dim: 16}
+      small: {dim: 8}
+  decoder:
+    at: model.decoder
+    choices:
+      fixed: {kind: fixed, dim: 16}
+      luong: {}
+  score:
+    at: model.decoder.attention.score
+    unless: {decoder: fixed}
+    choices:
+      own: {}
+      additive: {kind: additive, dim: 8}
+seeds: [1, 2]
+baseline: {encoder: bigru, score: own}
+"""
+
+
+WRONG = [
+    ("base.yaml", "bas.yaml", "sweep.yaml:1:7: `base`: there is no file "),
+    ("[1, 2]", "[1, 1]", "sweep.yaml:22:8: `seeds`: a seed is here twice"),
+    ("seeds:", "sedes:", "unknown key `sedes`; did you mean `seeds`?"),
+    (
+        "    at: model.decoder\n    choices:\n",
+        "    choices:\n      gru: gru\n",
+        "`axes.decoder.choices`: a choice should be a mapping, or the axis should say `at` which key it stands",
+    ),
+    (
+        "baseline: {encoder",
+        "baseline: {encodr",
+        "sweep.yaml:23:20: `baseline.encodr`: there is no axis `encodr`; did you mean `encoder`?",
+    ),
+    ("own}", "oun}", "sweep.yaml:23:35: `baseline.score`: `score` has no choice `oun`; did you mean `own`?"),
+    (
+        ", score: own}",
+        "}",
+        "`baseline`: means 3 cells (bigru+fixed, bigru+luong+own, bigru+luong+additive ...); it should be one",
+    ),
+    (
+        "unless: {decoder: fixed}",
+        "unless: {scor: own}",
+        "`axes.score.unless.scor`: there is no axis `scor` above it",
+    ),
+    (
+        "seeds:",
+        "without: [{encoder: [bigru, smal]}]\nseeds:",
+        "sweep.yaml:22:21: `without.0.encoder`: `encoder` has no choice `smal`; did you mean `small`?",
+    ),
+    ("seeds:", "only: []\nseeds:", "`axes`: no cell is left; see `only` and `without`"),
+    (
+        "dim: 8}\nseeds",
+        "dim: 8}\n  seed: {at: training.seed, choices: {x: 1}}\nseeds",
+        "`axes.seed`: `run` and `training.seed` are for the sweep to set",
+    ),
+    ("until: [3 updates]", "seed: 3", "`changes`: `run` and `training.seed` are for the sweep to set"),
+]
+
+
+@pytest.fixture
+def plan(tmp_path):
+    """The plan of a sweep's file, in which some text is replaced."""
+
+    def load(*changes, base=BASE, overrides=()):
+        text = SWEEP
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / "base.yaml").write_text(base, encoding="utf-8")
+        (tmp_path / "sweep.yaml").write_text(text, encoding="utf-8")
+        return load_plan(tmp_path / "sweep.yaml", overrides)
+
+    return load
+
+
+@pytest.fixture
+def mistake(plan, tmp_path):
+    """What is said of a file in which some text is replaced, without the folder of the file."""
+
+    def say(*changes, **options):
+        with pytest.raises(ConfigError) as error:
+            plan(*changes, **options)
+        return str(error.value).replace(f"{tmp_path}/", "")
+
+    return say
+
+
+def axis(*labels, **more):
+    return Axis(choices={label: {} for label in labels}, **more)
+
+
+labels = st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True)
+
+
+class TestExpand:
+    @given(st.lists(labels, min_size=1, max_size=3))
+    def test_a_grid_is_a_product(self, grid):
+        axes = {f"axis{i}": axis(*some) for i, some in enumerate(grid)}
+        assert [tuple(cell.values()) for cell in expand(axes)] == list(itertools.product(*grid))
+
+    @given(labels, labels, st.data())
+    def test_patterns_choose(self, one, two, data):
+        axes = {"one": axis(*one), "two": axis(*two)}
+        some = st.lists(st.fixed_dictionaries({}, optional={"one": labels, "two": labels}), max_size=3)
+        only, without = data.draw(some), data.draw(some)
+        every = [{"one": a, "two": b} for a in one for b in two]
+
+        def meant(patterns, cell):
+            return any(all(cell[name] in labels for name, labels in p.items()) for p in patterns)
+
+        expected = [cell for cell in every if meant(only, cell) and not meant(without, cell)]
+        assert expand(axes, only, without) == expected
+
+    def test_an_axis_that_does_not_apply_is_not_there_and_nothing_is_there_twice(self):
+        axes = {"decoder": axis("fixed", "luong"), "score": axis("x", "y", unless={"decoder": ["fixed"]})}
+        assert expand(axes) == [
+            {"decoder": "fixed"},
+            {"decoder": "luong", "score": "x"},
+            {"decoder": "luong", "score": "y"},
+        ]
+        assert not matches({"score": ["x"]}, {"decoder": "fixed"})
+
+
+class TestPlan:
+    def test_cells_are_the_base_with_their_choices(self, plan):
+        found = plan()
+        assert [cell.name for cell in found.cells] == [
+            "bigru+fixed", "bigru+luong+own", "bigru+luong+additive",
+            "small+fixed", "small+luong+own", "small+luong+additive",
+        ]  # fmt: skip
+        assert found.baseline.name == "bigru+luong+own"
+        models = {cell.name: cell.experiment.model for cell in found.cells}
+        assert models["small+luong+own"].encoder.dim == 8
+        assert models["bigru+luong+own"].decoder.attention.score.kind == "general"
+        assert models["bigru+luong+additive"].decoder.attention.score.dim == 8
+        assert {str(cell.experiment.training.until[0]) for cell in found.cells} == {"3 updates"}
+
+    def test_every_training_has_its_own_seed_and_folder(self, plan):
+        trainings = plan().trainings
+        assert len({training.folder for training in trainings}) == len(trainings) == 12
+        assert [training.experiment.training.seed for training in trainings] == [1] * 6 + [2] * 6
+        assert trainings[6].folder.as_posix() == "runs/sweep/cells/bigru+fixed/seed-2"
+
+    def test_a_choice_may_change_several_places(self, plan):
+        at = "  encoder:\n    at: model.encoder"
+        large = "{model: {embeddings: {dim: 24}, encoder: {dim: 24}}, training: {label_smoothing: 0}}"
+        size = f"  size:\n    choices:\n      normal: {{}}\n      large: {large}\n"
+        found = plan((at, size + at), ("baseline: {", "baseline: {size: normal, "))
+        (cell,) = (c for c in found.cells if c.name == "large+small+luong+own")
+        assert cell.experiment.model.embeddings.dim == 24
+        assert cell.experiment.model.encoder.dim == 8  # of the axis below
+        assert cell.experiment.training.label_smoothing == 0.0
+
+    def test_values_are_set_from_the_command_line(self, plan):
+        found = plan(overrides=["seeds=[7]", "changes.training.until=[9 updates]"])
+        (first, *_) = found.trainings
+        assert (first.seed, str(first.experiment.training.until[0])) == (7, "9 updates")
+
+
+class TestMistakes:
+    def test_of_a_cell_are_said_once_with_their_place_and_the_cells(self, mistake):
+        said = mistake(("additive, dim: 8", "additve, dim: 8"))
+        assert said == (
+            "sweep.yaml:21:24: `model.decoder.attention.score` has no kind `additve`; did you mean `additive`?"
+            " (in the cell bigru+luong+additive and 1 more)\n"
+            "   |\n"
+            "21 |       additive: {kind: additve, dim: 8}\n"
+            "   |                        ^^^^^^^\n\n"
+            "1 mistake in sweep.yaml"
+        )
+
+    def test_of_several_cells_are_said_together(self, mistake):
+        said = mistake(("additive, dim: 8", "additive, dim: x"), ("small: {dim: 8}", "small: {dimm: 8}"))
+        assert "sweep.yaml:10:15: unknown key `model.encoder.dimm`; did you mean `dim`?" in said
+        assert (
+            "sweep.yaml:21:39: `model.decoder.attention.score.dim` should be a whole number, not 'x'" in said
+        )
+        assert said.endswith("2 mistakes in sweep.yaml")
+
+    def test_of_the_base_are_in_the_base(self, mistake):
+        said = mistake(base=BASE.replace("size: 300", "sise: 300"))
+        assert said.startswith("base.yaml:8:22: unknown key `text.joint.sise`")
+
+    def test_parts_that_refuse_each_other(self, mistake):
+        said = mistake(("additive: {kind: additive, dim: 8}", "dot: {kind: dot}"))
+        assert (
+            "`model.decoder.attention.score`: `dot` compares the decoder, 16 wide, with an encoder 8 wide"
+            in said
+        )
+        assert "(in the cell small+luong+dot)" in said
+
+    def test_cells_alike(self, mistake):
+        said = mistake(("additive: {kind: additive, dim: 8}", "general: {kind: general}"))
+        assert "the cells bigru+luong+own and bigru+luong+general are the same experiment" in said
+
+    @pytest.mark.parametrize(("old", "new", "said"), WRONG)
+    def test_of_the_sweep_itself(self, mistake, old, new, said):
+        assert said in mistake((old, new))
+
+    def test_nothing_to_be_measured_on(self, mistake):
+        base = BASE.replace("  test:\n    first: {kind: aligned, source: test.de, target: test.en}\n", "")
+        assert "the cell bigru+fixed has no `data.test` to be measured on" in mistake(base=base)

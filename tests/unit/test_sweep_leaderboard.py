@@ -1,0 +1,218 @@
+"""The numbers of a leaderboard, against NumPy and sacreBLEU used directly; the board itself in all its forms."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest
+
+from seq2attn.evaluation.metrics import scores
+from seq2attn.sweep.cells import load_plan
+from seq2attn.sweep.leaderboard import Spread, assemble
+from seq2attn.sweep.markdown import as_markdown
+from seq2attn.sweep.page import leaderboard_page
+from seq2attn.sweep.record import Measured, Record, write_record
+from seq2attn.sweep.significance import Compared, compare, judge
+
+WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in "aeiou"]
+SENTENCES = 60
+SPOILT = {"a": 0.3, "b": 0.05, "c": 0.9, "d": 0.3}
+"""Which share of the words each cell gets wrong."""
+
+
+def text(seed):
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(4, 12))) for _ in range(SENTENCES)]
+
+
+def spoilt(lines, share, seed):
+    draw = random.Random(seed)
+    return [" ".join("x" if draw.random() < share else w for w in line.split()) for line in lines]
+
+
+REFERENCES = {"first": text(0), "second": text(1)}
+
+
+@cache
+def record(share, seed, parameters=1000):
+    made = {name: tuple(spoilt(lines, share, f"{share}{seed}{name}")) for name, lines in REFERENCES.items()}
+    return Record(
+        parameters=parameters,
+        seconds=30.0 * seed,
+        updates=7,
+        epochs=1.5,
+        threads=1,
+        jobs=2,
+        machine="a machine, 2 cores",
+        torch="2.13",
+        date="2026-11-21",
+        sets={
+            name: Measured(SENTENCES, tuple(scores(lines, REFERENCES[name])), 2.0 * seed, 99, lines)
+            for name, lines in made.items()
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    """A sweep of four cells with three seeds, finished but for one training."""
+    tmp_path = tmp_path_factory.mktemp("sweep")
+    for name, lines in REFERENCES.items():
+        (tmp_path / f"{name}.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    (tmp_path / "base.yaml").write_text(
+        """\
+run: x
+data:
+  train: {kind: aligned, source: a, target: b}
+  dev: {kind: aligned, source: a, target: b}
+  test:
+    first: {kind: aligned, source: first.txt, target: first.txt}
+    second: {kind: aligned, source: second.txt, target: second.txt}
+text: {joint: {kind: bpe, size: 300}}
+model: {encoder: {kind: gru}, decoder: {kind: luong}}
+""",
+        encoding="utf-8",
+    )
+    (tmp_path / "mine.yaml").write_text(
+        """\
+base: base.yaml
+folder: x
+axes:
+  cell: {at: training.label_smoothing, choices: {a: 0.1, b: 0.2, c: 0.3, d: 0.4}}
+seeds: [1, 2, 3]
+baseline: {cell: a}
+""",
+        encoding="utf-8",
+    )
+    plan = load_plan(tmp_path / "mine.yaml", [f"folder={tmp_path / 'sweep'}"])
+    for training in plan.trainings:
+        if str(training) != "c seed 3":
+            write_record(training.folder, record(SPOILT[training.cell.name], training.seed))
+    return plan
+
+
+@pytest.fixture(scope="module")
+def board(plan):
+    return assemble(plan)
+
+
+def direct(seed, name):
+    """What sacreBLEU says of cell `name` beside cell `a`, both with `seed`, on the first test set."""
+    systems = [(cell, list(record(SPOILT[cell], seed).sets["first"].translations)) for cell in ("a", name)]
+    _, found = PairedTest(systems, {"BLEU": BLEU()}, [REFERENCES["first"]], test_type="bs", n_samples=1000)()
+    return found["BLEU"]
+
+
+@pytest.mark.parametrize("numbers", [[3.0], [1.5, 2.5], [4.0, 4.0, 4.0], [1.0, 2.0, 4.0, 8.0]])
+def test_mean_and_spread_are_those_of_numpy(numbers):
+    spread = Spread.of(numbers)
+    assert spread.mean == pytest.approx(np.mean(numbers))
+    assert (spread.lowest, spread.highest) == (np.min(numbers), np.max(numbers))
+    if len(numbers) == 1:
+        assert spread.deviation is None
+    else:
+        assert spread.deviation == pytest.approx(np.std(numbers, ddof=1))
+
+
+class TestSignificance:
+    def test_a_system_beside_itself_is_no_different(self):
+        lines = spoilt(REFERENCES["first"], 0.3, 0)
+        found = compare(1, lines, {"same": lines}, REFERENCES["first"])["same"]
+        assert found.difference == 0
+        assert judge([found]).verdict == "no difference"
+
+    @pytest.mark.parametrize("name", ["b", "c", "d"])
+    @pytest.mark.parametrize("seed", [1, 2])
+    def test_a_comparison_is_that_of_sacrebleu(self, board, name, seed):
+        base, other = direct(seed, name)
+        (row,) = (row for row in board.rows if row.name == name)
+        (one,) = (one for one in row.sets["first"].compared if one.seed == seed)
+        assert one.difference == pytest.approx(other.score - base.score)
+        assert one.p == other.p_value
+        assert one.interval == other.ci
+        assert "bs:1000|seed:12345" in one.signature
+
+    @pytest.mark.parametrize(
+        ("pairs", "p", "verdict"),
+        [
+            ([(1.0, 0.01), (2.0, 0.04)], 0.04, "better"),
+            ([(-1.0, 0.01), (-2.0, 0.04)], 0.04, "worse"),
+            ([(1.0, 0.01), (2.0, 0.06)], 0.06, "no difference"),
+            ([(1.0, 0.01), (-2.0, 0.01)], None, "no difference"),
+            ([(0.0, 0.01)], 0.01, "no difference"),
+        ],
+    )
+    def test_a_verdict_needs_every_seed(self, pairs, p, verdict):
+        found = judge([Compared(i, difference, p, 1.0, "") for i, (difference, p) in enumerate(pairs)])
+        assert (found.p, found.verdict) == (p, verdict)
+        assert found.difference == pytest.approx(np.mean([difference for difference, _ in pairs]))
+
+    def test_without_the_baseline_nothing_is_said(self):
+        assert judge([]) is None
+
+
+class TestLeaderboard:
+    def test_rows_are_sorted_by_the_mean_of_the_first_set(self, board):
+        means = {
+            name: np.mean(
+                [
+                    record(share, seed).sets["first"].score("BLEU").value
+                    for seed in (1, 2, 3)[: 2 + (name != "c")]
+                ]
+            )
+            for name, share in SPOILT.items()
+        }
+        assert [row.name for row in board.rows] == sorted(means, key=means.get, reverse=True)
+        for row in board.rows:
+            assert row.sets["first"].bleu.mean == pytest.approx(means[row.name])
+
+    def test_times_and_speeds_are_over_the_seeds(self, board):
+        row = board.rows[0]
+        assert row.seconds.mean == pytest.approx(np.mean([30, 60, 90]))
+        speeds = [SENTENCES / seconds for seconds in (2, 4, 6)]
+        assert row.sets["second"].sentences_per_second.mean == pytest.approx(np.mean(speeds))
+
+    def test_what_differs_much_is_found_and_what_does_not_is_not(self, board):
+        verdicts = {row.name: row.sets["first"].judgement for row in board.rows}
+        assert verdicts["a"] is None
+        assert (verdicts["b"].verdict, verdicts["c"].verdict) == ("better", "worse")
+
+    def test_what_is_missing_is_said(self, board):
+        assert board.missing == ("c seed 3",)
+        assert "Not finished: c seed 3." in as_markdown(board)
+        assert [seed.seed for row in board.rows if row.name == "c" for seed in row.seeds] == [1, 2]
+
+    def test_without_a_result_there_is_an_empty_board(self, plan, tmp_path):
+        board = assemble(load_plan(plan.path, [f"folder={tmp_path}"]))
+        assert (board.rows, len(board.missing)) == ((), 12)
+        assert as_markdown(board).startswith("# mine\n")
+        assert leaderboard_page(board)
+
+    def test_the_markdown_has_what_is_known(self, board):
+        said = as_markdown(board)
+        rows = [line.split(" | ") for line in said.split("\n") if line.startswith("| ")]
+        assert len({len(row) for row in rows}) == 1
+        assert [row[0].strip("| *") for row in rows[1:]] == [
+            row.name + ("** (baseline)" if row.is_baseline else "") for row in board.rows
+        ]
+        (a,) = (row for row in board.rows if row.name == "a")
+        assert f"{a.sets['first'].bleu.mean:.2f} ± {a.sets['first'].bleu.deviation:.2f}" in said
+        for signature in board.signatures.values():
+            assert f"`{signature}`" in said
+        assert (
+            "Measured on: a machine, 2 cores; torch 2.13; 1 thread a training, 2 side by side; 2026-11-21."
+            in said
+        )
+
+    def test_the_page_holds_all_numbers_and_asks_no_network(self, board):
+        page = leaderboard_page(board)
+        data = json.loads(re.search(r"const board = (.*);\n", page)[1])
+        assert [row["name"] for row in data["rows"]] == [row.name for row in board.rows]
+        assert data["rows"][0]["sets"]["first"]["bleu"]["mean"] == board.rows[0].sets["first"].bleu.mean
+        assert not re.search(r"https?://|<link|src=|@import", page)
