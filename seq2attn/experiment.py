@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from seq2attn.attention.config import AttentionConfig
 from seq2attn.config.base import Config, Mistake
 from seq2attn.data.prepare import DataConfig
+from seq2attn.data.read import AlignedConfig
+from seq2attn.decoders import (
+    ConvolutionalDecoderConfig,
+    DecoderConfig,
+    FixedConfig,
+    TransformerDecoderConfig,
+)
+from seq2attn.decoders.recurrent import AttentiveConfig
 from seq2attn.encoders import BertEncoderConfig
 from seq2attn.model.config import ModelConfig
 from seq2attn.search.config import BeamConfig, SearchConfig
@@ -36,10 +45,36 @@ def _bert_reads_its_own_pieces(text: TextConfig, model: ModelConfig) -> list[Mis
     return [Mistake("text.source.path", f"should be the folder of `model.encoder`, {path}")]
 
 
+def _guided_can_be(data: DataConfig, model: ModelConfig, training: TrainingConfig) -> list[Mistake]:
+    guided, shape = training.guided, _attentions(model.decoder)
+    if guided is None:
+        return []
+    mistakes = []
+    if not isinstance(data.train, AlignedConfig) or data.train.alignment is None:
+        message = "learns from links between words: give `data.train.alignment`, beside `kind: aligned`"
+        mistakes.append(Mistake("training.guided", message))
+    if shape is not None and (found := guided.missing(*shape)):
+        mistakes.append(Mistake(".".join(filter(None, ("training.guided", found[0]))), found[1]))
+    return mistakes
+
+
+def _attentions(decoder: DecoderConfig) -> tuple[int, int] | None:
+    """The layers with attention and the heads of each; None where only a stranger's decoder knows."""
+    attention = getattr(decoder, "attention", None)
+    if isinstance(decoder, FixedConfig):
+        return 0, 0
+    if not isinstance(attention, AttentionConfig) or ":" in attention.score.kind:
+        return None
+    heads = getattr(attention.score, "heads", 1)
+    if isinstance(decoder, TransformerDecoderConfig | ConvolutionalDecoderConfig):
+        return decoder.layers, heads
+    return (1, heads) if isinstance(decoder, AttentiveConfig) else None
+
+
 class Experiment(Config):
     """A model, the text it learns from, and how."""
 
-    rules = (_tied_is_joint, _bert_reads_its_own_pieces)
+    rules = (_tied_is_joint, _bert_reads_its_own_pieces, _guided_can_be)
 
     run: Path
     """The run directory: where all that training makes is kept, relative to the working directory."""

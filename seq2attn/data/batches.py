@@ -46,8 +46,13 @@ class Batch:
         def moved(tensor: Tensor) -> Tensor:
             return tensor.to(device, non_blocking=True)
 
-        needed = map(moved, (self.source, self.source_mask, self.target, self.labels))
-        return Batch(*needed, None if self.guide is None else moved(self.guide))
+        return Batch(
+            moved(self.source),
+            moved(self.source_mask),
+            moved(self.target),
+            moved(self.labels),
+            None if self.guide is None else moved(self.guide),
+        )
 
 
 def plan(

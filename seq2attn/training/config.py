@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from seq2attn.config.base import Config
 from seq2attn.config.duration import Amount, Duration
+from seq2attn.training.guided import GuidedConfig
 from seq2attn.training.optimizers import AdamConfig, OptimizerConfig
 from seq2attn.training.schedules import InverseSquareRootConfig, ScheduleConfig
 
@@ -54,6 +55,8 @@ class TrainingConfig(Config):
     optimizer: OptimizerConfig = AdamConfig(kind="adam")
     schedule: ScheduleConfig = InverseSquareRootConfig(kind="inverse-sqrt")
     label_smoothing: float = Field(0.1, ge=0, lt=1)
+    guided: GuidedConfig | None = None
+    """Also teach attention where to look, by the word alignments of `data.train`; none: do not."""
     clip: PositiveFloat | None = 1.0
     """The greatest norm of the gradient of an update."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from seq2attn.data.batches import IGNORE, Batch
 from seq2attn.model import Seq2Seq
+from seq2attn.training.guided import GuidedConfig, guided_cross_entropy
 
 CHUNK = 2**21
 """How many logits are made at a time (8 MB in float32): few enough to stay near the processor."""
@@ -22,27 +23,37 @@ CHUNK = 2**21
 class Loss:
     """Sums over target words; whoever adds them up divides, once, by the number of words."""
 
-    objective: Tensor  # [] with label smoothing; what training makes small
+    objective: Tensor  # [] with label smoothing and guidance; what training makes small
     negative_log_likelihood: Tensor  # [] without it; what perplexity is made from
     words: Tensor  # [] long
+    guided: Tensor  # [] of the links alone, without their weight
+    guided_words: Tensor  # [] long: target words that have a link
 
 
 class Objective(nn.Module):
     """A model and its loss as one module: what is trained, and what distributed training wraps."""
 
-    def __init__(self, model: Seq2Seq, label_smoothing: float = 0.0) -> None:
+    def __init__(
+        self, model: Seq2Seq, label_smoothing: float = 0.0, guided: GuidedConfig | None = None
+    ) -> None:
         super().__init__()
         self.model = model
         self.label_smoothing = label_smoothing
+        self.guided = guided
 
     def forward(self, batch: Batch) -> Loss:
-        """The loss of the labels [B, T] given the source and the words before each."""
-        decoded = self.model(batch.source, batch.source_mask, batch.target)
+        """The loss of the labels [B, T] given the source and the words before each, and of where attention looked."""
+        is_guided = self.guided is not None and batch.guide is not None
+        decoded = self.model(batch.source, batch.source_mask, batch.target, need_weights=is_guided)
         output, labels = self.model.output, batch.labels.flatten()
         objective, log_probs = linear_cross_entropy(
             decoded.hidden.flatten(0, 1), output.weight, output.bias, labels, self.label_smoothing
         )
-        return Loss(objective, -log_probs.sum(), (labels != IGNORE).sum())
+        guided, guided_words = torch.zeros_like(objective), torch.zeros_like(labels[0])
+        if self.guided is not None and batch.guide is not None:
+            guided, guided_words = guided_cross_entropy(self.guided.attention(decoded.weights), batch.guide)
+            objective = objective + self.guided.weight * guided
+        return Loss(objective, -log_probs.sum(), (labels != IGNORE).sum(), guided, guided_words)
 
 
 def linear_cross_entropy(

@@ -6,12 +6,13 @@ import torch
 
 from seq2attn.data.prepare import Prepared, prepare
 from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert
-from seq2attn.errors import RunError
+from seq2attn.errors import RunError, UserError
 from seq2attn.experiment import Experiment
 from seq2attn.model import Seq2Seq, build_model
 from seq2attn.model.embeddings import Embedding
 from seq2attn.model.vectors import load_vectors
 from seq2attn.run import Run
+from seq2attn.text.vocabulary import EOS
 from seq2attn.text.wordpiece import WordPieceTokenizer
 from seq2attn.training.checkpoint import Checkpoint, TrainState, list_checkpoints, refuse_trained, resume
 from seq2attn.training.distributed import World, join_world
@@ -46,7 +47,8 @@ def train(config: Experiment, *, go_on: bool = False) -> Run:
             optimizer = config.training.optimizer.build(parameter_groups(model))
             state = resume(checkpoints[-1], model, optimizer) if checkpoints else TrainState()
             reporter.say(_greeting(model, world, state))
-            objective = Objective(model, config.training.label_smoothing)
+            objective = Objective(model, config.training.label_smoothing, config.training.guided)
+            _check_guided(objective)
             Trainer(config, run, prepared, objective, optimizer, state, world, reporter).train()
         finally:
             reporter.close()
@@ -111,6 +113,20 @@ def _pretrained(model: Seq2Seq, config: Experiment, prepared: Prepared, reporter
                 table = embedding.table.weight
                 table.copy_(torch.where(coverage.mask.unsqueeze(1), vectors / embedding.scale, table))
             reporter.say(f"{side} vectors: {coverage}")
+
+
+def _check_guided(objective: Objective) -> None:
+    """Raises UserError when a decoder, perhaps one from elsewhere, lacks the attention that is to be guided."""
+    if objective.guided is None:
+        return
+    was_training = objective.training
+    objective.eval()
+    word = torch.full((1, 1), EOS, device=next(objective.parameters()).device)
+    with torch.no_grad():
+        weights = objective.model(word, word.bool(), word, need_weights=True).weights
+    objective.train(was_training)
+    if found := objective.guided.missing(*((0, 0) if weights is None else weights.shape[1:3])):
+        raise UserError(f"`{'.'.join(filter(None, ('training.guided', found[0])))}` {found[1]}")
 
 
 def _greeting(model: Seq2Seq, world: World, state: TrainState) -> str:

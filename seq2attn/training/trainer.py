@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seq2attn.data.batches import IGNORE, Batch, Indices, collate, padding_share, plan
+from seq2attn.data.batches import IGNORE, Batch, Indices, batch_of, padding_share, plan
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import Prepared
 from seq2attn.experiment import Experiment
@@ -33,6 +33,7 @@ class Tally:
 
     objective: Tensor  # [] summed over words
     likelihood: Tensor  # [] summed over words
+    guided: Tensor  # [2] of the links: summed, and over how many words
     norm: Tensor  # [] of the last update's gradient
     words: float = 0.0
     seconds: float = 0.0
@@ -87,7 +88,7 @@ class Trainer:
         """One update, and its reports; whether it is time to validate."""
         before = amounts(self.state)
         started = time.monotonic()
-        self._update([collate([corpus[int(row)] for row in rows]) for rows in groups])
+        self._update([batch_of(corpus, rows) for rows in groups])
         self.state.cursor += 1
         if self.state.cursor == self.state.updates_an_epoch:
             self.state.epoch, self.state.cursor = self.state.epoch + 1, 0
@@ -118,6 +119,7 @@ class Trainer:
                 (loss.objective * (self.world.size / words)).backward()
             self.tally.objective += loss.objective.detach()
             self.tally.likelihood += loss.negative_log_likelihood.detach()
+            self.tally.guided += torch.stack([loss.guided.detach(), loss.guided_words])
         most = self.config.clip or math.inf
         self.tally.norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), most)
         self.optimizer.step()
@@ -169,11 +171,13 @@ class Trainer:
 
     def _empty_tally(self) -> Tally:
         zero = torch.zeros((), device=self.world.device)
-        return Tally(zero.clone(), zero.clone(), zero)
+        return Tally(zero.clone(), zero.clone(), zero.repeat(2), zero)
 
     def _report(self) -> None:
         tally, self.tally = self.tally, self._empty_tally()
-        objective, likelihood = self.world.sum(float(tally.objective), float(tally.likelihood))
+        objective, likelihood, guided, guided_words = self.world.sum(
+            float(tally.objective), float(tally.likelihood), *tally.guided.tolist()
+        )
         numbers = {
             "epoch": round(self.state.epochs, 3),
             "words": self.state.words,
@@ -184,6 +188,8 @@ class Trainer:
             "words_per_second": tally.words / tally.seconds,
             "seconds": self.state.seconds,
         }
+        if guided_words:
+            numbers["guided"] = guided / guided_words
         self.reporter.measure("train", self.state.update, numbers)
         self.reporter.say(
             f"epoch {numbers['epoch']:.2f}  update {self.state.update}  loss {numbers['loss']:.3f}"

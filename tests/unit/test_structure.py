@@ -28,7 +28,7 @@ LAYERS = """
     model
     search
     looked
-    evaluation.metrics  training.optimizers  training.schedules
+    evaluation.metrics  training.guided  training.optimizers  training.schedules
     training.config
     experiment
     describe  run

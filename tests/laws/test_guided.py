@@ -1,0 +1,257 @@
+"""Guided alignment: the formula, any decoder, sums that add up, and trainings that go on where they stopped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from seq2attn.config.load import load
+from seq2attn.data.batches import collate
+from seq2attn.errors import ConfigError, UserError
+from seq2attn.experiment import Experiment
+from seq2attn.training.checkpoint import list_checkpoints
+from seq2attn.training.guided import GuidedConfig, guided_cross_entropy
+from seq2attn.training.objective import Objective
+from seq2attn.training.train import train
+from tests.laws.parts import ALIGNS, DECODERS, model
+from tests.laws.small import (
+    CALM,
+    CUT_ANEW,
+    MODELS,
+    WORDWISE,
+    assert_near,
+    assert_same,
+    content,
+    corpus,
+    last_weights,
+    metrics,
+)
+
+__all__ = ["corpus"]  # a fixture
+
+
+def shares(rows, steps, words, seed=0):
+    """Random guides: some rows share out 1, some are empty."""
+    random = np.random.default_rng(seed)
+    guide = (random.random((rows, steps, words)) < 0.4).astype(float)
+    guide[:, ::3] = 0
+    return guide / np.maximum(guide.sum(-1, keepdims=True), 1)
+
+
+# ---------------------------------------------------------------------- the formula
+
+
+def test_it_is_the_cross_entropy_of_the_rows_that_are_known():
+    guide, weights = shares(3, 5, 4), np.random.default_rng(1).dirichlet(np.ones(4), (3, 5))
+    expected, known = 0.0, 0
+    for b in range(3):
+        for t in range(5):
+            known += guide[b, t].sum() > 0
+            expected -= sum(guide[b, t, s] * np.log(weights[b, t, s]) for s in range(4))
+    found, count = guided_cross_entropy(torch.tensor(weights), torch.tensor(guide))
+    assert 0 < known < 15
+    assert count == known
+    torch.testing.assert_close(found, torch.tensor(expected))
+
+
+@pytest.mark.parametrize(
+    ("head", "layer", "pick"),
+    [
+        (1, None, lambda w: w[:, 1, 0]),  # the last but one
+        (2, 3, lambda w: w[:, 2, 1]),
+        ("mean", 1, lambda w: (w[:, 0, 0] + w[:, 0, 1]) / 2),
+    ],
+)
+def test_one_attention_is_guided(head, layer, pick):
+    weights = torch.rand(2, 3, 2, 4, 5)
+    torch.testing.assert_close(GuidedConfig(head=head, layer=layer).attention(weights), pick(weights))
+    assert GuidedConfig().layer_of(1) == 1
+
+
+def test_weights_of_zero_cost_much_and_ask_for_nothing():
+    weights = torch.tensor([[[0.0, 1.0], [0.5, 0.5], [1e-30, 1.0]]], requires_grad=True)
+    guide = torch.tensor([[[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]])
+    loss, _ = guided_cross_entropy(weights, guide)
+    (gradient,) = torch.autograd.grad(loss, weights)
+    assert loss.isfinite() and gradient.isfinite().all()
+    assert loss > 80
+    assert gradient[0, 0].tolist() == [0, 0]
+    assert gradient[0, 1, 0] == pytest.approx(-2)
+    assert gradient[0, 2, 0] < -1e29  # a small weight that may grow is asked to
+
+
+# ---------------------------------------------------------------------- any decoder
+
+PAIRS = [([4, 5, 6, 7], [7, 8]), ([9], [3, 4, 5, 6]), ([3, 4, 5], [6])]
+
+
+def batch_with_guide():
+    batch = collate(PAIRS)
+    guide = shares(*batch.labels.shape, batch.source.size(1))
+    for row, (source, target) in enumerate(PAIRS):
+        guide[row, len(target) :] = 0
+        guide[row, :, len(source) :] = 0
+    guide /= np.maximum(guide.sum(-1, keepdims=True), 1e-9)
+    return replace(batch, guide=torch.tensor(guide))
+
+
+@pytest.mark.parametrize("align", ALIGNS)
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_the_objective_adds_it_for_any_decoder(decoder, align):
+    net, guided, batch = (
+        model("gru", decoder, "multi-head", align),
+        GuidedConfig(weight=0.3),
+        batch_with_guide(),
+    )
+    plain, both = Objective(net, 0.1)(batch), Objective(net, 0.1, guided)(batch)
+    seen = net(batch.source, batch.source_mask, batch.target, need_weights=True).weights
+    layer = seen[:, max(0, seen.size(1) - 2), 0]
+    logs = torch.where(layer > 0, layer.clamp_min(1e-300).log(), np.log(np.finfo(float).tiny))
+    torch.testing.assert_close(both.guided, -(batch.guide * logs).sum())
+    torch.testing.assert_close(both.objective, plain.objective + 0.3 * both.guided)
+    torch.testing.assert_close(both.negative_log_likelihood, plain.negative_log_likelihood)
+    assert plain.guided == plain.guided_words == 0
+    assert both.guided_words == (batch.guide.sum(-1) > 0).sum() > 0
+    gradients = torch.autograd.grad(both.objective, [*net.parameters()], allow_unused=True)
+    assert all(g.isfinite().all() for g in gradients if g is not None)
+
+
+def test_the_row_of_a_label_is_the_step_that_says_it():
+    # A decoder that looks at a word when it says it has nothing to learn; one step off, much.
+    guide = torch.zeros(1, 3, 4)
+    guide[0, 0, 2] = guide[0, 1, 0] = 1
+    right = guide.clone()
+    right[0, 2, 3] = 1  # the end looks at the end
+    assert guided_cross_entropy(right, guide)[0] == 0
+    assert guided_cross_entropy(right.roll(1, dims=1), guide)[0] > 80
+
+
+def test_a_batch_without_links_is_not_guided():
+    net, batch = model("gru", "luong"), collate(PAIRS)
+    plain, both = Objective(net, 0.1)(batch), Objective(net, 0.1, GuidedConfig())(batch)
+    assert both.objective == plain.objective
+
+
+# ---------------------------------------------------------------------- trainings
+
+
+def guided(folder, run, *, go_on=False, guide=None, **options):
+    """A training on text and its reversal, with the links of the train set."""
+    lines = (folder / "train.src").read_text().splitlines()
+    links = [" ".join(f"{len(line.split()) - 1 - t}-{t}" for t in range(len(line.split()))) for line in lines]
+    (folder / "train.align").write_text("".join(f"{line}\n" for line in links))
+    values = content(folder, run, **options)
+    values["data"]["train"]["alignment"] = str(folder / "train.align")
+    values["training"]["guided"] = guide or {"weight": 0.5}
+    return train(Experiment.model_validate(values), go_on=go_on)
+
+
+SGD = {"optimizer": {"kind": "sgd", "rate": 0.5}, "until": ["3 epochs"], "validation": {"every": "1 epoch"}}
+
+
+def test_accumulating_batches_is_one_large_batch(corpus):
+    parts = guided(corpus, "parts", batch={"tokens": 24, "accumulate": 1000}, **SGD)
+    whole = guided(corpus, "whole", batch={"tokens": 10_000}, **SGD)
+    assert_near(last_weights(parts), last_weights(whole))
+    for one, other in zip(metrics(parts, "train"), metrics(whole, "train"), strict=True):
+        assert one["guided"] == pytest.approx(other["guided"], rel=1e-4)
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize("text", [WORDWISE, CUT_ANEW])
+def test_stopped_and_resumed_is_never_stopped(corpus, text):
+    options = {
+        "model": MODELS["transformer"],
+        "text": text,
+        "batch": {"tokens": 160},
+        "report_every": 1,
+        "validation": {"every": "1.5 epochs", "metric": "loss"},
+        "guide": {"weight": 1, "head": 2},
+    }
+    whole = guided(corpus, "whole", until=["3 epochs"], **options)
+    guided(corpus, "parts", until=["1.5 epochs"], **options)
+    parts = guided(corpus, "parts", until=["3 epochs"], go_on=True, **options)
+    assert metrics(parts) == metrics(whole)
+    assert_same(last_weights(parts), last_weights(whole))
+    assert len(list_checkpoints(parts.folder)) > 1
+
+
+def test_guided_attention_looks_where_it_is_told(corpus):
+    run = guided(corpus, "run", until=["120 updates"], batch={"tokens": 256}, guide={"weight": 1})
+    first, *_, last = (line["guided"] for line in metrics(run, "train"))
+    assert last < 0.4 * first
+
+
+# ---------------------------------------------------------------------- mistakes
+
+FIXED = "{kind: fixed, dim: 8}"
+TRANSFORMER = "{kind: transformer, layers: 2, heads: 2, attention: {score: {kind: multi-head, heads: 4}}}"
+
+
+@pytest.mark.parametrize(
+    ("decoder", "guide", "alignment", "place", "message"),
+    [
+        (
+            "{kind: luong, dim: 8}",
+            "{}",
+            "",
+            "11:11",
+            "`training.guided`: learns from links between words: give",
+        ),
+        (
+            FIXED,
+            "{}",
+            ", alignment: a",
+            "11:11",
+            "`training.guided`: guides attention, of which the decoder has none",
+        ),
+        (
+            TRANSFORMER,
+            "{layer: 3}",
+            ", alignment: a",
+            "11:19",
+            "`training.guided.layer`: there is no layer 3; the decoder has 2 with attention",
+        ),
+        (
+            TRANSFORMER,
+            "{head: 5}",
+            ", alignment: a",
+            "11:18",
+            "`training.guided.head`: there is no head 5; a layer has 4",
+        ),
+        (
+            "{kind: luong, dim: 8}",
+            "{head: 2}",
+            ", alignment: a",
+            "11:18",
+            "`training.guided.head`: there is no head 2; a layer has 1",
+        ),
+    ],
+)
+def test_what_cannot_be_guided_has_a_place(tmp_path, decoder, guide, alignment, place, message):
+    path = tmp_path / "c.yaml"
+    path.write_text(f"""\
+run: r
+data:
+  train: {{kind: aligned, source: s, target: t{alignment}}}
+  dev: {{kind: aligned, source: s, target: t}}
+text: {{joint: {{kind: words}}}}
+model:
+  embeddings: {{dim: 8}}
+  encoder: {{kind: gru, dim: 8}}
+  decoder: {decoder}
+training:
+  guided: {guide}
+""")
+    with pytest.raises(ConfigError) as error:
+        load(path, Experiment)
+    assert f"{path}:{place}: {message}" in str(error.value)
+
+
+def test_a_decoder_from_elsewhere_is_asked_before_training(corpus):
+    decoder = {"kind": "tests.laws.elsewhere:Blind"}
+    with pytest.raises(UserError, match=r"`training.guided` guides attention, of which the decoder has none"):
+        guided(corpus, "run", model={**CALM, "decoder": decoder})
