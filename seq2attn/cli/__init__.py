@@ -14,7 +14,7 @@ from typing import Annotated, ParamSpec
 
 import typer
 
-from seq2attn.cli import average, config, evaluate, prepare, sweep, train, translate
+from seq2attn.cli import align, average, config, evaluate, prepare, sweep, train, translate
 from seq2attn.errors import ConfigError, UserError
 
 P = ParamSpec("P")
@@ -106,6 +106,7 @@ app = group(
     train.train,
     translate.translate,
     evaluate.evaluate,
+    align.align,
     prepare.prepare,
     average.average,
     sweep.sweep,

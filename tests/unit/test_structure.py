@@ -32,10 +32,10 @@ LAYERS = """
     training.config
     experiment
     describe  run
-    training  translator
+    training  translator  alignment
     drawing
     evaluation
-    translating  sweep
+    translating  aligning  sweep
     cli
     __main__
 """

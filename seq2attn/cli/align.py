@@ -1,0 +1,65 @@
+"""`seq2attn align`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seq2attn.cli.options import Device, RunPath
+
+
+def align(
+    run: RunPath,
+    source: Annotated[
+        Path | None, typer.Option(help="Text in the language translated from.", metavar="FILE")
+    ] = None,
+    target: Annotated[
+        Path | None, typer.Option(help="Its translations, line by line.", metavar="FILE")
+    ] = None,
+    output_file: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to FILE.", metavar="FILE")
+    ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option(help="Gold alignments (`0-0 1-2`, possible `1?2`) to compare with.", metavar="FILE"),
+    ] = None,
+    choose: Annotated[
+        bool,
+        typer.Option(
+            "--choose", help="Find the layer and head that agree best with --reference, and keep it."
+        ),
+    ] = False,
+    device: Device = "auto",
+) -> None:
+    """Tell which words of a source and its given translation belong together, as attention has it.
+
+    A line for each pair, such as `0-0 1-2`: source and target words, counted from 0. An empty line stays empty.
+
+    \b
+    Examples:
+      seq2attn align runs/mine --source new.de --target new.en -o new.align
+      seq2attn align runs/mine --choose --source dev.de --target dev.en --reference dev.align
+      seq2attn align runs/mine --choose          # on the config's dev set, if it has alignments
+      seq2attn align runs/mine --source test.de --target test.en --reference test.align
+    """
+    from seq2attn.aligning import Aligner, align_files, choose_by, choose_head
+    from seq2attn.data.read import AlignedConfig
+    from seq2attn.errors import UserError
+    from seq2attn.run import Run
+
+    corpus = None
+    if source is not None and target is not None:
+        corpus = AlignedConfig(source=source, target=target, alignment=reference)
+    elif (source, target, reference) != (None, None, None):
+        raise UserError("give --source and --target together")
+    if choose:
+        if output_file is not None:
+            raise UserError("--choose writes no links: leave out --output, and align afterwards")
+        corpus = choose_by(Run(run), corpus)
+        choose_head(Aligner.load(run, device), corpus)
+    elif corpus is None:
+        raise UserError("give --source and --target")
+    else:
+        align_files(Aligner.load(run, device), corpus, output_file)
