@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from seq2attn.aligning import Aligner
+from seq2attn.alignment.head import compare
 from seq2attn.config.load import load
 from seq2attn.data.batches import collate
+from seq2attn.data.read import AlignedConfig, read_aligned
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment import Experiment
 from seq2attn.training.checkpoint import list_checkpoints
@@ -28,6 +31,7 @@ from tests.laws.small import (
     corpus,
     last_weights,
     metrics,
+    trained,
 )
 
 __all__ = ["corpus"]  # a fixture
@@ -179,8 +183,25 @@ def test_stopped_and_resumed_is_never_stopped(corpus, text):
     assert len(list_checkpoints(parts.folder)) > 1
 
 
+def error_rate(run, corpus):
+    """That of the links of the train set, which a model can learn in seconds."""
+    aligned = AlignedConfig(
+        source=corpus / "train.src", target=corpus / "train.tgt", alignment=corpus / "train.align"
+    )
+    aligner = Aligner.load(run.folder, "cpu")
+    pairs = list(read_aligned(aligned))
+    return min(
+        found.error_rate
+        for found in compare(zip(aligner.weights(pairs), (gold for _, gold in pairs), strict=True)).values()
+    )
+
+
 def test_guided_attention_looks_where_it_is_told(corpus):
-    run = guided(corpus, "run", until=["120 updates"], batch={"tokens": 256}, guide={"weight": 1})
+    options = {"until": ["80 updates"], "batch": {"tokens": 256}, "optimizer": {"kind": "adam", "rate": 0.02}}
+    options["validation"] = {"every": "80 updates"}
+    run = guided(corpus, "run", guide={"weight": 1}, **options)
+    rates = error_rate(run, corpus), error_rate(trained(corpus, "plain", **options), corpus)
+    assert rates[0] < 0.25 < 0.5 < rates[1]
     first, *_, last = (line["guided"] for line in metrics(run, "train"))
     assert last < 0.4 * first
 
