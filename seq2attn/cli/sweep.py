@@ -55,7 +55,7 @@ def sweep(
     typer.echo(markdown, nl=False)
     typer.echo(f"leaderboard: {plan.sweep.folder / 'leaderboard.html'} (and .md, .json)", err=True)
     if failed:
-        typer.echo(f"{len(failed)} trainings failed:", err=True)
+        typer.echo(f"{len(failed)} training{'s' * (len(failed) > 1)} failed:", err=True)
         for ended in failed:
             typer.echo(f"  {ended.training}: {ended.why}", err=True)
         raise typer.Exit(1)

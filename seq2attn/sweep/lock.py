@@ -10,7 +10,7 @@ from pathlib import Path
 
 from seq2attn.errors import RunError
 
-PATIENCE = 10.0
+PATIENCE = 5.0
 """Seconds in which the trainings of a sweep that was killed have surely seen that it is gone."""
 
 

@@ -24,6 +24,11 @@ model:
 """
 ELSEWHERE = ("bash scripts/demo.sh", "bash scripts/test.sh")  # tests/cli/test_demo.py; and this very test
 
+ONE_CELL = (
+    *("--set", "seeds=[1]", "--set", "changes.training.until=[20 updates]", "--set", "changes.search.kind=greedy"),
+    *("--set", "only=[{encoder: bigru, decoder: bahdanau, score: own, align: global}]"),
+)
+
 
 def commands(page: str) -> list[str]:
     """The commands of a page, in their order, without comments."""
@@ -55,6 +60,8 @@ def run(command: str, home: Path, *more: str) -> str:
 
 def short(command: str) -> tuple[str, ...]:
     """What keeps a training from taking minutes."""
+    if command.startswith("seq2attn sweep") and "--dry-run" not in command:
+        return ONE_CELL
     trains = command.startswith("seq2attn train") and "--dry-run" not in command
     return ("--set", "training.until=[60 updates]") if trains else ()
 

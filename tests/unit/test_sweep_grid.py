@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from seq2attn.errors import ConfigError
 from seq2attn.sweep.cells import load_plan
 from seq2attn.sweep.grid import Axis, expand, matches
 
+ROOT = Path(__file__).parents[2]
 BASE = """\
 run: runs/base
 data:
@@ -191,6 +194,25 @@ class TestPlan:
         found = plan(overrides=["seeds=[7]", "changes.training.until=[9 updates]"])
         (first, *_) = found.trainings
         assert (first.seed, str(first.experiment.training.until[0])) == (7, "9 updates")
+
+
+class TestShown:
+    def test_the_sweeps_that_come_along_are_right(self):
+        for path in (ROOT / "configs" / "sweeps").glob("*.yaml"):
+            assert load_plan(path).cells
+
+    def test_the_sweep_of_the_docs_is_right(self, tmp_path):
+        (shown,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/sweep.md").read_text("utf-8"), re.DOTALL)
+        path = tmp_path / "sweep.yaml"
+        path.write_text(shown.replace("base: ", f"base: {ROOT}/configs/"), encoding="utf-8")
+        cells = [cell.name for cell in load_plan(path).cells]
+        assert sorted(cells) == [
+            "bigru+fixed+small",
+            "bigru+luong+own+large",
+            "bigru+luong+own+small",
+            "transformer+fixed+small",
+            "transformer+luong+own+small",
+        ]
 
 
 class TestMistakes:
