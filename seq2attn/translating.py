@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,14 +14,12 @@ from pathlib import Path
 from typing import TextIO
 
 from seq2attn.arrivals import arriving
-from seq2attn.drawing.alignment import alignment_text
+from seq2attn.drawing.attention import PAGE, Choice, attention_text, draw_attention, is_page
 from seq2attn.drawing.figure import check_picture
-from seq2attn.drawing.page import Drawing, attention_page
-from seq2attn.drawing.picture import draw_alignment
 from seq2attn.errors import DataError, UserError
+from seq2attn.looked import Looked
 from seq2attn.run import Run
 from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
-from seq2attn.text.files import write_bytes
 from seq2attn.text.lines import BOM
 from seq2attn.translator import Translation, Translator, chosen_search
 
@@ -37,13 +36,14 @@ class Wishes:
     n_best: int
     as_json: bool
     attention: str | None
+    choice: Choice
     device: str
     overrides: tuple[str, ...]
 
     @property
     def wants_page(self) -> bool:
         """Whether the attention of every line is to be drawn as a page, rather than that of the first."""
-        return self.attention is not None and Path(self.attention).suffix.lower() == ".html"
+        return self.attention is not None and is_page(Path(self.attention))
 
 
 def translate_stream(folder: Path, wishes: Wishes) -> None:
@@ -57,10 +57,12 @@ def translate_stream(folder: Path, wishes: Wishes) -> None:
         Run(folder).experiment(wishes.overrides).search, beam=wishes.beam, greedy=wishes.greedy
     )
     check_n_best(search, wishes.n_best)
-    if wishes.attention not in (None, "-") and not wishes.wants_page:
-        check_picture(Path(wishes.attention), others=(".html",))
+    check_attention(wishes)
     translator = Translator.load(folder, wishes.device)
-    number, drawings = 0, list[Drawing]()
+    if wishes.attention is not None:  # is there what was chosen? Better known before the work
+        choose = wishes.choice.maps if wishes.wants_page else wishes.choice.map
+        choose(translator.look("", ""))
+    number, seen = 0, list[Looked]()
     with _input(wishes) as groups, _output(wishes.output_file) as out:
         for lines in groups:
             drawn = wishes.attention is not None and (number == 0 or wishes.wants_page)
@@ -68,13 +70,22 @@ def translate_stream(folder: Path, wishes: Wishes) -> None:
             for line, translation in zip(lines, found, strict=True):
                 number += 1
                 out.write(shown(number, line, translation, wishes))
-                if drawn and (line.strip() or not wishes.wants_page):
-                    drawings.append(_drawing(translation))
+                if drawn and translation.looked is not None:
+                    seen.append(translation.looked)
             out.flush()
-            if drawings and not wishes.wants_page:
-                _draw(drawings.pop(), wishes)
-    if drawings:
-        write_bytes(Path(wishes.attention or ""), attention_page(drawings).encode())
+            if drawn and not wishes.wants_page:
+                _draw(seen, wishes)
+    if wishes.wants_page:
+        _draw(seen, wishes)
+
+
+def check_attention(wishes: Wishes) -> None:
+    """Raises UserError when attention cannot be drawn to where it is wanted, or is chosen but not wanted."""
+    if wishes.attention is None:
+        if wishes.choice != Choice():
+            raise UserError("what of the attention to draw is chosen, but not where to: --attention FILE")
+    elif wishes.attention != "-" and not wishes.wants_page:
+        check_picture(Path(wishes.attention), others=(PAGE,))
 
 
 def check_n_best(search: SearchConfig, n_best: int) -> None:
@@ -160,18 +171,12 @@ def _output(path: Path | None) -> Iterator[TextIO]:
         partial.replace(whole)
 
 
-def _drawing(translation: Translation) -> Drawing:
-    """Where a translation looked."""
-    if translation.attention is None:
-        raise UserError("there is no attention to draw: the model has none, or the first line is empty")
-    source, target = [*translation.source_tokens, "</s>"], [*translation.tokens, "</s>"]
-    return Drawing(source, target, translation.attention)
-
-
-def _draw(drawing: Drawing, wishes: Wishes) -> None:
-    """The attention of the top layer: in the terminal the mean of its heads, in a file each of them."""
-    top = drawing.weights[-1]
+def _draw(seen: list[Looked], wishes: Wishes) -> None:
+    """Draw what was seen. Raises UserError when that is nothing."""
+    if not seen:
+        raise UserError("there is no attention to draw: there was no line with words")
     if wishes.attention == "-":
-        print(alignment_text(drawing.source, drawing.target, top.mean(0)))
+        columns = shutil.get_terminal_size().columns
+        print(attention_text(seen[0], wishes.choice, columns=columns))
     else:
-        draw_alignment(drawing.source, drawing.target, top, Path(wishes.attention or ""))
+        draw_attention(seen, Path(wishes.attention or ""), wishes.choice)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 
 from seq2attn.errors import UserError
+from seq2attn.looked import Looked
 from seq2attn.model import Seq2Seq
 from seq2attn.run import Run
-from seq2attn.search.batched import Hypothesis, alignment, translate_ids
+from seq2attn.search.batched import Hypothesis, translate_ids
 from seq2attn.search.config import BeamConfig, GreedyConfig, SearchConfig
 from seq2attn.text.tokenizer import Tokenizer
 
@@ -29,7 +30,12 @@ class Translation:
     tokens: tuple[str, ...]
     source_tokens: tuple[str, ...]
     alternatives: tuple[Translation, ...] = ()  # the other hypotheses, best first
-    attention: NDArray[np.float32] | None = None  # [layers, heads, tokens + end, source tokens + end]
+    looked: Looked | None = None  # when it was asked for
+
+    @property
+    def attention(self) -> NDArray[np.float32] | None:
+        """Where it looked in the source, [layers, heads, tokens + end, source tokens + end]."""
+        return None if self.looked is None else self.looked.decoder
 
 
 class Translator:
@@ -68,6 +74,8 @@ class Translator:
     ) -> Iterator[Translation]:
         """A translation for each line, in their order. An empty line has an empty translation.
 
+        With `attention` each best one tells where it looked; an empty line has nothing to look at.
+
         Lines are taken `window` at a time, and those alike in length are translated together.
         """
         search = search or self.search
@@ -78,7 +86,7 @@ class Translator:
             for source, hypotheses in zip(sources, found, strict=True):
                 best, *others = (self._shown(source, hypothesis) for hypothesis in hypotheses)
                 if attention and source:
-                    best = replace(best, attention=self._attention(source, hypotheses[0]))
+                    best = replace(best, looked=self._looked(source, hypotheses[0].tokens))
                 yield replace(best, alternatives=tuple(others))
 
     def _shown(self, source: list[int], hypothesis: Hypothesis) -> Translation:
@@ -90,9 +98,12 @@ class Translator:
             tuple(self.source.tokens(source)),
         )
 
-    def _attention(self, source: list[int], best: Hypothesis) -> NDArray[np.float32] | None:
-        weights = alignment(self.model, source, best.tokens)
-        return None if weights is None else weights.float().cpu().numpy()
+    def look(self, source: str, target: str) -> Looked:
+        """Where the model looks when it reads a given translation of a given line."""
+        return self._looked(self.source.encode(source), self.target.encode(target))
+
+    def _looked(self, source: Sequence[int], target: Sequence[int]) -> Looked:
+        return Looked.at(self.model, (self.source, self.target), source, target)
 
 
 def chosen_search(search: SearchConfig, *, beam: int | None, greedy: bool) -> SearchConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -36,6 +36,21 @@ def translate(
             help="Draw attention: FILE.html for all lines, FILE.png or .svg for the first, - for here.",
         ),
     ] = None,
+    attention_of: Annotated[
+        Literal["decoder", "encoder"] | None,
+        typer.Option(
+            help="Where the translation looked in the source, or where the source looked in itself."
+        ),
+    ] = None,
+    layer: Annotated[
+        str | None, typer.Option(metavar="N|top|all", help="The layers to draw. [top; in a page all]")
+    ] = None,
+    head: Annotated[
+        str | None, typer.Option(metavar="N|mean|all", help="The heads to draw. [all; here their mean]")
+    ] = None,
+    whole_words: Annotated[
+        bool, typer.Option("--whole-words", help="Join sub-words in the drawing.")
+    ] = False,
     device: Device = "auto",
 ) -> None:
     """Translate sentences, a file, or standard input line by line as it comes.
@@ -47,9 +62,10 @@ def translate(
       seq2attn translate runs/phrasebook "Das Haus ist alt." "Wo wohnt der Arzt?"
       seq2attn translate runs/phrasebook -i input.de -o output.en --beam 10
       echo "Das Haus ist alt." | seq2attn translate runs/phrasebook --n-best 3
-      seq2attn translate runs/phrasebook "Das Haus ist alt." --attention -
+      seq2attn translate runs/phrasebook "Das Haus ist alt." --attention - --whole-words
       seq2attn translate runs/phrasebook --set search.kind=sample --set search.temperature=0.8 "Guten Tag."
     """
+    from seq2attn.drawing.attention import Choice
     from seq2attn.translating import Wishes, translate_stream
 
     wishes = Wishes(
@@ -61,6 +77,7 @@ def translate(
         n_best=n_best,
         as_json=as_json,
         attention=attention,
+        choice=Choice(attention_of, layer, head, whole_words),
         device=device,
         overrides=tuple(overrides),
     )

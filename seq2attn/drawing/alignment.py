@@ -8,25 +8,34 @@ from collections.abc import Sequence
 import numpy as np
 
 COLUMNS = 80
-LONGEST_HEADING = 12  # columns of text; longer source words get numbers and a legend
+NARROWEST = 16  # columns: less has no room for a label and a map
+LONGEST_HEADING = 12  # lines of text; longer source words get numbers and a legend
 LONGEST_LABEL = 20
 
 SHADES = " ·░▒▓█"
 EDGES = (0.05, 0.15, 0.35, 0.6, 0.85)  # finer near nothing, where most of the weights are
-SCALE = "weight: " + "  ".join(f"{shade} {edge}+" for shade, edge in zip(SHADES[1:], EDGES, strict=True))
 
 
-def alignment_text(source: Sequence[str], target: Sequence[str], weights: np.ndarray) -> str:
-    """A map of `weights` [target, source] in shades, a row a target token, at most 80 columns wide.
+def scale_text(columns: int = COLUMNS) -> str:
+    """What the shades of a map mean."""
+    entries = [f"{shade} {edge}+" for shade, edge in zip(SHADES[1:], EDGES, strict=True)]
+    return "\n".join(_wrapped([f"weight: {entries[0]}", *entries[1:]], max(columns, NARROWEST)))
+
+
+def alignment_text(
+    source: Sequence[str], target: Sequence[str], weights: np.ndarray, *, columns: int = COLUMNS
+) -> str:
+    """A map of `weights` [target, source] in shades, a row a target token, at most so many columns wide.
 
     A source too long for that is continued in further maps below. Raises ValueError if the sizes do not fit.
     """
     if weights.shape != (len(target), len(source)):
         raise ValueError(f"weights are {weights.shape}, not [{len(target)} target, {len(source)} source]")
     words = [_clusters(token) for token in source]
-    labels = [_shorten(_clusters(token), LONGEST_LABEL) for token in target]
+    columns = max(columns, NARROWEST)
+    labels = [_shorten(_clusters(token), min(LONGEST_LABEL, columns // 3)) for token in target]
     margin = max(map(_width, labels), default=0) + 1
-    room = COLUMNS - margin
+    room = columns - margin
     cell = 2 if 2 * len(source) <= room else 1
     named = all(len(word) <= LONGEST_HEADING and all(_width(c) <= cell for c in word) for word in words)
     headings = words if named else [list(str(i)) for i in range(1, len(words) + 1)]
@@ -41,8 +50,9 @@ def alignment_text(source: Sequence[str], target: Sequence[str], weights: np.nda
             lines.append(f"{_pad_left(label, margin - 1)} {shades.rstrip()}".rstrip())
         lines.append("")
     if not named:
-        lines += [*_legend([_shorten(word, COLUMNS // 2) for word in words]), ""]
-    return "\n".join([*lines, SCALE])
+        legend = [f"{i} {_shorten(word, columns // 2)}" for i, word in enumerate(words, start=1)]
+        lines += [*_wrapped(legend, columns), ""]
+    return "\n".join(lines)
 
 
 def _clusters(token: str) -> list[str]:
@@ -88,12 +98,11 @@ def _upright(headings: Sequence[list[str]], cell: int) -> list[str]:
     ]
 
 
-def _legend(words: Sequence[str]) -> list[str]:
-    """Every word with its number, wrapped."""
+def _wrapped(entries: Sequence[str], columns: int) -> list[str]:
+    """Entries on as few lines as they need."""
     lines = [""]
-    for number, word in enumerate(words, start=1):
-        entry = f"{number} {word}"
-        if lines[-1] and _width(lines[-1]) + 2 + _width(entry) > COLUMNS:
+    for entry in entries:
+        if lines[-1] and _width(lines[-1]) + 2 + _width(entry) > columns:
             lines.append("")
         lines[-1] += ("  " if lines[-1] else "") + entry
     return lines

@@ -4,40 +4,44 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from seq2attn.drawing.attention_map import AttentionMap
+
+LONGEST_TITLE = 80
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """One sentence and where its translation looked."""
+def attention_page(sentences: Sequence[Sequence[AttentionMap]], *, whole_words: bool = False) -> str:
+    """The page: point at a word to light up those it goes with; pick sentence, layer, head, and pieces or words.
 
-    source: Sequence[str]
-    target: Sequence[str]
-    weights: NDArray[np.float32]  # [layers, heads, target, source]
-
-
-def attention_page(drawings: Sequence[Drawing]) -> str:
-    """The page: point at a word on either side to light up those it goes with; pick sentence, layer and head.
-
-    Raises ValueError if the sizes of a drawing do not fit.
+    Each sentence has one or several maps, in their pieces; with `whole_words` the page begins with these joined.
     """
-    for drawing in drawings:
-        expected = (len(drawing.target), len(drawing.source))
-        if drawing.weights.ndim != 4 or drawing.weights.shape[2:] != expected:
-            raise ValueError(f"weights are {drawing.weights.shape}, not [layers, heads, {expected}]")
-    data = [
-        {
-            "source": list(drawing.source),
-            "target": list(drawing.target),
-            "weights": np.round(drawing.weights.astype(float), 3).tolist(),
-        }
-        for drawing in drawings
-    ]
+    data = [{"title": _title(maps[0]), "maps": [_content(one) for one in maps]} for maps in sentences]
     # Inside a script element only `</` and `<!` could end or change it.
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     template = files("seq2attn.drawing").joinpath("page.html").read_text(encoding="utf-8")
-    return template.replace("/*DRAWINGS*/[]", text)
+    begin = "true" if whole_words else "false"
+    return template.replace("/*WHOLE WORDS*/false", begin).replace("/*SENTENCES*/[]", text)
+
+
+def _title(one: AttentionMap) -> str:
+    text = " ".join(one.queries.words[:-1])
+    return text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
+
+
+def _content(one: AttentionMap) -> dict[str, Any]:
+    sides = [
+        {"name": name, "tokens": side.tokens, "words": side.words, "wordOf": side.word_of}
+        for name, side in zip(one.sides, (one.queries, one.keys), strict=True)
+    ]
+    return {
+        "queries": sides[0],
+        "keys": sides[1],
+        "layers": one.layers,
+        "heads": one.heads,
+        # Thousandths: shorter than decimals, and most of them are one digit.
+        "weights": np.round(one.weights.astype(float) * 1000).astype(int).tolist(),
+    }

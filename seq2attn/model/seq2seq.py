@@ -5,6 +5,7 @@ Shapes: B sentences, N = B*K rows (K hypotheses a sentence), S source words, T t
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ class Seq2Seq(nn.Module):
     """Encodes a source once and reads target words after it."""
 
     def __init__(
-        self, source: Embedding, encoder: Encoder, target: Embedding, decoder: Decoder[Any], output: nn.Linear
+        self, source: nn.Module, encoder: Encoder, target: Embedding, decoder: Decoder[Any], output: nn.Linear
     ) -> None:
         super().__init__()
         self.source = source
@@ -35,6 +36,8 @@ class Seq2Seq(nn.Module):
 
     def self_attention(self, words: Tensor, mask: Tensor) -> Tensor | None:
         """ids [B, S], mask bool [B, S] -> the encoder's own weights [B, L, H, S, S]; None without attention"""
+        if "need_weights" not in inspect.signature(self.encoder.forward).parameters:
+            return None  # one from elsewhere that has no attention, and need not know the question
         encoded: Encoded = self.encoder(self.source(words), mask, need_weights=True)
         return encoded.weights
 

@@ -179,14 +179,44 @@ class TestTranslate:
     def test_attention_of_every_line_as_a_page(self, seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
         seq2attn(tmp_path, "translate", toy.run, *SENTENCES, "", "--attention", "page.html")
         page = (tmp_path / "page.html").read_text(encoding="utf-8")
-        (data,) = re.findall(r"const drawings = (.*);$", page, re.MULTILINE)
-        drawings = json.loads(data)
-        assert len(drawings) == len(SENTENCES)
-        for drawing in drawings:
-            for layer in drawing["weights"]:
+        (data,) = re.findall(r"const sentences = (.*);$", page, re.MULTILINE)
+        sentences = json.loads(data)
+        assert len(sentences) == len(SENTENCES)
+        for sentence, line in zip(sentences, SENTENCES, strict=True):
+            (found,) = sentence["maps"]
+            assert found["keys"]["words"] == [*line.split(), "</s>"]
+            for layer in found["weights"]:
                 for head in layer:
-                    assert [len(row) for row in head] == [len(drawing["source"])] * len(drawing["target"])
+                    sizes = [len(found[side]["tokens"]) for side in ("queries", "keys")]
+                    assert [len(row) for row in head] == [sizes[1]] * sizes[0]
         assert "http" not in page
+
+    def test_attention_of_an_encoder(self, invoke: Invoke, toy: Toy, tmp_path: Path) -> None:
+        run, encoder = (
+            tmp_path / "few",
+            "model.encoder={kind: transformer, layers: 2, heads: 4, feed_forward: 16}",
+        )
+        invoke(
+            "train",
+            toy.config,
+            "--set",
+            f"run={run}",
+            "--set",
+            "training.until=[2 updates]",
+            "--set",
+            encoder,
+        )
+        look = ["translate", run, "rot haus", "--attention"]
+        text = invoke(*look, "-", "--attention-of", "encoder", "--layer", "all", "--whole-words").out
+        titles = [f"layer {layer}, mean of heads" for layer in (1, 2)]
+        assert [line for line in text.splitlines() if "layer" in line] == titles
+        assert sum(line.split()[:1] == ["haus"] for line in text.splitlines()) == 2
+        invoke(*look, "a.svg", "--attention-of", "encoder", "--head", 3)
+        assert (tmp_path / "a.svg").is_file()
+        invoke(*look, "a.html")
+        page = (tmp_path / "a.html").read_text(encoding="utf-8")
+        (data,) = re.findall(r"const sentences = (.*);$", page, re.MULTILINE)
+        assert [len(one["weights"]) for one in json.loads(data)[0]["maps"]] == [1, 2]
 
 
 class TestEvaluate:

@@ -188,6 +188,19 @@ class TestOptions:
                 ["--attention", "a.gif"],
                 "a.gif: cannot draw a `.gif` file; use one of .png, .svg, .pdf, .html",
             ),
+            (
+                ["--attention", "a.html", "-o", "a.en", "--layer", 2],
+                "there is no layer `2`: the decoder's attention has 1; use 1, top or all",
+            ),
+            (
+                ["--attention", "a.svg", "--attention-of", "encoder"],
+                "there is no attention to draw: the model's encoder has none; its decoder has some "
+                "(--attention-of decoder)",
+            ),
+            (
+                ["--whole-words"],
+                "what of the attention to draw is chosen, but not where to: --attention FILE",
+            ),
         ],
     )
     def test_translate(self, mistake, toy: Toy, tmp_path: Path, arguments: list[str], said: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import unicodedata
@@ -11,11 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2attn.drawing.alignment import SCALE, alignment_text
+from seq2attn.drawing.alignment import alignment_text, scale_text
+from seq2attn.drawing.attention_map import AttentionMap
 from seq2attn.drawing.curves import draw_bleu_by_length, draw_training
-from seq2attn.drawing.picture import draw_alignment
+from seq2attn.drawing.picture import draw_map
 from seq2attn.errors import DataError, UserError
 from seq2attn.evaluation.metrics import LengthBucket, Score
+from seq2attn.text.segmented import Segmented
 
 SOURCE = ["▁Die", "kleine", "Katze", "schläft", "für", "$5", "unter", "dem", "$6", "Tisch", "</s>"]
 TARGET = ["▁The", "little", "cat", "sleeps", "for", "$5", "under", "the", "$6", "table", "</s>"]
@@ -25,6 +28,14 @@ def diagonal(target: int, source: int) -> np.ndarray:
     distance = np.arange(target)[:, None] / target - np.arange(source) / source
     weights = np.exp(-200 * distance**2)
     return weights / weights.sum(1, keepdims=True)
+
+
+def as_map(source: list[str], target: list[str], weights: np.ndarray) -> AttentionMap:
+    """weights [target, source] of one head, or [layers, heads, target, source]"""
+    weights = weights[None, None] if weights.ndim == 2 else weights
+    layers, heads = (tuple(str(i + 1) for i in range(n)) for n in weights.shape[:2])
+    sides = Segmented.plain(target), Segmented.plain(source)
+    return AttentionMap("decoder", *sides, weights.astype(np.float32), layers, heads)
 
 
 def columns(line: str) -> int:
@@ -45,7 +56,7 @@ def test_text_has_a_row_a_target_token():
     rows = lines[first : first + len(TARGET)]
     assert [row.split()[0] for row in rows] == TARGET
     assert [row.index("██") for row in rows] == [7 + 2 * i for i in range(len(TARGET))]
-    assert lines[-1] == SCALE
+    assert lines[-1] == rows[-1]
 
 
 def test_headings_stand_above_their_columns():
@@ -61,12 +72,29 @@ def test_long_words_become_numbers_with_a_legend():
 
 
 @pytest.mark.parametrize("source", [5, 40, 60, 200])
-def test_text_fits_eighty_columns(source: int):
+@pytest.mark.parametrize("room", [16, 40, 80, 200])
+def test_text_fits_the_terminal(source: int, room: int):
     words = [f"word{i}" for i in range(source)]
-    lines = alignment_text(
-        words, [*TARGET, "Donaudampfschifffahrtsgesellschaft"], diagonal(12, source)
-    ).splitlines()
-    assert max(map(columns, lines)) <= 80
+    targets = [*TARGET, "Donaudampfschifffahrtsgesellschaft"]
+    text = alignment_text(words, targets, diagonal(12, source), columns=room)
+    lines = [*text.splitlines(), *scale_text(room).splitlines()]
+    assert max(map(columns, lines)) <= room
+    margin = max(line.index("…") + 2 for line in lines if "…" in line)
+    maps = [line[margin:] for line in lines if line.startswith(f"{'▁The':>{margin - 1}}")]
+    assert len(maps) == -(-source // ((room - margin) // (2 if 2 * source <= room - margin else 1)))
+
+
+def test_nothing_is_lost_in_a_narrow_terminal():
+    words = [f"w{i}" for i in range(60)]
+    wide, narrow = (alignment_text(words, ["x"], np.eye(1, 60, 37), columns=n) for n in (200, 20))
+    assert wide.count("█") == 2 and narrow.count("█") == 1
+    assert len(narrow.splitlines()) > len(wide.splitlines())
+
+
+def test_a_terminal_without_room_gets_sixteen_columns():
+    assert alignment_text(SOURCE, TARGET, np.eye(11), columns=1) == alignment_text(
+        SOURCE, TARGET, np.eye(11), columns=16
+    )
 
 
 def test_wide_and_combining_characters_keep_their_columns():
@@ -87,11 +115,25 @@ def test_a_token_cannot_drive_the_terminal():
 def test_weights_of_another_size_are_refused(tmp_path: Path):
     with pytest.raises(ValueError, match="3 target, 2 source"):
         alignment_text(["a", "b"], ["x", "y", "z"], np.zeros((2, 3)))
-    with pytest.raises(ValueError, match="3 target, 2 source"):
-        draw_alignment(["a", "b"], ["x", "y", "z"], np.zeros((4, 2, 3)), tmp_path / "a.png")
+    with pytest.raises(ValueError, match="weights are"):
+        as_map(["a", "b"], ["x", "y", "z"], np.zeros((1, 4, 2, 3)))
 
 
 # as pictures
+
+
+def squares(picture: np.ndarray) -> list[tuple[int, int]]:
+    """Where the darkest cells begin, row by row."""
+    dark = (picture[:, :, 2] > picture[:, :, 0] + 0.2) & (picture[:, :, 0] < 0.1)
+    starts, seen = [], np.zeros_like(dark)
+    for y, x in np.argwhere(dark):
+        if not seen[y, x]:
+            height = int(np.argmin(np.append(dark[y:, x], False)))
+            width = int(np.argmin(np.append(dark[y, x:], False)))
+            seen[y : y + height, x : x + width] = True
+            if height > 20 and abs(height - width) < 5:  # the scale is no square
+                starts.append((int(y), int(x)))
+    return starts
 
 
 def pixels(path: Path) -> np.ndarray:
@@ -100,20 +142,37 @@ def pixels(path: Path) -> np.ndarray:
     return np.asarray(image)[:, :, :3]
 
 
-@pytest.mark.parametrize("heads", [None, 1, 2, 5])
-def test_alignment_is_drawn(tmp_path: Path, heads: int | None):
+@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (1, 5), (3, 1), (2, 3)])
+def test_attention_is_drawn(tmp_path: Path, layers: int, heads: int):
     weights = diagonal(len(TARGET), len(SOURCE))
     path = tmp_path / "new" / "map.png"
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a missing glyph is a warning
-        draw_alignment(SOURCE, TARGET, weights if heads is None else np.stack([weights] * heads), path)
+        draw_map(as_map(SOURCE, TARGET, np.tile(weights, (layers, heads, 1, 1))), path)
     picture = pixels(path)
     assert min(picture.shape[:2]) > 300
     assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 50
 
 
+def test_layers_are_rows_and_heads_are_columns(tmp_path: Path):
+    weights = np.zeros((2, 3, 1, 2))
+    weights[..., 0] = 1
+    weights[1, 2] = [0, 1]
+    draw_map(as_map(["a", "b"], ["x"], weights), tmp_path / "map.png")
+    found = squares(pixels(tmp_path / "map.png"))
+    steps = [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(found)]
+    (_, right), (_, also_right), (down, back), *_, last = steps
+    assert right == also_right > 0 and down > 0 and back == -2 * right
+    assert last[1] > right  # the last map's weight stands in its second column
+
+
+def test_a_large_picture_stays_within_bounds(tmp_path: Path):
+    draw_map(as_map(["w"] * 500, ["x"], np.full((1, 500), 1 / 500)), tmp_path / "map.png")
+    assert max(pixels(tmp_path / "map.png").shape[:2]) < 10_000
+
+
 def test_dark_is_where_the_weight_is(tmp_path: Path):
-    draw_alignment(["a", "b"], ["x", "y"], np.eye(2), tmp_path / "map.png")
+    draw_map(as_map(["a", "b"], ["x", "y"], np.eye(2)), tmp_path / "map.png")
     picture = pixels(tmp_path / "map.png")
     blue = np.argwhere((picture[:, :, 2] > picture[:, :, 0] + 0.2) & (picture[:, :, 0] < 0.1))
     blue = blue[blue[:, 1] < picture.shape[1] * 0.6]  # without the scale
@@ -129,20 +188,20 @@ def test_dark_is_where_the_weight_is(tmp_path: Path):
 def test_the_suffix_chooses_the_format(tmp_path: Path, suffix: str, start: bytes):
     pytest.importorskip("matplotlib")
     path = tmp_path / f"map{suffix}"
-    draw_alignment(SOURCE, TARGET, diagonal(len(TARGET), len(SOURCE)), path)
+    draw_map(as_map(SOURCE, TARGET, diagonal(len(TARGET), len(SOURCE))), path)
     assert path.read_bytes().startswith(start)
 
 
 def test_an_unknown_suffix_lists_the_known(tmp_path: Path):
     with pytest.raises(UserError, match=r"map\.bmp.*\.png, \.svg, \.pdf"):
-        draw_alignment(["a"], ["x"], np.ones((1, 1)), tmp_path / "map.bmp")
+        draw_map(as_map(["a"], ["x"], np.ones((1, 1))), tmp_path / "map.bmp")
     assert not list(tmp_path.iterdir())
 
 
 def test_without_matplotlib_one_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UserError, match=r"pip install 'seq2attn\[plots\]'"):
-        draw_alignment(["a"], ["x"], np.ones((1, 1)), tmp_path / "map.png")
+        draw_map(as_map(["a"], ["x"], np.ones((1, 1))), tmp_path / "map.png")
 
 
 def test_bleu_by_length_is_drawn(tmp_path: Path):

@@ -4,71 +4,161 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from seq2attn.drawing.page import Drawing, attention_page
+from seq2attn.drawing.attention import Choice, draw_attention
+from seq2attn.drawing.attention_map import AttentionMap
+from seq2attn.drawing.page import attention_page
+from tests.unit.browser import CHROMIUM, Browser, browser
+from tests.unit.looks import SOURCE, TARGET, looked
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = "--headless --no-sandbox --disable-gpu --disable-background-networking --virtual-time-budget=3000"
-SOURCE, TARGET = ["▁Die", "▁Katze", "</script>"], ["▁The", "▁cat", "<!--", "</s>"]
-
-
-def drawing(layers: int = 2, heads: int = 2) -> Drawing:
-    weights = np.random.default_rng(0).dirichlet([0.3] * len(SOURCE), size=(layers, heads, len(TARGET)))
-    return Drawing(SOURCE, TARGET, weights.astype(np.float32))
+FIRST, SECOND = looked(), looked(seed=1)
+WORDS = "[...document.querySelectorAll('#{} .word')].map(w => w.textContent)"
+LIT = "[...document.querySelectorAll('#{} .word')].map(w => Number(w.title || NaN))"
+CELLS = "[...document.querySelectorAll('#map td[data-at]')].map(td => Number(td.title.split(': ').pop()))"
 
 
 def test_the_page_holds_all_weights_and_asks_nothing_of_a_network():
-    page = attention_page([drawing(), drawing(1, 1)])
-    (data,) = re.findall(r"const drawings = (.*);$", page, re.MULTILINE)
+    page = attention_page([Choice().maps(FIRST), Choice("decoder", layer=2, head="mean").maps(SECOND)])
+    (data,) = re.findall(r"const sentences = (.*);$", page, re.MULTILINE)
     first, second = json.loads(data)
-    assert (first["source"], first["target"]) == (SOURCE, TARGET)
-    np.testing.assert_allclose(first["weights"], drawing().weights, atol=6e-4)
-    assert np.shape(second["weights"]) == (1, 1, len(TARGET), len(SOURCE))
+    assert [first["title"], second["title"]] == ["The cat <!--"] * 2
+    for found, expected in zip(first["maps"], (FIRST.decoder, FIRST.encoder), strict=True):
+        np.testing.assert_allclose(np.array(found["weights"]) / 1000, expected, atol=6e-4)
+        assert found["keys"]["tokens"] == list(SOURCE.tokens)
+    (found,) = second["maps"]
+    assert (found["layers"], found["heads"]) == (["2"], ["mean"])
     assert page.count("</script>") == 1
-    assert not re.search(r"https?:|src=|<link", page)
+    assert not re.search(r"https?:|src=|<link|@import|url\(", page)
 
 
-def test_weights_of_another_size_are_refused():
-    with pytest.raises(ValueError, match="weights are"):
-        attention_page([Drawing(SOURCE, TARGET[:2], drawing().weights)])
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium")
+    with browser(tmp_path_factory.mktemp("chromium")) as one:
+        yield one
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_a_browser_lights_up_what_is_pointed_at(tmp_path):
-    one = drawing()
-    acts = """
-      const layer = document.getElementById("layer"), head = document.getElementById("head");
-      layer.value = "0"; layer.dispatchEvent(new Event("change"));
-      head.value = "1"; head.dispatchEvent(new Event("change"));
-      const words = id => [...document.querySelectorAll(`#${id} .word`)];
-      words("target")[1].dispatchEvent(new Event("mouseenter"));
-      const seen = words("source").map(w => [w.title, w.style.background]);
-      words("target")[1].dispatchEvent(new Event("mouseleave"));
-      const after = words("source").map(w => [w.title, w.style.background]);
-      const cells = document.querySelectorAll("#map td").length;
-      document.title = JSON.stringify({seen, after, cells, words: words("source").map(w => w.textContent)});
-    """
-    page = attention_page([one]).replace("</body>", f"<script>{acts}</script></body>")
-    path = tmp_path / "page.html"
-    path.write_text(page, encoding="utf-8")
-    command = [
-        str(CHROMIUM),
-        *FLAGS.split(),
-        f"--user-data-dir={tmp_path / 'user'}",
-        "--dump-dom",
-        path.as_uri(),
-    ]
-    dom = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    title = re.search(r"<title>(.*?)</title>", dom)
-    assert title is not None
-    found = json.loads(title[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
-    assert found["words"] == SOURCE
-    assert found["cells"] == len(SOURCE) * len(TARGET)
-    np.testing.assert_allclose([float(w) for w, _ in found["seen"]], one.weights[0, 1, 1], atol=6e-4)
-    assert len({colour for _, colour in found["seen"]}) > 1
-    assert found["after"] == [["", ""]] * len(SOURCE)
+@pytest.fixture
+def page(chromium: Browser, tmp_path: Path) -> Browser:
+    """A page with two sentences, opened from a file without a network."""
+    draw_attention([FIRST, SECOND], tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    return chromium
+
+
+def lit(page: Browser, side: str) -> list[float]:
+    """The weights that words are lit up with; NaN for those that are not."""
+    values = page.get(LIT.format(side))
+    return [np.nan if value is None else value for value in values]
+
+
+def test_a_word_lights_up_what_it_looks_at_and_what_looks_at_it(page: Browser):
+    page.choose("#layer", 0)
+    page.choose("#head", 1)
+    assert page.get(WORDS.format("keys")) == list(SOURCE.tokens)
+    page.mouse("#queries .word", 1)
+    np.testing.assert_allclose(lit(page, "keys"), FIRST.decoder[0, 1, 1], atol=6e-4)
+    assert np.isnan(lit(page, "queries")).all()
+    colours = "[...document.querySelectorAll('#keys .word')].map(w => getComputedStyle(w).backgroundColor)"
+    strengths = [float(re.findall(r"[\d.]+", colour)[-1]) for colour in page.get(colours)]
+    assert np.argsort(strengths)[-1] == np.argmax(FIRST.decoder[0, 1, 1])
+    best = SOURCE.tokens[int(np.argmax(FIRST.decoder[0, 1, 1]))]
+    said = page.get("document.getElementById('said').textContent").translate({0x2068: None, 0x2069: None})
+    assert said.startswith(f"▁c looks at: {best} ")
+    page.mouse("#keys .word", 2)
+    np.testing.assert_allclose(lit(page, "queries"), FIRST.decoder[0, 1, :, 2], atol=6e-4)
+    assert np.isnan(lit(page, "keys")).all()
+    page.mouse("#said")
+    assert np.isnan(lit(page, "queries") + lit(page, "keys")).all()
+    assert {url.split(":")[0] for url in page.asked_for} <= {"file", "about"}
+
+
+def test_sentence_part_layer_and_head_are_picked(page: Browser):
+    np.testing.assert_allclose(page.get(CELLS), FIRST.decoder[1].mean(0).ravel(), atol=2e-3)
+    page.choose("#sentence", 1)
+    np.testing.assert_allclose(page.get(CELLS), SECOND.decoder[1].mean(0).ravel(), atol=2e-3)
+    page.choose("#part", 1)
+    page.choose("#layer", 0)
+    page.choose("#head", 2)
+    np.testing.assert_allclose(page.get(CELLS), SECOND.encoder[0, 2].ravel(), atol=6e-4)
+    page.choose("#sentence", 0)  # the rest stays
+    np.testing.assert_allclose(page.get(CELLS), FIRST.encoder[0, 2].ravel(), atol=6e-4)
+    page.mouse("#overview button", 4, click=True)
+    np.testing.assert_allclose(page.get(CELLS), FIRST.encoder[1, 1].ravel(), atol=6e-4)
+    pressed = "[...document.querySelectorAll('#overview button')].map(b => b.ariaPressed === 'true')"
+    assert page.get(pressed) == [i == 4 for i in range(6)]
+
+
+def test_pieces_are_joined_as_python_joins_them(page: Browser):
+    page.choose("#head", 2)
+    page.mouse("#whole", click=True)
+    assert page.get(WORDS.format("keys")) == list(SOURCE.words)
+    assert page.get(WORDS.format("queries")) == list(TARGET.words)
+    whole = AttentionMap.of(FIRST, "decoder").layer(2).head(3).whole_words().weights
+    np.testing.assert_allclose(page.get(CELLS), whole.ravel(), atol=3e-3)
+
+
+def test_the_keyboard_is_enough(page: Browser):
+    page.get("document.querySelector('#queries .word').focus()")
+    page.press("ArrowRight")
+    page.press("ArrowRight")
+    expected = FIRST.decoder[1].mean(0)
+    np.testing.assert_allclose(lit(page, "keys"), expected[2], atol=2e-3)
+    page.press("Enter")  # keeps it
+    page.get("document.activeElement.blur()")
+    np.testing.assert_allclose(lit(page, "keys"), expected[2], atol=2e-3)
+    page.get("document.querySelectorAll('#queries .word')[2].focus()")
+    page.press("ArrowUp")
+    np.testing.assert_allclose(lit(page, "queries"), expected[:, 0], atol=2e-3)
+    page.press("ArrowDown")
+    page.press("Escape")
+    page.get("document.activeElement.blur()")
+    assert np.isnan(lit(page, "keys")).all()
+
+
+def test_words_are_dark_on_light_and_light_on_dark(chromium: Browser, tmp_path: Path):
+    draw_attention(FIRST, tmp_path / "page.html", Choice(whole_words=True))
+    seen = []
+    for dark in (False, True):
+        chromium.open(tmp_path / "page.html", dark=dark)
+        style = "(s => [s.color, s.backgroundColor].map(c => c.match(/\\d+/g).reduce((a, b) => a + Number(b), 0)))"
+        seen.append(chromium.get(f"{style}(getComputedStyle(document.body))"))
+    assert chromium.get("document.getElementById('whole').checked")
+    assert chromium.get("document.getElementById('sentence').parentElement.hidden")
+    (ink, paper), (dark_ink, dark_paper) = seen
+    assert paper - ink > 500 and dark_ink - dark_paper > 500
+
+
+def test_a_map_of_many_words_and_heads_fits_the_screen(chromium: Browser, tmp_path: Path):
+    random = np.random.default_rng(0)
+    many = AttentionMap.of(FIRST, "encoder")
+    side = type(SOURCE).plain([f"word{i}" for i in range(60)])
+    weights = random.dirichlet([0.1] * 60, size=(8, 8, 60)).astype(np.float32)
+    names = tuple(str(i + 1) for i in range(8))
+    page = attention_page([[type(many)("encoder", side, side, weights, names, names)]])
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    chromium.open(tmp_path / "page.html", width=1280)
+    assert chromium.get("document.getElementById('map').getBoundingClientRect().right") <= 1280
+    assert chromium.get("document.documentElement.scrollWidth") <= 1280
+    letters = "[...document.querySelectorAll('#map th')].map(th => parseFloat(getComputedStyle(th).fontSize))"
+    assert min(chromium.get(letters)) >= 10
+    assert chromium.get("document.querySelectorAll('#overview canvas').length") == 64
+
+
+def test_text_from_the_right_begins_at_the_right(chromium: Browser, tmp_path: Path):
+    side = type(SOURCE).plain(["שלום", "עולם", "</s>"])
+    one = AttentionMap("encoder", side, side, np.full((1, 1, 3, 3), 1 / 3, np.float32), ("1",), ("1",))
+    (tmp_path / "page.html").write_text(attention_page([[one]]), encoding="utf-8")
+    chromium.open(tmp_path / "page.html")
+    left = "[...document.querySelectorAll('#keys .word')].map(w => w.getBoundingClientRect().left)"
+    first, second, end = chromium.get(left)
+    assert first > second > end
+    chromium.get("document.querySelector('#keys .word').focus()")
+    chromium.press("ArrowLeft")
+    assert chromium.get("document.activeElement.textContent") == "עולם"

@@ -8,10 +8,17 @@ import os
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from seq2attn.arrivals import arriving
 from seq2attn.decoders import FixedConfig, LuongConfig, TransformerDecoderConfig
-from seq2attn.encoders import RecurrentEncoderConfig
+from seq2attn.encoders import (
+    Encoded,
+    Encoder,
+    EncoderConfig,
+    RecurrentEncoderConfig,
+    TransformerEncoderConfig,
+)
 from seq2attn.errors import UserError
 from seq2attn.model import build_model
 from seq2attn.model.config import EmbeddingsConfig, ModelConfig
@@ -31,6 +38,7 @@ LINES = [
     "a few words",
 ]
 SEARCH = BeamConfig(kind="beam", width=3, lengths=LengthsConfig(max_length=12))
+GRU = RecurrentEncoderConfig(kind="gru", dim=16)
 DECODERS = {
     "fixed": FixedConfig(kind="fixed", dim=16),
     "luong": LuongConfig(kind="luong", dim=16),
@@ -38,13 +46,13 @@ DECODERS = {
 }
 
 
-def translator(kind: str = "luong") -> Translator:
+def translator(kind: str = "luong", encoder: EncoderConfig = GRU) -> Translator:
     """One with first weights: what it says makes no sense, and is different for different lines."""
     torch.manual_seed(3)
     words = WordsConfig().train(WORDS)
     config = ModelConfig(
         embeddings=EmbeddingsConfig(dim=16),
-        encoder=RecurrentEncoderConfig(kind="gru", dim=16),
+        encoder=encoder,
         decoder=DECODERS[kind],
     )
     model = build_model(config, len(words.vocabulary), len(words.vocabulary)).eval()
@@ -93,7 +101,44 @@ def test_attention_is_of_every_token_and_the_ends(kind: str, heads: int) -> None
 
 
 def test_without_attention_there_is_none_to_see() -> None:
-    assert next(translator("fixed").translate(["a few words"], attention=True)).attention is None
+    found = next(translator("fixed").translate(["a few words"], attention=True))
+    assert (found.attention, found.looked is None) == (None, False)
+    assert next(translator("luong").translate(["a few words"])).looked is None
+
+
+def test_any_pair_can_be_looked_at() -> None:
+    one = translator("transformer")
+    found = next(one.translate(["a few words"], attention=True))
+    seen = one.look("a few words", found.text)
+    assert found.looked is not None and found.looked.source.tokens == (*found.source_tokens, "</s>")
+    assert (seen.source, seen.target) == (found.looked.source, found.looked.target)
+    np.testing.assert_allclose(seen.decoder, found.attention)
+    assert seen.encoder is None
+    nothing = one.look("", "")
+    assert (nothing.source.tokens, nothing.decoder.shape) == (("</s>",), (1, 8, 1, 1))
+
+
+def test_the_encoder_is_looked_into() -> None:
+    one = translator("luong", TransformerEncoderConfig(kind="transformer", layers=2, heads=4))
+    found = next(one.translate(["a few words"], attention=True)).looked
+    assert found is not None and found.encoder is not None
+    assert found.encoder.shape == (2, 4, 4, 4)
+    np.testing.assert_allclose(found.encoder.sum(-1), 1, rtol=1e-5)
+
+
+def test_an_encoder_from_elsewhere_need_not_know_the_question() -> None:
+    class Elsewhere(Encoder):
+        def __init__(self, inner: Encoder) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, words: Tensor, mask: Tensor) -> Encoded:  # type: ignore[override]
+            return self.inner(words, mask)
+
+    one = translator("luong")
+    one.model.encoder = Elsewhere(one.model.encoder)
+    found = next(one.translate(["a few words"], attention=True)).looked
+    assert found is not None and found.decoder is not None and found.encoder is None
 
 
 def test_what_is_asked_for_keeps_the_limits() -> None:

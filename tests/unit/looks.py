@@ -1,0 +1,26 @@
+"""What a model looked at, made up: for tests of what is drawn of it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seq2attn.looked import Looked
+from seq2attn.text.segmented import Segmented
+
+SOURCE = Segmented(
+    ("▁Die", "▁Kat", "ze", "</script>", "</s>"), ("Die", "Katze</script>", "</s>"), (0, 1, 1, 1, 2)
+)
+TARGET = Segmented(("▁The", "▁c", "at", "<!--", "</s>"), ("The", "cat", "<!--", "</s>"), (0, 1, 1, 2, 3))
+
+
+def looked(
+    layers: int = 2, heads: int = 3, *, decoder: bool = True, encoder: bool = True, seed: int = 0
+) -> Looked:
+    """Random weights, each row a distribution."""
+    random = np.random.default_rng(seed)
+
+    def weights(asking: Segmented) -> np.ndarray:
+        size = (layers, heads, len(asking.tokens))
+        return random.dirichlet([0.3] * len(SOURCE.tokens), size=size).astype(np.float32)
+
+    return Looked(SOURCE, TARGET, weights(TARGET) if decoder else None, weights(SOURCE) if encoder else None)

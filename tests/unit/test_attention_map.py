@@ -1,0 +1,119 @@
+"""What of a model's attention is drawn: which part, layer and head, in pieces or in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2attn.drawing.attention import Choice, attention_text, draw_attention
+from seq2attn.drawing.attention_map import AttentionMap
+from seq2attn.errors import UserError
+from seq2attn.text.segmented import Segmented
+from seq2attn.text.vocabulary import BOS, EOS
+from tests.unit.looks import SOURCE, TARGET, looked
+from tests.unit.test_text import TEXT, TRAINED
+
+
+@pytest.mark.parametrize("name", TRAINED)
+@given(line=st.text() | st.sampled_from(TEXT))
+def test_words_of_a_line_are_those_of_its_text(name: str, line: str) -> None:
+    tokenizer = TRAINED[name]
+    ids = tokenizer.encode(line)
+    found = Segmented.of(tokenizer, [BOS, *ids, EOS])
+    assert found.tokens == tuple(tokenizer.tokens([BOS, *ids, EOS]))
+    assert (found.words[0], found.words[-1]) == ("<s>", "</s>")
+    if ids:
+        assert list(found.words[1:-1]) == tokenizer.decode(ids).split()
+    assert list(found.word_of) == sorted(found.word_of)
+    assert set(found.word_of) == set(range(len(found.words)))
+
+
+@pytest.mark.parametrize("part", ["decoder", "encoder"])
+def test_whole_words_add_up_and_average(part) -> None:
+    one = AttentionMap.of(looked(), part)
+    whole = one.whole_words()
+    assert (whole.keys.tokens, whole.queries.tokens) == (one.keys.words, one.queries.words)
+    expected = np.zeros(whole.weights.shape)
+    for q, query in enumerate(one.queries.word_of):
+        for k, key in enumerate(one.keys.word_of):
+            expected[..., query, key] += one.weights[..., q, k] / one.queries.word_of.count(query)
+    np.testing.assert_allclose(whole.weights, expected, rtol=1e-5)
+    np.testing.assert_allclose(whole.weights.sum(-1), 1, rtol=1e-5)
+    np.testing.assert_allclose(whole.whole_words().weights, whole.weights, rtol=1e-5)
+
+
+def test_what_is_chosen_keeps_its_name() -> None:
+    seen = looked()
+    whole = AttentionMap.of(seen, "decoder")
+    assert seen.decoder is not None and seen.encoder is not None
+    assert (whole.queries, whole.keys) == (TARGET, SOURCE)
+    one = whole.layer(2).head("3")
+    np.testing.assert_array_equal(one.weights, seen.decoder[1:2, 2:3])
+    assert (one.layers, one.heads, one.name(0, 0)) == (("2",), ("3",), "layer 2, head 3")
+    mean = whole.layer("top").head("mean")
+    np.testing.assert_allclose(mean.weights[0, 0], seen.decoder[1].mean(0))
+    assert mean.name(0, 0) == "layer 2, mean of heads"
+    assert whole.layer("all").head("all") is whole
+    within = AttentionMap.of(seen, "encoder")
+    assert within.queries == within.keys == SOURCE
+    np.testing.assert_array_equal(within.weights, seen.encoder)
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        (Choice(layer=3), "there is no layer `3`: the decoder's attention has 2; use 1 to 2, top or all"),
+        (Choice(layer="0"), "there is no layer `0`: the decoder's"),
+        (
+            Choice(part="encoder", head=4),
+            "there is no head `4`: the encoder's attention has 3; use 1 to 3, mean",
+        ),
+        (Choice(head="-1"), "there is no head `-1`"),
+        (Choice(head="top"), "there is no head `top`"),
+    ],
+)
+def test_what_is_not_there_cannot_be_chosen(choice: Choice, said: str) -> None:
+    for draw in (choice.map, choice.maps, lambda seen: attention_text(seen, choice)):
+        with pytest.raises(UserError) as raised:
+            draw(looked())
+        assert said in str(raised.value)
+
+
+def test_a_part_without_attention_is_named() -> None:
+    with pytest.raises(UserError, match=r"the model's encoder has none; its decoder has some"):
+        Choice("encoder").map(looked(encoder=False))
+    with pytest.raises(UserError, match=r"the model's decoder has none; its encoder has some"):
+        Choice().map(looked(decoder=False))
+    with pytest.raises(UserError, match=r"the model's decoder has none$"):
+        Choice().maps(looked(decoder=False, encoder=False))
+
+
+def test_what_is_left_open_depends_on_the_form() -> None:
+    seen = looked()
+    assert Choice().map(seen).weights.shape[:2] == (1, 3)
+    assert [(one.part, one.weights.shape[:2]) for one in Choice().maps(seen)] == [
+        ("decoder", (2, 3)),
+        ("encoder", (2, 3)),
+    ]
+    assert [one.part for one in Choice().maps(looked(decoder=False))] == ["encoder"]
+    assert [one.part for one in Choice("encoder", layer=1, head="mean").maps(seen)] == ["encoder"]
+    text = attention_text(seen)
+    assert text.startswith("layer 2, mean of heads\n") and text.count("▁The") == 1
+    every = attention_text(seen, Choice(layer="all", head="all", whole_words=True))
+    titles = [line for line in every.splitlines() if line.startswith("layer")]
+    assert titles == [f"layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2, 3)]
+    assert every.count("weight: ") == 1 and "▁" not in every
+    assert "layer" not in attention_text(looked(1, 1))
+
+
+def test_a_picture_is_of_one_sentence(tmp_path) -> None:
+    with pytest.raises(UserError, match=r"a picture is of one sentence, not of 2; a page \(\.html\)"):
+        draw_attention([looked(), looked()], tmp_path / "a.png")
+    with pytest.raises(UserError, match=r"use one of \.png, \.svg, \.pdf, \.html"):
+        draw_attention(looked(), tmp_path / "a.bmp")
+    assert not list(tmp_path.iterdir())
+    draw_attention(looked(), tmp_path / "new" / "a.svg", Choice("encoder", whole_words=True))
+    draw_attention(looked(), tmp_path / "a.html")
+    assert {path.name for path in tmp_path.iterdir()} == {"new", "a.html"}
