@@ -1,5 +1,16 @@
 """Attention: one hierarchy, two axes; any score with any alignment."""
 
-from seq2attn.attention.attention import Attention, Memories, Memory, multi_head
+from seq2attn.attention.asked import NOTHING, Asked, Seen
+from seq2attn.attention.attention import Attended, Attention, Memories, Memory, in_turn, multi_head
 
-__all__ = ["Attention", "Memories", "Memory", "multi_head"]
+__all__ = [
+    "NOTHING",
+    "Asked",
+    "Attended",
+    "Attention",
+    "Memories",
+    "Memory",
+    "Seen",
+    "in_turn",
+    "multi_head",
+]

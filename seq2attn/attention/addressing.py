@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from seq2attn.attention.scores import Score, split_heads
+from seq2attn.attention.asked import Asked
+from seq2attn.attention.scores import Score, divide, split_heads
 from seq2attn.config.base import Config
 
 
@@ -24,18 +25,19 @@ class Cosine(Score):
 
     def __init__(self, query_dim: int, key_dim: int, heads: int = 1) -> None:
         super().__init__(heads)
+        divide(query_dim, heads)
         self.w_key = nn.Linear(key_dim, query_dim, bias=False)
         self.sharpness = nn.Parameter(torch.full((heads, 1, 1), 10.0))
 
-    def query(self, x: Tensor) -> Tensor:
+    def query(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, T, Dq] -> [B, H, T, d], of length 1"""
-        return F.normalize(super().query(x), dim=-1)
+        return F.normalize(super().query(x, position), dim=-1)
 
-    def key(self, x: Tensor) -> Tensor:
+    def key(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, S, Dk] -> [B, H, S, d], of length 1"""
-        return F.normalize(super().key(self.w_key(x)), dim=-1)
+        return F.normalize(super().key(self.w_key(x), position), dim=-1)
 
-    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor:
         """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
         return self.sharpness.to(q.dtype) * (q @ k.transpose(-2, -1))
 
@@ -49,13 +51,19 @@ class CosineConfig(Config):
 
     def build(self, query_dim: int, key_dim: int) -> Cosine:
         """Raises ValueError when the heads do not divide `query_dim`."""
-        if query_dim % self.heads:
-            raise ValueError(f"{self.heads} heads do not divide a query of width {query_dim}")
         return Cosine(query_dim, key_dim, self.heads)
 
 
-class Location(Score):
-    """W q: a score for each source position, blind to what stands there (Luong et al. 2015, eq. 8, location).
+class Position(Score):
+    """A score that is blind to what stands at a source position: of the keys only their number counts."""
+
+    def key(self, x: Tensor, position: Tensor) -> Tensor:
+        """[B, S, Dk] -> [B, H, S, 0]"""
+        return x[..., :0].unsqueeze(1).expand(-1, self.heads, -1, -1)
+
+
+class Location(Position):
+    """W q: a score for each source position (Luong et al. 2015, eq. 8, location).
 
     W has a row for each of the first `positions` source words; all later words share the last.
     """
@@ -64,18 +72,14 @@ class Location(Score):
         super().__init__(heads)
         self.w_query = nn.Linear(query_dim, heads * positions)
 
-    def query(self, x: Tensor) -> Tensor:
+    def query(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, T, Dq] -> [B, H, T, positions]"""
         return split_heads(self.w_query(x), self.heads)
 
-    def key(self, x: Tensor) -> Tensor:
-        """[B, S, Dk] -> [B, H, S, 0]: only how many there are counts"""
-        return x[..., :0].unsqueeze(1).expand(-1, self.heads, -1, -1)
-
-    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor:
         """[B, H, T, positions], [B, H, S, 0] -> [B, H, T, S]"""
-        position = torch.arange(k.size(-2), device=q.device).clamp_max(q.size(-1) - 1)
-        return q.index_select(-1, position)
+        place = torch.arange(k.size(-2), device=q.device).clamp_max(q.size(-1) - 1)
+        return q.index_select(-1, place)
 
 
 class LocationConfig(Config):
@@ -90,3 +94,40 @@ class LocationConfig(Config):
     def build(self, query_dim: int, key_dim: int) -> Location:
         """For queries [*, query_dim]."""
         return Location(query_dim, self.positions, self.heads)
+
+
+class Offset(Position):
+    """W q: a score for each distance s - t between source position s and target position t.
+
+    Location in the manner of Luong et al. 2015, eq. 8, but counted from where the query stands, as relative positions
+    are (Shaw et al. 2018, section 3.2). W has a row for each distance up to `reach`; all farther words share the last.
+    """
+
+    def __init__(self, query_dim: int, reach: int, heads: int = 1) -> None:
+        super().__init__(heads)
+        self.reach = reach
+        self.w_query = nn.Linear(query_dim, heads * (2 * reach + 1))
+
+    def query(self, x: Tensor, position: Tensor) -> Tensor:
+        """[B, T, Dq] -> [B, H, T, 2 * reach + 1]"""
+        return split_heads(self.w_query(x), self.heads)
+
+    def forward(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor:
+        """[B, H, T, 2 * reach + 1], [B, H, S, 0] -> [B, H, T, S]"""
+        distance = torch.arange(k.size(-2), device=q.device) - asked.position[:, None, :, None]
+        row = distance.clamp(-self.reach, self.reach) + self.reach
+        return q.gather(-1, row.expand(-1, self.heads, -1, -1))
+
+
+class OffsetConfig(Config):
+    """Addressing by distance: how far to look to the left or right of one's own position."""
+
+    kind: Literal["offset"]
+    reach: PositiveInt = 16
+    """How many words to either side have a score of their own."""
+    heads: PositiveInt = 1
+    """How many alignments are made side by side."""
+
+    def build(self, query_dim: int, key_dim: int) -> Offset:
+        """For queries [*, query_dim]."""
+        return Offset(query_dim, self.reach, self.heads)

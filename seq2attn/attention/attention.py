@@ -7,11 +7,14 @@ Masks are bool, True where a query may look, and broadcast to [B, H, T, S].
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seq2attn.attention.align import Global
+from seq2attn.attention.align import Align, Global
+from seq2attn.attention.asked import NOTHING, Asked, Seen
 from seq2attn.attention.scores import Dot, MultiHead, Score, split_heads
 
 
@@ -28,13 +31,22 @@ Memories = tuple[Memory, ...]
 """All that a decoder asks of one batch of sources: one `Memory` for each of its attentions."""
 
 
+class Attended(NamedTuple):
+    """What asking gives."""
+
+    context: Tensor  # [N, T, Dv]
+    seen: Seen  # what score and alignment remember after the last query
+    weights: Tensor | None  # [N, H, T, S], when they are asked for
+    drawn: Tensor | None  # [N, T]: the log-probability of what hard attention drew, in training
+
+
 class Attention(nn.Module):
     """A score, an alignment, and what is done to the values."""
 
     def __init__(
         self,
         score: Score,
-        align: Global | None = None,
+        align: Align | None = None,
         *,
         value: nn.Module | None = None,
         output: nn.Module | None = None,
@@ -47,39 +59,105 @@ class Attention(nn.Module):
         self.output = output or nn.Identity()
         self.dropout = nn.Dropout(dropout)
 
-    def project(self, keys: Tensor, values: Tensor, mask: Tensor) -> Memory:
-        """[B, S, Dk], [B, S, Dv], bool [B, S] -> the memory that all later queries share."""
-        heads = self.score.heads
-        return Memory(self.score.key(keys), split_heads(self.value(values), heads), mask[:, None, None, :])
+    def project(self, keys: Tensor, values: Tensor, mask: Tensor, position: Tensor | None = None) -> Memory:
+        """[B, S, Dk], [B, S, Dv], bool [B, S] -> the memory that all later queries share.
+
+        `position` [B, S] says where keys stand that are not the first ones.
+        """
+        if position is None:
+            position = torch.arange(keys.size(1), device=keys.device).expand(keys.shape[:2])
+        values = split_heads(self.value(values), self.score.heads)
+        return Memory(self.score.key(keys, position), values, mask[:, None, None, :])
+
+    def begin(self, memory: Memory) -> Seen:
+        """What score and alignment remember before the first query of a target."""
+        sentences, _, words, _ = memory.values.shape
+        kind = torch.promote_types(memory.values.dtype, torch.float32)
+        nowhere = memory.values.new_zeros(sentences, self.score.heads, words, dtype=kind)
+        return self.score.begin(nowhere), self.align.begin(nowhere)
 
     def forward(
-        self, query: Tensor, memory: Memory, position: Tensor, *, need_weights: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
-        """query [N, T, Dq], position [N, T] -> context [N, T, Dv], and weights [N, H, T, S] when they are needed.
+        self,
+        query: Tensor,
+        memory: Memory,
+        position: Tensor,
+        seen: Seen = NOTHING,
+        *,
+        need_weights: bool = False,
+    ) -> Attended:
+        """query [N, T, Dq], position [N, T], after what was `seen` -> the context [N, T, Dv] of each query.
 
         N is B, or B*K when K hypotheses share a sentence: they are then so many more queries to it, and its keys and
-        values are neither copied nor reordered.
+        values are neither copied nor reordered. Where something is remembered the queries are asked one by one.
         """
+        if all(part is None for part in seen):
+            return self._ask(query, memory, position, seen, need_weights=need_weights)
+        steps = list[Attended]()
+        for q, p in zip(query.split(1, 1), position.split(1, 1), strict=True):
+            steps.append(self._ask(q, memory, p, seen, need_weights=need_weights))
+            seen = steps[-1].seen
+        return in_turn(steps)
+
+    def _ask(
+        self, query: Tensor, memory: Memory, position: Tensor, seen: Seen, *, need_weights: bool
+    ) -> Attended:
+        """All queries at once; of a part that remembers there is one."""
         rows, steps, _ = query.shape
         sentences = memory.keys.size(0)
         query, position = query.reshape(sentences, -1, query.size(-1)), position.reshape(sentences, -1)
-        q = self.score.query(query)
-        weights = None
+        of_score, of_align = (None if x is None else fold(x, sentences) for x in seen)
+        q = self.score.query(query, position)
+        weights = drawn = None
         if self._fused() and not need_weights:
             drop = self.dropout.p if self.training else 0.0
             context = F.scaled_dot_product_attention(q, memory.keys, memory.values, memory.mask, drop)
         else:
-            weights = self.align(self.score(q, memory.keys), memory.mask, query, position)
-            context = self.dropout(weights) @ memory.values
+            scores = self.score(q, memory.keys, Asked(query, position, of_score))
+            weights = self.align(scores, memory.mask, Asked(query, position, of_align))
+            drawn = self.align.drawn(scores, memory.mask, weights)
+            context = self.dropout(weights).to(memory.values.dtype) @ memory.values
         context = self.output(context.transpose(1, 2).flatten(2)).reshape(rows, steps, -1)
-        if weights is None or not need_weights:
-            return context, None
-        heads, keys = weights.size(1), weights.size(-1)
-        return context, weights.transpose(1, 2).reshape(rows, steps, heads, keys).transpose(1, 2)
+        return Attended(
+            context,
+            seen if weights is None else self._remember(seen, weights),
+            unfold(weights, rows) if weights is not None and need_weights else None,
+            None if drawn is None else drawn.sum(1).reshape(rows, steps),
+        )
+
+    def _remember(self, seen: Seen, weights: Tensor) -> Seen:
+        """`seen` and the weights [B, H, K, S] of one query of each row -> what is remembered after it."""
+        of_score, of_align = seen
+        if of_score is not None:
+            of_score = self.score.remember(of_score, unfold(weights, len(of_score)).squeeze(2))
+        if of_align is not None:
+            of_align = self.align.remember(of_align, unfold(weights, len(of_align)).squeeze(2))
+        return of_score, of_align
 
     def _fused(self) -> bool:
         """Whether PyTorch's own kernel computes the same function."""
         return isinstance(self.score, Dot) and self.score.scaled and type(self.align) is Global
+
+
+def fold(seen: Tensor, sentences: int) -> Tensor:
+    """[B*K, H, S] -> [B, H, K, S]: of each hypothesis what it remembers, as queries to its sentence"""
+    return seen.unflatten(0, (sentences, -1)).transpose(1, 2)
+
+
+def unfold(weights: Tensor, rows: int) -> Tensor:
+    """[B, H, K*T, S] -> [B*K, H, T, S]"""
+    return weights.unflatten(2, (rows // weights.size(0), -1)).transpose(1, 2).flatten(0, 1)
+
+
+def in_turn(steps: list[Attended]) -> Attended:
+    """What asking one query after the other gave, as if they had been asked at once."""
+    weights = [step.weights for step in steps if step.weights is not None]
+    drawn = [step.drawn for step in steps if step.drawn is not None]
+    return Attended(
+        torch.cat([step.context for step in steps], 1),
+        steps[-1].seen,
+        torch.cat(weights, 2) if weights else None,
+        torch.cat(drawn, 1) if drawn else None,
+    )
 
 
 def multi_head(dim: int, heads: int, dropout: float = 0.0) -> Attention:

@@ -7,21 +7,37 @@ from typing import Annotated
 from pydantic import Field
 from torch import nn
 
-from seq2attn.attention.addressing import CosineConfig, LocationConfig
+from seq2attn.attention.addressing import CosineConfig, LocationConfig, OffsetConfig
 from seq2attn.attention.align import GlobalConfig, LocalMonotonicConfig, LocalPredictiveConfig
 from seq2attn.attention.attention import Attention
+from seq2attn.attention.coverage import CoverageConfig
+from seq2attn.attention.hard import GumbelConfig, ReinforceConfig
+from seq2attn.attention.monotonic import MonotonicConfig
 from seq2attn.attention.scores import AdditiveConfig, DotConfig, GeneralConfig, MultiHeadConfig
 from seq2attn.attention.sparse import SparseConfig
 from seq2attn.config.base import Config
 from seq2attn.config.plugin import Pluggable
 
 ScoreConfig = Annotated[
-    DotConfig | GeneralConfig | AdditiveConfig | MultiHeadConfig | CosineConfig | LocationConfig,
+    DotConfig
+    | GeneralConfig
+    | AdditiveConfig
+    | CoverageConfig
+    | MultiHeadConfig
+    | CosineConfig
+    | LocationConfig
+    | OffsetConfig,
     Field(discriminator="kind"),
     Pluggable("score"),
 ]
 AlignConfig = Annotated[
-    GlobalConfig | LocalMonotonicConfig | LocalPredictiveConfig | SparseConfig,
+    GlobalConfig
+    | LocalMonotonicConfig
+    | LocalPredictiveConfig
+    | SparseConfig
+    | ReinforceConfig
+    | GumbelConfig
+    | MonotonicConfig,
     Field(discriminator="kind"),
     Pluggable("alignment"),
 ]

@@ -3,6 +3,7 @@
 Shapes: B sentences, H heads, T queries, S keys, d the width in which a query and a key meet.
 Each score says how either side is projected (`query`, `key`) and how the two meet (`forward`). Keys are projected
 once a sentence and queries once a step, so whatever weights there are stand on the key side where one may choose.
+Positions are counted from 0 on either side; most scores do not ask for them.
 """
 
 from __future__ import annotations
@@ -15,28 +16,29 @@ import torch
 from pydantic import PositiveInt, model_validator
 from torch import Tensor, nn
 
+from seq2attn.attention.asked import Asked, Part
 from seq2attn.config.base import Config, Mistake, Mistakes
 
 C = TypeVar("C", bound=Config)
 
 
-class Score(nn.Module, ABC):
+class Score(Part, ABC):
     """f(query, key) for one or several heads."""
 
     def __init__(self, heads: int = 1) -> None:
         super().__init__()
         self.heads = heads
 
-    def query(self, x: Tensor) -> Tensor:
-        """[B, T, Dq] -> [B, H, T, d]"""
+    def query(self, x: Tensor, position: Tensor) -> Tensor:
+        """[B, T, Dq], at positions [B, T] -> [B, H, T, d]"""
         return split_heads(x, self.heads)
 
-    def key(self, x: Tensor) -> Tensor:
-        """[B, S, Dk] -> [B, H, S, d]"""
+    def key(self, x: Tensor, position: Tensor) -> Tensor:
+        """[B, S, Dk], at positions [B, S] -> [B, H, S, d]"""
         return split_heads(x, self.heads)
 
     @abstractmethod
-    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor:
         """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
 
 
@@ -47,7 +49,7 @@ class Dot(Score):
         super().__init__(heads)
         self.scaled = scaled
 
-    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor:
         """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
         scores = q @ k.transpose(-2, -1)
         return scores / math.sqrt(q.size(-1)) if self.scaled else scores
@@ -58,35 +60,41 @@ class DotConfig(Config):
 
     kind: Literal["dot"]
     scaled: bool = False
-    """Divide by the square root of the width."""
+    """Divide by the square root of the width, of a head if there are several."""
+    heads: PositiveInt = 1
+    """How many alignments are made side by side; each compares its share of the width."""
 
     def build(self, query_dim: int, key_dim: int) -> Dot:
-        """Raises ValueError when query and key differ in width."""
+        """Raises ValueError when query and key differ in width, or the heads do not divide it."""
         if query_dim != key_dim:
             raise ValueError(f"dot needs query and key of one width, not {query_dim} and {key_dim}")
-        return Dot(scaled=self.scaled)
+        divide(query_dim, self.heads)
+        return Dot(self.heads, scaled=self.scaled)
 
 
 class General(Dot):
     """q W k (Luong et al. 2015, eq. 8, general); W stands on the key side, so it is paid once a sentence."""
 
-    def __init__(self, query_dim: int, key_dim: int) -> None:
-        super().__init__()
+    def __init__(self, query_dim: int, key_dim: int, heads: int = 1) -> None:
+        super().__init__(heads)
+        divide(query_dim, heads)
         self.w_key = nn.Linear(key_dim, query_dim, bias=False)
 
-    def key(self, x: Tensor) -> Tensor:
-        """[B, S, Dk] -> [B, 1, S, Dq]"""
-        return super().key(self.w_key(x))
+    def key(self, x: Tensor, position: Tensor) -> Tensor:
+        """[B, S, Dk] -> [B, H, S, d]"""
+        return super().key(self.w_key(x), position)
 
 
 class GeneralConfig(Config):
     """The bilinear form."""
 
     kind: Literal["general"]
+    heads: PositiveInt = 1
+    """How many alignments are made side by side; they must divide the width of the query."""
 
     def build(self, query_dim: int, key_dim: int) -> General:
-        """For queries [*, query_dim] and keys [*, key_dim]."""
-        return General(query_dim, key_dim)
+        """Raises ValueError when the heads do not divide `query_dim`."""
+        return General(query_dim, key_dim, self.heads)
 
 
 class Additive(Score):
@@ -103,15 +111,15 @@ class Additive(Score):
         self.v = nn.Parameter(torch.empty(heads, 1, dim // heads))
         nn.init.uniform_(self.v, -0.1, 0.1)
 
-    def query(self, x: Tensor) -> Tensor:
+    def query(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, T, Dq] -> [B, H, T, d]"""
-        return super().query(self.w_query(x))
+        return super().query(self.w_query(x), position)
 
-    def key(self, x: Tensor) -> Tensor:
+    def key(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, S, Dk] -> [B, H, S, d]"""
-        return super().key(self.w_key(x))
+        return super().key(self.w_key(x), position)
 
-    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor:
         """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
         together = torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3))  # [B, H, T, S, d]
         return (together @ self.v.unsqueeze(-1)).squeeze(-1)
@@ -140,18 +148,17 @@ class MultiHead(Dot):
 
     def __init__(self, query_dim: int, key_dim: int, heads: int) -> None:
         super().__init__(heads, scaled=True)
-        if query_dim % heads:
-            raise ValueError(f"{heads} heads do not divide a query of width {query_dim}")
+        divide(query_dim, heads)
         self.w_query = nn.Linear(query_dim, query_dim)
         self.w_key = nn.Linear(key_dim, query_dim)
 
-    def query(self, x: Tensor) -> Tensor:
+    def query(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, T, Dq] -> [B, H, T, d]"""
-        return super().query(self.w_query(x))
+        return super().query(self.w_query(x), position)
 
-    def key(self, x: Tensor) -> Tensor:
+    def key(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, S, Dk] -> [B, H, S, d]"""
-        return super().key(self.w_key(x))
+        return super().key(self.w_key(x), position)
 
 
 class MultiHeadConfig(Config):
@@ -169,6 +176,12 @@ class MultiHeadConfig(Config):
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """[B, T, H*d] -> [B, H, T, d]"""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def divide(query_dim: int, heads: int) -> None:
+    """Raises ValueError when the heads cannot share the query."""
+    if query_dim % heads:
+        raise ValueError(f"{heads} heads do not divide a query of width {query_dim}")
 
 
 def check_heads(config: C, heads: int, dim: int) -> C:

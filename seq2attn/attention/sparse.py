@@ -14,19 +14,20 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from seq2attn.attention.align import Global
+from seq2attn.attention.align import Align
+from seq2attn.attention.asked import Asked
 from seq2attn.config.base import Config
 
 
-class Sparse(Global):
+class Sparse(Align):
     """alpha-entmax over every source word, for an alpha of 1.5 or 2."""
 
     def __init__(self, alpha: float) -> None:
         super().__init__()
         self.alpha = alpha
 
-    def forward(self, scores: Tensor, mask: Tensor, query: Tensor, position: Tensor) -> Tensor:
-        """scores [B, H, T, S], mask, query [B, T, Dq], position [B, T] -> weights [B, H, T, S]"""
+    def forward(self, scores: Tensor, mask: Tensor, asked: Asked) -> Tensor:
+        """scores [B, H, T, S], mask -> weights [B, H, T, S]"""
         return masked_entmax(scores, mask, self.alpha)
 
 

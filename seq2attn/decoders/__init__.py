@@ -7,11 +7,17 @@ from pydantic import Field
 from seq2attn.config.plugin import Pluggable
 from seq2attn.decoders.base import Decoded, Decoder, every_layer
 from seq2attn.decoders.convolutional import ConvolutionalDecoderConfig
-from seq2attn.decoders.recurrent import BahdanauConfig, FixedConfig, LuongConfig
+from seq2attn.decoders.fixed import FixedConfig
+from seq2attn.decoders.recurrent import BahdanauConfig, LuongConfig, RecurrentDecoderConfig
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 
 DecoderConfig = Annotated[
-    FixedConfig | BahdanauConfig | LuongConfig | TransformerDecoderConfig | ConvolutionalDecoderConfig,
+    FixedConfig
+    | BahdanauConfig
+    | LuongConfig
+    | RecurrentDecoderConfig
+    | TransformerDecoderConfig
+    | ConvolutionalDecoderConfig,
     Field(discriminator="kind"),
     Pluggable("decoder"),
 ]
@@ -24,6 +30,7 @@ __all__ = [
     "DecoderConfig",
     "FixedConfig",
     "LuongConfig",
+    "RecurrentDecoderConfig",
     "TransformerDecoderConfig",
     "every_layer",
 ]

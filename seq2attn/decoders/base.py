@@ -30,6 +30,7 @@ class Decoded(NamedTuple):
     weights: (
         Tensor | None
     )  # [N, L, H, T, S] of L attentions, lowest first, if there are any and they were asked for
+    drawn: Tensor | None = None  # [N, T]: the log-probability of what hard attention drew, in training
 
 
 class Decoder(nn.Module, ABC, Generic[State]):
@@ -52,3 +53,9 @@ def every_layer(weights: Iterable[Tensor | None]) -> Tensor | None:
     """What each layer gives: L times [N, H, T, S], or None where it was not asked for -> [N, L, H, T, S]"""
     given = [w for w in weights if w is not None]
     return torch.stack(given, 1) if given else None
+
+
+def all_drawn(drawn: Iterable[Tensor | None]) -> Tensor | None:
+    """The log-probability [N, T] of what all layers drew, or None where nothing was drawn."""
+    given = [d for d in drawn if d is not None]
+    return torch.stack(given).sum(0) if given else None

@@ -8,12 +8,25 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
+from seq2attn.config.base import Config
 from seq2attn.initial import each_gate, initialise, remember
 
 CellKind = Literal["gru", "lstm"]
 Cells = tuple[Tensor, ...]
+
+
+class RecurrentConfig(Config):
+    """What the recurrent decoders have in common."""
+
+    cell: CellKind = "gru"
+    dim: PositiveInt = 512
+    """Width of the cells and of what words are guessed from."""
+    layers: PositiveInt = 1
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Between layers and on what words are guessed from."""
 
 
 class Bridge(nn.Module):

@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seq2attn.attention import Attention, Memories, Memory
+from seq2attn.attention import Attended, Attention, Memories, Memory, Seen
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import DotConfig
-from seq2attn.decoders.base import Decoded, Decoder, every_layer
+from seq2attn.decoders.base import Decoded, Decoder, all_drawn, every_layer
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.encoders.convolutional import HALF, ConvolutionalConfig
 from seq2attn.initial import initialise
@@ -27,6 +27,7 @@ class ConvolutionalState:
     """What the next convolutions still see, so that one step costs one step."""
 
     past: tuple[Tensor, ...]  # for each layer its last width - 1 inputs [N, width - 1, D]
+    seen: tuple[Seen, ...]  # what each layer's attention to the source remembers
     position: Tensor  # [N]: words read
 
 
@@ -53,9 +54,9 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState]):
         keys, values = (share_gradient(x, 1 / (2 * len(layers))) for x in (encoded.keys, encoded.values))
         memory = tuple(layer.source.project(keys, values, encoded.mask) for layer in layers)
         past = tuple(layer.nothing(encoded.keys) for layer in layers)
-        return memory, ConvolutionalState(
-            past, encoded.mask.new_zeros(encoded.mask.size(0), dtype=torch.long)
-        )
+        seen = tuple(layer.source.begin(source) for layer, source in zip(layers, memory, strict=True))
+        position = encoded.mask.new_zeros(encoded.mask.size(0), dtype=torch.long)
+        return memory, ConvolutionalState(past, seen, position)
 
     def forward(
         self, words: Tensor, state: ConvolutionalState, memory: Memories, *, need_weights: bool = False
@@ -63,13 +64,16 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState]):
         """words [N, T, E], all at once."""
         position = state.position[:, None] + torch.arange(words.size(1), device=words.device)
         embedded = self.dropout(words + self.positions(position))
-        x, past, weights = self.enter(embedded), list[Tensor](), list[Tensor | None]()
-        for layer, before, source in zip(self._layers(), state.past, memory, strict=True):
-            x, after, seen = layer(x, embedded, before, source, position, need_weights=need_weights)
+        x, past, asked = self.enter(embedded), list[Tensor](), list[Attended]()
+        for layer, before, source, seen in zip(self._layers(), state.past, memory, state.seen, strict=True):
+            x, after, told = layer(x, embedded, before, source, seen, position, need_weights=need_weights)
             past.append(after)
-            weights.append(seen)
-        after_all = ConvolutionalState(tuple(past), state.position + words.size(1))
-        return Decoded(self.dropout(self.leave(x)), after_all, every_layer(weights))
+            asked.append(told)
+        after_all = ConvolutionalState(
+            tuple(past), tuple(told.seen for told in asked), state.position + words.size(1)
+        )
+        weights, drawn = every_layer(told.weights for told in asked), all_drawn(told.drawn for told in asked)
+        return Decoded(self.dropout(self.leave(x)), after_all, weights, drawn)
 
     def _layers(self) -> list[ConvolutionalDecoderLayer]:
         return cast("list[ConvolutionalDecoderLayer]", list(self.layers))
@@ -97,18 +101,19 @@ class ConvolutionalDecoderLayer(nn.Module):
         embedded: Tensor,
         past: Tensor,
         memory: Memory,
+        seen: Seen,
         position: Tensor,
         *,
         need_weights: bool,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """x [N, T, D], embedded [N, T, E], past [N, width - 1, D] -> [N, T, D], the new past, weights [N, H, T, S]"""
+    ) -> tuple[Tensor, Tensor, Attended]:
+        """x [N, T, D], embedded [N, T, E], past [N, width - 1, D] -> [N, T, D], the new past, what attention gave"""
         inputs = torch.cat([past, self.dropout(x).to(past.dtype)], 1)
         y = F.glu(self.convolution(inputs.transpose(1, 2)), dim=1).transpose(1, 2)
         query = (self.ask(y) + embedded) * HALF  # eq. 1
-        context, weights = self.source(query, memory, position, need_weights=need_weights)
-        context = context * source_lengths(memory, context.size(0)).to(context.dtype).sqrt()
+        asked = self.source(query, memory, position, seen, need_weights=need_weights)
+        context = asked.context * source_lengths(memory, x.size(0)).to(x.dtype).sqrt()
         y = (y + self.hear(context)) * HALF
-        return (y + x) * HALF, inputs[:, inputs.size(1) - self.before :], weights
+        return (y + x) * HALF, inputs[:, inputs.size(1) - self.before :], asked
 
 
 class ConvolutionalDecoderConfig(ConvolutionalConfig):

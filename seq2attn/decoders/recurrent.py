@@ -1,23 +1,23 @@
-"""Recurrent decoders: without attention, Bahdanau's (queried by the previous state) and Luong's (by the current one).
+"""Recurrent decoders with an attention: cells that wait for it at each step, and cells that do not.
 
-Shapes: B sentences, N = B*K rows, T words, L layers, D width of the decoder, V width of the encoder's values.
+Shapes: B sentences, N = B*K rows, T words, L layers, D width of the decoder, E of the words, V of the encoder's values.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from seq2attn.attention import Attention, Memories, Memory
+from seq2attn.attention import Attended, Attention, Memories, Seen, in_turn
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import AdditiveConfig, GeneralConfig
-from seq2attn.config.base import Config
 from seq2attn.decoders.base import Decoded, Decoder, every_layer
-from seq2attn.decoders.cells import Bridge, CellKind, Cells, FedCells, WholeCells, by_layer, together
+from seq2attn.decoders.cells import Bridge, Cells, FedCells, RecurrentConfig, WholeCells, by_layer, together
+from seq2attn.decoders.where import BAHDANAU, LUONG, WhereConfig
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.initial import initialise
 
@@ -27,196 +27,158 @@ class RecurrentState:
     """Where a recurrent decoder stands."""
 
     cells: Cells  # (h,) or (h, c), each [N, L, D]
+    context: Tensor | None  # [N, V]: the last context, where the next cell is given it
     feed: Tensor | None  # [N, D]: the last attentional vector, where it is fed back
+    seen: tuple[Seen]  # what the attention remembers
     position: Tensor  # [N]: words read
 
-
-def positions(state: RecurrentState, words: Tensor) -> Tensor:
-    """The positions [N, T] of words [N, T, E] that are read after `state`."""
-    return state.position[:, None] + torch.arange(words.size(1), device=words.device)
-
-
-class RecurrentConfig(Config):
-    """What the recurrent decoders have in common."""
-
-    cell: CellKind = "gru"
-    dim: PositiveInt = 512
-    """Width of the cells and of what words are guessed from."""
-    layers: PositiveInt = 1
-    dropout: float = Field(0.0, ge=0, lt=1)
-    """Between layers and on what words are guessed from."""
+    def positions(self, words: Tensor) -> Tensor:
+        """The positions [N, T] of words [N, T, E] that are read now."""
+        return self.position[:, None] + torch.arange(words.size(1), device=words.device)
 
 
-class FixedDecoder(Decoder[RecurrentState]):
-    """No attention: one vector stands for the whole source at every step (Cho et al. 2014, section 2.2)."""
+class AttentiveDecoder(Decoder[RecurrentState], ABC):
+    """What all share: a first state from the source, one attention, and the vector that words are guessed from."""
 
-    def __init__(self, config: FixedConfig, input_dim: int, final_dim: int) -> None:
+    def __init__(self, config: AttentiveConfig, input_dim: int, encoder: Encoder) -> None:
         super().__init__()
-        self.bridge = Bridge(config.cell, final_dim, config.dim, config.layers)
-        self.cells = WholeCells(config.cell, input_dim + final_dim, config.dim, config.layers, config.dropout)
-        self.mix = nn.Linear(config.dim + final_dim + input_dim, config.dim)
+        self.where = where = config.where
+        self.bridge = Bridge(config.cell, encoder.final_dim, config.dim, config.layers)
+        self.attention: Attention = config.attention.build(config.dim, encoder.key_dim, encoder.value_dim)
+        context_dim = encoder.value_dim if "output" in where.context else 0
+        word_dim = input_dim if where.word_to_output else 0
+        self.mix = nn.Linear(config.dim + context_dim + word_dim, config.dim)
         self.dropout = nn.Dropout(config.dropout)
-        self.dim = config.dim
+        self.dim, self.context_dim = config.dim, encoder.value_dim
         initialise(self)
 
     def prepare(self, encoded: Encoded) -> tuple[Memories, RecurrentState]:
-        """The memory is the one vector: a source of a single word that every step looks at."""
-        summary = encoded.final[0][:, None, -1:]  # [B, 1, 1, F]
-        mask = torch.ones_like(summary[..., :1], dtype=torch.bool)
-        position = encoded.mask.new_zeros(summary.size(0), dtype=torch.long)
-        return (Memory(summary, summary, mask),), RecurrentState(self.bridge(encoded.final), None, position)
+        """The projected source, and s_0; what is fed back begins with zeros."""
+        cells = self.bridge(encoded.final)
+        memory = self.attention.project(encoded.keys, encoded.values, encoded.mask)
+        h, where = cells[0], self.where
+        waits = where.query == "current" and "cell" in where.context
+        state = RecurrentState(
+            cells,
+            h.new_zeros(h.size(0), self.context_dim) if waits else None,
+            h.new_zeros(h.size(0), self.dim) if where.input_feeding else None,
+            (self.attention.begin(memory),),
+            encoded.mask.new_zeros(h.size(0), dtype=torch.long),
+        )
+        return (memory,), state
 
+    def attentional(self, outputs: Tensor, contexts: Tensor, words: Tensor) -> Tensor:
+        """h~ = tanh(W [state; context; word]), of those that `where` names: Luong et al. 2015, eq. 5. [N, T, D]"""
+        seen = [outputs]
+        if "output" in self.where.context:
+            seen.append(contexts)
+        if self.where.word_to_output:
+            seen.append(words)
+        return self.dropout(torch.tanh(self.mix(torch.cat(seen, -1))))
+
+    @abstractmethod
     def forward(
         self, words: Tensor, state: RecurrentState, memory: Memories, *, need_weights: bool = False
     ) -> Decoded:
-        """words [N, T, E]; there are no weights."""
-        summary = memory[0].values[:, 0]  # [B, 1, F]
-        summary = summary.repeat_interleave(words.size(0) // summary.size(0), 0).expand(-1, words.size(1), -1)
-        outputs, cells = self.cells(torch.cat([words, summary], -1), state.cells)
-        hidden = torch.tanh(self.mix(torch.cat([outputs, summary, words], -1)))
-        return Decoded(
-            self.dropout(hidden), RecurrentState(cells, None, state.position + words.size(1)), None
-        )
+        """words [N, T, E]"""
 
 
-class FixedConfig(RecurrentConfig):
-    """A recurrent decoder without attention."""
-
-    kind: Literal["fixed"]
-
-    def build(self, input_dim: int, encoder: Encoder) -> FixedDecoder:
-        """For embedded words [N, T, input_dim]."""
-        return FixedDecoder(self, input_dim, encoder.final_dim)
-
-
-class AttentiveDecoder(Decoder[RecurrentState]):
-    """What Bahdanau's and Luong's decoders share: a first state from the source, and one attention."""
-
-    def __init__(self, config: AttentiveConfig, encoder: Encoder) -> None:
-        super().__init__()
-        self.bridge = Bridge(config.cell, encoder.final_dim, config.dim, config.layers)
-        self.attention: Attention = config.attention.build(config.dim, encoder.key_dim, encoder.value_dim)
-        self.dropout = nn.Dropout(config.dropout)
-        self.dim = config.dim
-        initialise(self)
-
-    def prepare(self, encoded: Encoded) -> tuple[Memories, RecurrentState]:
-        """The projected source, and s_0."""
-        cells = self.bridge(encoded.final)
-        position = encoded.mask.new_zeros(encoded.mask.size(0), dtype=torch.long)
-        memory = self.attention.project(encoded.keys, encoded.values, encoded.mask)
-        return (memory,), RecurrentState(cells, self.first_feed(cells), position)
-
-    def first_feed(self, cells: Cells) -> Tensor | None:
-        """What is fed back before there is anything to feed back."""
-        return None
-
-
-class AttentiveConfig(RecurrentConfig):
+class AttentiveConfig(RecurrentConfig, ABC):
     """A recurrent decoder with an attention."""
 
     attention: AttentionConfig
 
+    @property
+    @abstractmethod
+    def where(self) -> WhereConfig:
+        """Where the attention enters."""
 
-class BahdanauDecoder(AttentiveDecoder):
-    """Attend with the state before the word, recur on word and context, mix all three: Bahdanau et al. 2015, 3.1.
-
-    The mixture is a tanh layer where the paper has a maxout layer.
-    """
-
-    def __init__(self, config: BahdanauConfig, input_dim: int, encoder: Encoder) -> None:
-        super().__init__(config, encoder)
-        context_dim = encoder.value_dim
-        self.cells = FedCells(config.cell, input_dim, context_dim, config.dim, config.layers, config.dropout)
-        self.mix = nn.Linear(config.dim + context_dim + input_dim, config.dim)
-        initialise(self.mix)
-
-    def forward(
-        self, words: Tensor, state: RecurrentState, memory: Memories, *, need_weights: bool = False
-    ) -> Decoded:
-        """words [N, T, E]: the steps in turn, then the mixture for all of them at once."""
-        cells, outputs, contexts, weights = by_layer(state.cells), [], [], []
-        for gates, position in zip(
-            self.cells.word_gates(words), positions(state, words).split(1, 1), strict=True
-        ):
-            query = cells[-1][0].unsqueeze(1)
-            context, seen = self.attention(query, memory[0], position, need_weights=need_weights)
-            output, cells = self.cells(gates, context.squeeze(1), cells)
-            outputs.append(output)
-            contexts.append(context)
-            weights.append(seen)
-        mixed = torch.tanh(self.mix(torch.cat([torch.stack(outputs, 1), torch.cat(contexts, 1), words], -1)))
-        after = RecurrentState(together(cells), None, state.position + words.size(1))
-        return Decoded(self.dropout(mixed), after, every_layer([join(weights)]))
-
-
-class BahdanauConfig(AttentiveConfig):
-    """Bahdanau's decoder: queried by the previous state, context into the cell."""
-
-    kind: Literal["bahdanau"]
-    attention: AttentionConfig = AttentionConfig(score=AdditiveConfig(kind="additive"))
-
-    def build(self, input_dim: int, encoder: Encoder) -> BahdanauDecoder:
+    def build(self, input_dim: int, encoder: Encoder) -> AttentiveDecoder:
         """For embedded words [N, T, input_dim]."""
-        return BahdanauDecoder(self, input_dim, encoder)
+        return (FedDecoder if self.where.feeds_back else WholeDecoder)(self, input_dim, encoder)
 
 
-class LuongDecoder(AttentiveDecoder):
-    """Recur, attend with the new state, h~ = tanh(W [context; state]): Luong et al. 2015, section 3, eq. 5.
+class WholeDecoder(AttentiveDecoder):
+    """Cells that wait for nothing: they read all words in one call, and all queries are asked at once."""
 
-    Without input feeding the cells are read in one call and all queries are asked at once.
-    """
-
-    def __init__(self, config: LuongConfig, input_dim: int, encoder: Encoder) -> None:
-        super().__init__(config, encoder)
+    def __init__(self, config: AttentiveConfig, input_dim: int, encoder: Encoder) -> None:
+        super().__init__(config, input_dim, encoder)
         self.cells = WholeCells(config.cell, input_dim, config.dim, config.layers, config.dropout)
-        self.mix = nn.Linear(config.dim + encoder.value_dim, config.dim)
         initialise(self.cells)
-        initialise(self.mix)
 
     def forward(
         self, words: Tensor, state: RecurrentState, memory: Memories, *, need_weights: bool = False
     ) -> Decoded:
         """words [N, T, E]."""
         outputs, cells = self.cells(words, state.cells)
-        context, weights = self.attention(
-            outputs, memory[0], positions(state, words), need_weights=need_weights
+        queries = outputs
+        if self.where.query == "previous":
+            queries = torch.cat([state.cells[0][:, -1:].to(outputs.dtype), outputs[:, :-1]], 1)
+        asked = self.attention(
+            queries, memory[0], state.positions(words), state.seen[0], need_weights=need_weights
         )
-        hidden = self.dropout(torch.tanh(self.mix(torch.cat([context, outputs], -1))))
-        after = RecurrentState(cells, None, state.position + words.size(1))
-        return Decoded(hidden, after, every_layer([weights]))
+        hidden = self.attentional(outputs, asked.context, words)
+        after = RecurrentState(cells, None, None, (asked.seen,), state.position + words.size(1))
+        return Decoded(hidden, after, every_layer([asked.weights]), asked.drawn)
 
 
-class InputFeedingDecoder(AttentiveDecoder):
-    """Luong's decoder whose cells are also given the last attentional vector: Luong et al. 2015, section 3.3."""
+class FedDecoder(AttentiveDecoder):
+    """Cells that are given what the attention said, beside each word: its context, the attentional vector, or both."""
 
-    def __init__(self, config: LuongConfig, input_dim: int, encoder: Encoder) -> None:
-        super().__init__(config, encoder)
-        self.cells = FedCells(config.cell, input_dim, config.dim, config.dim, config.layers, config.dropout)
-        self.mix = nn.Linear(config.dim + encoder.value_dim, config.dim)
-        initialise(self.mix)
-
-    def first_feed(self, cells: Cells) -> Tensor:
-        """A vector of zeros [B, D]."""
-        return torch.zeros_like(cells[0][:, 0])
+    def __init__(self, config: AttentiveConfig, input_dim: int, encoder: Encoder) -> None:
+        super().__init__(config, input_dim, encoder)
+        context_dim = self.context_dim if "cell" in self.where.context else 0
+        feed_dim = context_dim + (self.dim if self.where.input_feeding else 0)
+        self.cells = FedCells(config.cell, input_dim, feed_dim, config.dim, config.layers, config.dropout)
 
     def forward(
         self, words: Tensor, state: RecurrentState, memory: Memories, *, need_weights: bool = False
     ) -> Decoded:
-        """words [N, T, E], one after the other."""
-        cells, feed, hidden, weights = by_layer(state.cells), state.feed, [], []
-        for gates, position in zip(
-            self.cells.word_gates(words), positions(state, words).split(1, 1), strict=True
+        """words [N, T, E], one after the other; what is not fed back is made for all of them at once."""
+        cells, context, feed, seen = by_layer(state.cells), state.context, state.feed, state.seen[0]
+        outputs, feeds, steps = list[Tensor](), list[Tensor](), list[Attended]()
+        for gates, word, position in zip(
+            self.cells.word_gates(words), words.split(1, 1), state.positions(words).split(1, 1), strict=True
         ):
-            output, cells = self.cells(gates, feed, cells)
-            context, seen = self.attention(
-                output.unsqueeze(1), memory[0], position, need_weights=need_weights
-            )
-            feed = self.dropout(torch.tanh(self.mix(torch.cat([context.squeeze(1), output], -1))))
-            hidden.append(feed)
-            weights.append(seen)
-        after = RecurrentState(together(cells), feed, state.position + words.size(1))
-        return Decoded(torch.stack(hidden, 1), after, every_layer([join(weights)]))
+            query = cells[-1][0]
+            if self.where.query == "current":
+                query, cells = self.cells(gates, self._fed(context, feed), cells)
+            step = self.attention(query.unsqueeze(1), memory[0], position, seen, need_weights=need_weights)
+            context, seen = step.context.squeeze(1), step.seen
+            output = query
+            if self.where.query == "previous":
+                output, cells = self.cells(gates, self._fed(context, feed), cells)
+            if feed is not None:
+                feed = self.attentional(output.unsqueeze(1), step.context, word).squeeze(1)
+                feeds.append(feed)
+            outputs.append(output)
+            steps.append(step)
+        asked = in_turn(steps)
+        hidden = (
+            torch.stack(feeds, 1)
+            if feeds
+            else self.attentional(torch.stack(outputs, 1), asked.context, words)
+        )
+        context = None if state.context is None else context
+        after = RecurrentState(together(cells), context, feed, (seen,), state.position + words.size(1))
+        return Decoded(hidden, after, every_layer([asked.weights]), asked.drawn)
+
+    def _fed(self, context: Tensor | None, feed: Tensor | None) -> Tensor:
+        """What the cells are given beside a word: [N, F]"""
+        given = [context if "cell" in self.where.context else None, feed]
+        return torch.cat([x for x in given if x is not None], -1)
+
+
+class BahdanauConfig(AttentiveConfig):
+    """Bahdanau's decoder: queried by the previous state, context into the cell and the output."""
+
+    kind: Literal["bahdanau"]
+    attention: AttentionConfig = AttentionConfig(score=AdditiveConfig(kind="additive"))
+
+    @property
+    def where(self) -> WhereConfig:
+        """As the paper has it."""
+        return BAHDANAU
 
 
 class LuongConfig(AttentiveConfig):
@@ -227,12 +189,21 @@ class LuongConfig(AttentiveConfig):
     input_feeding: bool = True
     """Give the cells the last attentional vector beside the word."""
 
-    def build(self, input_dim: int, encoder: Encoder) -> LuongDecoder | InputFeedingDecoder:
-        """For embedded words [N, T, input_dim]."""
-        return (InputFeedingDecoder if self.input_feeding else LuongDecoder)(self, input_dim, encoder)
+    @property
+    def where(self) -> WhereConfig:
+        """As the paper has it, with or without input feeding."""
+        return LUONG if self.input_feeding else LUONG.model_copy(update={"input_feeding": False})
 
 
-def join(weights: list[Tensor | None]) -> Tensor | None:
-    """T times [N, H, 1, S], or None when they were not asked for -> [N, H, T, S]"""
-    given = [w for w in weights if w is not None]
-    return torch.cat(given, 2) if given else None
+class RecurrentDecoderConfig(AttentiveConfig):
+    """A recurrent decoder in which attention enters where you say; Bahdanau's and Luong's are two such choices."""
+
+    kind: Literal["recurrent"]
+    attention: AttentionConfig = AttentionConfig(score=GeneralConfig(kind="general"))
+    enters: WhereConfig = LUONG
+    """Where the attention enters."""
+
+    @property
+    def where(self) -> WhereConfig:
+        """As the config has it."""
+        return self.enters

@@ -8,10 +8,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from seq2attn.attention import Attention, Memories, Memory, multi_head
+from seq2attn.attention import Attended, Attention, Memories, Memory, Seen, multi_head
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import MultiHeadConfig
-from seq2attn.decoders.base import Decoded, Decoder, every_layer
+from seq2attn.decoders.base import Decoded, Decoder, all_drawn, every_layer
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.initial import initialise
@@ -23,6 +23,7 @@ class TransformerState:
     """The keys and values of the words read so far."""
 
     past: tuple[tuple[Tensor, Tensor], ...]  # for each layer two of [N, H, P, d]
+    seen: tuple[Seen, ...]  # what each layer's attention to the source remembers
     position: Tensor  # [N]: words read
 
 
@@ -45,7 +46,9 @@ class TransformerDecoder(Decoder[TransformerState]):
         layers = self._layers()
         memory = tuple(layer.source.project(encoded.keys, encoded.values, encoded.mask) for layer in layers)
         past = tuple(layer.nothing(encoded.keys) for layer in layers)
-        return memory, TransformerState(past, encoded.mask.new_zeros(encoded.mask.size(0), dtype=torch.long))
+        seen = tuple(layer.source.begin(source) for layer, source in zip(layers, memory, strict=True))
+        position = encoded.mask.new_zeros(encoded.mask.size(0), dtype=torch.long)
+        return memory, TransformerState(past, seen, position)
 
     def forward(
         self, words: Tensor, state: TransformerState, memory: Memories, *, need_weights: bool = False
@@ -53,13 +56,16 @@ class TransformerDecoder(Decoder[TransformerState]):
         """words [N, T, D], all at once."""
         position = state.position[:, None] + torch.arange(words.size(1), device=words.device)
         x = self.dropout(words + self.positions(position).to(words.dtype))
-        past, weights = list[tuple[Tensor, Tensor]](), list[Tensor | None]()
-        for layer, before, source in zip(self._layers(), state.past, memory, strict=True):
-            x, after, seen = layer(x, before, source, position, need_weights=need_weights)
+        past, asked = list[tuple[Tensor, Tensor]](), list[Attended]()
+        for layer, before, source, seen in zip(self._layers(), state.past, memory, state.seen, strict=True):
+            x, after, told = layer(x, before, source, seen, position, need_weights=need_weights)
             past.append(after)
-            weights.append(seen)
-        after_all = TransformerState(tuple(past), state.position + words.size(1))
-        return Decoded(self.norm(x), after_all, every_layer(weights))
+            asked.append(told)
+        after_all = TransformerState(
+            tuple(past), tuple(told.seen for told in asked), state.position + words.size(1)
+        )
+        weights, drawn = every_layer(told.weights for told in asked), all_drawn(told.drawn for told in asked)
+        return Decoded(self.norm(x), after_all, weights, drawn)
 
     def _layers(self) -> list[TransformerDecoderLayer]:
         return cast("list[TransformerDecoderLayer]", list(self.layers))
@@ -88,23 +94,22 @@ class TransformerDecoderLayer(nn.Module):
         x: Tensor,
         past: tuple[Tensor, Tensor],
         memory: Memory,
+        seen: Seen,
         position: Tensor,
         *,
         need_weights: bool,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor | None]:
-        """x [N, T, D] -> [N, T, D], the keys and values of all that has been read, and weights [N, H, T, S]"""
+    ) -> tuple[Tensor, tuple[Tensor, Tensor], Attended]:
+        """x [N, T, D] -> [N, T, D], the keys and values of all that has been read, what attention to the source gave"""
         y = self.target_branch.enter(x)
-        new = self.target.project(y, y, y.new_ones(y.shape[:2], dtype=torch.bool))
+        new = self.target.project(y, y, y.new_ones(y.shape[:2], dtype=torch.bool), position)
         keys, values = torch.cat([past[0], new.keys], 2), torch.cat([past[1], new.values], 2)
         causal = torch.ones(y.size(1), keys.size(2), dtype=torch.bool, device=y.device).tril(past[0].size(2))
-        context, _ = self.target(y, Memory(keys, values, causal[None, None]), position)
-        x = self.target_branch.leave(x, context)
-        context, weights = self.source(
-            self.source_branch.enter(x), memory, position, need_weights=need_weights
-        )
-        x = self.source_branch.leave(x, context)
+        read = self.target(y, Memory(keys, values, causal[None, None]), position)
+        x = self.target_branch.leave(x, read.context)
+        asked = self.source(self.source_branch.enter(x), memory, position, seen, need_weights=need_weights)
+        x = self.source_branch.leave(x, asked.context)
         x = self.feed_forward_branch.leave(x, self.feed_forward(self.feed_forward_branch.enter(x)))
-        return x, (keys, values), weights
+        return x, (keys, values), asked
 
 
 class TransformerDecoderConfig(TransformerConfig):

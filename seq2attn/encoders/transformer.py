@@ -79,10 +79,10 @@ class TransformerEncoderLayer(nn.Module):
         y = self.attention_branch.enter(x)
         position = torch.arange(x.size(1), device=x.device).expand(x.size(0), -1)
         memory = self.attention.project(y, y, mask)
-        context, weights = self.attention(y, memory, position, need_weights=need_weights)[:2]
-        x = self.attention_branch.leave(x, context)
+        read = self.attention(y, memory, position, need_weights=need_weights)
+        x = self.attention_branch.leave(x, read.context)
         x = self.feed_forward_branch.leave(x, self.feed_forward(self.feed_forward_branch.enter(x)))
-        return x, weights
+        return x, read.weights
 
 
 class TransformerEncoderConfig(TransformerConfig):

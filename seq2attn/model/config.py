@@ -6,12 +6,13 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from seq2attn.attention.addressing import CosineConfig, LocationConfig
+from seq2attn.attention.addressing import CosineConfig
 from seq2attn.attention.config import AttentionConfig
-from seq2attn.attention.scores import AdditiveConfig, DotConfig, MultiHeadConfig
+from seq2attn.attention.scores import DotConfig, GeneralConfig, MultiHeadConfig
 from seq2attn.config.base import Config, InputPath, Mistake, Mistakes
 from seq2attn.decoders import ConvolutionalDecoderConfig, DecoderConfig, TransformerDecoderConfig
-from seq2attn.decoders.recurrent import AttentiveConfig, RecurrentConfig
+from seq2attn.decoders.cells import RecurrentConfig
+from seq2attn.decoders.recurrent import AttentiveConfig
 from seq2attn.encoders import (
     BertEncoderConfig,
     ConvolutionalEncoderConfig,
@@ -59,10 +60,10 @@ class ModelConfig(Config):
             wanted.append(("decoder.heads", decoder.heads, dim, "the embeddings"))
         if isinstance(decoder, TransformerDecoderConfig | ConvolutionalDecoderConfig | AttentiveConfig):
             score, key = decoder.attention.score, "decoder.attention.score.heads"
-            if isinstance(score, MultiHeadConfig | CosineConfig):
-                wanted.append((key, score.heads, *self._query_width()))
-            if isinstance(score, MultiHeadConfig | CosineConfig | AdditiveConfig | LocationConfig):
-                wanted += [(key, score.heads, *width) for width in self._context_width()]
+            heads = getattr(score, "heads", 1)
+            if isinstance(score, DotConfig | GeneralConfig | MultiHeadConfig | CosineConfig):
+                wanted.append((key, heads, *self._query_width()))
+            wanted += [(key, heads, *width) for width in self._context_width()]
         return [
             Mistake(key, f"{heads} heads do not divide {dim}, the width of {whose}")
             for key, heads, dim, whose in dict.fromkeys(wanted)

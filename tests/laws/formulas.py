@@ -1,8 +1,10 @@
-"""The papers' formulas for scores, alignments and contexts, written out in NumPy word by word."""
+"""The papers' formulas for scores, alignments and contexts, written out in NumPy word by word.
+
+One sentence and one query at a time: keys [S, Dk], a query [Dq] at place t of the target, weights [H, S].
+"""
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -17,55 +19,89 @@ def affine(linear, x):
     return y if linear.bias is None else y + linear.bias.detach().numpy()
 
 
-def plain_score(name, score, q, k, s):
-    """One query [Dq] and one key [Dk], which stands at s -> [H]."""
-    heads = score.heads
-    if name in ("dot", "scaled-dot"):
-        return np.array([q @ k / (math.sqrt(len(q)) if name == "scaled-dot" else 1)])
-    if name == "general":
-        return np.array([q @ score.w_key.weight.detach().numpy() @ k])
-    if name == "concat":  # Luong's W multiplies the stacked vector
+def plain_score(name, score, q, k, s, t, seen):
+    """One query [Dq] at t and one key [Dk] at s, at which each head has looked `seen` [H] before -> [H]."""
+    kind, heads = SCORES[name]["kind"], score.heads
+    shares = (q.reshape(heads, -1), k.reshape(heads, -1)) if len(k) % heads == 0 else None
+    if kind == "dot":
+        scale = math.sqrt(len(q) / heads) if SCORES[name].get("scaled") else 1
+        return (shares[0] * shares[1]).sum(-1) / scale
+    if kind == "general":
+        return (shares[0] * affine(score.w_key, k).reshape(heads, -1)).sum(-1)
+    if kind == "concat":  # Luong's W multiplies the stacked vector
         w = torch.cat([score.w_query.weight, score.w_key.weight], 1).detach().numpy()
         return np.array([score.v.detach().numpy().ravel() @ np.tanh(w @ np.concatenate([q, k]))])
-    if name == "cosine":
-        key = affine(score.w_key, k)
-        return score.sharpness.detach().numpy().ravel() * (q @ key) / np.linalg.norm(q) / np.linalg.norm(key)
-    if name == "location-2-heads":  # the last position stands for all that follow
+    if kind == "cosine":
+        key = affine(score.w_key, k).reshape(heads, -1)
+        norms = np.linalg.norm(shares[0], axis=-1) * np.linalg.norm(key, axis=-1)
+        return score.sharpness.detach().numpy().ravel() * (shares[0] * key).sum(-1) / norms
+    if kind == "location":  # the last position stands for all that follow
         return affine(score.w_query, q).reshape(heads, -1)[:, min(s, SCORES[name]["positions"] - 1)]
+    if kind == "offset":
+        reach = SCORES[name]["reach"]
+        return affine(score.w_query, q).reshape(heads, -1)[:, max(-reach, min(reach, s - t)) + reach]
     wq, uk = (affine(side, x).reshape(heads, -1) for side, x in ((score.w_query, q), (score.w_key, k)))
-    if name == "multi-head":
+    if kind == "multi-head":
         return (wq * uk).sum(-1) / math.sqrt(len(q) / heads)
+    if kind == "coverage":
+        fertility = SCORES[name].get("fertile", 2.0) / (1 + np.exp(-affine(score.fertility, k)))
+        wq = wq + (seen / fertility)[:, None] * score.z.detach().numpy()[:, 0, 0]
     return (score.v.detach().numpy()[:, 0] * np.tanh(wq + uk)).sum(-1)
 
 
-def plain_scores(name, score, query, keys):
-    """[B, H, T, S]"""
-    cells = np.empty((query.shape[0], score.heads, query.shape[1], keys.shape[1]))
-    for b, t, s in itertools.product(range(query.shape[0]), range(query.shape[1]), range(keys.shape[1])):
-        cells[b, :, t, s] = plain_score(name, score, query[b, t], keys[b, s], s)
-    return cells
+def plain_scores(name, score, q, keys, t, seen):
+    """[H, S]"""
+    return np.stack([plain_score(name, score, q, k, s, t, seen[:, s]) for s, k in enumerate(keys)], -1)
 
 
-def plain_weights(name, align, scores, lengths, query):
-    """[B, H, T, S]: word by word, only over those that may be looked at."""
+def plain_weights(name, align, scores, n, q, t, last):
+    """[H, S]: word by word, only over the first n; `last` [H, S] is where it looked for the word before."""
     weights = np.zeros_like(scores)
-    for b, h, t in np.ndindex(scores.shape[:3]):
-        n, words = lengths[b], range(lengths[b])
-        if name == "local-m":
-            words = [s for s in words if abs(s - min(t, n - 1)) <= align.width]
-        if name == "local-p":
-            w, _, v = align.predict
-            centre = (n - 1) / (1 + np.exp(-affine(v, np.tanh(affine(w, query[b, t])))[0]))
-            words = [s for s in words if abs(round(s - centre)) <= align.width]
+    for h, row in enumerate(scores):
         if name in ("sparsemax", "entmax15"):
-            weights[b, h, t, :n] = plain_entmax(scores[b, h, t, :n], 2.0 if name == "sparsemax" else 1.5)
-            continue
-        total = sum(math.exp(scores[b, h, t, s]) for s in words)
-        for s in words:
-            weights[b, h, t, s] = math.exp(scores[b, h, t, s]) / total
-            if name == "local-p":
-                weights[b, h, t, s] *= math.exp(-((s - centre) ** 2) / (2 * (align.width / 2) ** 2))
+            weights[h, :n] = plain_entmax(row[:n], 2.0 if name == "sparsemax" else 1.5)
+        elif name.startswith("hard"):  # after training
+            weights[h, max(range(n), key=lambda s: row[s])] = 1
+        elif name == "monotonic":
+            stops = row[:n] + align.stop.item()
+            weights[h, :n] = (expected_stop if align.training else first_stop)(stops, last[h, :n])
+        else:
+            weights[h] = plain_window(name, align, row, n, q, t)
     return weights
+
+
+def plain_window(name, align, row, n, q, t):
+    """[S]: the softmax over a window, all words of the sentence if it is global."""
+    words, weights = range(n), np.zeros_like(row)
+    if name == "local-m":
+        words = [s for s in words if abs(s - min(t, n - 1)) <= align.width]
+    if name.startswith("local-p"):
+        w, _, v = align.predict
+        centre = (n - 1) / (1 + np.exp(-affine(v, np.tanh(affine(w, q)))[0]))
+        words = [s for s in words if abs(round(s - centre)) <= align.width]
+    total = sum(math.exp(row[s]) for s in words)
+    for s in words:
+        weights[s] = math.exp(row[s]) / total
+        if name.startswith("local-p"):
+            weights[s] *= math.exp(-((s - centre) ** 2) / (2 * (align.width / 2) ** 2))
+    return weights / weights.sum() if name == "local-p-renormalised" else weights
+
+
+def expected_stop(scores, last):
+    """Raffel et al. 2017, eq. 8 to 10, as a walk: it arrives at a word, and stops there or goes on."""
+    stop, weights, here = 1 / (1 + np.exp(-scores)), np.zeros_like(scores), 0.0
+    stop[-1] = 1
+    for s, p in enumerate(stop):
+        here += last[s]
+        weights[s] = p * here
+        here *= 1 - p
+    return weights
+
+
+def first_stop(scores, last):
+    start = int(last.argmax())
+    stops = [s for s in range(start, len(scores)) if scores[s] > 0]
+    return np.eye(len(scores))[stops[0] if stops else -1]
 
 
 def plain_entmax(scores, alpha):
@@ -77,6 +113,23 @@ def plain_entmax(scores, alpha):
         enough = (np.maximum(z - tau, 0) ** (1 / (alpha - 1))).sum() > 1
         low, high = (tau, high) if enough else (low, tau)
     return np.maximum(z - tau, 0) ** (1 / (alpha - 1))
+
+
+def plain_attention(score_name, align_name, attention, query, keys, lengths):
+    """[B, H, T, S]: each sentence's queries in turn, each told where those before it have looked."""
+    rows = []
+    for queries, words, n in zip(query, keys, lengths, strict=True):
+        seen = np.zeros((attention.score.heads, len(words)))
+        last = np.zeros_like(seen)
+        last[:, 0] = 1
+        weights = []
+        for t, q in enumerate(queries):
+            scores = plain_scores(score_name, attention.score, q, words, t, seen)
+            last = plain_weights(align_name, attention.align, scores, n, q, t, last)
+            seen = seen + last
+            weights.append(last)
+        rows.append(np.stack(weights, 1))
+    return np.stack(rows)
 
 
 def plain_context(attention, weights, values):

@@ -33,26 +33,49 @@ OWN_EMBEDDINGS = ("bert",)
 SCORES = {
     "dot": {"kind": "dot"},
     "scaled-dot": {"kind": "dot", "scaled": True},
+    "dot-2-heads": {"kind": "dot", "heads": 2, "scaled": True},
     "general": {"kind": "general"},
+    "general-4-heads": {"kind": "general", "heads": 4},
     "additive": {"kind": "additive", "dim": 8},
     "concat": {"kind": "concat", "dim": 8},
     "additive-4-heads": {"kind": "additive", "dim": 8, "heads": 4},
     "multi-head": {"kind": "multi-head", "heads": 4},
     "cosine": {"kind": "cosine"},
+    "cosine-2-heads": {"kind": "cosine", "heads": 2},
     "location-2-heads": {"kind": "location", "positions": 6, "heads": 2},
+    "offset": {"kind": "offset", "reach": 3},
+    "coverage": {"kind": "coverage", "dim": 8},
+    "coverage-2-heads": {"kind": "coverage", "dim": 8, "heads": 2, "fertile": 3},
 }
 ALIGNS = {
     "global": {"kind": "global"},
     "local-m": {"kind": "local-m", "width": 1},
     "local-p": {"kind": "local-p", "width": 2},
+    "local-p-renormalised": {"kind": "local-p", "width": 2, "renormalise": True},
     "sparsemax": {"kind": "sparsemax"},
     "entmax15": {"kind": "entmax15"},
+    "hard-reinforce": {"kind": "hard-reinforce"},
+    "hard-gumbel": {"kind": "hard-gumbel"},
+    "monotonic": {"kind": "monotonic", "noise": 0, "stop": 0},
 }
 DECODERS = {
     "bahdanau-gru": {"kind": "bahdanau", "cell": "gru", "dim": WIDTH},
     "bahdanau-lstm": {"kind": "bahdanau", "cell": "lstm", "dim": WIDTH, "layers": 2},
     "luong-feeding": {"kind": "luong", "cell": "lstm", "dim": WIDTH, "layers": 2},
     "luong": {"kind": "luong", "cell": "gru", "dim": WIDTH, "input_feeding": False},
+    "recurrent-all": {
+        "kind": "recurrent", "cell": "gru", "dim": WIDTH, "enters": {
+            "query": "current", "context": ["cell", "output"], "input_feeding": True, "word_to_output": True,
+        },
+    },
+    "recurrent-previous-fed": {
+        "kind": "recurrent", "cell": "lstm", "dim": WIDTH, "enters": {
+            "query": "previous", "context": ["cell"], "input_feeding": True,
+        },
+    },
+    "recurrent-previous-whole": {
+        "kind": "recurrent", "cell": "gru", "dim": WIDTH, "layers": 2, "enters": {"query": "previous"},
+    },
     "transformer": {"kind": "transformer", "layers": 2, "heads": 4, "feed_forward": 32},
     "transformer-post-learned": {
         "kind": "transformer", "layers": 1, "heads": 2, "feed_forward": 32, "norm": "post", "positions": "learned",
@@ -64,7 +87,11 @@ FIXED = {
     "fixed-lstm": {"kind": "fixed", "cell": "lstm", "dim": WIDTH, "layers": 2},
 }
 EVERY_DECODER = [*DECODERS, *FIXED]
-ATTENTIONS = [*itertools.product(SCORES, ["global"]), *itertools.product(["multi-head", "additive"], ALIGNS)]
+ATTENTIONS = [
+    *itertools.product(SCORES, ["global"]),
+    *itertools.product(["multi-head"], ALIGNS),
+    ("coverage-2-heads", "monotonic"),
+]
 ATTENTIONS = list(dict.fromkeys(ATTENTIONS))
 PLUGGED = [(d, s, a) for d in DECODERS for s, a in ATTENTIONS] + [(d, "none", "none") for d in FIXED]
 

@@ -8,7 +8,18 @@ import pytest
 import torch
 
 from seq2attn.state import map_tensors, repeat_rows, select_rows
-from tests.laws.parts import ALIGNS, DECODERS, ENCODERS, EVERY_DECODER, OWN_EMBEDDINGS, PLUGGED, model, sources, targets
+from tests.laws.parts import (
+    ALIGNS,
+    ATTENTIONS,
+    DECODERS,
+    ENCODERS,
+    EVERY_DECODER,
+    OWN_EMBEDDINGS,
+    PLUGGED,
+    model,
+    sources,
+    targets,
+)
 
 
 def tensors(tree):
@@ -18,16 +29,26 @@ def tensors(tree):
     return leaves
 
 
-@pytest.mark.parametrize(("decoder", "score", "align"), PLUGGED)
-def test_reading_in_parts_is_reading_at_once(decoder, score, align):
-    net = model("gru", decoder, score, align)
+REMEMBERING = [("coverage", "local-m"), ("multi-head", "monotonic"), ("coverage-2-heads", "monotonic")]
+"""Attentions whose state says where was looked."""
+
+
+@pytest.mark.parametrize(
+    ("decoder", "score", "align", "training"),
+    [(*parts, False) for parts in PLUGGED] + [(d, *parts, True) for d in DECODERS for parts in REMEMBERING],
+)
+def test_reading_in_parts_is_reading_at_once(decoder, score, align, training):
+    net = model("gru", decoder, score, align).train(training)
+    for part in net.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.eval()
     memory, state = net.encode(*sources())
     words = targets(4, 9)
     whole = net.read(words, state, memory, need_weights=True)
     for cuts in ([1] * 9, [4, 5], [1, 7, 1]):
         now, hidden, weights = state, [], []
         for part in words.split(cuts, 1):
-            h, now, w = net.read(part, now, memory, need_weights=True)
+            h, now, w, _ = net.read(part, now, memory, need_weights=True)
             hidden.append(h)
             weights.append(w)
         torch.testing.assert_close(torch.cat(hidden, 1), whole.hidden)
@@ -77,9 +98,10 @@ def test_hypotheses_share_a_sentence(decoder, score, align):
     torch.testing.assert_close(shared.weights, tiled.weights)
 
 
+@pytest.mark.parametrize(("score", "align"), [("additive", "global"), *REMEMBERING])
 @pytest.mark.parametrize("decoder", EVERY_DECODER)
-def test_every_tensor_of_a_state_has_a_row_a_hypothesis(decoder):
-    net = model("gru", decoder)
+def test_every_tensor_of_a_state_has_a_row_a_hypothesis(decoder, score, align):
+    net = model("gru", decoder, score, align)
     memory, state = net.encode(*sources())
     _, state = net.step(torch.tensor([3, 4, 5, 6]), state, memory)
     assert {x.size(0) for x in tensors((state, memory))} == {4}
@@ -90,18 +112,21 @@ def test_every_tensor_of_a_state_has_a_row_a_hypothesis(decoder):
         torch.testing.assert_close(some[i : i + 1], one)
 
 
+@pytest.mark.parametrize(
+    ("score", "align"), [("additive", "local-m"), ("coverage", "local-m"), ("offset", "monotonic")]
+)
 @pytest.mark.parametrize("decoder", EVERY_DECODER)
-def test_nothing_in_a_state_is_dead(decoder):
-    # Only local-m asks where it stands; without it a recurrent decoder's position is carried for nothing else.
-    net = model("gru", decoder, align="local-m")
+def test_nothing_in_a_state_is_dead(decoder, score, align):
+    # Only these ask where they stand; without them a recurrent decoder's position is carried for nothing else.
+    net = model("gru", decoder, score, align).train(align == "monotonic")
+    for part in net.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.eval()
     memory, first = net.encode(*sources((7, 7, 7, 7)))
     one, two = (net.read(targets(4, n), first, memory).state for n in (3, 4))
     leaves, others = tensors(one), tensors(two)
-    carried = len(leaves) - (1 if decoder.startswith("fixed") else 0)
     for i, (a, b) in enumerate(zip(leaves, others, strict=True)):
         assert a.shape != b.shape or (a != b).any(), f"tensor {i} does not depend on the words read"
-        if i >= carried:
-            continue
         count = itertools.count()
         moved = map_tensors(lambda x, i=i, count=count: x + 1 if next(count) == i else x, one)
         word = targets(4, 2)
@@ -115,11 +140,22 @@ def test_nothing_in_a_state_is_dead(decoder):
 def test_every_parameter_learns(encoder, decoder, tie):
     if tie == "all" and encoder in OWN_EMBEDDINGS:
         pytest.skip("has its own embeddings")
-    net = model(encoder, decoder, "multi-head", tie=tie).train()
+    assert without_gradient(model(encoder, decoder, "multi-head", tie=tie)) == []
+
+
+@pytest.mark.parametrize(("score", "align"), [p for p in ATTENTIONS if p[1] != "hard-reinforce"])
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_every_parameter_of_every_attention_learns(decoder, score, align):
+    assert without_gradient(model("gru", decoder, score, align)) == []
+
+
+def without_gradient(net):
+    """The parameters that a loss does not reach."""
+    net.train()
     memory, state = net.encode(*sources())
     logits = net.output(net.read(targets(4, 5), state, memory).hidden)
     logits.log_softmax(-1)[..., 4].pow(2).sum().backward()
-    assert [n for n, p in net.named_parameters() if p.grad is None] == []
+    return [n for n, p in net.named_parameters() if p.grad is None]
 
 
 @pytest.mark.parametrize(("decoder", "score", "align"), PLUGGED)

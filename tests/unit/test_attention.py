@@ -13,22 +13,24 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
-from seq2attn.attention import Attention, multi_head
-from seq2attn.attention.align import Global, LocalMonotonic, LocalPredictive, masked_softmax
+from seq2attn.attention import Asked, Attention, multi_head
+from seq2attn.attention.align import LocalMonotonic, LocalPredictive, masked_softmax
 from seq2attn.attention.config import AlignConfig, AttentionConfig, ScoreConfig
 from seq2attn.attention.scores import Dot
 from seq2attn.model import ModelConfig
 from seq2attn.state import repeat_rows
-from tests.laws.formulas import plain_context, plain_scores, plain_weights
+from tests.laws.formulas import plain_attention, plain_context, plain_scores, plain_weights
 from tests.laws.parts import ALIGNS, SCORES
 
 B, T, S, QUERY, KEY, VALUE = 3, 9, 7, 8, 12, 4
 LENGTHS = (7, 3, 1)
 EVERY = [*itertools.product(SCORES, ALIGNS)]
+MODES = [(name, False) for name in ALIGNS] + [("monotonic", True)]
+"""What an alignment does, after training and, where that is another thing that no chance decides, in it."""
 
 
 def rand(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
 
 
 def inputs(key_dim=KEY):
@@ -56,43 +58,55 @@ def config_of(score, align="global"):
 
 def build(score, align="global"):
     config = AttentionConfig.model_validate(config_of(score, align))
-    return shuffled(config.build(QUERY, key_dim(score), VALUE))
+    return shuffled(config.build(QUERY, key_dim(score), VALUE)).eval()
 
 
 @pytest.mark.parametrize("name", SCORES)
 def test_scores(name):
     query, keys, *_ = inputs(key_dim(name))
     score = shuffled(TypeAdapter(ScoreConfig).validate_python(SCORES[name]).build(QUERY, keys.size(-1)))
-    ours = score(score.query(query), score.key(keys)).detach()
-    torch.testing.assert_close(ours, torch.from_numpy(plain_scores(name, score, query.numpy(), keys.numpy())))
+    position = torch.arange(T).expand(B, T)
+    seen = rand(B, score.heads, T, S, seed=5).abs()
+    ours = score(score.query(query, position), score.key(keys, position[:, :S]), Asked(query, position, seen))
+    for b, t in itertools.product(range(B), range(T)):
+        plain = plain_scores(name, score, query[b, t].numpy(), keys[b].numpy(), t, seen[b, :, t].numpy())
+        torch.testing.assert_close(ours[b, :, t].detach(), torch.from_numpy(plain))
 
 
-@pytest.mark.parametrize("name", ALIGNS)
 @pytest.mark.parametrize("heads", [1, 2])
-def test_alignments(name, heads):
+@pytest.mark.parametrize(("name", "training"), MODES)
+def test_alignments(name, heads, training):
     query, _, _, mask, position = inputs()
     align = shuffled(TypeAdapter(AlignConfig).validate_python(ALIGNS[name]).build(QUERY))
+    align.train(training)
     scores = rand(B, heads, T, S, seed=3)
-    ours = align(scores, mask[:, None, None], query, position).detach()
-    plain = plain_weights(name, align, scores.numpy(), LENGTHS, query.numpy())
-    torch.testing.assert_close(ours, torch.from_numpy(plain))
+    seen = rand(B, heads, T, S, seed=4).softmax(-1).masked_fill(~mask[:, None, None], 0.0)
+    if not training:  # it looked at one word
+        seen = torch.nn.functional.one_hot(seen.argmax(-1), S).double()
+    ours = align(scores, mask[:, None, None], Asked(query, position, seen)).detach()
+    for b, t in itertools.product(range(B), range(T)):
+        q, last = query[b, t].numpy(), seen[b, :, t].numpy()
+        plain = plain_weights(name, align, scores[b, :, t].numpy(), LENGTHS[b], q, t, last)
+        torch.testing.assert_close(ours[b, :, t], torch.from_numpy(plain))
 
 
 @pytest.mark.parametrize(("score", "align"), EVERY)
 def test_contexts(score, align):
     query, keys, values, mask, position = inputs(key_dim(score))
     attention = build(score, align)
-    memory = attention.project(keys, values, mask)
-    context, weights = attention(query, memory, position, need_weights=True)
-    scores = plain_scores(score, attention.score, query.numpy(), keys.numpy())
-    plain = plain_weights(align, attention.align, scores, LENGTHS, query.numpy())
-    torch.testing.assert_close(weights.detach(), torch.from_numpy(plain))
-    plain = plain_context(attention, plain, values.numpy())
-    torch.testing.assert_close(context.detach(), torch.from_numpy(plain))
-    torch.testing.assert_close(attention(query, memory, position)[0], context)
+    for training in (False, True) if align == "monotonic" else (False,):
+        attention.train(training)
+        memory = attention.project(keys, values, mask)
+        seen = attention.begin(memory)
+        given = attention(query, memory, position, seen, need_weights=True)
+        plain = plain_attention(score, align, attention, query.numpy(), keys.numpy(), LENGTHS)
+        torch.testing.assert_close(given.weights.detach(), torch.from_numpy(plain))
+        plain = plain_context(attention, plain, values.numpy())
+        torch.testing.assert_close(given.context.detach(), torch.from_numpy(plain))
+        torch.testing.assert_close(attention(query, memory, position, seen).context, given.context)
 
 
-class Asked(nn.Module):
+class Whole(nn.Module):
     """Projecting and asking in one call, as gradcheck wants it."""
 
     def __init__(self, attention, mask, position):
@@ -101,14 +115,14 @@ class Asked(nn.Module):
 
     def forward(self, query, keys, values):
         memory = self.attention.project(keys, values, self.mask)
-        return self.attention(query, memory, self.position)[0]
+        return self.attention(query, memory, self.position, self.attention.begin(memory)).context
 
 
 @pytest.mark.parametrize(("score", "align"), EVERY)
 def test_gradients(score, align):
     query, keys, values, mask, _ = inputs(key_dim(score))
     mask = mask[1:, :3]
-    asked = Asked(build(score, align), mask, torch.tensor([[0, 5]] * 2))
+    asked = Whole(build(score, align).train(align == "monotonic"), mask, torch.tensor([[0, 5]] * 2))
     names = [name for name, _ in asked.named_parameters()]
 
     def call(query, keys, values, *weights):
@@ -122,7 +136,7 @@ def test_gradients(score, align):
     )
 
 
-@pytest.mark.parametrize("name", ["scaled-dot", "multi-head"])
+@pytest.mark.parametrize("name", ["scaled-dot", "dot-2-heads", "multi-head"])
 @pytest.mark.parametrize("hypotheses", [1, 3])
 def test_fused_attention_is_written_out_attention(name, hypotheses):
     _, keys, values, mask, _ = inputs(key_dim(name))
@@ -130,8 +144,8 @@ def test_fused_attention_is_written_out_attention(name, hypotheses):
     query = rand(B * hypotheses, T, QUERY, seed=4).requires_grad_()
     position = torch.arange(T).expand(B * hypotheses, T)
     memory = attention.project(keys, values, mask)
-    fused, none = attention(query, memory, position)
-    written, weights = attention(query, memory, position, need_weights=True)
+    fused, _, none, _ = attention(query, memory, position)
+    written, _, weights, _ = attention(query, memory, position, need_weights=True)
     assert none is None
     assert weights.shape == (B * hypotheses, attention.score.heads, T, S)
     torch.testing.assert_close(fused, written)
@@ -139,20 +153,24 @@ def test_fused_attention_is_written_out_attention(name, hypotheses):
         torch.autograd.grad(x.pow(2).sum(), query, retain_graph=True)[0] for x in (fused, written)
     )
     torch.testing.assert_close(ours, theirs)
-    tiled, again = attention(query, repeat_rows(memory, hypotheses), position, need_weights=True)
+    tiled, _, again, _ = attention(query, repeat_rows(memory, hypotheses), position, need_weights=True)
     torch.testing.assert_close(tiled, written)
     torch.testing.assert_close(again, weights)
 
 
-@pytest.mark.parametrize("align", [Global(), LocalMonotonic(1), LocalPredictive(QUERY, 2).double()])
-def test_a_row_without_words_gets_no_weight_and_no_nan(align):
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", ALIGNS)
+def test_a_row_without_words_gets_no_weight_and_no_nan(name, training):
+    align = TypeAdapter(AlignConfig).validate_python(ALIGNS[name]).build(QUERY).double().train(training)
     query, _, _, mask, position = inputs()
     mask = mask.clone()
     mask[1] = False
     scores = rand(B, 2, T, S, seed=3).requires_grad_()
-    weights = align(scores, mask[:, None, None], query, position)
+    first = align.begin(scores.new_zeros(B, 2, S))
+    seen = None if first is None else first.unsqueeze(2).expand(-1, -1, T, -1)
+    weights = align(scores, mask[:, None, None], Asked(query, position, seen))
     assert (weights[1] == 0).all()
-    weights.pow(2).sum().backward()
+    (weights.pow(2).sum() + 0 * scores.sum()).backward()
     assert scores.grad.isfinite().all()
     assert (scores.grad[1] == 0).all()
 
@@ -164,8 +182,8 @@ def test_fused_attention_to_nothing_is_written_out_attention_to_nothing(name):
     mask[1] = False
     attention = build(name)
     memory = attention.project(keys, values, mask)
-    written = attention(query, memory, position, need_weights=True)[0]
-    torch.testing.assert_close(attention(query, memory, position)[0], written)
+    written = attention(query, memory, position, need_weights=True).context
+    torch.testing.assert_close(attention(query, memory, position).context, written)
     assert written.isfinite().all()
 
 
@@ -187,10 +205,13 @@ def test_local_p_by_hand():
         align.predict[2].weight.fill_(2 * math.log(1 / 3))
     query = torch.full((1, 1, 1), math.atanh(0.5), dtype=torch.double)
     scores = torch.tensor([0, math.log(2), 0, 0, 9], dtype=torch.double).view(1, 1, 1, 5)
-    weights = align(scores, torch.ones(1, 1, 1, 5, dtype=torch.bool), query, torch.zeros(1, 1))
+    asked, mask = Asked(query, torch.zeros(1, 1)), torch.ones(1, 1, 1, 5, dtype=torch.bool)
+    weights = align(scores, mask, asked)
     e = math.exp(-0.5)
     by_hand = torch.tensor([e / 5, 2 / 5, e / 5, math.exp(-2) / 5, 0], dtype=torch.double)
     torch.testing.assert_close(weights.detach().flatten(), by_hand)
+    align.renormalise = True
+    torch.testing.assert_close(align(scores, mask, asked).detach().flatten(), by_hand / by_hand.sum())
 
 
 @pytest.mark.parametrize("align", [LocalMonotonic(3), LocalPredictive(QUERY, 3)])
@@ -199,9 +220,9 @@ def test_windows_stand_right_in_long_sources_in_low_precision(align):
     query = rand(1, 1, QUERY).to(torch.bfloat16).float()
     scores, mask = torch.zeros(1, 1, 1, 2000), torch.ones(1, 1, 1, 2000, dtype=torch.bool)
     position = torch.tensor([[1027]])
-    exact = align(scores, mask, query, position)
+    exact = align(scores, mask, Asked(query, position))
     with torch.autocast("cpu", torch.bfloat16):
-        low = align(scores.bfloat16(), mask, query.bfloat16(), position)
+        low = align(scores.bfloat16(), mask, Asked(query.bfloat16(), position))
     if type(align) is LocalMonotonic:
         assert low.flatten().nonzero().flatten().tolist() == list(range(1024, 1031))
     assert (low > 0).sum() == (exact > 0).sum() == 7
@@ -212,8 +233,8 @@ def test_dropout_leaves_out_weights_in_training_only():
     attention = Attention(Dot(), dropout=0.5)
     memory = attention.project(keys, values, mask)
     torch.manual_seed(0)
-    trained = attention(query, memory, position)[0]
-    calm, weights = attention.eval()(query, memory, position, need_weights=True)
+    trained = attention(query, memory, position).context
+    calm, _, weights, _ = attention.eval()(query, memory, position, need_weights=True)
     assert not torch.equal(trained, calm)
     torch.testing.assert_close(calm, weights[:, 0] @ values)
 

@@ -1,0 +1,98 @@
+"""Hard attention: one source word at a time, drawn by chance in training and the likeliest one afterwards.
+
+Shapes: B sentences, H heads, T queries, S keys.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import PositiveFloat
+from torch import Tensor
+
+from seq2attn.attention.align import Align, masked_softmax
+from seq2attn.attention.asked import Asked
+from seq2attn.config.base import Config
+
+
+class Hard(Align):
+    """Stochastic hard attention (Xu et al. 2015, section 4.1): s ~ softmax(scores); arg max at test time."""
+
+    def forward(self, scores: Tensor, mask: Tensor, asked: Asked) -> Tensor:
+        """scores [B, H, T, S], mask -> weights [B, H, T, S], a single 1 in each row that may look anywhere"""
+        return self.draw(scores, mask) if self.training else one_hot(scores, mask)
+
+    @abstractmethod
+    def draw(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """A sample of the softmax of the scores, as weights."""
+
+
+class Reinforce(Hard):
+    """What is drawn has no gradient of its own; its log-probability learns from how well the target went.
+
+    That is Williams 1992 and Xu et al. 2015, eq. 11 and 12, which `training.objective` adds to the loss.
+    """
+
+    def draw(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """A sample without a gradient."""
+        return one_hot(scores.detach() + gumbel(scores), mask)
+
+    def drawn(self, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor | None:
+        """The log-probability [B, H, T] of the words that were drawn; None after training."""
+        if not self.training:
+            return None
+        lowest = torch.finfo(scores.dtype).min
+        return (scores.masked_fill(~mask, lowest).log_softmax(-1) * weights).sum(-1)
+
+
+class ReinforceConfig(Config):
+    """One word, drawn; learnt by REINFORCE with a moving baseline."""
+
+    kind: Literal["hard-reinforce"]
+
+    def build(self, query_dim: int) -> Reinforce:
+        """For queries [*, query_dim]."""
+        return Reinforce()
+
+
+class Gumbel(Hard):
+    """What is drawn is given the gradient of a softmax of the same noise: straight-through (Jang et al. 2017, 2.2)."""
+
+    def __init__(self, temperature: float) -> None:
+        super().__init__()
+        self.temperature = temperature
+
+    def draw(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """A sample with the gradient of its relaxation."""
+        noisy = scores + gumbel(scores)
+        soft = masked_softmax(noisy / self.temperature, mask)
+        return one_hot(noisy.detach(), mask) + (soft - soft.detach())
+
+
+class GumbelConfig(Config):
+    """One word, drawn; learnt through a softmax that stands in for it."""
+
+    kind: Literal["hard-gumbel"]
+    temperature: PositiveFloat = 1.0
+    """Of the softmax whose gradient is taken: lower is nearer to what was drawn, and noisier."""
+
+    def build(self, query_dim: int) -> Gumbel:
+        """For queries [*, query_dim]."""
+        return Gumbel(self.temperature)
+
+
+def one_hot(scores: Tensor, mask: Tensor) -> Tensor:
+    """1 at the highest score of each row, 0 elsewhere and where all is masked."""
+    lowest = torch.finfo(scores.dtype).min
+    best = scores.masked_fill(~mask, lowest).argmax(-1)
+    return F.one_hot(best, scores.size(-1)).to(scores.dtype).masked_fill(~mask, 0.0)
+
+
+def gumbel(like: Tensor) -> Tensor:
+    """Noise whose arg max, added to scores, is a sample of their softmax (Gumbel 1954)."""
+    kind = torch.promote_types(like.dtype, torch.float32)
+    noise = torch.empty_like(like, dtype=kind, requires_grad=False).exponential_()
+    return -noise.clamp_min(torch.finfo(kind).tiny).log().to(like.dtype)

@@ -1,0 +1,84 @@
+"""Monotonic attention: the source is read from left to right, and never back.
+
+Shapes: N rows, H heads, T queries, S keys.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import NonNegativeFloat
+from torch import Tensor, nn
+
+from seq2attn.attention.align import Align
+from seq2attn.attention.asked import Asked
+from seq2attn.config.base import Config
+
+
+class Monotonic(Align):
+    """From where it looked last it goes on word by word, and stops at each with p = sigmoid(score): Raffel et al. 2017.
+
+    Training takes the expected weights (section 2.3), with noise on the scores so that p comes near 0 or 1. Afterwards
+    it stops at the first word with p > 1/2, which is all that an online reader needs to know (algorithm 1). It always
+    stops at the last word, so that each row adds up to 1 where the paper lets the rest be lost.
+    """
+
+    def __init__(self, noise: float, stop: float) -> None:
+        super().__init__()
+        self.noise = noise
+        self.stop = nn.Parameter(torch.tensor(stop))  # r of eq. 16
+
+    def begin(self, nowhere: Tensor) -> Tensor:
+        """It stands at the first word: [N, H, S]."""
+        return nowhere.index_fill(-1, torch.zeros(1, dtype=torch.long, device=nowhere.device), 1.0)
+
+    def remember(self, seen: Tensor, weights: Tensor) -> Tensor:
+        """Where it looked last, [N, H, S]."""
+        return weights.to(seen.dtype)
+
+    def forward(self, scores: Tensor, mask: Tensor, asked: Asked) -> Tensor:
+        """scores [B, H, T, S], mask -> weights [B, H, T, S], each row after what its own `seen` says"""
+        assert asked.seen is not None, "monotonic attention is asked with where it looked last"
+        scores = scores.to(asked.seen.dtype) + self.stop
+        last = mask & (mask.flip(-1).cumsum(-1).flip(-1) == 1)
+        if not self.training:
+            return stop_at_first((scores > 0) | last, mask, asked.seen)
+        if self.noise:
+            scores = scores + self.noise * torch.randn_like(scores)
+        return expected_stop(scores, mask, last, asked.seen)
+
+
+class MonotonicConfig(Config):
+    """Reads the source from left to right, and never back."""
+
+    kind: Literal["monotonic"]
+    noise: NonNegativeFloat = 1.0
+    """Standard deviation of what training adds to the scores."""
+    stop: float = -1.0
+    """What is added to every score at first, before it is learnt: the lower, the longer the steps."""
+
+    def build(self, query_dim: int) -> Monotonic:
+        """For queries [*, query_dim]."""
+        return Monotonic(self.noise, self.stop)
+
+
+def expected_stop(scores: Tensor, mask: Tensor, last: Tensor, seen: Tensor) -> Tensor:
+    """weights_j = p_j * sum over k <= j of seen_k * the product over k <= l < j of (1 - p_l); all [B, H, T, S].
+
+    The products are made of sums of logarithms, which neither underflow nor divide as eq. 13's closed form does.
+    """
+    stops = torch.sigmoid(scores).masked_fill(last, 1.0).masked_fill(~mask, 0.0)
+    passes = F.logsigmoid(-scores).masked_fill(last | ~mask, 0.0).cumsum(-1)
+    before = F.pad(passes[..., :-1], (1, 0))  # of all words before each
+    ahead = torch.ones(scores.size(-1), scores.size(-1), dtype=torch.bool, device=scores.device).triu()
+    reach = (before.unsqueeze(-2) - before.unsqueeze(-1)).masked_fill(~ahead, -torch.inf).exp()  # [..., k, j]
+    return stops * (seen.unsqueeze(-2) @ reach).squeeze(-2)
+
+
+def stop_at_first(stops: Tensor, mask: Tensor, seen: Tensor) -> Tensor:
+    """1 at the first word, from where it looked last on, at which it stops; all [B, H, T, S]."""
+    here = stops & mask & (seen.cumsum(-1) > 0.5)
+    first = here & (here.cumsum(-1) == 1)
+    return first.to(seen.dtype)
