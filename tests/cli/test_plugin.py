@@ -54,10 +54,10 @@ class MyScore(Score):
         super().__init__()
         self.sharpness, self.w = sharpness, nn.Linear(query_dim, key_dim)
 
-    def query(self, x):
-        return super().query(self.w(x))
+    def query(self, x, position):
+        return super().query(self.w(x), position)
 
-    def forward(self, q, k):
+    def forward(self, q, k, asked):
         return -self.sharpness * torch.cdist(q, k)
 
 
@@ -82,8 +82,9 @@ class MyDecoder(Decoder):
 
     def forward(self, words, state, memory, *, need_weights=False):
         position = state[:, None] + torch.arange(words.size(1), device=words.device)
-        context, weights = self.attention(words, memory[0], position, need_weights=need_weights)
-        return Decoded(torch.cat([words, context], -1), state + words.size(1), every_layer([weights]))
+        found = self.attention(words, memory[0], position, need_weights=need_weights)
+        hidden = torch.cat([words, found.context], -1)
+        return Decoded(hidden, state + words.size(1), every_layer([found.weights]))
 '''
 
 OURS = """\
