@@ -10,21 +10,38 @@ if TYPE_CHECKING:
     from seq2attn.config.base import InputPath as InputPath
     from seq2attn.config.base import Mistake as Mistake
     from seq2attn.config.base import Mistakes as Mistakes
+    from seq2attn.drawing.attention import AttentionChoice as AttentionChoice
+    from seq2attn.drawing.attention import attention_text as attention_text
+    from seq2attn.drawing.attention import draw_attention as draw_attention
     from seq2attn.errors import UserError as UserError
     from seq2attn.translator import Translator as Translator
     from seq2attn.translator import load as load
 
 _HOMES = {
+    "AttentionChoice": "seq2attn.drawing.attention",
     "Config": "seq2attn.config.base",
     "InputPath": "seq2attn.config.base",
     "Mistake": "seq2attn.config.base",
     "Mistakes": "seq2attn.config.base",
     "Translator": "seq2attn.translator",
     "UserError": "seq2attn.errors",
+    "attention_text": "seq2attn.drawing.attention",
+    "draw_attention": "seq2attn.drawing.attention",
     "load": "seq2attn.translator",
 }
 
-__all__ = ["Config", "InputPath", "Mistake", "Mistakes", "Translator", "UserError", "load"]
+__all__ = [
+    "AttentionChoice",
+    "Config",
+    "InputPath",
+    "Mistake",
+    "Mistakes",
+    "Translator",
+    "UserError",
+    "attention_text",
+    "draw_attention",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

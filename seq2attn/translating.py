@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from seq2attn.arrivals import arriving
-from seq2attn.drawing.attention import PAGE, Choice, attention_text, draw_attention, is_page
+from seq2attn.drawing.attention import PAGE, AttentionChoice, attention_text, draw_attention, is_page
 from seq2attn.drawing.figure import check_picture
 from seq2attn.errors import DataError, UserError
 from seq2attn.looked import Looked
@@ -36,7 +36,7 @@ class Wishes:
     n_best: int
     as_json: bool
     attention: str | None
-    choice: Choice
+    choice: AttentionChoice
     device: str
     overrides: tuple[str, ...]
 
@@ -82,7 +82,7 @@ def translate_stream(folder: Path, wishes: Wishes) -> None:
 def check_attention(wishes: Wishes) -> None:
     """Raises UserError when attention cannot be drawn to where it is wanted, or is chosen but not wanted."""
     if wishes.attention is None:
-        if wishes.choice != Choice():
+        if wishes.choice != AttentionChoice():
             raise UserError("what of the attention to draw is chosen, but not where to: --attention FILE")
     elif wishes.attention != "-" and not wishes.wants_page:
         check_picture(Path(wishes.attention), others=(PAGE,))

@@ -39,14 +39,15 @@ def translate(
     attention_of: Annotated[
         Literal["decoder", "encoder"] | None,
         typer.Option(
-            help="Where the translation looked in the source, or where the source looked in itself."
+            help="Where the translation looked in the source, or the source in itself. [decoder; on a page both]"
         ),
     ] = None,
     layer: Annotated[
-        str | None, typer.Option(metavar="N|top|all", help="The layers to draw. [top; in a page all]")
+        str | None,
+        typer.Option(metavar="N|top|all", help="The layers to draw; 1 is the lowest. [top; on a page all]"),
     ] = None,
     head: Annotated[
-        str | None, typer.Option(metavar="N|mean|all", help="The heads to draw. [all; here their mean]")
+        str | None, typer.Option(metavar="N|mean|all", help="The heads to draw. [all; with - their mean]")
     ] = None,
     whole_words: Annotated[
         bool, typer.Option("--whole-words", help="Join sub-words in the drawing.")
@@ -65,7 +66,7 @@ def translate(
       seq2attn translate runs/phrasebook "Das Haus ist alt." --attention - --whole-words
       seq2attn translate runs/phrasebook --set search.kind=sample --set search.temperature=0.8 "Guten Tag."
     """
-    from seq2attn.drawing.attention import Choice
+    from seq2attn.drawing.attention import AttentionChoice
     from seq2attn.translating import Wishes, translate_stream
 
     wishes = Wishes(
@@ -77,7 +78,7 @@ def translate(
         n_best=n_best,
         as_json=as_json,
         attention=attention,
-        choice=Choice(attention_of, layer, head, whole_words),
+        choice=AttentionChoice(attention_of, layer, head, whole_words),
         device=device,
         overrides=tuple(overrides),
     )

@@ -19,7 +19,7 @@ PAGE = ".html"
 
 
 @dataclass(frozen=True)
-class Choice:
+class AttentionChoice:
     """What is to be seen of a model's attention. What is left open depends on the form that it is drawn in."""
 
     part: Part | None = None  # open: the decoder; on a page all that there is
@@ -49,10 +49,10 @@ class Choice:
         return [pieces.map(looked, part, layer="all", head="all") for part in parts]
 
 
-EVERYTHING = Choice()
+EVERYTHING = AttentionChoice()
 
 
-def attention_text(looked: Looked, choice: Choice = EVERYTHING, *, columns: int = COLUMNS) -> str:
+def attention_text(looked: Looked, choice: AttentionChoice = EVERYTHING, *, columns: int = COLUMNS) -> str:
     """Maps in shades of Unicode, for a terminal so many columns wide.
 
     Raises UserError when there is no such attention.
@@ -67,7 +67,9 @@ def attention_text(looked: Looked, choice: Choice = EVERYTHING, *, columns: int 
     return "\n".join([*blocks, scale_text(columns)])
 
 
-def draw_attention(looked: Looked | Sequence[Looked], path: Path | str, choice: Choice = EVERYTHING) -> None:
+def draw_attention(
+    looked: Looked | Sequence[Looked], path: Path | str, choice: AttentionChoice = EVERYTHING
+) -> None:
     """A picture of one sentence (.png, .svg, .pdf), or a page (.html) of one or several.
 
     Raises UserError when there is no such attention, or `path` is none of these.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2attn.drawing.attention import Choice, attention_text, draw_attention
+from seq2attn.drawing.attention import AttentionChoice, attention_text, draw_attention
 from seq2attn.drawing.attention_map import AttentionMap
 from seq2attn.errors import UserError
 from seq2attn.text.segmented import Segmented
@@ -64,17 +64,20 @@ def test_what_is_chosen_keeps_its_name() -> None:
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        (Choice(layer=3), "there is no layer `3`: the decoder's attention has 2; use 1 to 2, top or all"),
-        (Choice(layer="0"), "there is no layer `0`: the decoder's"),
         (
-            Choice(part="encoder", head=4),
+            AttentionChoice(layer=3),
+            "there is no layer `3`: the decoder's attention has 2; use 1 to 2, top or all",
+        ),
+        (AttentionChoice(layer="0"), "there is no layer `0`: the decoder's"),
+        (
+            AttentionChoice(part="encoder", head=4),
             "there is no head `4`: the encoder's attention has 3; use 1 to 3, mean",
         ),
-        (Choice(head="-1"), "there is no head `-1`"),
-        (Choice(head="top"), "there is no head `top`"),
+        (AttentionChoice(head="-1"), "there is no head `-1`"),
+        (AttentionChoice(head="top"), "there is no head `top`"),
     ],
 )
-def test_what_is_not_there_cannot_be_chosen(choice: Choice, said: str) -> None:
+def test_what_is_not_there_cannot_be_chosen(choice: AttentionChoice, said: str) -> None:
     for draw in (choice.map, choice.maps, lambda seen: attention_text(seen, choice)):
         with pytest.raises(UserError) as raised:
             draw(looked())
@@ -83,25 +86,25 @@ def test_what_is_not_there_cannot_be_chosen(choice: Choice, said: str) -> None:
 
 def test_a_part_without_attention_is_named() -> None:
     with pytest.raises(UserError, match=r"the model's encoder has none; its decoder has some"):
-        Choice("encoder").map(looked(encoder=False))
+        AttentionChoice("encoder").map(looked(encoder=False))
     with pytest.raises(UserError, match=r"the model's decoder has none; its encoder has some"):
-        Choice().map(looked(decoder=False))
+        AttentionChoice().map(looked(decoder=False))
     with pytest.raises(UserError, match=r"the model's decoder has none$"):
-        Choice().maps(looked(decoder=False, encoder=False))
+        AttentionChoice().maps(looked(decoder=False, encoder=False))
 
 
 def test_what_is_left_open_depends_on_the_form() -> None:
     seen = looked()
-    assert Choice().map(seen).weights.shape[:2] == (1, 3)
-    assert [(one.part, one.weights.shape[:2]) for one in Choice().maps(seen)] == [
+    assert AttentionChoice().map(seen).weights.shape[:2] == (1, 3)
+    assert [(one.part, one.weights.shape[:2]) for one in AttentionChoice().maps(seen)] == [
         ("decoder", (2, 3)),
         ("encoder", (2, 3)),
     ]
-    assert [one.part for one in Choice().maps(looked(decoder=False))] == ["encoder"]
-    assert [one.part for one in Choice("encoder", layer=1, head="mean").maps(seen)] == ["encoder"]
+    assert [one.part for one in AttentionChoice().maps(looked(decoder=False))] == ["encoder"]
+    assert [one.part for one in AttentionChoice("encoder", layer=1, head="mean").maps(seen)] == ["encoder"]
     text = attention_text(seen)
     assert text.startswith("layer 2, mean of heads\n") and text.count("▁The") == 1
-    every = attention_text(seen, Choice(layer="all", head="all", whole_words=True))
+    every = attention_text(seen, AttentionChoice(layer="all", head="all", whole_words=True))
     titles = [line for line in every.splitlines() if line.startswith("layer")]
     assert titles == [f"layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2, 3)]
     assert every.count("weight: ") == 1 and "▁" not in every
@@ -114,6 +117,6 @@ def test_a_picture_is_of_one_sentence(tmp_path) -> None:
     with pytest.raises(UserError, match=r"use one of \.png, \.svg, \.pdf, \.html"):
         draw_attention(looked(), tmp_path / "a.bmp")
     assert not list(tmp_path.iterdir())
-    draw_attention(looked(), tmp_path / "new" / "a.svg", Choice("encoder", whole_words=True))
+    draw_attention(looked(), tmp_path / "new" / "a.svg", AttentionChoice("encoder", whole_words=True))
     draw_attention(looked(), tmp_path / "a.html")
     assert {path.name for path in tmp_path.iterdir()} == {"new", "a.html"}

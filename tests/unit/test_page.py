@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2attn.drawing.attention import Choice, draw_attention
+from seq2attn.drawing.attention import AttentionChoice, draw_attention
 from seq2attn.drawing.attention_map import AttentionMap
 from seq2attn.drawing.page import attention_page
 from tests.unit.browser import CHROMIUM, Browser, browser
@@ -23,7 +23,9 @@ CELLS = "[...document.querySelectorAll('#map td[data-at]')].map(td => Number(td.
 
 
 def test_the_page_holds_all_weights_and_asks_nothing_of_a_network():
-    page = attention_page([Choice().maps(FIRST), Choice("decoder", layer=2, head="mean").maps(SECOND)])
+    page = attention_page(
+        [AttentionChoice().maps(FIRST), AttentionChoice("decoder", layer=2, head="mean").maps(SECOND)]
+    )
     (data,) = re.findall(r"const sentences = (.*);$", page, re.MULTILINE)
     first, second = json.loads(data)
     assert [first["title"], second["title"]] == ["The cat <!--"] * 2
@@ -123,7 +125,7 @@ def test_the_keyboard_is_enough(page: Browser):
 
 
 def test_words_are_dark_on_light_and_light_on_dark(chromium: Browser, tmp_path: Path):
-    draw_attention(FIRST, tmp_path / "page.html", Choice(whole_words=True))
+    draw_attention(FIRST, tmp_path / "page.html", AttentionChoice(whole_words=True))
     seen = []
     for dark in (False, True):
         chromium.open(tmp_path / "page.html", dark=dark)
