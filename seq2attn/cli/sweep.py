@@ -46,16 +46,14 @@ def sweep(
     if dry_run:
         typer.echo(describe(plan))
         return
-    failed = []
-    if not leaderboard:
-        failed = run_sweep(
-            plan, jobs or plan.sweep.jobs, lambda line: tqdm.write(line, file=sys.stderr), redo=redo
-        )
-    _, markdown = write_leaderboard(plan)
-    typer.echo(markdown, nl=False)
-    typer.echo(f"leaderboard: {plan.sweep.folder / 'leaderboard.html'} (and .md, .json)", err=True)
+
+    def log(line: str) -> None:
+        tqdm.write(line, file=sys.stderr)
+
+    failed = [] if leaderboard else run_sweep(plan, jobs or plan.sweep.jobs, log, redo=redo)
+    typer.echo(write_leaderboard(plan, log), nl=False)
     if failed:
-        typer.echo(f"{len(failed)} training{'s' * (len(failed) > 1)} failed:", err=True)
+        log(f"{len(failed)} training{'s' * (len(failed) > 1)} failed:")
         for ended in failed:
-            typer.echo(f"  {ended.training}: {ended.why}", err=True)
+            log(f"  {ended.training}: {ended.why}")
         raise typer.Exit(1)

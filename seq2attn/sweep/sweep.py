@@ -13,7 +13,7 @@ from seq2attn.data.prepare import Log
 from seq2attn.describe import count_parameters, sketch
 from seq2attn.errors import RunError
 from seq2attn.sweep.cells import Plan, Training
-from seq2attn.sweep.leaderboard import Leaderboard, assemble
+from seq2attn.sweep.leaderboard import assemble
 from seq2attn.sweep.lock import locked
 from seq2attn.sweep.markdown import as_markdown
 from seq2attn.sweep.page import leaderboard_page
@@ -45,14 +45,16 @@ def run_sweep(plan: Plan, jobs: int, log: Log, *, redo: bool = False) -> list[En
         return _watch(waiting, jobs, lock, log)
 
 
-def write_leaderboard(plan: Plan) -> tuple[Leaderboard, str]:
-    """The leaderboard of what is finished, written as Markdown, JSON and HTML; and its Markdown."""
+def write_leaderboard(plan: Plan, log: Log) -> str:
+    """Write the leaderboard of what is finished as Markdown, JSON and HTML; its Markdown."""
+    log(f"comparing with the baseline, {plan.baseline.name}")
     board = assemble(plan)
     folder, markdown = plan.sweep.folder, as_markdown(board)
     write_bytes(folder / "leaderboard.md", markdown.encode())
     write_json(folder / "leaderboard.json", {"format": 1, **asdict(board), "conditions": board.conditions})
     write_bytes(folder / "leaderboard.html", leaderboard_page(board).encode())
-    return board, markdown
+    log(f"leaderboard: {folder / 'leaderboard.html'} (and .md, .json)")
+    return markdown
 
 
 def describe(plan: Plan) -> str:
