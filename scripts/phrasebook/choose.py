@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from phrasebook.marks import parallel
 from phrasebook.meaning import POSSESSIVE, Clause, Comparison, Name, Phrase, Place, Pronoun, Who, person
 from phrasebook.words import Adjective, Noun, Person, Tense, Text, Time, Verb, lexicon
 
@@ -130,14 +131,17 @@ class Chooser:
         if self.chance(0.25):
             return Text("nach Hause", "home") if going else Text("zu Hause", "at home")
         city = self.pick(list(self.words.cities))
-        where = Text(
-            f"{'nach' if going else 'in'} {city}", f"{'to' if going else 'in'} {self.words.cities[city]}"
+        where = parallel(
+            Text(
+                f"{'nach' if going else 'in'} {city}", f"{'to' if going else 'in'} {self.words.cities[city]}"
+            )
         )
         if not by_train or self.chance(0.6):
             return where
         means = self.pick(
             [Text("mit dem Zug", "by train"), Text("mit dem Bus", "by bus"), Text("mit dem Auto", "by car")]
         )
+        means = parallel(means, start=2)
         return Text(f"{means.de} {where.de}", f"{where.en} {means.en}")
 
     def when(self, verb: Verb) -> tuple[Time | None, Tense]:

@@ -25,10 +25,23 @@ class Corpus(NamedTuple):
     def files(self) -> dict[str, bytes]:
         """What is to be written, by file name."""
         return {
-            f"{part}.{side}": "".join(f"{getattr(pair, side)}\n" for pair in pairs).encode()
+            f"{part}.{side}": "".join(f"{say(pair)}\n" for pair in pairs).encode()
             for part, pairs in self.parts.items()
-            for side in ("de", "en")
+            for side, say in (("de", _german), ("en", _english), ("align", _links))
         }
+
+
+def _german(pair: Text) -> str:
+    return pair.de
+
+
+def _english(pair: Text) -> str:
+    return pair.en
+
+
+def _links(pair: Text) -> str:
+    """German and English words that say the same thing, as the tools for alignment write it; `?` is only possible."""
+    return " ".join(f"{de}{'-' if is_sure else '?'}{en}" for de, en, is_sure in pair.links)
 
 
 def words(line: str) -> list[str]:

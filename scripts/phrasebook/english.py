@@ -3,6 +3,8 @@
 import re
 from typing import NamedTuple
 
+from phrasebook import marks
+from phrasebook.marks import Part, Slot, bare, marked, parallel, within
 from phrasebook.meaning import Clause, Comparison, Gap, Name, Phrase, Place, Pronoun, Who, person
 from phrasebook.words import Noun, Person, Text, Verb, lexicon
 
@@ -43,10 +45,11 @@ def phrase(what: Phrase, negated: bool = False) -> str:
     if determiner == "" and negated:
         determiner = "any"
     noun = plural(what.noun) if many else what.noun.en
-    words = " ".join(word for word in (what.adjective.en if what.adjective else "", noun) if word)
+    adjective = marked(what.adjective.en if what.adjective else "", Part.ADJECTIVE)
+    words = _words(adjective, marked(noun, Part.NOUN))
     if determiner == "a" and words[0] in "aeiou":
         determiner = "an"
-    return f"{determiner} {words}".strip()
+    return _words(marked(determiner, Part.DETERMINER), words)
 
 
 def who(whom: Who, forms: dict[Person, str], negated: bool = False) -> str:
@@ -93,20 +96,28 @@ def _ing(verb: Verb, word: str) -> str:
 def verbs(clause: Clause, to: Person, inverted: bool = False) -> Verbs:
     """The verbs in order, with do where a negation or question needs a helper."""
     base, past, rest = clause.verb.en.split()[0], clause.verb.past, ""
-    in_past = clause.tense == "past"
+    in_past, slot, verb = clause.tense == "past", Slot.VERB, marks.verb(base)
     if clause.modal:
-        base, past, rest = clause.modal.en, clause.modal.past, _words(clause.modal.rest, base)
+        slot = Slot.MODAL
+        base, past, rest = clause.modal.en, clause.modal.past, _words(marked(clause.modal.rest, slot), verb)
     elif clause.gladly:
-        base, past, rest = "like", "liked", f"to {base}"
+        slot = Slot.GLADLY
+        base, past, rest = "like", "liked", _words(marked("to", slot), verb)
     elif clause.tense == "future":
-        base, rest = "will", base
+        base, rest, slot = "will", verb, Slot.MODAL
     elif progressive(clause):
-        base, rest = "be", _ing(clause.verb, base)
+        base, rest, slot = "be", marks.verb(_ing(clause.verb, base)), Slot.HELPER
+
+    def mark(words: str, slot: Slot) -> str:
+        own = {Slot.VERB: marks.verb, Slot.HELPER: marks.helper}
+        return own[slot](words) if slot in own else marked(words, slot)
+
     if base in HELPERS:
-        return Verbs(finite(base, past, to, in_past), rest, "")
+        return Verbs(mark(finite(base, past, to, in_past), slot), rest, "")
     if clause.negated or inverted:
-        return Verbs(finite("do", "did", to, in_past), base, rest)
-    return Verbs("", finite(base, past, to, in_past), rest)
+        helper = Slot.MODAL if clause.modal else Slot.HELPER
+        return Verbs(mark(finite("do", "did", to, in_past), helper), mark(base, slot), rest)
+    return Verbs("", mark(finite(base, past, to, in_past), slot), rest)
 
 
 def _words(*parts: str) -> str:
@@ -117,20 +128,21 @@ def _words(*parts: str) -> str:
 def place(where: Place) -> str:
     """Being or going somewhere."""
     if isinstance(where.phrase, Text):
-        return where.phrase.en
+        return parallel(where.phrase).en
     prepositions = where.phrase.noun.to if where.going else where.phrase.noun.at
     assert prepositions, f"{where.phrase.noun.en} is no place"
-    return f"{prepositions[1]} {phrase(where.phrase)}"
+    return f"{marked(prepositions[1], Part.PREPOSITION)} {phrase(where.phrase)}"
 
 
 def predicate(clause: Clause) -> str:
     """What somebody is: an adjective, a comparison, a profession."""
     what = clause.predicate
     if isinstance(what, Comparison):
-        return f"{what.adjective.en_comparative} than {who(what.than, OBJECT)}"
+        adjective, than = marked(what.adjective.en_comparative, Part.COMPARED), marked("than", Part.THAN)
+        return f"{adjective} {than} {who(what.than, OBJECT)}"
     if isinstance(what, Phrase):
         return phrase(what, clause.negated)
-    return what.en if what else ""
+    return parallel(what).en if what else ""
 
 
 def _roles(clause: Clause) -> tuple[Who, Who | None]:
@@ -143,29 +155,48 @@ def _roles(clause: Clause) -> tuple[Who, Who | None]:
 def ending(clause: Clause) -> list[str]:
     """Everything behind the verb: objects, place, time."""
     _, thing = _roles(clause)
-    particle = " ".join(clause.verb.en.split()[1:])
     words = "" if thing is None or isinstance(thing, Gap) else who(thing, OBJECT, clause.negated)
+    words = within(_slots(clause)[1], words)
     split = clause.verb.en_split and isinstance(thing, Pronoun)
     time = clause.time if not clause.time_first else None
     return [
-        who(clause.receiver, OBJECT) if clause.receiver else "",
-        *((words, particle) if split else (particle, words)),
-        predicate(clause),
-        place(clause.place) if clause.place else "",
-        time.en if time and not time.adverb else "",
+        within(Slot.RECEIVER, who(clause.receiver, OBJECT)) if clause.receiver else "",
+        *((words, _particle(clause)) if split else (_particle(clause), words)),
+        within(Slot.PREDICATE, predicate(clause)),
+        within(Slot.PLACE, place(clause.place)) if clause.place else "",
+        _time(clause) if time and not time.adverb else "",
     ]
+
+
+def _slots(clause: Clause) -> tuple[Slot, Slot]:
+    """What subject and object are in German."""
+    return (Slot.OBJECT, Slot.SUBJECT) if clause.verb.swapped else (Slot.SUBJECT, Slot.OBJECT)
+
+
+def _particle(clause: Clause) -> str:
+    """What follows the verb: words of its own, and last the preposition of its object."""
+    words = [marked(word, Slot.VERB) for word in clause.verb.en.split()[1:]]
+    if words and " " in clause.verb.government:
+        words[-1] = within(Slot.OBJECT, marked(bare(words[-1]), Part.PREPOSITION))
+    return " ".join(words)
+
+
+def _time(clause: Clause) -> str:
+    """When."""
+    return within(Slot.TIME, parallel(Text(clause.time.de, clause.time.en)).en) if clause.time else ""
 
 
 def _adverb(clause: Clause) -> str:
     """An adverb of frequency, which goes before the verb."""
-    return clause.time.en if clause.time and clause.time.adverb else ""
+    return _time(clause) if clause.time and clause.time.adverb else ""
 
 
 def _not(clause: Clause, helper: str) -> tuple[str, str]:
     """The helper and its not, cannot in one word."""
     if not clause.negated:
         return helper, ""
-    return ("cannot", "") if helper == "can" else (helper, "not")
+    negation = marked("not", Slot.NOT)
+    return (f"cannot{helper[3:]}{negation[3:]}", "") if bare(helper) == "can" else (helper, negation)
 
 
 def statement(clause: Clause) -> str:
@@ -173,9 +204,10 @@ def statement(clause: Clause) -> str:
     subject, thing = _roles(clause)
     helper, head, rest = verbs(clause, person(subject))
     helper, negation = _not(clause, helper)
-    first = clause.time.en if clause.time and clause.time_first else ""
-    gap = who(thing, OBJECT) if isinstance(thing, Gap) else ""
-    subject_words = who(subject, SUBJECT)
+    first = _time(clause) if clause.time_first else ""
+    slots = _slots(clause)
+    gap = within(slots[1], who(thing, OBJECT)) if isinstance(thing, Gap) else ""
+    subject_words = within(slots[0], who(subject, SUBJECT))
     return _words(first, gap, subject_words, helper, negation, _adverb(clause), head, rest, *ending(clause))
 
 
@@ -183,8 +215,8 @@ def inverted(clause: Clause, first: str = "") -> str:
     """A question: the helper before the subject."""
     subject, _ = _roles(clause)
     helper, head, rest = verbs(clause, person(subject), inverted=True)
-    negation = "not" if clause.negated else ""
-    subject_words = who(subject, SUBJECT)
+    negation = marked("not" if clause.negated else "", Slot.NOT)
+    subject_words = within(_slots(clause)[0], who(subject, SUBJECT))
     return _words(first, helper, subject_words, negation, _adverb(clause), head, rest, *ending(clause))
 
 
@@ -196,9 +228,12 @@ def subordinate(clause: Clause, first: str = "") -> str:
 def command(clause: Clause, please: bool) -> str:
     """What one tells a friend to do."""
     verb = clause.verb.en.split()[0]
-    return _words("please" if please else "", "do not" if clause.negated else "", verb, *ending(clause))
+    no = f"{marks.helper('do')} {marked('not', Slot.NOT)}" if clause.negated else ""
+    polite = marked("please" if please else "", Slot.PLEASE)
+    return _words(polite, no, marks.verb(verb), *ending(clause))
 
 
 def purpose(clause: Clause) -> str:
     """In order to."""
-    return _words("in order to", clause.verb.en.split()[0], *ending(clause))
+    verb = marks.verb(clause.verb.en.split()[0])
+    return _words(marked("in order", Slot.PURPOSE), marked("to", Slot.TO), verb, *ending(clause))

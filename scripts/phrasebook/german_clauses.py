@@ -2,7 +2,9 @@
 
 from typing import NamedTuple
 
+from phrasebook import marks
 from phrasebook.german_nouns import REFLEXIVE, after, place, predicate, who
+from phrasebook.marks import Part, Slot, also, marked, parallel, within
 from phrasebook.meaning import Clause, Gap, Phrase, Pronoun, person
 from phrasebook.words import Modal, Person, Text, Verb, lexicon
 
@@ -56,18 +58,20 @@ def modal(verb: Modal, to: Person, past: bool) -> str:
 def verbs(clause: Clause) -> Verbs:
     """The finite verb and what waits at the end."""
     verb, to = clause.verb, person(clause.subject)
-    infinitive = verb.prefix + verb.de
+    infinitive = marks.verb(verb.prefix + verb.de)
     if clause.modal:
-        finite = modal(clause.modal, to, clause.tense == "past")
+        finite = marked(modal(clause.modal, to, clause.tense == "past"), Slot.MODAL)
         return Verbs(finite, infinitive, f"{infinitive} {finite}")
     if clause.tense == "future":
-        finite = present(lexicon().verbs["werden"], to)
+        finite = marked(present(lexicon().verbs["werden"], to), Slot.MODAL)
         return Verbs(finite, infinitive, f"{infinitive} {finite}")
     if clause.tense == "past" and not verb.simple_past:
-        finite = present(lexicon().verbs[verb.auxiliary], to)
-        return Verbs(finite, verb.participle, f"{verb.participle} {finite}")
+        finite = marks.helper(present(lexicon().verbs[verb.auxiliary], to))
+        participle = marks.verb(verb.participle)
+        return Verbs(finite, participle, f"{participle} {finite}")
     finite = simple_past(verb.simple_past, to) if clause.tense == "past" else present(verb, to)
-    return Verbs(finite, verb.prefix, verb.prefix + finite)
+    finite = marks.verb(finite)
+    return Verbs(finite, marked(verb.prefix, Slot.VERB), verb.prefix + finite)
 
 
 def _object(clause: Clause, negated: bool) -> str:
@@ -75,7 +79,13 @@ def _object(clause: Clause, negated: bool) -> str:
     assert clause.object
     *preposition, case = clause.verb.government.split()
     words = who(clause.object, "dat" if case == "dat" else "acc", negated)
-    return after(preposition[0], words) if preposition else words
+    return within(Slot.OBJECT, after(_preposition(clause.verb), words) if preposition else words)
+
+
+def _preposition(verb: Verb) -> str:
+    """The preposition of an object, which belongs to the English one, or to the verb that needs none."""
+    preposition, _, _ = verb.government.rpartition(" ")
+    return marked(preposition, Part.PREPOSITION if " " in verb.en else Slot.VERB)
 
 
 def _short(clause: Clause) -> bool:
@@ -86,11 +96,28 @@ def _short(clause: Clause) -> bool:
 def pronouns(clause: Clause) -> list[str]:
     """The unstressed pronouns, which come first in the middle field."""
     found = [
-        REFLEXIVE.get(person(clause.subject), "sich") if clause.verb.reflexive else "",
+        marked(REFLEXIVE.get(person(clause.subject), "sich"), Slot.VERB) if clause.verb.reflexive else "",
         _object(clause, False) if _short(clause) else "",
-        who(clause.receiver, "dat") if isinstance(clause.receiver, Pronoun) else "",
+        _receiver(clause) if isinstance(clause.receiver, Pronoun) else "",
     ]
     return [word for word in found if word]
+
+
+def _receiver(clause: Clause) -> str:
+    """To whom."""
+    assert clause.receiver
+    return within(Slot.RECEIVER, who(clause.receiver, "dat"))
+
+
+def _subject(clause: Clause) -> str:
+    """Who."""
+    return within(Slot.SUBJECT, who(clause.subject, "nom"))
+
+
+def _time(clause: Clause) -> str:
+    """When."""
+    assert clause.time
+    return within(Slot.TIME, parallel(Text(clause.time.de, clause.time.en)).de)
 
 
 def middle(clause: Clause) -> list[str]:
@@ -100,18 +127,18 @@ def middle(clause: Clause) -> list[str]:
     kein = clause.negated and not clause.gladly and (loose or isinstance(clause.predicate, Phrase))
     late = thing and (loose or " " in clause.verb.government)
     early = thing and not late and not _short(clause) and not isinstance(thing, Gap)
-    where = place(clause.place) if clause.place else ""
+    where = within(Slot.PLACE, place(clause.place)) if clause.place else ""
     going = clause.place and clause.place.going
     found = [
-        clause.time.de if clause.time and not clause.time_first else "",
-        who(clause.receiver, "dat") if clause.receiver and not isinstance(clause.receiver, Pronoun) else "",
+        _time(clause) if clause.time and not clause.time_first else "",
+        _receiver(clause) if clause.receiver and not isinstance(clause.receiver, Pronoun) else "",
         _object(clause, False) if early else "",
-        "nicht" if clause.negated and not kein else "",
-        "gern" if clause.gladly else "",
+        marked("nicht", Slot.NOT) if clause.negated and not kein else "",
+        marked("gern", Slot.GLADLY) if clause.gladly else "",
         "" if going else where,
         _object(clause, kein) if late else "",
         where if going else "",
-        predicate(clause.predicate, kein) if clause.predicate else "",
+        within(Slot.PREDICATE, predicate(clause.predicate, kein)) if clause.predicate else "",
     ]
     return [word for word in found if word]
 
@@ -123,7 +150,7 @@ def _join(*parts: str) -> str:
 
 def _subject_inside(clause: Clause) -> list[str]:
     """Subject and pronouns after the finite verb: gefällt dir der Garten, freut sich Anna, but freust du dich."""
-    subject = who(clause.subject, "nom")
+    subject = _subject(clause)
     yields = (clause.verb.swapped or clause.verb.reflexive) and not isinstance(clause.subject, Pronoun)
     return [*pronouns(clause), subject] if yields else [subject, *pronouns(clause)]
 
@@ -131,9 +158,9 @@ def _subject_inside(clause: Clause) -> list[str]:
 def statement(clause: Clause) -> str:
     """Verb-second: the subject or the time comes before the finite verb."""
     finite, rest, _ = verbs(clause)
-    subject = who(clause.subject, "nom")
+    subject = _subject(clause)
     if clause.time and clause.time_first:
-        return _join(clause.time.de, finite, *_subject_inside(clause), *middle(clause), rest)
+        return _join(_time(clause), finite, *_subject_inside(clause), *middle(clause), rest)
     return _join(subject, finite, *pronouns(clause), *middle(clause), rest)
 
 
@@ -146,29 +173,29 @@ def inverted(clause: Clause, first: str = "") -> str:
 def subordinate(clause: Clause, first: str = "") -> str:
     """Verb-final; a relative pronoun that is the object goes first."""
     gap = _object(clause, False) if isinstance(clause.object, Gap) else ""
-    return _join(
-        first, gap, who(clause.subject, "nom"), *pronouns(clause), *middle(clause), verbs(clause).cluster
-    )
+    return _join(first, gap, _subject(clause), *pronouns(clause), *middle(clause), verbs(clause).cluster)
 
 
 def command(clause: Clause, please: bool) -> str:
     """What one tells a friend to do."""
-    finite = clause.verb.command or _stem(clause.verb).capitalize()
-    return _join(finite, *pronouns(clause), "bitte" if please else "", *middle(clause), clause.verb.prefix)
+    finite = marks.verb(clause.verb.command or _stem(clause.verb).capitalize())
+    prefix, polite = marked(clause.verb.prefix, Slot.VERB), marked("bitte" if please else "", Slot.PLEASE)
+    return _join(finite, *pronouns(clause), polite, *middle(clause), prefix)
 
 
 def purpose(clause: Clause) -> str:
     """um ... zu: the zu goes between prefix and verb."""
     verb = clause.verb
     return _join(
-        "um",
+        marked("um", Slot.PURPOSE),
         *pronouns(clause),
         *middle(clause),
-        f"{verb.prefix}zu{verb.de}" if verb.prefix else f"zu {verb.de}",
+        also(marked(f"{verb.prefix}zu{verb.de}", Slot.VERB), Slot.TO)
+        if verb.prefix
+        else f"{marked('zu', Slot.TO)} {marked(verb.de, Slot.VERB)}",
     )
 
 
 def question_word(clause: Clause, word: Text) -> str:
     """Auf wen, mit wem: a question word behind the preposition that its verb governs."""
-    preposition, _, _ = clause.verb.government.rpartition(" ")
-    return _join(preposition, word.de)
+    return _join(within(Slot.OBJECT, _preposition(clause.verb)), word.de)

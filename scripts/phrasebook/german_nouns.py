@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from phrasebook.marks import Part, Slot, also, bare, marked, parallel
 from phrasebook.meaning import Comparison, Gap, Name, Phrase, Place, Pronoun, Who
 from phrasebook.words import Noun, Person, Text, lexicon
 
@@ -90,11 +91,13 @@ def phrase(what: Phrase, case: Case, negated: bool = False) -> str:
     """A noun with its determiner and adjective; kein for a negated indefinite one."""
     gender = row(what.noun, what.plural)
     determiner = "no" if negated and what.indefinite else what.determiner
-    words = [article(determiner, gender, case)]
+    words = [marked(article(determiner, gender, case), Part.DETERMINER)]
+    if determiner == "no":
+        words = [also(words[0], Slot.NOT)]
     if what.adjective:
         stem = what.adjective.stem or what.adjective.de.removesuffix("e")
-        words.append(stem + ending(determiner, gender, case))
-    words.append(noun_form(what.noun, case, what.plural))
+        words.append(marked(stem + ending(determiner, gender, case), Part.ADJECTIVE))
+    words.append(marked(noun_form(what.noun, case, what.plural), Part.NOUN))
     return " ".join(word for word in words if word)
 
 
@@ -112,30 +115,32 @@ def who(whom: Who, case: Case, negated: bool = False) -> str:
 
 def after(preposition: str, words: str) -> str:
     """A preposition before a phrase, melted with its article."""
-    first, _, rest = f"{preposition} {words}".partition(" ")
-    head, _, tail = rest.partition(" ")
-    melted = CONTRACTED.get(f"{first} {head}")
-    return f"{melted} {tail}" if melted else f"{preposition} {words}"
+    head, _, tail = words.partition(" ")
+    melted = CONTRACTED.get(bare(f"{preposition} {head}"))
+    # What has melted says what both have said.
+    marks = [word.removeprefix(bare(word)) for word in (preposition, head)]
+    return f"{melted}{''.join(marks)} {tail}" if melted else f"{preposition} {words}"
 
 
 def place(where: Place) -> str:
     """Being there takes the dative, going there the accusative after in, an, auf."""
     if isinstance(where.phrase, Text):
-        return where.phrase.de
+        return parallel(where.phrase).de
     prepositions = where.phrase.noun.to if where.going else where.phrase.noun.at
     assert prepositions, f"{where.phrase.noun.de} is no place"
     going = where.going and prepositions[0] in TWO_WAY
-    return after(prepositions[0], phrase(where.phrase, "acc" if going else "dat"))
+    return after(marked(prepositions[0], Part.PREPOSITION), phrase(where.phrase, "acc" if going else "dat"))
 
 
 def predicate(what: Text | Comparison | Phrase, negated: bool) -> str:
     """What somebody is: an adjective, a comparison, a profession (which has no article)."""
     if isinstance(what, Text):
-        return what.de
+        return parallel(what).de
     if isinstance(what, Comparison):
-        return f"{what.adjective.comparative} als {who(what.than, 'nom')}"
+        adjective, than = marked(what.adjective.comparative, Part.COMPARED), marked("als", Part.THAN)
+        return f"{adjective} {than} {who(what.than, 'nom')}"
     return (
         phrase(what, "nom", negated)
         if negated or what.adjective
-        else noun_form(what.noun, "nom", what.plural)
+        else marked(noun_form(what.noun, "nom", what.plural), Part.NOUN)
     )

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from phrasebook import english, german_nouns
 from phrasebook import german_clauses as german
+from phrasebook.marks import Slot, alignment, bare, linked, marked
 from phrasebook.meaning import Clause, Name, Phrase, Place, person
 from phrasebook.words import Text
 
@@ -19,21 +20,28 @@ CONJUNCTIONS = {
 
 def statement(clause: Clause) -> Text:
     """Verb-second."""
-    return Text(german.statement(clause), english.statement(clause))
+    return linked(german.statement(clause), english.statement(clause))
+
+
+def opening(de: str, en: str) -> Text:
+    """A word before a clause, a conjunction or a question word."""
+    return Text(marked(de, Slot.OPENING), marked(en, Slot.OPENING))
 
 
 def question(clause: Clause) -> Text:
     """A yes/no question."""
-    return Text(german.inverted(clause) + "?", english.inverted(clause) + "?")
+    return linked(german.inverted(clause) + "?", english.inverted(clause) + "?")
 
 
 def asked(clause: Clause, word: Text) -> Text:
     """A question that begins with a question word."""
-    return Text(german.inverted(clause, word.de) + "?", english.inverted(clause, word.en) + "?")
+    word = opening(word.de, word.en)
+    return linked(german.inverted(clause, word.de) + "?", english.inverted(clause, word.en) + "?")
 
 
 def asked_object(clause: Clause, word: Text) -> Text:
     """A question for the object, which the clause lacks; a German preposition goes first."""
+    word = opening(word.de, word.en)
     return asked(clause, Text(german.question_word(clause, word), word.en))
 
 
@@ -45,15 +53,13 @@ def asked_subject(clause: Clause) -> Text:
 
 def command(clause: Clause, please: bool = False) -> Text:
     """Mach die Tür auf!"""
-    return Text(german.command(clause, please) + "!", english.command(clause, please) + "!")
+    return linked(german.command(clause, please) + "!", english.command(clause, please) + "!")
 
 
 def subordinate(conjunction: str, clause: Clause) -> Text:
     """A clause after a conjunction, verb last."""
-    return Text(
-        german.subordinate(clause, conjunction),
-        english.subordinate(clause, CONJUNCTIONS[conjunction]),
-    )
+    first = opening(conjunction, CONJUNCTIONS[conjunction])
+    return linked(german.subordinate(clause, first.de), english.subordinate(clause, first.en))
 
 
 def trailing(main: Text, conjunction: str, clause: Clause) -> Text:
@@ -65,12 +71,13 @@ def trailing(main: Text, conjunction: str, clause: Clause) -> Text:
 def leading(conjunction: str, clause: Clause, main: Clause) -> Text:
     """The subordinate clause first: it takes the place before the finite verb."""
     sub = subordinate(conjunction, clause)
-    return Text(f"{sub.de}, {german.inverted(main)}", f"{sub.en}, {english.statement(main)}")
+    return linked(f"{sub.de}, {german.inverted(main)}", f"{sub.en}, {english.statement(main)}")
 
 
 def indirect(main: Text, word: Text, clause: Clause) -> Text:
     """Whether somebody knows where, when, why."""
-    return Text(
+    word = opening(word.de, word.en)
+    return linked(
         f"{main.de}, {german.subordinate(clause, word.de)}",
         f"{main.en} {english.subordinate(clause, word.en)}",
     )
@@ -78,35 +85,34 @@ def indirect(main: Text, word: Text, clause: Clause) -> Text:
 
 def joined(first: Text, conjunction: Text, second: Text) -> Text:
     """Two sentences joined by und, or by aber with its comma."""
-    comma = "," if conjunction.de == "aber" else ""
-    return Text(
-        f"{first.de}{comma} {conjunction.de} {second.de}", f"{first.en}{comma} {conjunction.en} {second.en}"
-    )
+    comma, word = "," if conjunction.de == "aber" else "", opening(conjunction.de, conjunction.en)
+    return linked(f"{first.de}{comma} {word.de} {second.de}", f"{first.en}{comma} {word.en} {second.en}")
 
 
 def purpose(main: Text, clause: Clause) -> Text:
     """um ... zu."""
-    return Text(f"{main.de}, {german.purpose(clause)}", f"{main.en} {english.purpose(clause)}")
+    return linked(f"{main.de}, {german.purpose(clause)}", f"{main.en} {english.purpose(clause)}")
 
 
 def described(whom: Phrase, clause: Clause) -> Name:
     """A subject with its relative clause."""
-    head = Text(german_nouns.who(whom, "nom"), english.who(whom, english.SUBJECT))
-    text = Text(f"{head.de}, {german.subordinate(clause)},", f"{head.en} {english.subordinate(clause)}")
+    head = linked(german_nouns.who(whom, "nom"), english.who(whom, english.SUBJECT))
+    text = linked(f"{head.de}, {german.subordinate(clause)},", f"{head.en} {english.subordinate(clause)}")
     return Name(text, person(whom))
 
 
 def there_is(what: Phrase, where: Place, place_first: bool) -> Text:
     """Es gibt, with its object in the accusative."""
-    here = Text(german_nouns.place(where), english.place(where))
-    some = Text(german_nouns.phrase(what, "acc"), english.phrase(what))
-    be = "are" if what.plural else "is"
+    here = linked(german_nouns.place(where), english.place(where))
+    some = linked(german_nouns.phrase(what, "acc"), english.phrase(what))
+    be = marked("are" if what.plural else "is", Slot.VERB)
+    there, gives, it = (marked(word, Slot.VERB) for word in ("there", "gibt", "es"))
     if place_first:
-        return Text(f"{here.de} gibt es {some.de}", f"{here.en} there {be} {some.en}")
-    return Text(f"es gibt {here.de} {some.de}", f"there {be} {some.en} {here.en}")
+        return linked(f"{here.de} {gives} {it} {some.de}", f"{here.en} {there} {be} {some.en}")
+    return linked(f"{it} {gives} {here.de} {some.de}", f"{there} {be} {some.en} {here.en}")
 
 
 def finished(text: Text) -> Text:
-    """A capital at the start, a full stop unless there is a mark."""
-    de, en = (line if line[-1] in "?!" else line + "." for line in (text.de, text.en))
-    return Text(de[0].upper() + de[1:], en[0].upper() + en[1:])
+    """A capital at the start, a full stop unless there is a mark; and which words say the same thing."""
+    de, en = (line if line[-1] in "?!" else line + "." for line in map(bare, (text.de, text.en)))
+    return Text(de[0].upper() + de[1:], en[0].upper() + en[1:], alignment(text))

@@ -1,6 +1,6 @@
 """The words of the phrasebook, as read from the lexicon."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,8 @@ class Text:
 
     de: str
     en: str
+    links: tuple[tuple[int, int, bool], ...] = field(default=(), compare=False)
+    """Which words belong together, German and English ones by number, and whether that is sure."""
 
 
 @dataclass(frozen=True)
