@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import torch
-from pydantic import NonNegativeInt, PositiveFloat, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 from torch import Tensor, nn
 
 from seq2attn.config.base import Config, InputPath, Mistake, Mistakes
@@ -115,7 +115,7 @@ class BertEncoderConfig(Config):
     kind: Literal["bert"]
     path: InputPath
     """The folder of the checkpoint; `text.source` is `wordpiece` of the same."""
-    frozen: Literal["all", "none"] | NonNegativeInt = "none"
+    frozen: Literal["all", "none"] | Annotated[int, Field(ge=0, strict=True)] = "none"
     """What stays as it is: all, none, or its embeddings and so many layers from below. Frozen parts have no dropout."""
     rate: PositiveFloat = 0.05
     """Its learning rate, as a share of the optimiser's: what has learnt much shall change little at a time."""

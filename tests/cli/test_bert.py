@@ -156,6 +156,7 @@ PARTS = {
     ),
     "frozen": ("model.encoder.frozen=3", "`model.encoder.frozen`: there are 2 layers to freeze, not 3"),
     "frozen by halves": ("model.encoder.frozen=half", "`model.encoder.frozen` should be "),
+    "frozen or not": ("model.encoder.frozen=true", "`model.encoder.frozen` should be "),
     "rate": ("model.encoder.rate=0", "`model.encoder.rate` should be greater than 0"),
     "dot": (
         "model.decoder={kind: luong, dim: 8, attention: {score: {kind: dot}}}",

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import BertForMaskedLM, BertForPreTraining, BertModel, BertTokenizerFast
 
@@ -88,6 +89,23 @@ def test_checkpoints_with_heads_and_in_several_files(tmp_path, kind, shard, capf
     )
 
 
+def test_checkpoints_as_they_were_named_first(tmp_path):
+    # Those that Google made call the layer norms' weights gamma and beta.
+    folder = make_bert(tmp_path, WORDS, kind=BertForPreTraining)
+    expected = reference(folder, LINES).last_hidden_state
+    weights = load_file(folder / "model.safetensors")
+    for old, new in (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")):
+        weights = {
+            name.replace(old, new): 1.5 * weight if old in name else weight
+            for name, weight in weights.items()
+        }
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    found = ours(folder, LINES)
+    assert (found.keys - expected)[found.mask].abs().max() > 0.1
+    expected = reference(folder, LINES).last_hidden_state
+    torch.testing.assert_close(found.keys[found.mask], expected[found.mask], **NEAR)
+
+
 def test_rows_for_no_word_do_no_harm(tmp_path):
     folder = make_bert(tmp_path, WORDS, vocab_size=40)
     found = ours(folder, LINES)
@@ -157,8 +175,6 @@ def test_a_rate_of_its_own(folder):
 
 
 def test_weights_that_are_not_all_there(folder):
-    from safetensors.torch import load_file, save_file
-
     weights = load_file(folder / "model.safetensors")
     del weights["encoder.layer.1.output.dense.weight"]
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
