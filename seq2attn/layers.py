@@ -26,21 +26,39 @@ class FeedForward(nn.Module):
         return self.leave(self.dropout(hidden))
 
 
+class GatedFeedForward(nn.Module):
+    """SwiGLU, (Swish(x W) * x V) W2 without biases: Shazeer 2020, eq. 6.
+
+    It has three matrices where others have two: two thirds of their hidden width make as many weights.
+    """
+
+    def __init__(self, dim: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        self.gate, self.enter = nn.Linear(dim, hidden, bias=False), nn.Linear(dim, hidden, bias=False)
+        self.leave = nn.Linear(hidden, dim, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, T, D] -> [B, T, D]"""
+        return self.leave(self.dropout(F.silu(self.gate(x)) * self.enter(x)))
+
+
 class Residual(nn.Module):
-    """x + f(x) with dropout and a layer norm: before f (pre-norm) or after the sum (post-norm).
+    """x + f(x) with dropout and a norm: before f (pre-norm) or after the sum (post-norm).
 
     Vaswani et al. 2017, section 5.4, is post-norm; Xiong et al. 2020 compare both.
     """
 
-    def __init__(self, dim: int, dropout: float, norm: Literal["pre", "post"]) -> None:
+    def __init__(self, norm: nn.Module, dropout: float, place: Literal["pre", "post"]) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(dim)
+        self.norm = norm
         self.dropout = nn.Dropout(dropout)
-        self.first = norm == "pre"
+        self.first = place == "pre"
 
     def enter(self, x: Tensor) -> Tensor:
         """What f is given: [B, T, D] -> [B, T, D]"""
-        return self.norm(x) if self.first else x
+        entered: Tensor = self.norm(x) if self.first else x
+        return entered
 
     def leave(self, x: Tensor, fx: Tensor) -> Tensor:
         """x and f(enter(x)) to the layer's output, all [B, T, D]"""
@@ -79,3 +97,11 @@ class Learned(nn.Module):
         """[...] -> [..., D]"""
         vectors: Tensor = self.table(position.clamp_max(self.table.num_embeddings - 1))
         return vectors
+
+
+class Unplaced(nn.Module):
+    """Zero, for self-attention that tells by itself how far apart words stand."""
+
+    def forward(self, position: Tensor) -> Tensor:
+        """[...] -> []"""
+        return torch.zeros((), device=position.device)

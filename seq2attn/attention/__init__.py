@@ -1,7 +1,7 @@
 """Attention: one hierarchy, two axes; any score with any alignment."""
 
 from seq2attn.attention.asked import NOTHING, Asked, Seen
-from seq2attn.attention.attention import Attended, Attention, Memories, Memory, in_turn, multi_head
+from seq2attn.attention.attention import Attended, Attention, Memories, Memory, in_turn, self_attention
 
 __all__ = [
     "NOTHING",
@@ -12,5 +12,5 @@ __all__ = [
     "Memory",
     "Seen",
     "in_turn",
-    "multi_head",
+    "self_attention",
 ]

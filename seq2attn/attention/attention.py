@@ -15,15 +15,15 @@ from torch import Tensor, nn
 
 from seq2attn.attention.align import Align, Global
 from seq2attn.attention.asked import NOTHING, Asked, Seen
-from seq2attn.attention.scores import Dot, MultiHead, Score, split_heads
+from seq2attn.attention.scores import Dot, Score, share, split_heads
 
 
 @dataclass(frozen=True)
 class Memory:
     """Keys and values, projected once, and where they may be looked at."""
 
-    keys: Tensor  # [B, H, S, d]
-    values: Tensor  # [B, H, S, v]
+    keys: Tensor  # [B, G, S, d], of as many groups as heads in most scores
+    values: Tensor  # [B, G, S, v]
     mask: Tensor  # [B, 1, 1, S] or [1, 1, T, S] bool
 
 
@@ -66,7 +66,7 @@ class Attention(nn.Module):
         """
         if position is None:
             position = torch.arange(keys.size(1), device=keys.device).expand(keys.shape[:2])
-        values = split_heads(self.value(values), self.score.heads)
+        values = split_heads(self.value(values), self.score.groups)
         return Memory(self.score.key(keys, position), values, mask[:, None, None, :])
 
     def begin(self, memory: Memory) -> Seen:
@@ -106,22 +106,35 @@ class Attention(nn.Module):
         sentences = memory.keys.size(0)
         query, position = query.reshape(sentences, -1, query.size(-1)), position.reshape(sentences, -1)
         of_score, of_align = (None if x is None else fold(x, sentences) for x in seen)
-        q = self.score.query(query, position)
+        q, asked = self.score.query(query, position), Asked(query, position, of_score)
         weights = drawn = None
         if self._fused() and not need_weights:
-            drop = self.dropout.p if self.training else 0.0
-            context = F.scaled_dot_product_attention(q, memory.keys, memory.values, memory.mask, drop)
+            context = self._at_once(q, memory, asked)
         else:
-            scores = self.score(q, memory.keys, Asked(query, position, of_score))
+            scores = self.score(q, memory.keys, asked)
             weights = self.align(scores, memory.mask, Asked(query, position, of_align))
             drawn = self.align.drawn(scores, memory.mask, weights)
-            context = self.dropout(weights).to(memory.values.dtype) @ memory.values
+            values = share(memory.values, self.score.heads)
+            context = self.dropout(weights).to(values.dtype) @ values
         context = self.output(context.transpose(1, 2).flatten(2)).reshape(rows, steps, -1)
         return Attended(
             context,
             seen if weights is None else self._remember(seen, weights),
             unfold(weights, rows) if weights is not None and need_weights else None,
             None if drawn is None else drawn.sum(1).reshape(rows, steps),
+        )
+
+    def _at_once(self, q: Tensor, memory: Memory, asked: Asked) -> Tensor:
+        """The context [B, H, T, v] by PyTorch's own kernel, which makes no weights."""
+        assert isinstance(self.score, Dot)
+        bias, mask = self.score.bias(q, memory.keys, asked), memory.mask
+        return F.scaled_dot_product_attention(
+            q,
+            memory.keys,
+            memory.values,
+            mask if bias is None else bias.masked_fill(~mask, -torch.inf),
+            self.dropout.p if self.training else 0.0,
+            enable_gqa=self.score.groups < self.score.heads,
         )
 
     def _remember(self, seen: Seen, weights: Tensor) -> Seen:
@@ -160,8 +173,7 @@ def in_turn(steps: list[Attended]) -> Attended:
     )
 
 
-def multi_head(dim: int, heads: int, dropout: float = 0.0) -> Attention:
-    """Multi-head attention of equally wide queries, keys and values: Vaswani et al. 2017, section 3.2.2."""
-    return Attention(
-        MultiHead(dim, dim, heads), value=nn.Linear(dim, dim), output=nn.Linear(dim, dim), dropout=dropout
-    )
+def self_attention(dim: int, score: Score, dropout: float = 0.0) -> Attention:
+    """Attention of words `dim` wide to each other; values have the heads of the keys."""
+    value = nn.Linear(dim, dim // score.heads * score.groups)
+    return Attention(score, value=value, output=nn.Linear(dim, dim), dropout=dropout)

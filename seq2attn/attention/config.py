@@ -69,7 +69,7 @@ class AttentionConfig(Config):
         return Attention(
             score,
             self.align.build(query_dim),
-            value=nn.Linear(value_dim, output_dim),
+            value=nn.Linear(value_dim, output_dim // score.heads * score.groups),
             output=nn.Linear(output_dim, output_dim),
             dropout=self.dropout,
         )

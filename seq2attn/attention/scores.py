@@ -28,6 +28,7 @@ class Score(Part, ABC):
     def __init__(self, heads: int = 1) -> None:
         super().__init__()
         self.heads = heads
+        self.groups = heads  # how many heads keys and values have
 
     def query(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, T, Dq], at positions [B, T] -> [B, H, T, d]"""
@@ -49,10 +50,16 @@ class Dot(Score):
         super().__init__(heads)
         self.scaled = scaled
 
+    def bias(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor | None:
+        """What is added to the dot products, [B, H, T, S], if anything is."""
+        return None
+
     def forward(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor:
-        """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
-        scores = q @ k.transpose(-2, -1)
-        return scores / math.sqrt(q.size(-1)) if self.scaled else scores
+        """[B, H, T, d], [B, G, S, d] -> [B, H, T, S]"""
+        scores = q @ share(k, q.size(1)).transpose(-2, -1)
+        scores = scores / math.sqrt(q.size(-1)) if self.scaled else scores
+        bias = self.bias(q, k, asked)
+        return scores if bias is None else scores + bias
 
 
 class DotConfig(Config):
@@ -144,21 +151,28 @@ class AdditiveConfig(Config):
 
 
 class MultiHead(Dot):
-    """(W q) . (U k) / sqrt(d) in every head: Vaswani et al. 2017, section 3.2.2."""
+    """(W q) . (U k) / sqrt(d) in every head: Vaswani et al. 2017, section 3.2.2.
 
-    def __init__(self, query_dim: int, key_dim: int, heads: int) -> None:
+    With fewer `groups` than heads, heads / groups neighbours ask the same key (Ainslie et al. 2023, section 2.2), so
+    that there is so much less to keep of what has been read.
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, heads: int, groups: int | None = None) -> None:
         super().__init__(heads, scaled=True)
         divide(query_dim, heads)
+        self.groups = groups or heads
+        if heads % self.groups:
+            raise ValueError(f"{groups} groups do not divide {heads} heads")
         self.w_query = nn.Linear(query_dim, query_dim)
-        self.w_key = nn.Linear(key_dim, query_dim)
+        self.w_key = nn.Linear(key_dim, query_dim // heads * self.groups)
 
     def query(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, T, Dq] -> [B, H, T, d]"""
-        return super().query(self.w_query(x), position)
+        return split_heads(self.w_query(x), self.heads)
 
     def key(self, x: Tensor, position: Tensor) -> Tensor:
-        """[B, S, Dk] -> [B, H, S, d]"""
-        return super().key(self.w_key(x), position)
+        """[B, S, Dk] -> [B, G, S, d]"""
+        return split_heads(self.w_key(x), self.groups)
 
 
 class MultiHeadConfig(Config):
@@ -167,15 +181,26 @@ class MultiHeadConfig(Config):
     kind: Literal["multi-head"]
     heads: PositiveInt = 8
     """How many heads; they must divide the width of the query."""
+    groups: PositiveInt | None = None
+    """How many heads keys and values have, which those of the query share; as many if it is not given."""
+
+    @model_validator(mode="after")
+    def _groups_divide(self) -> MultiHeadConfig:
+        return check_groups(self, self.groups, self.heads)
 
     def build(self, query_dim: int, key_dim: int) -> MultiHead:
         """Raises ValueError when the heads do not divide `query_dim`."""
-        return MultiHead(query_dim, key_dim, self.heads)
+        return MultiHead(query_dim, key_dim, self.heads, self.groups)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """[B, T, H*d] -> [B, H, T, d]"""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def share(x: Tensor, heads: int) -> Tensor:
+    """[B, G, S, d] -> [B, H, S, d]: each group for as many heads as share it"""
+    return x if x.size(1) == heads else x.repeat_interleave(heads // x.size(1), 1)
 
 
 def divide(query_dim: int, heads: int) -> None:
@@ -188,4 +213,11 @@ def check_heads(config: C, heads: int, dim: int) -> C:
     """The config itself; raises Mistakes when `heads` do not divide `dim`."""
     if dim % heads:
         raise Mistakes([Mistake("heads", f"{heads} heads do not divide the width {dim}")])
+    return config
+
+
+def check_groups(config: C, groups: int | None, heads: int) -> C:
+    """The config itself; raises Mistakes when `groups` do not divide `heads`."""
+    if groups is not None and heads % groups:
+        raise Mistakes([Mistake("groups", f"{groups} groups do not divide {heads} heads")])
     return config

@@ -8,21 +8,20 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from seq2attn.attention import Attended, Attention, Memories, Memory, Seen, multi_head
+from seq2attn.attention import Attended, Attention, Memories, Memory, Seen
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import MultiHeadConfig
 from seq2attn.decoders.base import Decoded, Decoder, all_drawn, every_layer
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.initial import initialise
-from seq2attn.layers import FeedForward, Residual
 
 
 @dataclass(frozen=True)
 class TransformerState:
     """The keys and values of the words read so far."""
 
-    past: tuple[tuple[Tensor, Tensor], ...]  # for each layer two of [N, H, P, d]
+    past: tuple[tuple[Tensor, Tensor], ...]  # for each layer two of [N, G, P, d]
     seen: tuple[Seen, ...]  # what each layer's attention to the source remembers
     position: Tensor  # [N]: words read
 
@@ -37,7 +36,7 @@ class TransformerDecoder(Decoder[TransformerState]):
         self.layers = nn.ModuleList(
             TransformerDecoderLayer(config, dim, encoder) for _ in range(config.layers)
         )
-        self.norm = nn.LayerNorm(dim) if config.norm == "pre" else nn.Identity()
+        self.norm = config.last_norm(dim)
         self.dim = dim
         initialise(self)
 
@@ -76,17 +75,17 @@ class TransformerDecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerDecoderConfig, dim: int, encoder: Encoder) -> None:
         super().__init__()
-        self.target: Attention = multi_head(dim, config.heads, config.attention_dropout)
-        self.target_branch = Residual(dim, config.dropout, config.norm)
+        self.target = config.self_attention(dim)
+        self.target_branch = config.branch(dim)
         self.source: Attention = config.attention.build(dim, encoder.key_dim, encoder.value_dim, dim)
-        self.source_branch = Residual(dim, config.dropout, config.norm)
-        self.feed_forward = FeedForward(dim, config.feed_forward, config.dropout, config.activation)
-        self.feed_forward_branch = Residual(dim, config.dropout, config.norm)
-        self.heads, self.head_dim = config.heads, dim // config.heads
+        self.source_branch = config.branch(dim)
+        self.feed_forward = config.feed_forward_part(dim)
+        self.feed_forward_branch = config.branch(dim)
+        self.groups, self.head_dim = self.target.score.groups, dim // config.heads
 
     def nothing(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        """The keys and values of no words: two of [B, H, 0, d]."""
-        empty = like.new_empty(like.size(0), self.heads, 0, self.head_dim)
+        """The keys and values of no words: two of [B, G, 0, d]."""
+        empty = like.new_empty(like.size(0), self.groups, 0, self.head_dim)
         return empty, empty
 
     def forward(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from seq2attn.attention import multi_head
+from seq2attn.attention import Attention, self_attention
+from seq2attn.attention.distance import Relative, Rotary
+from seq2attn.attention.scores import MultiHead, check_groups
 from seq2attn.config.base import Config
 from seq2attn.encoders.base import Encoded, Encoder, mean_word
 from seq2attn.initial import initialise
-from seq2attn.layers import FeedForward, Learned, Residual, Sinusoidal
+from seq2attn.layers import FeedForward, GatedFeedForward, Learned, Residual, Sinusoidal, Unplaced
 
 
 class TransformerConfig(Config):
@@ -22,22 +24,65 @@ class TransformerConfig(Config):
     layers: PositiveInt = 6
     heads: PositiveInt = 8
     """Heads of the self-attention; they must divide the width of the embeddings."""
+    groups: PositiveInt | None = None
+    """How many heads its keys and values have, which those of the query share; as many if it is not given."""
     feed_forward: PositiveInt = 2048
     """Width of the hidden layer of the feed-forward parts."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Of that layer; swiglu multiplies it by a gate, with three matrices instead of two."""
     norm: Literal["pre", "post"] = "pre"
     """Normalise before each part or after its sum."""
-    activation: Literal["relu", "gelu"] = "relu"
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    norm_layer: Literal["layer", "rms"] = "layer"
+    """layer: by mean and deviation; rms: by the root of the mean square alone."""
+    positions: Literal["sinusoidal", "learned", "relative", "rotary"] = "sinusoidal"
+    """Added to the embeddings, or, relative and rotary, known to the self-attention alone."""
     max_positions: PositiveInt = 1024
     """How many positions are learned; later words share the last one."""
+    max_distance: PositiveInt = 16
+    """Up to which distance relative positions tell words apart."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """On the embeddings with their positions, inside the feed-forward parts and on every residual branch."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     """On self-attention weights (CPU: anything but 0 costs the fused kernel)."""
 
+    @model_validator(mode="after")
+    def _groups_divide(self) -> Self:
+        return check_groups(self, self.groups, self.heads)
+
     def position_vectors(self, dim: int) -> nn.Module:
-        """A module that turns positions [...] into vectors [..., dim]."""
-        return Sinusoidal(dim) if self.positions == "sinusoidal" else Learned(dim, self.max_positions)
+        """A module that turns positions [...] into vectors [..., dim] for the embeddings."""
+        if self.positions == "sinusoidal":
+            return Sinusoidal(dim)
+        return Learned(dim, self.max_positions) if self.positions == "learned" else Unplaced()
+
+    def self_attention(self, dim: int) -> Attention:
+        """Of words to each other. Raises ValueError when the heads do not divide `dim`."""
+        score: MultiHead
+        if self.positions == "relative":
+            score = Relative(dim, self.heads, self.groups, self.max_distance)
+        elif self.positions == "rotary":
+            score = Rotary(dim, self.heads, self.groups)
+        else:
+            score = MultiHead(dim, dim, self.heads, self.groups)
+        return self_attention(dim, score, self.attention_dropout)
+
+    def feed_forward_part(self, dim: int) -> nn.Module:
+        """[B, T, dim] -> [B, T, dim]"""
+        if self.activation == "swiglu":
+            return GatedFeedForward(dim, self.feed_forward, self.dropout)
+        return FeedForward(dim, self.feed_forward, self.dropout, self.activation)
+
+    def branch(self, dim: int) -> Residual:
+        """What joins a part to what it was given."""
+        return Residual(self._norm(dim), self.dropout, self.norm)
+
+    def last_norm(self, dim: int) -> nn.Module:
+        """What pre-norm layers leave to the end."""
+        return self._norm(dim) if self.norm == "pre" else nn.Identity()
+
+    def _norm(self, dim: int) -> nn.Module:
+        """Ba et al. 2016, or Zhang and Sennrich 2019, eq. 4."""
+        return nn.LayerNorm(dim) if self.norm_layer == "layer" else nn.RMSNorm(dim, eps=1e-6)
 
 
 class TransformerEncoder(Encoder):
@@ -48,7 +93,7 @@ class TransformerEncoder(Encoder):
         self.positions = config.position_vectors(dim)
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(TransformerEncoderLayer(config, dim) for _ in range(config.layers))
-        self.norm = nn.LayerNorm(dim) if config.norm == "pre" else nn.Identity()
+        self.norm = config.last_norm(dim)
         self.key_dim = self.value_dim = self.final_dim = dim
         initialise(self)
 
@@ -69,10 +114,10 @@ class TransformerEncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig, dim: int) -> None:
         super().__init__()
-        self.attention = multi_head(dim, config.heads, config.attention_dropout)
-        self.attention_branch = Residual(dim, config.dropout, config.norm)
-        self.feed_forward = FeedForward(dim, config.feed_forward, config.dropout, config.activation)
-        self.feed_forward_branch = Residual(dim, config.dropout, config.norm)
+        self.attention = config.self_attention(dim)
+        self.attention_branch = config.branch(dim)
+        self.feed_forward = config.feed_forward_part(dim)
+        self.feed_forward_branch = config.branch(dim)
 
     def forward(self, x: Tensor, mask: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """x [B, S, D], mask [B, S] -> [B, S, D], and weights [B, H, S, S] when they are needed"""

@@ -20,6 +20,7 @@ from seq2attn.encoders import (
     RecurrentEncoderConfig,
     TransformerEncoderConfig,
 )
+from seq2attn.encoders.transformer import TransformerConfig
 
 
 class EmbeddingsConfig(Config):
@@ -46,7 +47,7 @@ class ModelConfig(Config):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> ModelConfig:
-        mistakes = [*self._heads(), *self._dot(), *self._tied(), *self._brought()]
+        mistakes = [*self._heads(), *self._turned(), *self._dot(), *self._tied(), *self._brought()]
         if mistakes:
             raise Mistakes(mistakes)
         return self
@@ -68,6 +69,15 @@ class ModelConfig(Config):
             Mistake(key, f"{heads} heads do not divide {dim}, the width of {whose}")
             for key, heads, dim, whose in dict.fromkeys(wanted)
             if dim % heads
+        ]
+
+    def _turned(self) -> list[Mistake]:
+        dim = self.embeddings.dim
+        return [
+            Mistake(f"{side}.positions", f"rotary turns pairs, and heads are {dim // part.heads} wide")
+            for side, part in (("encoder", self.encoder), ("decoder", self.decoder))
+            if isinstance(part, TransformerConfig) and part.positions == "rotary"
+            if dim % (2 * part.heads) == part.heads
         ]
 
     def _dot(self) -> list[Mistake]:

@@ -40,13 +40,18 @@ def plain_score(name, score, q, k, s, t, seen):
     if kind == "offset":
         reach = SCORES[name]["reach"]
         return affine(score.w_query, q).reshape(heads, -1)[:, max(-reach, min(reach, s - t)) + reach]
-    wq, uk = (affine(side, x).reshape(heads, -1) for side, x in ((score.w_query, q), (score.w_key, k)))
+    wq, uk = (affine(side, x).reshape(n, -1) for side, x, n in sides(score, q, k))
+    uk = uk.repeat(heads // len(uk), 0)
     if kind == "multi-head":
         return (wq * uk).sum(-1) / math.sqrt(len(q) / heads)
     if kind == "coverage":
         fertility = SCORES[name].get("fertile", 2.0) / (1 + np.exp(-affine(score.fertility, k)))
         wq = wq + (seen / fertility)[:, None] * score.z.detach().numpy()[:, 0, 0]
     return (score.v.detach().numpy()[:, 0] * np.tanh(wq + uk)).sum(-1)
+
+
+def sides(score, q, k):
+    return (score.w_query, q, score.heads), (score.w_key, k, score.groups)
 
 
 def plain_scores(name, score, q, keys, t, seen):
@@ -136,6 +141,7 @@ def plain_context(attention, weights, values):
     """[B, T, Dv]: each head's share of the values, side by side."""
     if isinstance(attention.value, nn.Linear):
         values = affine(attention.value, values)
-    shares = np.split(values, weights.shape[1], -1)
+    heads, groups = attention.score.heads, attention.score.groups
+    shares = [share for share in np.split(values, groups, -1) for _ in range(heads // groups)]
     context = np.concatenate([weights[:, h] @ share for h, share in enumerate(shares)], -1)
     return affine(attention.output, context) if isinstance(attention.output, nn.Linear) else context

@@ -12,6 +12,10 @@ from seq2attn.model import ModelConfig, Seq2Seq, build_model
 
 WIDTH, WORDS = 16, 11
 
+MODERN = {
+    "kind": "transformer", "layers": 2, "heads": 4, "groups": 2, "feed_forward": 32, "norm_layer": "rms",
+    "activation": "swiglu",
+}  # fmt: skip
 ENCODERS = {
     "gru": {"kind": "gru", "dim": WIDTH, "layers": 2},
     "gru-forward": {"kind": "gru", "dim": WIDTH, "bidirectional": False},
@@ -20,6 +24,7 @@ ENCODERS = {
     "transformer-post-learned": {
         "kind": "transformer", "layers": 2, "heads": 2, "feed_forward": 32, "norm": "post", "positions": "learned",
     },
+    "transformer-relative": {**MODERN, "positions": "relative", "max_distance": 3},
     "convolutional": {"kind": "convolutional", "dim": 12, "layers": 2, "width": 3},
     "bert": {
         "kind": "bert", "path": "nowhere", "shape": {  # where the shape is given, the folder is not looked at
@@ -40,6 +45,7 @@ SCORES = {
     "concat": {"kind": "concat", "dim": 8},
     "additive-4-heads": {"kind": "additive", "dim": 8, "heads": 4},
     "multi-head": {"kind": "multi-head", "heads": 4},
+    "multi-head-2-groups": {"kind": "multi-head", "heads": 4, "groups": 2},
     "cosine": {"kind": "cosine"},
     "cosine-2-heads": {"kind": "cosine", "heads": 2},
     "location-2-heads": {"kind": "location", "positions": 6, "heads": 2},
@@ -80,6 +86,7 @@ DECODERS = {
     "transformer-post-learned": {
         "kind": "transformer", "layers": 1, "heads": 2, "feed_forward": 32, "norm": "post", "positions": "learned",
     },
+    "transformer-rotary": {**MODERN, "positions": "rotary"},
     "convolutional": {"kind": "convolutional", "dim": 12, "layers": 2, "width": 3},
 }  # fmt: skip
 FIXED = {
@@ -118,6 +125,15 @@ def model(
     """A small model in double precision, so that what should be equal is equal to many digits."""
     torch.manual_seed(0)
     return build_model(config(encoder, decoder, score, align, tie), words, words).double().eval()
+
+
+def calm(net: Seq2Seq) -> Seq2Seq:
+    """The model in training, without dropout."""
+    net.train()
+    for part in net.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.eval()
+    return net
 
 
 def sources(lengths: tuple[int, ...] = (5, 3, 1, 7), garbage: int = 0) -> tuple[Tensor, Tensor]:

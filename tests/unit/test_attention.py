@@ -13,10 +13,10 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
-from seq2attn.attention import Asked, Attention, multi_head
+from seq2attn.attention import Asked, Attention
 from seq2attn.attention.align import LocalMonotonic, LocalPredictive, masked_softmax
 from seq2attn.attention.config import AlignConfig, AttentionConfig, ScoreConfig
-from seq2attn.attention.scores import Dot
+from seq2attn.attention.scores import Dot, MultiHead
 from seq2attn.model import ModelConfig
 from seq2attn.state import repeat_rows
 from tests.laws.formulas import plain_attention, plain_context, plain_scores, plain_weights
@@ -136,7 +136,7 @@ def test_gradients(score, align):
     )
 
 
-@pytest.mark.parametrize("name", ["scaled-dot", "dot-2-heads", "multi-head"])
+@pytest.mark.parametrize("name", ["scaled-dot", "dot-2-heads", "multi-head", "multi-head-2-groups"])
 @pytest.mark.parametrize("hypotheses", [1, 3])
 def test_fused_attention_is_written_out_attention(name, hypotheses):
     _, keys, values, mask, _ = inputs(key_dim(name))
@@ -241,7 +241,7 @@ def test_dropout_leaves_out_weights_in_training_only():
 
 def test_heads_that_do_not_divide_are_refused_when_built():
     with pytest.raises(ValueError, match="3 heads do not divide"):
-        multi_head(8, 3)
+        MultiHead(8, 8, 3)
     config = AttentionConfig.model_validate({"score": {"kind": "additive", "dim": 8, "heads": 4}})
     with pytest.raises(ValueError, match="4 heads do not divide"):
         config.build(QUERY, KEY, value_dim=6)

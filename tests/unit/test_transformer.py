@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from seq2attn.attention import multi_head
+from seq2attn.attention import self_attention
+from seq2attn.attention.scores import MultiHead
 from seq2attn.decoders import TransformerDecoderConfig
 from seq2attn.encoders import Encoded, TransformerEncoderConfig
 from seq2attn.layers import Learned, Sinusoidal
@@ -78,7 +79,7 @@ def same_with_gradients(ours, theirs, given):
 
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_multi_head_attention_is_torchs(need_weights):
-    ours = shuffled(multi_head(DIM, HEADS))
+    ours = shuffled(self_attention(DIM, MultiHead(DIM, DIM, HEADS)))
     theirs = nn.MultiheadAttention(DIM, HEADS, batch_first=True).double()
     copy_attention(ours, theirs)
     query, keys, values = (rand(3, n, DIM, seed=n).requires_grad_() for n in (WORDS, 6, 6))
