@@ -163,7 +163,7 @@ class BertEncoderConfig(Config):
 def load_bert(folder: Path, embedding: BertEmbedding, encoder: BertEncoder, bert_ids: Sequence[int]) -> None:
     """Give both parts the weights in `folder`; `bert_ids` says which of its words each of our ids is.
 
-    Raises: DataError when the folder's weights cannot be read, or are fewer than the words.
+    Raises: DataError when the folder's weights cannot be read, are of another shape, or fewer than the words.
     """
     bert = read_bert(folder)
     words = bert.embeddings.word_embeddings.weight
@@ -171,11 +171,14 @@ def load_bert(folder: Path, embedding: BertEmbedding, encoder: BertEncoder, bert
         raise DataError(
             f"{folder}: its vocabulary has {max(bert_ids) + 1} entries, and its weights {len(words)}"
         )
-    embedding.table.load_state_dict(bert.embeddings.state_dict())
+    try:
+        embedding.table.load_state_dict(bert.embeddings.state_dict())
+        encoder.bert.encoder.load_state_dict(bert.encoder.state_dict())
+    except RuntimeError:
+        raise DataError(f"{folder}: its weights are not of the config's `shape`; leave that out") from None
     rest = sorted({*range(len(words))} - {*bert_ids})  # rows for no word, which some checkpoints have
     with torch.no_grad():
         embedding.table.word_embeddings.weight.copy_(words[[*bert_ids, *rest]])
-    encoder.bert.encoder.load_state_dict(bert.encoder.state_dict())
 
 
 def _config(shape: BertShape) -> Any:

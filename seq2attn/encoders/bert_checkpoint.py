@@ -129,6 +129,8 @@ def read_bert(folder: Path) -> Any:
     """
     from transformers import BertModel
 
+    if not folder.is_dir():  # which `transformers` would look for elsewhere
+        raise DataError(f"there is no folder {folder}; expected that of a BERT checkpoint")
     with _quiet():
         try:
             bert, report = BertModel.from_pretrained(

@@ -55,6 +55,18 @@ def folder_of(path: str | Path) -> Path:
     return folder
 
 
+def _digest(folder: Path) -> str:
+    """SHA-256 of what a folder says of its pieces.
+
+    Raises: Mistake when there is no vocabulary.
+    """
+    files = [folder / name for name in (*VOCABULARIES, *RULES) if (folder / name).is_file()]
+    if not any(file.name in VOCABULARIES for file in files):
+        raise Mistake("path", f"{folder} has neither {' nor '.join(VOCABULARIES)}")
+    content = [[file.name, hashlib.sha256(file.read_bytes()).hexdigest()] for file in files]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
 class WordPieceConfig(Config):
     """The pieces of words that a BERT knows: for the source, as they are not joined again to what they were."""
 
@@ -71,21 +83,24 @@ class WordPieceConfig(Config):
             raise mistake
         if not isinstance(data, dict) or data.get("digest") or not isinstance(data.get("path"), str | Path):
             return data
-        folder = folder_of(data["path"])
-        if not any((folder / name).is_file() for name in VOCABULARIES):
-            raise Mistake("path", f"{folder} has neither {' nor '.join(VOCABULARIES)}")
-        files = [folder / name for name in (*VOCABULARIES, *RULES) if (folder / name).is_file()]
-        content = [[file.name, hashlib.sha256(file.read_bytes()).hexdigest()] for file in files]
-        return {**data, "digest": hashlib.sha256(json.dumps(content).encode()).hexdigest()}
+        return {**data, "digest": _digest(folder_of(data["path"]))}
 
     def train(self, lines: Iterable[str]) -> WordPieceTokenizer:
         """Read the folder: there is nothing to learn from `lines`.
 
-        Raises: DataError for a vocabulary that cannot be read, is no WordPiece, or lacks a special token.
+        Raises: DataError for a vocabulary that was changed, cannot be read, is no WordPiece, or lacks a special token.
         """
         from tokenizers.models import WordPiece
         from transformers import BertTokenizerFast
 
+        try:
+            is_same = _digest(folder_of(self.path)) == self.digest
+        except Mistake as mistake:  # in a config that was filled in elsewhere, or long ago
+            raise DataError(mistake.message) from None
+        if not is_same:
+            raise DataError(
+                f"{self.path}: its vocabulary is not that of the config's `digest`; leave that out"
+            )
         try:
             own = BertTokenizerFast.from_pretrained(self.path, local_files_only=True)
         except Exception as error:  # whatever a damaged file makes of it: there are many kinds

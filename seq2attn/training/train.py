@@ -97,9 +97,8 @@ def _prepare(
 def _pretrained(model: Seq2Seq, config: Experiment, prepared: Prepared, reporter: Reporter) -> None:
     """Put pretrained weights and vectors where there are any; what scales embeddings is taken out of these first."""
     if isinstance(model.source, BertEmbedding) and isinstance(model.encoder, BertEncoder):
-        assert isinstance(config.model.encoder, BertEncoderConfig) and isinstance(
-            prepared.source, WordPieceTokenizer
-        )
+        assert isinstance(config.model.encoder, BertEncoderConfig)
+        assert isinstance(prepared.source, WordPieceTokenizer)  # a rule of the config sees to both
         load_bert(config.model.encoder.path, model.source, model.encoder, prepared.source.bert_ids)
         reporter.say(f"encoder: begins with the weights of {config.model.encoder.path}")
     shared = config.model.embeddings

@@ -191,9 +191,19 @@ def test_a_vocabulary_with_more_words_than_weights(folder):
         loaded(folder)
 
 
+def test_weights_of_another_shape_than_the_config_says(folder, tmp_path):
+    config = BertEncoderConfig(kind="bert", path=folder)
+    other = make_bert(tmp_path / "other", WORDS, intermediate_size=24)
+    with pytest.raises(DataError, match="other: its weights are not of the config's `shape`"):
+        load_bert(other, config.build_embedding(), config.build(7), range(20))
+
+
 def test_a_shape_that_was_read_needs_no_folder(folder):
     config = BertEncoderConfig(kind="bert", path=folder, frozen=1)
     shutil.rmtree(folder)
     again = BertEncoderConfig.model_validate(json.loads(config.model_dump_json()))
     assert again == config
-    assert again.build(7).key_dim == 16
+    embedding, encoder = again.build_embedding(), again.build(7)
+    assert encoder.key_dim == 16
+    with pytest.raises(DataError, match="there is no folder .*bert; expected that of a BERT"):
+        load_bert(folder, embedding, encoder, range(20))

@@ -141,8 +141,14 @@ def test_a_damaged_folder_is_told(folder, tmp_path, damage):
 def test_other_rules_are_another_text(folder):
     before = WordPieceConfig(path=folder).digest
     assert WordPieceConfig(path=folder).digest == before
+    config = WordPieceConfig(path=folder)
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     assert WordPieceConfig(path=folder).digest != before
+    with pytest.raises(DataError, match="bert: its vocabulary is not that of the config's `digest`"):
+        config.train([])
+    shutil.rmtree(folder)
+    with pytest.raises(DataError, match="there is no folder .*bert; expected that of a BERT"):
+        config.train([])
 
 
 def test_a_vocabulary_without_a_special_token_is_refused(folder):
