@@ -205,5 +205,5 @@ def test_a_shape_that_was_read_needs_no_folder(folder):
     assert again == config
     embedding, encoder = again.build_embedding(), again.build(7)
     assert encoder.key_dim == 16
-    with pytest.raises(DataError, match="there is no folder .*bert; expected that of a BERT"):
+    with pytest.raises(DataError, match=r"there is no folder .*bert; expected that of a BERT"):
         load_bert(folder, embedding, encoder, range(20))

@@ -147,7 +147,7 @@ def test_other_rules_are_another_text(folder):
     with pytest.raises(DataError, match="bert: its vocabulary is not that of the config's `digest`"):
         config.train([])
     shutil.rmtree(folder)
-    with pytest.raises(DataError, match="there is no folder .*bert; expected that of a BERT"):
+    with pytest.raises(DataError, match=r"there is no folder .*bert; expected that of a BERT"):
         config.train([])
 
 
