@@ -39,6 +39,9 @@ class TrainState:
     stale: int = 0  # validations since the best
     waited: int = 0  # validations since the best or the last plateau
     plateaus: int = 0
+    baseline: float | None = (
+        None  # a target word's log-probability of late, where hard attention learns by drawing
+    )
 
     @property
     def epochs(self) -> float:

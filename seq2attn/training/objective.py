@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from seq2attn.attention.hard import Reinforce
 from seq2attn.data.batches import IGNORE, Batch
 from seq2attn.model import Seq2Seq
 from seq2attn.training.guided import GuidedConfig, guided_cross_entropy
+from seq2attn.training.reinforce import reinforce
 
 CHUNK = 2**21
 """How many logits are made at a time (8 MB in float32): few enough to stay near the processor."""
@@ -41,14 +43,25 @@ class Objective(nn.Module):
         self.label_smoothing = label_smoothing
         self.guided = guided
 
-    def forward(self, batch: Batch) -> Loss:
-        """The loss of the labels [B, T] given the source and the words before each, and of where attention looked."""
+    @property
+    def draws(self) -> bool:
+        """Whether some attention learns by what it draws, and needs a baseline."""
+        return any(isinstance(part, Reinforce) for part in self.model.modules())
+
+    def forward(self, batch: Batch, baseline: float | None = None) -> Loss:
+        """The loss of the labels [B, T] given the source and the words before each, and of where attention looked.
+
+        `baseline` is the log-probability that a target word has had of late, for hard attention to compare with.
+        """
         is_guided = self.guided is not None and batch.guide is not None
         decoded = self.model(batch.source, batch.source_mask, batch.target, need_weights=is_guided)
         output, labels = self.model.output, batch.labels.flatten()
         objective, log_probs = linear_cross_entropy(
             decoded.hidden.flatten(0, 1), output.weight, output.bias, labels, self.label_smoothing
         )
+        if decoded.drawn is not None:
+            seen = log_probs.view_as(batch.labels)
+            objective = objective + reinforce(decoded.drawn, seen, batch.labels != IGNORE, baseline)
         guided, guided_words = torch.zeros_like(objective), torch.zeros_like(labels[0])
         if self.guided is not None and batch.guide is not None:
             guided, guided_words = guided_cross_entropy(self.guided.attention(decoded.weights), batch.guide)

@@ -23,6 +23,7 @@ from seq2attn.training.distributed import World
 from seq2attn.training.judge import Judge
 from seq2attn.training.objective import Objective
 from seq2attn.training.progress import amounts, is_due, share_done
+from seq2attn.training.reinforce import moved
 from seq2attn.training.report import Reporter
 from seq2attn.training.schedules import Progress
 
@@ -111,11 +112,12 @@ class Trainer:
         rate = self.config.optimizer.rate * self.config.schedule.multiplier(now)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["share"]
+        likelihood = self.tally.likelihood.clone()
         for batch in batches:
             last = batch is batches[-1]
             with nullcontext() if last else self.world.local(self.wrapped):
                 with self._precision():
-                    loss = self.wrapped(batch.to(self.world.device))
+                    loss = self.wrapped(batch.to(self.world.device), self.state.baseline)
                 (loss.objective * (self.world.size / words)).backward()
             self.tally.objective += loss.objective.detach()
             self.tally.likelihood += loss.negative_log_likelihood.detach()
@@ -124,6 +126,9 @@ class Trainer:
         self.tally.norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), most)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        if self.objective.draws:
+            (lost,) = self.world.sum(float(self.tally.likelihood - likelihood))
+            self.state.baseline = moved(self.state.baseline, -lost / words)
         self.state.words += int(words)
         self.tally.words += words
 

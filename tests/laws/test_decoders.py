@@ -16,6 +16,7 @@ from tests.laws.parts import (
     EVERY_DECODER,
     OWN_EMBEDDINGS,
     PLUGGED,
+    calm,
     model,
     sources,
     targets,
@@ -38,10 +39,9 @@ REMEMBERING = [("coverage", "local-m"), ("multi-head", "monotonic"), ("coverage-
     [(*parts, False) for parts in PLUGGED] + [(d, *parts, True) for d in DECODERS for parts in REMEMBERING],
 )
 def test_reading_in_parts_is_reading_at_once(decoder, score, align, training):
-    net = model("gru", decoder, score, align).train(training)
-    for part in net.modules():
-        if isinstance(part, torch.nn.Dropout):
-            part.eval()
+    net = model("gru", decoder, score, align)
+    if training:
+        calm(net)
     memory, state = net.encode(*sources())
     words = targets(4, 9)
     whole = net.read(words, state, memory, need_weights=True)
@@ -118,10 +118,9 @@ def test_every_tensor_of_a_state_has_a_row_a_hypothesis(decoder, score, align):
 @pytest.mark.parametrize("decoder", EVERY_DECODER)
 def test_nothing_in_a_state_is_dead(decoder, score, align):
     # Only these ask where they stand; without them a recurrent decoder's position is carried for nothing else.
-    net = model("gru", decoder, score, align).train(align == "monotonic")
-    for part in net.modules():
-        if isinstance(part, torch.nn.Dropout):
-            part.eval()
+    net = model("gru", decoder, score, align)
+    if align == "monotonic":
+        calm(net)
     memory, first = net.encode(*sources((7, 7, 7, 7)))
     one, two = (net.read(targets(4, n), first, memory).state for n in (3, 4))
     leaves, others = tensors(one), tensors(two)

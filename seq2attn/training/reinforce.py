@@ -1,0 +1,31 @@
+"""What hard attention learns from: how well the target went after what it drew (Williams 1992; Xu et al. 2015, 4.1).
+
+Shapes: B sentences, T target words.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+MOMENTUM = 0.9
+"""How much of the baseline stays at each update (Xu et al. 2015, section 4.1)."""
+
+
+def reinforce(drawn: Tensor, log_probs: Tensor, words: Tensor, baseline: float | None) -> Tensor:
+    """A sum of value 0 whose gradient is minus that of the expected log-probability of the target.
+
+    drawn [B, T]: the log-probability of what was drawn for each word; log_probs [B, T] of the target's words, without
+    a gradient; words [B, T] bool, False in padding. What is drawn for a word has a say in it and in all that follow,
+    so each is told how much better than the baseline, a log-probability a word, they went; without a baseline than
+    the mean of these words.
+    """
+    usual = log_probs.sum() / words.sum() if baseline is None else log_probs.new_tensor(baseline)
+    better = (log_probs - usual).masked_fill(~words, 0.0)
+    from_here = better.flip(1).cumsum(1).flip(1)
+    surrogate = -(from_here * drawn).sum()
+    return surrogate - surrogate.detach()
+
+
+def moved(baseline: float | None, mean: float) -> float:
+    """The baseline after an update in which the words' log-probabilities had this mean."""
+    return mean if baseline is None else MOMENTUM * baseline + (1 - MOMENTUM) * mean
