@@ -127,6 +127,7 @@ def test_the_package_is_imported_without_anything_heavy():
         "sentencepiece",
         "torchtext",
         "matplotlib",
+        "transformers",
     )
     code = f"import sys, seq2attn; dir(seq2attn); print(*[m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
@@ -137,7 +138,7 @@ def test_help_comes_without_torch():
     code = (
         "import sys, seq2attn.cli as cli\n"
         "try: cli.app(['train', '--help'])\n"
-        "except SystemExit: print(*[m for m in ('torch', 'numpy', 'sacrebleu') if m in sys.modules])\n"
+        "except SystemExit: print(*[m for m in ('torch', 'numpy', 'sacrebleu', 'transformers') if m in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.splitlines()[-1] == ""
