@@ -6,6 +6,7 @@ data/                   the encoded text
 model.safetensors       the weights that translate, and the vocabularies they know
 model.json              where they come from
 checkpoints/            where training can go on from
+alignment.json          the attention that links are taken from, once it was chosen
 metrics.jsonl train.log samples.txt
 """
 

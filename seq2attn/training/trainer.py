@@ -193,12 +193,14 @@ class Trainer:
             "words_per_second": tally.words / tally.seconds,
             "seconds": self.state.seconds,
         }
+        links = ""
         if guided_words:
             numbers["guided"] = guided / guided_words
+            links = f"  guided {numbers['guided']:.3f}"
         self.reporter.measure("train", self.state.update, numbers)
         self.reporter.say(
             f"epoch {numbers['epoch']:.2f}  update {self.state.update}  loss {numbers['loss']:.3f}"
-            f"  ppl {numbers['perplexity']:.2f}  {numbers['words_per_second']:,.0f} words/s"
+            f"  ppl {numbers['perplexity']:.2f}{links}  {numbers['words_per_second']:,.0f} words/s"
         )
 
 
