@@ -1,0 +1,182 @@
+"""Hugging Face's encoder-decoders, made on the spot with weights by chance, copied into ours: the same function.
+
+Marian is post-norm with positions from a table, BART post-norm with GELU, Pegasus pre-norm. Marian's and Pegasus's
+sinusoids have other wavelengths than ours, so that their tables go into learned positions. BART's two norms of the
+embeddings are taken out of it: ours has none.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    GenerationConfig,
+    LogitsProcessor,
+    MarianConfig,
+    MarianMTModel,
+    PegasusConfig,
+    PegasusForConditionalGeneration,
+)
+
+from seq2attn.data.batches import collate_source
+from seq2attn.model import ModelConfig, build_model
+from seq2attn.search import Beam, LengthRule, Limits, search
+from seq2attn.search.choose import NEVER
+from seq2attn.text.vocabulary import BOS, EOS, PAD
+
+WORDS, DIM, HEADS, HIDDEN, LAYERS, PLACES = 23, 16, 4, 24, 2, 40
+KINDS = {
+    "marian": (MarianConfig, MarianMTModel, {"scale_embedding": True, "activation_function": "relu"}),
+    "bart": (BartConfig, BartForConditionalGeneration, {"activation_function": "gelu"}),
+    "pegasus": (PegasusConfig, PegasusForConditionalGeneration, {"activation_function": "relu"}),
+}
+SPECIAL = {
+    "pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS,
+    "forced_eos_token_id": None,
+}  # fmt: skip
+SOURCES = [[5, 9, 4], [7], [3, 3, 18, 11, 20, 6], [22, 10, 8, 8], [13, 4], [19, 17, 16, 15, 14, 13, 12]]
+MOST = 14
+
+
+def by_chance(model):
+    """Weights far from zero, the norms' too; the end is likely enough that translations end."""
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
+        model.final_logits_bias.copy_(torch.randn(1, WORDS, generator=generator))
+        model.final_logits_bias[0, EOS] = 1.5
+    return model.double().eval()
+
+
+@functools.cache
+def theirs(kind):
+    config, model, options = KINDS[kind]
+    sizes = {
+        f"{side}_{name}": size
+        for side in ("encoder", "decoder")
+        for name, size in (("layers", LAYERS), ("attention_heads", HEADS), ("ffn_dim", HIDDEN))
+    }
+    made = model(
+        config(vocab_size=WORDS, d_model=DIM, max_position_embeddings=PLACES, **sizes, **SPECIAL, **options)
+    )
+    if kind == "bart":
+        for side in (made.model.encoder, made.model.decoder):
+            side.layernorm_embedding = nn.Identity()
+    made.generation_config = GenerationConfig(**SPECIAL)
+    return by_chance(made)
+
+
+@functools.cache
+def ours(kind):
+    their = theirs(kind)
+    part = {
+        "kind": "transformer", "layers": LAYERS, "heads": HEADS, "feed_forward": HIDDEN, "positions": "learned",
+        "max_positions": PLACES, "norm": "pre" if kind == "pegasus" else "post",
+        "activation": their.config.activation_function,
+    }  # fmt: skip
+    decoder = {**part, "attention": {"score": {"kind": "multi-head", "heads": HEADS}}}
+    embeddings = {"dim": DIM, "scaled": their.config.scale_embedding}
+    settings = {"embeddings": embeddings, "encoder": part, "decoder": decoder}
+    net = build_model(ModelConfig.model_validate(settings), WORDS, WORDS).double().eval()
+    with torch.no_grad():
+        for table in (net.source.table, net.target.table, net.output):
+            table.weight.copy_(their.lm_head.weight)
+        net.output.bias.copy_(their.final_logits_bias[0])
+        for side, other in ((net.encoder, their.model.encoder), (net.decoder, their.model.decoder)):
+            copy_side(side, other, kind)
+    return net
+
+
+def copy_side(side, other, kind):
+    side.positions.table.weight.copy_(other.embed_positions.weight[2 if kind == "bart" else 0 :])
+    if kind == "pegasus":
+        copy_weights(side.norm, other.layer_norm)
+    for layer, their in zip(side.layers, other.layers, strict=True):
+        if hasattr(layer, "source"):
+            copy_attention(layer.target, their.self_attn)
+            copy_attention(layer.source, their.encoder_attn)
+            copy_weights(layer.target_branch.norm, their.self_attn_layer_norm)
+            copy_weights(layer.source_branch.norm, their.encoder_attn_layer_norm)
+        else:
+            copy_attention(layer.attention, their.self_attn)
+            copy_weights(layer.attention_branch.norm, their.self_attn_layer_norm)
+        copy_weights(layer.feed_forward.enter, their.fc1)
+        copy_weights(layer.feed_forward.leave, their.fc2)
+        copy_weights(layer.feed_forward_branch.norm, their.final_layer_norm)
+
+
+def copy_attention(attention, their):
+    copy_weights(attention.score.w_query, their.q_proj)
+    copy_weights(attention.score.w_key, their.k_proj)
+    copy_weights(attention.value, their.v_proj)
+    copy_weights(attention.output, their.out_proj)
+
+
+def copy_weights(layer, their):
+    layer.load_state_dict(copy.deepcopy(their.state_dict()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_logits(kind):
+    source, mask = collate_source(SOURCES)
+    target = torch.randint(3, WORDS, (len(SOURCES), 9), generator=torch.Generator().manual_seed(0))
+    target[:, 0] = BOS
+    with torch.no_grad():
+        expected = theirs(kind)(
+            input_ids=source, attention_mask=mask.long(), decoder_input_ids=target, use_cache=False
+        ).logits
+        net = ours(kind)
+        found = net.output(net(source, mask, target).hidden)
+    assert expected.std() > 0.5
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+class FirstMayEnd(Beam):
+    """Of the 2K candidates only the best K may end a translation, which is their rule; ours lets all of them."""
+
+    def __call__(self, log_probs, scores):
+        parent, token, score = super().__call__(log_probs, scores)
+        score[:, self.width :].masked_fill_(token[:, self.width :] == EOS, NEVER)
+        return parent, token, score
+
+
+class EndAtLast(LogitsProcessor):
+    """The last word is the end, whatever its probability; their own rule would give it a probability of one."""
+
+    def __call__(self, words, log_probs):
+        end = torch.arange(WORDS) == EOS
+        return log_probs.masked_fill(~end, NEVER) if words.size(1) == MOST else log_probs
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("width", [3, 5])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_beams(kind, width, alpha):
+    source, mask = collate_source(SOURCES)
+    net, sentences = ours(kind), torch.ones(len(SOURCES), dtype=torch.long)
+    memory, state = net.encode(source, mask)
+    found = search(
+        net.step, state, memory, choose=FirstMayEnd(width), limits=Limits(sentences, sentences * MOST), bos=BOS,
+        eos=EOS, never=(PAD, BOS), lengths=LengthRule("average", alpha),
+    )  # fmt: skip
+    expected = theirs(kind).generate(
+        source, attention_mask=mask.long(), num_beams=width, num_return_sequences=width, length_penalty=alpha,
+        early_stopping="never", max_length=MOST + 1, suppress_tokens=[PAD, BOS], do_sample=False,
+        logits_processor=[EndAtLast()], return_dict_in_generate=True, output_scores=True,
+    )  # fmt: skip
+    words = [without_end(row) for row in expected.sequences[:, 1:].tolist()]
+    assert len({tuple(row) for row in words}) > 4
+    assert [without_end(row) for row in found.tokens.flatten(0, 1).tolist()] == words
+    torch.testing.assert_close(found.scores.flatten(), expected.sequences_scores)
+
+
+def without_end(row):
+    return row[: row.index(EOS)]
