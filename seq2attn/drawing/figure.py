@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -63,4 +65,20 @@ def figure(path: Path, *, width: float, height: float) -> Iterator[Figure]:
         canvas = Figure(figsize=(width, height), layout="constrained")
         yield canvas
         path.parent.mkdir(parents=True, exist_ok=True)
-        canvas.savefig(path, bbox_inches="tight", pad_inches=0.08)
+        with warnings.catch_warnings(record=True) as caught:
+            canvas.savefig(path, bbox_inches="tight", pad_inches=0.08)
+        _say(caught, path)
+
+
+def _say(caught: list[warnings.WarningMessage], path: Path) -> None:
+    """One line about all the characters that no font has, instead of two for each."""
+    missing = {str(one.message) for one in caught if str(one.message).startswith("Glyph ")}
+    if missing:
+        print(
+            f"warning: {path}: no font here has {len(missing)} of the characters; install one that has "
+            "(Noto Sans CJK has Chinese, Japanese and Korean)",
+            file=sys.stderr,
+        )
+    for one in caught:
+        if str(one.message) not in missing:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)

@@ -154,6 +154,17 @@ def test_attention_is_drawn(tmp_path: Path, layers: int, heads: int):
     assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 50
 
 
+def test_characters_without_a_font_are_told_of_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    unknown = [chr(0xF0000), chr(0xF0001)]  # for private use
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        draw_map(as_map(unknown, ["x"], np.array([[0.5, 0.5]])), tmp_path / "map.png")
+    said = f"warning: {tmp_path / 'map.png'}: no font here has 2 of the characters; "
+    err = capsys.readouterr().err
+    assert err.startswith(said) and err.count("\n") == 1
+    assert pixels(tmp_path / "map.png").size
+
+
 def test_layers_are_rows_and_heads_are_columns(tmp_path: Path):
     weights = np.zeros((2, 3, 1, 2))
     weights[..., 0] = 1

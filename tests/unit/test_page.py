@@ -97,6 +97,18 @@ def test_sentence_part_layer_and_head_are_picked(page: Browser):
     assert page.get(pressed) == [i == 4 for i in range(6)]
 
 
+def test_sentences_of_other_models_have_other_maps(chromium: Browser, tmp_path: Path):
+    other = looked(1, 1, encoder=False)
+    draw_attention([FIRST, other], tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    chromium.choose("#part", 1)
+    chromium.choose("#sentence", 1)
+    assert other.decoder is not None
+    np.testing.assert_allclose(chromium.get(CELLS), other.decoder.ravel(), atol=6e-4)
+    hidden = "document.getElementById('{}').parentElement.hidden"
+    assert all(chromium.get(hidden.format(name)) for name in ("part", "layer", "head"))
+
+
 def test_pieces_are_joined_as_python_joins_them(page: Browser):
     page.choose("#head", 2)
     page.mouse("#whole", click=True)
