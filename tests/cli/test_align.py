@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from seq2attn.config.load import load
 from seq2attn.experiment import Experiment
 from seq2attn.training.train import train
-from tests.cli.conftest import CONFIG, Invoke, write_lines, write_toy
+from tests.cli.conftest import CONFIG, ROOT, Invoke, write_lines, write_toy
+from tests.cli.test_readme import commands
 
 SETS = ("train", "dev", "short", "mixed")
 
@@ -172,3 +175,27 @@ def test_bad_links_stop_training_before_it_starts(invoke: Invoke, tmp_path: Path
     assert f"error: {path}:120: the link `0-77` points at word 77 of the target" in said
     assert not (tmp_path / "runs/toy/model.safetensors").exists()
     assert not (tmp_path / "runs/toy/source").exists()
+
+
+def test_every_command_of_the_page_runs(invoke: Invoke, tmp_path: Path) -> None:
+    for name in ("configs", "data/phrasebook"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    for path in (tmp_path / "data/phrasebook").glob("*.*"):
+        lines = path.read_text(encoding="utf-8").split("\n")
+        write_lines(path, lines[: 2000 if path.stem == "train" else 40])
+    said = commands("docs/alignment.md")
+    assert [command.split()[1] for command in said] == ["train", "align", "align", "align"]
+    for command in said:
+        few = ("--set", "training.until=[5 updates]") if " train " in command else ()
+        done = invoke(*shlex.split(command)[1:], *few)
+        assert "--choose" not in command or done.out.startswith("layer  head")
+    assert len((tmp_path / "runs/test.align").read_text(encoding="utf-8").splitlines()) == 40
+
+
+def test_the_config_of_the_page_is_the_one_it_trains() -> None:
+    page = (ROOT / "docs/alignment.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    config = yaml.safe_load((ROOT / "configs/phrasebook-guided.yaml").read_text(encoding="utf-8"))
+    shown = yaml.safe_load(block)
+    assert shown["data"]["train"] == config["data"]["train"]
+    assert (shown["extends"], shown["training"]) == (config["extends"], config["training"])
