@@ -89,11 +89,11 @@ def parallel(text: Text, start: int = 0) -> Text:
         numbers = [[0] * (len(side) - 1) + [1] for side in (de, en)]
     elif en[-1] == "ago":  # vor zwei Tagen
         numbers[1] = [*range(1, len(en)), 0]
-    sides = (
+    sides = [
         " ".join(marked(word, start + n) for word, n in zip(words, own, strict=True))
         for words, own in zip((de, en), numbers, strict=True)
-    )
-    return Text(*sides)
+    ]
+    return Text(sides[0], sides[1])
 
 
 def linked(de: str, en: str) -> Text:
