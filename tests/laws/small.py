@@ -33,6 +33,15 @@ MODELS = {
             "attention": {"score": {"kind": "multi-head", "heads": 2}},
         },
     },
+    "drawing": {
+        "embeddings": {"dim": 8},
+        "encoder": {"kind": "gru", "dim": 8},
+        "decoder": {
+            "kind": "bahdanau",
+            "dim": 8,
+            "attention": {"score": {"kind": "coverage", "dim": 8}, "align": {"kind": "hard-reinforce"}},
+        },
+    },
 }
 CALM = {
     "embeddings": {"dim": 8},
