@@ -40,7 +40,7 @@ WHAT = ("cats", "small dogs", "two grey birds", "snow", "apples", "red cars")
 WHERE = ("paris", "rome", "new york", "san marino", "berlin", "town")
 WHEN = ("monday", "friday", "sunday evening", "christmas day", "tuesday", "july the fourth")
 Example = TypeVar("Example")
-UPDATES, BATCH, RATE, WARM = 400, 32, 2e-3, 50
+UPDATES, BATCH, RATE, WARM = 300, 32, 2e-3, 50
 
 
 # ---------------------------------------------------------------------- the tasks

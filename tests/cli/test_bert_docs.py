@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import pytest
 import yaml
 
 from tests.cli.test_readme import PYTHON, ROOT, commands, home, run, short
@@ -26,6 +27,7 @@ def test_the_heads_learn_their_tasks(home):
     assert [line for line in said.splitlines() if "held-out" in line] == shown
 
 
+@pytest.mark.slow
 def test_every_command_runs(home):
     seen = [command for command in commands(PAGE) if "bert_heads" not in command]
     assert len(seen) == 5
