@@ -1,0 +1,55 @@
+"""Encoder x decoder x score x alignment: every cell of the matrix is there, and learns."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from seq2attn.data.batches import Batch, collate
+from seq2attn.model import build_model
+from seq2attn.training.objective import Objective
+from tests.laws.parts import ALIGNS, DECODERS, ENCODERS, SCORES, WORDS, calm, config
+from tests.learns.test_overfit import PAIRS
+
+UPDATES, RATE = 6, 0.01
+
+
+def learns(encoder: str, decoder: str, score: str, align: str) -> bool:
+    """Whether a few updates make the loss smaller, measured as the model translates."""
+    torch.manual_seed(0)
+    net = build_model(config(encoder, decoder, score, align), WORDS, WORDS)
+    objective, batch = Objective(net), collate(PAIRS)
+    optimizer = torch.optim.Adam(net.parameters(), lr=RATE)
+    before = perplexity(objective, batch)
+    calm(net)
+    for _ in range(UPDATES):
+        optimizer.zero_grad()
+        loss = objective(batch)
+        (loss.objective / loss.words).backward()
+        optimizer.step()
+    return perplexity(objective, batch) < 0.95 * before
+
+
+@torch.no_grad()
+def perplexity(objective: Objective, batch: Batch) -> float:
+    found = objective.eval()(batch)
+    return math.exp(found.negative_log_likelihood / found.words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_every_cell_learns(encoder, decoder):
+    cells = itertools.product(SCORES, ALIGNS)
+    assert [cell for cell in cells if not learns(encoder, decoder, *cell)] == []
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_every_score_with_every_alignment_learns_in_some_decoder(decoder):
+    place = list(DECODERS).index(decoder)
+    encoder = list(ENCODERS)[place % len(ENCODERS)]
+    cells = list(itertools.product(SCORES, ALIGNS))[place :: len(DECODERS)]
+    assert [cell for cell in cells if not learns(encoder, decoder, *cell)] == []
