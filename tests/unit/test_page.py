@@ -136,14 +136,21 @@ def test_the_keyboard_is_enough(page: Browser):
     assert np.isnan(lit(page, "keys")).all()
 
 
-def test_words_are_dark_on_light_and_light_on_dark(chromium: Browser, tmp_path: Path):
+def test_a_page_may_begin_with_whole_words(chromium: Browser, tmp_path: Path):
     draw_attention(FIRST, tmp_path / "page.html", AttentionChoice(whole_words=True))
+    chromium.open(tmp_path / "page.html")
+    assert chromium.get(WORDS.format("keys")) == list(SOURCE.words)
+    chromium.mouse("#whole", click=True)
+    assert chromium.get(WORDS.format("keys")) == list(SOURCE.tokens)
+
+
+def test_words_are_dark_on_light_and_light_on_dark(chromium: Browser, tmp_path: Path):
+    draw_attention(FIRST, tmp_path / "page.html")
     seen = []
     for dark in (False, True):
         chromium.open(tmp_path / "page.html", dark=dark)
         style = "(s => [s.color, s.backgroundColor].map(c => c.match(/\\d+/g).reduce((a, b) => a + Number(b), 0)))"
         seen.append(chromium.get(f"{style}(getComputedStyle(document.body))"))
-    assert chromium.get("document.getElementById('whole').checked")
     assert chromium.get("document.getElementById('sentence').parentElement.hidden")
     (ink, paper), (dark_ink, dark_paper) = seen
     assert paper - ink > 500 and dark_ink - dark_paper > 500
@@ -176,3 +183,5 @@ def test_text_from_the_right_begins_at_the_right(chromium: Browser, tmp_path: Pa
     chromium.get("document.querySelector('#keys .word').focus()")
     chromium.press("ArrowLeft")
     assert chromium.get("document.activeElement.textContent") == "עולם"
+    chromium.press("ArrowRight")
+    assert chromium.get("document.activeElement.textContent") == "שלום"
