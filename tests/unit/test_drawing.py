@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 import unicodedata
@@ -168,13 +167,15 @@ def test_characters_without_a_font_are_told_of_once(tmp_path: Path, capsys: pyte
 def test_layers_are_rows_and_heads_are_columns(tmp_path: Path):
     weights = np.zeros((2, 3, 1, 2))
     weights[..., 0] = 1
-    weights[1, 2] = [0, 1]
+    weights[0, 1] = [0, 1]
     draw_map(as_map(["a", "b"], ["x"], weights), tmp_path / "map.png")
     found = squares(pixels(tmp_path / "map.png"))
-    steps = [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(found)]
-    (_, right), (_, also_right), (down, back), *_, last = steps
-    assert right == also_right > 0 and down > 0 and back == -2 * right
-    assert last[1] > right  # the last map's weight stands in its second column
+    (upper, lower) = ([x for _, x in found[:3]], [x for _, x in found[3:]])
+    assert {y for y, _ in found[:3]} != {y for y, _ in found[3:]}
+    right = lower[1] - lower[0]
+    assert right == lower[2] - lower[1] > 0
+    assert (upper[0], upper[2]) == (lower[0], lower[2])
+    assert lower[1] < upper[1] < lower[1] + right  # in its second column
 
 
 def test_a_large_picture_stays_within_bounds(tmp_path: Path):
