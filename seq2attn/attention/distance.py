@@ -17,7 +17,8 @@ from seq2attn.attention.scores import MultiHead
 class Relative(MultiHead):
     """(W q) . (U k + a) / sqrt(d), where a is learned for each distance from q to k: Shaw et al. 2018, section 3.2.
 
-    All heads share the vectors. Those who stand farther than `most` words away share the last one on their side.
+    All heads share the vectors. Keys farther than `most` words away share the last one on their side. Values have no
+    vectors: in the paper's section 4.3 they add nothing to those of the keys.
     """
 
     def __init__(self, dim: int, heads: int, groups: int | None, most: int) -> None:

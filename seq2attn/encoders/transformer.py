@@ -1,4 +1,4 @@
-"""The Transformer encoder: Vaswani et al. 2017, section 3.1."""
+"""The Transformer encoder: Vaswani et al. 2017, section 3.1, with what has replaced its parts since."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ class TransformerConfig(Config):
     norm_layer: Literal["layer", "rms"] = "layer"
     """layer: by mean and deviation; rms: by the root of the mean square alone."""
     positions: Literal["sinusoidal", "learned", "relative", "rotary"] = "sinusoidal"
-    """Added to the embeddings, or, relative and rotary, known to the self-attention alone."""
+    """Added to the embeddings, or, relative and rotary, known to the self-attention alone.
+
+    On a CPU, training relative ones costs the fused kernel."""
     max_positions: PositiveInt = 1024
     """How many positions are learned; later words share the last one."""
     max_distance: PositiveInt = 16
