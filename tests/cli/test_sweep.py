@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -85,12 +87,17 @@ def start(seq2attn: Installed, folder: Path, *arguments: str) -> subprocess.Pope
     )
 
 
-def wait_for(pattern: str, folder: Path, count: int = 1) -> None:
-    """Until so many files are there."""
-    deadline = time.monotonic() + 120
-    while len([*folder.rglob(pattern)]) < count:
-        assert time.monotonic() < deadline, f"no {pattern} in {folder}"
+def wait_until(so: Callable[[], bool]) -> bool:
+    """Whether it came to be so within a minute."""
+    deadline = time.monotonic() + 60
+    while not (is_so := so()) and time.monotonic() < deadline:
         time.sleep(0.02)
+    return is_so
+
+
+def wait_for(pattern: str, folder: Path) -> None:
+    """Until there is such a file."""
+    assert wait_until(lambda: any(folder.rglob(pattern))), f"no {pattern} in {folder}"
 
 
 def workers(folder: Path) -> list[int]:
@@ -137,10 +144,7 @@ def test_killed_and_started_again_side_by_side(
     wait_for("luong/seed-1/checkpoints/*/state.json", folder)
     sweep.kill()
     sweep.communicate()
-    deadline = time.monotonic() + 10
-    while workers(folder) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert workers(folder) == []
+    assert wait_until(lambda: workers(folder) == [])
     before = results(folder)
     assert 1 <= len(before) < 4
     done = seq2attn(folder, "sweep", "sweep.yaml", "--jobs", 2)
@@ -154,17 +158,26 @@ def test_killed_and_started_again_side_by_side(
     assert f"{len(before)} trainings are finished, {4 - len(before)} to go" in done.err
 
 
-def test_interrupted(seq2attn: Installed, tmp_path: Path) -> None:
-    folder = home(tmp_path / "home", SWEEP.replace("12 updates", "100000 updates"))
-    sweep = start(seq2attn, folder, "--jobs", "2")
-    wait_for("checkpoints/*/state.json", folder, 2)
-    other = seq2attn(folder, "sweep", "sweep.yaml", code=2)  # while the first is at work
-    assert "runs/sweep: another sweep is at work in it" in other.err
-    sweep.send_signal(signal.SIGINT)
-    _, said = sweep.communicate()
-    assert sweep.returncode == 130, said
-    assert said.decode().endswith("interrupted\n")
-    assert workers(folder) == []
+def test_trainings_end_with_the_sweep(seq2attn: Installed, invoke: Invoke, tmp_path: Path) -> None:
+    folder = home(tmp_path, SWEEP.replace("12 updates", "100000 updates"))
+    try:
+        sweep = start(seq2attn, folder, "--jobs", "2")
+        wait_for("seed-1/checkpoints/*/state.json", folder)
+        assert len(workers(folder)) == 2
+        assert "runs/sweep: another sweep is at work in it" in invoke("sweep", "sweep.yaml", code=2).err
+        sweep.send_signal(signal.SIGINT)
+        _, said = sweep.communicate()
+        assert sweep.returncode == 130, said
+        assert said.decode().endswith("interrupted\n")
+        assert workers(folder) == []
+        sweep = start(seq2attn, folder, "--jobs", "2")
+        assert wait_until(lambda: len(workers(folder)) == 2)
+        sweep.kill()
+        sweep.communicate()
+        assert wait_until(lambda: workers(folder) == [])
+    finally:
+        for process in workers(folder):
+            os.kill(process, signal.SIGKILL)
 
 
 def test_a_training_that_fails_is_told_of_and_the_others_go_on(seq2attn: Installed, tmp_path: Path) -> None:
