@@ -88,7 +88,7 @@ class Leaderboard:
         """How the numbers were measured, each way once."""
         ways = (
             f"{seed.machine}; torch {seed.torch}; {seed.threads} thread{'s' * (seed.threads > 1)} a training,"
-            f" {seed.jobs} side by side; {seed.date}"
+            f" up to {seed.jobs} side by side; {seed.date}"
             for row in self.rows
             for seed in row.seeds
         )

@@ -25,7 +25,14 @@ model:
 ELSEWHERE = ("bash scripts/demo.sh", "bash scripts/test.sh")  # tests/cli/test_demo.py; and this very test
 
 ONE_CELL = (
-    *("--set", "seeds=[1]", "--set", "changes.training.until=[20 updates]", "--set", "changes.search.kind=greedy"),
+    *(
+        "--set",
+        "seeds=[1]",
+        "--set",
+        "changes.training.until=[20 updates]",
+        "--set",
+        "changes.search.kind=greedy",
+    ),
     *("--set", "only=[{encoder: bigru, decoder: bahdanau, score: own, align: global}]"),
 )
 

@@ -206,7 +206,7 @@ class TestLeaderboard:
         for signature in board.signatures.values():
             assert f"`{signature}`" in said
         assert (
-            "Measured on: a machine, 2 cores; torch 2.13; 1 thread a training, 2 side by side; 2026-11-21."
+            "Measured on: a machine, 2 cores; torch 2.13; 1 thread a training, up to 2 side by side; 2026-11-21."
             in said
         )
 
