@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import PositiveFloat
+from pydantic import Field, PositiveFloat
 from torch import Tensor
 
 from seq2attn.attention.align import Align, masked_softmax
@@ -33,29 +33,42 @@ class Hard(Align):
 class Reinforce(Hard):
     """What is drawn has no gradient of its own; its log-probability learns from how well the target went.
 
-    That is Williams 1992 and Xu et al. 2015, eq. 11 and 12, which `training.objective` adds to the loss.
+    That is Williams 1992 and Xu et al. 2015, eq. 11 and 12, which `training.objective` adds to the loss. As in their
+    section 4.1, a share of the queries is given the expected weights instead, so that the decoder learns early on
+    that it is worth its while to look.
     """
 
+    def __init__(self, weight: float, expected: float) -> None:
+        super().__init__()
+        self.weight, self.expected = weight, expected
+
     def draw(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """A sample without a gradient."""
-        return one_hot(scores.detach() + gumbel(scores), mask)
+        """A sample without a gradient, or the expected weights with theirs."""
+        sample = one_hot(scores.detach() + gumbel(scores), mask)
+        is_expected = torch.rand_like(scores[..., :1], requires_grad=False) < self.expected
+        return torch.where(is_expected, masked_softmax(scores, mask), sample)
 
     def drawn(self, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor | None:
-        """The log-probability [B, H, T] of the words that were drawn; None after training."""
+        """Weight times the log-probability [B, H, T] of what was drawn, 0 where nothing was; None after training."""
         if not self.training:
             return None
         lowest = torch.finfo(scores.dtype).min
-        return (scores.masked_fill(~mask, lowest).log_softmax(-1) * weights).sum(-1)
+        log_probs = (scores.masked_fill(~mask, lowest).log_softmax(-1) * weights).sum(-1)
+        return self.weight * log_probs.masked_fill(weights.amax(-1) < 1, 0.0)
 
 
 class ReinforceConfig(Config):
     """One word, drawn; learnt by REINFORCE with a moving baseline."""
 
     kind: Literal["hard-reinforce"]
+    weight: PositiveFloat = 0.1
+    """How much what was drawn counts beside the words themselves (the paper's lambda_r)."""
+    expected: float = Field(0.5, ge=0, lt=1)
+    """Share of the queries for which training takes the expected weights instead of drawing one word."""
 
     def build(self, query_dim: int) -> Reinforce:
         """For queries [*, query_dim]."""
-        return Reinforce()
+        return Reinforce(self.weight, self.expected)
 
 
 class Gumbel(Hard):

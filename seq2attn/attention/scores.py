@@ -80,10 +80,13 @@ class DotConfig(Config):
 
 
 class General(Dot):
-    """q W k (Luong et al. 2015, eq. 8, general); W stands on the key side, so it is paid once a sentence."""
+    """q W k (Luong et al. 2015, eq. 8, general); W stands on the key side, so it is paid once a sentence.
 
-    def __init__(self, query_dim: int, key_dim: int, heads: int = 1) -> None:
-        super().__init__(heads)
+    Divided by sqrt(d) when scaled: else a step of Adam moves the scores by as much as query and key are wide.
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, heads: int = 1, *, scaled: bool = False) -> None:
+        super().__init__(heads, scaled=scaled)
         divide(query_dim, heads)
         self.w_key = nn.Linear(key_dim, query_dim, bias=False)
 
@@ -96,12 +99,14 @@ class GeneralConfig(Config):
     """The bilinear form."""
 
     kind: Literal["general"]
+    scaled: bool = False
+    """Divide by the square root of the width, of a head if there are several."""
     heads: PositiveInt = 1
     """How many alignments are made side by side; they must divide the width of the query."""
 
     def build(self, query_dim: int, key_dim: int) -> General:
         """Raises ValueError when the heads do not divide `query_dim`."""
-        return General(query_dim, key_dim, self.heads)
+        return General(query_dim, key_dim, self.heads, scaled=self.scaled)
 
 
 class Additive(Score):

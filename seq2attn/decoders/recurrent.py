@@ -185,7 +185,7 @@ class LuongConfig(AttentiveConfig):
     """Luong's decoder: queried by the current state, context into the attentional vector."""
 
     kind: Literal["luong"]
-    attention: AttentionConfig = AttentionConfig(score=GeneralConfig(kind="general"))
+    attention: AttentionConfig = AttentionConfig(score=GeneralConfig(kind="general", scaled=True))
     input_feeding: bool = True
     """Give the cells the last attentional vector beside the word."""
 
@@ -199,7 +199,7 @@ class RecurrentDecoderConfig(AttentiveConfig):
     """A recurrent decoder in which attention enters where you say; Bahdanau's and Luong's are two such choices."""
 
     kind: Literal["recurrent"]
-    attention: AttentionConfig = AttentionConfig(score=GeneralConfig(kind="general"))
+    attention: AttentionConfig = AttentionConfig(score=GeneralConfig(kind="general", scaled=True))
     enters: WhereConfig = LUONG
     """Where the attention enters."""
 

@@ -23,11 +23,11 @@ def plain_score(name, score, q, k, s, t, seen):
     """One query [Dq] at t and one key [Dk] at s, at which each head has looked `seen` [H] before -> [H]."""
     kind, heads = SCORES[name]["kind"], score.heads
     shares = (q.reshape(heads, -1), k.reshape(heads, -1)) if len(k) % heads == 0 else None
+    scale = math.sqrt(len(q) / heads) if SCORES[name].get("scaled") else 1
     if kind == "dot":
-        scale = math.sqrt(len(q) / heads) if SCORES[name].get("scaled") else 1
         return (shares[0] * shares[1]).sum(-1) / scale
     if kind == "general":
-        return (shares[0] * affine(score.w_key, k).reshape(heads, -1)).sum(-1)
+        return (q.reshape(heads, -1) * affine(score.w_key, k).reshape(heads, -1)).sum(-1) / scale
     if kind == "concat":  # Luong's W multiplies the stacked vector
         w = torch.cat([score.w_query.weight, score.w_key.weight], 1).detach().numpy()
         return np.array([score.v.detach().numpy().ravel() @ np.tanh(w @ np.concatenate([q, k]))])

@@ -40,7 +40,7 @@ SCORES = {
     "scaled-dot": {"kind": "dot", "scaled": True},
     "dot-2-heads": {"kind": "dot", "heads": 2, "scaled": True},
     "general": {"kind": "general"},
-    "general-4-heads": {"kind": "general", "heads": 4},
+    "general-4-heads": {"kind": "general", "heads": 4, "scaled": True},
     "additive": {"kind": "additive", "dim": 8},
     "concat": {"kind": "concat", "dim": 8},
     "additive-4-heads": {"kind": "additive", "dim": 8, "heads": 4},
@@ -60,7 +60,7 @@ ALIGNS = {
     "local-p-renormalised": {"kind": "local-p", "width": 2, "renormalise": True},
     "sparsemax": {"kind": "sparsemax"},
     "entmax15": {"kind": "entmax15"},
-    "hard-reinforce": {"kind": "hard-reinforce"},
+    "hard-reinforce": {"kind": "hard-reinforce", "weight": 1},
     "hard-gumbel": {"kind": "hard-gumbel"},
     "monotonic": {"kind": "monotonic", "noise": 0, "stop": 0},
 }

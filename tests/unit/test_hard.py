@@ -18,7 +18,7 @@ MASK = torch.tensor([True, True, True, False])
 ASKED = Asked(torch.empty(1, 1, 0), torch.zeros(1, 1))
 
 
-@pytest.mark.parametrize("align", [Reinforce(), Gumbel(0.5)])
+@pytest.mark.parametrize("align", [Reinforce(1.0, 0.0), Gumbel(0.5)])
 def test_words_are_drawn_as_often_as_their_softmax_says(align):
     draws, likely = 20_000, masked_softmax(SCORES, MASK)
     torch.manual_seed(0)
@@ -29,7 +29,7 @@ def test_words_are_drawn_as_often_as_their_softmax_says(align):
     assert ((weights.mean(0) - likely).abs() <= 4 * sigma).all()
 
 
-@pytest.mark.parametrize("align", [Reinforce(), Gumbel(0.5)])
+@pytest.mark.parametrize("align", [Reinforce(1.0, 0.0), Gumbel(0.5)])
 def test_after_training_the_likeliest_is_taken(align):
     weights = align.eval()(SCORES.expand(5, 1, 1, -1), MASK, ASKED)
     assert (weights == torch.tensor([1.0, 0, 0, 0])).all()
@@ -82,6 +82,21 @@ def test_padding_has_no_say():
 def test_the_baseline_moves_towards_the_mean():
     assert moved(None, -4.0) == -4.0
     assert moved(-4.0, -2.0) == pytest.approx(-3.8)
+
+
+def test_a_share_of_the_queries_is_given_the_expected_weights():
+    torch.manual_seed(0)
+    align = Reinforce(0.5, 0.3).train()
+    scores = SCORES.expand(2000, 1, 1, -1)
+    weights = align(scores, MASK, ASKED)
+    likely = masked_softmax(SCORES, MASK)
+    is_expected = torch.isclose(weights, likely).all(-1)
+    assert ((weights[~is_expected] == 0) | (weights[~is_expected] == 1)).all()
+    assert 0.25 < is_expected.double().mean() < 0.35
+    drawn = align.drawn(scores, MASK, weights)
+    assert (drawn[is_expected] == 0).all()
+    chosen = weights[~is_expected].argmax(-1)
+    torch.testing.assert_close(drawn[~is_expected], 0.5 * likely.log()[chosen])
 
 
 @pytest.mark.parametrize("decoder", ["bahdanau-gru", "luong", "transformer", "convolutional"])

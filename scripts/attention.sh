@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Trains every step of docs/attention.md and draws it into a folder: scripts/attention.sh [FOLDER] [TRAIN OPTION]...
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=${1:-runs/attention}
+shift || true
+sentence="Die Mutter hat dem Kind gestern ein neues Buch gegeben."
+mkdir -p "$folder"
+draw() {
+    seq2attn translate "runs/attention/$1" "$sentence" --whole-words --attention "$folder/$2.png" "${@:3}"
+}
+for config in configs/attention/[0-9]*.yaml; do
+    step=$(basename "$config" .yaml)
+    seq2attn train "$config" "${@}"
+    seq2attn evaluate "runs/attention/$step"
+    if [ "$step" != 01-without ]; then
+        draw "$step" "$step"
+    fi
+done
+draw 12-transformer 12-transformer-self --attention-of encoder
