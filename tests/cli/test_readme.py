@@ -55,11 +55,12 @@ def home(tmp_path_factory):
 
 
 def run(command: str, home: Path, *more: str) -> str:
-    words = [*shlex.split(command), *more]
-    python = [sys.executable, *(["-m", "seq2attn"] if words[0] == "seq2attn" else [])]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    first, *words = [*shlex.split(command), *more]
+    started = {"seq2attn": [sys.executable, "-m", "seq2attn"], "python": [sys.executable]}.get(first, [first])
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*python, *words[1:]], cwd=home, env=environment, text=True, capture_output=True, check=False
+        [*started, *words], cwd=home, env=environment, text=True, capture_output=True, check=False
     )
     assert done.returncode == 0, f"{command}\n{done.stderr}"
     return done.stdout
@@ -69,6 +70,8 @@ def short(command: str) -> tuple[str, ...]:
     """What keeps a training from taking minutes."""
     if command.startswith("seq2attn sweep") and "--dry-run" not in command:
         return ONE_CELL
+    if command.startswith("bash scripts/attention.sh"):
+        return ("--set", "training.until=[20 updates]")
     trains = command.startswith("seq2attn train") and "--dry-run" not in command
     return ("--set", "training.until=[60 updates]") if trains else ()
 
@@ -105,6 +108,15 @@ def test_the_python_of_the_readme_runs(home):
     )
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.split("\n")) == 2
+
+
+@pytest.mark.slow
+def test_every_command_of_the_story_of_attention_runs(home):
+    for command in commands("docs/attention.md"):
+        run(command, home, *short(command))
+    steps = [path.stem for path in (ROOT / "configs" / "attention").glob("[0-9]*.yaml")]
+    drawn = {path.stem for path in (home / "docs" / "attention").glob("*.png")}
+    assert {*steps} - drawn == {"01-without"}
 
 
 @pytest.mark.slow

@@ -17,7 +17,8 @@ from seq2attn.attention import Asked, Attention
 from seq2attn.attention.align import LocalMonotonic, LocalPredictive, masked_softmax
 from seq2attn.attention.config import AlignConfig, AttentionConfig, ScoreConfig
 from seq2attn.attention.scores import Dot, MultiHead
-from seq2attn.model import ModelConfig
+from seq2attn.decoders.where import BAHDANAU, LUONG
+from seq2attn.model import ModelConfig, build_model
 from seq2attn.state import repeat_rows
 from tests.laws.formulas import plain_attention, plain_context, plain_scores, plain_weights
 from tests.laws.parts import ALIGNS, SCORES
@@ -252,3 +253,42 @@ def test_heads_that_do_not_divide_the_values_are_a_mistake_of_the_config():
     with pytest.raises(ValidationError, match="4 heads do not divide 6, the width of the encoder"):
         ModelConfig.model_validate({"encoder": {"kind": "gru", "dim": 6}, "decoder": decoder})
     ModelConfig.model_validate({"encoder": {"kind": "gru", "dim": 12}, "decoder": decoder})
+
+
+@pytest.mark.parametrize("kind", ["dot", "general", "cosine", "multi-head"])
+def test_heads_that_do_not_divide_the_query_are_a_mistake_of_the_config(kind):
+    decoder = {"kind": "luong", "dim": 8, "attention": {"score": {"kind": kind, "heads": 3}}}
+    with pytest.raises(ValidationError, match="3 heads do not divide 8, the width of the decoder"):
+        ModelConfig.model_validate({"encoder": {"kind": "gru", "dim": 8}, "decoder": decoder})
+
+
+@pytest.mark.parametrize(
+    "enters", [{"query": "current", "context": []}, {"query": "current", "context": ["cell", "cell"]}]
+)
+def test_a_context_goes_somewhere_and_nowhere_twice(enters):
+    with pytest.raises(ValidationError, match=r"context|twice"):
+        ModelConfig.model_validate(
+            {
+                "encoder": {"kind": "gru", "dim": 8},
+                "decoder": {"kind": "recurrent", "dim": 8, "enters": enters},
+            }
+        )
+
+
+def test_bahdanaus_and_luongs_decoders_are_choices_of_where_attention_enters():
+    for preset, where in (({"kind": "bahdanau"}, BAHDANAU), ({"kind": "luong"}, LUONG)):
+        attention = {"score": {"kind": "additive", "dim": 8}}
+        same = {"dim": 8, "layers": 2, "cell": "lstm", "attention": attention}
+        chosen = {"kind": "recurrent", "enters": where.model_dump()}
+        nets = []
+        for decoder in (preset, chosen):
+            torch.manual_seed(0)
+            config = {
+                "embeddings": {"dim": 8},
+                "encoder": {"kind": "gru", "dim": 8},
+                "decoder": {**same, **decoder},
+            }
+            nets.append(build_model(ModelConfig.model_validate(config), 11, 11).eval())
+        words, mask = torch.randint(3, 11, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
+        one, other = (net(words, mask, words).hidden for net in nets)
+        assert torch.equal(one, other)

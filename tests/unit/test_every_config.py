@@ -1,0 +1,27 @@
+"""Every config of the repository is right, and its model can be built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seq2attn.config.load import load
+from seq2attn.describe import dry_run
+from seq2attn.experiment import Experiment
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+PATHS = [path for path in sorted(CONFIGS.rglob("*.yaml")) if path.name != "base.yaml"]
+ELSEWHERE = (
+    "sweeps",
+    "bert.yaml",
+)  # tests/unit/test_sweep_grid.py; tests/cli/test_bert_docs.py makes its BERT
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, id=p.stem) for p in PATHS if not {p.name, p.parent.name} & {*ELSEWHERE}]
+)
+def test_it_builds(path):
+    experiment = load(path, Experiment)
+    assert "all parts" in dry_run(experiment)
+    assert experiment.run == Path("runs") / path.relative_to(CONFIGS).with_suffix("")
