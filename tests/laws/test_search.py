@@ -154,7 +154,7 @@ def test_samples_follow_the_seed_and_the_model():
     share = torch.bincount(draws, minlength=WORDS) / 4000
     assert (share - table[BOS].exp()).abs().max() < 0.03
     net = chance(model("gru", "luong"))
-    config = SampleConfig(kind="sample", width=3, seed=5)
+    config = SampleConfig.model_validate({"kind": "sample", "seed": 5, "lengths": {"min_length": 8}})
     first, again = (translate_ids(net, [[4, 5, 6]], config, budget=100) for _ in range(2))
     assert first == again
     other = translate_ids(net, [[4, 5, 6]], config.model_copy(update={"seed": 6}), budget=100)
