@@ -31,7 +31,9 @@ def _joint_or_each(
 def _wordpiece_reads(joint: TokenizerConfig | None, target: TokenizerConfig | None) -> list[Mistake]:
     message = "`wordpiece` is for the source: what it cuts is not joined again to the text that it was"
     given = {"joint": joint, "target": target}
-    return [Mistake(f"{side}.kind", message) for side, one in given.items() if isinstance(one, WordPieceConfig)]
+    return [
+        Mistake(f"{side}.kind", message) for side, one in given.items() if isinstance(one, WordPieceConfig)
+    ]
 
 
 class TextConfig(Config):

@@ -137,7 +137,9 @@ def test_gradients(score, align):
     )
 
 
-@pytest.mark.parametrize("name", ["scaled-dot", "dot-2-heads", "general-4-heads", "multi-head", "multi-head-2-groups"])
+@pytest.mark.parametrize(
+    "name", ["scaled-dot", "dot-2-heads", "general-4-heads", "multi-head", "multi-head-2-groups"]
+)
 @pytest.mark.parametrize("hypotheses", [1, 3])
 def test_fused_attention_is_written_out_attention(name, hypotheses):
     _, keys, values, mask, _ = inputs(key_dim(name))
