@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Trains every step of docs/attention.md and draws it into a folder: scripts/attention.sh [FOLDER] [TRAIN OPTION]...
+# Trains every step of docs/attention.md that is not trained yet, and draws each into a folder:
+# scripts/attention.sh [FOLDER] [TRAIN OPTION]...
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-runs/attention}
@@ -11,7 +12,9 @@ draw() {
 }
 for config in configs/attention/[0-9]*.yaml; do
     step=$(basename "$config" .yaml)
-    seq2attn train "$config" "${@}"
+    if [ ! -e "runs/attention/$step/model.safetensors" ]; then
+        seq2attn train "$config" "$@"
+    fi
     seq2attn evaluate "runs/attention/$step"
     if [ "$step" != 01-without ]; then
         draw "$step" "$step"
