@@ -25,7 +25,7 @@ class Align(Part, ABC):
         """scores [B, H, T, S], mask -> weights [B, H, T, S], zero where the mask is False"""
 
     def drawn(self, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor | None:
-        """The log-probability [B, H, T] of weights that were drawn by chance, for alignments that learn by it."""
+        """The log-probability [B, H, T] of weights that were drawn by chance, times what it counts; None of most."""
         return None
 
 

@@ -37,7 +37,7 @@ class Attended(NamedTuple):
     context: Tensor  # [N, T, Dv]
     seen: Seen  # what score and alignment remember after the last query
     weights: Tensor | None  # [N, H, T, S], when they are asked for
-    drawn: Tensor | None  # [N, T]: the log-probability of what hard attention drew, in training
+    drawn: Tensor | None  # [N, T]: the weighted log-probability of what hard attention drew, in training
 
 
 class Attention(nn.Module):

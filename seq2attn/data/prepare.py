@@ -24,7 +24,7 @@ from seq2attn.data.links import Alignment
 from seq2attn.data.read import CorpusConfig, read_aligned, read_pairs
 from seq2attn.data.texts import read_texts, texts_writer
 from seq2attn.data.training import NUMBERS, TrainingData
-from seq2attn.data.word_numbers import encode_numbered
+from seq2attn.data.word_numbers import word_numbers
 from seq2attn.errors import DataError, RunError
 from seq2attn.text.config import TextConfig, TokenizerConfig
 from seq2attn.text.files import read_object, write_json
@@ -174,9 +174,8 @@ def _save(pairs: Iterable[Encoded], source: Tokenizer, target: Tokenizer, folder
             ids.add((pair.source, pair.target))
             if pair.alignment is not None:
                 is_guided = True
-                sides = zip((source, target), pair.text, strict=True)
-                of_source, of_target = (encode_numbered(*side)[1] for side in sides)
-                words.add((of_source, of_target))
+                of_source = word_numbers(source, pair.text[0], pair.source)
+                words.add((of_source, word_numbers(target, pair.text[1], pair.target)))
                 sure = sorted(pair.alignment.sure)
                 links.add(([link[0] for link in sure], [link[1] for link in sure]))
         ids.corpus(Guide(words.corpus(), links.corpus()) if is_guided else None).save(folder)

@@ -22,7 +22,7 @@ def encode_numbered(tokenizer: Tokenizer, line: str) -> Numbered:
     Raises: DataError when it cannot be told.
     """
     ids = tokenizer.encode(line)
-    return ids, _numbers(tokenizer, line, ids)
+    return ids, word_numbers(tokenizer, line, ids)
 
 
 def sample_numbered(tokenizer: Tokenizer, lines: Sequence[str], seed: int) -> list[Numbered]:
@@ -31,10 +31,14 @@ def sample_numbered(tokenizer: Tokenizer, lines: Sequence[str], seed: int) -> li
     Raises: DataError when it cannot be told.
     """
     drawn = tokenizer.sample(lines, seed)
-    return [(ids, _numbers(tokenizer, line, ids)) for line, ids in zip(lines, drawn, strict=True)]
+    return [(ids, word_numbers(tokenizer, line, ids)) for line, ids in zip(lines, drawn, strict=True)]
 
 
-def _numbers(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
+def word_numbers(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
+    """The word of each of the ids that a line was cut into.
+
+    Raises: DataError when it cannot be told.
+    """
     alone = [tokenizer.encode(word) for word in split_words(line)]
     if [id for word in alone for id in word] == ids:
         return [number for number, word in enumerate(alone) for _ in word]

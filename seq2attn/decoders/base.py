@@ -30,7 +30,9 @@ class Decoded(NamedTuple):
     weights: (
         Tensor | None
     )  # [N, L, H, T, S] of L attentions, lowest first, if there are any and they were asked for
-    drawn: Tensor | None = None  # [N, T]: the log-probability of what hard attention drew, in training
+    drawn: Tensor | None = (
+        None  # [N, T]: the weighted log-probability of what hard attention drew, in training
+    )
 
 
 class Decoder(nn.Module, ABC, Generic[State]):
@@ -56,6 +58,6 @@ def every_layer(weights: Iterable[Tensor | None]) -> Tensor | None:
 
 
 def all_drawn(drawn: Iterable[Tensor | None]) -> Tensor | None:
-    """The log-probability [N, T] of what all layers drew, or None where nothing was drawn."""
+    """The weighted log-probability [N, T] of what all layers drew, or None where nothing was drawn."""
     given = [d for d in drawn if d is not None]
     return torch.stack(given).sum(0) if given else None

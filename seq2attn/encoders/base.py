@@ -16,7 +16,6 @@ class Encoded:
     values: Tensor  # [B, S, Dv]  what is averaged
     mask: Tensor  # [B, S] bool, True on words
     final: tuple[Tensor, ...]  # (h,) or (h, c), each [B, layers, F]; parallel encoders give their mean word
-    weights: Tensor | None = None  # [B, L, H, S, S] self-attention of every layer, if any and if asked for
 
 
 class Encoder(nn.Module, ABC):
@@ -27,8 +26,15 @@ class Encoder(nn.Module, ABC):
     final_dim: int
 
     @abstractmethod
-    def forward(self, words: Tensor, mask: Tensor, *, need_weights: bool = False) -> Encoded:
-        """words [B, S, E], mask bool [B, S], True on words; without attention of its own there are no weights."""
+    def forward(self, words: Tensor, mask: Tensor) -> Encoded:
+        """words [B, S, E], mask bool [B, S], True on words."""
+
+    def look(self, words: Tensor, mask: Tensor) -> tuple[Encoded, Tensor | None]:
+        """What `forward` gives, and where each word looked among the others: [B, L, H, S, S] of all layers, or None.
+
+        For encoders without attention there is nothing to add.
+        """
+        return self(words, mask), None
 
 
 def mean_word(x: Tensor, mask: Tensor) -> Tensor:

@@ -82,12 +82,16 @@ class BertEncoder(_PartlyFrozen, Encoder):
         self.rate_share = rate
         self.freeze(list(self.bert.encoder.layer[:frozen]))
 
-    def forward(self, words: Tensor, mask: Tensor, *, need_weights: bool = False) -> Encoded:
+    def forward(self, words: Tensor, mask: Tensor) -> Encoded:
         """words [B, S, D], mask [B, S]."""
-        output = self.bert(inputs_embeds=words, attention_mask=mask, output_hidden_states=need_weights)
+        x = self.bert(inputs_embeds=words, attention_mask=mask).last_hidden_state
+        return Encoded(x, x, mask, (mean_word(x, mask),))
+
+    def look(self, words: Tensor, mask: Tensor) -> tuple[Encoded, Tensor | None]:
+        """words [B, S, D], mask [B, S]; the weights are those of all layers."""
+        output = self.bert(inputs_embeds=words, attention_mask=mask, output_hidden_states=True)
         x = output.last_hidden_state
-        weights = self._weights(output.hidden_states, mask) if need_weights else None
-        return Encoded(x, x, mask, (mean_word(x, mask),), weights)
+        return Encoded(x, x, mask, (mean_word(x, mask),)), self._weights(output.hidden_states, mask)
 
     def _weights(self, inputs: Sequence[Tensor], mask: Tensor) -> Tensor:
         """What each layer is given [B, S, D] -> where it looks [B, L, H, S, S]; its fused attention does not tell."""

@@ -51,7 +51,7 @@ class ConvolutionalEncoder(Encoder):
         self.key_dim = self.value_dim = self.final_dim = input_dim
         initialise(self)
 
-    def forward(self, words: Tensor, mask: Tensor, *, need_weights: bool = False) -> Encoded:
+    def forward(self, words: Tensor, mask: Tensor) -> Encoded:
         """words [B, S, E], mask [B, S]; padding is zero before each convolution, as what lies outside the sentence."""
         position = torch.arange(words.size(1), device=words.device)
         embedded = self.dropout(words + self.positions(position))

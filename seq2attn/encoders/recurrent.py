@@ -39,7 +39,7 @@ class RecurrentEncoder(Encoder):
         self.key_dim = self.value_dim = self.final_dim = dim
         initialise(self)
 
-    def forward(self, words: Tensor, mask: Tensor, *, need_weights: bool = False) -> Encoded:
+    def forward(self, words: Tensor, mask: Tensor) -> Encoded:
         """words [B, S, E], mask [B, S]; the final state of a layer is that of both directions side by side."""
         packed = pack_padded_sequence(words, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
         outputs, final = self.rnn(packed)

@@ -99,8 +99,15 @@ class TransformerEncoder(Encoder):
         self.key_dim = self.value_dim = self.final_dim = dim
         initialise(self)
 
-    def forward(self, words: Tensor, mask: Tensor, *, need_weights: bool = False) -> Encoded:
+    def forward(self, words: Tensor, mask: Tensor) -> Encoded:
         """words [B, S, D], mask [B, S]."""
+        return self._read(words, mask, need_weights=False)[0]
+
+    def look(self, words: Tensor, mask: Tensor) -> tuple[Encoded, Tensor | None]:
+        """words [B, S, D], mask [B, S]; the weights are those of all layers."""
+        return self._read(words, mask, need_weights=True)
+
+    def _read(self, words: Tensor, mask: Tensor, *, need_weights: bool) -> tuple[Encoded, Tensor | None]:
         position = torch.arange(words.size(1), device=words.device)
         x = self.dropout(words + self.positions(position).to(words.dtype))
         looked = []
@@ -108,7 +115,8 @@ class TransformerEncoder(Encoder):
             x, weights = layer(x, mask, need_weights)
             looked.append(weights)
         x = self.norm(x)
-        return Encoded(x, x, mask, (mean_word(x, mask),), torch.stack(looked, 1) if need_weights else None)
+        weights = torch.stack(looked, 1) if need_weights else None
+        return Encoded(x, x, mask, (mean_word(x, mask),)), weights
 
 
 class TransformerEncoderLayer(nn.Module):

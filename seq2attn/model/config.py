@@ -61,7 +61,9 @@ class ModelConfig(Config):
             wanted.append(("decoder.heads", decoder.heads, dim, "the embeddings"))
         if isinstance(decoder, TransformerDecoderConfig | ConvolutionalDecoderConfig | AttentiveConfig):
             score, key = decoder.attention.score, "decoder.attention.score.heads"
-            heads = getattr(score, "heads", 1)
+            heads = (
+                1 if ":" in score.kind else getattr(score, "heads", 1)
+            )  # a stranger's are its own to check
             if isinstance(score, DotConfig | GeneralConfig | MultiHeadConfig | CosineConfig):
                 wanted.append((key, heads, *self._query_width()))
             wanted += [(key, heads, *width) for width in self._context_width()]

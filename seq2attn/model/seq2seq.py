@@ -5,7 +5,6 @@ Shapes: B sentences, N = B*K rows (K hypotheses a sentence), S source words, T t
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 from seq2attn.attention import Memories
 from seq2attn.decoders import Decoded, Decoder
-from seq2attn.encoders import Encoded, Encoder
+from seq2attn.encoders import Encoder
 from seq2attn.model.embeddings import Embedding
 
 
@@ -36,10 +35,7 @@ class Seq2Seq(nn.Module):
 
     def self_attention(self, words: Tensor, mask: Tensor) -> Tensor | None:
         """ids [B, S], mask bool [B, S] -> the encoder's own weights [B, L, H, S, S]; None without attention"""
-        if "need_weights" not in inspect.signature(self.encoder.forward).parameters:
-            return None  # one from elsewhere that has no attention, and need not know the question
-        encoded: Encoded = self.encoder(self.source(words), mask, need_weights=True)
-        return encoded.weights
+        return self.encoder.look(self.source(words), mask)[1]
 
     def read(self, words: Tensor, state: Any, memory: Memories, *, need_weights: bool = False) -> Decoded:
         """Read target ids [N, T] after what `state` has read."""

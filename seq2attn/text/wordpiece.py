@@ -26,7 +26,7 @@ from seq2attn.text.files import read_object, write_json
 from seq2attn.text.header import save_header
 from seq2attn.text.normalize import one_line
 from seq2attn.text.numbering import number_words
-from seq2attn.text.vocabulary import BOS, CONTROLS, SPECIALS, Vocabulary, pieces
+from seq2attn.text.vocabulary import BOS, CONTROLS, SPECIALS, UNK, Vocabulary, pieces
 
 FILE = "wordpiece.json"
 VOCABULARIES = ("vocab.txt", "tokenizer.json")
@@ -135,9 +135,8 @@ class WordPieceTokenizer:
 
     def encode(self, line: str) -> list[int]:
         """The ids of a line's pieces after BOS, without EOS; none for an empty line."""
-        unknown = self.bert_ids[SPECIALS.index("<unk>")]
         ids = self._backend.encode(line, add_special_tokens=False).ids
-        return [BOS, *(self._ours.get(id, self._ours[unknown]) for id in ids)] if ids else []
+        return [BOS, *(self._ours.get(id, UNK) for id in ids)] if ids else []
 
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
         """The ids of each line: there is one way to cut it."""

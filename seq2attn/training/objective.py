@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seq2attn.attention.hard import Reinforce
 from seq2attn.data.batches import IGNORE, Batch
 from seq2attn.model import Seq2Seq
 from seq2attn.training.guided import GuidedConfig, guided_cross_entropy
@@ -30,6 +29,7 @@ class Loss:
     words: Tensor  # [] long
     guided: Tensor  # [] of the links alone, without their weight
     guided_words: Tensor  # [] long: target words that have a link
+    drew: bool  # whether some attention drew where to look, and learns by how it went
 
 
 class Objective(nn.Module):
@@ -42,11 +42,6 @@ class Objective(nn.Module):
         self.model = model
         self.label_smoothing = label_smoothing
         self.guided = guided
-
-    @property
-    def draws(self) -> bool:
-        """Whether some attention learns by what it draws, and needs a baseline."""
-        return any(isinstance(part, Reinforce) for part in self.model.modules())
 
     def forward(self, batch: Batch, baseline: float | None = None) -> Loss:
         """The loss of the labels [B, T] given the source and the words before each, and of where attention looked.
@@ -66,7 +61,14 @@ class Objective(nn.Module):
         if self.guided is not None and batch.guide is not None:
             guided, guided_words = guided_cross_entropy(self.guided.attention(decoded.weights), batch.guide)
             objective = objective + self.guided.weight * guided
-        return Loss(objective, -log_probs.sum(), (labels != IGNORE).sum(), guided, guided_words)
+        return Loss(
+            objective,
+            -log_probs.sum(),
+            (labels != IGNORE).sum(),
+            guided,
+            guided_words,
+            decoded.drawn is not None,
+        )
 
 
 def linear_cross_entropy(

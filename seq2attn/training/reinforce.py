@@ -14,12 +14,12 @@ MOMENTUM = 0.9
 def reinforce(drawn: Tensor, log_probs: Tensor, words: Tensor, baseline: float | None) -> Tensor:
     """A sum of value 0 whose gradient is minus that of the expected log-probability of the target.
 
-    drawn [B, T]: the log-probability of what was drawn for each word; log_probs [B, T] of the target's words, without
-    a gradient; words [B, T] bool, False in padding. What is drawn for a word has a say in it and in all that follow,
-    so each is told how much better than the baseline, a log-probability a word, they went; without a baseline than
-    the mean of these words.
+    drawn [B, T]: the log-probability of what was drawn for each word, times what it counts; log_probs [B, T] of the
+    target's words, without a gradient; words [B, T] bool, False in padding. What is drawn for a word has a say in it
+    and in all that follow, so each is told how much better than the baseline, a log-probability a word, they went;
+    without a baseline than the mean of these words.
     """
-    usual = log_probs.sum() / words.sum() if baseline is None else log_probs.new_tensor(baseline)
+    usual = log_probs.sum() / words.sum() if baseline is None else baseline
     better = (log_probs - usual).masked_fill(~words, 0.0)
     from_here = better.flip(1).cumsum(1).flip(1)
     surrogate = -(from_here * drawn).sum()

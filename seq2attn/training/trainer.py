@@ -126,7 +126,7 @@ class Trainer:
         self.tally.norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), most)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        if self.objective.draws:
+        if loss.drew:
             (lost,) = self.world.sum(float(self.tally.likelihood - likelihood))
             self.state.baseline = moved(self.state.baseline, -lost / words)
         self.state.words += int(words)

@@ -103,9 +103,10 @@ def test_a_share_of_the_queries_is_given_the_expected_weights():
 def test_scores_learn_from_what_was_drawn(decoder):
     net = calm(model("gru", decoder, "multi-head", "hard-reinforce"))
     objective, batch = Objective(net), collate([([3, 4, 5, 6, 7], [5, 4, 3])] * 4)
-    assert objective.draws
     loss = objective(batch, -2.0)
+    assert loss.drew
     loss.objective.backward()
     torch.testing.assert_close(loss.objective, loss.negative_log_likelihood)
     assert [n for n, p in net.named_parameters() if p.grad is None] == []
-    assert not Objective(model("gru", decoder)).draws
+    assert not objective.eval()(batch).drew
+    assert not Objective(calm(model("gru", decoder)))(batch).drew

@@ -124,7 +124,7 @@ def test_where_the_encoder_looks_is_where_torchs_does(norm, activation):
         y = layer.norm1(x) if norm == "pre" else x
         expected.append(layer.self_attn(y, y, y, key_padding_mask=padding, average_attn_weights=False)[1])
         x = layer(x, src_key_padding_mask=padding)
-    weights = ours(words, mask(), need_weights=True).weights
+    _, weights = ours.look(words, mask())
     rows = mask()[:, None, None].expand(weights.shape[:-1])  # what padding looks at is nobody's business
     torch.testing.assert_close(weights[rows], torch.stack(expected, 1)[rows])
 
