@@ -17,6 +17,7 @@ from seq2attn.data.links import Link, split_words
 from seq2attn.data.word_numbers import Numbered, encode_numbered
 from seq2attn.model import Seq2Seq
 from seq2attn.search.batched import by_length
+from seq2attn.text.numbering import between_words
 from seq2attn.text.tokenizer import Tokenizer
 
 Weights: TypeAlias = NDArray[np.float32]
@@ -69,14 +70,8 @@ def _of_words(weights: Weights, source: tuple[Numbered, int], target: tuple[Numb
 
     What goes to the end of the source goes to no word.
     """
-    of_source, of_target = _belong(*source), _belong(*target)
-    of_target /= np.maximum(of_target.sum(axis=0), 1)
+    (_, of_source), sources = source
+    (_, of_target), targets = target
     steps = len(of_target)
     cells = np.stack([weights[:, :, :steps], weights[:, :, 1 : steps + 1]])[..., : len(of_source)]
-    result: Weights = of_target.T @ (cells @ of_source)
-    return result
-
-
-def _belong(numbered: Numbered, words: int) -> Weights:
-    """[tokens, words], 1 where a token is of a word"""
-    return np.eye(words, dtype=np.float32)[numbered[1]]
+    return between_words(cells, (of_target, targets), (of_source, sources))

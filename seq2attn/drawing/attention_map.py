@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from seq2attn.errors import UserError
 from seq2attn.looked import Looked
+from seq2attn.text.numbering import between_words
 from seq2attn.text.segmented import Segmented
 
 Part = Literal["decoder", "encoder"]
@@ -80,9 +81,9 @@ class AttentionMap:
 
     def whole_words(self) -> AttentionMap:
         """Sub-words become words: what looks at the pieces of a word adds up, and how its pieces look is averaged."""
-        asking, asked = _membership(self.queries), _membership(self.keys)
-        weights = asking / asking.sum(1, keepdims=True) @ self.weights @ asked.T
-        queries, keys = (Segmented.plain(side.words) for side in (self.queries, self.keys))
+        sides = self.queries, self.keys
+        weights = between_words(self.weights, *((side.word_of, len(side.words)) for side in sides))
+        queries, keys = (Segmented.plain(side.words) for side in sides)
         return replace(self, queries=queries, keys=keys, weights=weights)
 
     def name(self, layer: int, head: int) -> str:
@@ -105,8 +106,3 @@ def _elsewhere(looked: Looked, part: Part) -> str:
     if part == "encoder" and looked.decoder is not None:
         return "; its decoder has some (--attention-of decoder)"
     return ""
-
-
-def _membership(side: Segmented) -> NDArray[np.float32]:
-    """[words, tokens]: 1 where a token belongs to a word."""
-    return np.eye(len(side.words), dtype=np.float32)[list(side.word_of)].T
