@@ -11,13 +11,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from seq2attn.engines.base import Engine
+from seq2attn.engines.native import Native
+from seq2attn.engines.targets import exported_engine
 from seq2attn.errors import UserError
 from seq2attn.looked import Looked
 from seq2attn.model import Seq2Seq
 from seq2attn.run import Run
-from seq2attn.search.batched import Hypothesis, translate_ids
+from seq2attn.search.batched import Hypothesis
 from seq2attn.search.config import BeamConfig, GreedyConfig, SearchConfig
 from seq2attn.text.tokenizer import Tokenizer
+
+NATIVE = "native"
+"""What our own engine is called."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class Translation:
 
 
 class Translator:
-    """A trained model with its tokenisers."""
+    """A trained model with its tokenisers, and the engine that searches: our own unless another is given."""
 
     def __init__(
         self,
@@ -48,21 +54,32 @@ class Translator:
         target: Tokenizer,
         search: SearchConfig,
         *,
+        engine: Engine | None = None,
         budget: int = 4096,
     ) -> None:
         self.model, self.source, self.target, self.search, self.budget = model, source, target, search, budget
+        self.engine = engine or Native(model)
 
     @classmethod
-    def load(cls, run: Path | str, device: str = "auto") -> Translator:
+    def load(
+        cls,
+        run: Path | str,
+        device: str = "auto",
+        *,
+        engine: str = NATIVE,
+        engine_folder: Path | None = None,
+    ) -> Translator:
         """The translator of a run directory, on `device` or on a CUDA card if there is one.
 
-        Raises RunError when the directory is no run or its files do not fit together, UserError for a device
-        that is not there.
+        An `engine` other than our own is one that the run was exported to, in `engine_folder` or inside the run.
+        Raises RunError when the directory is no run, its files do not fit together, or it was not exported or has
+        changed since; UserError for a device that is not there.
         """
         where = chosen_device(device)
         folder = Run(Path(run))
         model, source, target = folder.model(where)
-        return cls(model, source, target, folder.experiment().search)
+        other = None if engine == NATIVE else exported_engine(folder, engine, engine_folder, where)
+        return cls(model, source, target, folder.experiment().search, engine=other)
 
     def translate(
         self,
@@ -82,7 +99,7 @@ class Translator:
         lines = iter(lines)
         while some := list(islice(lines, window)):
             sources = [self.source.encode(line) for line in some]
-            found = translate_ids(self.model, sources, search, budget=self.budget)
+            found = self.engine.translate(sources, search, budget=self.budget)
             for source, hypotheses in zip(sources, found, strict=True):
                 best, *others = (self._shown(source, hypothesis) for hypothesis in hypotheses)
                 if attention and source:

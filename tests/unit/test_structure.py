@@ -32,6 +32,7 @@ LAYERS = """
     training.config
     experiment
     describe  run
+    engines
     training  translator  alignment
     drawing
     evaluation

@@ -1,0 +1,5 @@
+"""What runs the search: our own model, or the model exported into something faster."""
+
+from seq2attn.engines.base import Engine, Refusal, Scorer, Target
+
+__all__ = ["Engine", "Refusal", "Scorer", "Target"]

@@ -1,0 +1,73 @@
+"""What an engine is, and what makes one of a trained run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import torch
+
+from seq2attn.config.base import Mistake
+from seq2attn.errors import UserError
+from seq2attn.experiment import Experiment
+from seq2attn.run import Run
+from seq2attn.search.batched import Hypothesis
+from seq2attn.search.config import SearchConfig
+
+
+class Engine(Protocol):
+    """Searches for translations."""
+
+    def translate(
+        self, sources: Sequence[Sequence[int]], search: SearchConfig, *, budget: int
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each source (ids without the end), best first, in the order of the sources.
+
+        At most `budget` source tokens, padding counted, times the hypotheses of each, are searched together. An empty
+        source has one hypothesis, which is empty. Raises Refusal for a search that this engine has not, even if
+        there are no sources.
+        """
+        ...
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """An engine that can read a given translation as well."""
+
+    def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, budget: int) -> list[float]:
+        """log p(target, end | source) of each pair of ids without their ends."""
+        ...
+
+
+class Target(Protocol):
+    """Something that a run can be exported to; every one is listed in `engines/targets.py`."""
+
+    name: str
+    """As `export --to` and `translate --engine` call it; also the folder's name inside the run."""
+    types: tuple[str, ...]
+    """What numbers the weights may become, the default first."""
+
+    def refused(self, experiment: Experiment) -> list[Mistake]:
+        """Why a model cannot be exported, each reason with its key in the config; nothing if it can.
+
+        Raises UserError when what the target needs is not installed.
+        """
+        ...
+
+    def write(self, run: Run, folder: Path, type_: str) -> None:
+        """Put the exported model into an empty folder."""
+        ...
+
+    def open(self, run: Run, folder: Path, device: torch.device) -> Engine:
+        """The engine of what `write` put into `folder`."""
+        ...
+
+
+class Refusal(UserError):
+    """A search that an engine cannot do, each reason with its key in the config."""
+
+    def __init__(self, engine: str, mistakes: Sequence[Mistake]) -> None:
+        reasons = "; ".join(f"`{mistake.key}`: {mistake.message}" for mistake in mistakes)
+        super().__init__(f"the engine {engine} cannot search so: {reasons}")
+        self.mistakes = list(mistakes)

@@ -1,0 +1,78 @@
+"""A folder with an exported model: whole or not there, and made from weights that it knows.
+
+seq2attn.json    of which weights it was made, for which engine, and how well both sides agreed
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from seq2attn.engines.base import Target
+from seq2attn.errors import RunError, UserError
+from seq2attn.run import Run
+from seq2attn.text.files import read_object, write_json
+
+FORMAT = 1
+HEADER = "seq2attn.json"
+
+
+def fingerprint(run: Run) -> str:
+    """SHA-256 of the weights that translate, as hex.
+
+    Raises RunError when there are none.
+    """
+    try:
+        with run.weights.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RunError(
+            f"{run.weights}: cannot be read ({error.strerror}); train the run, or give another"
+        ) from None
+
+
+@contextmanager
+def written(folder: Path) -> Iterator[Path]:
+    """An empty folder to write an export into, which takes the place of `folder` when all went well.
+
+    Raises UserError when there is something else in `folder` than an export.
+    """
+    if folder.exists() and not (folder / HEADER).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder}: is there, and is no exported model; give another folder, or move it away")
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def write_header(run: Run, target: Target, type_: str, probed: Any, folder: Path) -> None:
+    """Say what an export was made of, and what the probe found."""
+    about = {"format": FORMAT, "engine": target.name, "type": type_, "weights": fingerprint(run)}
+    write_json(folder / HEADER, {**about, "probe": probed})
+
+
+def check_header(run: Run, target: Target, folder: Path) -> None:
+    """Refuse an export that is missing, for another engine, or of other weights than the run's.
+
+    Raises RunError with the command that mends it.
+    """
+    given = "" if folder == run.folder / target.name else f" {folder}"
+    fix = f"seq2attn export {run.folder}{given} --to {target.name}"
+    if not (folder / HEADER).is_file():
+        raise RunError(f"{folder}: holds no exported model; make it: {fix}")
+    header = read_object(folder / HEADER, fix)
+    if header.get("format") != FORMAT:
+        raise RunError(f"{folder / HEADER}: is not of format {FORMAT}; make it again: {fix}")
+    if header.get("engine") != target.name:
+        raise RunError(f"{folder}: was exported for the engine {header.get('engine')}, not {target.name}; {fix}")
+    if header.get("weights") != fingerprint(run):
+        raise RunError(f"{folder}: was made of other weights than {run.weights} has now; make it again: {fix}")
