@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seq2attn.dropout import Dropout
+
 
 class FeedForward(nn.Module):
     """Two linear layers with a ReLU or GELU between them: Vaswani et al. 2017, eq. 2."""
@@ -16,7 +18,7 @@ class FeedForward(nn.Module):
     def __init__(self, dim: int, hidden: int, dropout: float, activation: Literal["relu", "gelu"]) -> None:
         super().__init__()
         self.enter, self.leave = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
@@ -36,7 +38,7 @@ class GatedFeedForward(nn.Module):
         super().__init__()
         self.gate, self.enter = nn.Linear(dim, hidden, bias=False), nn.Linear(dim, hidden, bias=False)
         self.leave = nn.Linear(hidden, dim, bias=False)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, T, D] -> [B, T, D]"""
@@ -52,7 +54,7 @@ class Residual(nn.Module):
     def __init__(self, norm: nn.Module, dropout: float, place: Literal["pre", "post"]) -> None:
         super().__init__()
         self.norm = norm
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.first = place == "pre"
 
     def enter(self, x: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from seq2attn.attention import Attended, Attention, Memories, Memory, Seen
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import DotConfig
 from seq2attn.decoders.base import Decoded, Decoder, all_drawn, every_layer
+from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.encoders.convolutional import HALF, ConvolutionalConfig
 from seq2attn.initial import initialise
@@ -37,7 +38,7 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState]):
     def __init__(self, config: ConvolutionalDecoderConfig, input_dim: int, encoder: Encoder) -> None:
         super().__init__()
         self.positions = Learned(input_dim, config.max_positions)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.enter, self.leave = nn.Linear(input_dim, config.dim), nn.Linear(config.dim, input_dim)
         self.layers = nn.ModuleList(
             ConvolutionalDecoderLayer(config, input_dim, encoder) for _ in range(config.layers)
@@ -88,7 +89,7 @@ class ConvolutionalDecoderLayer(nn.Module):
         self.ask = nn.Linear(config.dim, input_dim)
         self.source: Attention = config.attention.build(input_dim, encoder.key_dim, encoder.value_dim)
         self.hear = nn.Linear(encoder.value_dim, config.dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.before, self.dim = config.width - 1, config.dim
 
     def nothing(self, like: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from seq2attn.attention import Memories, Memory
 from seq2attn.decoders.base import Decoded, Decoder
 from seq2attn.decoders.cells import Bridge, Cells, RecurrentConfig, WholeCells
+from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.initial import initialise
 
@@ -33,7 +34,7 @@ class FixedDecoder(Decoder[FixedState]):
         self.bridge = Bridge(config.cell, final_dim, config.dim, config.layers)
         self.cells = WholeCells(config.cell, input_dim + final_dim, config.dim, config.layers, config.dropout)
         self.mix = nn.Linear(config.dim + final_dim + input_dim, config.dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.dim = config.dim
         initialise(self)
 

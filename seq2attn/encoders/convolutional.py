@@ -13,6 +13,7 @@ from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from seq2attn.config.base import Config, Mistake, Mistakes
+from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder, mean_word
 from seq2attn.initial import initialise
 from seq2attn.layers import Learned
@@ -42,7 +43,7 @@ class ConvolutionalEncoder(Encoder):
     def __init__(self, config: ConvolutionalEncoderConfig, input_dim: int) -> None:
         super().__init__()
         self.positions = Learned(input_dim, config.max_positions)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.enter, self.leave = nn.Linear(input_dim, config.dim), nn.Linear(config.dim, input_dim)
         self.convolutions = nn.ModuleList(
             nn.Conv1d(config.dim, 2 * config.dim, config.width, padding=config.width // 2)

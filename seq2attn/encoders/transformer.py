@@ -12,6 +12,7 @@ from seq2attn.attention import Attention, self_attention
 from seq2attn.attention.distance import Relative, Rotary
 from seq2attn.attention.scores import MultiHead, check_groups
 from seq2attn.config.base import Config
+from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder, mean_word
 from seq2attn.initial import initialise
 from seq2attn.layers import FeedForward, GatedFeedForward, Learned, Residual, Sinusoidal, Unplaced
@@ -93,7 +94,7 @@ class TransformerEncoder(Encoder):
     def __init__(self, config: TransformerConfig, dim: int) -> None:
         super().__init__()
         self.positions = config.position_vectors(dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(TransformerEncoderLayer(config, dim) for _ in range(config.layers))
         self.norm = config.last_norm(dim)
         self.key_dim = self.value_dim = self.final_dim = dim

@@ -6,6 +6,7 @@ import math
 
 from torch import Tensor, nn
 
+from seq2attn.dropout import Dropout
 from seq2attn.initial import initialise
 
 
@@ -16,7 +17,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.table = nn.Embedding(size, dim)
         self.scale = math.sqrt(dim) if scaled else 1.0
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         initialise(self)
 
     def forward(self, words: Tensor) -> Tensor:
