@@ -21,9 +21,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2attn.config.load import load
+from seq2attn.config.base import Mistake
+from seq2attn.config.load import load, mistaken
 from seq2attn.config.show import dump
-from seq2attn.errors import RunError, UserError
+from seq2attn.errors import ConfigError, RunError, UserError
 from seq2attn.experiment import Experiment
 from seq2attn.model import Seq2Seq, build_model
 from seq2attn.text.files import read_object, write_bytes, write_json
@@ -75,6 +76,10 @@ class Run:
                 known = " and ".join(f"`{name}`" for name in SETTABLE)
                 raise UserError(f"--set {override}: a trained run keeps its `{part}`; {known} may be set")
         return experiment
+
+    def mistaken(self, mistakes: Sequence[Mistake], overrides: Sequence[str] = ()) -> ConfigError:
+        """What the config asks for that cannot be had, each at its place."""
+        return mistaken(self.config, Experiment, mistakes, overrides)
 
     def save_experiment(self, experiment: Experiment) -> None:
         """Write the resolved config."""

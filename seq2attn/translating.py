@@ -21,7 +21,7 @@ from seq2attn.looked import Looked
 from seq2attn.run import Run
 from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
 from seq2attn.text.lines import BOM
-from seq2attn.translator import Translation, Translator, chosen_search
+from seq2attn.translator import Translation, Translator, check_engine, chosen_search
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Wishes:
     as_json: bool
     attention: str | None
     choice: AttentionChoice
+    engine: str
+    engine_folder: Path | None
     device: str
     overrides: tuple[str, ...]
 
@@ -58,7 +60,10 @@ def translate_stream(folder: Path, wishes: Wishes) -> None:
     )
     check_n_best(search, wishes.n_best)
     check_attention(wishes)
-    translator = Translator.load(folder, wishes.device)
+    translator = Translator.load(
+        folder, wishes.device, engine=wishes.engine, engine_folder=wishes.engine_folder
+    )
+    check_engine(translator.engine, search, Run(folder), wishes.overrides)
     if wishes.attention is not None:  # is there what was chosen? Better known before the work
         choose = wishes.choice.maps if wishes.wants_page else wishes.choice.map
         choose(translator.look("", ""))

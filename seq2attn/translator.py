@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seq2attn.engines.base import Engine
+from seq2attn.engines.base import Engine, EngineError
 from seq2attn.engines.native import Native
 from seq2attn.engines.targets import exported_engine
 from seq2attn.errors import UserError
@@ -121,6 +121,14 @@ class Translator:
 
     def _looked(self, source: Sequence[int], target: Sequence[int]) -> Looked:
         return Looked.at(self.model, (self.source, self.target), source, target)
+
+
+def check_engine(engine: Engine, search: SearchConfig, run: Run, overrides: Sequence[str]) -> None:
+    """Raises ConfigError for a search of the run's config that an engine has not: better known before the work."""
+    try:
+        engine.translate([], search, budget=1)
+    except EngineError as error:
+        raise run.mistaken(error.mistakes, overrides) from None
 
 
 def chosen_search(search: SearchConfig, *, beam: int | None, greedy: bool) -> SearchConfig:

@@ -14,7 +14,7 @@ from typing import Annotated, ParamSpec
 
 import typer
 
-from seq2attn.cli import align, average, config, evaluate, prepare, sweep, train, translate
+from seq2attn.cli import align, average, config, evaluate, export, prepare, sweep, train, translate
 from seq2attn.errors import ConfigError, UserError
 
 P = ParamSpec("P")
@@ -109,6 +109,7 @@ app = group(
     align.align,
     prepare.prepare,
     average.average,
+    export.export,
     sweep.sweep,
 )
 app.callback()(_options)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import Device, Overrides, RunPath
+from seq2attn.cli.options import Device, EngineFolder, EngineName, Overrides, RunPath
 
 
 def evaluate(
@@ -26,6 +26,8 @@ def evaluate(
     picture: Annotated[
         Path | None, typer.Option(help="Draw BLEU by source length: FILE.png or FILE.svg.", metavar="FILE")
     ] = None,
+    engine: EngineName = "native",
+    engine_folder: EngineFolder = None,
     device: Device = "auto",
 ) -> None:
     """Score a run on the test sets of its config, or on any pair of files: BLEU, chrF and TER by sacreBLEU.
@@ -37,12 +39,13 @@ def evaluate(
       seq2attn evaluate runs/phrasebook
       seq2attn evaluate runs/phrasebook --beam 10 --json
       seq2attn evaluate runs/phrasebook --source new.de --reference new.en
+      seq2attn evaluate runs/phrasebook --engine ctranslate2
     """
     from seq2attn.drawing.figure import check_picture
     from seq2attn.evaluation.evaluate import evaluate_run, test_sets, write_report
     from seq2attn.evaluation.report import as_tables, draw
     from seq2attn.run import Run
-    from seq2attn.translator import Translator, chosen_search
+    from seq2attn.translator import Translator, check_engine, chosen_search
 
     if picture is not None:
         check_picture(picture)
@@ -50,7 +53,9 @@ def evaluate(
     experiment = folder.experiment(overrides)
     sets = test_sets(experiment, source, reference)
     search = chosen_search(experiment.search, beam=beam, greedy=greedy)
-    translator, origin = Translator.load(run, device), folder.origin()
+    translator = Translator.load(run, device, engine=engine, engine_folder=engine_folder)
+    check_engine(translator.engine, search, folder, overrides)
+    origin = folder.origin()
     results = evaluate_run(translator, sets, search)
     report = write_report(folder, origin, results, search)
     if picture is not None:

@@ -19,6 +19,16 @@ RunPath: TypeAlias = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run directory that `train` made.", show_default=False)
 ]
 
+EngineName: TypeAlias = Annotated[
+    str,
+    typer.Option("--engine", metavar="native|ctranslate2", help="What searches; others than ours: `export`."),
+]
+
+EngineFolder: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--engine-folder", metavar="DIR", help="Where the run was exported to, if not inside it."),
+]
+
 Device: TypeAlias = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 
 Overrides: TypeAlias = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from seq2attn.cli.options import Device, Overrides, RunPath
+from seq2attn.cli.options import Device, EngineFolder, EngineName, Overrides, RunPath
 
 
 def translate(
@@ -52,6 +52,8 @@ def translate(
     whole_words: Annotated[
         bool, typer.Option("--whole-words", help="Join sub-words in the drawing.")
     ] = False,
+    engine: EngineName = "native",
+    engine_folder: EngineFolder = None,
     device: Device = "auto",
 ) -> None:
     """Translate sentences, a file, or standard input line by line as it comes.
@@ -79,6 +81,8 @@ def translate(
         as_json=as_json,
         attention=attention,
         choice=AttentionChoice(attention_of, layer, head, whole_words),
+        engine=engine,
+        engine_folder=engine_folder,
         device=device,
         overrides=tuple(overrides),
     )

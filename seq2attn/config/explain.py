@@ -47,6 +47,11 @@ def explain(error: ValidationError, model: type[Config], tree: Node) -> list[Fau
     return faults
 
 
+def placed(mistakes: Sequence[Mistake], model: type[Config], tree: Node) -> list[Fault]:
+    """Mistakes that were found in a valid config by whoever used it, at their places."""
+    return _across(Spot(tree, model), Mistakes(mistakes))
+
+
 def _across(spot: Spot, error: Exception) -> list[Fault]:
     """What a validator of ours, or of a part from elsewhere, says about `spot` or about keys below it."""
     if isinstance(error, Mistakes):

@@ -9,10 +9,11 @@ from typing import TypeVar
 from pydantic import ValidationError
 from yaml import MappingNode
 
-from seq2attn.config.base import Config
-from seq2attn.config.explain import explain
+from seq2attn.config.base import Config, Mistake
+from seq2attn.config.explain import explain, placed
 from seq2attn.config.place import Fault, config_error
 from seq2attn.config.read import Reader, merge, plain
+from seq2attn.errors import ConfigError
 
 C = TypeVar("C", bound=Config)
 
@@ -39,6 +40,13 @@ def load_with_places(path: Path, model: type[C], overrides: Sequence[str] = ()) 
     if faults or config is None:
         raise config_error(path, faults)
     return config, tree
+
+
+def mistaken(
+    path: Path, model: type[Config], mistakes: Sequence[Mistake], overrides: Sequence[str] = ()
+) -> ConfigError:
+    """What a valid config asks for that cannot be had, each at its place."""
+    return config_error(path, placed(mistakes, model, read(path, overrides)[0]))
 
 
 def read(path: Path, overrides: Sequence[str] = ()) -> tuple[MappingNode, list[Fault]]:

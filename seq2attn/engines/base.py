@@ -25,7 +25,7 @@ class Engine(Protocol):
         """The hypotheses of each source (ids without the end), best first, in the order of the sources.
 
         At most `budget` source tokens, padding counted, times the hypotheses of each, are searched together. An empty
-        source has one hypothesis, which is empty. Raises Refusal for a search that this engine has not, even if
+        source has one hypothesis, which is empty. Raises EngineError for a search that this engine has not, even if
         there are no sources.
         """
         ...
@@ -43,10 +43,15 @@ class Scorer(Protocol):
 class Target(Protocol):
     """Something that a run can be exported to; every one is listed in `engines/targets.py`."""
 
-    name: str
-    """As `export --to` and `translate --engine` call it; also the folder's name inside the run."""
-    types: tuple[str, ...]
-    """What numbers the weights may become, the default first."""
+    @property
+    def name(self) -> str:
+        """As `export --to` and `translate --engine` call it; also the folder's name inside the run."""
+        ...
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """What numbers the weights may become, the default first."""
+        ...
 
     def refused(self, experiment: Experiment) -> list[Mistake]:
         """Why a model cannot be exported, each reason with its key in the config; nothing if it can.
@@ -64,7 +69,7 @@ class Target(Protocol):
         ...
 
 
-class Refusal(UserError):
+class EngineError(UserError):
     """A search that an engine cannot do, each reason with its key in the config."""
 
     def __init__(self, engine: str, mistakes: Sequence[Mistake]) -> None:

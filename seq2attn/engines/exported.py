@@ -73,6 +73,10 @@ def check_header(run: Run, target: Target, folder: Path) -> None:
     if header.get("format") != FORMAT:
         raise RunError(f"{folder / HEADER}: is not of format {FORMAT}; make it again: {fix}")
     if header.get("engine") != target.name:
-        raise RunError(f"{folder}: was exported for the engine {header.get('engine')}, not {target.name}; {fix}")
+        raise RunError(
+            f"{folder}: was exported for the engine {header.get('engine')}, not {target.name}; {fix}"
+        )
     if header.get("weights") != fingerprint(run):
-        raise RunError(f"{folder}: was made of other weights than {run.weights} has now; make it again: {fix}")
+        raise RunError(
+            f"{folder}: was made of other weights than {run.weights} has now; make it again: {fix}"
+        )

@@ -41,7 +41,9 @@ class Native:
             target = target.to(device)
             hidden = self.model(source.to(device), mask.to(device), target[:, :-1]).hidden
             log_probs = torch.log_softmax(self.model.output(hidden).float(), -1)
-            found = log_probs.gather(-1, target[:, 1:, None]).squeeze(-1).masked_fill(target[:, 1:] == PAD, 0.0)
+            found = (
+                log_probs.gather(-1, target[:, 1:, None]).squeeze(-1).masked_fill(target[:, 1:] == PAD, 0.0)
+            )
             for row, score in zip(rows, found.sum(1).tolist(), strict=True):
                 scores[row] = score
         return scores

@@ -1,0 +1,211 @@
+"""Our searches done by CTranslate2.
+
+What it does otherwise, and what is done about it:
+
+- It has one limit of length for a call, we have one for each sentence. Sentences alike in length are searched together,
+  under the loosest of their limits; those that went beyond their own are searched again under it.
+- At the limit it cuts a hypothesis off, where we make it end. The same words are then read, for the end's probability.
+- It may choose the padding and the beginning as words, though no trained model does. Then it searches again without.
+- It ends a beam when `PATIENCE` times its width are finished; we go on while there could be a better one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seq2attn.config.base import Mistake
+from seq2attn.engines.base import EngineError
+from seq2attn.engines.ctranslate2.package import NAME, ctranslate2
+from seq2attn.errors import UserError
+from seq2attn.search.batched import Hypothesis, by_length
+from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
+from seq2attn.text.vocabulary import BOS, EOS, PAD, Vocabulary
+
+PATIENCE = 2.0
+"""Kasai et al. 2022. At 1, the usual, some in a hundred translations are others than ours; more costs time."""
+Found = list[tuple[tuple[int, ...], float]]
+"""Of one source: the words of each hypothesis, with its end if it has come to it, and their log-probability."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """Sources that are searched together, and how long their translations may be."""
+
+    rows: list[int]
+    most: int  # words, the end not counted
+
+
+@dataclass(frozen=True)
+class Searcher:
+    """The engine of a folder with an exported model."""
+
+    folder: Path
+    vocabularies: tuple[Vocabulary, Vocabulary]
+    device: torch.device
+    threads: int
+
+    def translate(
+        self, sources: Sequence[Sequence[int]], search: SearchConfig, *, budget: int
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each source, best first. Raises EngineError for a search that CTranslate2 has not."""
+        if mistakes := refused(search):
+            raise EngineError(NAME, mistakes)
+        width = search.width if isinstance(search, BeamConfig) else 1
+        most = (search.lengths.limits(torch.tensor([len(source) for source in sources])).most - 1).tolist()
+        share = sum(len(source) + 1 for source in sources) // self.threads + 1  # lest one thread has it all
+        batches = by_length(sources, min(budget // width, share))
+        found = self._search(sources, [Call(rows, max(most[row] for row in rows)) for rows in batches], width)
+        odd = [row for row, some in found.items() if any(is_odd(words, most[row]) for words, _ in some)]
+        if odd:
+            calls = [
+                Call([row for row in odd if most[row] == limit], limit)
+                for limit in {most[row] for row in odd}
+            ]
+            again = self._search(sources, calls, width, barred=(PAD, BOS))
+            found |= self._read_again(sources, again, budget)
+        return self._ranked(len(sources), found, search)
+
+    def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, budget: int) -> list[float]:
+        """log p(target, end | source) of each pair of ids without their ends."""
+        read = [(self._names(source, 0), self._names(target, 1)) for source, target in pairs]
+        with explained():
+            found = self._translator(alone=len(read) == 1).score_batch(
+                [source for source, _ in read],
+                [target for _, target in read],
+                max_batch_size=budget,
+                batch_type="tokens",
+                max_input_length=0,
+            )
+        return [sum(one.log_probs) for one in found]
+
+    def _search(
+        self,
+        sources: Sequence[Sequence[int]],
+        calls: Sequence[Call],
+        width: int,
+        barred: Sequence[int] = (),
+    ) -> dict[int, Found]:
+        """What is found for the sources of all calls, which are under way side by side."""
+        translator = self._translator(alone=len(calls) == 1 and len(calls[0].rows) == 1)
+        options = {
+            "beam_size": width,
+            "num_hypotheses": width,
+            "patience": PATIENCE if width > 1 else 1.0,
+            "suppress_sequences": [self._names([word], 1) for word in barred] or None,
+            "min_decoding_length": 0,
+            "max_input_length": 0,
+            "return_scores": True,
+            "return_end_token": True,
+            "asynchronous": True,
+        }
+        with explained():
+            waiting = [
+                translator.translate_batch(
+                    [self._names(sources[row], 0) for row in call.rows],
+                    max_decoding_length=call.most,
+                    **options,
+                )
+                for call in calls
+            ]
+            return {
+                row: self._read_out(result.result())
+                for call, results in zip(calls, waiting, strict=True)
+                for row, result in zip(call.rows, results, strict=True)
+            }
+
+    def _read_out(self, result: Any) -> Found:
+        """Their scores are log-probabilities divided by lengths, which count the end if it was come to."""
+        ids = self._ids
+        words = [tuple([ids[token] for token in hypothesis]) for hypothesis in result.hypotheses]
+        return [(some, score * len(some)) for some, score in zip(words, result.scores, strict=True)]
+
+    def _read_again(
+        self, sources: Sequence[Sequence[int]], found: dict[int, Found], budget: int
+    ) -> dict[int, Found]:
+        """The same words, all ended, with the probabilities that our own search would have given them."""
+        words = {row: list(dict.fromkeys(whole(some) for some, _ in found[row])) for row in found}
+        pairs = [(sources[row], some[:-1]) for row in words for some in words[row]]
+        scores = iter(self.score(pairs, budget=budget))
+        return {row: [(some, next(scores)) for some in words[row]] for row in words}
+
+    def _ranked(
+        self, sentences: int, found: dict[int, Found], search: SearchConfig
+    ) -> list[list[Hypothesis]]:
+        """Best first by our own rule for lengths."""
+        longest = max((len(words) for some in found.values() for words, _ in some), default=0)
+        penalty = search.lengths.rule().penalty(torch.arange(longest + 1)).tolist()
+        answers = [[Hypothesis((), 0.0, 0.0)] for _ in range(sentences)]
+        for row, some in found.items():
+            hypotheses = [
+                Hypothesis(words[:-1], log_prob / penalty[len(words)], log_prob) for words, log_prob in some
+            ]
+            answers[row] = sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+        return answers
+
+    def _names(self, ids: Sequence[int], side: int) -> list[str]:
+        tokens = self.vocabularies[side].tokens
+        return [tokens[id] for id in ids]
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {token: id for id, token in enumerate(self.vocabularies[1].tokens)}
+
+    def _translator(self, *, alone: bool) -> Any:
+        """A lone sentence has all threads to itself; of many each has one.
+
+        That takes two copies of the weights, which a lone sentence after many others is not worth.
+        """
+        return self._one if alone and self.threads > 1 and "_many" not in self.__dict__ else self._many
+
+    @cached_property
+    def _one(self) -> Any:
+        return self._loaded(inter_threads=1, intra_threads=self.threads)
+
+    @cached_property
+    def _many(self) -> Any:
+        return self._loaded(inter_threads=self.threads, intra_threads=1)
+
+    def _loaded(self, **threads: int) -> Any:
+        with explained():
+            return ctranslate2().Translator(
+                str(self.folder), device=self.device.type, device_index=self.device.index or 0, **threads
+            )
+
+
+def refused(search: SearchConfig) -> list[Mistake]:
+    """What of a search CTranslate2 does not do as we do, with its key in the config."""
+    mistakes = []
+    if isinstance(search, SampleConfig):
+        message = f"{NAME} draws by chance of its own, without our seed; take `greedy` or `beam`, or --engine native"
+        mistakes.append(Mistake("search.kind", message))
+    for name in ("min_length", "min_ratio"):
+        if getattr(search.lengths, name) > 0:
+            message = f"{NAME} gives other scores where an end is forbidden; take 0, or --engine native"
+            mistakes.append(Mistake(f"search.lengths.{name}", message))
+    return mistakes
+
+
+def is_odd(words: tuple[int, ...], most: int) -> bool:
+    """Whether a hypothesis is longer than it may be, was cut off, or has a word that is none."""
+    return words[-1:] != (EOS,) or len(words) > most + 1 or PAD in words or BOS in words
+
+
+def whole(words: tuple[int, ...]) -> tuple[int, ...]:
+    """The words with their end, also of what was cut off."""
+    return words if words[-1:] == (EOS,) else (*words, EOS)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """What CTranslate2 says about a model or a device that it cannot use, as a mistake of the user."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise UserError(f"{NAME}: {error}") from None

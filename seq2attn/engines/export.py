@@ -1,0 +1,81 @@
+"""The work of `seq2attn export`: refuse, write, translate on both sides, and only then leave the folder behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from seq2attn.data.read import read_pairs
+from seq2attn.engines.base import Target
+from seq2attn.engines.exported import write_header, written
+from seq2attn.engines.native import Native
+from seq2attn.engines.probe import LEAST, Probed, probe
+from seq2attn.engines.targets import chosen_target
+from seq2attn.errors import DataError, UserError
+from seq2attn.run import Run
+from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
+from seq2attn.text.lines import read_lines
+
+SENTENCES = 200
+"""How many of the run's dev set are translated on both sides."""
+
+
+def export_run(
+    folder: Path, to: str, where: Path | None, *, type_: str | None, sentences: Path | None
+) -> tuple[Path, Probed]:
+    """Export a run; where to, and how well both sides agreed on the lines of `sentences` or on the dev set's.
+
+    Raises ConfigError when the target has no such model, UserError when both sides do not translate the same.
+    """
+    run, target = Run(folder), chosen_target(to)
+    type_ = _chosen_type(target, type_)
+    experiment = run.experiment()
+    if mistakes := target.refused(experiment):
+        raise run.mistaken(mistakes)
+    lines = _lines(run, sentences)
+    model, source, _ = run.model()
+    sources = [source.encode(line) for line in lines]
+    where = where or folder / target.name
+    with written(where) as partial:
+        target.write(run, partial, type_)
+        theirs = target.open(run, partial, torch.device("cpu"))
+        found = probe(Native(model), theirs, sources, _searches(experiment.search.lengths))
+        if type_ == "float32" and found.tokens < LEAST:
+            raise UserError(
+                f"{target.name} does not translate as the run does, so nothing was left behind in {where}:"
+                f" {found.tokens:.2%} of the tokens agree, expected {LEAST:.0%}\n{found}"
+            )
+        write_header(run, target, type_, found.as_json(), partial)
+    return where, found
+
+
+def _chosen_type(target: Target, type_: str | None) -> str:
+    if type_ is None:
+        return target.types[0]
+    if type_ not in target.types:
+        raise UserError(f"--type {type_}: {target.name} has {', '.join(target.types)}")
+    return type_
+
+
+def _lines(run: Run, file: Path | None) -> Sequence[str]:
+    """What to translate on both sides. Raises DataError when there is nothing."""
+    if file is not None:
+        lines = list(read_lines(file))
+    else:
+        lines = [source for source, _ in islice(read_pairs(run.experiment().data.dev), SENTENCES)]
+    if not any(line.strip() for line in lines):
+        raise DataError(
+            f"{file or 'the dev set of the run'}: has no line to try both sides with; give --probe FILE"
+        )
+    return lines
+
+
+def _searches(lengths: LengthsConfig) -> list[tuple[str, SearchConfig]]:
+    """Greedy search and a beam, both with the run's own lengths."""
+    return [
+        ("greedy", GreedyConfig(kind="greedy", lengths=lengths)),
+        ("beam 5", BeamConfig(kind="beam", width=5, lengths=lengths)),
+    ]
