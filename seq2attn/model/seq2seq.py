@@ -29,6 +29,11 @@ class Seq2Seq(nn.Module):
         self.decoder = decoder
         self.output = output
 
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return self.output.weight.device
+
     def encode(self, words: Tensor, mask: Tensor) -> tuple[Memories, Any]:
         """ids [B, S], mask bool [B, S] -> what the decoder looks at, and its state before the first word"""
         return self.decoder.prepare(self.encoder(self.source(words), mask))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -16,6 +17,23 @@ from seq2attn.search.search import Hypotheses, search
 from seq2attn.text.vocabulary import BOS, EOS, PAD
 
 
+class Reader(Protocol):
+    """What a search is made with: a model, or what stands in its place."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it takes its tensors."""
+        ...
+
+    def encode(self, words: Tensor, mask: Tensor) -> tuple[Any, Any]:
+        """ids [B, S], mask bool [B, S] -> the memory and the state before the first word"""
+        ...
+
+    def step(self, word: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any]:
+        """As `search` asks for it."""
+        ...
+
+
 @dataclass(frozen=True)
 class Hypothesis:
     """One translation of one source."""
@@ -25,15 +43,16 @@ class Hypothesis:
     log_prob: float
 
 
+@torch.inference_mode()
 def translate_ids(
-    model: Seq2Seq, sources: Sequence[Sequence[int]], config: SearchConfig, *, budget: int
+    model: Reader, sources: Sequence[Sequence[int]], config: SearchConfig, *, budget: int
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each source (ids without the end), best first, in the order of the sources.
 
     At most `budget` source tokens, padding counted, times the hypotheses of each, are searched together. An empty
     source has one hypothesis, which is empty.
     """
-    device = next(model.parameters()).device
+    device = model.device
     choose = config.build(device)
     answers = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
     for rows in by_length(sources, max(1, budget // choose.width)):

@@ -2,19 +2,20 @@
 
 Shapes: B sentences, K hypotheses a sentence, N = B*K rows, S source words, V target vocabulary.
 
-    encode    words [B, S], mask [B, S] -> the tensors of the memory, those of the state
-    step      words [B, K], those of the state, of the memory -> scores [B, K, V], the tensors of the state after
+    encode    words [B, S], mask [B, S] -> the memory's tensors, then the state's
+    step      words [B, K], the state's tensors, then the memory's -> scores [B, K, V], then the state's tensors
 
-A state is a value, so that its tensors, in the order in which `map_tensors` meets them, are all there is to it. Rows
-come to `step` as [B, K, ...]: the compiler then knows that a sentence has K of them, which it cannot tell of any N.
+A state is a value, so that its tensors, in the order in which `map_tensors` meets them, are all there is to it. Those
+with a row a hypothesis come to `step` as [B, K, ...]: the compiler then knows that a sentence has K of them, which it
+cannot tell of any N. Those that the hypotheses of a sentence share come as they are, [B, ...].
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import starmap
+from itertools import compress
 from logging import ERROR, getLogger
 from typing import Any, TypeVar
 from warnings import catch_warnings, simplefilter
@@ -32,7 +33,7 @@ Tensors = tuple[Tensor, ...]
 Shape = tuple[int, int, int]
 """B, K and S of an example."""
 
-EXAMPLES: tuple[Shape, Shape] = ((3, 2, 5), (4, 3, 7))
+SHAPES: tuple[Shape, Shape] = ((3, 2, 5), (4, 3, 7))
 """What differs between them may be any size; what does not is the model's."""
 
 
@@ -43,79 +44,101 @@ class Traced:
     encode: ExportedProgram
     step: ExportedProgram
     memories: int  # how many of the tensors that `encode` gives are the memory's
+    own: tuple[bool, ...]  # which of the state's have a row a hypothesis, and not one a sentence
 
 
 class Encode(nn.Module):
     """Reads a batch of sources."""
 
-    def __init__(self, model: Seq2Seq) -> None:
+    def __init__(self, model: Seq2Seq, own: Sequence[bool]) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.own = model, own
 
-    def forward(self, words: Tensor, mask: Tensor) -> tuple[Tensors, Tensors]:
-        """words [B, S], mask [B, S] -> the tensors of the memory, those of the state"""
+    def forward(self, words: Tensor, mask: Tensor) -> Tensors:
+        """words [B, S], mask [B, S] -> the memory's tensors [B, ...], then the state's of one hypothesis a sentence"""
         memory, state = self.model.encode(words, mask)
-        return leaves(memory), leaves(state)
+        two = leaves(repeat_rows(state, 2))  # the state of one may leave out what hypotheses do not share
+        one = (tensor[::2] if own else tensor for tensor, own in zip(two, self.own, strict=True))
+        return tuple(tensor.contiguous() for tensor in (*leaves(memory), *one))
 
 
 class Step(nn.Module):
     """Reads one word of each row."""
 
-    def __init__(self, model: Seq2Seq, state: Any, memory: Any) -> None:
+    def __init__(self, model: Seq2Seq, own: Sequence[bool], state: Any, memory: Any) -> None:
         """`state` and `memory` say what the tensors stand for."""
         super().__init__()
-        self.model = model
+        self.model, self.own = model, own
         self.state, self.memory = (map_tensors(lambda _: torch.empty(0), tree) for tree in (state, memory))
 
-    def forward(self, words: Tensor, state: Tensors, memory: Tensors) -> tuple[Tensor, Tensors]:
-        """words [B, K], each of the state [B, K, ...], of the memory [B, ...] -> scores [B, K, V], the state after"""
+    def forward(self, words: Tensor, *tensors: Tensor) -> Tensors:
+        """words [B, K], the state's, the memory's tensors -> scores [B, K, V], then the state's tensors"""
         b, k = words.shape
-        for tensor in (*state, *memory):  # told before anything is made of them, lest each has a size of its own
+        state, memory = tensors[: len(self.own)], tensors[len(self.own) :]
+        for tensor in tensors:  # told before anything is made of them, lest each has a size of its own
             torch._check(tensor.size(0) == b)
-        for tensor in state:
+        for tensor in compress(state, self.own):
             torch._check(tensor.size(1) == k)
-        before = put(self.state, [tensor.flatten(0, 1) for tensor in state])
-        scores, after = self.model.step(words.flatten(), before, put(self.memory, memory))
-        return scores.unflatten(0, (b, k)), tuple(tensor.unflatten(0, (b, k)) for tensor in leaves(after))
+        rows = (x.flatten(0, 1) if own else x for x, own in zip(state, self.own, strict=True))
+        scores, after = self.model.step(words.flatten(), put(self.state, rows), put(self.memory, memory))
+        after = by_sentence(leaves(after), self.own, (b, k))
+        return scores.unflatten(0, (b, k)), *(tensor.contiguous() for tensor in after)
 
 
 def trace(model: Seq2Seq) -> Traced:
-    """The programs of a model, for any number of sentences, of their words, and of hypotheses."""
-    first, second = (_example(model, *shape) for shape in EXAMPLES)
-    source, words, state, memory = first
-    step = words, _by_sentence(state, words), leaves(memory)
-    other_source, words, state, memory = second
-    other_step = words, _by_sentence(state, words), leaves(memory)
+    """The programs of a model, for any number of sentences, of their words, and of hypotheses.
+
+    Raises RuntimeError when a part does what torch.export cannot follow.
+    """
+    one, other = (Example.of(model, *shape) for shape in SHAPES)
+    sizes = _sizes(one.step, other.step)
     with torch.no_grad(), _quiet():
-        return Traced(
-            export(Encode(model), source, dynamic_shapes=_sizes(source, other_source)),
-            export(Step(model, first[2], first[3]), step, dynamic_shapes=_sizes(step, other_step)),
-            len(step[2]),
+        encode = export(Encode(model, one.own), one.source, dynamic_shapes=_sizes(one.source, other.source))
+        step = export(
+            Step(model, one.own, one.state, one.memory), one.step, dynamic_shapes=(sizes[0], sizes[1:])
         )
+    return Traced(encode, step, len(leaves(one.memory)), one.own)
 
 
-def _example(model: Seq2Seq, b: int, k: int, s: int) -> tuple[tuple[Tensor, Tensor], Tensor, Any, Any]:
-    """A source and its mask, words [B, K], and the state and the memory with which they are read."""
-    device = next(model.parameters()).device
-    source = torch.full((b, s), UNK, device=device)
-    mask = torch.arange(s, device=device) < torch.arange(s, s - b, -1, device=device)[:, None]
-    words = torch.full((b, k), BOS, device=device)
-    with torch.no_grad():
-        memory, state = model.encode(source, mask)
-        _, state = model.step(words.flatten(), repeat_rows(state, k), memory)  # now it has read something
-    return (source, mask), words, state, memory
+@dataclass(frozen=True)
+class Example:
+    """What a model is given when it is traced."""
+
+    source: tuple[Tensor, Tensor]  # [B, S], and its mask
+    words: Tensor  # [B, K]
+    state: Any
+    memory: Any
+
+    @classmethod
+    def of(cls, model: Seq2Seq, b: int, k: int, s: int) -> Example:
+        """In the middle of a search for B sentences."""
+        device = next(model.parameters()).device
+        source = torch.full((b, s), UNK, device=device)
+        mask = torch.arange(s, device=device) < torch.arange(s, s - b, -1, device=device)[:, None]
+        words = torch.full((b, k), BOS, device=device)
+        with torch.no_grad():
+            memory, state = model.encode(source, mask)
+            _, state = model.step(words.flatten(), repeat_rows(state, k), memory)
+        return cls((source, mask), words, state, memory)
+
+    @property
+    def own(self) -> tuple[bool, ...]:
+        """Which tensors of the state have a row a hypothesis."""
+        return tuple(tensor.size(0) == self.words.numel() for tensor in leaves(self.state))
+
+    @property
+    def step(self) -> Tensors:
+        """What `Step` is given."""
+        state = by_sentence(leaves(self.state), self.own, self.words.shape)
+        return self.words, *(tensor.contiguous() for tensor in (*state, *leaves(self.memory)))
 
 
-def _by_sentence(state: Any, words: Tensor) -> Tensors:
-    """The tensors of a state as [B, K, ...]."""
-    return tuple(tensor.unflatten(0, words.shape).contiguous() for tensor in leaves(state))
-
-
-def _sizes(one: Any, other: Any) -> Any:
+def _sizes(one: Tensors, other: Tensors) -> tuple[dict[int, Any], ...]:
     """Which sizes of the inputs may be any, in the form that `export` asks for."""
-    if isinstance(one, tuple):
-        return tuple(starmap(_sizes, zip(one, other, strict=True)))
-    return {i: Dim.DYNAMIC for i, (a, b) in enumerate(zip(one.shape, other.shape, strict=True)) if a != b}
+    return tuple(
+        {i: Dim.DYNAMIC for i, (m, n) in enumerate(zip(x.shape, y.shape, strict=True)) if m != n}
+        for x, y in zip(one, other, strict=True)
+    )
 
 
 @contextmanager
@@ -144,7 +167,12 @@ def leaves(tree: Any) -> Tensors:
     return tuple(found)
 
 
-def put(tree: Tree, tensors: Sequence[Tensor]) -> Tree:
+def put(tree: Tree, tensors: Iterable[Tensor]) -> Tree:
     """`tree` with other `tensors` in the place of its own."""
     given = iter(tensors)
     return map_tensors(lambda _: next(given), tree)
+
+
+def by_sentence(tensors: Sequence[Tensor], own: Sequence[bool], shape: Sequence[int]) -> Tensors:
+    """The tensors of a state of which the `own` have a row a hypothesis, and these as [B, K, ...]."""
+    return tuple(x.unflatten(0, shape) if each else x for x, each in zip(tensors, own, strict=True))

@@ -1,0 +1,128 @@
+"""A folder with the programs of a run: compiled for this machine, and as torch.export writes them for others.
+
+encode.pt2 step.pt2    packages of AOTInductor: native code with its weights
+programs.json          what the tensors are, and where the code runs
+portable/              the same two programs by `torch.export.save`
+
+The engine loads the compiled ones alone. They are native code, so that they are to be trusted as any program is: load
+what you have exported. The portable ones it never reads, since `torch.export.load` trusts its file as much without
+saying so: up to torch 2.13 it unpickles what the file says it has pickled, and evaluates its sizes as Python. What we
+write there has nothing pickled in it.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seq2attn.config.base import Mistake
+from seq2attn.engines.programs.reader import Program, ProgramReader
+from seq2attn.engines.programs.trace import Traced, trace
+from seq2attn.errors import RunError, UserError
+from seq2attn.experiment import Experiment
+from seq2attn.model import Seq2Seq
+from seq2attn.run import Run
+from seq2attn.text.files import read_object, write_json
+
+NAME = "programs"
+HEADER = "programs.json"
+PARTS = "encode", "step"
+FIX = f"export the run to {NAME} again"
+
+
+class Programs:
+    """Exports `encode` and `step` of any model as compiled programs."""
+
+    name = NAME
+    types = ("float32",)
+
+    def refused(self, experiment: Experiment) -> list[Mistake]:
+        """Nothing by its config: what cannot be traced is found out by tracing. Raises UserError without a compiler."""
+        from torch._inductor.cpp_builder import get_cpp_compiler
+        from torch._inductor.exc import InvalidCxxCompiler
+
+        try:
+            get_cpp_compiler()
+        except InvalidCxxCompiler:
+            raise UserError(
+                f"{NAME} are compiled by a C++ compiler, and there is none; install g++ or clang++, or say by CXX"
+                " where it is. None is needed where they run."
+            ) from None
+        return []
+
+    def write(self, run: Run, folder: Path, type_: str) -> None:
+        """Compiled and portable programs; tells how long each took to compile."""
+        model, _, _ = run.model()
+        traced = traced_or_refused(model)
+        compile_programs(traced, folder)
+        save_portable(traced, folder / "portable")
+
+    def open(self, run: Run, folder: Path, device: torch.device) -> ProgramReader:
+        """The compiled programs in our own search.
+
+        Raises UserError on another device than they were made for, RunError when they do not fit where they are.
+        """
+        if device.type != "cpu":
+            raise UserError(f"{NAME} are compiled for the CPU; --device cpu")
+        return open_programs(folder)
+
+
+def traced_or_refused(model: Seq2Seq) -> Traced:
+    """The programs of a model. Raises UserError with torch's reason when a part cannot be followed."""
+    try:
+        return trace(model)
+    except RuntimeError as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise UserError(f"torch.export cannot follow a part of this model: {reason}") from error
+
+
+def compile_programs(traced: Traced, folder: Path) -> None:
+    """Write the compiled programs, and what there is to know of them."""
+    from torch._inductor import aoti_compile_and_package
+
+    for name, program in zip(PARTS, (traced.encode, traced.step), strict=True):
+        began = time.monotonic()
+        print(f"compiling {name} ...", end=" ", file=sys.stderr, flush=True)
+        aoti_compile_and_package(program, package_path=str(folder / f"{name}.pt2"))
+        print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
+    write_json(folder / HEADER, {"memories": traced.memories, "own": list(traced.own), **_here()})
+
+
+def save_portable(traced: Traced, folder: Path) -> None:
+    """Write the programs as torch.export does, without the example inputs, which it would pickle."""
+    folder.mkdir()
+    for name, program in zip(PARTS, (traced.encode, traced.step), strict=True):
+        program.example_inputs = None
+        torch.export.save(program, folder / f"{name}.pt2")
+
+
+def open_programs(folder: Path) -> ProgramReader:
+    """Load what `compile_programs` wrote. Raises RunError when something is missing or was made elsewhere."""
+    header = read_object(folder / HEADER, FIX)
+    for name, here in _here().items():
+        if header.get(name) != here:
+            raise RunError(f"{folder}: was compiled for {name} {header.get(name)}, here it is {here}; {FIX}")
+    encode, step = (_loaded(folder / f"{name}.pt2") for name in PARTS)
+    own = tuple(bool(each) for each in header["own"])
+    return ProgramReader(encode, step, int(header["memories"]), own, torch.device("cpu"))
+
+
+def _loaded(package: Path) -> Program:
+    """A compiled program, by PyTorch's own loader in C++, which knows no pickle."""
+    try:
+        loader = torch._C._aoti.AOTIModelPackageLoader(str(package), "model", False, 1, -1)
+    except RuntimeError as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise RunError(f"{package}: cannot be loaded ({reason}); {FIX}") from None
+    return loader.run
+
+
+def _here() -> dict[str, Any]:
+    """What compiled code depends on."""
+    processor = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    return {"torch": torch.__version__, "processor": processor}
