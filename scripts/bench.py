@@ -1,0 +1,8 @@
+"""Measure training and translation beside other toolkits: `python scripts/bench.py train --model t`."""
+
+import sys
+
+from benchmark.command import main
+
+if __name__ == "__main__":
+    sys.exit(main())

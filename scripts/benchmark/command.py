@@ -1,0 +1,205 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmark.machine import context
+from benchmark.page import FIGURES, PAGE, update
+from benchmark.prepare import prepare_ours
+from benchmark.profile import measure_profile
+from benchmark.records import Book, Record
+from benchmark.roof import measure_roofline
+from benchmark.searching import CASES, measure_latency, measure_search
+from benchmark.setting import CONFIGS, MODELS, REPOSITORY, TOKENS, Setting, UnavailableError, shown
+from benchmark.starting import measure_startup
+from benchmark.systems import PEERS, Ours, OursCTranslate2, System
+from benchmark.tables import table
+from benchmark.text import prepare_text
+from benchmark.training import Timing, measure_training, say
+
+MEMORY_WINDOW = 20.0
+USUAL = "hf,plain,onmt,eole,ctranslate2"
+
+
+@dataclass(frozen=True)
+class Call:
+    """What was asked for."""
+
+    setting: Setting
+    systems: tuple[System, ...]  # ours first, all of them there
+    ours: Ours
+    models: tuple[str, ...]
+    cases: tuple[str, ...]
+    timing: Timing
+
+
+def train(call: Call) -> list[Record]:
+    """Training, with the memory it takes, and for T the roofline."""
+    records = list[Record]()
+    for model in call.models:
+        if model == "t":
+            records += measure_roofline(call.setting, call.timing)
+        records += measure_training(call.setting, call.systems, model, call.timing)
+    return records
+
+
+def memory(call: Call) -> list[Record]:
+    """Memory alone: a short training of each."""
+    timing = Timing(1, MEMORY_WINDOW, call.timing.warm, busy_ok=True)
+    return [
+        record
+        for model in call.models
+        for record in measure_training(call.setting, call.systems, model, timing)
+        if record.kind == "memory"
+    ]
+
+
+def search(call: Call) -> list[Record]:
+    """The whole test set."""
+    return [
+        record
+        for model in call.models
+        for case in call.cases
+        for record in measure_search(call.setting, call.systems, model, case, call.timing)
+    ]
+
+
+def latency(call: Call) -> list[Record]:
+    """One sentence after the other, by beam."""
+    return [
+        record
+        for model in call.models
+        for record in measure_latency(call.setting, call.systems, model, "beam 5", call.timing)
+    ]
+
+
+def startup(call: Call) -> list[Record]:
+    """Help, and the first translation."""
+    return measure_startup(call.setting, call.systems, call.timing)
+
+
+def roofline(call: Call) -> list[Record]:
+    """How fast this machine multiplies."""
+    return measure_roofline(call.setting, call.timing)
+
+
+def profile(call: Call) -> list[Record]:
+    """Where the time of our training step goes."""
+    return [
+        record
+        for model in call.models
+        for record in measure_profile(call.setting, call.ours, model, call.timing)
+    ]
+
+
+def everything(call: Call) -> list[Record]:
+    """All of them."""
+    verbs = (train, search, latency, startup, profile)
+    return [record for verb in verbs for record in verb(call)]
+
+
+VERBS: dict[str, Callable[[Call], list[Record]]] = {
+    "train": train, "search": search, "latency": latency, "startup": startup, "memory": memory,
+    "roofline": roofline, "profile": profile, "all": everything,
+}  # fmt: skip
+
+
+def fit(call: Call) -> list[Record]:
+    """Train the models that translate: ours and the peers', alike long. Nothing is timed."""
+    import subprocess
+
+    for model in call.models:
+        for system in call.systems:
+            command = [] if system.has_model(model) or system.fitted(model) is None else system.fit(model)
+            if command:
+                say(f"fitting {model}: {shown(command)}")
+                subprocess.run(command, env=call.setting.environment(), check=False)
+    return []
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, keep what was measured, and print its tables."""
+    options = _parser().parse_args(arguments)
+    if options.verb == "page":
+        update(figures=options.out or FIGURES)
+        return 0
+    try:
+        call, absent = _call(options)
+        pieces = prepare_text(call.setting)
+        for model in call.models:
+            prepare_ours(call.ours, model, pieces, timed=options.verb != "fit")
+        records = fit(call) if options.verb == "fit" else VERBS[options.verb](call)
+    except UnavailableError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    typed = f"python scripts/bench.py {shown(list(sys.argv[1:] if arguments is None else arguments))}"
+    book = Book().with_call(records, context(call.setting, call.systems, typed))
+    for kind, model, case in dict.fromkeys(record.group for record in records):
+        print(f"\n## {' '.join(filter(None, (kind, model, case)))}\n\n{table(book, kind, model, case)}")
+    for line in absent:
+        print(f"\n{line}")
+    if options.out is not None:
+        Book.load(options.out).with_call(records, book.entries[0][1] if records else {}).save(options.out)
+    return 0
+
+
+def _call(options: argparse.Namespace) -> tuple[Call, list[str]]:
+    setting = Setting(options.peers_root, options.corpus, options.runs, options.configs, options.threads or 2)
+    ours = Ours(setting, tokens=options.tokens, overrides=tuple(options.set))
+    systems, absent = list[System]([ours]), list[str]()
+    for name in filter(None, options.peers.split(",")):
+        if name not in PEERS:
+            raise UnavailableError(f"there is no peer `{name}`; known: {', '.join(PEERS)}")
+        kinds: tuple[type[System], ...] = (
+            (OursCTranslate2, PEERS[name]) if name == "ctranslate2" else (PEERS[name],)
+        )
+        for system in (kind(setting) for kind in kinds):
+            install = system.missing()
+            if install is None:
+                systems.append(system)
+            else:
+                absent.append(f"{system.title}: not installed; to install it: {install}")
+    models = tuple(MODELS) if options.model is None else (options.model,)
+    timing = Timing(options.rounds, options.window, options.warm, options.busy_ok)
+    cases = tuple(CASES) if options.case is None else (options.case,)
+    return Call(setting, tuple(systems), ours, models, cases, timing), absent
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description="Measure training and translation beside other toolkits, in turn, on the same text.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    verbs = [*VERBS, "fit", "page"]
+    parser.add_argument(
+        "verb", choices=verbs, help="`fit` trains what translates, `page` fills docs/performance.md"
+    )
+    parser.add_argument("--model", choices=list(MODELS), help="one of the architectures; all if not said")
+    parser.add_argument("--case", choices=list(CASES), help="one way to search; all if not said")
+    parser.add_argument("--peers", default=USUAL, help=f"of {', '.join(PEERS)}; empty for none")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each has its turn")
+    parser.add_argument(
+        "--window", type=float, default=40.0, help="undisturbed seconds of a turn in training"
+    )
+    parser.add_argument("--warm", type=float, default=10.0, help="seconds of training before the first turn")
+    parser.add_argument("--threads", type=int, default=2, help="of everybody")
+    parser.add_argument(
+        "--busy-ok", action="store_true", help="do not wait for an idle machine: figures mean nothing"
+    )
+    parser.add_argument(
+        "--out", type=Path, help=f"keep the figures in FILE.json ({FIGURES.name} for {PAGE.name})"
+    )
+    parser.add_argument(
+        "--peers-root", type=Path, default=Path.home() / "peers", help="venv/NAME, data/, runs/"
+    )
+    parser.add_argument("--corpus", type=Path, default=REPOSITORY / "data/multi30k", help="where the text is")
+    parser.add_argument("--runs", type=Path, default=REPOSITORY / "runs/bench", help="where ours trains")
+    parser.add_argument("--configs", type=Path, default=CONFIGS, help="where t.yaml, r1.yaml and r2.yaml are")
+    parser.add_argument("--tokens", type=int, default=TOKENS, help="of a batch of ours; peers keep theirs")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of our config")
+    return parser

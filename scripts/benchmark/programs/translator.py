@@ -1,0 +1,35 @@
+"""Ours, one sentence after the other: `translator RUN --source FILE --output FILE --beam N --times FILE`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from benchmark.programs.writing import translate_all
+from seq2attn.translator import Translator, chosen_search
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    for name, kind in (("source", Path), ("output", Path), ("beam", int), ("times", Path)):
+        parser.add_argument(f"--{name}", type=kind, required=True)
+    parser.add_argument("--engine")
+    options = parser.parse_args()
+    options.batch = 1
+    how: dict[str, Any] = {} if options.engine is None else {"engine": options.engine}
+    translator = Translator.load(options.run, "cpu", **how)
+    beam = None if options.beam == 1 else options.beam
+    search = chosen_search(translator.search, beam=beam, greedy=beam is None)
+    lines = [[line] for line in options.source.read_text("utf-8").split("\n")[:-1]]
+
+    def found(batch: list[list[str]]) -> list[str]:
+        ((line,),) = batch
+        return [translation.text for translation in translator.translate([line], search)]
+
+    translate_all(lines, found, options)
+
+
+if __name__ == "__main__":
+    main()

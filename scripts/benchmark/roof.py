@@ -1,0 +1,59 @@
+"""The roofline: how fast T could be if nothing but its matrix products took time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from benchmark.flops import flops_a_word
+from benchmark.process import wait_until_idle
+from benchmark.records import Record
+from benchmark.setting import Setting
+from benchmark.text import lengths
+from benchmark.training import Timing, say
+
+SECONDS = 2.0
+"""Of each product."""
+PRODUCT, LINEAR = "product", "linear 256 -> 1024"
+
+
+def rates(setting: Setting) -> dict[str, dict[str, float]]:
+    """GFLOP/s, best and median of each product."""
+    command = [sys.executable, "-m", "benchmark.programs.roofline", str(SECONDS)]
+    done = subprocess.run(command, env=setting.environment(), capture_output=True, text=True, check=True)
+    found: dict[str, dict[str, float]] = json.loads(done.stdout)
+    return found
+
+
+def measure_roofline(setting: Setting, timing: Timing) -> list[Record]:
+    """Target tokens a second of T at the rate of a large product, and at that of its own linear layers."""
+    flops, measured = flops_a_word(lengths(setting)), list[dict[str, dict[str, float]]]()
+    for _ in range(timing.rounds):
+        if not timing.busy_ok:
+            wait_until_idle()
+        measured.append(rates(setting))
+    return roofline_records(measured, flops)
+
+
+def roofline_records(measured: list[dict[str, dict[str, float]]], flops: float) -> list[Record]:
+    """A record for each product; `ideal` is what T could reach at its rate."""
+    records = []
+    for name in measured[0]:
+        best = tuple(round(rate[name]["best"], 1) for rate in measured)
+        middle = tuple(round(rate[name]["median"], 1) for rate in measured)
+        chosen = best if name == PRODUCT else middle  # a roof, and what the layers themselves do
+        record = Record(
+            "roofline",
+            "t",
+            "",
+            name,
+            name,
+            unit="GFLOP/s",
+            rounds=chosen,
+            facts={"mflop_a_word": flops / 1e6},
+        )
+        record.facts["ideal"] = round(record.median * 1e9 / flops)
+        say(f"  roofline: {name}: {record.median:.0f} GFLOP/s, {record.facts['ideal']:,} target tokens/s")
+        records.append(record)
+    return records

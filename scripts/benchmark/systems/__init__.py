@@ -1,0 +1,13 @@
+"""All that can be measured."""
+
+from benchmark.systems.base import System
+from benchmark.systems.libraries import CTranslate2, HuggingFace, Plain
+from benchmark.systems.opennmt import Eole, OpenNMT
+from benchmark.systems.others import Fairseq, JoeyNMT
+from benchmark.systems.ours import Ours, OursCTranslate2
+
+PEERS: dict[str, type[System]] = {
+    kind.name: kind for kind in (HuggingFace, Plain, OpenNMT, Eole, JoeyNMT, Fairseq, CTranslate2)
+}
+
+__all__ = ["PEERS", "Ours", "OursCTranslate2", "System"]

@@ -1,0 +1,155 @@
+"""seq2attn, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from benchmark.setting import FIT_TOKENS, FIT_UPDATES, FOREVER, TOKENS, ours
+from benchmark.systems.base import Job, Progress, System, Training, Translating
+
+
+@dataclass(frozen=True)
+class Ours(System):
+    """seq2attn with its own engine."""
+
+    name: ClassVar[str] = "ours"
+    title: ClassVar[str] = "seq2attn"
+    packages: ClassVar[tuple[str, ...]] = ("torch",)
+    install: ClassVar[tuple[str, ...]] = ()
+    tokens: int = TOKENS
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def python(self) -> Path:
+        """The interpreter that runs this."""
+        return Path(sys.executable)
+
+    def experiment(self, model: str) -> Path:
+        """The file that says it all."""
+        return self.setting.configs / f"{model}.yaml"
+
+    def run(self, model: str) -> Path:
+        """Where the model that translates is."""
+        return self.setting.runs / model
+
+    def timed(self, model: str) -> Path:
+        """Where the training that is timed writes."""
+        return self.setting.runs / "timed" / model
+
+    def trainings(self, model: str) -> list[Training]:
+        """As the config has it, reported every other update."""
+        run = self.timed(model)
+        settings = [
+            f"run={run}",
+            f"training.until=[{FOREVER} updates]",
+            f"training.validation.every={FOREVER} updates",
+            f"training.batch.tokens={self.tokens}",
+            "training.report_every=2",
+            *self.overrides,
+        ]
+        command = ours("train", self.experiment(model), *_set(settings))
+
+        def progress(line: str) -> Progress | None:
+            return progress_of(line, run / "metrics.jsonl")
+
+        return [Training(command, progress, run.with_suffix(".log"))]
+
+    def fitted(self, model: str) -> Path:
+        """In its run."""
+        return self.run(model) / "model.safetensors"
+
+    def fit(self, model: str) -> list[str]:
+        """As many updates of as many tokens as the peers' models were given."""
+        settings = [
+            f"run={self.run(model)}",
+            f"training.until=[{FIT_UPDATES} updates]",
+            f"training.validation.every={FIT_UPDATES} updates",
+            f"training.batch.tokens={FIT_TOKENS}",
+            *self.overrides,
+        ]
+        return ours("train", self.experiment(model), *_set(settings))
+
+    def translations(self, job: Job) -> list[Translating]:
+        """`seq2attn translate`, or one sentence after the other in a process."""
+        if job.one_by_one:
+            return [self._one_by_one(job)]
+        how = ["--greedy"] if job.beam == 1 else ["--beam", str(job.beam)]
+        source = self.setting.data / f"{job.source}.de"
+        command = ours("translate", self.run(job.model), "-i", source, "-o", job.output, *how)
+        return [Translating([*command, *self.engine()], job.output, pieces=False)]
+
+    def engine(self) -> list[str]:
+        """What makes it another engine's."""
+        return []
+
+    def _one_by_one(self, job: Job) -> Translating:
+        times = job.output.with_suffix(".ms.json")
+        command = [
+            sys.executable, "-m", "benchmark.programs.translator", str(self.run(job.model)),
+            "--source", str(self.setting.data / f"{job.source}.de"), "--output", str(job.output),
+            "--beam", str(job.beam), "--times", str(times), *self.engine(),
+        ]  # fmt: skip
+        return Translating(command, job.output, pieces=False, times=times)
+
+    def starts(self) -> dict[str, list[str]]:
+        """Help, and the first translation of a Transformer."""
+        commands = {"--help": ours("--help")}
+        if self.has_model("t"):
+            sentence = "Ein Mann schläft in einem grünen Raum auf einem Sofa."
+            commands["first translation, T, beam 5"] = ours("translate", self.run("t"), sentence)
+        return commands
+
+
+@dataclass(frozen=True)
+class OursCTranslate2(Ours):
+    """seq2attn with CTranslate2 as its engine."""
+
+    name: ClassVar[str] = "ours-ctranslate2"
+    title: ClassVar[str] = "seq2attn --engine ctranslate2"
+    packages: ClassVar[tuple[str, ...]] = ("torch", "ctranslate2")
+
+    def missing(self) -> str | None:
+        """CTranslate2 must be importable here."""
+        from importlib.util import find_spec
+
+        return None if find_spec("ctranslate2") else "pip install 'seq2attn[ctranslate2]'"
+
+    def trainings(self, model: str) -> list[Training]:
+        """It only translates."""
+        return []
+
+    def translations(self, job: Job) -> list[Translating]:
+        """Where the model has been exported."""
+        exported = self.run(job.model) / "ctranslate2"
+        return super().translations(job) if exported.is_dir() else []
+
+    def engine(self) -> list[str]:
+        """Said to `translate`, and to the program that translates one by one."""
+        return ["--engine", "ctranslate2"]
+
+    def starts(self) -> dict[str, list[str]]:
+        """Help is the same."""
+        return {}
+
+
+def progress_of(line: str, metrics: Path) -> Progress | None:
+    """What a line of the log says, and metrics.jsonl of the same update, which is written first."""
+    found = re.search(r"update (\d+)  loss", line)
+    if found is None or not metrics.is_file():
+        return None
+    update = int(found[1])
+    for text in reversed(metrics.read_text("utf-8").split("\n")):
+        if text.endswith("}"):
+            entry = json.loads(text)
+            if entry["kind"] == "train" and entry["update"] == update:
+                return Progress(update, words=entry["words"])
+    return None
+
+
+def _set(settings: list[str]) -> list[str]:
+    return [part for setting in settings for part in ("--set", setting)]

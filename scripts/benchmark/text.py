@@ -1,0 +1,114 @@
+"""The text that everybody learns from: Multi30k cut by one joint BPE of 8,000 pieces, and the vocabularies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmark.setting import TEST, Setting, UnavailableError
+
+SPLITS = ("train", "val", TEST)
+LANGUAGES = ("de", "en")
+PIECES = 8000
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+"""As ours numbers them: programs that run a peer's library take the same ids."""
+FEW = 100
+"""Sentences that are translated one at a time."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How many tokens the sentences of a split have, the end of each counted."""
+
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+
+
+def prepare_text(setting: Setting) -> bytes:
+    """Write what is missing of the segmented text and its vocabularies; returns the SentencePiece model.
+
+    Raises UnavailableError when the corpus is missing, or when what is there was cut otherwise.
+    """
+    from sentencepiece import SentencePieceProcessor
+
+    texts = [setting.corpus / f"{split}.{language}" for split in SPLITS for language in LANGUAGES]
+    if missing := [path for path in texts if not path.is_file()]:
+        raise UnavailableError(f"{missing[0]} is missing: python scripts/download.py multi30k")
+    setting.data.mkdir(parents=True, exist_ok=True)
+    path = setting.data / "pieces.model"
+    if not path.is_file():
+        path.write_bytes(_learn(setting.corpus))
+    model = path.read_bytes()
+    processor = SentencePieceProcessor(model_proto=model)
+    for text in texts:
+        cut = "".join(" ".join(processor.encode(line.strip(), out_type=str)) + "\n" for line in _lines(text))
+        _write(setting.data / f"{text.stem}.bpe{text.suffix}", cut)
+    pieces = [processor.id_to_piece(id) for id in range(processor.get_piece_size())]
+    plain = pieces[len(SPECIALS) :]
+    _write(setting.data / "vocab.plain.txt", "\n".join(plain) + "\n")
+    _write(setting.data / "vocab.joey.txt", "\n".join(["<unk>", "<pad>", "<s>", "</s>", *plain]) + "\n")
+    _write(setting.data / "dict.fairseq.txt", "".join(f"{piece} 1\n" for piece in plain))
+    _write_parts(setting)
+    return model
+
+
+def _write_parts(setting: Setting) -> None:
+    """Beginnings: one sentence, a hundred, and the fifty of the dev set that peers cannot do without."""
+    for name, part, count in ((TEST, "one", 1), (TEST, "few", FEW), ("val", "val50", 50)):
+        for language in LANGUAGES:
+            for kind, folder in ((f".bpe.{language}", setting.data), (f".{language}", setting.corpus)):
+                lines = _lines(folder / f"{name}{kind}")[:count]
+                _write(setting.data / f"{part}{kind}", "".join(f"{line}\n" for line in lines))
+
+
+def lengths(setting: Setting, split: str = "train") -> Lengths:
+    """How long the sentences are, with their ends."""
+    source, target = (
+        tuple(len(line.split()) + 1 for line in _lines(setting.data / f"{split}.bpe.{language}"))
+        for language in LANGUAGES
+    )
+    return Lengths(source, target)
+
+
+def joined(tokens: str) -> str:
+    """A line of pieces as text."""
+    return tokens.replace(" ", "").replace("▁", " ").strip()
+
+
+def _learn(corpus: Path) -> bytes:
+    """SentencePiece's BPE of both sides; which numbers the special ones have changes no merge."""
+    import io
+
+    from sentencepiece import SentencePieceTrainer
+
+    model = io.BytesIO()
+    pad, bos, eos, unknown = range(4)
+    SentencePieceTrainer.train(
+        input=",".join(str(corpus / f"train.{language}") for language in LANGUAGES),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=PIECES,
+        character_coverage=1.0,
+        pad_id=pad,
+        bos_id=bos,
+        eos_id=eos,
+        unk_id=unknown,
+        pad_piece=SPECIALS[pad],
+        num_threads=2,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+def _lines(path: Path) -> list[str]:
+    lines = path.read_text("utf-8").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _write(path: Path, content: str) -> None:
+    if not path.is_file():
+        path.write_text(content, "utf-8")
+    elif path.read_text("utf-8") != content:
+        raise UnavailableError(
+            f"{path} holds something else than would be written: give another --peers-root"
+        )
