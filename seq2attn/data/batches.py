@@ -36,6 +36,7 @@ class Batch:
     source_mask: Tensor  # [B, S] bool, True on words and EOS
     target: Tensor  # [B, T] BOS first
     labels: Tensor  # [B, T] EOS last, padding IGNORE
+    said: Tensor  # [M] where among the B * T labels those are that are no padding
     guide: Tensor | None = (
         None  # [B, T, S] where to look when saying each label: shares, or nothing but zeros
     )
@@ -51,6 +52,7 @@ class Batch:
             moved(self.source_mask),
             moved(self.target),
             moved(self.labels),
+            moved(self.said),
             None if self.guide is None else moved(self.guide),
         )
 
@@ -89,7 +91,11 @@ def collate(pairs: Sequence[tuple[Sequence[int] | Ids, Sequence[int] | Ids]]) ->
         read[row, 1 : len(target) + 1] = target
         say[row, : len(target)] = target
         say[row, len(target)] = EOS
-    return Batch(source, source_mask, torch.from_numpy(read), torch.from_numpy(say))
+    labels = torch.from_numpy(say)
+    said = (
+        (labels != IGNORE).flatten().nonzero().squeeze(1)
+    )  # found here: on a device it would stop everything
+    return Batch(source, source_mask, torch.from_numpy(read), labels, said)
 
 
 def batch_of(corpus: Corpus, rows: Iterable[int]) -> Batch:

@@ -1,6 +1,6 @@
 """The training objective: cross-entropy with label smoothing, made together with the output layer.
 
-Shapes: M target positions of a batch, D width of the decoder, V target vocabulary.
+Shapes: M target words of a batch, D width of the decoder, V target vocabulary.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Loss:
 
     objective: Tensor  # [] with label smoothing and guidance; what training makes small
     negative_log_likelihood: Tensor  # [] without it; what perplexity is made from
-    words: Tensor  # [] long
+    words: int
     guided: Tensor  # [] of the links alone, without their weight
     guided_words: Tensor  # [] long: target words that have a link
     drew: bool  # whether some attention drew where to look, and learns by how it went
@@ -50,21 +50,26 @@ class Objective(nn.Module):
         """
         is_guided = self.guided is not None and batch.guide is not None
         decoded = self.model(batch.source, batch.source_mask, batch.target, need_weights=is_guided)
-        output, labels = self.model.output, batch.labels.flatten()
+        output, said = self.model.output, batch.said
         objective, log_probs = linear_cross_entropy(
-            decoded.hidden.flatten(0, 1), output.weight, output.bias, labels, self.label_smoothing
+            decoded.hidden.flatten(0, 1).index_select(0, said),
+            output.weight,
+            output.bias,
+            batch.labels.flatten().index_select(0, said),
+            self.label_smoothing,
         )
         if decoded.drawn is not None:
-            seen = log_probs.view_as(batch.labels)
-            objective = objective + reinforce(decoded.drawn, seen, batch.labels != IGNORE, baseline)
-        guided, guided_words = torch.zeros_like(objective), torch.zeros_like(labels[0])
+            seen = log_probs.new_zeros(batch.labels.numel()).index_copy(0, said, log_probs)
+            words = batch.labels != IGNORE
+            objective = objective + reinforce(decoded.drawn, seen.view_as(words), words, baseline)
+        guided, guided_words = torch.zeros_like(objective), said.new_zeros(())
         if self.guided is not None and batch.guide is not None:
             guided, guided_words = guided_cross_entropy(self.guided.attention(decoded.weights), batch.guide)
             objective = objective + self.guided.weight * guided
         return Loss(
             objective,
             -log_probs.sum(),
-            (labels != IGNORE).sum(),
+            len(said),
             guided,
             guided_words,
             decoded.drawn is not None,
@@ -74,18 +79,17 @@ class Objective(nn.Module):
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, label_smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """The sum of the smoothed cross-entropy where labels are not IGNORE, and each label's log-probability [M].
+    """The sum of the smoothed cross-entropy, and each label's log-probability [M], which has no gradient.
 
-    hidden [M, D], weight [V, D], bias [V], labels [M]; IGNORE has a log-probability of 0, and these have no gradient.
-    The smoothed target gives every word of the vocabulary an equal share of `label_smoothing` (Szegedy et al. 2016,
-    section 7). The table of logits [M, V] is never held: a chunk of them is made, and while it is at hand its
-    gradients are as well.
+    hidden [M, D], weight [V, D], bias [V], labels [M]. The smoothed target gives every word of the vocabulary an equal
+    share of `label_smoothing` (Szegedy et al. 2016, section 7). The table of logits [M, V] is never held: a chunk of
+    them is made, and while it is at hand its gradients are as well.
     """
     if torch.is_autocast_enabled(hidden.device.type):
         kind = torch.get_autocast_dtype(hidden.device.type)
         hidden, weight, bias = hidden.to(kind), weight.to(kind), bias.to(kind)
     objective, right = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        hidden, weight, bias, labels, label_smoothing, torch.is_grad_enabled()
+        hidden, weight, bias, labels.unsqueeze(1), label_smoothing, torch.is_grad_enabled()
     )
     return objective, right
 
@@ -101,27 +105,27 @@ class _LinearCrossEntropy(torch.autograd.Function):
         smoothing: float,
         gradients: bool,
     ) -> tuple[Tensor, Tensor]:
-        rows = max(1, CHUNK // weight.size(0))
+        rows = max(1, min(CHUNK // weight.size(0), hidden.size(0)))
         total = torch.zeros((), device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
-        every_right = total.new_zeros(labels.shape)
+        every_right = total.new_zeros(labels.size(0))
         d_hidden = torch.empty_like(hidden)
         d_weight, d_bias = (torch.zeros_like(x, dtype=total.dtype) for x in (weight, bias))
+        # All chunks are made in the same place: to ask the system for memory takes as long as a softmax.
+        every_logit = hidden.new_empty(rows, weight.size(0))
+        every_prob = torch.empty_like(every_logit, dtype=total.dtype)
         for start in range(0, hidden.size(0), rows):
             part, said = hidden[start : start + rows], labels[start : start + rows]
-            counts = (said != IGNORE).unsqueeze(1)
-            said = said.clamp_min(0).unsqueeze(1)
-            logits = torch.addmm(bias, part, weight.t()).to(total.dtype)
-            log_probs = logits.log_softmax(-1)
-            right = log_probs.gather(1, said).masked_fill(~counts, 0.0)
+            logits = torch.addmm(bias, part, weight.t(), out=every_logit[: len(part)]).to(total.dtype)
+            probs = torch.softmax(logits, 1, out=every_prob[: len(part)])
+            # The likeliest word tells what the logits were divided by: its probability is never too small for a log.
+            divisor = logits.amax(1, keepdim=True) - probs.amax(1, keepdim=True).log()
+            right = logits.gather(1, said) - divisor
             every_right[start : start + rows] = right.squeeze(1)
             total -= (1 - smoothing) * right.sum()
             if smoothing:
-                total -= smoothing * log_probs.mean(-1, keepdim=True).masked_fill(~counts, 0.0).sum()
+                total -= smoothing * (logits.mean(1, keepdim=True) - divisor).sum()
             if gradients:
-                d_logits = log_probs.exp_()
-                d_logits -= smoothing / weight.size(0)
-                d_logits.scatter_add_(1, said, torch.full_like(right, smoothing - 1))
-                d_logits = (d_logits * counts).to(hidden.dtype)
+                d_logits = _d_logits(probs, said, smoothing).to(hidden.dtype)
                 torch.mm(d_logits, weight, out=d_hidden[start : start + rows])
                 if hidden.dtype == total.dtype:
                     d_weight.addmm_(d_logits.t(), part)
@@ -140,3 +144,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         d_hidden, d_weight, d_bias = ctx.saved_tensors
         # A tensor without dimensions keeps its precision in the product, and the other's type stays.
         return d_hidden * d_total, d_weight * d_total, d_bias * d_total, None, None, None
+
+
+def _d_logits(probs: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """The gradient of the summed loss by the logits, in the place of `probs` [M, V]; labels [M, 1]."""
+    if smoothing:
+        probs -= smoothing / probs.size(1)
+    return probs.scatter_add_(1, labels, probs.new_full(labels.shape, smoothing - 1))

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seq2attn.data.batches import IGNORE, Batch, Indices, batch_of, padding_share, plan
+from seq2attn.data.batches import Batch, Indices, batch_of, padding_share, plan
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import Prepared
 from seq2attn.experiment import Experiment
@@ -107,7 +107,7 @@ class Trainer:
         self.state.update += 1
         # Randomness is a function of where training stands, so that a resumed run draws what the whole one drew.
         torch.manual_seed(seed_of(self.config.seed, self.state.update, self.world.rank))
-        (words,) = self.world.sum(float(sum(int((b.labels != IGNORE).sum()) for b in batches)))
+        (words,) = self.world.sum(float(sum(len(batch.said) for batch in batches)))
         now = Progress(self.state.update, self.state.epochs, self.state.plateaus)
         rate = self.config.optimizer.rate * self.config.schedule.multiplier(now)
         for group in self.optimizer.param_groups:

@@ -21,12 +21,11 @@ def chunk(request, monkeypatch):
 
 
 def given(dtype=torch.double, scale=1.0):
-    """hidden, weight, bias, labels: some of them ignored, some rows alike"""
+    """hidden, weight, bias, labels"""
     generator = torch.Generator().manual_seed(0)
     shapes = ((ROWS, DIM), (WORDS, DIM), (WORDS,))
     tensors = [torch.randn(*s, generator=generator, dtype=torch.double) * scale for s in shapes]
     labels = torch.randint(0, WORDS, (ROWS,), generator=generator)
-    labels[[2, 3, ROWS - 1]] = IGNORE
     return *(x.to(dtype).requires_grad_() for x in tensors), labels
 
 
@@ -34,8 +33,8 @@ def plain(hidden, weight, bias, labels, smoothing):
     """Both from the whole table of logits."""
     logits = F.linear(hidden, weight, bias)
     return (
-        F.cross_entropy(logits, labels, label_smoothing=smoothing, ignore_index=IGNORE, reduction="sum"),
-        -F.cross_entropy(logits, labels, ignore_index=IGNORE, reduction="none"),
+        F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum"),
+        -F.cross_entropy(logits, labels, reduction="none"),
     )
 
 
@@ -70,14 +69,6 @@ def test_without_gradients(chunk):
         ours = linear_cross_entropy(*tensors, labels, 0.1)
     assert not any(x.requires_grad for x in ours)
     torch.testing.assert_close(ours, plain(*(x.detach() for x in tensors), labels, 0.1))
-
-
-def test_a_batch_of_padding_costs_nothing(chunk):
-    *tensors, labels = given()
-    loss, log_probs = linear_cross_entropy(*tensors, torch.full_like(labels, IGNORE), 0.1)
-    assert loss == 0
-    assert (log_probs == 0).all()
-    assert all((g == 0).all() for g in torch.autograd.grad(loss, tensors))
 
 
 def test_large_logits_stay_finite(chunk):
@@ -124,3 +115,16 @@ def test_the_loss_of_a_batch_is_that_of_its_words():
         logits, batch.labels.flatten(), label_smoothing=0.1, ignore_index=IGNORE, reduction="sum"
     )
     torch.testing.assert_close(loss.objective, expected)
+
+
+def test_what_stands_in_padding_has_no_gradient():
+    """Nor does it cost a row of the output layer."""
+    net = model("gru", "luong")
+    batch = collate([([4, 5], [7, 8, 3]), ([9], [3])])
+    assert len(batch.said) == 4 + 2
+    read = []
+    net.target.register_forward_hook(lambda module, given, words: words.retain_grad() or read.append(words))
+    Objective(net, 0.1)(batch).objective.backward()
+    (words,) = read
+    assert (words.grad[1, 2:] == 0).all()
+    assert (words.grad[1, :2] != 0).any(-1).all()
