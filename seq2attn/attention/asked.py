@@ -17,6 +17,7 @@ class Asked:
     query: Tensor  # [B, T, Dq], as it came
     position: Tensor  # [B, T]: how many words stand before it
     seen: Tensor | None = None  # [B, H, T, S]: what the part itself remembers of where was looked before
+    mask: Tensor | None = None  # [B, 1, 1 or T, S]: which keys may be looked at, unless it is all of them
 
 
 class Part(nn.Module):

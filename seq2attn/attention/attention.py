@@ -24,7 +24,7 @@ class Memory:
 
     keys: Tensor  # [B, G, S, d], of as many groups as heads in most scores
     values: Tensor  # [B, G, S, v]
-    mask: Tensor  # [B, 1, 1, S] or [1, 1, T, S] bool
+    mask: Tensor | None  # [B, 1, 1, S] or [B or 1, 1, T, S] bool; None where all may be looked at
 
 
 Memories = tuple[Memory, ...]
@@ -66,8 +66,11 @@ class Attention(nn.Module):
         """
         if position is None:
             position = torch.arange(keys.size(1), device=keys.device).expand(keys.shape[:2])
-        values = split_heads(self.value(values), self.score.groups)
-        return Memory(self.score.key(keys, position), values, mask[:, None, None, :])
+        return Memory(*self.keys_values(keys, values, position), mask[:, None, None, :])
+
+    def keys_values(self, keys: Tensor, values: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, S, Dk], [B, S, Dv], at positions [B, S] -> projected, [B, G, S, d] and [B, G, S, v]"""
+        return self.score.key(keys, position), split_heads(self.value(values), self.score.groups)
 
     def begin(self, memory: Memory) -> Seen:
         """What score and alignment remember before the first query of a target."""
@@ -83,15 +86,18 @@ class Attention(nn.Module):
         position: Tensor,
         seen: Seen = NOTHING,
         *,
+        causal: bool = False,
         need_weights: bool = False,
     ) -> Attended:
         """query [N, T, Dq], position [N, T], after what was `seen` -> the context [N, T, Dv] of each query.
+
+        `causal`: there are as many keys as queries, and each looks at those up to its own; the memory has no mask.
 
         N is B, or B*K when K hypotheses share a sentence: they are then so many more queries to it, and its keys and
         values are neither copied nor reordered. Where something is remembered the queries are asked one by one.
         """
         if all(part is None for part in seen):
-            return self._ask(query, memory, position, seen, need_weights=need_weights)
+            return self._ask(query, memory, position, seen, causal=causal, need_weights=need_weights)
         steps = list[Attended]()
         for q, p in zip(query.split(1, 1), position.split(1, 1), strict=True):
             steps.append(self._ask(q, memory, p, seen, need_weights=need_weights))
@@ -99,21 +105,28 @@ class Attention(nn.Module):
         return in_turn(steps)
 
     def _ask(
-        self, query: Tensor, memory: Memory, position: Tensor, seen: Seen, *, need_weights: bool
+        self,
+        query: Tensor,
+        memory: Memory,
+        position: Tensor,
+        seen: Seen,
+        *,
+        causal: bool = False,
+        need_weights: bool,
     ) -> Attended:
         """All queries at once; of a part that remembers there is one."""
         rows, steps, _ = query.shape
         sentences = memory.keys.size(0)
         query, position = query.reshape(sentences, -1, query.size(-1)), position.reshape(sentences, -1)
         of_score, of_align = (None if x is None else fold(x, sentences) for x in seen)
-        q, asked = self.score.query(query, position), Asked(query, position, of_score)
+        q, asked = self.score.query(query, position), Asked(query, position, of_score, memory.mask)
         weights = drawn = None
         if self._fused() and not need_weights:
-            context = self._at_once(q, memory, asked)
+            context = self._at_once(q, memory, asked, causal=causal)
         else:
-            scores = self.score(q, memory.keys, asked)
-            weights = self.align(scores, memory.mask, Asked(query, position, of_align))
-            drawn = self.align.drawn(scores, memory.mask, weights)
+            scores, mask = self.score(q, memory.keys, asked), shown(memory, query.size(1), causal=causal)
+            weights = self.align(scores, mask, Asked(query, position, of_align))
+            drawn = self.align.drawn(scores, mask, weights)
             values = share(memory.values, self.score.heads)
             context = self.dropout(weights).to(values.dtype) @ values
         context = self.output(context.transpose(1, 2).flatten(2)).reshape(rows, steps, -1)
@@ -124,16 +137,21 @@ class Attention(nn.Module):
             None if drawn is None else drawn.sum(1).reshape(rows, steps),
         )
 
-    def _at_once(self, q: Tensor, memory: Memory, asked: Asked) -> Tensor:
+    def _at_once(self, q: Tensor, memory: Memory, asked: Asked, *, causal: bool) -> Tensor:
         """The context [B, H, T, v] by PyTorch's own kernel, which makes no weights."""
         assert isinstance(self.score, Dot)
-        bias, mask = self.score.bias(q, memory.keys, asked), memory.mask
+        mask, bias = memory.mask, self.score.bias(q, memory.keys, asked)
+        if bias is not None:
+            if mask is not None or causal:
+                bias = bias.masked_fill(~shown(memory, q.size(2), causal=causal), -torch.inf)
+            mask, causal = bias, False
         return F.scaled_dot_product_attention(
             q,
             memory.keys,
             memory.values,
-            mask if bias is None else bias.masked_fill(~mask, -torch.inf),
+            mask,
             self.dropout.p if self.training else 0.0,
+            is_causal=causal,
             enable_gqa=self.score.groups < self.score.heads,
         )
 
@@ -141,14 +159,23 @@ class Attention(nn.Module):
         """`seen` and the weights [B, H, K, S] of one query of each row -> what is remembered after it."""
         of_score, of_align = seen
         if of_score is not None:
-            of_score = self.score.remember(of_score, unfold(weights, len(of_score)).squeeze(2))
+            of_score = self.score.remember(of_score, unfold(weights, of_score.size(0)).squeeze(2))
         if of_align is not None:
-            of_align = self.align.remember(of_align, unfold(weights, len(of_align)).squeeze(2))
+            of_align = self.align.remember(of_align, unfold(weights, of_align.size(0)).squeeze(2))
         return of_score, of_align
 
     def _fused(self) -> bool:
         """Whether PyTorch's own kernel computes the same function."""
         return isinstance(self.score, Dot) and self.score.scaled and type(self.align) is Global
+
+
+def shown(memory: Memory, queries: int, *, causal: bool) -> Tensor:
+    """The mask of the memory, written out where it has none."""
+    if memory.mask is not None:
+        return memory.mask
+    keys = memory.keys.size(2)
+    mask = torch.ones(1, 1, queries, keys, dtype=torch.bool, device=memory.keys.device)
+    return mask.tril() if causal else mask
 
 
 def fold(seen: Tensor, sentences: int) -> Tensor:

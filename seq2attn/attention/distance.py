@@ -29,7 +29,9 @@ class Relative(MultiHead):
     def bias(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor:
         """(W q) . a / sqrt(d), [B, H, T, S]: first of all distances, then those at which the keys stand."""
         by_distance = q @ self.distances.weight.T / math.sqrt(q.size(-1))  # [B, H, T, 2 * most + 1]
-        distance = torch.arange(k.size(-2), device=q.device) - asked.position[:, None, :, None]
+        # Hypotheses that share what they have read stand among each other's words: each counts its own.
+        place = torch.arange(k.size(-2), device=q.device) if asked.mask is None else asked.mask.cumsum(-1) - 1
+        distance = place - asked.position[:, None, :, None]
         row = distance.clamp(-self.most, self.most) + self.most
         return by_distance.gather(-1, row.expand(-1, self.heads, -1, -1))
 

@@ -133,6 +133,7 @@ def source_lengths(memory: Memory, rows: int) -> Tensor:
 
     A mean of m vectors has a variance m times too small: m * sqrt(1 / m) mends it (section 3.4).
     """
+    assert memory.mask is not None  # sources come with one
     lengths = memory.mask[:, 0, 0].sum(-1)
     return lengths.repeat_interleave(rows // lengths.size(0))[:, None, None]
 

@@ -12,6 +12,7 @@ from seq2attn.attention import Attended, Attention, Memories, Memory, Seen
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import MultiHeadConfig
 from seq2attn.decoders.base import Decoded, Decoder, all_drawn, every_layer
+from seq2attn.decoders.past import Adding, KeysValues, Past
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.initial import initialise
@@ -21,7 +22,7 @@ from seq2attn.initial import initialise
 class TransformerState:
     """The keys and values of the words read so far."""
 
-    past: tuple[tuple[Tensor, Tensor], ...]  # for each layer two of [N, G, P, d]
+    past: Past  # which the hypotheses of a sentence share
     seen: tuple[Seen, ...]  # what each layer's attention to the source remembers
     position: Tensor  # [N]: words read
 
@@ -44,7 +45,7 @@ class TransformerDecoder(Decoder[TransformerState]):
         """The source projected for every layer, and a state without a past."""
         layers = self._layers()
         memory = tuple(layer.source.project(encoded.keys, encoded.values, encoded.mask) for layer in layers)
-        past = tuple(layer.nothing(encoded.keys) for layer in layers)
+        past = Past(tuple(layer.nothing(encoded.keys) for layer in layers))
         seen = tuple(layer.source.begin(source) for layer, source in zip(layers, memory, strict=True))
         position = encoded.mask.new_zeros(encoded.mask.size(0), dtype=torch.long)
         return memory, TransformerState(past, seen, position)
@@ -55,13 +56,14 @@ class TransformerDecoder(Decoder[TransformerState]):
         """words [N, T, D], all at once."""
         position = state.position[:, None] + torch.arange(words.size(1), device=words.device)
         x = self.dropout(words + self.positions(position).to(words.dtype))
-        past, asked = list[tuple[Tensor, Tensor]](), list[Attended]()
-        for layer, before, source, seen in zip(self._layers(), state.past, memory, state.seen, strict=True):
-            x, after, told = layer(x, before, source, seen, position, need_weights=need_weights)
-            past.append(after)
+        adding = state.past.add(words.size(1))
+        entries, asked = list[KeysValues](), list[Attended]()
+        for layer, source, seen in zip(self._layers(), memory, state.seen, strict=True):
+            x, after, told = layer(x, adding, len(entries), source, seen, position, need_weights=need_weights)
+            entries.append(after)
             asked.append(told)
         after_all = TransformerState(
-            tuple(past), tuple(told.seen for told in asked), state.position + words.size(1)
+            adding.after(entries), tuple(told.seen for told in asked), state.position + words.size(1)
         )
         weights, drawn = every_layer(told.weights for told in asked), all_drawn(told.drawn for told in asked)
         return Decoded(self.norm(x), after_all, weights, drawn)
@@ -83,7 +85,7 @@ class TransformerDecoderLayer(nn.Module):
         self.feed_forward_branch = config.branch(dim)
         self.groups, self.head_dim = self.target.score.groups, dim // config.heads
 
-    def nothing(self, like: Tensor) -> tuple[Tensor, Tensor]:
+    def nothing(self, like: Tensor) -> KeysValues:
         """The keys and values of no words: two of [B, G, 0, d]."""
         empty = like.new_empty(like.size(0), self.groups, 0, self.head_dim)
         return empty, empty
@@ -91,24 +93,28 @@ class TransformerDecoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        past: tuple[Tensor, Tensor],
+        adding: Adding,
+        index: int,
         memory: Memory,
         seen: Seen,
         position: Tensor,
         *,
         need_weights: bool,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor], Attended]:
-        """x [N, T, D] -> [N, T, D], the keys and values of all that has been read, what attention to the source gave"""
+    ) -> tuple[Tensor, KeysValues, Attended]:
+        """x [N, T, D] -> [N, T, D], the keys and values of all that has been read, what attention to the source gave
+
+        `index` is the layer's own among those that are `adding` to what has been read.
+        """
         y = self.target_branch.enter(x)
-        new = self.target.project(y, y, y.new_ones(y.shape[:2], dtype=torch.bool), position)
-        keys, values = torch.cat([past[0], new.keys], 2), torch.cat([past[1], new.values], 2)
-        causal = torch.ones(y.size(1), keys.size(2), dtype=torch.bool, device=y.device).tril(past[0].size(2))
-        read = self.target(y, Memory(keys, values, causal[None, None]), position)
+        sentences = adding.before[index][0].size(0)
+        together, places = y.reshape(sentences, -1, y.size(-1)), position.reshape(sentences, -1)
+        entries = adding.layer(index, self.target.keys_values(together, together, places))
+        read = self.target(y, Memory(*entries, adding.mask), position, causal=adding.causal)
         x = self.target_branch.leave(x, read.context)
         asked = self.source(self.source_branch.enter(x), memory, position, seen, need_weights=need_weights)
         x = self.source_branch.leave(x, asked.context)
         x = self.feed_forward_branch.leave(x, self.feed_forward(self.feed_forward_branch.enter(x)))
-        return x, (keys, values), asked
+        return x, entries, asked
 
 
 class TransformerDecoderConfig(TransformerConfig):

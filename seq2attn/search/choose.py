@@ -11,6 +11,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from seq2attn.search.likeliest import likeliest
+
 NEVER = float("-inf")
 
 
@@ -43,8 +45,7 @@ class Greedy:
 
     def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log_probs [B, 1, V], scores [B, 1] -> parent, token, score, each [B, 1]"""
-        log_prob, token = log_probs.max(-1)
-        return torch.zeros_like(token), token, scores + log_prob
+        return likeliest(log_probs, scores, 1)
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,7 @@ class Beam:
 
     def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log_probs [B, K, V], scores [B, K] -> parent, token, score, each [B, 2K], best first"""
-        words = log_probs.size(-1)
-        total = (scores.unsqueeze(-1) + log_probs).flatten(1)
-        score, index = total.topk(min(2 * self.width, total.size(1)))
-        return index // words, index % words, score
+        return likeliest(log_probs, scores, 2 * self.width)
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,16 @@ from torch import Tensor
 
 from seq2attn.search.choose import NEVER, Choose
 from seq2attn.search.lengths import LengthRule, Limits
-from seq2attn.state import repeat_rows, select_rows
+from seq2attn.state import go_on_from, repeat_rows, select_rows, select_sentences
 
 Step = Callable[[Tensor, Any, Any], tuple[Tensor, Any]]
-"""(last words [N], state, memory) -> (log-probabilities [N, V], next state)"""
+"""(last words [N], state, memory) -> (log-probabilities [N, V], which are the search's to write into, next state)"""
+
+LOOK_EVERY = 8
+"""Steps on a card between two looks at who is finished, each of which waits for it. Elsewhere a look costs nothing."""
+
+LEAVE_AT = 8
+"""One sentence in so many must have finished for those to leave: the others are then copied together."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +34,14 @@ class Hypotheses:
     scores: Tensor  # [B, K], log-probabilities made comparable across lengths
     log_probs: Tensor  # [B, K]
 
+    @classmethod
+    def none(cls, sentences: int, width: int, length: int, eos: int, device: torch.device) -> Hypotheses:
+        """Nothing found."""
+        scores = torch.full((sentences, width), NEVER, device=device)
+        return cls(torch.full((sentences, width, length), eos, device=device), scores, scores)
 
-@torch.no_grad()  # not inference_mode: what was found may become training text
+
+@torch.no_grad()
 def search(
     step: Step,
     state: Any,
@@ -44,72 +56,97 @@ def search(
 ) -> Hypotheses:
     """Decode every sentence until none of its live hypotheses can beat its worst finished one.
 
-    `state` and `memory` have a row a sentence. A sentence that is finished leaves the batch. Words of `never` are not
-    chosen, whatever their probability.
+    `state` and `memory` have a row a sentence. Sentences that are finished leave the batch, some at a time. Words of
+    `never` are not chosen, whatever their probability.
     """
     lengths = lengths or LengthRule()
-    longest = int(limits.most.max())
     device, b, k = limits.most.device, limits.most.size(0), choose.width
-    nothing = torch.full((b, k), NEVER, device=device)
-    live = torch.full((b, k, longest + 1), eos, device=device)
-    done = found = Hypotheses(live, nothing, nothing)
+    bars = Bars.of(limits, eos, never)
+    penalties = lengths.penalty(torch.arange(bars.longest + 1, device=device))
+    longest_penalty = lengths.penalty(limits.most)
+    done = found = Hypotheses.none(b, k, bars.longest + 1, eos, device)
+    live = found.tokens.index_fill(2, torch.zeros(1, dtype=torch.long, device=device), bos)
     here = torch.arange(b, device=device)  # the sentences still searched, which `found` is about
-    live = live.index_fill(2, here.new_zeros(1), bos)
     scores, state = choose.first(torch.zeros(b, k, device=device)), repeat_rows(state, k)
 
-    for t in range(1, longest + 1):
+    for t in range(1, bars.longest + 1):
         log_probs, state = step(live[..., t - 1].flatten(), state, memory)
-        log_probs = _within(log_probs.unflatten(0, (-1, k)), limits, t, eos, never)
+        log_probs = log_probs.unflatten(0, (-1, k))
+        bars.put(log_probs, limits, t)
         parent, token, score = choose(log_probs, scores)
-        candidates = _take(live, parent)
-        candidates[..., t] = token
         ended = token == eos
-
-        penalty = lengths.penalty(torch.tensor(t, device=device))
-        found = _best(found, Hypotheses(candidates, (score / penalty).where(ended, NEVER), score), k)
+        found = _best(found, live, parent, score, ended, penalties[t])
         scores, kept = score.masked_fill(ended, NEVER).topk(k)
-        live, parent = _take(candidates, kept), parent.gather(1, kept)
+        if k > 1:
+            parent = parent.gather(1, kept)
+            live, state = _take(live, parent), go_on_from(state, parent)
+        live[..., t] = token.gather(1, kept)
 
-        best_yet_possible = scores.max(1).values / lengths.penalty(limits.most)  # log-probabilities only fall
-        going = best_yet_possible > found.scores[:, -1]
-        rows = parent + torch.arange(0, parent.numel(), k, device=device).unsqueeze(1)
-        if not going.all():
-            done = _put(done, here[~going], found, ~going)
-            if not going.any():
-                break
+        going = scores[:, 0] / longest_penalty > found.scores[:, -1]  # log-probabilities only fall
+        scores = scores.where(going.unsqueeze(1), NEVER)
+        if device.type == "cpu" or t % LOOK_EVERY == 0:
             alive = going.nonzero().squeeze(1)
-            here, live, scores, rows = here[alive], live[alive], scores[alive], rows[alive]
-            found, limits, memory = select_rows((found, limits, memory), alive)
-        state = select_rows(state, rows.flatten())
+            if not len(alive):
+                break
+            if len(going) - len(alive) >= len(going) / LEAVE_AT:
+                done, state = _put(done, here, found), select_sentences(state, alive, k)
+                rows = (here, live, scores, longest_penalty, found, limits, memory)
+                here, live, scores, longest_penalty, found, limits, memory = select_rows(rows, alive)
+    done = _put(done, here, found)
     return Hypotheses(done.tokens[..., 1:], done.scores, done.log_probs)
 
 
-def _within(log_probs: Tensor, limits: Limits, t: int, eos: int, never: tuple[int, ...]) -> Tensor:
-    """No end before the fewest words, nothing but the end at the most, nothing of `never`. [b, K, V] -> [b, K, V]
+@dataclass(frozen=True)
+class Bars:
+    """Words that must not be chosen. What they would be chosen for is made impossible before the choice.
 
-    The rest is made impossible before choosing: to overwrite what was chosen would put copies into a beam.
+    To overwrite what was chosen would put copies into a beam.
     """
-    end, barred = torch.zeros(2, log_probs.size(-1), dtype=torch.bool, device=log_probs.device)
-    end[eos] = True
-    for word in never:
-        barred[word] = True
-    early, last = (t < limits.fewest)[:, None, None], (t >= limits.most)[:, None, None]
-    return log_probs.masked_fill((early & end) | (last & ~end) | barred, NEVER)
+
+    never: Tensor  # ids
+    eos: int
+    last_early: int  # up to here some sentence must not end
+    first_last: int  # from here on some sentence must
+    longest: int
+
+    @classmethod
+    def of(cls, limits: Limits, eos: int, never: tuple[int, ...]) -> Bars:
+        """What limits [B] say of all sentences, asked of the device once."""
+        barred = torch.tensor(never, dtype=torch.long, device=limits.most.device)
+        bounds = torch.stack([limits.fewest.max() - 1, limits.most.min(), limits.most.max()]).tolist()
+        return cls(barred, eos, *bounds)
+
+    def put(self, log_probs: Tensor, limits: Limits, t: int) -> None:
+        """No end before the fewest words, nothing but the end at the most, nothing of `never`: into [b, K, V]"""
+        log_probs.index_fill_(-1, self.never, NEVER)
+        end = log_probs[..., self.eos]
+        if t <= self.last_early:
+            end.masked_fill_((t < limits.fewest).unsqueeze(1), NEVER)
+        if t >= self.first_last:
+            kept = end.clone()
+            log_probs.masked_fill_((t >= limits.most)[:, None, None], NEVER)
+            end.copy_(kept)
 
 
-def _best(old: Hypotheses, new: Hypotheses, k: int) -> Hypotheses:
-    """The k best of both."""
-    scores, index = torch.cat([old.scores, new.scores], 1).topk(k)
-    tokens = _take(torch.cat([old.tokens, new.tokens], 1), index)
-    return Hypotheses(tokens, scores, torch.cat([old.log_probs, new.log_probs], 1).gather(1, index))
+def _best(
+    old: Hypotheses, live: Tensor, parent: Tensor, log_prob: Tensor, ended: Tensor, penalty: Tensor
+) -> Hypotheses:
+    """The K best of those found before and of the candidates [b, C] that have ended: their parents and the end."""
+    if ended.device.type == "cpu" and not ended.any():
+        return old
+    k, score = old.scores.size(1), (log_prob / penalty).where(ended, NEVER)
+    scores, index = torch.cat([old.scores, score], 1).topk(k)
+    row = torch.cat([torch.arange(k, device=parent.device).expand(len(parent), -1), parent + k], 1)
+    tokens = _take(torch.cat([old.tokens, live], 1), row.gather(1, index))
+    return Hypotheses(tokens, scores, torch.cat([old.log_probs, log_prob], 1).gather(1, index))
 
 
-def _put(done: Hypotheses, sentences: Tensor, found: Hypotheses, rows: Tensor) -> Hypotheses:
-    """`done` with the `rows` (bool [b]) of `found` in the place of `sentences`."""
+def _put(done: Hypotheses, sentences: Tensor, found: Hypotheses) -> Hypotheses:
+    """`done` with `found` in the place of `sentences`."""
     return Hypotheses(
-        done.tokens.index_copy(0, sentences, found.tokens[rows]),
-        done.scores.index_copy(0, sentences, found.scores[rows]),
-        done.log_probs.index_copy(0, sentences, found.log_probs[rows]),
+        done.tokens.index_copy(0, sentences, found.tokens),
+        done.scores.index_copy(0, sentences, found.scores),
+        done.log_probs.index_copy(0, sentences, found.log_probs),
     )
 
 
