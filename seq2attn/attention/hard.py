@@ -9,7 +9,6 @@ from abc import abstractmethod
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
@@ -100,8 +99,8 @@ class GumbelConfig(Config):
 def one_hot(scores: Tensor, mask: Tensor) -> Tensor:
     """1 at the highest score of each row, 0 elsewhere and where all is masked."""
     lowest = torch.finfo(scores.dtype).min
-    best = scores.masked_fill(~mask, lowest).argmax(-1)
-    return F.one_hot(best, scores.size(-1)).to(scores.dtype).masked_fill(~mask, 0.0)
+    best = scores.masked_fill(~mask, lowest).argmax(-1, keepdim=True)
+    return torch.zeros_like(scores).scatter(-1, best, 1.0).masked_fill(~mask, 0.0)
 
 
 def gumbel(like: Tensor) -> Tensor:
