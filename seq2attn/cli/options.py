@@ -21,7 +21,9 @@ RunPath: TypeAlias = Annotated[
 
 EngineName: TypeAlias = Annotated[
     str,
-    typer.Option("--engine", metavar="native|ctranslate2", help="What searches; others than ours: `export`."),
+    typer.Option(
+        "--engine", metavar="native|ctranslate2|programs", help="What searches; others than ours: `export`."
+    ),
 ]
 
 EngineFolder: TypeAlias = Annotated[

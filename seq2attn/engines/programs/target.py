@@ -22,7 +22,7 @@ import torch
 
 from seq2attn.config.base import Mistake
 from seq2attn.engines.programs.reader import Program, ProgramReader
-from seq2attn.engines.programs.trace import Traced, trace
+from seq2attn.engines.programs.trace import Traced, quiet, trace
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment import Experiment
 from seq2attn.model import Seq2Seq
@@ -88,7 +88,8 @@ def compile_programs(traced: Traced, folder: Path) -> None:
     for name, program in zip(PARTS, (traced.encode, traced.step), strict=True):
         began = time.monotonic()
         print(f"compiling {name} ...", end=" ", file=sys.stderr, flush=True)
-        aoti_compile_and_package(program, package_path=str(folder / f"{name}.pt2"))
+        with quiet():
+            aoti_compile_and_package(program, package_path=str(folder / f"{name}.pt2"))
         print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
     write_json(folder / HEADER, {"memories": traced.memories, "own": list(traced.own), **_here()})
 

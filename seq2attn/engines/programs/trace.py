@@ -92,7 +92,7 @@ def trace(model: Seq2Seq) -> Traced:
     """
     one, other = (Example.of(model, *shape) for shape in SHAPES)
     sizes = _sizes(one.step, other.step)
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), quiet():
         encode = export(Encode(model, one.own), one.source, dynamic_shapes=_sizes(one.source, other.source))
         step = export(
             Step(model, one.own, one.state, one.memory), one.step, dynamic_shapes=(sizes[0], sizes[1:])
@@ -142,8 +142,8 @@ def _sizes(one: Tensors, other: Tensors) -> tuple[dict[int, Any], ...]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what torch says of its own ways while it traces."""
+def quiet() -> Iterator[None]:
+    """Without what torch says of its own ways while it traces and compiles."""
     logger = getLogger("torch")
     level = logger.level
     logger.setLevel(ERROR)
