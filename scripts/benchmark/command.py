@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmark.machine import context
 from benchmark.page import FIGURES, PAGE, update
-from benchmark.prepare import prepare_ours
+from benchmark.prepare import prepare_all
 from benchmark.profile import measure_profile
 from benchmark.records import Book, Record
 from benchmark.roof import measure_roofline
@@ -19,7 +19,6 @@ from benchmark.setting import CONFIGS, MODELS, REPOSITORY, TOKENS, Setting, Unav
 from benchmark.starting import measure_startup
 from benchmark.systems import PEERS, Ours, OursCTranslate2, System
 from benchmark.tables import table
-from benchmark.text import prepare_text
 from benchmark.training import Timing, measure_training, say
 
 MEMORY_WINDOW = 20.0
@@ -130,9 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         call, absent = _call(options)
-        pieces = prepare_text(call.setting)
-        for model in call.models:
-            prepare_ours(call.ours, model, pieces, timed=options.verb != "fit")
+        prepare_all(call.ours, call.models, timed=options.verb != "fit")
         records = fit(call) if options.verb == "fit" else VERBS[options.verb](call)
     except UnavailableError as error:
         print(f"bench: {error}", file=sys.stderr)

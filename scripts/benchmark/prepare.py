@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from benchmark.setting import UnavailableError
 from benchmark.systems import Ours
+from benchmark.text import lengths, prepare_text
 from benchmark.training import say
 
 
-def prepare_ours(ours: Ours, model: str, pieces: bytes, *, timed: bool) -> None:
-    """Put the tokeniser and the ids where `seq2attn train` finds them: in the run that is timed, or that is fitted."""
+def prepare_all(ours: Ours, models: tuple[str, ...], *, timed: bool) -> None:
+    """Everybody's text, and ours where `seq2attn train` finds it: in the runs that are timed, or that are fitted.
+
+    Raises UnavailableError when the corpus is missing, or when ours would count other tokens than the others.
+    """
     from seq2attn.config.load import load
     from seq2attn.data.prepare import prepare
     from seq2attn.experiment import Experiment
     from seq2attn.text.subwords import BPEConfig, SubwordTokenizer
 
-    experiment = load(ours.experiment(model), Experiment, list(ours.overrides))
-    config = experiment.text.joint
-    assert isinstance(config, BPEConfig)
-    folder = ours.timed(model) if timed else ours.run(model)
-    tokenizer = SubwordTokenizer(config, pieces)
-    for side in ("source", "target"):
-        if not (folder / side).is_dir():
-            tokenizer.save(folder / side)
-    prepare(experiment.data, experiment.text, folder, say, keep_tokenizers=True)
+    for model in models:
+        experiment = load(ours.experiment(model), Experiment, list(ours.overrides))
+        config = experiment.text.joint
+        assert isinstance(config, BPEConfig)
+        tokenizer = SubwordTokenizer(config, prepare_text(ours.setting, config.size))
+        folder = ours.timed(model) if timed else ours.run(model)
+        for side in ("source", "target"):
+            if not (folder / side).is_dir():
+                tokenizer.save(folder / side)
+        prepared = prepare(experiment.data, experiment.text, folder, say, keep_tokenizers=True)
+        corpus = prepared.train.epoch(0, 0)
+        found = int(corpus.lengths[:, 1].sum()) + len(corpus)  # the ends
+        wanted = sum(lengths(ours.setting).target)
+        if found != wanted:
+            raise UnavailableError(
+                f"{folder}: {found:,} target tokens an epoch, where the others have {wanted:,}"
+            )

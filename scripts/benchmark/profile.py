@@ -53,7 +53,7 @@ def measure_profile(
     ]
     records.append(
         Record(
-            "profile", model, "", "rate", "target tokens/s", unit="target tokens/s",
+            "profile", model, "", ours.name, ours.title, unit="target tokens/s",
             rounds=tuple(round(rate, 1) for rate in rates),
         )
     )  # fmt: skip

@@ -13,14 +13,14 @@ from benchmark.setting import Setting
 from benchmark.text import lengths
 from benchmark.training import Timing, say
 
-SECONDS = 2.0
-"""Of each product."""
+SHARE = 1 / 20
+"""Of a window, for each product."""
 PRODUCT, LINEAR = "product", "linear 256 -> 1024"
 
 
-def rates(setting: Setting) -> dict[str, dict[str, float]]:
+def rates(setting: Setting, seconds: float) -> dict[str, dict[str, float]]:
     """GFLOP/s, best and median of each product."""
-    command = [sys.executable, "-m", "benchmark.programs.roofline", str(SECONDS)]
+    command = [sys.executable, "-m", "benchmark.programs.roofline", str(seconds)]
     done = subprocess.run(command, env=setting.environment(), capture_output=True, text=True, check=True)
     found: dict[str, dict[str, float]] = json.loads(done.stdout)
     return found
@@ -32,7 +32,7 @@ def measure_roofline(setting: Setting, timing: Timing) -> list[Record]:
     for _ in range(timing.rounds):
         if not timing.busy_ok:
             wait_until_idle()
-        measured.append(rates(setting))
+        measured.append(rates(setting, SHARE * timing.window))
     return roofline_records(measured, flops)
 
 

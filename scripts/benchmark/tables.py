@@ -21,7 +21,7 @@ def table(book: Book, kind: str, model: str, case: str | None = None) -> str:
     if kind == "roofline":
         return _with_notes(book, records, _roofline(records))
     if kind == "profile":
-        return _with_notes(book, records, profile(records))
+        return _with_notes(book, records, profile(records, book.group("roofline", model)))
     text = compared(records, more_is_better=MORE_IS_BETTER[kind])
     if kind == "train" and (roof := book.group("roofline", model)):
         text += "\n\n" + reached(records, roof)
@@ -49,7 +49,7 @@ def compared(records: Sequence[Record], *, more_is_better: bool) -> str:
 def reached(records: Sequence[Record], roof: Sequence[Record]) -> str:
     """The share of the roofline that ours reaches."""
     ours = next((record for record in records if record.system == OURS and record.rounds), None)
-    if ours is None:
+    if ours is None or not roof:
         return ""
     shares = [
         f"{ours.median / r.facts['ideal']:.0%} of the {r.facts['ideal']:,} target tokens a second that "
@@ -61,16 +61,17 @@ def reached(records: Sequence[Record], roof: Sequence[Record]) -> str:
     return f"Ours reaches {', and '.join(shares)}."
 
 
-def profile(records: Sequence[Record]) -> str:
-    """Each part's milliseconds and share."""
+def profile(records: Sequence[Record], roof: Sequence[Record]) -> str:
+    """Each part's milliseconds and share, and the share of the roofline."""
     parts = [record for record in records if record.unit == "ms an update"]
     whole = sum(record.median for record in parts)
     rows = [["part of an update", "ms", "share"]]
     for record in sorted(parts, key=lambda record: -record.median):
         rows.append([record.title, f"{record.median:.1f}", f"{record.median / whole:.1%}"])
     rows.append(["all", f"{whole:.1f}", ""])
-    rate = next(record.median for record in records if record.system == "rate")
-    return markdown(rows) + f"\n\n{rate:,.0f} target tokens a second with the clocks in."
+    rate = next(record for record in records if record.system == OURS)
+    told = f"{rate.median:,.0f} target tokens a second with the clocks in."
+    return "\n\n".join(filter(None, [markdown(rows), told, reached(records, roof)]))
 
 
 def _roofline(records: Sequence[Record]) -> str:

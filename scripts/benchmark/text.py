@@ -1,4 +1,4 @@
-"""The text that everybody learns from: Multi30k cut by one joint BPE of 8,000 pieces, and the vocabularies."""
+"""The text that everybody learns from: Multi30k cut by one joint BPE, and the vocabularies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from benchmark.setting import TEST, Setting, UnavailableError
 
 SPLITS = ("train", "val", TEST)
 LANGUAGES = ("de", "en")
-PIECES = 8000
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 """As ours numbers them: programs that run a peer's library take the same ids."""
 FEW = 100
@@ -24,8 +23,8 @@ class Lengths:
     target: tuple[int, ...]
 
 
-def prepare_text(setting: Setting) -> bytes:
-    """Write what is missing of the segmented text and its vocabularies; returns the SentencePiece model.
+def prepare_text(setting: Setting, pieces: int) -> bytes:
+    """Write what is missing of the text cut into so many pieces, and of its vocabularies; returns the model that cuts.
 
     Raises UnavailableError when the corpus is missing, or when what is there was cut otherwise.
     """
@@ -37,14 +36,13 @@ def prepare_text(setting: Setting) -> bytes:
     setting.data.mkdir(parents=True, exist_ok=True)
     path = setting.data / "pieces.model"
     if not path.is_file():
-        path.write_bytes(_learn(setting.corpus))
+        path.write_bytes(_learn(setting.corpus, pieces))
     model = path.read_bytes()
     processor = SentencePieceProcessor(model_proto=model)
     for text in texts:
         cut = "".join(" ".join(processor.encode(line.strip(), out_type=str)) + "\n" for line in _lines(text))
         _write(setting.data / f"{text.stem}.bpe{text.suffix}", cut)
-    pieces = [processor.id_to_piece(id) for id in range(processor.get_piece_size())]
-    plain = pieces[len(SPECIALS) :]
+    plain = [processor.id_to_piece(id) for id in range(len(SPECIALS), processor.get_piece_size())]
     _write(setting.data / "vocab.plain.txt", "\n".join(plain) + "\n")
     _write(setting.data / "vocab.joey.txt", "\n".join(["<unk>", "<pad>", "<s>", "</s>", *plain]) + "\n")
     _write(setting.data / "dict.fairseq.txt", "".join(f"{piece} 1\n" for piece in plain))
@@ -53,8 +51,8 @@ def prepare_text(setting: Setting) -> bytes:
 
 
 def _write_parts(setting: Setting) -> None:
-    """Beginnings: one sentence, a hundred, and the fifty of the dev set that peers cannot do without."""
-    for name, part, count in ((TEST, "one", 1), (TEST, "few", FEW), ("val", "val50", 50)):
+    """The test set, one sentence and a hundred of it, and the fifty of the dev set that peers cannot do without."""
+    for name, part, count in ((TEST, TEST, None), (TEST, "one", 1), (TEST, "few", FEW), ("val", "val50", 50)):
         for language in LANGUAGES:
             for kind, folder in ((f".bpe.{language}", setting.data), (f".{language}", setting.corpus)):
                 lines = _lines(folder / f"{name}{kind}")[:count]
@@ -75,7 +73,7 @@ def joined(tokens: str) -> str:
     return tokens.replace(" ", "").replace("▁", " ").strip()
 
 
-def _learn(corpus: Path) -> bytes:
+def _learn(corpus: Path, size: int) -> bytes:
     """SentencePiece's BPE of both sides; which numbers the special ones have changes no merge."""
     import io
 
@@ -87,7 +85,7 @@ def _learn(corpus: Path) -> bytes:
         input=",".join(str(corpus / f"train.{language}") for language in LANGUAGES),
         model_writer=model,
         model_type="bpe",
-        vocab_size=PIECES,
+        vocab_size=size,
         character_coverage=1.0,
         pad_id=pad,
         bos_id=bos,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,7 +117,7 @@ def _round(runner: Runner, number: int, timing: Timing) -> None:
     while window.seconds < timing.window:
         time.sleep(LOOK)
         points += [(at, told) for at, told in runner.reports() if at > began]
-        window = counted(points, process, QUIET if not timing.busy_ok else float("inf"))
+        window = counted(points, lambda a, b: timing.busy_ok or process.others(a, b) < QUIET)
         if process.is_over or process.age > began + max(START, PATIENCE * timing.window):
             runner.error = f"round {number + 1} has no undisturbed {timing.window} s: {process.tail}"
             return
@@ -126,12 +126,12 @@ def _round(runner: Runner, number: int, timing: Timing) -> None:
     say(f"  round {number + 1}: {runner.label}: {window.rate:,.0f} target tokens/s")
 
 
-def counted(points: Sequence[tuple[float, Progress]], process: Process, quiet: float) -> Window:
+def counted(points: Sequence[tuple[float, Progress]], is_quiet: Callable[[float, float], bool]) -> Window:
     """What the intervals between reports sum to, without those in which something else ran."""
     words = seconds = disturbed = 0.0
     updates = 0
     for (start, before), (end, after) in itertools.pairwise(points):
-        if process.others(start, end) >= quiet:
+        if not is_quiet(start, end):
             disturbed += end - start
             continue
         seconds += end - start

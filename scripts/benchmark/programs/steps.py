@@ -106,7 +106,7 @@ def set_up(clock: Clock) -> None:
     def over(optimizer: torch.optim.Optimizer, arguments: Any, options: Any) -> None:
         clock.learnt()
 
-    backward = torch.Tensor.backward
+    backward: Any = torch.Tensor.backward
 
     def timed_backward(tensor: Tensor, *arguments: Any, **options: Any) -> None:
         clock.turn(BACKWARD)

@@ -115,21 +115,19 @@ class System:
         """Commands whose start-up time a user feels."""
         return {}
 
-    def options(self, model: str, **values: object) -> dict[str, Any]:
+    def options(self, model: str, **values: object) -> tuple[Any, Any]:
         """What is common and what the architecture has besides, from the toolkit's file; `$name` is a value."""
         text = Template((OPTIONS / f"{self.name}.yaml").read_text("utf-8"))
         blanks = {"beam": 1, "batch": 1, "most": 1, "save": "", "data": self.setting.data}
         parts = yaml.safe_load(text.substitute(blanks | values))
-        return {"common": parts["common"], "own": parts.get(model)}
+        return parts["common"], parts.get(model)
 
     def config(self, model: str, save: Path, **values: object) -> Path:
         """A file of these options for a toolkit that takes one."""
-        options = self.options(model, save=save, **values)
+        common, own = self.options(model, save=save, **values)
         path = save.with_suffix(".yaml")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            yaml.safe_dump(merged(options["common"], options["own"] or {}), sort_keys=False), "utf-8"
-        )
+        path.write_text(yaml.safe_dump(merged(common, own), sort_keys=False), "utf-8")
         return path
 
     def text(self, part: str, language: str = "de") -> Path:
@@ -142,6 +140,7 @@ def merged(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     both = dict(common)
     for key, value in own.items():
         before = both.get(key)
-        is_table = isinstance(value, dict) and isinstance(before, dict)
-        both[key] = merged(before, value) if is_table else value
+        if isinstance(value, dict) and isinstance(before, dict):
+            value = merged(before, value)
+        both[key] = value
     return both

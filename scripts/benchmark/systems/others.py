@@ -95,10 +95,10 @@ class Fairseq(System):
 
     def trainings(self, model: str) -> list[Training]:
         """Its text is made binary the first time."""
-        options = self.options(model, tokens=TOKENS, updates=FOREVER)
-        if options["own"] is None:
+        common, own = self.options(model, tokens=TOKENS, updates=FOREVER)
+        if own is None:
             return []
-        words = f"{options['own']} {options['common']}".split()
+        words = f"{own} {common}".split()
         command = [str(self.bin / "fairseq-train"), str(self._binary()), *words]
         log = self.setting.work / f"train_fairseq_{model}.log"
         return [Training(command, FairseqProgress(), log)]

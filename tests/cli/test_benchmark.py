@@ -1,0 +1,135 @@
+"""`scripts/bench.py` from end to end: a tiny model, a tiny text, and peers that are not installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PHRASEBOOK = ROOT / "data" / "phrasebook"
+CONFIG = """
+run: {folder}/run
+data:
+  train: {{kind: aligned, source: {folder}/train.de, target: {folder}/train.en}}
+  dev: {{kind: aligned, source: {folder}/val.de, target: {folder}/val.en}}
+text:
+  joint: {{kind: bpe, size: 300}}
+model:
+  embeddings: {{dim: 16, tie: all}}
+  encoder: {{kind: transformer, layers: 1, heads: 2, feed_forward: 16, norm: post}}
+  decoder:
+    kind: transformer
+    layers: 1
+    heads: 2
+    feed_forward: 16
+    norm: post
+    attention: {{score: {{kind: multi-head, heads: 2}}}}
+training:
+  schedule: {{kind: inverse-sqrt, warmup: 200}}
+search: {{kind: beam, width: 5, lengths: {{max_length: 20}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bench")
+    for name, origin, count in (
+        ("train", "train", 200),
+        ("val", "dev", 60),
+        ("test_2016_flickr", "test", 120),
+    ):
+        for language in ("de", "en"):
+            lines = (PHRASEBOOK / f"{origin}.{language}").read_text("utf-8").split("\n")[:count]
+            (folder / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    (folder / "t.yaml").write_text(CONFIG.format(folder=folder), "utf-8")
+    return folder
+
+
+def bench(folder, *arguments):
+    command = [
+        sys.executable,
+        ROOT / "scripts/bench.py",
+        *arguments,
+        "--model",
+        "t",
+        "--busy-ok",
+        "--threads",
+        "1",
+    ]
+    places = {"corpus": folder, "configs": folder, "runs": folder / "runs", "peers-root": folder / "peers"}
+    for name, place in places.items():
+        command += [f"--{name}", place]
+    command += ["--out", folder / "figures.json"]
+    return subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+
+
+def figures(folder):
+    records = json.loads((folder / "figures.json").read_text("utf-8"))["records"]
+    return {(record["kind"], record["case"], record["system"]): record for record in records}
+
+
+def test_training_is_timed_and_missing_peers_are_named(folder):
+    short = "--rounds", "2", "--window", "0.3", "--warm", "0.1", "--tokens", "300"
+    done = bench(folder, "train", "--peers", "joeynmt,onmt", *short)
+    assert done.returncode == 0, done.stderr
+    found = figures(folder)
+    training = found["train", "", "ours"]
+    assert training["error"] == ""
+    assert len(training["rounds"]) == 2
+    assert min(training["rounds"]) > 0
+    assert 0 < training["facts"]["tokens_an_update"] <= 300
+    assert found["memory", "", "ours"]["rounds"][0] > 50
+    assert found["roofline", "", "product"]["facts"]["ideal"] > 0
+    assert "| **seq2attn** |" in done.stdout
+    assert "Ours reaches" in done.stdout
+    assert "Joey NMT: not installed; to install it: python -m venv" in done.stdout
+    assert "--no-deps OpenNMT-py" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_model_is_fitted_and_translates_in_turn(folder):
+    missing = bench(folder, "search", "--peers", "", "--case", "greedy", "--rounds", "1")
+    assert missing.returncode == 0, missing.stderr
+    assert "not measured: not fitted: python scripts/bench.py fit --model t" in missing.stdout
+    overrides = "--set", "training.until=[2 updates]", "--set", "training.validation.every=2 updates"
+    fitted = bench(folder, "fit", "--peers", "", *overrides)
+    assert (folder / "runs/t/model.safetensors").is_file(), fitted.stderr
+    for verb in ("search", "latency"):
+        case = ("--case", "greedy") if verb == "search" else ()
+        done = bench(folder, verb, "--peers", "", *case, "--rounds", "1")
+        assert done.returncode == 0, done.stderr
+    found = figures(folder)
+    search, latency = found["search", "greedy", "ours"], found["latency", "beam 5", "ours"]
+    for record in (search, latency):
+        assert record["error"] == ""
+        assert 0 < record["facts"]["mean_tokens"] <= record["facts"]["most_tokens"]
+    assert latency["rounds"][0] > 0
+    assert latency["facts"]["mean_ms"] > 0
+
+
+@pytest.mark.slow
+def test_a_profile_shares_out_the_whole_step(folder):
+    done = bench(folder, "profile", "--peers", "", "--rounds", "1", "--window", "0.3", "--tokens", "300")
+    assert done.returncode == 0, done.stderr
+    parts = {line.split("|")[1].strip() for line in done.stdout.split("\n") if line.startswith("| ")}
+    wanted = {"data and reports", "encoder", "attention", "decoder", "output layer and loss", "backward"}
+    assert wanted | {"clipping and optimiser", "all"} <= parts
+
+
+def test_a_missing_corpus_is_a_mistake_with_its_fix(folder, tmp_path):
+    shutil.copy(folder / "t.yaml", tmp_path)
+    done = bench(tmp_path, "train", "--peers", "")
+    assert done.returncode == 2
+    assert "train.de is missing: python scripts/download.py multi30k" in done.stderr
+    assert "Traceback" not in done.stderr
+    unknown = bench(tmp_path, "train", "--peers", "nmtk")
+    assert unknown.returncode == 2
+    assert "there is no peer `nmtk`; known: hf, plain" in unknown.stderr

@@ -1,0 +1,314 @@
+"""The benchmarks count what they say they count, halt whom they say they halt, and type no figure."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from benchmark.flops import BACKWARD, flops_a_word  # noqa: E402
+from benchmark.page import FIGURES, PAGE, filled  # noqa: E402
+from benchmark.process import Process  # noqa: E402
+from benchmark.programs import batches, marian, plain  # noqa: E402
+from benchmark.records import Book, Record, ratio  # noqa: E402
+from benchmark.setting import MODELS, Setting, UnavailableError  # noqa: E402
+from benchmark.systems import PEERS, base, libraries, opennmt, others, ours  # noqa: E402
+from benchmark.systems.base import Progress, merged  # noqa: E402
+from benchmark.tables import compared, profile, reached, table  # noqa: E402
+from benchmark.text import Lengths, joined, lengths, prepare_text  # noqa: E402
+from benchmark.training import counted  # noqa: E402
+
+from seq2attn.config.load import load  # noqa: E402
+from seq2attn.data.batches import collate_source  # noqa: E402
+from seq2attn.experiment import Experiment  # noqa: E402
+from seq2attn.model import build_model  # noqa: E402
+from seq2attn.text.subwords import BPEConfig, SubwordTokenizer  # noqa: E402
+from seq2attn.text.vocabulary import BOS  # noqa: E402
+from seq2attn.weights import own_weights, save_tensors  # noqa: E402
+
+PHRASEBOOK = ROOT / "data" / "phrasebook"
+
+
+def setting_in(folder: Path) -> Setting:
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    for name, origin, count in (
+        ("train", "train", 300),
+        ("val", "dev", 60),
+        ("test_2016_flickr", "test", 120),
+    ):
+        for language in ("de", "en"):
+            lines = (PHRASEBOOK / f"{origin}.{language}").read_text("utf-8").split("\n")[:count]
+            (corpus / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return Setting(folder / "peers", corpus, folder / "runs", threads=1)
+
+
+# ------------------------------------------------------------------ text
+
+
+def test_everybody_counts_the_tokens_of_our_tokeniser(tmp_path):
+    setting = setting_in(tmp_path)
+    tokenizer = SubwordTokenizer(BPEConfig(size=300), prepare_text(setting, 300))
+    found = lengths(setting)
+    for counts, language in ((found.source, "de"), (found.target, "en")):
+        lines = (setting.corpus / f"train.{language}").read_text("utf-8").split("\n")[:-1]
+        assert [len(tokenizer.encode(line)) + 1 for line in lines] == list(counts)
+        cut = (setting.data / f"train.bpe.{language}").read_text("utf-8").split("\n")[:-1]
+        assert [joined(line) for line in cut] == [tokenizer.decode(tokenizer.encode(line)) for line in lines]
+    ids = batches.sentences(setting.data, setting.data / "train.bpe.en")
+    assert batches.vocabulary(setting.data) == list(tokenizer.vocabulary.tokens)
+    assert ids[:5] == [tokenizer.encode(line) for line in lines[:5]]
+
+
+def test_text_that_was_cut_otherwise_is_refused(tmp_path):
+    setting = setting_in(tmp_path)
+    with pytest.raises(UnavailableError, match=r"train\.de is missing: python scripts/download\.py"):
+        prepare_text(Setting(setting.peers, tmp_path / "none", setting.runs), 300)
+    model = prepare_text(setting, 300)
+    assert prepare_text(setting, 300) == model
+    (setting.data / "val.bpe.en").write_text("something else\n", "utf-8")
+    with pytest.raises(UnavailableError, match=r"val\.bpe\.en holds something else"):
+        prepare_text(setting, 300)
+
+
+def test_batches_hold_every_pair_once_within_the_budget():
+    draw = torch.Generator().manual_seed(0)
+    sizes = torch.randint(1, 12, (200, 2), generator=draw).tolist()
+    pairs = [([number] * s, [number] * t) for number, (s, t) in enumerate(sizes, 4)]
+    found = batches.cut(pairs, 60, seed=3)
+    assert sorted(pair for batch in found for pair in batch) == sorted(pairs)
+    assert all(len(batch) * (1 + max(len(side) for pair in batch for side in pair)) <= 60 for batch in found)
+    assert found != batches.cut(pairs, 60, seed=4)
+
+
+# ------------------------------------------------------------------ counting
+
+
+def test_flops_are_those_that_pytorch_counts():
+    s, t = 13, 9
+    model = plain.Transformer().eval()
+    words = torch.ones(1, s, dtype=torch.long), torch.ones(1, t, dtype=torch.long)
+    torch.backends.mha.set_fastpath_enabled(False)  # its products are not counted
+    try:
+        with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+            model(*words)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+    assert flops_a_word(Lengths((s,), (t,))) * t / (1 + BACKWARD) == counter.get_total_flops()
+
+
+def told(name, figures):
+    return [(at, Progress(update, **{name: figure})) for at, update, figure in figures]
+
+
+def test_disturbed_intervals_count_for_nothing():
+    points = told("words", [(10, 2, 100), (12, 4, 300), (15, 6, 360)])
+    whole = counted(points, lambda start, end: True)
+    assert (whole.words, whole.updates, whole.seconds, whole.disturbed) == (260, 4, 5, 0)
+    assert whole.rate == 52
+    part = counted(points, lambda start, end: start != 12)
+    assert (part.words, part.updates, part.seconds, part.disturbed) == (200, 2, 2, 3)
+    rates = told("rate", [(10, 2, 7.0), (12, 4, 50.0), (15, 6, 20.0)])
+    assert counted(rates, lambda start, end: True).words == 2 * 50 + 3 * 20
+
+
+ONMT = """\
+[2026-11-21 20:24:48,449 INFO] Step 84/  600; acc: 15.6; ppl: 537.2; xent: 6.3; lr: 0.00066; sents:     128; \
+bsz:  972/ 912/64; 409/384 tok/s;    119 sec;"""
+JOEY = """\
+2026-11-21 10:00:00 - INFO - joeynmt.training - Epoch   1, Step:       12, Batch Loss:     5.1, \
+Tokens per Sec:      747, Lr: 0.0001"""
+FAIRSEQ = """\
+epoch 001:     {} / 140 loss=11.5, nll_loss=11.4, ppl=2700, wps=1756.1, ups=0.53, wpb={}, bsz=217, \
+num_updates={}, lr=1e-05"""
+OURS = "2026-11-21 20:41:00 epoch 0.66  update 4  loss 6.214  ppl 415.92  7,940 words/s"
+
+
+def test_the_lines_of_every_toolkit_are_understood(tmp_path):
+    assert opennmt.progress_of(ONMT) == Progress(84, rate=384)
+    assert opennmt.progress_of("[2026-11-21 INFO] Starting training on CPU") is None
+    assert others.joey_progress(JOEY) == Progress(12, rate=747)
+    fairseq = others.FairseqProgress()
+    assert fairseq(FAIRSEQ.format(2, 3300, 2)) == Progress(2, words=6600)
+    assert fairseq(FAIRSEQ.format(6, 3000, 6)) == Progress(6, words=18600)
+    assert libraries.progress_of("PROGRESS 4 14000 8.123") == Progress(4, words=14000)
+    metrics = tmp_path / "metrics.jsonl"
+    entries = [{"kind": "train", "update": n, "words": 950.0 * n} for n in (2, 4, 6)]
+    metrics.write_text("".join(json.dumps(entry) + "\n" for entry in entries), "utf-8")
+    assert ours.progress_of(OURS, metrics) == Progress(4, words=3800)
+    assert ours.progress_of("train: kept 9,000 of 9,000 pairs", metrics) is None
+
+
+# ------------------------------------------------------------------ peers
+
+
+@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("model", MODELS)
+def test_a_peer_is_told_what_it_shall_train(name, model, tmp_path):
+    peer = PEERS[name](Setting(tmp_path, tmp_path, tmp_path))
+    if name == "fairseq":
+        common, own = peer.options(model, tokens=4096, updates=7)
+        assert "--max-tokens 4096 --max-update 7" in common
+        assert (own is None) == (model == "r1")
+        return
+    for training in peer.trainings(model):
+        assert all(isinstance(word, str) for word in training.command)
+        assert "$" not in " ".join(training.command)
+    if (base.OPTIONS / f"{name}.yaml").is_file():
+        text = peer.config(model, tmp_path / "save", tokens=4096, updates=7).read_text("utf-8")
+        assert "4096" in text
+        assert "$" not in text
+
+
+def test_what_differs_is_put_over_what_is_common():
+    assert merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"c": 4}, "d": {"e": 5}}) == {
+        "a": {"b": 1, "c": 4},
+        "d": {"e": 5},
+    }
+
+
+def test_marian_with_our_weights_says_what_ours_says(tmp_path):
+    torch.manual_seed(2)
+    experiment = load(ROOT / "configs/bench/t.yaml", Experiment)
+    net = build_model(experiment.model, 8000, 8000).eval()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    save_tensors(own_weights(net), tmp_path / "model.safetensors")
+    theirs = marian.with_our_weights(tmp_path)
+    source, mask = collate_source([[5, 9, 4], [7, 700, 7000, 77, 4, 5], [11]])
+    target = torch.randint(4, 8000, (3, 7))
+    target[:, 0] = BOS
+    with torch.no_grad():
+        found = theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target).logits
+        expected = net.output(net(source, mask, target).hidden)
+    assert expected.std() > 0.1
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+# ------------------------------------------------------------------ processes
+
+
+def test_a_halted_process_rests_with_its_children(tmp_path):
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'], stdin=0)"
+    reader = tmp_path / "stdin"
+    os.mkfifo(reader)
+    with_child = [sys.executable, "-c", code]
+    writer = os.open(reader, os.O_RDWR)
+    process = Process(with_child, tmp_path / "log", os.environ, stdin=reader)
+    try:
+        while not process.lines:
+            assert not process.is_over
+        leader = psutil.Process(process.popen.pid)
+        tree = [leader, *leader.children(recursive=True)]
+        assert len(tree) == 2
+        process.halt()
+        assert {_settled(part, psutil.STATUS_STOPPED) for part in tree} == {psutil.STATUS_STOPPED}
+        process.go_on()
+        assert _settled(leader, psutil.STATUS_SLEEPING) == psutil.STATUS_SLEEPING
+        while not process.peak:
+            assert not process.is_over
+    finally:
+        process.end()
+        os.close(writer)
+    assert process.is_over
+    assert [line.text for line in process.lines] == ["1"]
+
+
+def _settled(process, status):
+    for _ in range(1000):
+        if process.status() == status:
+            break
+    return process.status()
+
+
+# ------------------------------------------------------------------ tables
+
+
+def record(system, rounds, **more):
+    return Record(
+        more.pop("kind", "train"),
+        "t",
+        "",
+        system,
+        system.upper(),
+        unit="target tokens/s",
+        rounds=rounds,
+        **more,
+    )
+
+
+CONTEXT = {
+    "date": "2026-01-02", "command": "python scripts/bench.py train", "commit": "abc", "processor": "P", "cores": 2,
+    "threads": 2, "python": "3.11", "versions": {"ours": {"torch": "2.13.0"}, "hf": {"transformers": "5"}},
+}  # fmt: skip
+
+
+def test_the_ratio_is_the_median_of_the_rounds():
+    one, other = record("ours", (30.0, 20.0, 90.0)), record("hf", (10.0, 20.0, 10.0))
+    assert ratio(one, other, more_is_better=True) == 3
+    assert ratio(one, other, more_is_better=False) == pytest.approx(1 / 3)
+    assert ratio(one, record("eole", ()), more_is_better=True) is None
+
+
+def test_a_table_has_the_best_first_and_those_that_failed_last():
+    rows = compared(
+        [
+            record("hf", (1000.0, 1500.0, 1200.0), variant="attention dropout 0", facts={"bleu": 20.5}),
+            record("eole", (), error="no update within 240 s: a | b\nmore"),
+            record("ours", (3000.0, 3100.0, 2900.0)),
+        ],
+        more_is_better=True,
+    ).split("\n")
+    assert rows[0] == "|  | target tokens/s | min-max | ours is | BLEU |"
+    assert rows[2] == "| **OURS** | 3,000 | 2,900-3,100 | 1.00x |  |"
+    assert rows[3] == "| HF (attention dropout 0) | 1,200 | 1,000-1,500 | 2.42x | 20.50 |"
+    assert rows[4] == "| EOLE | not measured: no update within 240 s: a / b |  |  |  |"
+    assert len({row.count("|") for row in rows}) == 1
+
+
+def test_shares_of_the_roofline_and_of_a_step():
+    names = "product", "linear 256 -> 1024"
+    roof = [record(name, (100.0,), kind="roofline", facts={"ideal": 2000}) for name in names]
+    assert "75% of the 2,000 target tokens" in reached([record("ours", (1500.0,))], roof)
+    parts = [
+        Record("profile", "t", "", n, n, unit="ms an update", rounds=(v,))
+        for n, v in (("data", 1.0), ("backward", 3.0))
+    ]
+    text = profile([*parts, record("ours", (1500.0,))], roof)
+    assert "| backward | 3.0 | 75.0% |\n| data | 1.0 | 25.0% |\n| all | 4.0 |  |" in text
+    assert "75% of the 2,000" in text
+
+
+def test_a_call_replaces_whole_groups_and_comes_back_from_its_file(tmp_path):
+    book = Book().with_call([record("ours", (1.0,)), record("hf", (2.0,))], CONTEXT)
+    book = book.with_call([record("ours", (5.0,), kind="search")], {**CONTEXT, "commit": "def"})
+    book = book.with_call([record("ours", (3.0,))], {**CONTEXT, "commit": "ghi"})
+    book.save(tmp_path / "x.json")
+    again = Book.load(tmp_path / "x.json")
+    assert again == book
+    assert [r.rounds for r in again.group("train", "t")] == [(3.0,)]
+    assert "commit ghi" in table(again, "train", "t")
+    assert "commit def" in table(again, "search", "t", "")
+    assert table(again, "latency", "t") == "Not measured yet."
+
+
+def test_the_page_is_what_the_figures_make_it():
+    page = PAGE.read_text("utf-8")
+    assert filled(page, Book.load(FIGURES)) == page, "python scripts/bench.py page"
+    places = "a\n<!-- table train t -->\n<!-- end -->\nb\n<!-- table startup - -->\nold\n<!-- end -->\n"
+    once = filled(places, Book().with_call([record("ours", (1.0,))], CONTEXT))
+    assert "**OURS**" in once
+    assert "old" not in once
+    assert once.startswith("a\n")
+    assert filled(once, Book().with_call([record("ours", (1.0,))], CONTEXT)) == once
