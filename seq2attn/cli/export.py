@@ -42,7 +42,10 @@ def export(
       seq2attn translate runs/phrasebook --engine ctranslate2 "Das Haus ist alt."
     """
     from seq2attn.engines.export import export_run
+    from seq2attn.engines.targets import chosen_target
+    from seq2attn.run import Run
 
-    where, found = export_run(run, to, folder, type_=type_, sentences=probe)
-    typer.echo(found)
+    target = chosen_target(to)
+    where = folder or run / target.name
+    typer.echo(export_run(Run(run), target, where, type_=type_, sentences=probe))
     typer.echo(f"exported to {where}", err=True)

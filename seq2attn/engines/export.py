@@ -13,7 +13,6 @@ from seq2attn.engines.base import Target
 from seq2attn.engines.exported import write_header, written
 from seq2attn.engines.native import Native
 from seq2attn.engines.probe import LEAST, Probed, probe
-from seq2attn.engines.targets import chosen_target
 from seq2attn.errors import DataError, UserError
 from seq2attn.run import Run
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
@@ -21,16 +20,16 @@ from seq2attn.text.lines import read_lines
 
 SENTENCES = 200
 """How many of the run's dev set are translated on both sides."""
+LATER = "train longer, or try lines like those the run was trained on (--probe FILE)"
 
 
 def export_run(
-    folder: Path, to: str, where: Path | None, *, type_: str | None, sentences: Path | None
-) -> tuple[Path, Probed]:
-    """Export a run; where to, and how well both sides agreed on the lines of `sentences` or on the dev set's.
+    run: Run, target: Target, where: Path, *, type_: str | None = None, sentences: Path | None = None
+) -> Probed:
+    """Export a run; how well both sides agreed on the lines of `sentences` or on the dev set's.
 
     Raises ConfigError when the target has no such model, UserError when both sides do not translate the same.
     """
-    run, target = Run(folder), chosen_target(to)
     type_ = _chosen_type(target, type_)
     experiment = run.experiment()
     if mistakes := target.refused(experiment):
@@ -38,18 +37,25 @@ def export_run(
     lines = _lines(run, sentences)
     model, source, _ = run.model()
     sources = [source.encode(line) for line in lines]
-    where = where or folder / target.name
     with written(where) as partial:
         target.write(run, partial, type_)
         theirs = target.open(run, partial, torch.device("cpu"))
         found = probe(Native(model), theirs, sources, _searches(experiment.search.lengths))
         if type_ == "float32" and found.tokens < LEAST:
-            raise UserError(
-                f"{target.name} does not translate as the run does, so nothing was left behind in {where}:"
-                f" {found.tokens:.2%} of the tokens agree, expected {LEAST:.0%}\n{found}"
-            )
+            raise UserError(_disagreement(target, where, found))
         write_header(run, target, type_, found.as_json(), partial)
-    return where, found
+    return found
+
+
+def _disagreement(target: Target, where: Path, found: Probed) -> str:
+    forced, greedy = found.forced, found.searches[0]
+    only_search = forced is not None and forced.largest < 0.01 and greedy.tokens >= LEAST
+    return (
+        f"{target.name} does not translate as the run does, so nothing was left behind in {where}:"
+        f" {found.tokens:.2%} of the tokens agree, expected {LEAST:.0%}"
+        + (f"; its probabilities are right, its beam ends otherwise: {LATER}" if only_search else "")
+        + f"\n{found}"
+    )
 
 
 def _chosen_type(target: Target, type_: str | None) -> str:

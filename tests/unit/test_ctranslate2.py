@@ -1,0 +1,219 @@
+"""Our Transformers in CTranslate2: the same probabilities, the same greedy translations, limits and rules for lengths.
+
+The models have first weights made so large that words stand out. Beams are compared where no sentence ends by itself:
+in models that know nothing the likeliest sentence is often one that ends by chance, with a word so unlikely that
+CTranslate2 does not look at it. What beams find that end is compared for a trained model, in tests/cli/test_export.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from seq2attn.engines import EngineError
+from seq2attn.engines.ctranslate2.searcher import Searcher
+from seq2attn.engines.ctranslate2.specification import specification
+from seq2attn.engines.native import Native
+from seq2attn.errors import UserError
+from seq2attn.model import ModelConfig, Seq2Seq, build_model
+from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
+from seq2attn.text.vocabulary import BOS, EOS, PAD, Vocabulary
+
+SIZE = 24
+VOCABULARY = Vocabulary.of([f"w{number}" for number in range(SIZE - 4)])
+PART = {"kind": "transformer", "layers": 2, "heads": 4, "feed_forward": 32, "dropout": 0.0}
+MODELS = {
+    "pre-norm": {},
+    "post-norm": {"both": {"norm": "post"}},
+    "one of each": {"encoder": {"norm": "post", "layers": 1}, "decoder": {"norm": "pre", "layers": 3}},
+    "all tied": {"embeddings": {"tie": "all"}},
+    "output tied, not scaled": {"embeddings": {"tie": "output", "scaled": False}},
+    "learned positions, too few": {"both": {"positions": "learned", "max_positions": 5}},
+    "relative positions": {"both": {"positions": "relative", "max_distance": 2}},
+    "rotary positions": {"both": {"positions": "rotary"}},
+    "positions of every kind": {"encoder": {"positions": "rotary"}, "decoder": {"positions": "relative"}},
+    "gelu": {"both": {"activation": "gelu"}},
+    "swiglu, relu": {"encoder": {"activation": "swiglu"}},
+    "rms, post-norm": {"both": {"norm_layer": "rms", "norm": "post"}},
+    "one key for all heads": {"both": {"groups": 1}, "score": {"groups": 1}},
+    "groups, relative": {"both": {"groups": 2, "positions": "relative"}, "score": {"groups": 2}},
+    "groups of each their own": {"encoder": {"heads": 2}, "decoder": {"groups": 2}, "score": {"groups": 1}},
+    "groups of the source alone": {"score": {"groups": 2}},
+    "modern": {
+        "both": {"positions": "rotary", "norm_layer": "rms", "activation": "swiglu", "groups": 2},
+        "embeddings": {"tie": "all"},
+    },
+    "an odd width": {"embeddings": {"dim": 15}, "both": {"heads": 3}, "score": {"heads": 3}},
+}
+GREEDY = GreedyConfig(kind="greedy", lengths=LengthsConfig(max_ratio=1.5))
+
+
+def built(about: dict[str, dict]) -> tuple[ModelConfig, Seq2Seq]:
+    """A model in which words stand out and every vector counts."""
+    both = PART | about.get("both", {})
+    score = {"kind": "multi-head", "heads": 4} | about.get("score", {})
+    content = {
+        "embeddings": {"dim": 16} | about.get("embeddings", {}),
+        "encoder": both | about.get("encoder", {}),
+        "decoder": both | about.get("decoder", {}) | {"attention": {"score": score}},
+    }
+    config = ModelConfig.model_validate(content)
+    torch.manual_seed(1)
+    model = build_model(config, SIZE, SIZE).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(weight * 1.7 if weight.dim() > 1 else weight + torch.randn_like(weight) / 10)
+    return config, model
+
+
+def exported(
+    config: ModelConfig, model: Seq2Seq, folder: Path, threads: int = 1, type_: str = "float32"
+) -> Searcher:
+    spec = specification(config, model, (VOCABULARY, VOCABULARY))
+    spec.validate()
+    spec.optimize(type_)
+    folder.mkdir(exist_ok=True)
+    spec.save(str(folder))
+    return Searcher(folder, (VOCABULARY, VOCABULARY), torch.device("cpu"), threads)
+
+
+def drawn(number: int, shortest: int, longest: int) -> list[list[int]]:
+    draw = torch.Generator().manual_seed(number + longest)
+    lengths = torch.randint(shortest, longest + 1, (number,), generator=draw).tolist()
+    return [torch.randint(3, SIZE, (length,), generator=draw).tolist() for length in lengths]
+
+
+SOURCES = drawn(30, 1, 12)
+
+
+@pytest.fixture(params=MODELS)
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Native, Searcher]:
+    config, model = built(MODELS[request.param])
+    return Native(model), exported(config, model, tmp_path / "model")
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Native, Searcher]:
+    config, model = built({})
+    return Native(model), exported(config, model, tmp_path_factory.mktemp("plain"))
+
+
+def test_the_same_sentences_are_as_likely(pair: tuple[Native, Searcher]) -> None:
+    ours, theirs = pair
+    given = list(zip(SOURCES, drawn(30, 0, 14), strict=True))
+    expected = torch.tensor(ours.score(given, budget=100))
+    found = torch.tensor(theirs.score(given, budget=100))
+    torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-5)
+
+
+def test_the_likeliest_words_are_the_same(pair: tuple[Native, Searcher]) -> None:
+    ours, theirs = (engine.translate([*SOURCES, []], GREEDY, budget=100) for engine in pair)
+    assert [best.tokens for (best,) in theirs] == [best.tokens for (best,) in ours]
+    assert len({best.tokens for (best,) in ours}) > 5
+    scores = [torch.tensor([[best.score, best.log_prob] for (best,) in engine]) for engine in (ours, theirs)]
+    torch.testing.assert_close(*scores, atol=1e-3, rtol=1e-5)
+
+
+@pytest.mark.parametrize("normalise", ["none", "average", "gnmt"])
+def test_beams_are_the_same(tmp_path: Path, normalise: str) -> None:
+    config, model = built({})
+    with torch.no_grad():
+        model.output.weight.mul_(5)
+        model.output.bias[[PAD, BOS, EOS]] -= 50
+    lengths = LengthsConfig(normalise=normalise, alpha=0.7, max_ratio=0.5, max_length=14)
+    search = BeamConfig(kind="beam", width=4, lengths=lengths)
+    ours, theirs = (
+        engine.translate(SOURCES, search, budget=200)
+        for engine in (Native(model), exported(config, model, tmp_path / "model"))
+    )
+    assert len({len(one.tokens) for some in ours for one in some}) > 3  # as long as each may be
+    assert [some[0].tokens for some in theirs] == [some[0].tokens for some in ours]
+    scores = [torch.tensor([[one.score for one in some] for some in engine]) for engine in (ours, theirs)]
+    torch.testing.assert_close(*scores, atol=1e-3, rtol=1e-5)
+
+
+@pytest.mark.parametrize("normalise", ["none", "average", "gnmt"])
+@pytest.mark.parametrize("most", [2, 9, 256])
+def test_a_beam_keeps_our_rules(plain: tuple[Native, Searcher], normalise: str, most: int) -> None:
+    ours, theirs = plain
+    lengths = LengthsConfig(normalise=normalise, alpha=0.7, max_ratio=0.5, max_length=most)
+    found = theirs.translate(SOURCES, BeamConfig(kind="beam", width=4, lengths=lengths), budget=200)
+    limits = lengths.limits(torch.tensor([len(source) for source in SOURCES])).most.tolist()
+    for source, hypotheses, limit in zip(SOURCES, found, limits, strict=True):
+        words = [one.tokens for one in hypotheses]
+        assert 1 <= len(words) == len({*words}) <= 4
+        assert all(len(some) < limit and not {PAD, BOS, EOS} & {*some} for some in words)
+        read = torch.tensor(ours.score([(source, some) for some in words], budget=200))
+        torch.testing.assert_close(
+            torch.tensor([one.log_prob for one in hypotheses]), read, atol=1e-3, rtol=1e-5
+        )
+        penalty = lengths.rule().penalty(torch.tensor([len(some) + 1 for some in words]))
+        scores = [one.score for one in hypotheses]
+        torch.testing.assert_close(torch.tensor(scores), read / penalty, atol=1e-3, rtol=1e-5)
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_what_is_no_word_is_not_said(tmp_path: Path) -> None:
+    config, model = built({})
+    with torch.no_grad():
+        model.output.bias[[PAD, BOS]] += 20
+    ours, theirs = (
+        engine.translate(SOURCES, GREEDY, budget=100)
+        for engine in (Native(model), exported(config, model, tmp_path))
+    )
+    assert [best.tokens for (best,) in theirs] == [best.tokens for (best,) in ours]
+    for (one,), (other,) in zip(ours, theirs, strict=True):
+        assert other.log_prob == pytest.approx(one.log_prob, rel=1e-5)
+        assert other.log_prob < -15  # of all words, those included that may not be said
+
+
+def test_batches_and_threads_do_not_change_answers(plain: tuple[Native, Searcher]) -> None:
+    theirs = plain[1]
+    search = BeamConfig(kind="beam", width=3, lengths=LengthsConfig(max_ratio=1.0))
+    expected = [[one.tokens for one in some] for some in theirs.translate(SOURCES, search, budget=4096)]
+    together, alone = replace(theirs, threads=2), replace(theirs, threads=2)
+    for engine, budget in ((theirs, 1), (together, 4096), (together, 40)):
+        found = engine.translate(SOURCES, search, budget=budget)
+        assert [[one.tokens for one in some] for some in found] == expected
+    for source, words in zip(SOURCES[:4], expected, strict=False):
+        assert [one.tokens for one in alone.translate([source], search, budget=4096)[0]] == words
+    assert theirs.translate([[], []], search, budget=10)[1][0].tokens == ()
+    assert theirs.translate([], search, budget=10) == []
+
+
+@pytest.mark.parametrize(("type_", "least"), [("float16", 0.0), ("int8", 1e-3)])
+def test_smaller_numbers_are_nearly_as_exact(tmp_path: Path, type_: str, least: float) -> None:
+    config, model = built({"both": {"positions": "rotary"}})
+    given = list(zip(SOURCES, drawn(30, 1, 14), strict=True))
+    whole, small = (
+        exported(config, model, tmp_path / "whole"),
+        exported(config, model, tmp_path / "small", 1, type_),
+    )
+    sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("whole", "small")]
+    assert sizes[1] < 0.7 * sizes[0]
+    expected, found = (torch.tensor(engine.score(given, budget=500)) for engine in (whole, small))
+    assert least < (found - expected).abs().max() < 0.05 * expected.abs().max()
+
+
+@pytest.mark.parametrize(
+    ("search", "key"),
+    [
+        (SampleConfig(kind="sample"), "search.kind"),
+        (GreedyConfig(kind="greedy", lengths=LengthsConfig(min_length=1)), "search.lengths.min_length"),
+        (BeamConfig(kind="beam", lengths=LengthsConfig(min_ratio=0.1)), "search.lengths.min_ratio"),
+    ],
+)
+def test_a_search_that_cannot_be_done_is_refused(plain: tuple[Native, Searcher], search, key: str) -> None:
+    with pytest.raises(EngineError, match=rf"`{key}`") as refused:
+        plain[1].translate([], search, budget=1)
+    assert [mistake.key for mistake in refused.value.mistakes] == [key]
+
+
+def test_what_it_cannot_read_is_no_bug_of_ours(tmp_path: Path, plain: tuple[Native, Searcher]) -> None:
+    with pytest.raises(UserError, match="ctranslate2"):
+        replace(plain[1], folder=tmp_path).translate([[4]], GREEDY, budget=1)
+    with pytest.raises(UserError, match="position"):
+        plain[1].translate([[4] * 5000], GREEDY, budget=1)
