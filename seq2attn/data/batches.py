@@ -17,6 +17,7 @@ from torch import Tensor
 
 from seq2attn.data.corpus import Corpus, Ids
 from seq2attn.errors import DataError
+from seq2attn.state import map_tensors
 from seq2attn.text.vocabulary import BOS, EOS, PAD
 
 IGNORE = -100
@@ -42,19 +43,12 @@ class Batch:
     )
 
     def to(self, device: torch.device | str) -> Batch:
-        """The batch on a device."""
+        """The batch on a device; from pinned memory it goes there while the device computes."""
+        return map_tensors(lambda tensor: tensor.to(device, non_blocking=True), self)
 
-        def moved(tensor: Tensor) -> Tensor:
-            return tensor.to(device, non_blocking=True)
-
-        return Batch(
-            moved(self.source),
-            moved(self.source_mask),
-            moved(self.target),
-            moved(self.labels),
-            moved(self.said),
-            None if self.guide is None else moved(self.guide),
-        )
+    def pinned(self) -> Batch:
+        """The batch in memory that a card can read by itself."""
+        return map_tensors(torch.Tensor.pin_memory, self)
 
 
 def plan(

@@ -2,26 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+import torch
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from seq2attn.config.base import Config
+from seq2attn.config.base import Config, Mistake, Mistakes
 from seq2attn.config.duration import Amount, Duration
 from seq2attn.training.guided import GuidedConfig
 from seq2attn.training.optimizers import AdamConfig, OptimizerConfig
 from seq2attn.training.schedules import InverseSquareRootConfig, ScheduleConfig
 
 Metric = Literal["bleu", "loss", "perplexity"]
+NEAR = 2048
+"""Tokens that a CPU is given at once: twice as many take up to a tenth more time each (docs/performance.md)."""
 
 
 class BatchConfig(Config):
-    """How much is learnt from at once."""
+    """How much is learnt from in an update."""
 
-    tokens: PositiveInt = 4096
-    """Rows times the longer side of a batch, padding counted, on each device."""
+    tokens: PositiveInt | Literal["fit"] = 4096
+    """Rows times the longer side of a batch, padding counted, on each device; fit: what the card's memory holds."""
+    at_once: PositiveInt | None = None
+    """How many of these go through the model together; the gradients of such parts add up to those of the batch.
+    Unless it is given: on a card all of them, on a CPU 2048, which stay near the processor and need less padding."""
     accumulate: PositiveInt = 1
     """Batches whose gradients make one update."""
+
+    @model_validator(mode="after")
+    def _is_a_part(self) -> Self:
+        if self.tokens != "fit" and self.at_once is not None and self.at_once > self.tokens:
+            raise Mistakes([Mistake("at_once", f"more than a batch, which has {self.tokens} tokens")])
+        return self
+
+    def part(self, device: torch.device) -> int:
+        """How many tokens go through the model together, when it is known how many a batch has."""
+        most = self.most()
+        return self.at_once or (min(most, NEAR) if device.type == "cpu" else most)
+
+    def parts(self, device: torch.device) -> int:
+        """In how many parts a batch goes through the model."""
+        return -(-self.most() // self.part(device))
+
+    def most(self) -> int:
+        """The tokens of a batch, when they are known."""
+        assert self.tokens != "fit", "replaced by what fits before training"
+        return self.tokens
 
 
 class ValidationConfig(Config):
@@ -61,6 +87,8 @@ class TrainingConfig(Config):
     """The greatest norm of the gradient of an update."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 where the card has it, else float32."""
+    compile: bool = False
+    """Have PyTorch compile the model before the first update: minutes on a CPU (docs/performance.md: what it gives)."""
     validation: ValidationConfig = ValidationConfig()
     checkpoints: CheckpointConfig = CheckpointConfig()
     report_every: PositiveInt = 50

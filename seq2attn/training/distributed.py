@@ -54,6 +54,11 @@ class World:
         dist.all_gather_object(everyone, mine)
         return everyone
 
+    def catch_up(self) -> None:
+        """Until the device has done what it was told to: what it computes, it computes while we go on."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
     def wait(self) -> None:
         """Until all processes are here."""
         if self.size > 1:

@@ -92,7 +92,7 @@ class Judge:
         self.world.wait()
 
     def _try(self) -> Validation:
-        return validate(self.objective, self.prepared, self.config.batch.tokens, self.world)
+        return validate(self.objective, self.prepared, self.config.batch.most(), self.world)
 
     def _translate_with(self, weights: Mapping[str, Tensor], checkpoints: list[str], value: float) -> None:
         origin: dict[str, Any] = {"checkpoints": checkpoints, self.metric: value}

@@ -20,6 +20,7 @@ from seq2attn.training.groups import parameter_groups
 from seq2attn.training.objective import Objective
 from seq2attn.training.report import Reporter
 from seq2attn.training.trainer import Trainer
+from seq2attn.training.updates import most_tokens
 from seq2attn.weights import check_vocabularies
 
 
@@ -31,6 +32,8 @@ def train(config: Experiment, *, go_on: bool = False) -> Run:
     run = Run(config.run)
     with join_world() as world:
         checkpoints = _checkpoints(config, run, go_on=go_on)
+        if checkpoints:
+            config = _as_fitted(config, run.experiment())
         update = checkpoints[-1].state.update if checkpoints else 0
         run.folder.mkdir(parents=True, exist_ok=True)
         reporter = Reporter(run, leads=world.leads, update=update, tensorboard=config.training.tensorboard)
@@ -49,6 +52,9 @@ def train(config: Experiment, *, go_on: bool = False) -> Run:
             reporter.say(_greeting(model, world, state))
             objective = Objective(model, config.training.label_smoothing, config.training.guided)
             _check_guided(objective)
+            if config.training.batch.tokens == "fit":
+                config = _with_tokens(config, _fitting(objective, prepared, world, reporter))
+                run.save_experiment(config)
             Trainer(config, run, prepared, objective, optimizer, state, world, reporter).train()
         finally:
             reporter.close()
@@ -77,6 +83,31 @@ def _checkpoints(config: Experiment, run: Run, *, go_on: bool) -> list[Checkpoin
     else:
         refuse_trained(run.folder)
     return checkpoints
+
+
+def _fitting(objective: Objective, prepared: Prepared, world: World, reporter: Reporter) -> int:
+    """The tokens that the card's memory holds. Raises UserError where no card says how much that is."""
+    if world.device.type != "cuda":
+        raise UserError(
+            "`training.batch.tokens: fit` asks how much the memory of a CUDA card holds, and this trains on a CPU: "
+            "give a number; 4096 is usual"
+        )
+    tokens = most_tokens(objective, prepared.train.corpus, world)
+    reporter.say(f"a batch of {tokens:,} tokens fits")
+    return tokens
+
+
+def _with_tokens(config: Experiment, tokens: int) -> Experiment:
+    batch = config.training.batch.model_copy(update={"tokens": tokens})
+    return config.model_copy(update={"training": config.training.model_copy(update={"batch": batch})})
+
+
+def _as_fitted(config: Experiment, before: Experiment) -> Experiment:
+    """The config with the tokens that fitted when its training began: another number would make other batches."""
+    fitted = before.training.batch.tokens
+    if config.training.batch.tokens != "fit" or fitted == "fit":
+        return config
+    return _with_tokens(config, fitted)
 
 
 def _prepare(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seq2attn.data.batches import Batch, Indices, batch_of, padding_share, plan
+from seq2attn.data.ahead import ahead
+from seq2attn.data.batches import Batch, batch_of, padding_share
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import Prepared
 from seq2attn.experiment import Experiment
@@ -21,11 +22,12 @@ from seq2attn.run import Run
 from seq2attn.training.checkpoint import TrainState
 from seq2attn.training.distributed import World
 from seq2attn.training.judge import Judge
-from seq2attn.training.objective import Objective
+from seq2attn.training.objective import Loss, Objective
 from seq2attn.training.progress import amounts, is_due, share_done
 from seq2attn.training.reinforce import moved
 from seq2attn.training.report import Reporter
 from seq2attn.training.schedules import Progress
+from seq2attn.training.updates import Update, updates_of
 
 
 @dataclass
@@ -57,10 +59,14 @@ class Trainer:
         self.config = config.training
         self.prepared, self.world, self.reporter = prepared, world, reporter
         self.objective, self.wrapped = objective, world.wrap(objective)
+        self.learn: Callable[[Batch, float | None], Loss] = self.wrapped
+        if config.training.compile:
+            self.learn = torch.compile(self.wrapped, dynamic=True)
         self.optimizer, self.state = optimizer, state
         self.judge = Judge(config.training, run, prepared, objective, optimizer, world, reporter)
         self.autocast = use_bfloat16(config.training.precision, world.device)
         self.tally = self._empty_tally()
+        self.clock = time.monotonic()  # what came before it is counted
 
     # ------------------------------------------------------------------ the loop
 
@@ -72,10 +78,12 @@ class Trainer:
             corpus = self.prepared.train.epoch(self.config.seed, self.state.epoch)
             updates = self._plan(corpus)
             self.reporter.epoch(self.state.epoch + 1, len(updates), self.state.cursor)
-            for groups in updates[self.state.cursor :]:
-                if self._learn(corpus, groups):
+            self.clock = time.monotonic()
+            for batches in ahead(self._make(corpus), updates[self.state.cursor :]):
+                if self._learn(batches):
                     self.judge.validate(self.state)
                     validated = self.state.update
+                    self.clock = time.monotonic()
                 if self._over():
                     break
         self.reporter.close_bar()
@@ -85,22 +93,39 @@ class Trainer:
             self.judge.validate(self.state)
         self.judge.finish()
 
-    def _learn(self, corpus: Corpus, groups: Sequence[Indices]) -> bool:
+    def _make(self, corpus: Corpus) -> Callable[[Update], list[Batch]]:
+        """What makes the batches of an update, in memory that a card can read while it computes."""
+
+        def batches(update: Update) -> list[Batch]:
+            made = [batch_of(corpus, rows) for rows in update]
+            return made if self.world.device.type == "cpu" else [batch.pinned() for batch in made]
+
+        return batches
+
+    def _learn(self, batches: Sequence[Batch]) -> bool:
         """One update, and its reports; whether it is time to validate."""
         before = amounts(self.state)
-        started = time.monotonic()
-        self._update([batch_of(corpus, rows) for rows in groups])
+        self._update(batches)
         self.state.cursor += 1
         if self.state.cursor == self.state.updates_an_epoch:
             self.state.epoch, self.state.cursor = self.state.epoch + 1, 0
-        (seconds,) = self.world.sum((time.monotonic() - started) / self.world.size)
-        self.state.seconds += seconds
-        self.tally.seconds += seconds
+        reports = self.state.update % self.config.report_every == 0
+        if reports:
+            self.world.catch_up()
+        self._take_time()
         validates = is_due(self.config.validation.every, before, amounts(self.state))
-        if validates or self.state.update % self.config.report_every == 0:
+        if validates or reports:
             self._report()  # before a checkpoint too, so that none has to keep what was not reported yet
         self.reporter.advance(self._time_left())
         return validates
+
+    def _take_time(self) -> None:
+        """Count the time since the clock was set, and set it."""
+        now = time.monotonic()
+        (seconds,) = self.world.sum((now - self.clock) / self.world.size)
+        self.clock = now
+        self.state.seconds += seconds
+        self.tally.seconds += seconds
 
     def _update(self, batches: Sequence[Batch]) -> None:
         """Learn from the batches together, as if they were one with those of all processes."""
@@ -117,7 +142,7 @@ class Trainer:
             last = batch is batches[-1]
             with nullcontext() if last else self.world.local(self.wrapped):
                 with self._precision():
-                    loss = self.wrapped(batch.to(self.world.device), self.state.baseline)
+                    loss = self.learn(batch.to(self.world.device), self.state.baseline)
                 (loss.objective * (self.world.size / words)).backward()
             self.tally.objective += loss.objective.detach()
             self.tally.likelihood += loss.negative_log_likelihood.detach()
@@ -137,23 +162,14 @@ class Trainer:
             return nullcontext()
         return torch.autocast(self.world.device.type, dtype=torch.bfloat16)
 
-    def _plan(self, corpus: Corpus) -> list[list[Indices]]:
-        """The epoch's updates, each of one or more batches."""
-        batches = plan(
-            corpus.lengths,
-            tokens=self.config.batch.tokens,
-            seed=self.config.seed,
-            epoch=self.state.epoch,
-            rank=self.world.rank,
-            world=self.world.size,
-        )
-        if self.state.update == 0:
-            share = padding_share(corpus.lengths, batches)
-            self.reporter.say(f"{len(batches)} batches an epoch, {share:.1%} of them padding")
-        step = self.config.batch.accumulate
-        updates = [batches[i : i + step] for i in range(0, len(batches), step)]
-        # Resumed with another budget or number of processes, an epoch goes on where as much of it was over.
+    def _plan(self, corpus: Corpus) -> list[Update]:
+        """The epoch's updates."""
         state = self.state
+        updates = updates_of(corpus.lengths, self.config, self.world, epoch=state.epoch)
+        if state.update == 0:
+            share = padding_share(corpus.lengths, [part for update in updates for part in update])
+            self.reporter.say(f"{len(updates)} updates an epoch, {share:.1%} padding")
+        # Resumed with another budget or number of processes, an epoch goes on where as much of it was over.
         state.cursor = min(state.cursor * len(updates) // state.updates_an_epoch, len(updates) - 1)
         state.updates_an_epoch = len(updates)
         return updates

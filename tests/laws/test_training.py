@@ -14,6 +14,7 @@ import yaml
 from seq2attn.config.duration import Amount
 from seq2attn.data.batches import plan
 from seq2attn.data.prepare import load_prepared
+from seq2attn.errors import UserError
 from seq2attn.run import Run
 from seq2attn.training.averaging import average_run
 from seq2attn.training.checkpoint import list_checkpoints
@@ -50,6 +51,25 @@ def test_accumulating_batches_is_one_large_batch(corpus, clip):
     assert len(plan(lengths, tokens=10_000, seed=1, epoch=0)) == 1
     assert_near(last_weights(parts), last_weights(whole))
     assert list_checkpoints(parts.folder)[-1].state.update == 3
+
+
+def test_a_batch_in_parts_is_the_whole_batch(corpus):
+    parts = trained(corpus, "parts", batch={"tokens": 240, "at_once": 24}, **SGD)
+    joined = trained(corpus, "joined", batch={"tokens": 24, "accumulate": 10}, **SGD)
+    assert list_checkpoints(parts.folder)[-1].state.update > 3
+    assert_same(last_weights(parts), last_weights(joined))
+
+
+def test_a_cpu_does_not_say_how_much_it_holds(corpus):
+    with pytest.raises(UserError, match="give a number"):
+        trained(corpus, "run", batch={"tokens": "fit"})
+
+
+def test_a_training_that_was_fitted_goes_on_with_what_fitted(corpus):
+    whole = trained(corpus, "whole", until=["2 epochs"], batch={"tokens": 44})
+    trained(corpus, "parts", until=["1 epoch"], batch={"tokens": 44})
+    parts = trained(corpus, "parts", until=["2 epochs"], batch={"tokens": "fit"}, go_on=True)
+    assert_same(last_weights(parts), last_weights(whole))
 
 
 def test_two_processes_are_one_that_accumulates(corpus):
