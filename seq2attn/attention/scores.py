@@ -16,6 +16,7 @@ import torch
 from pydantic import PositiveInt, model_validator
 from torch import Tensor, nn
 
+from seq2attn.attention.additive import additive_scores
 from seq2attn.attention.asked import Asked, Part
 from seq2attn.config.base import Config, Mistake, Mistakes
 
@@ -133,8 +134,7 @@ class Additive(Score):
 
     def forward(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor:
         """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
-        together = torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3))  # [B, H, T, S, d]
-        return (together @ self.v.unsqueeze(-1)).squeeze(-1)
+        return additive_scores(q, k, self.v)
 
 
 class AdditiveConfig(Config):

@@ -5,17 +5,17 @@ Shapes: N rows, T words, L layers, D width. Cells are (h,) of a GRU or (h, c) of
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import cast
 
 import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from seq2attn.config.base import Config
+from seq2attn.dropout import Dropout
 from seq2attn.initial import each_gate, initialise, remember
-
-CellKind = Literal["gru", "lstm"]
-Cells = tuple[Tensor, ...]
+from seq2attn.recurrence import LATE, CellKind, Cells, is_recording
 
 
 class RecurrentConfig(Config):
@@ -72,6 +72,7 @@ class FedCells(nn.Module):
         self, cell: CellKind, input_dim: int, feed_dim: int, dim: int, layers: int, dropout: float
     ) -> None:
         super().__init__()
+        self.kind: CellKind = cell
         self.gates = 3 if cell == "gru" else 4
         self.step = gru_step if cell == "gru" else lstm_step
         self.words = nn.Linear(input_dim, self.gates * dim)
@@ -79,7 +80,7 @@ class FedCells(nn.Module):
         upper = [nn.Linear(dim, self.gates * dim) for _ in range(layers - 1)]
         hidden = [nn.Linear(dim, self.gates * dim) for _ in range(layers)]
         self.upper, self.hidden = nn.ModuleList(upper), nn.ModuleList(hidden)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self._initialise(upper, hidden)
 
     def _initialise(self, upper: list[nn.Linear], hidden: list[nn.Linear]) -> None:
@@ -93,18 +94,54 @@ class FedCells(nn.Module):
             for linear in (self.words, *upper):
                 remember(linear.bias)
 
-    def word_gates(self, words: Tensor) -> tuple[Tensor, ...]:
-        """[N, T, E] -> T times [N, gates]"""
-        return self.words(words).unbind(1)
+    def steps(self, words: Tensor) -> Steps:
+        """[N, T, E] -> T cells, each to be called with what is fed [N, F] and the cells so far, in turn."""
+        return LateSteps(self, words) if is_recording() else PlainSteps(self, words)
 
-    def forward(self, word_gates: Tensor, feed: Tensor, cells: list[Cells]) -> tuple[Tensor, list[Cells]]:
-        """One step. word_gates [N, gates], feed [N, F], a layer's cells each [N, D] -> the top h [N, D], cells"""
-        gates, after = word_gates + self.feed(feed), list[Cells]()
+
+class PlainSteps:
+    """The formula."""
+
+    def __init__(self, cells: FedCells, words: Tensor) -> None:
+        self._cells, self._words = cells, cells.words(words).unbind(1)
+
+    def __call__(self, t: int, feed: Tensor, cells: list[Cells]) -> tuple[Tensor, list[Cells]]:
+        """Step t: feed [N, F], a layer's cells each [N, D] -> the top h [N, D], cells"""
+        own, after = self._cells, list[Cells]()
+        gates = self._words[t] + own.feed(feed)
         for layer, before in enumerate(cells):
             if layer:
-                gates = self.upper[layer - 1](self.dropout(after[-1][0]))
-            after.append(self.step(gates, self.hidden[layer](before[0]), before))
+                gates = own.upper[layer - 1](own.dropout(after[-1][0]))
+            after.append(own.step(gates, own.hidden[layer](before[0]), before))
         return after[-1][0], after
+
+
+class LateSteps:
+    """The same for training: fused steps, and one product of all steps for each weight's gradient."""
+
+    def __init__(self, cells: FedCells, words: Tensor) -> None:
+        rows = [words.size(0)] * words.size(1)
+        gates: Tensor = cells.words(words.transpose(0, 1)).flatten(0, 1)
+        given = [(gates, cells.feed.weight)]
+        for linear in cast("Iterable[nn.Linear]", cells.upper):
+            given.append((linear.bias.to(gates.dtype).expand_as(gates), linear.weight))
+        hidden = cast("Iterable[nn.Linear]", cells.hidden)
+        self._dropout = cells.dropout
+        self._layers = [
+            LATE[cells.kind](base, weight, linear.weight, linear.bias, rows)
+            for (base, weight), linear in zip(given, hidden, strict=True)
+        ]
+
+    def __call__(self, t: int, feed: Tensor, cells: list[Cells]) -> tuple[Tensor, list[Cells]]:
+        """As of `PlainSteps`."""
+        given, after = feed, list[Cells]()
+        for layer, (step, before) in enumerate(zip(self._layers, cells, strict=True)):
+            after.append(step(t, self._dropout(given) if layer else given, before))
+            given = after[-1][0]
+        return given, after
+
+
+Steps = PlainSteps | LateSteps
 
 
 def gru_step(inputs: Tensor, hidden: Tensor, cells: Cells) -> Cells:

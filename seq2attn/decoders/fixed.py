@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from seq2attn.attention import Memories, Memory
 from seq2attn.decoders.base import Decoded, Decoder
-from seq2attn.decoders.cells import Bridge, Cells, RecurrentConfig, WholeCells
+from seq2attn.decoders.cells import Bridge, RecurrentConfig, WholeCells
 from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.initial import initialise
+from seq2attn.recurrence import Cells
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,9 @@ Shapes: B sentences, N = B*K rows, T words, L layers, D width of the decoder, E 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -16,10 +18,12 @@ from seq2attn.attention import Attended, Attention, Memories, Seen, in_turn
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import AdditiveConfig, GeneralConfig
 from seq2attn.decoders.base import Decoded, Decoder, every_layer
-from seq2attn.decoders.cells import Bridge, Cells, FedCells, RecurrentConfig, WholeCells, by_layer, together
+from seq2attn.decoders.cells import Bridge, FedCells, RecurrentConfig, WholeCells, by_layer, together
 from seq2attn.decoders.where import BAHDANAU, LUONG, WhereConfig
+from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.initial import initialise
+from seq2attn.recurrence import Cells, Late, is_recording
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class AttentiveDecoder(Decoder[RecurrentState], ABC):
         context_dim = encoder.value_dim if "output" in where.context else 0
         word_dim = input_dim if where.word_to_output else 0
         self.mix = nn.Linear(config.dim + context_dim + word_dim, config.dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.dim, self.context_dim = config.dim, encoder.value_dim
         initialise(self)
 
@@ -67,14 +71,19 @@ class AttentiveDecoder(Decoder[RecurrentState], ABC):
         )
         return (memory,), state
 
-    def attentional(self, outputs: Tensor, contexts: Tensor, words: Tensor) -> Tensor:
-        """h~ = tanh(W [state; context; word]), of those that `where` names: Luong et al. 2015, eq. 5. [N, T, D]"""
+    def attentional(
+        self, outputs: Tensor, contexts: Tensor, words: Tensor, mix: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """h~ = tanh(W [state; context; word]), of those that `where` names: Luong et al. 2015, eq. 5. [..., D]
+
+        `mix` is the product with W.
+        """
         seen = [outputs]
         if "output" in self.where.context:
             seen.append(contexts)
         if self.where.word_to_output:
             seen.append(words)
-        return self.dropout(torch.tanh(self.mix(torch.cat(seen, -1))))
+        return self.dropout(torch.tanh(mix(torch.cat(seen, -1))))
 
     @abstractmethod
     def forward(
@@ -117,7 +126,7 @@ class WholeDecoder(AttentiveDecoder):
         asked = self.attention(
             queries, memory[0], state.positions(words), state.seen[0], need_weights=need_weights
         )
-        hidden = self.attentional(outputs, asked.context, words)
+        hidden = self.attentional(outputs, asked.context, words, self.mix)
         after = RecurrentState(cells, None, None, (asked.seen,), state.position + words.size(1))
         return Decoded(hidden, after, every_layer([asked.weights]), asked.drawn)
 
@@ -137,19 +146,20 @@ class FedDecoder(AttentiveDecoder):
         """words [N, T, E], one after the other; what is not fed back is made for all of them at once."""
         cells, context, feed, seen = by_layer(state.cells), state.context, state.feed, state.seen[0]
         outputs, feeds, steps = list[Tensor](), list[Tensor](), list[Attended]()
-        for gates, word, position in zip(
-            self.cells.word_gates(words), words.split(1, 1), state.positions(words).split(1, 1), strict=True
+        read, mix = self.cells.steps(words), self._mixes(words)
+        for t, (word, position) in enumerate(
+            zip(words.unbind(1), state.positions(words).split(1, 1), strict=True)
         ):
             query = cells[-1][0]
             if self.where.query == "current":
-                query, cells = self.cells(gates, self._fed(context, feed), cells)
+                query, cells = read(t, self._fed(context, feed), cells)
             step = self.attention(query.unsqueeze(1), memory[0], position, seen, need_weights=need_weights)
             context, seen = step.context.squeeze(1), step.seen
             output = query
             if self.where.query == "previous":
-                output, cells = self.cells(gates, self._fed(context, feed), cells)
+                output, cells = read(t, self._fed(context, feed), cells)
             if feed is not None:
-                feed = self.attentional(output.unsqueeze(1), step.context, word).squeeze(1)
+                feed = self.attentional(output, context, word, partial(mix, t))
                 feeds.append(feed)
             outputs.append(output)
             steps.append(step)
@@ -157,11 +167,18 @@ class FedDecoder(AttentiveDecoder):
         hidden = (
             torch.stack(feeds, 1)
             if feeds
-            else self.attentional(torch.stack(outputs, 1), asked.context, words)
+            else self.attentional(torch.stack(outputs, 1), asked.context, words, self.mix)
         )
         context = None if state.context is None else context
         after = RecurrentState(together(cells), context, feed, (seen,), state.position + words.size(1))
         return Decoded(hidden, after, every_layer([asked.weights]), asked.drawn)
+
+    def _mixes(self, words: Tensor) -> Callable[[int, Tensor], Tensor]:
+        """The mixture at step t of [N, I]; where it is fed back and trained, its weight waits for all steps."""
+        if self.where.input_feeding and is_recording():
+            rows, base = [words.size(0)] * words.size(1), self.mix.bias.to(words.dtype)
+            return Late(base.expand(sum(rows), -1), self.mix.weight, rows)
+        return lambda t, seen: self.mix(seen)
 
     def _fed(self, context: Tensor | None, feed: Tensor | None) -> Tensor:
         """What the cells are given beside a word: [N, F]"""

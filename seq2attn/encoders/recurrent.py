@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seq2attn.config.base import Config, Mistake, Mistakes
+from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder
+from seq2attn.encoders.traced import read_masked
 from seq2attn.initial import initialise
+from seq2attn.recurrence import is_recording, read_packed
 
 
 class RecurrentEncoder(Encoder):
@@ -35,18 +39,27 @@ class RecurrentEncoder(Encoder):
             bidirectional=directions == 2,
             dropout=dropout if layers > 1 else 0.0,
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.key_dim = self.value_dim = self.final_dim = dim
         initialise(self)
 
     def forward(self, words: Tensor, mask: Tensor) -> Encoded:
         """words [B, S, E], mask [B, S]; the final state of a layer is that of both directions side by side."""
-        packed = pack_padded_sequence(words, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
-        outputs, final = self.rnn(packed)
-        states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=words.size(1))
+        states, final = self._states(words, mask)
         states = self.dropout(states)
-        final = final if isinstance(final, tuple) else (final,)
         return Encoded(states, states, mask, tuple(self._by_layer(part) for part in final))
+
+    def _states(self, words: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """[B, S, E], [B, S] -> the top layer's states [B, S, F], and each layer's last [layers * directions, B, d]"""
+        if torch.compiler.is_exporting():
+            return read_masked(self.rnn, words, mask)
+        packed = pack_padded_sequence(words, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
+        by_hand = (
+            is_recording() and words.device.type == "cpu"
+        )  # elsewhere PyTorch has one kernel for all steps
+        outputs, final = read_packed(self.rnn, packed) if by_hand else self.rnn(packed)
+        states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=words.size(1))
+        return states, final if isinstance(final, tuple) else (final,)
 
     def _by_layer(self, final: Tensor) -> Tensor:
         """[layers * directions, B, d] -> [B, layers, directions * d]"""

@@ -50,9 +50,9 @@ def torchs(fed, kind, layers, *, with_feed):
 
 
 def run_fed(fed, words, feed, cells):
-    outputs, cells = [], by_layer(cells)
-    for t, gates in enumerate(fed.word_gates(words)):
-        output, cells = fed(gates, feed[:, t], cells)
+    outputs, cells, read = [], by_layer(cells), fed.steps(words)
+    for t in range(words.size(1)):
+        output, cells = read(t, feed[:, t], cells)
         outputs.append(output)
     return torch.stack(outputs, 1), together(cells)
 

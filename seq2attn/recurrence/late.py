@@ -1,0 +1,73 @@
+"""A linear layer that is asked step by step, and whose weights are given their gradient after all of the steps.
+
+PyTorch makes a product of its own for the gradient of a weight at every step at which it was used, and adds it to
+those of the other steps: for T steps, T times the memory traffic of a matrix. Here each step leaves what it was given,
+and the gradient is one product of all steps.
+
+Shapes: R rows of all steps together, I what a step is given, O what it makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def is_recording() -> bool:
+    """Whether gradients will be asked for; what PyTorch traces into a program is written plainly instead."""
+    return torch.is_grad_enabled() and not torch.compiler.is_compiling()
+
+
+class Late:
+    """y_t = base_t + x_t W', for the steps t of one recurrence, each of which is asked exactly once, in any order."""
+
+    def __init__(self, base: Tensor, weight: Tensor, rows: Sequence[int]) -> None:
+        """base [R, O], of `rows` rows a step; weight [O, I]"""
+        device = base.device.type
+        kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else base.dtype
+        self._weight = weight.detach().to(kind)
+        self._given: list[Tensor | None] = [None] * len(rows)
+        gathered: Tensor = _Gather.apply(base.to(kind), weight, self._given)  # type: ignore[no-untyped-call]
+        self._base = gathered.split(list(rows))
+
+    def __call__(self, step: int, x: Tensor) -> Tensor:
+        """x [rows of the step, I] -> [rows of the step, O]"""
+        x = x.to(self._weight.dtype)
+        self._given[step] = x.detach()  # with its graph it would keep itself alive
+        made: Tensor = _Product.apply(self._base[step], x, self._weight)  # type: ignore[no-untyped-call]
+        return made
+
+
+class _Product(torch.autograd.Function):
+    """base + x W' with gradients for base and x; that of base is what `_Gather` makes W's of."""
+
+    @staticmethod
+    def forward(ctx: Any, base: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(weight)
+        return torch.addmm(base, x, weight.t())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_made: Tensor) -> tuple[Tensor, Tensor, None]:
+        (weight,) = ctx.saved_tensors
+        return d_made, d_made @ weight, None
+
+
+class _Gather(torch.autograd.Function):
+    """The base itself. All steps were taken from it, so backwards they have all been when it is reached."""
+
+    @staticmethod
+    def forward(ctx: Any, base: Tensor, weight: Tensor, given: list[Tensor | None]) -> Tensor:
+        ctx.given, ctx.kind = given, weight.dtype
+        return base.view_as(base)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_base: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        if not ctx.needs_input_grad[1]:
+            return d_base, None, None
+        return d_base, (d_base.t() @ torch.cat(ctx.given)).to(ctx.kind), None

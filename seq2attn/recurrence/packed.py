@@ -1,0 +1,58 @@
+"""A GRU or an LSTM over sentences of many lengths, by hand: PyTorch's function, trained faster where cuDNN is not.
+
+Rows of a `PackedSequence` are all first words, then all second words, and so on, longest sentence first: at each step
+the sentences that are still going on are the first n.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from seq2attn.recurrence.cells import LATE, CellKind, Cells
+
+
+def read_packed(rnn: nn.GRU | nn.LSTM, packed: PackedSequence) -> tuple[PackedSequence, Cells]:
+    """What `rnn(packed)` gives: the top layer's h, and the last h (and c) [layers * directions, B, D]."""
+    data, rows = packed.data, packed.batch_sizes.tolist()
+    finals = list[Cells]()
+    for layer in range(rnn.num_layers):
+        if layer:
+            data = F.dropout(data, rnn.dropout, rnn.training)
+        ends = ["", "_reverse"] if rnn.bidirectional else [""]
+        outputs, last = zip(*(_read(rnn, f"l{layer}{end}", data, rows) for end in ends), strict=True)
+        data = torch.cat(outputs, 1)
+        finals += last
+    order = packed.unsorted_indices
+    final = tuple(torch.stack(part) for part in zip(*finals, strict=True))
+    if order is not None:
+        final = tuple(part.index_select(1, order) for part in final)
+    return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, order), final
+
+
+def _read(rnn: nn.GRU | nn.LSTM, name: str, data: Tensor, rows: list[int]) -> tuple[Tensor, Cells]:
+    """One layer in one direction: [R, I] -> h [R, D], and the last cells [B, D] in order of the lengths."""
+    w_input, w_hidden, b_input, b_hidden = (
+        getattr(rnn, f"{part}_{name}") for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    )
+    kind: CellKind = "gru" if isinstance(rnn, nn.GRU) else "lstm"
+    gates = F.linear(data, w_input, b_input)
+    cell = LATE[kind](gates, None, w_hidden, b_hidden, rows)
+    parts, dim = 1 if kind == "gru" else 2, rnn.hidden_size
+    backwards = name.endswith("_reverse")
+    cells: Cells = tuple(gates.new_zeros(rows[-1 if backwards else 0], dim) for _ in range(parts))
+    outputs, ended = [gates] * len(rows), list[Cells]()
+    for step in reversed(range(len(rows))) if backwards else range(len(rows)):
+        now, before = rows[step], cells[0].size(0)
+        if now < before:
+            ended.append(tuple(part[now:] for part in cells))
+            cells = tuple(part[:now] for part in cells)
+        elif now > before:
+            cells = tuple(F.pad(part, (0, 0, 0, now - before)) for part in cells)
+        cells = cell(step, None, cells)
+        outputs[step] = cells[0]
+    if ended:
+        cells = tuple(torch.cat(parts) for parts in zip(cells, *reversed(ended), strict=True))
+    return torch.cat(outputs), cells
