@@ -35,8 +35,9 @@ class Translator:
     one: Translating
     all: Translating
     sentences: int
-    shortest: float = float("inf")  # seconds for one sentence
-    figures: list[float] = field(default_factory=list)
+    ones: list[float] = field(default_factory=list)  # seconds for one sentence
+    wholes: list[float] = field(default_factory=list)  # and for all
+    medians: list[float] = field(default_factory=list)  # milliseconds of a sentence, where they come alone
     means: list[float] = field(default_factory=list)
     peak: int = 0
     error: str = ""
@@ -46,13 +47,26 @@ class Translator:
         if self.all.times is not None:
             self._run(self.all, timing, setting)
             times = json.loads(self.all.times.read_text("utf-8"))
-            self.figures.append(statistics.median(times))
+            self.medians.append(statistics.median(times))
             self.means.append(statistics.mean(times))
             return
-        self.shortest = min(self.shortest, self._run(self.one, timing, setting))
-        self.figures.append(
-            (self._run(self.all, timing, setting) - self.shortest) / (self.sentences - 1) * 1000
-        )
+        if not self.ones:  # the files are not in memory yet
+            self._run(self.one, timing, setting)
+        self.ones.append(self._run(self.one, timing, setting))
+        self.wholes.append(self._run(self.all, timing, setting))
+
+    @property
+    def figures(self) -> list[float]:
+        """Milliseconds a sentence, a round each; the shortest start-up is the least disturbed.
+
+        Raises FailedError when all sentences took no longer than one.
+        """
+        if self.medians:
+            return self.medians
+        start = min(self.ones)
+        if self.wholes and min(self.wholes) <= start:
+            raise FailedError("too few sentences to be told from start-up")
+        return [1000 * (whole - start) / (self.sentences - 1) for whole in self.wholes]
 
     def _run(self, what: Translating, timing: Timing, setting: Setting) -> float:
         """Seconds, of a run that nothing disturbed."""
@@ -123,12 +137,13 @@ def _in_turn(translators: Sequence[Translator], timing: Timing, setting: Setting
         for translator in translators:
             if translator.error:
                 continue
+            told = ""
             try:
                 translator.turn(timing, setting)
+                told = f"{translator.figures[-1]:.1f} ms a sentence"
             except FailedError as error:
-                translator.error = str(error)
+                told = translator.error = str(error)
             label = f"{translator.system.name} {translator.all.variant}".strip()
-            told = translator.error or f"{translator.figures[-1]:.1f} ms a sentence"
             say(f"  {what}, round {number + 1}: {label}: {told}")
 
 
@@ -142,7 +157,7 @@ class Stated:
     @property
     def figures(self) -> list[float]:
         """Milliseconds a sentence, a round each."""
-        return self.translator.figures
+        return [] if self.translator.error else self.translator.figures
 
 
 def _stated(translators: Sequence[Translator], setting: Setting, part: str) -> list[Stated]:

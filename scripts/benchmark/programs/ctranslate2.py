@@ -12,8 +12,6 @@ import ctranslate2
 
 from benchmark.programs.writing import translate_all
 
-END = "</s>"
-
 
 def translate(options: argparse.Namespace) -> None:
     """Its own batching where there are many sentences."""
@@ -29,7 +27,7 @@ def translate(options: argparse.Namespace) -> None:
 
     def found(batch: list[list[str]]) -> list[str]:
         results = translator.translate_batch(
-            [[*words, END] for words in batch],
+            batch,  # the exported model says that it adds the ends itself
             beam_size=options.beam,
             max_decoding_length=options.most,
             max_batch_size=1 if options.times else options.sentences,

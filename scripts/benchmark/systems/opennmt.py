@@ -76,7 +76,8 @@ class Eole(System):
     install: ClassVar[tuple[str, ...]] = (
         "{venv}/bin/pip install torch==2.13.0 numpy sentencepiece configargparse 'ctranslate2>=4,<5' fastapi "
         "huggingface_hub datasets pandas protobuf pyahocorasick 'pyonmttok>=1.38.1,<2' pyyaml rapidfuzz rich sacrebleu "
-        "safetensors six 'subword-nmt>=0.3.7' tensorboard tokenizers uvicorn waitress pydantic torch-optimi aiohttp",
+        "safetensors six 'subword-nmt>=0.3.7' tensorboard tokenizers uvicorn waitress pydantic torch-optimi "
+        "aiohttp requests",
         "{venv}/bin/pip install --no-deps eole==0.6.4",
     )
 
