@@ -11,9 +11,11 @@ from torch import Tensor
 
 from seq2attn.data.batches import collate_source
 from seq2attn.model import Seq2Seq
+from seq2attn.search.choose import Sample
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.lengths import Limits
 from seq2attn.search.search import Hypotheses, search
+from seq2attn.search.side_by_side import side_by_side
 from seq2attn.text.vocabulary import BOS, EOS, PAD
 
 
@@ -43,7 +45,6 @@ class Hypothesis:
     log_prob: float
 
 
-@torch.inference_mode()
 def translate_ids(
     model: Reader, sources: Sequence[Sequence[int]], config: SearchConfig, *, budget: int
 ) -> list[list[Hypothesis]]:
@@ -52,13 +53,14 @@ def translate_ids(
     At most `budget` source tokens, padding counted, times the hypotheses of each, are searched together. An empty
     source has one hypothesis, which is empty.
     """
-    device = model.device
-    choose = config.build(device)
-    answers = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
-    for rows in by_length(sources, max(1, budget // choose.width)):
+    choose = config.build(model.device)
+
+    @torch.inference_mode()
+    def translate(rows: list[int]) -> list[list[Hypothesis]]:
         source, mask = collate_source([sources[row] for row in rows])
-        memory, state = model.encode(source.to(device), mask.to(device))
         limits = config.lengths.limits(mask.sum(1) - 1)
+        device = model.device
+        memory, state = model.encode(source.to(device), mask.to(device))
         found = search(
             model.step,
             state,
@@ -70,7 +72,14 @@ def translate_ids(
             never=(PAD, BOS),
             lengths=config.lengths.rule(),
         )
-        for row, hypotheses in zip(rows, read_out(found), strict=True):
+        return read_out(found)
+
+    answers = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
+    batches = by_length(sources, max(1, budget // choose.width))
+    alone = model.device.type != "cpu" or isinstance(choose, Sample)  # which draws from one generator
+    answered = map(translate, batches) if alone else side_by_side(translate, batches)
+    for rows, found in zip(batches, answered, strict=True):
+        for row, hypotheses in zip(rows, found, strict=True):
             answers[row] = hypotheses
     return answers
 

@@ -56,8 +56,8 @@ def search(
 ) -> Hypotheses:
     """Decode every sentence until none of its live hypotheses can beat its worst finished one.
 
-    `state` and `memory` have a row a sentence. Sentences that are finished leave the batch, some at a time. Words of
-    `never` are not chosen, whatever their probability.
+    `state` and `memory` have a row a sentence. Sentences that are finished leave the batch some at a time; what
+    they find while they wait for others is no better. Words of `never` are not chosen, whatever their probability.
     """
     lengths = lengths or LengthRule()
     device, b, k = limits.most.device, limits.most.size(0), choose.width
@@ -83,7 +83,6 @@ def search(
         live[..., t] = token.gather(1, kept)
 
         going = scores[:, 0] / longest_penalty > found.scores[:, -1]  # log-probabilities only fall
-        scores = scores.where(going.unsqueeze(1), NEVER)
         if device.type == "cpu" or t % LOOK_EVERY == 0:
             alive = going.nonzero().squeeze(1)
             if not len(alive):

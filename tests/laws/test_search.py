@@ -9,7 +9,9 @@ import torch
 
 from seq2attn.search import Beam, Greedy, LengthRule, Limits, Sample, search
 from seq2attn.search.batched import translate_ids
+from seq2attn.search.choose import NEVER
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
+from seq2attn.search.likeliest import likeliest
 from seq2attn.state import repeat_rows
 from seq2attn.text.vocabulary import BOS, EOS, PAD
 from tests.laws.parts import ENCODERS, EVERY_DECODER, WORDS, model, sources
@@ -145,6 +147,55 @@ def test_a_batch_gives_each_sentence_what_it_gets_alone(encoder, decoder, search
                 assert search_config.lengths.min_length <= len(hypothesis.tokens) <= 9
                 assert len(hypothesis.tokens) >= min(9, len(line) * search_config.lengths.min_ratio)
     assert together[1][0].tokens == ()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_who_is_finished_finds_nothing_better_in_the_batch(seed):
+    """Among whole numbers many hypotheses are worth the same."""
+    table = torch.randint(-2, 1, (30, WORDS, WORDS), generator=torch.Generator().manual_seed(seed)).float()
+    most, options = torch.arange(30) % 17 + 2, {"choose": Beam(4), "bos": BOS, "eos": EOS}
+
+    def step(words, state, memory):
+        return table[state, words], state
+
+    together = search(step, torch.arange(30), (), limits=Limits(torch.ones_like(most), most), **options)
+    for i, longest in enumerate(most.tolist()):
+        alone = search(step, torch.tensor([i]), (), limits=limits(1, longest), **options)
+        assert torch.equal(together.scores[i], alone.scores[0])
+
+
+@pytest.mark.parametrize("words", [50, 640, 701])
+@pytest.mark.parametrize("count", [1, 6, 30])
+@pytest.mark.parametrize("width", [1, 3])
+def test_the_likeliest_are_those_of_the_whole_table(width, count, words):
+    draw = torch.Generator().manual_seed(words + count)
+    for barred in (0.0, 0.5, 0.995):
+        log_probs = torch.randn(7, width, words, generator=draw)
+        log_probs = log_probs.masked_fill(torch.rand(7, width, words, generator=draw) < barred, NEVER)
+        scores = torch.randn(7, width, generator=draw)
+        scores[0] = NEVER
+        parent, word, score = likeliest(log_probs, scores, count)
+        total = (log_probs + scores.unsqueeze(-1)).flatten(1)
+        assert torch.equal(score, total.sort(1, descending=True).values[:, :count])
+        assert torch.equal(score, total.gather(1, parent * words + word))
+        for row in parent * words + word:
+            assert len(row.unique()) == count
+
+
+def test_batches_side_by_side_are_batches_in_turn():
+    net = chance(model("gru", "transformer"))
+    draw = torch.Generator().manual_seed(0)
+    lines = [torch.randint(3, WORDS, (1 + i % 9,), generator=draw).tolist() for i in range(40)]
+    threads = torch.get_num_threads()
+    try:
+        for search_config in CONFIGS.values():
+            torch.set_num_threads(1)
+            in_turn = translate_ids(net, lines, search_config, budget=30)
+            torch.set_num_threads(3)
+            assert translate_ids(net, lines, search_config, budget=30) == in_turn
+            assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_samples_follow_the_seed_and_the_model():
