@@ -12,10 +12,12 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from seq2attn.data.batches import collate_source
 from seq2attn.engines.programs.trace import Tensors, by_sentence
-from seq2attn.search.batched import Hypothesis, translate_ids
+from seq2attn.search.batched import Hypothesis, by_length, translate_ids
 from seq2attn.search.config import SearchConfig
 from seq2attn.state import Shared
+from seq2attn.text.vocabulary import BOS, EOS
 
 Program = Callable[[list[Tensor]], Sequence[Tensor]]
 """Tensors in, tensors out, in the order that `trace` states."""
@@ -90,3 +92,17 @@ class ProgramReader:
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source, best first."""
         return translate_ids(self, sources, search, budget=budget)
+
+    def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, budget: int) -> list[float]:
+        """log p(target, end | source) of each pair of ids without their ends, read word by word."""
+        scores = [0.0] * len(pairs)
+        for rows in by_length([(*source, *target) for source, target in pairs], budget):
+            memory, state = self.encode(*collate_source([pairs[row][0] for row in rows]))
+            targets = [(BOS, *pairs[row][1], EOS) for row in rows]
+            for t in range(max(map(len, targets)) - 1):
+                words = torch.tensor([target[min(t, len(target) - 1)] for target in targets])
+                log_probs, state = self.step(words, state, memory)
+                for row, target, found in zip(rows, targets, log_probs, strict=True):
+                    if t + 1 < len(target):
+                        scores[row] += found[target[t + 1]].item()
+        return scores

@@ -32,6 +32,9 @@ from seq2attn.text.files import read_object, write_json
 NAME = "programs"
 HEADER = "programs.json"
 PARTS = "encode", "step"
+OPTIONS = {"cpp.threads": 1}
+"""Else the loops between products would run on as many threads as there were when they were compiled. They are short,
+and batches are searched side by side; products take as many threads as PyTorch has."""
 FIX = f"export the run to {NAME} again"
 
 
@@ -89,7 +92,9 @@ def compile_programs(traced: Traced, folder: Path) -> None:
         began = time.monotonic()
         print(f"compiling {name} ...", end=" ", file=sys.stderr, flush=True)
         with quiet():
-            aoti_compile_and_package(program, package_path=str(folder / f"{name}.pt2"))
+            aoti_compile_and_package(
+                program, package_path=str(folder / f"{name}.pt2"), inductor_configs=dict(OPTIONS)
+            )
         print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
     write_json(folder / HEADER, {"memories": traced.memories, "own": list(traced.own), **_here()})
 
@@ -114,9 +119,10 @@ def open_programs(folder: Path) -> ProgramReader:
 
 
 def _loaded(package: Path) -> Program:
-    """A compiled program, by PyTorch's own loader in C++, which knows no pickle."""
+    """A compiled program, by PyTorch's own loader in C++, which knows no pickle; as many run at once as there are threads."""
+    runners = torch.get_num_threads()
     try:
-        loader = torch._C._aoti.AOTIModelPackageLoader(str(package), "model", False, 1, -1)
+        loader = torch._C._aoti.AOTIModelPackageLoader(str(package), "model", False, runners, -1)
     except RuntimeError as error:
         reason = str(error).strip().partition("\n")[0]
         raise RunError(f"{package}: cannot be loaded ({reason}); {FIX}") from None

@@ -12,11 +12,11 @@ cannot tell of any N. Those that the hypotheses of a sentence share come as they
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import compress
-from logging import ERROR, getLogger
 from typing import Any, TypeVar
 from warnings import catch_warnings, simplefilter
 
@@ -33,8 +33,8 @@ Tensors = tuple[Tensor, ...]
 Shape = tuple[int, int, int]
 """B, K and S of an example."""
 
-SHAPES: tuple[Shape, Shape] = ((3, 2, 5), (4, 3, 7))
-"""What differs between them may be any size; what does not is the model's."""
+SHAPES: tuple[Shape, Shape, Shape] = ((3, 2, 5), (4, 3, 7), (1, 1, 1))
+"""What differs between the first two may be any size; the rest is the model's. Programs are tried at the last two."""
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,33 @@ def trace(model: Seq2Seq) -> Traced:
 
     Raises RuntimeError when a part does what torch.export cannot follow.
     """
-    one, other = (Example.of(model, *shape) for shape in SHAPES)
-    sizes = _sizes(one.step, other.step)
+    one, other, least = (Example.of(model, *shape) for shape in SHAPES)
+    own, given = one.own, one.step(one.own)
+    modules = Encode(model, own), Step(model, own, one.state, one.memory)
+    sizes = _sizes(given, other.step(own))
     with torch.no_grad(), quiet():
-        encode = export(Encode(model, one.own), one.source, dynamic_shapes=_sizes(one.source, other.source))
-        step = export(
-            Step(model, one.own, one.state, one.memory), one.step, dynamic_shapes=(sizes[0], sizes[1:])
+        encode = export(modules[0], one.source, dynamic_shapes=_sizes(one.source, other.source))
+        step = export(modules[1], given, dynamic_shapes=(sizes[0], sizes[1:]))
+        for example in (other, least):
+            _check(encode, modules[0], example.source)
+            _check(step, modules[1], example.step(own))
+    return Traced(encode, step, len(leaves(one.memory)), own)
+
+
+def _check(program: ExportedProgram, module: nn.Module, given: Tensors) -> None:
+    """Try a program at other sizes than those it was traced with.
+
+    What Python made a plain number of, `len(x)` for one, is that number for ever, and torch.export does not tell.
+    """
+    try:
+        found, expected = program.module(check_guards=False)(*given), module(*given)
+        equal = all(torch.allclose(x, y, 1e-4, 1e-5) for x, y in zip(found, expected, strict=True))
+    except RuntimeError as error:
+        raise RuntimeError(f"a size is fixed that must not be: {error}") from error
+    if not equal:
+        raise RuntimeError(
+            "a size is fixed that must not be: a program is right only for the sizes it was shown"
         )
-    return Traced(encode, step, len(leaves(one.memory)), one.own)
 
 
 @dataclass(frozen=True)
@@ -118,18 +137,19 @@ class Example:
         words = torch.full((b, k), BOS, device=device)
         with torch.no_grad():
             memory, state = model.encode(source, mask)
-            _, state = model.step(words.flatten(), repeat_rows(state, k), memory)
+            twice = repeat_rows(state, 2 * k)  # for what `Encode` says
+            state = put(twice, (x[::2] if x.size(0) == 2 * b * k else x for x in leaves(twice)))
+            _, state = model.step(words.flatten(), state, memory)
         return cls((source, mask), words, state, memory)
 
     @property
     def own(self) -> tuple[bool, ...]:
-        """Which tensors of the state have a row a hypothesis."""
+        """Which tensors of the state have a row a hypothesis; not to be told where K is 1."""
         return tuple(tensor.size(0) == self.words.numel() for tensor in leaves(self.state))
 
-    @property
-    def step(self) -> Tensors:
-        """What `Step` is given."""
-        state = by_sentence(leaves(self.state), self.own, self.words.shape)
+    def step(self, own: Sequence[bool]) -> Tensors:
+        """What `Step` is given, where the `own` of the state's tensors have a row a hypothesis."""
+        state = by_sentence(leaves(self.state), own, self.words.shape)
         return self.words, *(tensor.contiguous() for tensor in (*state, *leaves(self.memory)))
 
 
@@ -144,15 +164,14 @@ def _sizes(one: Tensors, other: Tensors) -> tuple[dict[int, Any], ...]:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Without what torch says of its own ways while it traces and compiles."""
-    logger = getLogger("torch")
-    level = logger.level
-    logger.setLevel(ERROR)
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
         with catch_warnings():
             simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        logging.disable(before)
 
 
 def leaves(tree: Any) -> Tensors:
