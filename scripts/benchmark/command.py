@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmark.machine import context
@@ -17,7 +17,7 @@ from benchmark.roof import measure_roofline
 from benchmark.searching import CASES, measure_latency, measure_search
 from benchmark.setting import CONFIGS, MODELS, REPOSITORY, TOKENS, Setting, UnavailableError, shown
 from benchmark.starting import measure_startup
-from benchmark.systems import PEERS, Ours, OursCTranslate2, System
+from benchmark.systems import ENGINES, PEERS, Ours, System
 from benchmark.tables import table
 from benchmark.training import Timing, measure_training, say
 
@@ -97,9 +97,18 @@ def profile(call: Call) -> list[Record]:
 
 
 def everything(call: Call) -> list[Record]:
-    """All of them."""
-    verbs = (train, search, latency, startup, profile)
-    return [record for verb in verbs for record in verb(call)]
+    """What there are bars for: of the recurrent models beam search alone, and latency of the Transformer alone."""
+    recurrent = tuple(model for model in call.models if model != "t")
+    transformer = replace(call, models=tuple(model for model in call.models if model == "t"))
+    parts = [
+        train(call),
+        search(transformer),
+        search(replace(call, models=recurrent, cases=("beam 5",))),
+        latency(transformer),
+        startup(call),
+        profile(replace(call, timing=replace(call.timing, rounds=1))),
+    ]
+    return [record for part in parts for record in part]
 
 
 VERBS: dict[str, Callable[[Call], list[Record]]] = {
@@ -150,12 +159,10 @@ def _call(options: argparse.Namespace) -> tuple[Call, list[str]]:
     ours = Ours(setting, tokens=options.tokens, overrides=tuple(options.set))
     systems, absent = list[System]([ours]), list[str]()
     for name in filter(None, options.peers.split(",")):
-        if name not in PEERS:
-            raise UnavailableError(f"there is no peer `{name}`; known: {', '.join(PEERS)}")
-        kinds: tuple[type[System], ...] = (
-            (OursCTranslate2, PEERS[name]) if name == "ctranslate2" else (PEERS[name],)
-        )
-        for system in (kind(setting) for kind in kinds):
+        if name not in PEERS | ENGINES:
+            known = ", ".join(PEERS | ENGINES)
+            raise UnavailableError(f"there is no peer `{name}`; known: {known}")
+        for system in (kind(setting) for kind in filter(None, (ENGINES.get(name), PEERS.get(name)))):
             install = system.missing()
             if install is None:
                 systems.append(system)
@@ -178,10 +185,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--model", choices=list(MODELS), help="one of the architectures; all if not said")
     parser.add_argument("--case", choices=list(CASES), help="one way to search; all if not said")
-    parser.add_argument("--peers", default=USUAL, help=f"of {', '.join(PEERS)}; empty for none")
+    parser.add_argument("--peers", default=USUAL, help=f"of {', '.join(PEERS | ENGINES)}; empty for none")
     parser.add_argument("--rounds", type=int, default=3, help="how often each has its turn")
     parser.add_argument(
-        "--window", type=float, default=40.0, help="undisturbed seconds of a turn in training"
+        "--window", type=float, default=15.0, help="undisturbed seconds of a turn in training"
     )
     parser.add_argument("--warm", type=float, default=10.0, help="seconds of training before the first turn")
     parser.add_argument("--threads", type=int, default=2, help="of everybody")

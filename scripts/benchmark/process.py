@@ -137,7 +137,7 @@ def _tree(leader: psutil.Process) -> tuple[int, float]:
 
 
 def wait_until_idle(*, limit: float = 600.0) -> bool:
-    """Wait for two looks of two seconds in which the processors rested; whether there were such.
+    """Wait for two looks of a second in which the processors rested; whether there were such.
 
     The load average would not do: it still carries what we ran ourselves.
     """
@@ -145,5 +145,5 @@ def wait_until_idle(*, limit: float = 600.0) -> bool:
     while rested < 2:
         if time.monotonic() > end:
             return False
-        rested = rested + 1 if psutil.cpu_percent(interval=2.0) < 8 else 0
+        rested = rested + 1 if psutil.cpu_percent(interval=1.0) < 8 else 0
     return True

@@ -20,6 +20,8 @@ from benchmark.training import Timing, say
 
 LIMIT = 590.0
 TRIES = 4
+ONES = 2
+"""How often start-up is timed; the shorter counts."""
 CASES = {"greedy": 1, "beam 5": 5}
 
 
@@ -52,7 +54,8 @@ class Translator:
             return
         if not self.ones:  # the files are not in memory yet
             self._run(self.one, timing, setting)
-        self.ones.append(self._run(self.one, timing, setting))
+        if len(self.ones) < ONES:
+            self.ones.append(self._run(self.one, timing, setting))
         self.wholes.append(self._run(self.all, timing, setting))
 
     @property

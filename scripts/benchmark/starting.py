@@ -15,33 +15,25 @@ from benchmark.training import Timing, say
 
 def measure_startup(setting: Setting, systems: Sequence[System], timing: Timing) -> list[Record]:
     """All commands in turn, once for nothing and then `rounds` times."""
-    commands = [(system, name, call) for system in systems for name, call in system.starts().items()]
-    seconds: dict[tuple[str, str], list[float]] = {}
-    errors: dict[tuple[str, str], str] = {}
+    starts = [(system, start) for system in systems for start in system.starts()]
+    seconds: list[list[float]] = [[] for _ in starts]
+    errors = [""] * len(starts)
     for number in range(timing.rounds + 1):
         if not timing.busy_ok:
             wait_until_idle()
-        for system, name, call in commands:
+        for place, (_, start) in enumerate(starts):
             began = time.monotonic()
             done = subprocess.run(
-                call, env=setting.environment(), capture_output=True, text=True, check=False
+                start.command, env=setting.environment(), capture_output=True, text=True, check=False
             )
             if done.returncode:
-                errors[system.name, name] = f"exit {done.returncode}: {done.stderr[-300:]}"
+                errors[place] = f"exit {done.returncode}: {done.stderr[-300:]}"
             if number:
-                seconds.setdefault((system.name, name), []).append(round(time.monotonic() - began, 3))
-                say(f"  {system.name} {name}: {seconds[system.name, name][-1]} s")
+                seconds[place].append(round(time.monotonic() - began, 3))
+                say(f"  {start.name}: {seconds[place][-1]} s")
     return [
         Record(
-            "startup",
-            "",
-            "",
-            system.name,
-            system.title,
-            name,
-            "s",
-            tuple(seconds[system.name, name]),
-            error=errors.get((system.name, name), ""),
+            "startup", "", start.case, system.name, system.title, start.name, "s", tuple(figures), error=error
         )
-        for system, name, _ in commands
+        for (system, start), figures, error in zip(starts, seconds, errors, strict=True)
     ]

@@ -28,7 +28,7 @@ class Timing:
     """How long is measured."""
 
     rounds: int = 3
-    window: float = 40.0  # undisturbed seconds of each round
+    window: float = 15.0  # undisturbed seconds of each round
     warm: float = 10.0  # seconds after the first report that count for nothing
     busy_ok: bool = False
 

@@ -61,6 +61,15 @@ class Translating:
 
 
 @dataclass(frozen=True)
+class Start:
+    """A command that has next to nothing to do."""
+
+    case: str  # `help`, or `first translation`
+    name: str
+    command: list[str]
+
+
+@dataclass(frozen=True)
 class System:
     """A toolkit. What it cannot do has an empty list."""
 
@@ -111,9 +120,9 @@ class System:
         found = self.fitted(model)
         return found is not None and found.exists()
 
-    def starts(self) -> dict[str, list[str]]:
+    def starts(self) -> list[Start]:
         """Commands whose start-up time a user feels."""
-        return {}
+        return []
 
     def options(self, model: str, **values: object) -> tuple[Any, Any]:
         """What is common and what the architecture has besides, from the toolkit's file; `$name` is a value."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
 from benchmark.setting import MOST_WORDS, SENTENCES_A_BATCH, TOKENS, ours
-from benchmark.systems.base import Job, Progress, System, Training, Translating
+from benchmark.systems.base import Job, Progress, Start, System, Training, Translating
 
 
 def progress_of(line: str) -> Progress | None:
@@ -75,10 +76,10 @@ class HuggingFace(_Library):
         )  # fmt: skip
         return [Translating(command, job.output, pieces=True, times=times, note="our weights")]
 
-    def starts(self) -> dict[str, list[str]]:
+    def starts(self) -> list[Start]:
         """There is no command; what a script pays first."""
         code = "from transformers import MarianMTModel"
-        return {f"python -c '{code}'": [str(self.python), "-c", code]}
+        return [Start("help", f"python -c '{code}'", [str(self.python), "-c", code])]
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,6 @@ class CTranslate2(_Library):
 
     def missing(self) -> str | None:
         """It may be importable here."""
-        from importlib.util import find_spec
-
         if self.setting.python("ct2").is_file() or find_spec("ctranslate2"):
             return None
         return "pip install ctranslate2"
@@ -153,6 +152,7 @@ class CTranslate2(_Library):
             found.append(Translating(command, output, pieces=True, variant=kind, times=times, note=note))
         return found
 
-    def starts(self) -> dict[str, list[str]]:
+    def starts(self) -> list[Start]:
         """There is no command; what a script pays first."""
-        return {"python -c 'import ctranslate2'": [str(self.python), "-c", "import ctranslate2"]}
+        code = "import ctranslate2"
+        return [Start("help", f"python -c '{code}'", [str(self.python), "-c", code])]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from benchmark.setting import FIT_TOKENS, FIT_UPDATES, FOREVER, MOST_WORDS, SENTENCES_A_BATCH, TOKENS
-from benchmark.systems.base import Job, Progress, System, Training, Translating
+from benchmark.systems.base import Job, Progress, Start, System, Training, Translating
 
 NO_CAP = "-max_length_ratio 0: the length is capped for all alike"
 REPORT = re.compile(r"Step\s+(\d+)/.*?([\d.]+)/\s*([\d.]+) tok/s")
@@ -61,9 +61,9 @@ class OpenNMT(System):
         ]  # fmt: skip
         return [Translating(list(map(str, command)), job.output, pieces=True, note=NO_CAP)]
 
-    def starts(self) -> dict[str, list[str]]:
+    def starts(self) -> list[Start]:
         """Help."""
-        return {"onmt_translate --help": [str(self.bin / "onmt_translate"), "--help"]}
+        return [Start("help", "onmt_translate --help", [str(self.bin / "onmt_translate"), "--help"])]
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,6 @@ class Eole(System):
         ]  # fmt: skip
         return [Translating(list(map(str, command)), job.output, pieces=True, note=NO_CAP)]
 
-    def starts(self) -> dict[str, list[str]]:
+    def starts(self) -> list[Start]:
         """Help."""
-        return {"eole --help": [str(self.bin / "eole"), "--help"]}
+        return [Start("help", "eole --help", [str(self.bin / "eole"), "--help"])]

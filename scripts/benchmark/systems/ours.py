@@ -6,11 +6,12 @@ import json
 import re
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
 from benchmark.setting import FIT_TOKENS, FIT_UPDATES, FOREVER, TOKENS, ours
-from benchmark.systems.base import Job, Progress, System, Training, Translating
+from benchmark.systems.base import Job, Progress, Start, System, Training, Translating
 
 
 @dataclass(frozen=True)
@@ -96,45 +97,72 @@ class Ours(System):
         ]  # fmt: skip
         return Translating(command, job.output, pieces=False, times=times)
 
-    def starts(self) -> dict[str, list[str]]:
+    def starts(self) -> list[Start]:
         """Help, and the first translation of a Transformer."""
-        commands = {"--help": ours("--help")}
+        found = [Start("help", "seq2attn --help", ours("--help"))]
         if self.has_model("t"):
             sentence = "Ein Mann schläft in einem grünen Raum auf einem Sofa."
-            commands["first translation, T, beam 5"] = ours("translate", self.run("t"), sentence)
-        return commands
+            command = ours("translate", self.run("t"), sentence)
+            found.append(Start("first translation", "T, beam 5", [*command, *self.engine()]))
+        return found
 
 
 @dataclass(frozen=True)
-class OursCTranslate2(Ours):
-    """seq2attn with CTranslate2 as its engine."""
+class OursThrough(Ours):
+    """seq2attn with another engine, where the model has been exported to it."""
 
-    name: ClassVar[str] = "ours-ctranslate2"
-    title: ClassVar[str] = "seq2attn --engine ctranslate2"
-    packages: ClassVar[tuple[str, ...]] = ("torch", "ctranslate2")
+    other: ClassVar[str]
 
-    def missing(self) -> str | None:
-        """CTranslate2 must be importable here."""
-        from importlib.util import find_spec
+    def fitted(self, model: str) -> Path:
+        """Inside the run of ours."""
+        return self.run(model) / self.other
 
-        return None if find_spec("ctranslate2") else "pip install 'seq2attn[ctranslate2]'"
+    def fit(self, model: str) -> list[str]:
+        """An export of ours."""
+        return ours("export", self.run(model), "--to", self.other)
 
     def trainings(self, model: str) -> list[Training]:
         """It only translates."""
         return []
 
-    def translations(self, job: Job) -> list[Translating]:
-        """Where the model has been exported."""
-        exported = self.run(job.model) / "ctranslate2"
-        return super().translations(job) if exported.is_dir() else []
-
     def engine(self) -> list[str]:
         """Said to `translate`, and to the program that translates one by one."""
-        return ["--engine", "ctranslate2"]
+        return ["--engine", self.other]
 
-    def starts(self) -> dict[str, list[str]]:
-        """Help is the same."""
-        return {}
+    def starts(self) -> list[Start]:
+        """The first translation; help is the same."""
+        return super().starts()[1:] if self.fitted("t").exists() else []
+
+
+@dataclass(frozen=True)
+class OursCTranslate2(OursThrough):
+    """CTranslate2 has no recurrent models."""
+
+    name: ClassVar[str] = "ours-ctranslate2"
+    title: ClassVar[str] = "seq2attn --engine ctranslate2"
+    packages: ClassVar[tuple[str, ...]] = ("torch", "ctranslate2")
+    other: ClassVar[str] = "ctranslate2"
+
+    def missing(self) -> str | None:
+        """CTranslate2 must be importable here."""
+        return None if find_spec("ctranslate2") else "pip install 'seq2attn[ctranslate2]'"
+
+    def translations(self, job: Job) -> list[Translating]:
+        """T alone."""
+        return super().translations(job) if job.model == "t" else []
+
+    def fit(self, model: str) -> list[str]:
+        """T alone."""
+        return super().fit(model) if model == "t" else []
+
+
+@dataclass(frozen=True)
+class OursPrograms(OursThrough):
+    """Programs of encode and step that torch.export made."""
+
+    name: ClassVar[str] = "ours-programs"
+    title: ClassVar[str] = "seq2attn --engine programs"
+    other: ClassVar[str] = "programs"
 
 
 def progress_of(line: str, metrics: Path) -> Progress | None:

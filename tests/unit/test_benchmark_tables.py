@@ -1,0 +1,94 @@
+"""The tables of the benchmarks say what was measured, and the page holds no figure that was typed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from benchmark.page import FIGURES, PAGE, filled  # noqa: E402
+from benchmark.records import Book, Record, ratio  # noqa: E402
+from benchmark.tables import compared, profile, reached, table  # noqa: E402
+
+
+def record(system, rounds, **more):
+    return Record(
+        more.pop("kind", "train"),
+        "t",
+        "",
+        system,
+        system.upper(),
+        unit="target tokens/s",
+        rounds=rounds,
+        **more,
+    )
+
+
+CONTEXT = {
+    "date": "2026-01-02", "command": "python scripts/bench.py train", "commit": "abc", "processor": "P", "cores": 2,
+    "threads": 2, "python": "3.11", "versions": {"ours": {"torch": "2.13.0"}, "hf": {"transformers": "5"}},
+}  # fmt: skip
+
+
+def test_the_ratio_is_the_median_of_the_rounds():
+    one, other = record("ours", (30.0, 20.0, 90.0)), record("hf", (10.0, 20.0, 10.0))
+    assert ratio(one, other, more_is_better=True) == 3
+    assert ratio(one, other, more_is_better=False) == pytest.approx(1 / 3)
+    assert ratio(one, record("eole", ()), more_is_better=True) is None
+
+
+def test_a_table_has_the_best_first_and_those_that_failed_last():
+    rows = compared(
+        [
+            record("hf", (1000.0, 1500.0, 1200.0), variant="attention dropout 0", facts={"bleu": 20.5}),
+            record("eole", (), error="no update within 240 s: a | b\nmore"),
+            record("ours", (3000.0, 3100.0, 2900.0)),
+        ],
+        more_is_better=True,
+    ).split("\n")
+    assert rows[0] == "|  | target tokens/s | min-max | ours is | BLEU |"
+    assert rows[2] == "| **OURS** | 3,000 | 2,900-3,100 | 1.00x |  |"
+    assert rows[3] == "| HF (attention dropout 0) | 1,200 | 1,000-1,500 | 2.42x | 20.50 |"
+    assert rows[4] == "| EOLE | not measured: no update within 240 s: a / b |  |  |  |"
+    assert len({row.count("|") for row in rows}) == 1
+
+
+def test_shares_of_the_roofline_and_of_a_step():
+    names = "product", "linear 256 -> 1024"
+    roof = [record(name, (100.0,), kind="roofline", facts={"ideal": 2000}) for name in names]
+    assert "75% of the 2,000 target tokens" in reached([record("ours", (1500.0,))], roof)
+    parts = [
+        Record("profile", "t", "", n, n, unit="ms an update", rounds=(v,))
+        for n, v in (("data", 1.0), ("backward", 3.0))
+    ]
+    text = profile([*parts, record("ours", (1500.0,))], roof)
+    assert "| backward | 3.0 | 75.0% |\n| data | 1.0 | 25.0% |\n| all | 4.0 |  |" in text
+    assert "75% of the 2,000" in text
+
+
+def test_a_call_replaces_whole_groups_and_comes_back_from_its_file(tmp_path):
+    book = Book().with_call([record("ours", (1.0,)), record("hf", (2.0,))], CONTEXT)
+    book = book.with_call([record("ours", (5.0,), kind="search")], {**CONTEXT, "commit": "def"})
+    book = book.with_call([record("ours", (3.0,))], {**CONTEXT, "commit": "ghi"})
+    book.save(tmp_path / "x.json")
+    again = Book.load(tmp_path / "x.json")
+    assert again == book
+    assert [r.rounds for r in again.group("train", "t")] == [(3.0,)]
+    assert "commit ghi" in table(again, "train", "t")
+    assert "commit def" in table(again, "search", "t", "")
+    assert table(again, "latency", "t") == "Not measured yet."
+
+
+def test_the_page_is_what_the_figures_make_it():
+    page = PAGE.read_text("utf-8")
+    assert filled(page, Book.load(FIGURES)) == page, "python scripts/bench.py page"
+    places = "a\n<!-- table train t -->\n<!-- end -->\nb\n<!-- table startup - help -->\nold\n<!-- end -->\n"
+    once = filled(places, Book().with_call([record("ours", (1.0,))], CONTEXT))
+    assert "Not measured yet." in once
+    assert "**OURS**" in once
+    assert "old" not in once
+    assert once.startswith("a\n")
+    assert filled(once, Book().with_call([record("ours", (1.0,))], CONTEXT)) == once
