@@ -12,7 +12,7 @@ from seq2attn.cli.options import RunPath
 
 def export(
     run: RunPath,
-    to: Annotated[str, typer.Option(metavar="ctranslate2", help="The engine to export to.")],
+    to: Annotated[str, typer.Option(metavar="ctranslate2|programs", help="The engine to export to.")],
     folder: Annotated[
         Path | None,
         typer.Argument(metavar="[DIR]", help="Where to. [RUN/ctranslate2 and so on]", show_default=False),

@@ -29,7 +29,7 @@ from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
 from seq2attn.text.vocabulary import BOS, EOS, PAD, Vocabulary
 
 PATIENCE = 2.0
-"""Kasai et al. 2022. At 1, the usual, some in a hundred translations are others than ours; more costs time."""
+"""Kasai et al. 2022. At 1, their default, about one translation in a hundred is another than ours; more costs time."""
 Found = list[tuple[tuple[int, ...], float]]
 """Of one source: the words of each hypothesis, with its end if it has come to it, and their log-probability."""
 

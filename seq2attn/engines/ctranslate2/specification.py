@@ -27,7 +27,7 @@ from seq2attn.text.vocabulary import BOS, EOS, UNK, Vocabulary
 
 Spec: TypeAlias = Any
 """A part of `ctranslate2.specs`, which has no types."""
-POSITIONS = 4096
+POSITIONS = 2048
 """How many words a sentence may have whose positions are a table; that is made longer by its last row."""
 
 
