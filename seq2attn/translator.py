@@ -17,13 +17,14 @@ from seq2attn.engines.targets import exported_engine
 from seq2attn.errors import UserError
 from seq2attn.looked import Looked
 from seq2attn.model import Seq2Seq
+from seq2attn.model.int8 import int8
 from seq2attn.run import Run
 from seq2attn.search.batched import Hypothesis
 from seq2attn.search.config import BeamConfig, GreedyConfig, SearchConfig
 from seq2attn.text.tokenizer import Tokenizer
 
-NATIVE = "native"
-"""What our own engine is called."""
+NATIVE, INT8 = "native", "int8"
+"""What our own engine is called, and the same with linear layers of 8 bits."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +72,20 @@ class Translator:
     ) -> Translator:
         """The translator of a run directory, on `device` or on a CUDA card if there is one.
 
-        An `engine` other than our own is one that the run was exported to, in `engine_folder` or inside the run.
+        An `engine` other than our own, and `int8`, is one that the run was exported to, in `engine_folder` or inside
+        the run.
         Raises RunError when the directory is no run, its files do not fit together, or it was not exported or has
         changed since; UserError for a device that is not there.
         """
         where = chosen_device(device)
         folder = Run(Path(run))
         model, source, target = folder.model(where)
-        other = None if engine == NATIVE else exported_engine(folder, engine, engine_folder, where)
-        return cls(model, source, target, folder.experiment().search, engine=other)
+        searcher: Engine = Native(model)
+        if engine == INT8:
+            searcher = rounded_engine(model, where)
+        elif engine != NATIVE:
+            searcher = exported_engine(folder, engine, engine_folder, where)
+        return cls(model, source, target, folder.experiment().search, engine=searcher)
 
     def translate(
         self,
@@ -121,6 +127,13 @@ class Translator:
 
     def _looked(self, source: Sequence[int], target: Sequence[int]) -> Looked:
         return Looked.at(self.model, (self.source, self.target), source, target)
+
+
+def rounded_engine(model: Seq2Seq, device: torch.device) -> Engine:
+    """Our own engine with linear layers of 8 bits. Raises UserError on a device that is no CPU."""
+    if device.type != "cpu":
+        raise UserError(f"the engine {INT8} runs on a CPU, not on {device}; give --device cpu")
+    return Native(int8(model))
 
 
 def check_engine(engine: Engine, search: SearchConfig, run: Run, overrides: Sequence[str]) -> None:

@@ -22,7 +22,9 @@ RunPath: TypeAlias = Annotated[
 EngineName: TypeAlias = Annotated[
     str,
     typer.Option(
-        "--engine", metavar="native|ctranslate2|programs", help="What searches; others than ours: `export`."
+        "--engine",
+        metavar="native|int8|ctranslate2|programs",
+        help="What searches. int8: ours with rounded linear layers, on a CPU. The others: `export` first.",
     ),
 ]
 

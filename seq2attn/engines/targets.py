@@ -20,7 +20,7 @@ TARGETS: dict[str, Target] = {target.name: target for target in (CTranslate2(), 
 def chosen_target(name: str) -> Target:
     """The target of that name. Raises UserError when there is none."""
     if name not in TARGETS:
-        raise UserError(f"there is no engine `{name}`; known: {', '.join(['native', *TARGETS])}")
+        raise UserError(f"there is no engine `{name}`; known: {', '.join(['native', 'int8', *TARGETS])}")
     return TARGETS[name]
 
 
