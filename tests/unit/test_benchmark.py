@@ -149,6 +149,19 @@ def test_the_lines_of_every_toolkit_are_understood(tmp_path):
 # ------------------------------------------------------------------ peers
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_a_plain_model_does_not_see_padding(model):
+    torch.manual_seed(0)
+    net = plain.built(model).eval()
+    source, target = [[5, 9, 4], [7, 700, 7000, 77, 4]], [[1, 8, 9], [1, 8, 10]]
+    with torch.no_grad():
+        both = net(batches.padded(source), batches.padded(target))
+        alone = net(batches.padded(source[:1]), batches.padded(target[:1]))
+    assert both.shape == (2, 3, 8000)
+    assert both.std() > 0.01
+    torch.testing.assert_close(both[:1], alone, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", PEERS)
 @pytest.mark.parametrize("model", MODELS)
 def test_a_peer_is_told_what_it_shall_train(name, model, tmp_path):

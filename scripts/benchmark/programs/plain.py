@@ -103,11 +103,16 @@ class Recurrent(nn.Module):
         return scores
 
 
+def built(model: str) -> nn.Module:
+    """One of the architectures."""
+    return Transformer() if model == "t" else Recurrent(lstm=model == "r2", layers=int(model[1]))
+
+
 def main(verb: str, data: str, model: str, tokens: str) -> None:
     """`train` is all it can do: it translates without a cache, at a twentieth of the others' speed."""
     assert verb == "train"
     torch.manual_seed(42)
-    net: nn.Module = Transformer() if model == "t" else Recurrent(lstm=model == "r2", layers=int(model[1]))
+    net = built(model)
     print("parameters", sum(p.numel() for p in net.parameters()), flush=True)
     train(net, net, Path(data), int(tokens))
 
