@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from seq2attn.config.base import Config
 from seq2attn.dropout import Dropout
 from seq2attn.initial import each_gate, initialise, remember
-from seq2attn.recurrence import LATE, CellKind, Cells, is_recording
+from seq2attn.products import is_recording, linear
+from seq2attn.recurrence import LATE, CellKind, Cells
 
 
 class RecurrentConfig(Config):
@@ -86,13 +87,13 @@ class FedCells(nn.Module):
     def _initialise(self, upper: list[nn.Linear], hidden: list[nn.Linear]) -> None:
         """First weights gate by gate, and biases, as `seq2attn.initial` states them."""
         initialise(self)
-        for linear in (self.words, self.feed, *upper):
-            each_gate(linear.weight, self.gates, nn.init.xavier_uniform_)
-        for linear in hidden:
-            each_gate(linear.weight, self.gates, nn.init.orthogonal_)
+        for layer in (self.words, self.feed, *upper):
+            each_gate(layer.weight, self.gates, nn.init.xavier_uniform_)
+        for layer in hidden:
+            each_gate(layer.weight, self.gates, nn.init.orthogonal_)
         if self.gates == 4:
-            for linear in (self.words, *upper):
-                remember(linear.bias)
+            for layer in (self.words, *upper):
+                remember(layer.bias)
 
     def steps(self, words: Tensor) -> Steps:
         """[N, T, E] -> T cells, each to be called with what is fed [N, F] and the cells so far, in turn."""
@@ -121,15 +122,15 @@ class LateSteps:
 
     def __init__(self, cells: FedCells, words: Tensor) -> None:
         rows = [words.size(0)] * words.size(1)
-        gates: Tensor = cells.words(words.transpose(0, 1)).flatten(0, 1)
+        gates = linear(words.transpose(0, 1), cells.words.weight, cells.words.bias).flatten(0, 1)
         given = [(gates, cells.feed.weight)]
-        for linear in cast("Iterable[nn.Linear]", cells.upper):
-            given.append((linear.bias.to(gates.dtype).expand_as(gates), linear.weight))
+        for layer in cast("Iterable[nn.Linear]", cells.upper):
+            given.append((layer.bias.to(gates.dtype).expand_as(gates), layer.weight))
         hidden = cast("Iterable[nn.Linear]", cells.hidden)
         self._dropout = cells.dropout
         self._layers = [
-            LATE[cells.kind](base, weight, linear.weight, linear.bias, rows)
-            for (base, weight), linear in zip(given, hidden, strict=True)
+            LATE[cells.kind](base, weight, layer.weight, layer.bias, rows)
+            for (base, weight), layer in zip(given, hidden, strict=True)
         ]
 
     def __call__(self, t: int, feed: Tensor, cells: list[Cells]) -> tuple[Tensor, list[Cells]]:

@@ -23,7 +23,8 @@ from seq2attn.decoders.where import BAHDANAU, LUONG, WhereConfig
 from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.initial import initialise
-from seq2attn.recurrence import Cells, Late, is_recording
+from seq2attn.products import is_recording, linear
+from seq2attn.recurrence import Cells, Late
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,10 @@ class AttentiveDecoder(Decoder[RecurrentState], ABC):
             seen.append(words)
         return self.dropout(torch.tanh(mix(torch.cat(seen, -1))))
 
+    def _mixed(self, seen: Tensor) -> Tensor:
+        """The mixture of all steps at once."""
+        return linear(seen, self.mix.weight, self.mix.bias)
+
     @abstractmethod
     def forward(
         self, words: Tensor, state: RecurrentState, memory: Memories, *, need_weights: bool = False
@@ -126,7 +131,7 @@ class WholeDecoder(AttentiveDecoder):
         asked = self.attention(
             queries, memory[0], state.positions(words), state.seen[0], need_weights=need_weights
         )
-        hidden = self.attentional(outputs, asked.context, words, self.mix)
+        hidden = self.attentional(outputs, asked.context, words, self._mixed)
         after = RecurrentState(cells, None, None, (asked.seen,), state.position + words.size(1))
         return Decoded(hidden, after, every_layer([asked.weights]), asked.drawn)
 
@@ -167,7 +172,7 @@ class FedDecoder(AttentiveDecoder):
         hidden = (
             torch.stack(feeds, 1)
             if feeds
-            else self.attentional(torch.stack(outputs, 1), asked.context, words, self.mix)
+            else self.attentional(torch.stack(outputs, 1), asked.context, words, self._mixed)
         )
         context = None if state.context is None else context
         after = RecurrentState(together(cells), context, feed, (seen,), state.position + words.size(1))

@@ -14,7 +14,8 @@ from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.encoders.traced import read_masked
 from seq2attn.initial import initialise
-from seq2attn.recurrence import is_recording, read_packed
+from seq2attn.products import is_recording
+from seq2attn.recurrence import read_packed
 
 
 class RecurrentEncoder(Encoder):

@@ -16,10 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-
-def is_recording() -> bool:
-    """Whether gradients will be asked for; what PyTorch traces into a program is written plainly instead."""
-    return torch.is_grad_enabled() and not torch.compiler.is_compiling()
+from seq2attn.products import Repeated
 
 
 class Late:
@@ -29,14 +26,15 @@ class Late:
         """base [R, O], of `rows` rows a step; weight [O, I]"""
         device = base.device.type
         kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else base.dtype
-        self._weight = weight.detach().to(kind)
+        self._weight = Repeated(weight.detach().to(kind), max(rows), len(rows))
+        self._kind = kind
         self._given: list[Tensor | None] = [None] * len(rows)
         gathered: Tensor = _Gather.apply(base.to(kind), weight, self._given)  # type: ignore[no-untyped-call]
         self._base = gathered.split(list(rows))
 
     def __call__(self, step: int, x: Tensor) -> Tensor:
         """x [rows of the step, I] -> [rows of the step, O]"""
-        x = x.to(self._weight.dtype)
+        x = x.to(self._kind)
         self._given[step] = x.detach()  # with its graph it would keep itself alive
         made: Tensor = _Product.apply(self._base[step], x, self._weight)  # type: ignore[no-untyped-call]
         return made
@@ -46,15 +44,14 @@ class _Product(torch.autograd.Function):
     """base + x W' with gradients for base and x; that of base is what `_Gather` makes W's of."""
 
     @staticmethod
-    def forward(ctx: Any, base: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(weight)
-        return torch.addmm(base, x, weight.t())
+    def forward(ctx: Any, base: Tensor, x: Tensor, weight: Repeated) -> Tensor:
+        ctx.weight = weight
+        return weight.forth(x, base)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_made: Tensor) -> tuple[Tensor, Tensor, None]:
-        (weight,) = ctx.saved_tensors
-        return d_made, d_made @ weight, None
+        return d_made, ctx.weight.back(d_made), None
 
 
 class _Gather(torch.autograd.Function):

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from seq2attn.products import linear
 from seq2attn.recurrence.cells import LATE, CellKind, Cells
 
 
@@ -38,7 +39,7 @@ def _read(rnn: nn.GRU | nn.LSTM, name: str, data: Tensor, rows: list[int]) -> tu
         getattr(rnn, f"{part}_{name}") for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     )
     kind: CellKind = "gru" if isinstance(rnn, nn.GRU) else "lstm"
-    gates = F.linear(data, w_input, b_input)
+    gates = linear(data, w_input, b_input)
     cell = LATE[kind](gates, None, w_hidden, b_hidden, rows)
     parts, dim = 1 if kind == "gru" else 2, rnn.hidden_size
     backwards = name.endswith("_reverse")

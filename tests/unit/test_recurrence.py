@@ -1,0 +1,164 @@
+"""Fast recurrences against PyTorch's own and plain formulas: values, and the gradient of everything."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from seq2attn.attention import additive
+from seq2attn.decoders.cells import FedCells, LateSteps, PlainSteps, by_layer, gru_step, lstm_step, together
+from seq2attn.products import HAS_ONEDNN, LEAST, REUSED, Repeated, linear
+from seq2attn.recurrence import Late, read_packed
+from seq2attn.recurrence.fused import fused_gru, fused_lstm
+
+CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}
+
+
+def rand(*shape, seed=0, dtype=torch.double):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def gradients(outputs, inputs):
+    """Of a sum in which every number of the outputs counts differently."""
+    total = sum((out * rand(*out.shape, seed=50 + i).to(out)).sum() for i, out in enumerate(outputs))
+    return torch.autograd.grad(total, inputs, retain_graph=True, allow_unused=True)
+
+
+def assert_same(ours, theirs, inputs, **near):
+    torch.testing.assert_close(ours, theirs, **near)
+    torch.testing.assert_close(gradients(ours, inputs), gradients(theirs, inputs), **near)
+
+
+# ---------------------------------------------------------------------- weights whose gradient waits
+
+
+def chain(product, base, weight, rows):
+    """A recurrence in which a step hands on what it made, to fewer rows or to more."""
+    made, x = [], base.new_ones(rows[0], weight.size(1))
+    for step, n in enumerate(rows):
+        x = F.pad(x, (0, 0, 0, max(0, n - x.size(0))))[:n]
+        x = torch.tanh(product(step, x))
+        made.append(x)
+    return made
+
+
+def plain(base, weight, rows):
+    split = base.split(rows)
+    return lambda step, x: split[step] + x @ weight.T
+
+
+@pytest.mark.parametrize("rows", [[3, 3, 3], [4, 2, 1], [1, 3, 3], [2]])
+def test_a_late_weight_has_the_gradient_of_a_plain_one(rows):
+    base, weight = rand(sum(rows), 5).requires_grad_(), rand(5, 5, seed=1).requires_grad_()
+    ours = chain(Late(base, weight, rows), base, weight, rows)
+    theirs = chain(plain(base, weight, rows), base, weight, rows)
+    assert_same(ours, theirs, (base, weight))
+
+
+def test_a_late_weight_may_be_asked_backwards_used_in_part_frozen_and_asked_for_again():
+    rows = [2, 2, 2]
+    base, weight = rand(6, 5).requires_grad_(), rand(5, 5, seed=1).requires_grad_()
+    late, formula = Late(base, weight, rows), plain(base, weight, rows)
+    ours, theirs = (
+        {t: p(t, rand(2, 5, seed=t).tanh()) for t in (2, 0, 1)} for p in (late, formula)
+    )  # the last is left out below
+    for asked in ((base,), (weight,), (base, weight), (weight,)):
+        one, other = (
+            torch.autograd.grad((o[2] * o[0]).sum(), asked, retain_graph=True) for o in (ours, theirs)
+        )
+        torch.testing.assert_close(one, other)
+    frozen = weight.detach()
+    ours, theirs = (
+        chain(p, base, frozen, rows) for p in (Late(base, frozen, rows), plain(base, frozen, rows))
+    )
+    assert_same(ours, theirs, (base,))
+
+
+# ---------------------------------------------------------------------- steps
+
+
+def test_a_fused_gru_is_the_formula():
+    inputs, hidden, h = (rand(4, n, seed=n).requires_grad_() for n in (15, 16, 5))
+    hidden = hidden[:, :15]
+    assert_same((fused_gru(inputs, hidden, h),), gru_step(inputs, hidden, (h,)), (inputs, hidden, h))
+
+
+def test_a_fused_lstm_is_the_formula():
+    gates, c = rand(4, 20).requires_grad_(), rand(4, 5, seed=1).requires_grad_()
+    ours, theirs = fused_lstm(gates, c), lstm_step(gates, torch.zeros_like(gates), (torch.zeros_like(c), c))
+    assert_same(ours, theirs, (gates, c))
+    assert_same(ours[:1], theirs[:1], (gates, c))
+    assert_same(ours[1:], theirs[1:], (c,))
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("kind", CELLS)
+def test_late_steps_are_plain_ones(kind, layers):
+    fed = FedCells(kind, 5, 4, 6, layers, 0.0).double()
+    for parameter in fed.parameters():
+        nn.init.normal_(parameter)
+    words, feed = rand(3, 7, 5).requires_grad_(), rand(3, 4).requires_grad_()
+    first = tuple(rand(3, layers, 6, seed=i).requires_grad_() for i in range(1 if kind == "gru" else 2))
+    read = []
+    for steps in (LateSteps(fed, words), PlainSteps(fed, words)):
+        cells, given, outputs = by_layer(first), feed, []
+        for t in range(7):
+            output, cells = steps(t, given, cells)
+            given = output[:, :4]
+            outputs.append(output)
+        read.append((torch.stack(outputs), *together(cells)))
+    assert_same(*read, (*fed.parameters(), words, feed, *first))
+
+
+@pytest.mark.parametrize("lengths", [(4, 1, 7), (3, 3, 3), (5,), (1, 2, 2, 6)])
+@pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (1, True), (2, True)])
+@pytest.mark.parametrize("kind", CELLS)
+def test_reading_by_hand_is_torchs_reading(kind, layers, bidirectional, lengths):
+    rnn = CELLS[kind](5, 4, layers, bidirectional=bidirectional, batch_first=True).double()
+    words = rand(len(lengths), max(lengths), 5).requires_grad_()
+    packed = pack_padded_sequence(words, torch.tensor(lengths), batch_first=True, enforce_sorted=False)
+    ours, final = read_packed(rnn, packed)
+    theirs, their_final = rnn(packed)
+    torch.testing.assert_close(ours.unsorted_indices, theirs.unsorted_indices)
+    their_final = their_final if kind == "lstm" else (their_final,)
+    assert_same((ours.data, *final), (theirs.data, *their_final), (words, *rnn.parameters()))
+
+
+# ---------------------------------------------------------------------- products
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("rows", [1, LEAST, REUSED])
+def test_products_are_torchs(rows, dtype):
+    """On a CPU float32 is oneDNN's where there are rows enough, all else is PyTorch's."""
+    assert HAS_ONEDNN, "this PyTorch keeps oneDNN's products elsewhere: look for them, or they are slow"
+    near = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {}
+    x, weight, bias = (
+        rand(rows, 24, dtype=dtype),
+        rand(40, 24, seed=1, dtype=dtype),
+        rand(40, seed=2, dtype=dtype),
+    )
+    base, repeated = rand(rows, 40, seed=3, dtype=dtype), Repeated(weight, rows, 2)
+    torch.testing.assert_close(repeated.forth(x, base), base + x @ weight.T, **near)
+    torch.testing.assert_close(repeated.forth(x[:1], base[:1]), base[:1] + x[:1] @ weight.T, **near)
+    torch.testing.assert_close(repeated.back(base), base @ weight, **near)
+    inputs = tuple(part.requires_grad_() for part in (x, weight, bias))
+    assert_same((linear(*inputs),), (F.linear(*inputs),), inputs, **near)
+    several = linear(x.unflatten(0, (1, rows)), weight, bias)
+    torch.testing.assert_close(several, F.linear(x, weight, bias).unsqueeze(0), **near)
+
+
+# ---------------------------------------------------------------------- additive scores
+
+
+@pytest.mark.parametrize("near", [1, 50, 200, 2**18])
+@pytest.mark.parametrize("queries", [1, 3])
+def test_additive_scores_are_the_formula_in_pieces_of_any_size(queries, near, monkeypatch):
+    monkeypatch.setitem(additive.NEAR, "cpu", near)
+    q, k, v = rand(5, 2, queries, 6), rand(5, 2, 4, 6, seed=1), rand(2, 1, 6, seed=2)
+    inputs = tuple(part.requires_grad_() for part in (q, k, v))
+    formula = (torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)) * v.unsqueeze(-2)).sum(-1)
+    assert_same((additive.additive_scores(*inputs),), (formula,), inputs)
