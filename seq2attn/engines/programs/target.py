@@ -119,7 +119,7 @@ def open_programs(folder: Path) -> ProgramReader:
 
 
 def _loaded(package: Path) -> Program:
-    """A compiled program, by PyTorch's own loader in C++, which knows no pickle; as many run at once as there are threads."""
+    """A compiled program, by PyTorch's loader in C++, which knows no pickle; one may run on each thread."""
     runners = torch.get_num_threads()
     try:
         loader = torch._C._aoti.AOTIModelPackageLoader(str(package), "model", False, runners, -1)
