@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -37,97 +38,80 @@ class Call:
     timing: Timing
 
 
-def train(call: Call) -> list[Record]:
+Parts = Iterator[list[Record]]
+"""What was measured, a group or a few at a time, so that what comes later cannot lose it."""
+
+
+def train(call: Call) -> Parts:
     """Training, with the memory it takes, and for T the roofline."""
-    records = list[Record]()
     for model in call.models:
-        if model == "t":
-            records += measure_roofline(call.setting, call.timing)
-        records += measure_training(call.setting, call.systems, model, call.timing)
-    return records
+        roof = measure_roofline(call.setting, call.timing) if model == "t" else []
+        yield [*roof, *measure_training(call.setting, call.systems, model, call.timing)]
 
 
-def memory(call: Call) -> list[Record]:
+def memory(call: Call) -> Parts:
     """Memory alone: a short training of each."""
     timing = Timing(1, MEMORY_WINDOW, call.timing.warm, busy_ok=True)
-    return [
-        record
-        for model in call.models
-        for record in measure_training(call.setting, call.systems, model, timing)
-        if record.kind == "memory"
-    ]
+    for model in call.models:
+        records = measure_training(call.setting, call.systems, model, timing)
+        yield [record for record in records if record.kind == "memory"]
 
 
-def search(call: Call) -> list[Record]:
+def search(call: Call) -> Parts:
     """The whole test set."""
-    return [
-        record
-        for model in call.models
-        for case in call.cases
-        for record in measure_search(call.setting, call.systems, model, case, call.timing)
-    ]
+    for model in call.models:
+        for case in call.cases:
+            yield measure_search(call.setting, call.systems, model, case, call.timing)
 
 
-def latency(call: Call) -> list[Record]:
+def latency(call: Call) -> Parts:
     """One sentence after the other, by beam."""
-    return [
-        record
-        for model in call.models
-        for record in measure_latency(call.setting, call.systems, model, "beam 5", call.timing)
-    ]
+    for model in call.models:
+        yield measure_latency(call.setting, call.systems, model, "beam 5", call.timing)
 
 
-def startup(call: Call) -> list[Record]:
+def startup(call: Call) -> Parts:
     """Help, and the first translation."""
-    return measure_startup(call.setting, call.systems, call.timing)
+    yield measure_startup(call.setting, call.systems, call.timing)
 
 
-def roofline(call: Call) -> list[Record]:
+def roofline(call: Call) -> Parts:
     """How fast this machine multiplies."""
-    return measure_roofline(call.setting, call.timing)
+    yield measure_roofline(call.setting, call.timing)
 
 
-def profile(call: Call) -> list[Record]:
+def profile(call: Call) -> Parts:
     """Where the time of our training step goes."""
-    return [
-        record
-        for model in call.models
-        for record in measure_profile(call.setting, call.ours, model, call.timing)
-    ]
+    for model in call.models:
+        yield measure_profile(call.setting, call.ours, model, call.timing)
 
 
-def everything(call: Call) -> list[Record]:
+def everything(call: Call) -> Parts:
     """What there are bars for: of the recurrent models beam search alone, and latency of the Transformer alone."""
     recurrent = tuple(model for model in call.models if model != "t")
     transformer = replace(call, models=tuple(model for model in call.models if model == "t"))
-    parts = [
-        train(call),
-        search(transformer),
-        search(replace(call, models=recurrent, cases=("beam 5",))),
-        latency(transformer),
-        startup(call),
-        profile(replace(call, timing=replace(call.timing, rounds=1))),
-    ]
-    return [record for part in parts for record in part]
+    yield from train(call)
+    yield from search(transformer)
+    yield from search(replace(call, models=recurrent, cases=("beam 5",)))
+    yield from latency(transformer)
+    yield from startup(call)
+    yield from profile(replace(call, timing=replace(call.timing, rounds=1)))
 
 
-VERBS: dict[str, Callable[[Call], list[Record]]] = {
+VERBS: dict[str, Callable[[Call], Parts]] = {
     "train": train, "search": search, "latency": latency, "startup": startup, "memory": memory,
     "roofline": roofline, "profile": profile, "all": everything,
 }  # fmt: skip
 
 
-def fit(call: Call) -> list[Record]:
+def fit(call: Call) -> None:
     """Train the models that translate: ours and the peers', alike long. Nothing is timed."""
-    import subprocess
-
     for model in call.models:
         for system in call.systems:
             command = [] if system.has_model(model) or system.fitted(model) is None else system.fit(model)
             if command:
                 say(f"fitting {model}: {shown(command)}")
                 subprocess.run(command, env=call.setting.environment(), check=False)
-    return []
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -136,22 +120,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.verb == "page":
         update(figures=options.out or FIGURES)
         return 0
+    typed = f"python scripts/bench.py {shown(list(sys.argv[1:] if arguments is None else arguments))}"
     try:
         call, absent = _call(options)
         prepare_all(call.ours, call.models, timed=options.verb != "fit")
-        records = fit(call) if options.verb == "fit" else VERBS[options.verb](call)
+        if options.verb == "fit":
+            fit(call)
+            return 0
+        about = context(call.setting, call.systems, typed)
+        for records in VERBS[options.verb](call):
+            if options.out is not None:
+                Book.load(options.out).with_call(records, about).save(options.out)
+            _print(Book().with_call(records, about))
     except UnavailableError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
-    typed = f"python scripts/bench.py {shown(list(sys.argv[1:] if arguments is None else arguments))}"
-    book = Book().with_call(records, context(call.setting, call.systems, typed))
-    for kind, model, case in dict.fromkeys(record.group for record in records):
-        print(f"\n## {' '.join(filter(None, (kind, model, case)))}\n\n{table(book, kind, model, case)}")
-    for line in absent:
-        print(f"\n{line}")
-    if options.out is not None:
-        Book.load(options.out).with_call(records, book.entries[0][1] if records else {}).save(options.out)
+    print("".join(f"\n{line}\n" for line in absent), end="")
     return 0
+
+
+def _print(book: Book) -> None:
+    groups = dict.fromkeys(record.group for record, _ in book.entries)
+    for kind, model, case in groups:
+        print(
+            f"\n## {' '.join(filter(None, (kind, model, case)))}\n\n{table(book, kind, model, case)}",
+            flush=True,
+        )
 
 
 def _call(options: argparse.Namespace) -> tuple[Call, list[str]]:

@@ -8,7 +8,7 @@ import sys
 
 from benchmark.process import wait_until_idle
 from benchmark.records import Record
-from benchmark.roof import measure_roofline
+from benchmark.roof import STEP, measure_roofline
 from benchmark.setting import Setting, UnavailableError
 from benchmark.systems import Ours
 from benchmark.training import Timing, say
@@ -57,4 +57,4 @@ def measure_profile(
             rounds=tuple(round(rate, 1) for rate in rates),
         )
     )  # fmt: skip
-    return records + (measure_roofline(setting, timing) if model == "t" else [])
+    return records + (measure_roofline(setting, timing, STEP) if model == "t" else [])

@@ -15,6 +15,8 @@ from benchmark.training import Timing, say
 
 SHARE = 1 / 20
 """Of a window, for each product."""
+TRAINING, STEP = "training", "step"
+"""Beside what it was measured: the figures of training, or the profile of a step."""
 PRODUCT, LINEAR = "product", "linear 256 -> 1024"
 
 
@@ -26,17 +28,17 @@ def rates(setting: Setting, seconds: float) -> dict[str, dict[str, float]]:
     return found
 
 
-def measure_roofline(setting: Setting, timing: Timing) -> list[Record]:
+def measure_roofline(setting: Setting, timing: Timing, case: str = TRAINING) -> list[Record]:
     """Target tokens a second of T at the rate of a large product, and at that of its own linear layers."""
     flops, measured = flops_a_word(lengths(setting)), list[dict[str, dict[str, float]]]()
     for _ in range(timing.rounds):
         if not timing.busy_ok:
             wait_until_idle()
         measured.append(rates(setting, SHARE * timing.window))
-    return roofline_records(measured, flops)
+    return roofline_records(measured, flops, case)
 
 
-def roofline_records(measured: list[dict[str, dict[str, float]]], flops: float) -> list[Record]:
+def roofline_records(measured: list[dict[str, dict[str, float]]], flops: float, case: str) -> list[Record]:
     """A record for each product; `ideal` is what T could reach at its rate."""
     records = []
     for name in measured[0]:
@@ -46,7 +48,7 @@ def roofline_records(measured: list[dict[str, dict[str, float]]], flops: float) 
         record = Record(
             "roofline",
             "t",
-            "",
+            case,
             name,
             name,
             unit="GFLOP/s",

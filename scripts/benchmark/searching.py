@@ -172,7 +172,7 @@ def _stated(translators: Sequence[Translator], setting: Setting, part: str) -> l
     stated = []
     for translator in translators:
         facts: dict[str, Any] = {}
-        if not translator.error:
+        if translator.wholes or translator.medians:
             texts, counts = translations(translator.all, processor)
             if translator.system.name == "ours":
                 ours = texts

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benchmark.records import Book, Record, ratio
-from benchmark.roof import LINEAR, PRODUCT
+from benchmark.roof import LINEAR, PRODUCT, STEP, TRAINING
 
 MORE_IS_BETTER = {"train": True, "search": True, "latency": False, "startup": False, "memory": False}
 Column = tuple[str, Callable[[Record], str]]
@@ -21,9 +21,9 @@ def table(book: Book, kind: str, model: str, case: str | None = None) -> str:
     if kind == "roofline":
         return _with_notes(book, records, _roofline(records))
     if kind == "profile":
-        return _with_notes(book, records, profile(records, book.group("roofline", model)))
+        return _with_notes(book, records, profile(records, book.group("roofline", model, STEP)))
     text = compared(records, more_is_better=MORE_IS_BETTER[kind])
-    if kind == "train" and (roof := book.group("roofline", model)):
+    if kind == "train" and (roof := book.group("roofline", model, TRAINING)):
         text += "\n\n" + reached(records, roof)
     return _with_notes(book, records, text)
 
