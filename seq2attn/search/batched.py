@@ -18,6 +18,9 @@ from seq2attn.search.search import Hypotheses, search
 from seq2attn.search.side_by_side import side_by_side
 from seq2attn.text.vocabulary import BOS, EOS, PAD
 
+LEAST = 1024
+"""To how many tokens a batch may shrink for every thread to have two, so that none waits long for another's last."""
+
 
 class Reader(Protocol):
     """What a search is made with: a model, or what stands in its place."""
@@ -75,8 +78,11 @@ def translate_ids(
         return read_out(found)
 
     answers = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
-    batches = by_length(sources, max(1, budget // choose.width))
     alone = model.device.type != "cpu" or isinstance(choose, Sample)  # which draws from one generator
+    if not alone and torch.get_num_threads() > 1:
+        every = choose.width * sum(len(source) + 1 for source in sources)
+        budget = min(budget, max(LEAST, every // (2 * torch.get_num_threads())))
+    batches = by_length(sources, max(1, budget // choose.width))
     answered = map(translate, batches) if alone else side_by_side(translate, batches)
     for rows, found in zip(batches, answered, strict=True):
         for row, hypotheses in zip(rows, found, strict=True):

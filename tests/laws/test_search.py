@@ -193,6 +193,8 @@ def test_batches_side_by_side_are_batches_in_turn():
             in_turn = translate_ids(net, lines, search_config, budget=30)
             torch.set_num_threads(3)
             assert translate_ids(net, lines, search_config, budget=30) == in_turn
+            found = translate_ids(net, 20 * lines, search_config, budget=4000)  # in smaller batches
+            assert [[h.tokens for h in x] for x in found] == 20 * [[h.tokens for h in x] for x in in_turn]
             assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(threads)
