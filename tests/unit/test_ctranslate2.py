@@ -156,6 +156,23 @@ def test_a_beam_keeps_our_rules(plain: tuple[Native, Searcher], normalise: str, 
         assert scores == sorted(scores, reverse=True)
 
 
+def test_each_sentence_has_its_own_limit(tmp_path: Path) -> None:
+    config, model = built({})
+    with torch.no_grad():
+        model.output.bias[EOS] += 2  # some sentences end by themselves, and late
+    engines = Native(model), exported(config, model, tmp_path)
+    strict, loose = (
+        GreedyConfig(kind="greedy", lengths=LengthsConfig(max_ratio=ratio, max_length=60))
+        for ratio in (1.0, 60.0)
+    )
+    sources = drawn(120, 1, 30)
+    limits = strict.lengths.limits(torch.tensor([len(source) for source in sources])).most.tolist()
+    free = [len(best.tokens) + 1 for (best,) in engines[0].translate(sources, loose, budget=4096)]
+    assert any(limit < end <= max(limits) for limit, end in zip(limits, free, strict=True))
+    ours, theirs = (engine.translate(sources, strict, budget=4096) for engine in engines)
+    assert [best.tokens for (best,) in theirs] == [best.tokens for (best,) in ours]
+
+
 def test_what_is_no_word_is_not_said(tmp_path: Path) -> None:
     config, model = built({})
     with torch.no_grad():
