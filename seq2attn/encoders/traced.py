@@ -1,7 +1,8 @@
 """A GRU or an LSTM in a program of torch.export: a loop over any number of words, which `nn.GRU` would not stay.
 
 PyTorch writes out its recurrent layers word by word, for as many words as it is shown, and packs sentences outside the
-graph. Here the mask takes the place of the packing: where there is no word, the state stays as it was.
+graph. `scan` loops over as many as there are; it has no public name as yet. The mask takes the place of the packing:
+where there is no word, the state stays as it was.
 
 Shapes: B sentences, S words, E width of the words, D width of a direction, G gates (3D of a GRU, 4D of an LSTM).
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch._higher_order_ops import scan  # what `torch.while_loop` is to conditions; there is no public name for it
+from torch._higher_order_ops import scan
 
 Cells = tuple[Tensor, ...]
 """(h,) of a GRU or (h, c) of an LSTM, each [B, D]"""
