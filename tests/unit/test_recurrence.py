@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,9 +12,11 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from seq2attn.attention import additive
 from seq2attn.decoders.cells import FedCells, LateSteps, PlainSteps, by_layer, gru_step, lstm_step, together
+from seq2attn.laid_out import LaidOut, lay_out_linears
 from seq2attn.products import HAS_ONEDNN, LEAST, REUSED, Repeated, linear
 from seq2attn.recurrence import Late, read_packed
 from seq2attn.recurrence.fused import fused_gru, fused_lstm
+from tests.laws.parts import WORDS, model
 
 CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}
 
@@ -162,3 +166,18 @@ def test_additive_scores_are_the_formula_in_pieces_of_any_size(queries, near, mo
     inputs = tuple(part.requires_grad_() for part in (q, k, v))
     formula = (torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)) * v.unsqueeze(-2)).sum(-1)
     assert_same((additive.additive_scores(*inputs),), (formula,), inputs)
+
+
+@pytest.mark.parametrize("decoder", ["bahdanau-gru", "luong-feeding", "transformer"])
+def test_a_model_laid_out_for_search_says_the_same(decoder):
+    net = model("gru", decoder).float().eval()
+    laid = copy.deepcopy(net)
+    lay_out_linears(laid)
+    kinds = {type(part) for part in laid.modules()}
+    assert LaidOut in kinds
+    source, target = torch.randint(4, WORDS, (3, 5)), torch.randint(4, WORDS, (3, 4))
+    mask = torch.ones_like(source, dtype=torch.bool)
+    with torch.no_grad():
+        ours, theirs = (m.output(m(source, mask, target).hidden) for m in (laid, net))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert laid(source, mask, target).hidden.requires_grad
