@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seq2attn.dropout import Dropout
+from seq2attn.products import Linear
 
 
 class FeedForward(nn.Module):
@@ -17,7 +18,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, dim: int, hidden: int, dropout: float, activation: Literal["relu", "gelu"]) -> None:
         super().__init__()
-        self.enter, self.leave = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
+        self.enter, self.leave = Linear(dim, hidden), Linear(hidden, dim)
         self.dropout = Dropout(dropout)
         self.activation = activation
 
@@ -36,8 +37,8 @@ class GatedFeedForward(nn.Module):
 
     def __init__(self, dim: int, hidden: int, dropout: float) -> None:
         super().__init__()
-        self.gate, self.enter = nn.Linear(dim, hidden, bias=False), nn.Linear(dim, hidden, bias=False)
-        self.leave = nn.Linear(hidden, dim, bias=False)
+        self.gate, self.enter = Linear(dim, hidden, bias=False), Linear(dim, hidden, bias=False)
+        self.leave = Linear(hidden, dim, bias=False)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from seq2attn.attention.asked import Asked
 from seq2attn.attention.scores import Score, divide, split_heads
 from seq2attn.config.base import Config
+from seq2attn.products import Linear
 
 
 class Cosine(Score):
@@ -26,7 +27,7 @@ class Cosine(Score):
     def __init__(self, query_dim: int, key_dim: int, heads: int = 1) -> None:
         super().__init__(heads)
         divide(query_dim, heads)
-        self.w_key = nn.Linear(key_dim, query_dim, bias=False)
+        self.w_key = Linear(key_dim, query_dim, bias=False)
         self.sharpness = nn.Parameter(torch.full((heads, 1, 1), 10.0))
 
     def query(self, x: Tensor, position: Tensor) -> Tensor:
@@ -70,7 +71,7 @@ class Location(Position):
 
     def __init__(self, query_dim: int, positions: int, heads: int = 1) -> None:
         super().__init__(heads)
-        self.w_query = nn.Linear(query_dim, heads * positions)
+        self.w_query = Linear(query_dim, heads * positions)
 
     def query(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, T, Dq] -> [B, H, T, positions]"""
@@ -106,7 +107,7 @@ class Offset(Position):
     def __init__(self, query_dim: int, reach: int, heads: int = 1) -> None:
         super().__init__(heads)
         self.reach = reach
-        self.w_query = nn.Linear(query_dim, heads * (2 * reach + 1))
+        self.w_query = Linear(query_dim, heads * (2 * reach + 1))
 
     def query(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, T, Dq] -> [B, H, T, 2 * reach + 1]"""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from seq2attn.attention.align import Align, Global
 from seq2attn.attention.asked import NOTHING, Asked, Seen
 from seq2attn.attention.scores import Dot, Score, share, split_heads
+from seq2attn.products import Linear
 
 
 @dataclass(frozen=True)
@@ -202,5 +203,5 @@ def in_turn(steps: list[Attended]) -> Attended:
 
 def self_attention(dim: int, score: Score, dropout: float = 0.0) -> Attention:
     """Attention of words `dim` wide to each other; values have the heads of the keys."""
-    value = nn.Linear(dim, dim // score.heads * score.groups)
-    return Attention(score, value=value, output=nn.Linear(dim, dim), dropout=dropout)
+    value = Linear(dim, dim // score.heads * score.groups)
+    return Attention(score, value=value, output=Linear(dim, dim), dropout=dropout)

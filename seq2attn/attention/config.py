@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from pydantic import Field
-from torch import nn
 
 from seq2attn.attention.addressing import CosineConfig, LocationConfig, OffsetConfig
 from seq2attn.attention.align import GlobalConfig, LocalMonotonicConfig, LocalPredictiveConfig
@@ -17,6 +16,7 @@ from seq2attn.attention.scores import AdditiveConfig, DotConfig, GeneralConfig, 
 from seq2attn.attention.sparse import SparseConfig
 from seq2attn.config.base import Config
 from seq2attn.config.plugin import Pluggable
+from seq2attn.products import Linear
 
 ScoreConfig = Annotated[
     DotConfig
@@ -69,7 +69,7 @@ class AttentionConfig(Config):
         return Attention(
             score,
             self.align.build(query_dim),
-            value=nn.Linear(value_dim, output_dim // score.heads * score.groups),
-            output=nn.Linear(output_dim, output_dim),
+            value=Linear(value_dim, output_dim // score.heads * score.groups),
+            output=Linear(output_dim, output_dim),
             dropout=self.dropout,
         )

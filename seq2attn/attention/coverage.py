@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from seq2attn.attention.asked import Asked
 from seq2attn.attention.scores import Additive, check_heads
 from seq2attn.config.base import Config
+from seq2attn.products import Linear
 
 
 class Coverage(Additive):
@@ -26,7 +27,7 @@ class Coverage(Additive):
     def __init__(self, query_dim: int, key_dim: int, dim: int, heads: int, fertile: float) -> None:
         super().__init__(query_dim, key_dim, dim, heads)
         self.fertile = fertile
-        self.fertility = nn.Linear(key_dim, heads, bias=False)
+        self.fertility = Linear(key_dim, heads, bias=False)
         self.z = nn.Parameter(torch.empty(heads, 1, 1, dim // heads))
         nn.init.uniform_(self.z, -0.1, 0.1)
 

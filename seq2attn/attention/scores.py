@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from seq2attn.attention.additive import additive_scores
 from seq2attn.attention.asked import Asked, Part
 from seq2attn.config.base import Config, Mistake, Mistakes
+from seq2attn.products import Linear
 
 C = TypeVar("C", bound=Config)
 
@@ -89,7 +90,7 @@ class General(Dot):
     def __init__(self, query_dim: int, key_dim: int, heads: int = 1, *, scaled: bool = False) -> None:
         super().__init__(heads, scaled=scaled)
         divide(query_dim, heads)
-        self.w_key = nn.Linear(key_dim, query_dim, bias=False)
+        self.w_key = Linear(key_dim, query_dim, bias=False)
 
     def key(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, S, Dk] -> [B, H, S, d]"""
@@ -119,8 +120,8 @@ class Additive(Score):
 
     def __init__(self, query_dim: int, key_dim: int, dim: int, heads: int = 1) -> None:
         super().__init__(heads)
-        self.w_query = nn.Linear(query_dim, dim, bias=False)
-        self.w_key = nn.Linear(key_dim, dim, bias=False)
+        self.w_query = Linear(query_dim, dim, bias=False)
+        self.w_key = Linear(key_dim, dim, bias=False)
         self.v = nn.Parameter(torch.empty(heads, 1, dim // heads))
         nn.init.uniform_(self.v, -0.1, 0.1)
 
@@ -168,8 +169,8 @@ class MultiHead(Dot):
         self.groups = groups or heads
         if heads % self.groups:
             raise ValueError(f"{groups} groups do not divide {heads} heads")
-        self.w_query = nn.Linear(query_dim, query_dim)
-        self.w_key = nn.Linear(key_dim, query_dim // heads * self.groups)
+        self.w_query = Linear(query_dim, query_dim)
+        self.w_key = Linear(key_dim, query_dim // heads * self.groups)
 
     def query(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, T, Dq] -> [B, H, T, d]"""

@@ -21,6 +21,7 @@ from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.encoders.convolutional import HALF, ConvolutionalConfig
 from seq2attn.initial import initialise
 from seq2attn.layers import Learned
+from seq2attn.products import Linear
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState]):
         super().__init__()
         self.positions = Learned(input_dim, config.max_positions)
         self.dropout = Dropout(config.dropout)
-        self.enter, self.leave = nn.Linear(input_dim, config.dim), nn.Linear(config.dim, input_dim)
+        self.enter, self.leave = Linear(input_dim, config.dim), Linear(config.dim, input_dim)
         self.layers = nn.ModuleList(
             ConvolutionalDecoderLayer(config, input_dim, encoder) for _ in range(config.layers)
         )
@@ -86,9 +87,9 @@ class ConvolutionalDecoderLayer(nn.Module):
     def __init__(self, config: ConvolutionalDecoderConfig, input_dim: int, encoder: Encoder) -> None:
         super().__init__()
         self.convolution = nn.Conv1d(config.dim, 2 * config.dim, config.width)
-        self.ask = nn.Linear(config.dim, input_dim)
+        self.ask = Linear(config.dim, input_dim)
         self.source: Attention = config.attention.build(input_dim, encoder.key_dim, encoder.value_dim)
-        self.hear = nn.Linear(encoder.value_dim, config.dim)
+        self.hear = Linear(encoder.value_dim, config.dim)
         self.dropout = Dropout(config.dropout)
         self.before, self.dim = config.width - 1, config.dim
 

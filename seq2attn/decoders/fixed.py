@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seq2attn.attention import Memories, Memory
 from seq2attn.decoders.base import Decoded, Decoder
@@ -17,6 +17,7 @@ from seq2attn.decoders.cells import Bridge, RecurrentConfig, WholeCells
 from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.initial import initialise
+from seq2attn.products import Linear
 from seq2attn.recurrence import Cells
 
 
@@ -34,7 +35,7 @@ class FixedDecoder(Decoder[FixedState]):
         super().__init__()
         self.bridge = Bridge(config.cell, final_dim, config.dim, config.layers)
         self.cells = WholeCells(config.cell, input_dim + final_dim, config.dim, config.layers, config.dropout)
-        self.mix = nn.Linear(config.dim + final_dim + input_dim, config.dim)
+        self.mix = Linear(config.dim + final_dim + input_dim, config.dim)
         self.dropout = Dropout(config.dropout)
         self.dim = config.dim
         initialise(self)

@@ -17,6 +17,7 @@ from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder, mean_word
 from seq2attn.initial import initialise
 from seq2attn.layers import Learned
+from seq2attn.products import Linear
 
 HALF = 0.5**0.5
 """What the sum of two is multiplied by, so that its variance stays (Gehring et al. 2017, section 3.4)."""
@@ -44,7 +45,7 @@ class ConvolutionalEncoder(Encoder):
         super().__init__()
         self.positions = Learned(input_dim, config.max_positions)
         self.dropout = Dropout(config.dropout)
-        self.enter, self.leave = nn.Linear(input_dim, config.dim), nn.Linear(config.dim, input_dim)
+        self.enter, self.leave = Linear(input_dim, config.dim), Linear(config.dim, input_dim)
         self.convolutions = nn.ModuleList(
             nn.Conv1d(config.dim, 2 * config.dim, config.width, padding=config.width // 2)
             for _ in range(config.layers)

@@ -10,6 +10,7 @@ from seq2attn.initial import initialise
 from seq2attn.model.config import ModelConfig
 from seq2attn.model.embeddings import Embedding
 from seq2attn.model.seq2seq import Seq2Seq
+from seq2attn.products import Linear
 
 
 def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
@@ -25,7 +26,7 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
         raise ConfigError(f"`model`: {error}") from error
     source = _source(config, source_size)
     target = Embedding(target_size, shared.dim, scaled=shared.scaled, dropout=shared.dropout)
-    output = nn.Linear(decoder.dim, target_size)
+    output = Linear(decoder.dim, target_size)
     initialise(output)
     if shared.tie != "none":
         if decoder.dim != shared.dim:

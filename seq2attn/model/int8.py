@@ -48,6 +48,6 @@ def int8(model: Seq2Seq) -> Seq2Seq:
     model = copy.deepcopy(model).eval()
     for parent in list(model.modules()):
         for name, part in parent.named_children():
-            if type(part) is nn.Linear:
+            if isinstance(part, nn.Linear):
                 setattr(parent, name, Int8Linear(part))
     return model

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from seq2attn.data.batches import IGNORE, Batch
 from seq2attn.model import Seq2Seq
+from seq2attn.products import back
 from seq2attn.training.guided import GuidedConfig, guided_cross_entropy
 from seq2attn.training.reinforce import reinforce
 
@@ -126,7 +127,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 total -= smoothing * (logits.mean(1, keepdim=True) - divisor).sum()
             if gradients:
                 d_logits = _d_logits(probs, said, smoothing).to(hidden.dtype)
-                torch.mm(d_logits, weight, out=d_hidden[start : start + rows])
+                d_hidden[start : start + rows] = back(d_logits, weight)
                 if hidden.dtype == total.dtype:
                     d_weight.addmm_(d_logits.t(), part)
                 else:  # the sum over chunks stays in full precision
