@@ -5,6 +5,7 @@ Shapes: B sentences, K hypotheses a sentence, V words, C >= K candidates.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +25,11 @@ class Choose(Protocol):
         """K, how many hypotheses a sentence keeps."""
         ...
 
+    @property
+    def enough(self) -> float:
+        """How many finished hypotheses end the search for a sentence, though there might be a better one."""
+        ...
+
     def first(self, scores: Tensor) -> Tensor:
         """What the K equal hypotheses are worth before the first word: [B, K] zeros in, [B, K] out."""
         ...
@@ -38,6 +44,7 @@ class Greedy:
     """The likeliest word. Not a beam of one: a beam may take back an early end, and finishes second-best words too."""
 
     width: int = 1
+    enough: float = math.inf
 
     def first(self, scores: Tensor) -> Tensor:
         """[B, 1]"""
@@ -53,6 +60,12 @@ class Beam:
     """The likeliest continuations of all K hypotheses together: 2K, enough should K of them end."""
 
     width: int = 5
+    patience: float | None = None
+
+    @property
+    def enough(self) -> float:
+        """So many times the width; without `patience` as many as it takes (Kasai et al. 2022, section 3)."""
+        return math.inf if self.patience is None else self.width * self.patience
 
     def first(self, scores: Tensor) -> Tensor:
         """Only the first of K equal hypotheses counts, lest the beam fill with copies."""
@@ -72,6 +85,7 @@ class Sample:
     top_k: int | None = None
     top_p: float = 1.0
     generator: torch.Generator | None = None
+    enough: float = math.inf
 
     def first(self, scores: Tensor) -> Tensor:
         """[B, K], all alike"""

@@ -67,11 +67,14 @@ class BeamConfig(Config):
 
     kind: Literal["beam"]
     width: PositiveInt = 5
+    patience: float | None = Field(2.0, ge=1)
+    """The search for a sentence ends when so many times the width are finished (Kasai et al. 2022), or when none can be
+    better than those that are; none: only then."""
     lengths: LengthsConfig = LengthsConfig()
 
     def build(self, device: torch.device) -> Choose:
         """The choice inside the search."""
-        return Beam(self.width)
+        return Beam(self.width, self.patience)
 
 
 class SampleConfig(Config):

@@ -54,7 +54,7 @@ def search(
     never: tuple[int, ...] = (),
     lengths: LengthRule | None = None,
 ) -> Hypotheses:
-    """Decode every sentence until none of its live hypotheses can beat its worst finished one.
+    """Decode every sentence until none of its live hypotheses can beat its worst finished one, or enough are finished.
 
     `state` and `memory` have a row a sentence. Sentences that are finished leave the batch some at a time; what
     they find while they wait for others is no better. Words of `never` are not chosen, whatever their probability.
@@ -68,6 +68,7 @@ def search(
     live = found.tokens.index_fill(2, torch.zeros(1, dtype=torch.long, device=device), bos)
     here = torch.arange(b, device=device)  # the sentences still searched, which `found` is about
     scores, state = choose.first(torch.zeros(b, k, device=device)), repeat_rows(state, k)
+    finished = torch.zeros_like(here)
 
     for t in range(1, bars.longest + 1):
         log_probs, state = step(live[..., t - 1].flatten(), state, memory)
@@ -82,15 +83,19 @@ def search(
             live, state = _take(live, parent), go_on_from(state, parent)
         live[..., t] = token.gather(1, kept)
 
-        going = scores[:, 0] / longest_penalty > found.scores[:, -1]  # log-probabilities only fall
+        finished = finished + ended[:, :k].sum(1)
+        possible = scores[:, 0] / longest_penalty > found.scores[:, -1]  # log-probabilities only fall
+        going = possible & (finished < choose.enough)
         if device.type == "cpu" or t % LOOK_EVERY == 0:
             alive = going.nonzero().squeeze(1)
             if not len(alive):
                 break
             if len(going) - len(alive) >= len(going) / LEAVE_AT:
                 done, state = _put(done, here, found), select_sentences(state, alive, k)
-                rows = (here, live, scores, longest_penalty, found, limits, memory)
-                here, live, scores, longest_penalty, found, limits, memory = select_rows(rows, alive)
+                rows = (here, live, scores, finished, longest_penalty, found, limits, memory)
+                here, live, scores, finished, longest_penalty, found, limits, memory = select_rows(
+                    rows, alive
+                )
     done = _put(done, here, found)
     return Hypotheses(done.tokens[..., 1:], done.scores, done.log_probs)
 

@@ -53,6 +53,30 @@ def test_a_wide_beam_finds_the_best_of_all(seed, rule, fewest):
         assert found.scores[0, rank].item() == pytest.approx(every[path], abs=1e-5)
 
 
+def test_a_search_with_less_patience_ends_sooner_and_finds_nothing_better():
+    rule, every = LengthRule("average", 1.0), []
+
+    def tried(seed, patience):
+        _, step = markov(seed)
+        steps = []
+
+        def counted(word, state, memory):
+            steps.append(word)
+            return step(word, state, memory)
+
+        options = {"choose": Beam(3, patience), "bos": BOS, "eos": EOS, "lengths": rule}
+        found = search(counted, (), (), limits=limits(1, 12), **options)
+        return len(steps), found.scores[0, 0].item()
+
+    for seed in range(8):
+        steps, best = zip(*(tried(seed, patience) for patience in (1.0, 2.0, 4.0, None)), strict=True)
+        assert list(steps) == sorted(steps)
+        assert list(best) == sorted(best)
+        every.append(steps)
+    hasty, *_, tireless = (sum(steps) for steps in zip(*every, strict=True))
+    assert hasty < tireless
+
+
 def plain_beam(table, width, most, rule):
     """Beam search in lists, which never stops early."""
     live, done = [(0.0, [BOS])], []

@@ -6,7 +6,7 @@ What it does otherwise, and what is done about it:
   under the loosest of their limits; those that went beyond their own are searched again under it.
 - At the limit it cuts a hypothesis off, where we make it end. The same words are then read, for the end's probability.
 - It may choose the padding and the beginning as words, though no trained model does. Then it searches again without.
-- It ends a beam when `PATIENCE` times its width are finished; we go on while there could be a better one.
+- It ends a beam when `patience` times its width are finished; we end it sooner where none could be better any more.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from seq2attn.search.batched import Hypothesis, by_length
 from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
 from seq2attn.text.vocabulary import BOS, EOS, PAD, Vocabulary
 
-PATIENCE = 2.0
-"""Kasai et al. 2022. At 1, their default, about one translation in a hundred is another than ours; more costs time."""
+UNENDING = 1e6
+"""Their patience where ours has no end: each sentence is then searched to its limit, for they do not ask whether it can
+still become better."""
 Found = list[tuple[tuple[int, ...], float]]
 """Of one source: the words of each hypothesis, with its end if it has come to it, and their log-probability."""
 
@@ -58,17 +59,19 @@ class Searcher:
         if mistakes := refused(search):
             raise EngineError(NAME, mistakes)
         width = search.width if isinstance(search, BeamConfig) else 1
+        patience = (search.patience or UNENDING) if isinstance(search, BeamConfig) and width > 1 else 1.0
+        beam = {"beam_size": width, "num_hypotheses": width, "patience": patience}
         most = (search.lengths.limits(torch.tensor([len(source) for source in sources])).most - 1).tolist()
         share = sum(len(source) + 1 for source in sources) // self.threads + 1  # lest one thread has it all
         batches = by_length(sources, min(budget // width, share))
-        found = self._search(sources, [Call(rows, max(most[row] for row in rows)) for rows in batches], width)
+        found = self._search(sources, [Call(rows, max(most[row] for row in rows)) for rows in batches], beam)
         odd = [row for row, some in found.items() if any(is_odd(words, most[row]) for words, _ in some)]
         if odd:
             calls = [
                 Call([row for row in odd if most[row] == limit], limit)
                 for limit in {most[row] for row in odd}
             ]
-            again = self._search(sources, calls, width, barred=(PAD, BOS))
+            again = self._search(sources, calls, beam, barred=(PAD, BOS))
             found |= self._read_again(sources, again, budget)
         return self._ranked(len(sources), found, search)
 
@@ -89,15 +92,13 @@ class Searcher:
         self,
         sources: Sequence[Sequence[int]],
         calls: Sequence[Call],
-        width: int,
+        beam: dict[str, float],
         barred: Sequence[int] = (),
     ) -> dict[int, Found]:
         """What is found for the sources of all calls, which are under way side by side."""
         translator = self._translator(alone=len(calls) == 1 and len(calls[0].rows) == 1)
-        options = {
-            "beam_size": width,
-            "num_hypotheses": width,
-            "patience": PATIENCE if width > 1 else 1.0,
+        options: dict[str, Any] = {
+            **beam,
             "suppress_sequences": [self._names([word], 1) for word in barred] or None,
             "min_decoding_length": 0,
             "max_input_length": 0,
