@@ -15,6 +15,7 @@ from seq2attn.engines.base import Engine, EngineError
 from seq2attn.engines.native import Native
 from seq2attn.engines.targets import exported_engine
 from seq2attn.errors import UserError
+from seq2attn.laid_out import lay_out_linears
 from seq2attn.looked import Looked
 from seq2attn.model import Seq2Seq
 from seq2attn.model.int8 import int8
@@ -80,10 +81,12 @@ class Translator:
         where = chosen_device(device)
         folder = Run(Path(run))
         model, source, target = folder.model(where)
-        searcher: Engine = Native(model)
-        if engine == INT8:
+        if engine == NATIVE:
+            lay_out_linears(model)
+            searcher: Engine = Native(model)
+        elif engine == INT8:
             searcher = rounded_engine(model, where)
-        elif engine != NATIVE:
+        else:
             searcher = exported_engine(folder, engine, engine_folder, where)
         return cls(model, source, target, folder.experiment().search, engine=searcher)
 

@@ -1,5 +1,7 @@
 """Search over any step function: greedy, beam and sampling are three choices inside one loop.
 
+Log-probabilities only fall, so a hypothesis can at best be worth what it is worth now at its greatest length.
+
 Shapes: B sentences of which b are not yet finished, K hypotheses a sentence, C candidates, L words, V vocabulary.
 """
 
@@ -21,6 +23,8 @@ Step = Callable[[Tensor, Any, Any], tuple[Tensor, Any]]
 
 LOOK_EVERY = 8
 """Steps on a card between two looks at who is finished, each of which waits for it. Elsewhere a look costs nothing."""
+
+BY_LOG_PROBABILITY = LengthRule("none")
 
 LEAVE_AT = 8
 """One sentence in so many must have finished for those to leave: the others are then copied together."""
@@ -52,14 +56,13 @@ def search(
     bos: int,
     eos: int,
     never: tuple[int, ...] = (),
-    lengths: LengthRule | None = None,
+    lengths: LengthRule = BY_LOG_PROBABILITY,
 ) -> Hypotheses:
     """Decode every sentence until none of its live hypotheses can beat its worst finished one, or enough are finished.
 
-    `state` and `memory` have a row a sentence. Sentences that are finished leave the batch some at a time; what
-    they find while they wait for others is no better. Words of `never` are not chosen, whatever their probability.
+    `state` and `memory` have a row a sentence. Words of `never` are not chosen, whatever their probability. Finished
+    sentences leave the batch some at a time, and find nothing while they wait.
     """
-    lengths = lengths or LengthRule()
     device, b, k = limits.most.device, limits.most.size(0), choose.width
     bars = Bars.of(limits, eos, never)
     penalties = lengths.penalty(torch.arange(bars.longest + 1, device=device))
@@ -68,12 +71,11 @@ def search(
     live = found.tokens.index_fill(2, torch.zeros(1, dtype=torch.long, device=device), bos)
     here = torch.arange(b, device=device)  # the sentences still searched, which `found` is about
     scores, state = choose.first(torch.zeros(b, k, device=device)), repeat_rows(state, k)
-    finished = torch.zeros_like(here)
+    ends = torch.zeros_like(here)
 
     for t in range(1, bars.longest + 1):
         log_probs, state = step(live[..., t - 1].flatten(), state, memory)
-        log_probs = log_probs.unflatten(0, (-1, k))
-        bars.put(log_probs, limits, t)
+        log_probs = bars.put(log_probs.unflatten(0, (-1, k)), limits, t)
         parent, token, score = choose(log_probs, scores)
         ended = token == eos
         found = _best(found, live, parent, score, ended, penalties[t])
@@ -83,19 +85,17 @@ def search(
             live, state = _take(live, parent), go_on_from(state, parent)
         live[..., t] = token.gather(1, kept)
 
-        finished = finished + ended[:, :k].sum(1)
-        possible = scores[:, 0] / longest_penalty > found.scores[:, -1]  # log-probabilities only fall
-        going = possible & (finished < choose.enough)
+        ends = ends + ended[:, :k].sum(1)
+        going = (scores[:, 0] / longest_penalty > found.scores[:, -1]) & (ends < choose.enough)
+        scores = scores.where(going.unsqueeze(1), NEVER)
         if device.type == "cpu" or t % LOOK_EVERY == 0:
             alive = going.nonzero().squeeze(1)
             if not len(alive):
                 break
             if len(going) - len(alive) >= len(going) / LEAVE_AT:
                 done, state = _put(done, here, found), select_sentences(state, alive, k)
-                rows = (here, live, scores, finished, longest_penalty, found, limits, memory)
-                here, live, scores, finished, longest_penalty, found, limits, memory = select_rows(
-                    rows, alive
-                )
+                rows = (here, live, scores, ends, longest_penalty, found, limits, memory)
+                here, live, scores, ends, longest_penalty, found, limits, memory = select_rows(rows, alive)
     done = _put(done, here, found)
     return Hypotheses(done.tokens[..., 1:], done.scores, done.log_probs)
 
@@ -120,7 +120,7 @@ class Bars:
         bounds = torch.stack([limits.fewest.max() - 1, limits.most.min(), limits.most.max()]).tolist()
         return cls(barred, eos, *bounds)
 
-    def put(self, log_probs: Tensor, limits: Limits, t: int) -> None:
+    def put(self, log_probs: Tensor, limits: Limits, t: int) -> Tensor:
         """No end before the fewest words, nothing but the end at the most, nothing of `never`: into [b, K, V]"""
         log_probs.index_fill_(-1, self.never, NEVER)
         end = log_probs[..., self.eos]
@@ -130,6 +130,7 @@ class Bars:
             kept = end.clone()
             log_probs.masked_fill_((t >= limits.most)[:, None, None], NEVER)
             end.copy_(kept)
+        return log_probs
 
 
 def _best(

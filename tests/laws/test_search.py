@@ -174,10 +174,11 @@ def test_a_batch_gives_each_sentence_what_it_gets_alone(encoder, decoder, search
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_who_is_finished_finds_nothing_better_in_the_batch(seed):
+@pytest.mark.parametrize("patience", [None, 1.0])
+def test_who_is_finished_finds_nothing_better_in_the_batch(seed, patience):
     """Among whole numbers many hypotheses are worth the same."""
     table = torch.randint(-2, 1, (30, WORDS, WORDS), generator=torch.Generator().manual_seed(seed)).float()
-    most, options = torch.arange(30) % 17 + 2, {"choose": Beam(4), "bos": BOS, "eos": EOS}
+    most, options = torch.arange(30) % 17 + 2, {"choose": Beam(4, patience), "bos": BOS, "eos": EOS}
 
     def step(words, state, memory):
         return table[state, words], state

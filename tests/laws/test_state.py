@@ -131,7 +131,9 @@ def test_what_was_read_in_inference_mode_may_be_gone_on_from_outside_it():
     torch.testing.assert_close(found.hidden, expected.hidden.clone())
 
 
-@pytest.mark.parametrize("choose", [Greedy(), Beam(3)], ids=["greedy", "beam"])
+@pytest.mark.parametrize(
+    "choose", [Greedy(), Beam(3), Beam(3, patience=1.0)], ids=["greedy", "beam", "hasty beam"]
+)
 @pytest.mark.parametrize("decoder", KINDS)
 def test_sentences_that_leave_at_different_steps_are_as_if_alone(decoder, choose):
     net = model("gru", decoder)
