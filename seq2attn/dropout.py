@@ -31,15 +31,20 @@ class Dropout(nn.Dropout):
         return dropped
 
 
+def draw(shape: torch.Size, p: float) -> tuple[Tensor, float]:
+    """Ones for what is kept and zeros, bytes [...], and by how much what is kept grows."""
+    out_of = min(round(p * STEPS), STEPS - 1)
+    draws = torch.empty(-(-shape.numel() // LANES), dtype=torch.int64).random_(-(2**63), None)
+    numbers = draws.view(torch.int16)[: shape.numel()].view(shape)
+    kept = (numbers >= out_of - STEPS // 2).view(torch.uint8)  # bytes multiply faster than truth values
+    return kept, STEPS / (STEPS - out_of)
+
+
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        out_of = min(round(p * STEPS), STEPS - 1)
-        draws = torch.empty(-(-x.numel() // LANES), dtype=torch.int64).random_(-(2**63), None)
-        numbers = draws.view(torch.int16)[: x.numel()].view(x.shape)
-        kept = (numbers >= out_of - STEPS // 2).view(torch.uint8)  # bytes multiply faster than truth values
+        kept, ctx.scale = draw(x.shape, p)
         ctx.save_for_backward(kept)
-        ctx.scale = STEPS / (STEPS - out_of)
         return (x * kept).mul_(ctx.scale)
 
     @staticmethod

@@ -15,8 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from seq2attn.dropout import draw
+
 LEAST = 64
 """Rows of a product below which the weight costs more to lay out anew than its kernel gains."""
+EVEN = 32
+"""Rows come in so many, or oneDNN is not asked: for each other number it would make and keep a megabyte of kernels."""
 REUSED = 512
 """The same where the weight is laid out once for many products: rows of all of them."""
 
@@ -40,9 +44,9 @@ def is_onednns(x: Tensor) -> bool:
     return plain and HAS_ONEDNN and not torch.is_autocast_enabled("cpu") and x.numel() > 0
 
 
-def times(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W' + b without a gradient: [M, I], [O, I], [O] -> [M, O]; W may be what `lay_out` gives."""
-    made: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+def times(x: Tensor, weight: Tensor, bias: Tensor | None = None, then: str = "none") -> Tensor:
+    """x W' + b, or `then` its ReLU, without a gradient: [M, I], [O, I], [O] -> [M, O]; W may be `lay_out`'s."""
+    made: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, then, [], "")
     return made
 
 
@@ -77,9 +81,15 @@ class Repeated:
         return times(d, self._back)
 
 
+def pays(x: Tensor) -> bool:
+    """Whether oneDNN multiplies x [..., I] with a weight sooner."""
+    rows = x.numel() // max(1, x.size(-1))
+    return rows >= LEAST and rows % EVEN == 0 and is_onednns(x) and not torch.compiler.is_compiling()
+
+
 def back(d: Tensor, weight: Tensor) -> Tensor:
     """d W without a gradient, the gradient of x by that of x W': [M, O], [O, I] -> [M, I]"""
-    return times(d, weight.t()) if is_onednns(d) and len(d) >= LEAST else d @ weight
+    return times(d, weight.t()) if pays(d) else d @ weight
 
 
 class Linear(nn.Linear):
@@ -92,10 +102,43 @@ class Linear(nn.Linear):
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x W' + b with gradients: [..., I], [O, I], [O] -> [..., O]"""
-    if torch.compiler.is_compiling() or not is_onednns(x) or x[..., 0].numel() < LEAST:
+    if not pays(x):
         return F.linear(x, weight, bias)
     made: Tensor = _Linear.apply(x.flatten(0, -2), weight, bias)  # type: ignore[no-untyped-call]
     return made.unflatten(0, x.shape[:-1])
+
+
+def relu_linear(x: Tensor, weight: Tensor, bias: Tensor, p: float) -> Tensor:
+    """The ReLU of x W' + b, of which a share `p` is zeroed as dropout does: [..., I], [O, I], [O] -> [..., O]
+
+    It keeps one table for its gradient, where a layer for each of the three would keep three.
+    """
+    made: Tensor = _ReluLinear.apply(x.flatten(0, -2), weight, bias, p)  # type: ignore[no-untyped-call]
+    return made.unflatten(0, x.shape[:-1])
+
+
+class _ReluLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, p: float) -> Tensor:
+        y, ctx.scale = times(x, weight, bias, "relu"), 1.0
+        if p:
+            kept, ctx.scale = draw(y.shape, p)
+            y.mul_(kept).mul_(ctx.scale)
+        ctx.save_for_backward(x, weight, y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        x, weight, y = ctx.saved_tensors
+        d = torch.ops.aten.threshold_backward(d, y, 0).mul_(ctx.scale)  # what is zero was cut off or dropped
+        for_x, for_weight, for_bias, _ = ctx.needs_input_grad
+        return (
+            back(d, weight) if for_x else None,
+            d.t() @ x if for_weight else None,
+            d.sum(0) if for_bias else None,
+            None,
+        )
 
 
 class _Linear(torch.autograd.Function):

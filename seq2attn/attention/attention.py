@@ -16,7 +16,11 @@ from torch import Tensor, nn
 from seq2attn.attention.align import Align, Global
 from seq2attn.attention.asked import NOTHING, Asked, Seen
 from seq2attn.attention.scores import Dot, Score, share, split_heads
+from seq2attn.dropout import Dropout
 from seq2attn.products import Linear
+
+NEAR = 64 * 64
+"""Queries times keys of a sentence."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class Attention(nn.Module):
         self.align = align or Global()
         self.value = value or nn.Identity()
         self.output = output or nn.Identity()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def project(self, keys: Tensor, values: Tensor, mask: Tensor, position: Tensor | None = None) -> Memory:
         """[B, S, Dk], [B, S, Dv], bool [B, S] -> the memory that all later queries share.
@@ -122,7 +126,7 @@ class Attention(nn.Module):
         of_score, of_align = (None if x is None else fold(x, sentences) for x in seen)
         q, asked = self.score.query(query, position), Asked(query, position, of_score, memory.mask)
         weights = drawn = None
-        if self._fused() and not need_weights:
+        if self._fused() and not need_weights and not learns_near(q, memory.keys):
             context = self._at_once(q, memory, asked, causal=causal)
         else:
             scores, mask = self.score(q, memory.keys, asked), shown(memory, query.size(1), causal=causal)
@@ -177,6 +181,11 @@ def shown(memory: Memory, queries: int, *, causal: bool) -> Tensor:
     keys = memory.keys.size(2)
     mask = torch.ones(1, 1, queries, keys, dtype=torch.bool, device=memory.keys.device)
     return mask.tril() if causal else mask
+
+
+def learns_near(q: Tensor, k: Tensor) -> bool:
+    """Whether a CPU takes gradients of so few weights that it has them sooner from plain products."""
+    return q.device.type == "cpu" and torch.is_grad_enabled() and q.size(2) * k.size(2) <= NEAR
 
 
 def fold(seen: Tensor, sentences: int) -> Tensor:

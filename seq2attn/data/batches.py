@@ -26,6 +26,9 @@ IGNORE = -100
 FULL = 0.7
 """A batch this full ends rather than take a longer pair: less padding, few batches more."""
 
+EVEN = 32
+"""Rows of large batches are a multiple of it: processors like that, and make and keep fewer kernels for all shapes."""
+
 Indices: TypeAlias = NDArray[np.int64]
 
 
@@ -147,8 +150,9 @@ def _cut(order: Indices, widths: NDArray[np.int64], tokens: int) -> list[Indices
         rows = place - start
         is_enough = width > before and rows * before >= FULL * tokens
         if rows and (is_enough or (rows + 1) * width > tokens):
-            batches.append(order[start:place])
-            start = place
+            end = place if rows < 2 * EVEN else place - rows % EVEN
+            batches.append(order[start:end])
+            start = end
         before = width
     return [*batches, order[start:]]
 

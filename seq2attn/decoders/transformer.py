@@ -13,6 +13,7 @@ from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import MultiHeadConfig
 from seq2attn.decoders.base import Decoded, Decoder, all_drawn, every_layer
 from seq2attn.decoders.past import Adding, KeysValues, Past
+from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.initial import initialise
@@ -33,7 +34,7 @@ class TransformerDecoder(Decoder[TransformerState]):
     def __init__(self, config: TransformerDecoderConfig, dim: int, encoder: Encoder) -> None:
         super().__init__()
         self.positions = config.position_vectors(dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(
             TransformerDecoderLayer(config, dim, encoder) for _ in range(config.layers)
         )

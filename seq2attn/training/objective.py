@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from seq2attn.data.batches import IGNORE, Batch
 from seq2attn.model import Seq2Seq
-from seq2attn.products import back
+from seq2attn.products import EVEN, back
 from seq2attn.training.guided import GuidedConfig, guided_cross_entropy
 from seq2attn.training.reinforce import reinforce
 
@@ -106,13 +106,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
         smoothing: float,
         gradients: bool,
     ) -> tuple[Tensor, Tensor]:
-        rows = max(1, min(CHUNK // weight.size(0), hidden.size(0)))
+        rows = max(1, CHUNK // weight.size(0))
+        rows -= rows % EVEN if rows > EVEN else 0
         total = torch.zeros((), device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
         every_right = total.new_zeros(labels.size(0))
         d_hidden = torch.empty_like(hidden)
         d_weight, d_bias = (torch.zeros_like(x, dtype=total.dtype) for x in (weight, bias))
         # All chunks are made in the same place: to ask the system for memory takes as long as a softmax.
-        every_logit = hidden.new_empty(rows, weight.size(0))
+        every_logit = hidden.new_empty(min(rows, hidden.size(0)), weight.size(0))
         every_prob = torch.empty_like(every_logit, dtype=total.dtype)
         for start in range(0, hidden.size(0), rows):
             part, said = hidden[start : start + rows], labels[start : start + rows]

@@ -17,7 +17,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}
 
 LAYERS = """
-    errors  state  initial  dropout  arrivals  products
+    errors  state  initial  dropout  arrivals
+    products
     recurrence  laid_out
     layers
     config
