@@ -25,7 +25,7 @@ class BatchConfig(Config):
     """Rows times the longer side of a batch, padding counted, on each device; fit: what the card's memory holds."""
     at_once: PositiveInt | None = None
     """How many of these go through the model together; the gradients of such parts add up to those of the batch.
-    Unless it is given: on a card all of them, on a CPU about 1400, which stay near the processor and need less padding."""
+    Unless it is given: on a card all of them, on a CPU about 1400, with less memory and padding."""
     accumulate: PositiveInt = 1
     """Batches whose gradients make one update."""
 
