@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from seq2attn.products import EVEN, LEAST, is_onednns, lay_out, times
+from seq2attn.products import is_onednns, lay_out, times
 
 
 class LaidOut(nn.Linear):
@@ -24,9 +24,6 @@ class LaidOut(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., I] -> [..., O]"""
-        rows = x.numel() // max(1, x.size(-1))
-        if rows > LEAST and rows % EVEN:  # see `EVEN`
-            return super().forward(x)
         if torch.is_grad_enabled() or torch.compiler.is_compiling() or not is_onednns(x):
             return super().forward(x)
         return times(x.flatten(0, -2), self._laid, self.bias).unflatten(0, x.shape[:-1])

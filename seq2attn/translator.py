@@ -57,7 +57,7 @@ class Translator:
         search: SearchConfig,
         *,
         engine: Engine | None = None,
-        budget: int = 4096,
+        budget: int = 8192,
     ) -> None:
         self.model, self.source, self.target, self.search, self.budget = model, source, target, search, budget
         self.engine = engine or Native(model)

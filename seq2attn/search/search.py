@@ -26,7 +26,7 @@ LOOK_EVERY = 8
 
 BY_LOG_PROBABILITY = LengthRule("none")
 
-LEAVE_AT = 8
+LEAVE_AT = 16
 """One sentence in so many must have finished for those to leave: the others are then copied together."""
 
 

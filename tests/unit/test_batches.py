@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from seq2attn.data.batches import IGNORE, Batch, collate, collate_source, padding_share, plan
+from seq2attn.data.batches import EVEN, IGNORE, Batch, collate, collate_source, padding_share, plan
 from seq2attn.errors import DataError
 from seq2attn.text.vocabulary import BOS, EOS, PAD
 
@@ -116,3 +116,12 @@ def test_collate_says_what_plan_counted() -> None:
         assert max(batch.source.numel(), batch.target.numel()) <= 200
         assert int(batch.source_mask.sum()) == int((lengths[rows, 0] + 1).sum())
         assert int((batch.labels != IGNORE).sum()) == int((lengths[rows, 1] + 1).sum())
+
+
+def test_large_batches_have_rows_by_the_dozen():
+    """All but those that hold the last pairs of all."""
+    draw = np.random.default_rng(0)
+    lengths = draw.integers(1, 12, (4000, 2))
+    rows = [len(batch) for batch in plan(lengths, tokens=1000, seed=1, epoch=0)]
+    assert max(rows) > 2 * EVEN
+    assert sum(n % EVEN != 0 for n in rows if n >= 2 * EVEN) <= 1
