@@ -128,7 +128,9 @@ def test_what_has_been_read_is_kept_in_groups():
     x = rand(3, WORDS, DIM)
     memory, state = decoder.prepare(Encoded(x, x, mask(), (x[:, :1],)))
     state = decoder(x, state, memory).state
-    assert [kept.shape for pair in state.past.layers for kept in pair] == [(3, GROUPS, WORDS, DIM // HEADS)] * 4
+    assert [kept.shape for pair in state.past.layers for kept in pair] == [
+        (3, GROUPS, WORDS, DIM // HEADS)
+    ] * 4
     assert (
         [m.keys.shape for m in memory]
         == [m.values.shape for m in memory]

@@ -31,6 +31,8 @@ from seq2attn.text.vocabulary import BOS, EOS, PAD, Vocabulary
 UNENDING = 1e6
 """Their patience where ours has no end: each sentence is then searched to its limit, for they do not ask whether it can
 still become better."""
+NEAR = 1024
+"""Tokens of a call at most: it gains nothing by more, and one long translation holds fewer others up."""
 Found = list[tuple[tuple[int, ...], float]]
 """Of one source: the words of each hypothesis, with its end if it has come to it, and their log-probability."""
 
@@ -63,7 +65,7 @@ class Searcher:
         beam = {"beam_size": width, "num_hypotheses": width, "patience": patience}
         most = (search.lengths.limits(torch.tensor([len(source) for source in sources])).most - 1).tolist()
         share = sum(len(source) + 1 for source in sources) // self.threads + 1  # lest one thread has it all
-        batches = by_length(sources, min(budget // width, share))
+        batches = by_length(sources, min(budget // width, share, NEAR))
         found = self._search(sources, [Call(rows, max(most[row] for row in rows)) for rows in batches], beam)
         odd = [row for row, some in found.items() if any(is_odd(words, most[row]) for words, _ in some)]
         if odd:
