@@ -15,7 +15,7 @@ from seq2attn.training.schedules import InverseSquareRootConfig, ScheduleConfig
 
 Metric = Literal["bleu", "loss", "perplexity"]
 NEAR = 1408
-"""Tokens that a CPU is given at once: as fast as more, and with less memory and padding (docs/performance.md)."""
+"""Tokens that a CPU is given at once, for less memory and padding. A recurrence is faster with whole batches."""
 
 
 class BatchConfig(Config):
