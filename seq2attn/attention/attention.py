@@ -20,7 +20,7 @@ from seq2attn.dropout import Dropout
 from seq2attn.products import Linear
 
 NEAR = 64 * 64
-"""Queries times keys of a sentence."""
+"""Queries times keys of a sentence up to which a CPU learns sooner from plain products than from the fused kernel."""
 
 
 @dataclass(frozen=True)

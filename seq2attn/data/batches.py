@@ -17,6 +17,7 @@ from torch import Tensor
 
 from seq2attn.data.corpus import Corpus, Ids
 from seq2attn.errors import DataError
+from seq2attn.products import EVEN
 from seq2attn.state import map_tensors
 from seq2attn.text.vocabulary import BOS, EOS, PAD
 
@@ -25,9 +26,6 @@ IGNORE = -100
 
 FULL = 0.7
 """A batch this full ends rather than take a longer pair: less padding, few batches more."""
-
-EVEN = 32
-"""Rows of large batches are a multiple of it: processors like that, and make and keep fewer kernels for all shapes."""
 
 Indices: TypeAlias = NDArray[np.int64]
 
@@ -144,7 +142,10 @@ def _by_length(lengths: NDArray[np.int64], random: np.random.Generator) -> Indic
 
 
 def _cut(order: Indices, widths: NDArray[np.int64], tokens: int) -> list[Indices]:
-    """Consecutive runs of `order`, as long as rows x widest fit in `tokens`; `widths` never fall."""
+    """Consecutive runs of `order`, as long as rows x widest fit in `tokens`; `widths` never fall.
+
+    Many rows are cut to a multiple of `EVEN`, for oneDNN to multiply them.
+    """
     batches, start, before = [], 0, 0
     for place, width in enumerate(widths.tolist()):
         rows = place - start

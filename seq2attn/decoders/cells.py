@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from seq2attn.config.base import Config
 from seq2attn.dropout import Dropout
 from seq2attn.initial import each_gate, initialise, remember
-from seq2attn.products import is_recording, linear
-from seq2attn.recurrence import LATE, CellKind, Cells
+from seq2attn.products import Linear, is_recording
+from seq2attn.recurrence import LATE, CellKind, Cells, gru_step, lstm_step
 
 
 class RecurrentConfig(Config):
@@ -76,7 +76,7 @@ class FedCells(nn.Module):
         self.kind: CellKind = cell
         self.gates = 3 if cell == "gru" else 4
         self.step = gru_step if cell == "gru" else lstm_step
-        self.words = nn.Linear(input_dim, self.gates * dim)
+        self.words = Linear(input_dim, self.gates * dim)
         self.feed = nn.Linear(feed_dim, self.gates * dim, bias=False)
         upper = [nn.Linear(dim, self.gates * dim) for _ in range(layers - 1)]
         hidden = [nn.Linear(dim, self.gates * dim) for _ in range(layers)]
@@ -122,7 +122,7 @@ class LateSteps:
 
     def __init__(self, cells: FedCells, words: Tensor) -> None:
         rows = [words.size(0)] * words.size(1)
-        gates = linear(words.transpose(0, 1), cells.words.weight, cells.words.bias).flatten(0, 1)
+        gates = cells.words(words.transpose(0, 1)).flatten(0, 1)
         given = [(gates, cells.feed.weight)]
         for layer in cast("Iterable[nn.Linear]", cells.upper):
             given.append((layer.bias.to(gates.dtype).expand_as(gates), layer.weight))
@@ -143,23 +143,6 @@ class LateSteps:
 
 
 Steps = PlainSteps | LateSteps
-
-
-def gru_step(inputs: Tensor, hidden: Tensor, cells: Cells) -> Cells:
-    """Cho et al. 2014, eq. 5-8, with the reset gate after the product, as cuDNN has it. Gates [N, 3D], h [N, D]."""
-    (h,) = cells
-    reset_update_in, new_in = inputs.split([2 * h.size(-1), h.size(-1)], -1)
-    reset_update_hidden, new_hidden = hidden.split([2 * h.size(-1), h.size(-1)], -1)
-    reset, update = torch.sigmoid(reset_update_in + reset_update_hidden).chunk(2, -1)
-    new = torch.tanh(torch.addcmul(new_in, reset, new_hidden))
-    return (torch.lerp(new, h, update),)
-
-
-def lstm_step(inputs: Tensor, hidden: Tensor, cells: Cells) -> Cells:
-    """Hochreiter and Schmidhuber 1997 with forget gates (Gers et al. 2000). Gates [N, 4D], h and c [N, D]."""
-    i, f, g, o = (inputs + hidden).chunk(4, -1)
-    c = torch.addcmul(torch.sigmoid(f) * cells[1], torch.sigmoid(i), torch.tanh(g))
-    return torch.sigmoid(o) * torch.tanh(c), c
 
 
 def by_layer(cells: Cells) -> list[Cells]:

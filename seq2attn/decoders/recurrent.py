@@ -12,7 +12,7 @@ from functools import partial
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seq2attn.attention import Attended, Attention, Memories, Seen, in_turn
 from seq2attn.attention.config import AttentionConfig
@@ -23,7 +23,7 @@ from seq2attn.decoders.where import BAHDANAU, LUONG, WhereConfig
 from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.initial import initialise
-from seq2attn.products import is_recording, linear
+from seq2attn.products import Linear, is_recording
 from seq2attn.recurrence import Cells, Late
 
 
@@ -52,7 +52,7 @@ class AttentiveDecoder(Decoder[RecurrentState], ABC):
         self.attention: Attention = config.attention.build(config.dim, encoder.key_dim, encoder.value_dim)
         context_dim = encoder.value_dim if "output" in where.context else 0
         word_dim = input_dim if where.word_to_output else 0
-        self.mix = nn.Linear(config.dim + context_dim + word_dim, config.dim)
+        self.mix = Linear(config.dim + context_dim + word_dim, config.dim)
         self.dropout = Dropout(config.dropout)
         self.dim, self.context_dim = config.dim, encoder.value_dim
         initialise(self)
@@ -85,10 +85,6 @@ class AttentiveDecoder(Decoder[RecurrentState], ABC):
         if self.where.word_to_output:
             seen.append(words)
         return self.dropout(torch.tanh(mix(torch.cat(seen, -1))))
-
-    def _mixed(self, seen: Tensor) -> Tensor:
-        """The mixture of all steps at once."""
-        return linear(seen, self.mix.weight, self.mix.bias)
 
     @abstractmethod
     def forward(
@@ -131,7 +127,7 @@ class WholeDecoder(AttentiveDecoder):
         asked = self.attention(
             queries, memory[0], state.positions(words), state.seen[0], need_weights=need_weights
         )
-        hidden = self.attentional(outputs, asked.context, words, self._mixed)
+        hidden = self.attentional(outputs, asked.context, words, self.mix)
         after = RecurrentState(cells, None, None, (asked.seen,), state.position + words.size(1))
         return Decoded(hidden, after, every_layer([asked.weights]), asked.drawn)
 
@@ -172,7 +168,7 @@ class FedDecoder(AttentiveDecoder):
         hidden = (
             torch.stack(feeds, 1)
             if feeds
-            else self.attentional(torch.stack(outputs, 1), asked.context, words, self._mixed)
+            else self.attentional(torch.stack(outputs, 1), asked.context, words, self.mix)
         )
         context = None if state.context is None else context
         after = RecurrentState(together(cells), context, feed, (seen,), state.position + words.size(1))

@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._higher_order_ops import scan
 
-Cells = tuple[Tensor, ...]
-"""(h,) of a GRU or (h, c) of an LSTM, each [B, D]"""
+from seq2attn.recurrence import Cells, gru_step, lstm_step
 
 
 def read_masked(rnn: nn.GRU | nn.LSTM, words: Tensor, mask: Tensor) -> tuple[Tensor, Cells]:
@@ -54,20 +53,3 @@ def _read(rnn: nn.GRU | nn.LSTM, name: str, x: Tensor, is_word: Tensor) -> tuple
     given = F.linear(x, w_input, b_input), is_word
     last, outputs = scan(read, first, given, reverse=name.endswith("_reverse"))
     return outputs, last
-
-
-def gru_step(inputs: Tensor, hidden: Tensor, cells: Cells) -> Cells:
-    """Cho et al. 2014, eq. 5-8, with the reset gate after the product, as PyTorch has it. Gates [B, 3D], h [B, D]."""
-    (h,) = cells
-    reset_in, update_in, new_in = inputs.chunk(3, -1)
-    reset_hidden, update_hidden, new_hidden = hidden.chunk(3, -1)
-    reset, update = torch.sigmoid(reset_in + reset_hidden), torch.sigmoid(update_in + update_hidden)
-    new = torch.tanh(new_in + reset * new_hidden)
-    return (new + update * (h - new),)
-
-
-def lstm_step(inputs: Tensor, hidden: Tensor, cells: Cells) -> Cells:
-    """Hochreiter and Schmidhuber 1997 with forget gates (Gers et al. 2000). Gates [B, 4D], h and c [B, D]."""
-    i, f, g, o = (inputs + hidden).chunk(4, -1)
-    c = torch.sigmoid(f) * cells[1] + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(c), c

@@ -16,9 +16,7 @@ from torch import Tensor
 
 from seq2attn.recurrence.fused import fused_gru, fused_lstm
 from seq2attn.recurrence.late import Late
-
-Cells = tuple[Tensor, ...]
-"""(h,) of a GRU or (h, c) of an LSTM, each [n, D]"""
+from seq2attn.recurrence.steps import Cells
 
 
 class LateGru:

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from seq2attn.products import linear
-from seq2attn.recurrence.cells import LATE, CellKind, Cells
+from seq2attn.recurrence.cells import LATE, CellKind
+from seq2attn.recurrence.steps import Cells
 
 
 def read_packed(rnn: nn.GRU | nn.LSTM, packed: PackedSequence) -> tuple[PackedSequence, Cells]:

@@ -89,7 +89,7 @@ class TrainingConfig(Config):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 where the card has it, else float32."""
     compile: bool = False
-    """Have PyTorch compile the model before the first update: minutes on a CPU (docs/performance.md: what it gives)."""
+    """Have PyTorch compile the model before the first update: which takes minutes on a CPU."""
     validation: ValidationConfig = ValidationConfig()
     checkpoints: CheckpointConfig = CheckpointConfig()
     report_every: PositiveInt = 50

@@ -54,7 +54,8 @@ def train(config: Experiment, *, go_on: bool = False) -> Run:
             _check_guided(objective)
             if config.training.batch.tokens == "fit":
                 config = _with_tokens(config, _fitting(objective, prepared, world, reporter))
-                run.save_experiment(config)
+                if world.leads:
+                    run.save_experiment(config)
             Trainer(config, run, prepared, objective, optimizer, state, world, reporter).train()
         finally:
             reporter.close()

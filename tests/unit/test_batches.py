@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from seq2attn.data.batches import EVEN, IGNORE, Batch, collate, collate_source, padding_share, plan
+from seq2attn.data.batches import IGNORE, Batch, collate, collate_source, padding_share, plan
 from seq2attn.errors import DataError
+from seq2attn.products import EVEN
 from seq2attn.text.vocabulary import BOS, EOS, PAD
 
 Length = st.integers(0, 40)

@@ -11,10 +11,10 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from seq2attn.attention import additive
-from seq2attn.decoders.cells import FedCells, LateSteps, PlainSteps, by_layer, gru_step, lstm_step, together
+from seq2attn.decoders.cells import FedCells, LateSteps, PlainSteps, by_layer, together
 from seq2attn.laid_out import LaidOut, lay_out_linears
 from seq2attn.products import HAS_ONEDNN, LEAST, REUSED, Repeated, linear
-from seq2attn.recurrence import Late, read_packed
+from seq2attn.recurrence import Late, gru_step, lstm_step, read_packed
 from seq2attn.recurrence.fused import fused_gru, fused_lstm
 from tests.laws.parts import WORDS, model
 
