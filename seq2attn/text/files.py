@@ -1,20 +1,49 @@
-"""Files that are either whole or not there."""
+"""Files that are either whole or not there, and folders from a stranger.
+
+What is read is a regular file and no larger than such files are: a pipe would make us wait, a device has no end. What is
+written is a new file that takes the place of the old one: never what a link of that name leads to.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from seq2attn.errors import RunError
+
+LARGEST = 2**25
+"""Bytes of the largest file that is read whole: a vocabulary of a million words has half of that."""
+
+
+def create(path: Path) -> BinaryIO:
+    """A new file of that name, to be written; what had the name before is gone."""
+    path.unlink(missing_ok=True)
+    return path.open("xb")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write `path` so that a reader, or a crash, never meets half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(content)
+    with create(partial) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     partial.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """See that the names of its files are on the disk, not only their contents."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -22,15 +51,31 @@ def write_json(path: Path, content: Any) -> None:
     write_bytes(path, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """A file to be read. Raises OSError, also for what is no regular file."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except OSError:
+        os.close(descriptor)
+        raise
+
+
 def read_bytes(path: Path, fix: str) -> bytes:
     """The content of a file of a run; `fix` says what to do when it is missing.
 
-    Raises: RunError.
+    Raises: RunError, also for what is no regular file, or larger than any of these files.
     """
     try:
-        return path.read_bytes()
+        with open_regular(path) as file:
+            content = file.read(LARGEST + 1)
     except OSError as error:
         raise RunError(f"{path}: cannot be read ({error.strerror}); {fix}") from None
+    if len(content) > LARGEST:
+        raise RunError(f"{path}: has more than the {LARGEST:,} bytes that such a file may have; {fix}")
+    return content
 
 
 def read_object(path: Path, fix: str) -> dict[str, Any]:
@@ -38,10 +83,56 @@ def read_object(path: Path, fix: str) -> dict[str, Any]:
 
     Raises: RunError, also for what is no JSON object.
     """
-    try:
-        content = json.loads(read_bytes(path, fix))
-    except ValueError as error:
-        raise RunError(f"{path}: is not JSON ({error}); {fix}") from None
+    content = parse_json(read_bytes(path, fix), path, fix)
     if not isinstance(content, dict):
         raise RunError(f"{path}: expected a JSON object, found a {type(content).__name__}; {fix}")
     return content
+
+
+def parse_json(text: bytes | str, path: Path, fix: str) -> Any:
+    """What a piece of JSON says that stands in `path`.
+
+    Raises: RunError for what is not JSON, or nested deeper than Python can follow.
+    """
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise RunError(f"{path}: is not JSON ({error}); {fix}") from None
+    except RecursionError:
+        raise RunError(f"{path}: is nested too deep; {fix}") from None
+
+
+def check_inside(folder: Path) -> None:
+    """Refuse a folder, of a stranger perhaps, that has anything in it but files, folders, and links within.
+
+    What is then read and written in it lies in it. The folder itself may be a link, as whoever gives it knows.
+
+    Raises: RunError with the first that is refused.
+    """
+    root = os.path.realpath(folder)
+    waiting = [root]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    _check_entry(entry, Path(root))
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except FileNotFoundError:
+            continue  # a training may be at work in it, and remove what it has done with
+        except OSError as error:
+            raise RunError(f"{error.filename or folder}: cannot be read ({error.strerror})") from None
+
+
+def _check_entry(entry: os.DirEntry[str], root: Path) -> None:
+    if entry.is_symlink():
+        target = Path(os.path.realpath(entry.path))
+        if not target.is_relative_to(root):
+            raise RunError(
+                f"{entry.path}: is a link to {target}, out of {root}, whose files are read and written inside it only;"
+                " put what it leads to in its place, or make all of the folder a link"
+            )
+    elif not entry.is_dir(follow_symlinks=False) and not entry.is_file(follow_symlinks=False):
+        raise RunError(
+            f"{entry.path}: is no regular file (perhaps a pipe or a device), and has no place here; remove it"
+        )

@@ -18,7 +18,7 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 
 LAYERS = """
     errors  state  initial  dropout  arrivals
-    products
+    products  formats
     recurrence  laid_out
     layers
     config
