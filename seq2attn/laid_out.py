@@ -26,7 +26,7 @@ class LaidOut(nn.Linear):
         """[..., I] -> [..., O]"""
         if torch.is_grad_enabled() or torch.compiler.is_compiling() or not is_onednns(x):
             return super().forward(x)
-        return times(x.flatten(0, -2), self._laid, self.bias).unflatten(0, x.shape[:-1])
+        return times(x, self._laid, self.bias)
 
 
 def lay_out_linears(model: nn.Module, rows: int = 8) -> None:

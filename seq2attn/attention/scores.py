@@ -201,7 +201,7 @@ class MultiHeadConfig(Config):
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """[B, T, H*d] -> [B, H, T, d]"""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return x.reshape(*x.shape[:2], heads, x.size(-1) // heads).transpose(1, 2)
 
 
 def share(x: Tensor, heads: int) -> Tensor:

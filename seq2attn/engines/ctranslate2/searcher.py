@@ -5,7 +5,8 @@ What it does otherwise, and what is done about it:
 - It has one limit of length for a call, we have one for each sentence. Sentences alike in length are searched together,
   under the loosest of their limits; those that went beyond their own are searched again under it.
 - At the limit it cuts a hypothesis off, where we make it end. The same words are then read, for the end's probability.
-- It may choose the padding and the beginning as words, though no trained model does. Then it searches again without.
+- It may choose the padding and the beginning as words, though no trained model does. Where a translation has them it
+  searches again without.
 - It ends a beam when `patience` times its width are finished; we end it sooner where none could be better any more.
 """
 
@@ -67,15 +68,15 @@ class Searcher:
         share = sum(len(source) + 1 for source in sources) // self.threads + 1  # lest one thread has it all
         batches = by_length(sources, min(budget // width, share, NEAR))
         found = self._search(sources, [Call(rows, max(most[row] for row in rows)) for rows in batches], beam)
-        odd = [row for row, some in found.items() if any(is_odd(words, most[row]) for words, _ in some)]
-        if odd:
-            calls = [
-                Call([row for row in odd if most[row] == limit], limit)
-                for limit in {most[row] for row in odd}
-            ]
-            again = self._search(sources, calls, beam, barred=(PAD, BOS))
-            found |= self._read_again(sources, again, budget)
-        return self._ranked(len(sources), found, search)
+        astray = [row for row, some in found.items() if any(is_astray(words, most[row]) for words, _ in some)]
+        calls = [
+            Call([row for row in astray if most[row] == limit], limit)
+            for limit in {most[row] for row in astray}
+        ]
+        if calls:
+            found |= self._search(sources, calls, beam, barred=(PAD, BOS))
+        odd = {row: some for row, some in found.items() if row in astray or any(map(is_cut_off, some))}
+        return self._ranked(len(sources), found | self._read_again(sources, odd, budget), search)
 
     def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, budget: int) -> list[float]:
         """log p(target, end | source) of each pair of ids without their ends."""
@@ -84,7 +85,7 @@ class Searcher:
             found = self._translator(alone=len(read) == 1).score_batch(
                 [source for source, _ in read],
                 [target for _, target in read],
-                max_batch_size=budget,
+                max_batch_size=min(budget, NEAR),
                 batch_type="tokens",
                 max_input_length=0,
             )
@@ -133,6 +134,8 @@ class Searcher:
         self, sources: Sequence[Sequence[int]], found: dict[int, Found], budget: int
     ) -> dict[int, Found]:
         """The same words, all ended, with the probabilities that our own search would have given them."""
+        if not found:
+            return {}
         words = {row: list(dict.fromkeys(whole(some) for some, _ in found[row])) for row in found}
         pairs = [(sources[row], some[:-1]) for row in words for some in words[row]]
         scores = iter(self.score(pairs, budget=budget))
@@ -195,9 +198,15 @@ def refused(search: SearchConfig) -> list[Mistake]:
     return mistakes
 
 
-def is_odd(words: tuple[int, ...], most: int) -> bool:
-    """Whether a hypothesis is longer than it may be, was cut off, or has a word that is none."""
-    return words[-1:] != (EOS,) or len(words) > most + 1 or PAD in words or BOS in words
+def is_astray(words: tuple[int, ...], most: int) -> bool:
+    """Whether a hypothesis has more words than it may have, or one that is none, so that no search of ours finds it."""
+    return len(words) - (words[-1:] == (EOS,)) > most or PAD in words or BOS in words
+
+
+def is_cut_off(hypothesis: tuple[tuple[int, ...], float]) -> bool:
+    """Whether the end did not come within the limit."""
+    words, _ = hypothesis
+    return words[-1:] != (EOS,)
 
 
 def whole(words: tuple[int, ...]) -> tuple[int, ...]:
