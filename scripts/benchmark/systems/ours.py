@@ -71,6 +71,7 @@ class Ours(System):
             f"training.until=[{FIT_UPDATES} updates]",
             f"training.validation.every={FIT_UPDATES} updates",
             f"training.batch.tokens={FIT_TOKENS}",
+            f"training.batch.at_once={FIT_TOKENS}",
             *self.overrides,
         ]
         return ours("train", self.experiment(model), *_set(settings))
