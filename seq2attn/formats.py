@@ -14,11 +14,13 @@ from seq2attn.errors import RunError
 
 RUN = 2  # run.json, for config.yaml
 WEIGHTS = 1  # model.json
+CHECKPOINT = 2  # state.json
 ALIGNMENT = 1  # alignment.json
 TOKENIZER = 1  # tokenizer.json
 VOCABULARY = 1  # vocabulary.json
 CORPUS = 1  # header.json of prepared ids
 PREPARED = 1  # prepared.json
+DATA_REPORT = 1  # data-report.json
 EXPORT = 1  # seq2attn.json
 SWEEP = 1  # cell.json, result.json
 

@@ -18,9 +18,13 @@ def prepare(config: ConfigPath, overrides: Overrides) -> None:
     from seq2attn.data.prepare import prepare as start
     from seq2attn.experiment import Experiment
     from seq2attn.run import Run
-    from seq2attn.training.checkpoint import refuse_trained
+    from seq2attn.training.kept import refuse_trained
+    from seq2attn.training.lock import locked
 
     experiment = load(config, Experiment, overrides)
-    refuse_trained(experiment.run)
-    start(experiment.data, experiment.text, experiment.run, lambda line: typer.echo(line, err=True))
-    Run(experiment.run).save_experiment(experiment)
+    with locked(experiment.run):
+        run = Run(experiment.run)
+        run.check_files()
+        refuse_trained(experiment.run)
+        start(experiment.data, experiment.text, experiment.run, lambda line: typer.echo(line, err=True))
+        run.save_experiment(experiment)

@@ -3,25 +3,34 @@
 source/ target/          the tokenisers; the same one twice where it is joint
 data/train/ data/dev/    the ids, and beside them the text as data/train.jsonl, data/dev.jsonl
 data/train/words/, links/    the word of each id and the links between words, where they are known
+data/seen/               which sources and pairs were learnt from, to find them in other text
+data-report.*            what the text is like
 data/prepared.json       written last: what all of it was made from
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 from tqdm import tqdm
 
-from seq2attn.config.base import Config
+from seq2attn import formats
+from seq2attn.config.base import Config, Mistake
+from seq2attn.data.concerns import concerns
 from seq2attn.data.corpus import Corpus, Growing, Guide
 from seq2attn.data.filter import Encoded, Filter, FilterReport, FiltersConfig
 from seq2attn.data.fingerprint import fingerprint
+from seq2attn.data.inspector import Inspector, inspect_pairs
 from seq2attn.data.links import Alignment
 from seq2attn.data.read import CorpusConfig, read_aligned, read_pairs
+from seq2attn.data.report import DataReport
+from seq2attn.data.seen import Seen
+from seq2attn.data.summary import headline, save_summary
 from seq2attn.data.texts import read_texts, texts_writer
 from seq2attn.data.training import NUMBERS, TrainingData
 from seq2attn.data.word_numbers import word_numbers
@@ -31,15 +40,21 @@ from seq2attn.text.files import read_object, write_json
 from seq2attn.text.subwords import BPEConfig, UnigramConfig
 from seq2attn.text.tokenizer import Tokenizer, load_tokenizer
 
-FORMAT = 1
-PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
+PREPARED, TRAIN, DEV, SEEN = "data/prepared.json", "data/train", "data/dev", "data/seen"
 FIX = "remove the folder it is in, and prepare the data again"
 
 Log = Callable[[str], None]
 
 
+def _names_of_files(test: Mapping[str, CorpusConfig]) -> list[Mistake]:
+    message = "is the name of files with translations too: take letters, digits, `_`, `-` and `.`"
+    return [Mistake(f"test.{name}", message) for name in test if not re.fullmatch(r"\w[\w.-]*", name)]
+
+
 class DataConfig(Config):
     """The text to learn from and to be measured on."""
+
+    rules = (_names_of_files,)
 
     train: CorpusConfig
     """What the tokenisers and the model learn from."""
@@ -76,6 +91,7 @@ def prepare(
     tests = {name: _count(corpus) for name, corpus in data.test.items()}
     if _is_prepared(folder, data, text):
         log(f"{folder}: already prepared from this text")
+        _tell(_with_these_tests(DataReport.load(folder), data, text, folder), folder, log)
         return load_prepared(folder)
     sizes = {"train": _count(data.train), "dev": _count(data.dev)}
     log(", ".join(f"{name}: {size:,} pairs" for name, size in (sizes | tests).items()))
@@ -83,18 +99,25 @@ def prepare(
     if not keep_tokenizers:
         _train_tokenizers(data.train, text, folder, log)
     source, target = load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
-    train = tqdm(read_aligned(data.train), "encode", sizes["train"], unit=" pairs", disable=None)
+    watching = Inspector(source, target), Inspector(source, target)
     sieve = Filter(data.filters)
-    _save(sieve.sift(_encoded(train, source, target)), source, target, folder / TRAIN)
+    train = tqdm(read_aligned(data.train), "encode", sizes["train"], unit=" pairs", disable=None)
+    kept = sieve.sift(watching[0].watch(_encoded(train, source, target)))
+    longest = _save(kept, source, target, folder / TRAIN)
     log(f"train: {sieve.report}")
     if not sieve.report.kept:
         raise DataError(
             f"{data.train.files[0]}: no pair is left to learn from: {sieve.report}; see `filters`"
         )
     dev = ((pair, None) for pair in read_pairs(data.dev))
-    _save(_encoded(dev, source, target), source, target, folder / DEV)
+    _save(watching[1].watch(_encoded(dev, source, target)), source, target, folder / DEV)
+    seen = watching[0].seen
+    seen.save(folder / SEEN)
+    reports = watching[0].report(), watching[1].report(seen)
+    told = DataReport(sieve.report, longest, *reports, tests={}, tests_from="")
+    _tell(_with_these_tests(told, data, text, folder), folder, log)
     made_from, report = _fingerprint(data, text), asdict(sieve.report)
-    write_json(folder / PREPARED, {"format": FORMAT, "fingerprint": made_from, "report": report})
+    write_json(folder / PREPARED, {"format": formats.PREPARED, "fingerprint": made_from, "report": report})
     return load_prepared(folder)
 
 
@@ -104,26 +127,67 @@ def load_prepared(folder: Path) -> Prepared:
     Raises: RunError when something is missing or damaged.
     """
     content = read_object(folder / PREPARED, "prepare the data first")
-    if content.get("format") != FORMAT:
-        raise RunError(f"{folder / PREPARED}: expected format {FORMAT}, found {content.get('format')}; {FIX}")
+    formats.format_of(content, formats.PREPARED, folder / PREPARED, FIX)
+    try:
+        report = TypeAdapter(FilterReport).validate_python(content.get("report"))
+    except ValueError:
+        raise RunError(f"{folder / PREPARED}: does not say what was left out; {FIX}") from None
     source, target = load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
-    dev = list(read_texts(_texts(folder / DEV)))
+    train, dev = (_opened(folder / name, (source, target)) for name in (TRAIN, DEV))
+    texts = list(read_texts(_texts(folder / DEV)))
     return Prepared(
         source,
         target,
-        TrainingData(source, target, Corpus.open(folder / TRAIN), _texts(folder / TRAIN)),
-        Corpus.open(folder / DEV),
-        tuple(text for text, _ in dev),
-        tuple(text for _, text in dev),
-        FilterReport(**content["report"]),
+        TrainingData(source, target, train, _texts(folder / TRAIN)),
+        dev,
+        tuple(text for text, _ in texts),
+        tuple(text for _, text in texts),
+        report,
     )
+
+
+def _with_these_tests(
+    report: DataReport | None, data: DataConfig, text: TextConfig, folder: Path
+) -> DataReport | None:
+    """The report with the test sets as they are now; None where there was none."""
+    if report is None:
+        return None
+    made_from = fingerprint(tuple(data.test.values()), data.filters, text)
+    if report.tests_from == made_from and [*report.tests] == [*data.test]:
+        return report
+    tokenizers, seen = (
+        (load_tokenizer(folder / "source"), load_tokenizer(folder / "target")),
+        Seen.open(folder / SEEN),
+    )
+    tests = {name: inspect_pairs(read_pairs(one), *tokenizers, seen) for name, one in data.test.items()}
+    report = report.with_tests(tests, made_from)
+    report.save(folder)
+    save_summary(report, folder)
+    return report
+
+
+def _tell(report: DataReport | None, folder: Path, log: Log) -> None:
+    if report is not None:
+        log(headline(report, folder))
+        for line in concerns(report):
+            log(f"warning: {line}")
+
+
+def _opened(folder: Path, sides: tuple[Tokenizer, Tokenizer]) -> Corpus:
+    """The ids in `folder`, each of which is of a token."""
+    corpus = Corpus.open(folder)
+    if len(corpus.ids) and corpus.ids.max() >= max(len(side.vocabulary) for side in sides):
+        raise RunError(f"{folder}: the prepared ids are not of these tokenisers; {FIX}")
+    return corpus
 
 
 def _is_prepared(folder: Path, data: DataConfig, text: TextConfig) -> bool:
     if not (folder / PREPARED).is_file():
         return False
     content = read_object(folder / PREPARED, FIX)
-    return content.get("format") == FORMAT and content.get("fingerprint") == _fingerprint(data, text)
+    return content.get("format") == formats.PREPARED and content.get("fingerprint") == _fingerprint(
+        data, text
+    )
 
 
 def _fingerprint(data: DataConfig, text: TextConfig) -> str:
@@ -165,7 +229,8 @@ def _encoded(
     return (Encoded(text, source.encode(text[0]), target.encode(text[1]), links) for text, links in pairs)
 
 
-def _save(pairs: Iterable[Encoded], source: Tokenizer, target: Tokenizer, folder: Path) -> None:
+def _save(pairs: Iterable[Encoded], source: Tokenizer, target: Tokenizer, folder: Path) -> tuple[int, int]:
+    """Write pairs; the most tokens of either side."""
     ids = Growing(max(len(source.vocabulary), len(target.vocabulary)))
     words, links, is_guided = Growing(NUMBERS), Growing(NUMBERS), False
     with texts_writer(_texts(folder)) as write:
@@ -178,7 +243,10 @@ def _save(pairs: Iterable[Encoded], source: Tokenizer, target: Tokenizer, folder
                 words.add((of_source, word_numbers(target, pair.text[1], pair.target)))
                 sure = sorted(pair.alignment.sure)
                 links.add(([link[0] for link in sure], [link[1] for link in sure]))
-        ids.corpus(Guide(words.corpus(), links.corpus()) if is_guided else None).save(folder)
+        corpus = ids.corpus(Guide(words.corpus(), links.corpus()) if is_guided else None)
+        corpus.save(folder)
+    longest = corpus.lengths.max(axis=0, initial=0).tolist()
+    return longest[0], longest[1]
 
 
 def _texts(folder: Path) -> Path:

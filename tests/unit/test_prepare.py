@@ -43,7 +43,7 @@ def test_it_encodes_train_and_dev(tmp_path: Path, data: DataConfig, text: TextCo
     log: list[str] = []
     prepared = prepare(data, text, tmp_path / "run", log.append)
     assert log[0] == "train: 11 pairs, dev: 2 pairs, hard: 2 pairs"
-    assert log[-1] == "train: kept 10 of 11 pairs; left out: 1 empty"
+    assert "train: kept 10 of 11 pairs; left out: 1 empty" in log
     corpus = prepared.train.corpus
     assert [prepared.source.decode(source.tolist()) for source, _ in corpus] == [*SOURCE, SOURCE[0]]
     assert [prepared.target.decode(target.tolist()) for _, target in corpus] == [*TARGET, TARGET[0]]
@@ -70,7 +70,8 @@ def test_a_second_time_does_nothing(tmp_path: Path, data: DataConfig) -> None:
     times = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     log.clear()
     again = prepare(data, JOINT, run, log.append)
-    assert log == [f"{run}: already prepared from this text"]
+    assert log[0] == f"{run}: already prepared from this text"
+    assert not any(line.startswith("train: kept") for line in log)
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == times
     assert again.train.corpus.hash == first.train.corpus.hash and again.report == first.report
     assert load_prepared(run).dev.hash == first.dev.hash
@@ -87,7 +88,7 @@ def test_what_changed_is_prepared_again(tmp_path: Path, data: DataConfig) -> Non
 
     stricter = data.model_copy(update={"filters": FiltersConfig(duplicates=True)})
     assert is_done_again(stricter, EACH)
-    assert log[-1] == "train: kept 9 of 11 pairs; left out: 1 empty, 1 duplicate"
+    assert "train: kept 9 of 11 pairs; left out: 1 empty, 1 duplicate" in log
     assert is_done_again(stricter, JOINT)
     assert not is_done_again(stricter, JOINT)
     moved = data.model_copy(
