@@ -1,10 +1,17 @@
-"""A model's weights in a safetensors file, with the vocabularies they know; what is tied is stored once."""
+"""A model's weights in a safetensors file, with the vocabularies they know; what is tied is stored once.
+
+The file may be a stranger's. Its head is read first: names, shapes and types must be those of the model, which is then
+as large as the file, before memory is taken for either. That the head itself is sound (its length, offsets that neither
+overlap nor lead out of the file, shapes that fill them) is seen to by the safetensors library, and tested here.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,48 +20,127 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from seq2attn.errors import RunError
+from seq2attn.errors import DamagedError, RunError
+from seq2attn.text.files import create, open_regular, parse_json
 from seq2attn.text.vocabulary import Vocabulary, check_same
 
 SIDES = ("source", "target")
 Vocabularies = tuple[Vocabulary, Vocabulary]
+DIGEST, ORIGIN = "digest", "origin"
+"""What a file says of itself: the digest of all else in it, and where its weights come from."""
+FIX = "take another checkpoint"
+TYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+"""What safetensors calls the types that a model may have."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a tensor is, but for its numbers."""
+
+    type: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return " x ".join(map(str, self.shape)) or "one number"
 
 
 def own_weights(model: nn.Module) -> dict[str, Tensor]:
     """Each tensor of the model's state once, under the first of its names."""
     weights: dict[str, Tensor] = {}
-    seen: set[tuple[int, int]] = set()
-    for name, tensor in model.state_dict().items():
-        key = (tensor.data_ptr(), tensor.numel())
-        if tensor.numel() and key in seen:
-            continue
-        seen.add(key)
-        weights[name] = tensor
+    seen: set[int] = set()
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            weights[name] = tensor.detach()
     return weights
 
 
-def save_tensors(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, str] | None = None) -> None:
-    """Write tensors to a file, and what there is to know about them."""
+def digest_of(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
+    """BLAKE2 of names, types, shapes and bytes, and of what is said about them: however a file lays them out."""
+    found = hashlib.blake2b(json.dumps(sorted(about.items())).encode(), digest_size=32)
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu()
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return found.hexdigest()
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, str] | None = None) -> str:
+    """Write tensors to a file, and what there is to know about them. Returns the digest that the file holds."""
     contents = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    digest = digest_of(contents, about or {})
+    create(path).close()  # or it would write to where a link of that name leads
     try:
-        safetensors.torch.save_file(contents, path, dict(about or {}))
+        safetensors.torch.save_file(contents, path, {**(about or {}), DIGEST: digest})
     except safetensors.SafetensorError as error:
         raise RunError(f"{path}: cannot be written ({error})") from None
+    return digest
 
 
-def load_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Tensor]:
-    """Read what `save_tensors` wrote.
+def load_tensors(
+    path: Path, device: torch.device | str = "cpu", *, digest: str | None = None
+) -> dict[str, Tensor]:
+    """Read what `save_tensors` wrote; `digest` is what it returned then, where that is known.
 
-    Raises: RunError when the file is missing or torn.
+    Raises: RunError when the file is missing; DamagedError when it is torn, or holds anything else than was written.
     """
     with _opened(path, device) as file:
-        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
+        about = dict(file.metadata() or {})
+    said = about.pop(DIGEST, None)
+    expected = digest or said  # none in files of before there were digests, which say no origin either
+    if (expected or ORIGIN in about) and not digest_of(tensors, about) == said == expected:
+        raise DamagedError(
+            f"{path}: is damaged: it does not hold what was written to it (the digest differs)"
+        )
+    return tensors
 
 
-def save_weights(weights: Mapping[str, Tensor], vocabularies: Vocabularies, path: Path) -> None:
-    """Write a model's weights, and the vocabularies that give its rows their meaning."""
-    tokens = zip(SIDES, vocabularies, strict=True)
-    save_tensors(weights, path, {side: json.dumps(v.tokens, ensure_ascii=False) for side, v in tokens})
+def is_damaged(path: Path) -> bool:
+    """Whether a file that is there does not hold what was written to it."""
+    try:
+        load_tensors(path)
+    except DamagedError:
+        return True
+    return False
+
+
+def origin_of(path: Path) -> dict[str, Any] | None:
+    """Where the weights in a file come from, if it says.
+
+    Raises: RunError when it cannot be read.
+    """
+    with _opened(path, "cpu") as file:
+        said = (file.metadata() or {}).get(ORIGIN)
+    try:
+        origin = None if said is None else json.loads(said)
+    except (ValueError, RecursionError):
+        raise DamagedError(f"{path}: is damaged: where its weights come from is not JSON") from None
+    return origin if isinstance(origin, dict) else None
+
+
+def save_weights(
+    weights: Mapping[str, Tensor],
+    vocabularies: Vocabularies,
+    path: Path,
+    origin: Mapping[str, Any] | None = None,
+) -> str:
+    """Write a model's weights, the vocabularies that give its rows their meaning, and where they come from."""
+    about = {
+        side: json.dumps(v.tokens, ensure_ascii=False) for side, v in zip(SIDES, vocabularies, strict=True)
+    }
+    if origin is not None:
+        about[ORIGIN] = json.dumps(dict(origin), ensure_ascii=False)
+    return save_tensors(weights, path, about)
 
 
 def check_vocabularies(weights: Path, folder: Path, vocabularies: Vocabularies) -> None:
@@ -66,16 +152,19 @@ def check_vocabularies(weights: Path, folder: Path, vocabularies: Vocabularies) 
         about = file.metadata() or {}
     for side, vocabulary in zip(SIDES, vocabularies, strict=True):
         if side in about:  # not in weights of another making
-            trained = Vocabulary(tuple(json.loads(about[side])))
+            tokens = parse_json(about[side], weights, FIX)
+            if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+                raise RunError(f"{weights}: what it says of its {side} words is no vocabulary; {FIX}")
             try:
-                check_same(trained, vocabulary, folder / side / "vocabulary.json")
-            except RunError as error:
+                check_same(Vocabulary(tuple(tokens)), vocabulary, folder / side / "vocabulary.json")
+            except (RunError, ValueError) as error:
                 raise RunError(f"{weights}: was trained with another vocabulary. {error}") from None
 
 
 @contextmanager
 def _opened(path: Path, device: torch.device | str) -> Iterator[Any]:
     try:
+        open_regular(path).close()
         with safetensors.safe_open(path, "pt", device=str(device)) as file:
             yield file
     except FileNotFoundError:
@@ -83,23 +172,51 @@ def _opened(path: Path, device: torch.device | str) -> Iterator[Any]:
             f"{path}: there is no such file; was the training stopped before its first checkpoint?"
         ) from None
     except (safetensors.SafetensorError, OSError) as error:
-        raise RunError(f"{path}: the weights cannot be read ({error}); take another checkpoint") from None
+        raise DamagedError(f"{path}: the weights cannot be read ({error}); {FIX}") from None
+
+
+def read_forms(path: Path) -> dict[str, Form]:
+    """What tensors a file has, without reading them.
+
+    Raises: RunError when the file is missing or torn.
+    """
+    with _opened(path, "cpu") as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
+        return {name: Form(part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()}
+
+
+def forms_of(weights: Mapping[str, Tensor]) -> dict[str, Form]:
+    """The same of tensors that are there."""
+    return {name: Form(TYPES.get(t.dtype, str(t.dtype)), tuple(t.shape)) for name, t in weights.items()}
+
+
+def check_forms(model: nn.Module, found: Mapping[str, Form], path: Path) -> None:
+    """Refuse tensors of `path` that are not those of a model, which need not have memory of its own.
+
+    Raises: RunError with the first that does not fit.
+    """
+    own = forms_of(own_weights(model))
+    for name in [*own, *found]:
+        if name not in found:
+            raise RunError(f"{path}: lacks `{name}`; the model's config is not the one it was trained with")
+        if name not in own:
+            raise RunError(f"{path}: holds `{name}`, which the model has not; the config is another one")
+        if own[name].shape != found[name].shape:
+            raise RunError(f"{path}: `{name}` is {found[name]}, and {own[name]} in the model of the config")
+        if own[name].type != found[name].type:
+            raise RunError(f"{path}: `{name}` is of {found[name].type}, and of {own[name].type} in the model")
 
 
 def put_weights(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
     """Give a model the weights that were read from `path`.
 
-    Raises: RunError with the first tensor that does not fit.
+    Raises: RunError with the first tensor that does not fit, or that has a number in it that is none.
     """
+    check_forms(model, forms_of(weights), path)
     own = own_weights(model)
-    for name in [*own, *weights]:
-        if name not in weights:
-            raise RunError(f"{path}: lacks `{name}`; the model's config is not the one it was trained with")
-        if name not in own:
-            raise RunError(f"{path}: holds `{name}`, which the model has not; the config is another one")
-        if own[name].shape != weights[name].shape:
-            found, expected = (" x ".join(map(str, t.shape)) for t in (weights[name], own[name]))
-            raise RunError(f"{path}: `{name}` is {found}, and {expected} in the model of the config")
+    for name, _ in model.named_parameters():
+        if name in weights and not weights[name].isfinite().all():
+            raise RunError(f"{path}: `{name}` has numbers that are infinite or none; {FIX}")
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(weights[name])

@@ -1,4 +1,4 @@
-"""Durations as people write them: `3 epochs`, `500 updates`, `40 minutes`."""
+"""Durations as people write them: `3 epochs`, `500 updates`, `40 minutes`; and times of a clock: `2h55m`."""
 
 from __future__ import annotations
 
@@ -41,3 +41,35 @@ Duration = Annotated[
     WithJsonSchema({"type": "string", "pattern": PATTERN}),
 ]
 """A number of updates or epochs, or a time."""
+
+PARTS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+TIME = r"^\s*(?=\d)(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m)?\s*(?:(\d+)s)?\s*$"
+
+
+def _read_time(value: Any) -> Any:
+    match = re.match(TIME, value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("a time is written like `2h55m`, `90m` or `1d12h`")
+    seconds = sum(
+        int(number or 0) * size for number, size in zip(match.groups(), PARTS.values(), strict=True)
+    )
+    if seconds <= 0:
+        raise ValueError("a time is longer than nothing")
+    return seconds
+
+
+def _write_time(seconds: int) -> str:
+    parts = []
+    for unit, size in PARTS.items():
+        number, seconds = divmod(seconds, size)
+        parts += [f"{number}{unit}"] if number else []
+    return "".join(parts)
+
+
+Time = Annotated[
+    int,
+    BeforeValidator(_read_time),
+    PlainSerializer(_write_time, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": TIME}),
+]
+"""Seconds on the clock."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from seq2attn.describe import count_parameters
-from seq2attn.errors import UserError
+from seq2attn.errors import Stopped, UserError
 from seq2attn.evaluation.evaluate import Result, evaluate_run, test_sets, write_report
 from seq2attn.sweep.record import Measured, Record, read_cell, write_record
 from seq2attn.training.checkpoint import list_checkpoints
@@ -32,15 +32,18 @@ def main() -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        return stopped.code
     return 0
 
 
 def work(folder: Path, jobs: int) -> Record:
     """Train in `folder`, from its newest checkpoint if it has one, then translate and score the test sets."""
     experiment = read_cell(folder)
-    run = train(experiment, go_on=bool(list_checkpoints(folder)))
+    run = train(experiment, go_on="auto")
     state = list_checkpoints(folder)[-1].state
-    translator, origin = Translator.load(folder), run.origin()
+    translator, origin = Translator.load(folder, allow_code=run.allow_code), run.origin()
     results = evaluate_run(translator, test_sets(experiment, None, None), experiment.search)
     write_report(run, origin, results, experiment.search)
     return Record(

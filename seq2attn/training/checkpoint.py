@@ -2,27 +2,31 @@
 
 checkpoints/00001200/model.safetensors     the weights
                      training.safetensors  what the optimiser remembers (the newest ones only)
-                     state.json            where training stood, and how good it was
+                     state.json            where training stood, how good it was, and the digests of all three files
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
-import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import NonNegativeInt, TypeAdapter
 from torch import Tensor, nn
 
-from seq2attn.errors import RunError
+from seq2attn.errors import DamagedError, RunError
+from seq2attn.formats import CHECKPOINT, format_of
+from seq2attn.text.files import read_object, sync_file, sync_folder, write_json
 from seq2attn.weights import Vocabularies, load_tensors, own_weights, put_weights, save_tensors, save_weights
 
-FORMAT = 1
 FOLDER, MODEL, TRAINING, STATE = "checkpoints", "model.safetensors", "training.safetensors", "state.json"
+FIX = "an older checkpoint is used"
+Digests = dict[str, str | None]
 
 
 @dataclass
@@ -36,12 +40,15 @@ class TrainState:
     seconds: float = 0.0  # of training, over all sittings
     words: int = 0  # target words learnt from
     best: float | None = None  # the best value of the validation metric
+    best_update: int = 0  # when it was found
+    validated: int = 0  # the last update after which there was a validation
     stale: int = 0  # validations since the best
     waited: int = 0  # validations since the best or the last plateau
     plateaus: int = 0
     baseline: float | None = (
         None  # a target word's log-probability of late, where hard attention learns by drawing
     )
+    tally: list[dict[str, float]] = field(default_factory=list)  # what each process has not reported yet
 
     @property
     def epochs(self) -> float:
@@ -55,12 +62,20 @@ class Checkpoint:
 
     folder: Path
     state: TrainState
-    score: float | None  # the validation metric, where this checkpoint was validated
+    score: float | None  # the validation metric; none where training was interrupted
+    numbers: dict[str, float]  # what the optimiser remembers beside tensors
+    digests: Digests  # of its files; none in format 1
+    lengths: dict[str, int]  # bytes of the run's logs, for they tell of what came before
 
     @property
     def model(self) -> Path:
         """The file of weights."""
         return self.folder / MODEL
+
+    @property
+    def training(self) -> Path:
+        """The file of what the optimiser remembers: not in old ones, from which no training goes on."""
+        return self.folder / TRAINING
 
 
 def save_checkpoint(
@@ -70,68 +85,97 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     state: TrainState,
     score: float | None,
+    lengths: dict[str, int],
 ) -> Checkpoint:
-    """Write a checkpoint under a temporary name, and give it its own when it is whole."""
+    """Write a checkpoint under a temporary name, and give it its own when it is whole and on the disk.
+
+    Raises: RunError when it cannot be written; the older ones are then as they were.
+    """
     folder = run / FOLDER / f"{state.update:08d}"
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    save_weights(own_weights(model), vocabularies, partial / MODEL)
     tensors, numbers = _flatten(optimizer.state_dict()["state"])
-    save_tensors(tensors, partial / TRAINING)
-    content = {
-        "format": FORMAT,
-        "score": score,
-        "state": dataclasses.asdict(state),
-        "optimizer": numbers,
-    }
-    (partial / STATE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    for file in partial.iterdir():
-        with file.open("rb") as handle:
-            os.fsync(handle.fileno())
-    _remove(folder)
-    partial.rename(folder)
-    return Checkpoint(folder, state, score)
-
-
-def refuse_trained(run: Path) -> None:
-    """Raises RunError when `run` holds a training, which new tokenisers would make useless."""
-    if list_checkpoints(run):
+    try:
+        partial.mkdir(parents=True)
+        digests: Digests = {
+            MODEL: save_weights(own_weights(model), vocabularies, partial / MODEL),
+            TRAINING: save_tensors(tensors, partial / TRAINING),
+        }
+        made = Checkpoint(folder, dataclasses.replace(state), score, numbers, digests, lengths)
+        write_json(partial / STATE, _sealed(made))  # which also sees to the folder
+        for file in (partial / MODEL, partial / TRAINING):
+            sync_file(file)
+        remove(folder)
+        partial.rename(folder)
+        sync_folder(folder.parent)
+    except (OSError, RunError) as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        why = str(error) if isinstance(error, RunError) else f"{partial}: {error.strerror or error}"
         raise RunError(
-            f"{run}: already holds a training; go on with it by `train --resume`, give another `run`"
-            " (--set run=DIR), or remove the folder"
-        )
+            f"update {state.update:,} could not be saved; what was saved before is as it was, and `train --resume`"
+            f" goes on from there. {why}"
+        ) from None
+    return made
 
 
 def list_checkpoints(run: Path) -> list[Checkpoint]:
-    """The checkpoints of a run, oldest first."""
-    folders = sorted((run / FOLDER).glob("[0-9]*[0-9]")) if (run / FOLDER).is_dir() else []
-    return [_read(folder) for folder in folders]
+    """The checkpoints of a run that can be read, oldest first."""
+    found = []
+    for folder in checkpoint_folders(run):
+        try:
+            found.append(read_checkpoint(folder))
+        except DamagedError:
+            continue
+    return found
+
+
+def checkpoint_folders(run: Path) -> list[Path]:
+    """Where the checkpoints of a run are, oldest first, whatever state they are in."""
+    return sorted((run / FOLDER).glob("[0-9]*[0-9]"))
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """What a checkpoint says of itself.
+
+    Raises: DamagedError when that is not what was written; RunError when it is of a newer format.
+    """
+    path = folder / STATE
+    try:
+        content = read_object(path, FIX)
+    except RunError as error:
+        raise DamagedError(str(error)) from None
+    try:
+        number = format_of(content, CHECKPOINT, path, FIX)
+    except RunError as error:
+        is_newer = str(content.get("format")).isdecimal() and content["format"] > CHECKPOINT
+        raise error if is_newer else DamagedError(str(error)) from None
+    try:
+        return _unsealed(folder, content, number)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"{path}: is damaged ({error}); {FIX}") from None
+
+
+def load_checkpoint(checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The weights, and the tensors of the optimiser.
+
+    Raises: RunError when they are not there, or not what was written.
+    """
+    return (
+        load_tensors(checkpoint.model, digest=checkpoint.digests[MODEL]),
+        load_tensors(checkpoint.training, digest=checkpoint.digests[TRAINING]),
+    )
 
 
 def resume(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState:
     """Put model and optimiser back to where the checkpoint was made."""
-    put_weights(model, load_tensors(checkpoint.model), checkpoint.model)
-    tensors = load_tensors(checkpoint.folder / TRAINING)
-    numbers = json.loads((checkpoint.folder / STATE).read_text(encoding="utf-8"))["optimizer"]
+    weights, tensors = load_checkpoint(checkpoint)
+    put_weights(model, weights, checkpoint.model)
     groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": _unflatten(tensors, numbers), "param_groups": groups})
+    optimizer.load_state_dict({"state": _unflatten(tensors, checkpoint.numbers), "param_groups": groups})
     return dataclasses.replace(checkpoint.state)
 
 
-def prune(run: Path, *, keep_last: int, keep_best: int, higher_is_better: bool, resumable: int = 2) -> None:
-    """Drop checkpoints that are neither among the last nor the best, and what older ones need only for resuming."""
-    every = list_checkpoints(run)
-    kept = {c.folder for c in every[-max(keep_last, 1) :]}
-    kept |= {c.folder for c in best_checkpoints(every, keep_best, higher_is_better=higher_is_better)}
-    for checkpoint in every:
-        if checkpoint.folder not in kept:
-            _remove(checkpoint.folder)
-    for checkpoint in every[:-resumable]:
-        (checkpoint.folder / TRAINING).unlink(missing_ok=True)
-
-
-def _remove(folder: Path) -> None:
+def remove(folder: Path) -> None:
     """Take a checkpoint's name away before its files: killed in between, none is left that has only some of them."""
     if folder.is_dir():
         going = folder.with_name(folder.name + ".removed")
@@ -140,16 +184,9 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(going)
 
 
-def best_checkpoints(every: list[Checkpoint], count: int, *, higher_is_better: bool) -> list[Checkpoint]:
-    """The best validated ones, best first; of equals the newer."""
-    sign = -1.0 if higher_is_better else 1.0
-    scored = [(sign * c.score, -c.state.update, c) for c in every if c.score is not None]
-    return [c for _, _, c in sorted(scored, key=lambda item: item[:2])[:count]]
-
-
 def average(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
     """The mean of the weights of several checkpoints, summed in double precision."""
-    first, *others = (load_tensors(checkpoint.model) for checkpoint in checkpoints)
+    first, *others = (load_tensors(c.model, digest=c.digests[MODEL]) for c in checkpoints)
     sums = {name: tensor.double() for name, tensor in first.items()}
     for weights in others:
         for name, total in sums.items():
@@ -157,17 +194,41 @@ def average(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
     return {name: (total / len(checkpoints)).to(first[name].dtype) for name, total in sums.items()}
 
 
-def _read(folder: Path) -> Checkpoint:
-    path = folder / STATE
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            raise RunError(f"{path}: is of format {content['format']}, not {FORMAT}")
-        return Checkpoint(folder, TrainState(**content["state"]), content["score"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(
-            f"{path}: cannot be read ({error}); remove the folder to use an older checkpoint"
-        ) from None
+def _sealed(checkpoint: Checkpoint) -> dict[str, Any]:
+    content = {
+        "format": CHECKPOINT,
+        "score": checkpoint.score,
+        "state": dataclasses.asdict(checkpoint.state),
+        "optimizer": checkpoint.numbers,
+        "digests": checkpoint.digests,
+        "lengths": checkpoint.lengths,
+    }
+    return {**content, "digest": _digest(content)}
+
+
+def _unsealed(folder: Path, content: dict[str, Any], number: int) -> Checkpoint:
+    if content.pop("digest", None) != (_digest(content) if number > 1 else None):
+        raise ValueError("its digest differs")
+    score: float | None = TypeAdapter(float | None).validate_python(content["score"])
+    state = TypeAdapter(TrainState).validate_python(content["state"])
+    numbers = TypeAdapter(dict[str, int | float]).validate_python(content["optimizer"])
+    if number == 1:  # every checkpoint was of a validation, and had no digests
+        state.validated = state.update
+        return Checkpoint(folder, state, score, numbers, dict.fromkeys((MODEL, TRAINING)), {})
+    digests = TypeAdapter(dict[Literal["model.safetensors", "training.safetensors"], str])
+    lengths = TypeAdapter(dict[str, NonNegativeInt])
+    return Checkpoint(
+        folder,
+        state,
+        score,
+        numbers,
+        dict(digests.validate_python(content["digests"])),
+        lengths.validate_python(content["lengths"]),
+    )
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=32).hexdigest()
 
 
 def _flatten(state: dict[int, dict[str, Any]]) -> tuple[dict[str, Tensor], dict[str, float]]:

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from seq2attn.config.base import Config, Mistake, Mistakes
-from seq2attn.config.duration import Amount, Duration
+from seq2attn.config.duration import Amount, Duration, Time
 from seq2attn.training.guided import GuidedConfig
 from seq2attn.training.optimizers import AdamConfig, OptimizerConfig
 from seq2attn.training.schedules import InverseSquareRootConfig, ScheduleConfig
@@ -67,6 +67,7 @@ class CheckpointConfig(Config):
     """Which checkpoints are kept, and which weights translate."""
 
     keep_last: PositiveInt = 2
+    """At least two are there, so that one is left should the other be damaged."""
     keep_best: NonNegativeInt = 1
     average: Literal["none", "last", "best"] = "none"
     """At the end, translate with the mean of the kept last or best checkpoints instead of the best one."""
@@ -77,6 +78,9 @@ class TrainingConfig(Config):
 
     until: tuple[Duration, ...] = Field((Amount(20, "epochs"),), min_length=1)
     """Durations; training ends with the first that is over."""
+    stop_after: Time | None = None
+    """Save, stop and exit with 75 when the process has trained for so long, like `2h55m`: a few minutes less than a
+    batch queue gives it. `train --resume auto` goes on."""
     seed: NonNegativeInt = 1
     batch: BatchConfig = BatchConfig()
     optimizer: OptimizerConfig = AdamConfig(kind="adam")

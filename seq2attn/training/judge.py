@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from seq2attn.data.prepare import Prepared
 from seq2attn.run import Run
-from seq2attn.training.checkpoint import (
-    TrainState,
-    average,
-    best_checkpoints,
-    list_checkpoints,
-    prune,
-    save_checkpoint,
-)
+from seq2attn.training.checkpoint import MODEL, Checkpoint, TrainState, average, save_checkpoint
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import World
+from seq2attn.training.kept import best_checkpoints, prune, validated_checkpoints
 from seq2attn.training.objective import Objective
 from seq2attn.training.report import Reporter
 from seq2attn.training.validation import Validation, better, samples, validate
-from seq2attn.weights import own_weights, put_weights
+from seq2attn.weights import load_tensors, own_weights, put_weights
 
 
 class Judge:
@@ -58,26 +51,35 @@ class Judge:
         self._remember(state, value, is_best)
         self._tell(state, found, is_best)
         if self.world.leads:
-            model, keep = self.objective.model, self.config.checkpoints
-            checkpoint = save_checkpoint(
-                self.run.folder, model, self.vocabularies, self.optimizer, state, value
-            )
+            checkpoint = self._save(state, value)
             if is_best:
-                self._translate_with(own_weights(model), [checkpoint.folder.name], value)
-            prune(
-                self.run.folder,
-                keep_last=keep.keep_last,
-                keep_best=max(1, keep.keep_best),
-                higher_is_better=self.higher_is_better,
-            )
+                self._translate_with(own_weights(self.objective.model), [checkpoint], value)
+            self._prune()
         self.world.wait()
+
+    def save(self, state: TrainState) -> None:
+        """Save a checkpoint of a training that is interrupted here: it is not tried, and counts for nothing else."""
+        if self.world.leads:
+            self._save(state, None)
+            self._prune()
+        self.world.wait()
+
+    def settle(self, state: TrainState) -> None:
+        """Do what a kill may have left undone after the checkpoint that training goes on from was saved."""
+        if not self.world.leads:
+            return
+        best = [c for c in validated_checkpoints(self.run.folder) if c.state.update == state.best_update]
+        if best and not self.run.has_weights_since(best[0].folder.name):
+            weights = load_tensors(best[0].model, digest=best[0].digests[MODEL])
+            self._translate_with(weights, best, state.best)
+        self._prune()
 
     def finish(self) -> None:
         """At the end of training: translate with the mean of the kept checkpoints where the config says so."""
         how = self.config.checkpoints
         if how.average == "none":
             return
-        every = list_checkpoints(self.run.folder)
+        every = validated_checkpoints(self.run.folder)
         best = best_checkpoints(every, max(1, how.keep_best), higher_is_better=self.higher_is_better)
         chosen = best if how.average == "best" else every[-how.keep_last :]
         weights = average(chosen)
@@ -87,23 +89,40 @@ class Judge:
             f"the mean of {len(chosen)} checkpoints: ppl {found.perplexity:.2f}  BLEU {found.bleu:.2f} (greedy)"
         )
         if self.world.leads:
-            names = [checkpoint.folder.name for checkpoint in chosen]
-            self._translate_with(weights, names, found.value(self.metric))
+            self._translate_with(weights, chosen, found.value(self.metric))
         self.world.wait()
 
     def _try(self) -> Validation:
         return validate(self.objective, self.prepared, self.config.batch.most(), self.world)
 
-    def _translate_with(self, weights: Mapping[str, Tensor], checkpoints: list[str], value: float) -> None:
-        origin: dict[str, Any] = {"checkpoints": checkpoints, self.metric: value}
-        self.run.save_model(weights, self.vocabularies, origin)
+    def _save(self, state: TrainState, value: float | None) -> Checkpoint:
+        model, lengths = self.objective.model, self.reporter.lengths()
+        return save_checkpoint(
+            self.run.folder, model, self.vocabularies, self.optimizer, state, value, lengths
+        )
+
+    def _prune(self) -> None:
+        keep = self.config.checkpoints
+        prune(
+            self.run.folder,
+            keep_last=keep.keep_last,
+            keep_best=max(1, keep.keep_best),
+            higher_is_better=self.higher_is_better,
+        )
+
+    def _translate_with(
+        self, weights: Mapping[str, Tensor], checkpoints: list[Checkpoint], value: float | None
+    ) -> None:
+        names = [checkpoint.folder.name for checkpoint in checkpoints]
+        self.run.save_model(weights, self.vocabularies, {"checkpoints": names, self.metric: value})
 
     def _remember(self, state: TrainState, value: float, is_best: bool) -> None:
         schedule = self.config.schedule
+        state.validated = state.update
         state.stale = 0 if is_best else state.stale + 1
         state.waited = 0 if is_best else state.waited + 1
         if is_best:
-            state.best = value
+            state.best, state.best_update = value, state.update
         if schedule.kind == "plateau" and state.waited >= schedule.patience:
             state.plateaus, state.waited = state.plateaus + 1, 0
 

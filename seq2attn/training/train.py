@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Literal
+
 import torch
 
+from seq2attn.config.plugin import modules_in
 from seq2attn.data.prepare import Prepared, prepare
 from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert
 from seq2attn.errors import RunError, UserError
@@ -14,76 +20,107 @@ from seq2attn.model.vectors import load_vectors
 from seq2attn.run import Run
 from seq2attn.text.vocabulary import EOS
 from seq2attn.text.wordpiece import WordPieceTokenizer
-from seq2attn.training.checkpoint import Checkpoint, TrainState, list_checkpoints, refuse_trained, resume
+from seq2attn.training.checkpoint import FOLDER, Checkpoint, TrainState, read_checkpoint, resume
 from seq2attn.training.distributed import World, join_world
 from seq2attn.training.groups import parameter_groups
+from seq2attn.training.kept import newest_sound, refuse_trained
+from seq2attn.training.lock import locked
 from seq2attn.training.objective import Objective
 from seq2attn.training.report import Reporter
+from seq2attn.training.stopping import Stop
 from seq2attn.training.trainer import Trainer
 from seq2attn.training.updates import most_tokens
 from seq2attn.weights import check_vocabularies
 
 
-def train(config: Experiment, *, go_on: bool = False) -> Run:
-    """Train the model of a config; with `go_on`, from the newest checkpoint of its run.
+def train(config: Experiment, *, go_on: bool | Literal["auto"] = False) -> Run:
+    """Train the model of a config; with `go_on`, from the newest checkpoint of its run; `auto`: if it has one.
 
-    Raises RunError when the run already holds a training, or when there is none to go on with.
+    Raises RunError when the run already holds a training, or when there is none to go on with, and when another process
+    is at work in it; Stopped when it was asked to stop before its end (see `training.stopping`).
     """
-    run = Run(config.run)
-    with join_world() as world:
-        checkpoints = _checkpoints(config, run, go_on=go_on)
-        if checkpoints:
+    started = time.monotonic()
+    run = Run(config.run, modules_in(config))  # what the config names, the user has named
+    run.check_files()
+    with join_world() as world, locked(run.folder) if world.leads else nullcontext():
+        notes: list[str] = []
+        since = _since(config, run, world, notes.append, go_on=go_on)
+        if since:
             config = _as_fitted(config, run.experiment())
-        update = checkpoints[-1].state.update if checkpoints else 0
-        run.folder.mkdir(parents=True, exist_ok=True)
-        reporter = Reporter(run, leads=world.leads, update=update, tensorboard=config.training.tensorboard)
+        tensorboard = config.training.tensorboard
+        reporter = Reporter(run, leads=world.leads, since=since, tensorboard=tensorboard)
         try:
-            prepared = _prepare(config, run, world, reporter, keep_tokenizers=bool(checkpoints))
-            vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
-            if checkpoints:
-                check_vocabularies(checkpoints[-1].model, run.folder, vocabularies)
-            torch.manual_seed(config.training.seed)
-            model = build_model(config.model, *map(len, vocabularies))
-            if not checkpoints:
-                _pretrained(model, config, prepared, reporter)
-            model.to(world.device)
-            optimizer = config.training.optimizer.build(parameter_groups(model))
-            state = resume(checkpoints[-1], model, optimizer) if checkpoints else TrainState()
-            reporter.say(_greeting(model, world, state))
-            objective = Objective(model, config.training.label_smoothing, config.training.guided)
-            _check_guided(objective)
-            if config.training.batch.tokens == "fit":
-                config = _with_tokens(config, _fitting(objective, prepared, world, reporter))
-                if world.leads:
-                    run.save_experiment(config)
-            Trainer(config, run, prepared, objective, optimizer, state, world, reporter).train()
+            for note in notes:
+                reporter.note(note)
+            with Stop(config.training.stop_after, started) as stop:
+                _trainer(config, run, world, reporter, since, stop).train()
         finally:
             reporter.close()
     return run
 
 
-def _checkpoints(config: Experiment, run: Run, *, go_on: bool) -> list[Checkpoint]:
-    checkpoints = list_checkpoints(run.folder)
-    if go_on:
-        if not checkpoints:
+def _trainer(
+    config: Experiment, run: Run, world: World, reporter: Reporter, since: Checkpoint | None, stop: Stop
+) -> Trainer:
+    """All parts of a training, as they were when its checkpoint was saved."""
+    prepared = _prepare(config, run, world, reporter, keep_tokenizers=since is not None)
+    vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
+    if since:
+        check_vocabularies(since.model, run.folder, vocabularies)
+    torch.manual_seed(config.training.seed)
+    model = build_model(config.model, *map(len, vocabularies))
+    if not since:
+        _pretrained(model, config, prepared, reporter)
+    model.to(world.device)
+    optimizer = config.training.optimizer.build(parameter_groups(model))
+    state = resume(since, model, optimizer) if since else TrainState()
+    reporter.note(_greeting(model, world, state))
+    objective = Objective(model, config.training.label_smoothing, config.training.guided)
+    _check_guided(objective)
+    if config.training.batch.tokens == "fit":
+        config = _with_tokens(config, _fitting(objective, prepared, world, reporter))
+        if world.leads:
+            run.save_experiment(config)
+    return Trainer(config, run, prepared, objective, optimizer, state, world, reporter, stop)
+
+
+def _since(
+    config: Experiment,
+    run: Run,
+    world: World,
+    warn: Callable[[str], None],
+    *,
+    go_on: bool | Literal["auto"],
+) -> Checkpoint | None:
+    """The checkpoint to go on from. The process that leads looks which are sound."""
+    found: Checkpoint | None = None
+    if world.leads:
+        if go_on:
+            found = newest_sound(run.folder, warn)
+        else:
+            refuse_trained(run.folder)
+        if go_on is True and found is None:
             raise RunError(f"{run.folder}: has no checkpoint to resume; train without --resume")
-        before = run.experiment()
-        tests = {"test"}  # sets to be measured on may come and go
-        changed = [
-            name
-            for name in ("data", "text", "model")
-            if getattr(before, name).model_dump(exclude=tests)
-            != getattr(config, name).model_dump(exclude=tests)
-        ]
-        if changed:
-            names = " and ".join(f"`{name}`" for name in changed)
-            raise RunError(
-                f"{run.folder}: was trained with another {names}; resume with the config it has"
-                f" ({run.config}), or give another `run`"
-            )
-    else:
-        refuse_trained(run.folder)
-    return checkpoints
+        if found is not None:
+            _check_same(config, run)
+    name = world.gather(found and found.folder.name)[0]
+    return found if world.leads or name is None else read_checkpoint(run.folder / FOLDER / name)
+
+
+def _check_same(config: Experiment, run: Run) -> None:
+    before = run.experiment()
+    tests = {"test"}  # sets to be measured on may come and go
+    changed = [
+        name
+        for name in ("data", "text", "model")
+        if getattr(before, name).model_dump(exclude=tests) != getattr(config, name).model_dump(exclude=tests)
+    ]
+    if changed:
+        names = " and ".join(f"`{name}`" for name in changed)
+        raise RunError(
+            f"{run.folder}: was trained with another {names}; resume with the config it has"
+            f" ({run.config}), or give another `run`"
+        )
 
 
 def _fitting(objective: Objective, prepared: Prepared, world: World, reporter: Reporter) -> int:
@@ -94,7 +131,7 @@ def _fitting(objective: Objective, prepared: Prepared, world: World, reporter: R
             "give a number; 4096 is usual"
         )
     tokens = most_tokens(objective, prepared.train.corpus, world)
-    reporter.say(f"a batch of {tokens:,} tokens fits")
+    reporter.note(f"a batch of {tokens:,} tokens fits")
     return tokens
 
 
@@ -117,7 +154,7 @@ def _prepare(
     """The leading process prepares; the others read what it wrote."""
 
     def start() -> Prepared:
-        return prepare(config.data, config.text, run.folder, reporter.say, keep_tokenizers=keep_tokenizers)
+        return prepare(config.data, config.text, run.folder, reporter.note, keep_tokenizers=keep_tokenizers)
 
     if world.leads:
         prepared = start()
@@ -132,7 +169,7 @@ def _pretrained(model: Seq2Seq, config: Experiment, prepared: Prepared, reporter
         assert isinstance(config.model.encoder, BertEncoderConfig)
         assert isinstance(prepared.source, WordPieceTokenizer)  # a rule of the config sees to both
         load_bert(config.model.encoder.path, model.source, model.encoder, prepared.source.bert_ids)
-        reporter.say(f"encoder: begins with the weights of {config.model.encoder.path}")
+        reporter.note(f"encoder: begins with the weights of {config.model.encoder.path}")
     shared = config.model.embeddings
     for side, path, tokenizer, embedding in (
         ("source", shared.source_vectors, prepared.source, model.source),
@@ -143,7 +180,7 @@ def _pretrained(model: Seq2Seq, config: Experiment, prepared: Prepared, reporter
             with torch.no_grad():
                 table = embedding.table.weight
                 table.copy_(torch.where(coverage.mask.unsqueeze(1), vectors / embedding.scale, table))
-            reporter.say(f"{side} vectors: {coverage}")
+            reporter.note(f"{side} vectors: {coverage}")
 
 
 def _check_guided(objective: Objective) -> None:

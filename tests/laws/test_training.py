@@ -180,7 +180,7 @@ def test_the_best_weights_are_the_best(corpus):
     ranked = sorted(by_update, key=by_update.get)
     assert ranked != sorted(by_update)
     kept = {checkpoint.state.update: checkpoint for checkpoint in list_checkpoints(run.folder)}
-    assert set(kept) == {*ranked[:3], 20}
+    assert set(kept) == {*ranked[:3], 18, 20}  # the one before the last is there to go on from as well
     best = kept[ranked[0]]
     assert_same(load_tensors(run.weights), load_tensors(best.model))
     assert run.origin() == {"checkpoints": [best.folder.name], "perplexity": by_update[ranked[0]]}

@@ -1,0 +1,114 @@
+"""Which checkpoints of a run are kept, which are best, and which one training goes on from."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from seq2attn.errors import DamagedError, RunError
+from seq2attn.training.checkpoint import (
+    FOLDER,
+    Checkpoint,
+    checkpoint_folders,
+    list_checkpoints,
+    load_checkpoint,
+    read_checkpoint,
+    remove,
+)
+
+SPARE = 2
+"""Checkpoints that training can go on from, at least: if one is damaged, there is another."""
+LEFT = ("*.partial", "*.removed")
+"""What a kill leaves of a checkpoint that was being written or removed."""
+
+
+def refuse_trained(run: Path) -> None:
+    """Raises RunError when `run` holds a training, which new tokenisers would make useless."""
+    if checkpoint_folders(run):
+        raise RunError(
+            f"{run}: already holds a training; go on with it by `train --resume`, give another `run`"
+            " (--set run=DIR), or remove the folder"
+        )
+
+
+def validated_checkpoints(run: Path) -> list[Checkpoint]:
+    """Those that were made by a validation, oldest first: where else training was interrupted changes nothing."""
+    return [checkpoint for checkpoint in list_checkpoints(run) if checkpoint.score is not None]
+
+
+def best_checkpoints(every: list[Checkpoint], count: int, *, higher_is_better: bool) -> list[Checkpoint]:
+    """The best validated ones, best first; of equals the newer."""
+    sign = -1.0 if higher_is_better else 1.0
+    scored = [(sign * c.score, -c.state.update, c) for c in every if c.score is not None]
+    return [c for _, _, c in sorted(scored, key=lambda item: item[:2])[:count]]
+
+
+def prune(run: Path, *, keep_last: int, keep_best: int, higher_is_better: bool) -> None:
+    """Drop checkpoints that are neither among the last nor the best, and what older ones need only for resuming.
+
+    Those of an interruption are kept until the next validation, the two newest of all.
+    """
+    every = list_checkpoints(run)
+    validated = [checkpoint for checkpoint in every if checkpoint.score is not None]
+    newest = validated[-1].state.update if validated else -1
+    kept = {c.folder for c in validated[-max(keep_last, SPARE) :]}
+    kept |= {c.folder for c in best_checkpoints(validated, keep_best, higher_is_better=higher_is_better)}
+    kept |= {c.folder for c in every[-SPARE:] if c.state.update >= newest}
+    for checkpoint in every:
+        if checkpoint.folder not in kept:
+            remove(checkpoint.folder)
+    for checkpoint in validated[:-SPARE]:
+        checkpoint.training.unlink(missing_ok=True)
+    for pattern in LEFT:
+        for folder in (run / FOLDER).glob(pattern):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def newest_sound(run: Path, warn: Callable[[str], None]) -> Checkpoint | None:
+    """The newest checkpoint that is what was written; none if there is none at all.
+
+    Newer ones that are damaged are set aside, each with a warning. Raises RunError when none is sound.
+    """
+    damaged: list[tuple[Path, str]] = []
+    for folder in reversed(checkpoint_folders(run)):
+        try:
+            checkpoint = read_checkpoint(folder)
+        except DamagedError as error:
+            damaged.append((folder, str(error)))
+            continue
+        try:
+            load_checkpoint(checkpoint)
+        except RunError as error:
+            damaged.append((folder, str(error)))
+            continue
+        for other, why in damaged:
+            aside = other.with_name(other.name + ".damaged")
+            shutil.rmtree(aside, ignore_errors=True)
+            other.rename(aside)
+            warn(f"warning: {why}; set aside as {aside.name}, and update {checkpoint.state.update:,} taken")
+        return checkpoint
+    if damaged:
+        whys = "\n".join(f"  {why}" for _, why in damaged)
+        raise RunError(f"{run}: has no checkpoint that training can go on from:\n{whys}")
+    return None
+
+
+def go_back(run: Path, warn: Callable[[str], None], *, leads: bool) -> Checkpoint | None:
+    """The newest sound checkpoint of a validation, for a training that leaves what came after it behind.
+
+    Where the run was interrupted must not matter, so those of interruptions are no place to go back to; the newer ones
+    are removed by the process that `leads`, lest a resumed run takes them. None if there is none.
+    """
+    for checkpoint in reversed(validated_checkpoints(run)):
+        try:
+            load_checkpoint(checkpoint)
+        except RunError as error:
+            warn(f"warning: {error}; an older checkpoint is taken")
+            continue
+        if leads:
+            for folder in checkpoint_folders(run):
+                if folder.name > checkpoint.folder.name:
+                    remove(folder)
+        return checkpoint
+    return None

@@ -1,0 +1,61 @@
+"""Ending a sitting between two updates: by SIGTERM, by Ctrl-C, or when its time is over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+TIME_OVER = "training.stop_after"
+TRY_AGAIN = 75
+"""The exit code of a training whose time is over: `EX_TEMPFAIL` of sysexits.h, so that a queue can start it anew."""
+ECHO = 1.0
+"""Seconds within which a second signal is the first: `timeout` and batch queues send it to process and group."""
+
+
+class Stop:
+    """Who wants this sitting to end, if anyone. Within its `with` signals are taken note of; the second one exits."""
+
+    def __init__(self, stop_after: float | None = None, started: float | None = None) -> None:
+        begin = time.monotonic() if started is None else started
+        self._deadline = None if stop_after is None else begin + stop_after
+        self._signal: int | None = None
+        self._heard = 0.0
+        self._before: dict[int, Any] = {}
+
+    @property
+    def code(self) -> int:
+        """The exit code that says why; 0 where nobody wants to stop."""
+        if self._signal is not None:
+            return 128 + self._signal
+        return TRY_AGAIN if self._deadline is not None and time.monotonic() >= self._deadline else 0
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # the only one that may
+            self._before = {number: signal.signal(number, self._hear) for number in SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._signal is None:
+            self._signal, self._heard = number, now
+        elif now - self._heard > ECHO:
+            # What is being written has a name of its own until it is whole, so there is nothing to tidy.
+            print(f"\n{name_of(128 + number)} again: gone", file=sys.stderr, flush=True)
+            os._exit(128 + number)
+
+
+def name_of(code: int) -> str:
+    """Why a training ends with this exit code."""
+    return TIME_OVER if code == TRY_AGAIN else signal.Signals(code - 128).name
