@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -32,7 +32,9 @@ class World:
         if self.size == 1:
             return module
         devices = [self.device] if self.device.type == "cuda" else None
-        return DistributedDataParallel(module, device_ids=devices)
+        # No buffer of ours ever changes; to send them would be one exchange more, which one that begins an update anew
+        # would make twice.
+        return DistributedDataParallel(module, device_ids=devices, broadcast_buffers=False)
 
     def local(self, module: nn.Module) -> AbstractContextManager[Any]:
         """Within it gradients stay here: for all but the last batch of an update."""
@@ -45,6 +47,12 @@ class World:
         total = torch.tensor(numbers, dtype=torch.float64, device=self.device)
         dist.all_reduce(total)
         return [float(number) for number in total.tolist()]
+
+    def total(self, tensor: Tensor) -> Tensor:
+        """A tensor added up over all processes, in its place; nobody waits for the device."""
+        if self.size > 1:
+            dist.all_reduce(tensor)
+        return tensor
 
     def gather(self, mine: Any) -> list[Any]:
         """What every process has, in the order of their ranks."""

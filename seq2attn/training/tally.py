@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from seq2attn.training.distributed import World
+from seq2attn.training.gradients import Sums
 
 SUMS = ("objective", "likelihood", "guided", "guided_words")
 
@@ -24,6 +25,14 @@ class Tally:
     rate: float = 0.0  # of the last update
     words: float = 0.0  # of all processes
     seconds: float = 0.0
+
+    def take(self, sums: Sums, norm: Tensor, unsound: Tensor) -> None:
+        """Count an update's sums and norm, unless it is unsound: 1, not 0."""
+        skipped = unsound.bool()
+        self.objective = torch.where(skipped, self.objective, sums.objective)
+        self.likelihood = torch.where(skipped, self.likelihood, sums.likelihood)
+        self.guided = torch.where(skipped, self.guided, sums.guided)
+        self.norm = torch.where(skipped, self.norm, norm)
 
     def numbers(self) -> dict[str, float]:
         """Its content, exactly, as a checkpoint between two reports keeps it."""

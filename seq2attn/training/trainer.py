@@ -4,42 +4,35 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from seq2attn.data.ahead import ahead
-from seq2attn.data.batches import Batch, batch_of, padding_share
+from seq2attn.data.batches import padding_share
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import Prepared
+from seq2attn.errors import Stopped
 from seq2attn.experiment import Experiment
 from seq2attn.run import Run
 from seq2attn.training.checkpoint import TrainState
 from seq2attn.training.distributed import World
+from seq2attn.training.diverged import diverged
+from seq2attn.training.gradients import Gradients, Part, Sums, Work, parts_of
 from seq2attn.training.judge import Judge
-from seq2attn.training.objective import Loss, Objective
+from seq2attn.training.objective import Objective
 from seq2attn.training.progress import amounts, is_due, share_done
+from seq2attn.training.rehearsal import rehearse
 from seq2attn.training.reinforce import moved
 from seq2attn.training.report import Reporter
 from seq2attn.training.schedules import Progress
+from seq2attn.training.soundness import Tried, Watch, are_finite, learnt
+from seq2attn.training.stopping import Stop, name_of
+from seq2attn.training.tally import empty_tally, kept_tally
 from seq2attn.training.updates import Update, updates_of
-
-
-@dataclass
-class Tally:
-    """What has been learnt from since the last report."""
-
-    objective: Tensor  # [] summed over words
-    likelihood: Tensor  # [] summed over words
-    guided: Tensor  # [2] of the links: summed, and over how many words
-    norm: Tensor  # [] of the last update's gradient
-    words: float = 0.0
-    seconds: float = 0.0
+from seq2attn.training.way_back import WayBack
 
 
 class Trainer:
@@ -55,57 +48,76 @@ class Trainer:
         state: TrainState,
         world: World,
         reporter: Reporter,
+        stop: Stop,
+        beginning: dict[str, Tensor] | None,
     ) -> None:
-        self.config = config.training
+        self.experiment, self.config = config, config.training
         self.prepared, self.world, self.reporter = prepared, world, reporter
-        self.objective, self.wrapped = objective, world.wrap(objective)
-        self.learn: Callable[[Batch, float | None], Loss] = self.wrapped
-        if config.training.compile:
-            self.learn = torch.compile(self.wrapped, dynamic=True)
-        self.optimizer, self.state = optimizer, state
+        self.objective, self.optimizer, self.state = objective, optimizer, state
+        self.gradients = Gradients(config.training, objective, world, reporter)
+        self.watch = Watch(config.training.divergence, optimizer, world, reporter)
+        self.way_back = WayBack(run.folder, objective.model, optimizer, world, reporter, beginning)
+        self.rehearsed = False
         self.judge = Judge(config.training, run, prepared, objective, optimizer, world, reporter)
-        self.autocast = use_bfloat16(config.training.precision, world.device)
-        self.tally = self._empty_tally()
+        self.tally = kept_tally(state.tally, world)
+        self.state.tally = []
+        self.stop = stop
+        self.stopping = False  # what all processes have agreed on
         self.clock = time.monotonic()  # what came before it is counted
 
     # ------------------------------------------------------------------ the loop
 
     def train(self) -> None:
-        """Until one of the durations is over, or validation has stopped getting better."""
+        """Until one of the durations is over, or validation has stopped getting better.
+
+        Raises Stopped when it was asked to stop before, and has saved where it stands.
+        """
         self.objective.train()
-        validated = self.state.update
-        while not self._over():
-            corpus = self.prepared.train.epoch(self.config.seed, self.state.epoch)
-            updates = self._plan(corpus)
-            self.reporter.epoch(self.state.epoch + 1, len(updates), self.state.cursor)
-            self.clock = time.monotonic()
-            for batches in ahead(self._make(corpus), updates[self.state.cursor :]):
-                if self._learn(batches):
-                    self.judge.validate(self.state)
-                    validated = self.state.update
-                    self.clock = time.monotonic()
-                if self._over():
-                    break
+        self.judge.settle(self.state)
+        while not self._over() or not self._finished():
+            self._epoch()
         self.reporter.close_bar()
-        if validated != self.state.update:
-            if self.tally.words:
-                self._report()
-            self.judge.validate(self.state)
         self.judge.finish()
 
-    def _make(self, corpus: Corpus) -> Callable[[Update], list[Batch]]:
-        """What makes the batches of an update, in memory that a card can read while it computes."""
+    def _epoch(self) -> None:
+        """To the end of the epoch, unless training ends or goes back before."""
+        corpus = self.prepared.train.epoch(self.config.seed, self.state.epoch)
+        updates = self._plan(corpus)
+        if not self.rehearsed:
+            rehearse(self.gradients, self.optimizer, corpus, updates, self.state.baseline)
+            self.rehearsed = True
+        self.reporter.epoch(self.state.epoch + 1, len(updates), self.state.cursor)
+        self.clock = time.monotonic()
+        for parts in ahead(self._make(corpus), updates[self.state.cursor :]):
+            validates = self._learn(corpus, parts)
+            is_lost = self.watch.lost or (validates and not self._validate())
+            if is_lost:
+                self._go_back()
+            if self.stopping:
+                self._leave()
+            if is_lost or self._over():
+                break
 
-        def batches(update: Update) -> list[Batch]:
-            made = [batch_of(corpus, rows) for rows in update]
-            return made if self.world.device.type == "cpu" else [batch.pinned() for batch in made]
+    def _make(self, corpus: Corpus) -> Callable[[Update], list[Part]]:
+        return lambda update: parts_of(corpus, update, self.world.device)
 
-        return batches
+    def _finished(self) -> bool:
+        """Whether training may end here: what was not tried yet is tried, and must be sound."""
+        self._look()
+        if not self.watch.lost:
+            if self.state.validated == self.state.update:
+                return True
+            if self.tally.words:
+                self._report()
+            if self._validate():
+                return True
+        self._go_back()
+        return False
 
-    def _learn(self, batches: Sequence[Batch]) -> bool:
+    def _learn(self, corpus: Corpus, parts: list[Part]) -> bool:
         """One update, and its reports; whether it is time to validate."""
         before = amounts(self.state)
-        self._update(batches)
+        self._update(corpus, parts)
         self.state.cursor += 1
         if self.state.cursor == self.state.updates_an_epoch:
             self.state.epoch, self.state.cursor = self.state.epoch + 1, 0
@@ -114,53 +126,54 @@ class Trainer:
             self.world.catch_up()
         self._take_time()
         validates = is_due(self.config.validation.every, before, amounts(self.state))
+        if validates or reports or self.stopping:
+            self._look()
         if validates or reports:
             self._report()  # before a checkpoint too, so that none has to keep what was not reported yet
         self.reporter.advance(self._time_left())
         return validates
 
     def _take_time(self) -> None:
-        """Count the time since the clock was set, and set it."""
+        """Count the time since the clock was set, and set it; agree on whether to stop, which then costs no more."""
         now = time.monotonic()
-        (seconds,) = self.world.sum((now - self.clock) / self.world.size)
+        seconds, asked = self.world.sum((now - self.clock) / self.world.size, float(self.stop.code))
+        self.stopping = asked > 0
         self.clock = now
         self.state.seconds += seconds
         self.tally.seconds += seconds
 
-    def _update(self, batches: Sequence[Batch]) -> None:
-        """Learn from the batches together, as if they were one with those of all processes."""
-        self.state.update += 1
-        # Randomness is a function of where training stands, so that a resumed run draws what the whole one drew.
-        torch.manual_seed(seed_of(self.config.seed, self.state.update, self.world.rank))
-        (words,) = self.world.sum(float(sum(len(batch.said) for batch in batches)))
-        now = Progress(self.state.update, self.state.epochs, self.state.plateaus)
-        rate = self.config.optimizer.rate * self.config.schedule.multiplier(now)
+    def _update(self, corpus: Corpus, parts: list[Part]) -> None:
+        """Learn from the parts together, as if they were one with those of all processes."""
+        state, tally = self.state, self.tally
+        state.update += 1
+        self._set_rate()
+        (words,) = self.world.sum(float(sum(part.words for part in parts)))
+        seed = seed_of(self.config.seed, state.update, self.world.rank)
+        before = Sums(tally.objective, tally.likelihood, tally.guided)
+        work = Work(state.update, corpus, parts, words, seed, state.baseline)
+        sums, parts, words = self.gradients.of(work, before)
+        norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), self.config.clip or math.inf)
+        loss = self.world.total((sums.objective - before.objective) / max(words, 1.0))
+        unsound = self.watch.unsound(loss, norm)
+        rows = np.concatenate([part.rows for part in parts] or [np.zeros(0, dtype=np.int64)])
+        self.watch.step(Tried(state.update, tally.rate, rows, words, loss, norm, unsound))
+        self.optimizer.zero_grad(set_to_none=True)
+        tally.take(sums, norm, unsound)
+        tally.words += words
+        state.words += int(words)
+        if sums.drew or self.watch.should_look:
+            self._look()
+        if sums.drew and not state.in_a_row:
+            (lost,) = self.world.sum(float(sums.likelihood - before.likelihood))
+            state.baseline = moved(state.baseline, -lost / words)
+
+    def _set_rate(self) -> None:
+        state = self.state
+        at = Progress(state.update, state.epochs, state.plateaus)
+        rate = self.config.optimizer.rate * self.config.schedule.multiplier(at) * 0.5**state.returns
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["share"]
-        likelihood = self.tally.likelihood.clone()
-        for batch in batches:
-            last = batch is batches[-1]
-            with nullcontext() if last else self.world.local(self.wrapped):
-                with self._precision():
-                    loss = self.learn(batch.to(self.world.device), self.state.baseline)
-                (loss.objective * (self.world.size / words)).backward()
-            self.tally.objective += loss.objective.detach()
-            self.tally.likelihood += loss.negative_log_likelihood.detach()
-            self.tally.guided += torch.stack([loss.guided.detach(), loss.guided_words])
-        most = self.config.clip or math.inf
-        self.tally.norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), most)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        if loss.drew:
-            (lost,) = self.world.sum(float(self.tally.likelihood - likelihood))
-            self.state.baseline = moved(self.state.baseline, -lost / words)
-        self.state.words += int(words)
-        self.tally.words += words
-
-    def _precision(self) -> AbstractContextManager[Any]:
-        if not self.autocast:
-            return nullcontext()
-        return torch.autocast(self.world.device.type, dtype=torch.bfloat16)
+        self.tally.rate = self.optimizer.param_groups[0]["lr"]
 
     def _plan(self, corpus: Corpus) -> list[Update]:
         """The epoch's updates."""
@@ -174,6 +187,48 @@ class Trainer:
         state.updates_an_epoch = len(updates)
         return updates
 
+    # ------------------------------------------------------------------ what is unsound
+
+    def _look(self) -> None:
+        """Count what was skipped: nothing was learnt from it."""
+        words = self.watch.look(self.state)
+        self.state.words -= int(words)
+        self.tally.words -= words
+
+    def _validate(self) -> bool:
+        """Try the model and save it, if all it has learnt are numbers; whether they are."""
+        if not are_finite(learnt(self.objective.model, self.optimizer)):
+            return False
+        self.judge.validate(self.state)
+        self.way_back.beginning = None  # from now on there is a checkpoint
+        self.clock = time.monotonic()
+        self._take_time()  # whoever was asked to stop meanwhile
+        return True
+
+    def _go_back(self) -> None:
+        """To the last sound state, with half the learning rate.
+
+        Raises: DivergedError when that was done often enough.
+        """
+        left, blamed = self.state, self.watch.blamed(self.state)
+        if left.returns >= self.config.divergence.returns:
+            error = diverged(self.experiment, self.prepared, left, blamed, writes=self.world.leads)
+            self.reporter.note(f"training has diverged at update {left.update}")
+            self.world.wait()  # until it is written
+            raise error
+        self.state = self.way_back.take()
+        self.state.returns, self.state.skipped, self.state.in_a_row = left.returns + 1, left.skipped, 0
+        self.state.seconds = left.seconds
+        self.tally = kept_tally(self.state.tally, self.world)
+        self.state.tally = []
+        self.watch.forget()
+        numbers = {"from": left.update, "returns": self.state.returns}
+        self.reporter.measure("return", self.state.update, numbers)
+        self.reporter.say(
+            f"back from update {left.update} to {self.state.update}, with half the learning rate"
+            f" ({self.state.returns} of at most {self.config.divergence.returns} times)"
+        )
+
     # ------------------------------------------------------------------ where it stands
 
     def _over(self) -> bool:
@@ -181,6 +236,17 @@ class Trainer:
         return share_done(self.config.until, self.state) >= 1 or (
             patience is not None and self.state.stale >= patience
         )
+
+    def _leave(self) -> None:
+        """Save where training stands, as it stands, and end this sitting."""
+        if self.state.validated != self.state.update:  # else it was saved just now
+            self.state.tally = self.world.gather(self.tally.numbers())
+            self.judge.save(self.state)
+        self.reporter.close_bar()
+        code = max(self.world.gather(self.stop.code))
+        why = f"stopped by {name_of(code)} after update {self.state.update:,}, saved"
+        self.reporter.note(why)
+        raise Stopped(why, code)
 
     def _time_left(self) -> str:
         share = share_done(self.config.until, self.state)
@@ -190,12 +256,10 @@ class Trainer:
 
     # ------------------------------------------------------------------ reports
 
-    def _empty_tally(self) -> Tally:
-        zero = torch.zeros((), device=self.world.device)
-        return Tally(zero.clone(), zero.clone(), zero.repeat(2), zero)
-
     def _report(self) -> None:
-        tally, self.tally = self.tally, self._empty_tally()
+        if not self.tally.words:  # all was skipped
+            return
+        tally, self.tally = self.tally, empty_tally(self.world.device)
         objective, likelihood, guided, guided_words = self.world.sum(
             float(tally.objective), float(tally.likelihood), *tally.guided.tolist()
         )
@@ -204,11 +268,13 @@ class Trainer:
             "words": self.state.words,
             "loss": objective / tally.words,
             "perplexity": math.exp(min(likelihood / tally.words, 700.0)),
-            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "learning_rate": tally.rate,
             "gradient_norm": float(tally.norm),
             "words_per_second": tally.words / tally.seconds,
             "seconds": self.state.seconds,
         }
+        if self.state.skipped:
+            numbers["skipped"] = self.state.skipped
         links = ""
         if guided_words:
             numbers["guided"] = guided / guided_words
@@ -223,10 +289,3 @@ class Trainer:
 def seed_of(*numbers: int) -> int:
     """A seed that no other numbers give, as good as certainly."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
-
-
-def use_bfloat16(precision: str, device: torch.device) -> bool:
-    """Whether to compute in bfloat16: asked for, or on a card that has it."""
-    if precision == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return precision == "bfloat16"

@@ -31,7 +31,7 @@ LAYERS = """
     model
     search
     looked
-    evaluation.metrics  training.guided  training.optimizers  training.schedules
+    evaluation.metrics  training.divergence  training.guided  training.optimizers  training.schedules
     training.config
     experiment
     describe  run
@@ -39,7 +39,7 @@ LAYERS = """
     training  translator  alignment
     drawing
     evaluation
-    translating  aligning  sweep
+    translating  aligning  sweep  doctor
     cli
     __main__
 """

@@ -1,0 +1,201 @@
+"""The gradients of an update, added up over its parts; a part that memory does not hold is learnt from in halves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seq2attn.data.batches import Batch, Indices, batch_of
+from seq2attn.data.corpus import Corpus
+from seq2attn.errors import UserError
+from seq2attn.training.config import TrainingConfig
+from seq2attn.training.distributed import World
+from seq2attn.training.objective import Loss, Objective
+from seq2attn.training.report import Reporter
+from seq2attn.training.soundness import lines_of, named
+from seq2attn.training.updates import Update
+
+T = TypeVar("T")
+SIGNS = ("can't allocate memory", "bad_alloc", "ALLOC_FAILED")
+"""How the errors of missing memory read that have no type of their own: of PyTorch on a CPU, C++, and cuBLAS."""
+LESS = (
+    "give fewer `training.batch.at_once` or `training.batch.tokens`, or leave out long pairs"
+    " (`data.filters.max_length`)"
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Pairs that go through the model together."""
+
+    rows: Indices  # of the corpus
+    batch: Batch
+
+    @property
+    def words(self) -> int:
+        """Target words."""
+        return len(self.batch.said)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What the losses of an update's parts add up to in this process, from where they are begun."""
+
+    objective: Tensor  # []
+    likelihood: Tensor  # []
+    guided: Tensor  # [2]
+    drew: bool = False
+
+    def plus(self, loss: Loss) -> Sums:
+        """With one loss more."""
+        return Sums(
+            self.objective + loss.objective.detach(),
+            self.likelihood + loss.negative_log_likelihood.detach(),
+            self.guided + torch.stack([loss.guided.detach(), loss.guided_words]),
+            loss.drew,
+        )
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one update is to learn from."""
+
+    update: int
+    corpus: Corpus
+    parts: list[Part]
+    words: float  # of all processes
+    seed: int
+    baseline: float | None
+
+
+def parts_of(corpus: Corpus, update: Update, device: torch.device) -> list[Part]:
+    """An update's parts, in memory that a card can read while it computes."""
+    parts = [Part(rows, batch_of(corpus, rows)) for rows in update]
+    return parts if device.type == "cpu" else [Part(part.rows, part.batch.pinned()) for part in parts]
+
+
+class Gradients:
+    """Leaves in the parameters the gradient of the mean loss of a word of an update."""
+
+    def __init__(
+        self, config: TrainingConfig, objective: Objective, world: World, reporter: Reporter
+    ) -> None:
+        self.objective, self.world, self.reporter = objective, world, reporter
+        self.wrapped = world.wrap(objective)
+        self.learn: Callable[[Batch, float | None], Loss] = self.wrapped
+        if config.compile:
+            self.learn = torch.compile(self.wrapped, dynamic=True)
+        self.autocast = use_bfloat16(config.precision, world.device)
+
+    def of(self, work: Work, sums: Sums) -> tuple[Sums, list[Part], float]:
+        """The sums with those of the work, the parts in which it was done, and of how many words these are."""
+        parts, words = work.parts, work.words
+        while True:
+            # Randomness is a function of where training stands: a resumed run draws what the whole one drew.
+            torch.manual_seed(work.seed)
+            found, failed = self._try(work, parts, words, sums)
+            if failed is None:
+                return found, parts, words
+            self.forget()
+            halves = self._halves(work, parts[failed])
+            words -= parts[failed].words - sum(half.words for half in halves)
+            parts = [*parts[:failed], *halves, *parts[failed + 1 :]]
+
+    def holds(self, part: Part, baseline: float | None) -> bool:
+        """Whether memory holds a part and its gradients, which are thrown away; no other process is asked."""
+
+        def learn() -> bool:
+            with self.world.local(self.wrapped):
+                self._loss(part, baseline).objective.backward()
+            return True
+
+        held = fitted(learn)
+        self.forget()
+        return held is not None
+
+    def forget(self) -> None:
+        """Drop all gradients, and give back the memory of what failed."""
+        self.objective.zero_grad(set_to_none=True)
+        if self.world.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _try(self, work: Work, parts: list[Part], words: float, sums: Sums) -> tuple[Sums, int | None]:
+        """The sums with all parts, and the number of the part that memory did not hold, if there was one."""
+        for number, part in enumerate(parts):
+            last = number == len(parts) - 1
+
+            def learn(part: Part = part, last: bool = last) -> Loss:
+                with nullcontext() if last else self.world.local(self.wrapped):
+                    loss = self._loss(part, work.baseline)
+                    self._back(loss.objective * (self.world.size / words), last)
+                return loss
+
+            loss = fitted(learn)
+            if loss is None:
+                return sums, number
+            sums = sums.plus(loss)
+        return sums, None
+
+    def _loss(self, part: Part, baseline: float | None) -> Loss:
+        with self._precision():
+            return self.learn(part.batch.to(self.world.device), baseline)
+
+    def _back(self, objective: Tensor, last: bool) -> None:
+        try:
+            objective.backward()  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            if last and self.world.size > 1 and ran_out(error):
+                # The others have had some of its gradients already, and wait for the rest: it cannot begin anew.
+                raise UserError(
+                    f"process {self.world.rank} ran out of memory while gradients were exchanged; go on by"
+                    f" `train --resume`, and {LESS}"
+                ) from None
+            raise
+
+    def _halves(self, work: Work, part: Part) -> list[Part]:
+        """The same pairs in two parts; none at all of a pair that is alone."""
+        count = len(part.rows)
+        kind = "out_of_memory" if count > 1 else "left_out"
+        self.reporter.measure(kind, work.update, {"lines": lines_of(part.rows)})
+        where = f"update {work.update}: {named(part.rows)} did not fit into memory"
+        if count > 1:
+            self.reporter.say(f"{where}, and {count} pairs are learnt from in two parts")
+            return parts_of(work.corpus, list(np.array_split(part.rows, 2)), self.world.device)
+        if self.world.size > 1:  # all divide by the words of all
+            raise UserError(f"{where}: one pair alone, in process {self.world.rank}; {LESS}")
+        self.reporter.say(f"{where}: one pair alone, which is left out; {LESS}")
+        return []
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        if not self.autocast:
+            return nullcontext()
+        return torch.autocast(self.world.device.type, dtype=torch.bfloat16)
+
+
+def fitted(compute: Callable[[], T]) -> T | None:
+    """What is computed; None when memory did not hold it, all of which is then free again."""
+    try:
+        return compute()
+    except (RuntimeError, MemoryError) as error:
+        if not ran_out(error):
+            raise
+    return None
+
+
+def ran_out(error: Exception) -> bool:
+    """Whether there was too little memory."""
+    is_one = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return is_one or any(sign in str(error) for sign in SIGNS)
+
+
+def use_bfloat16(precision: str, device: torch.device) -> bool:
+    """Whether to compute in bfloat16: asked for, or on a card that has it."""
+    if precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return precision == "bfloat16"

@@ -1,0 +1,165 @@
+"""Whether an update can be used, and what becomes of those that cannot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seq2attn.data.batches import Indices
+from seq2attn.training.checkpoint import TrainState
+from seq2attn.training.distributed import World
+from seq2attn.training.divergence import DivergenceConfig
+from seq2attn.training.report import Reporter
+
+LOOK = {"cpu": 1, "cuda": 32}
+"""After how many updates it is looked at which were sound, at the latest: on a card, to look is to wait for it."""
+MOST = 700.0
+"""The loss of a word, in nats, beyond which its perplexity is no finite number."""
+SHOWN = 12
+"""How many sentences a line for people names."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """An update that was made, or skipped because it was unsound."""
+
+    update: int
+    rate: float
+    rows: Indices  # the pairs that this process learnt from
+    words: float  # of all processes
+    loss: Tensor  # [] a word, of all processes
+    norm: Tensor  # [] of the gradient
+    unsound: Tensor  # [] 1 or 0
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """An unsound update, as it is told to people."""
+
+    update: int
+    rate: float
+    rows: tuple[int, ...]  # the pairs that all processes learnt from
+    loss: float
+    norm: float
+
+
+class Watch:
+    """Lets the optimiser learn from sound gradients only, and counts the others.
+
+    Adam and plain SGD are told on the device, in the way of PyTorch's GradScaler, so that nobody waits for a card. The
+    other optimisers cannot be told, and momentum that was never made is made of anything: for these it is looked first.
+    """
+
+    def __init__(
+        self, config: DivergenceConfig, optimizer: torch.optim.Optimizer, world: World, reporter: Reporter
+    ) -> None:
+        self.config, self.optimizer = config, optimizer
+        self.world, self.reporter = world, reporter
+        self.tells = bool(optimizer.defaults.get("fused")) and not optimizer.defaults.get("momentum")
+        self.patience = LOOK[world.device.type] if self.tells else 1
+        self.unseen: list[Tried] = []
+        self.last: Tried | None = None
+        self.row: list[Skipped] = []  # those in a row, as far as this sitting saw them
+        self.lost = False  # whether there were so many that training should go back
+
+    def unsound(self, loss: Tensor, norm: Tensor) -> Tensor:
+        """1 where loss or gradient are no finite numbers, else 0: [], [] -> []"""
+        return (~(norm.isfinite() & (loss.abs() <= MOST))).float()
+
+    def step(self, tried: Tried) -> None:
+        """Change the weights by their gradients, if these are sound."""
+        self.last = tried
+        self.unseen.append(tried)
+        if self.tells:
+            self.optimizer.found_inf = tried.unsound  # type: ignore[attr-defined]
+            self.optimizer.step()
+        elif not tried.unsound:
+            self.optimizer.step()
+
+    @property
+    def should_look(self) -> bool:
+        """Whether nobody has looked for long enough."""
+        return len(self.unseen) >= self.patience
+
+    def look(self, state: TrainState) -> float:
+        """Count into `state` what was skipped since the last look; how many target words that was."""
+        tried, self.unseen = self.unseen, []
+        words = 0.0
+        flags = torch.stack([one.unsound for one in tried]).tolist() if tried else []
+        for one, flag in zip(tried, flags, strict=True):
+            if not flag:
+                state.in_a_row = 0
+                self.row.clear()
+                continue
+            state.in_a_row, state.skipped = state.in_a_row + 1, state.skipped + 1
+            words += one.words
+            self.row.append(self._told(one))
+            if state.in_a_row >= self.config.in_a_row:
+                self.lost = True
+                break  # what came after will be undone
+        return words
+
+    def forget(self) -> None:
+        """Begin anew: training went back."""
+        self.unseen, self.row, self.lost = [], [], False
+
+    def blamed(self, state: TrainState) -> Skipped:
+        """The first of the unsound updates in a row, or the last update if there are none."""
+        if self.row:
+            return self.row[0]
+        if self.last is None:
+            return Skipped(state.update, math.nan, (), math.nan, math.nan)
+        return self._seen(self.last)
+
+    def _seen(self, tried: Tried) -> Skipped:
+        rows = tuple(int(row) for part in self.world.gather(tried.rows.tolist()) for row in part)
+        return Skipped(tried.update, tried.rate, rows, float(tried.loss), float(tried.norm))
+
+    def _told(self, tried: Tried) -> Skipped:
+        seen = self._seen(tried)
+        numbers = {"loss": seen.loss, "gradient_norm": seen.norm, "learning_rate": seen.rate}
+        self.reporter.measure(
+            "skipped",
+            seen.update,
+            {name: plain(number) for name, number in numbers.items()} | {"lines": lines_of(seen.rows)},
+        )
+        self.reporter.say(
+            f"update {seen.update} skipped: loss {seen.loss:.3f}, gradient norm {seen.norm:.3f}; it was to learn from "
+            + named(seen.rows)
+        )
+        return seen
+
+
+def are_finite(tensors: Sequence[Tensor]) -> bool:
+    """Whether they hold numbers and nothing else."""
+    found = [tensor.isfinite().all() for tensor in tensors]
+    return not found or bool(torch.stack(found).all())
+
+
+def learnt(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """All that training has changed."""
+    kept = [value for one in optimizer.state.values() for value in one.values() if isinstance(value, Tensor)]
+    device = next(model.parameters()).device
+    return [*model.parameters(), *(tensor for tensor in kept if tensor.device == device)]
+
+
+def plain(number: float) -> float | str:
+    """A number as JSON has it: which knows none that is not finite."""
+    return number if np.isfinite(number) else str(number)
+
+
+def lines_of(rows: Sequence[int] | Indices) -> str:
+    """The lines of data/train.jsonl in which pairs stand."""
+    return " ".join(str(int(row) + 1) for row in rows)
+
+
+def named(rows: Sequence[int] | Indices) -> str:
+    """Pairs, as a line for people names them."""
+    few = ", ".join(str(int(row) + 1) for row in rows[:SHOWN])
+    more = f" and {len(rows) - SHOWN} more (metrics.jsonl names all)" if len(rows) > SHOWN else ""
+    return f"line{'s' if len(rows) > 1 else ''} {few} of data/train.jsonl{more}"
