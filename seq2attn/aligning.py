@@ -34,9 +34,9 @@ class Aligner:
     tokenizers: tuple[Tokenizer, Tokenizer]
 
     @classmethod
-    def load(cls, folder: Path, device: str = "auto") -> Aligner:
+    def load(cls, folder: Path, device: str = "auto", *, allow_code: Sequence[str] = ()) -> Aligner:
         """Raises RunError when `folder` is no run, UserError for a device that is not there."""
-        run = Run(folder)
+        run = Run(folder, allow_code)
         model, *tokenizers = run.model(chosen_device(device))
         return cls(run, model, (tokenizers[0], tokenizers[1]))
 

@@ -1,5 +1,6 @@
 """A run directory: everything that a training made, and all that translating needs.
 
+run.json                the format of this folder, and of the config; a folder without is of format 1
 config.yaml             the resolved config
 source/ target/         the tokenisers
 data/                   the encoded text
@@ -8,10 +9,13 @@ model.json              where they come from
 checkpoints/            where training can go on from
 alignment.json          the attention that links are taken from, once it was chosen
 metrics.jsonl train.log samples.txt
+
+It may be a stranger's: its files are data, and lie inside it; code that its config names is not run unless allowed.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,20 +25,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import seq2attn
 from seq2attn.config.base import Mistake
 from seq2attn.config.load import load, mistaken
 from seq2attn.config.show import dump
-from seq2attn.errors import ConfigError, RunError, UserError
+from seq2attn.config.trust import Trust
+from seq2attn.errors import ConfigError, DamagedError, RunError, UserError
 from seq2attn.experiment import Experiment
-from seq2attn.model import Seq2Seq, build_model
-from seq2attn.text.files import read_object, write_bytes, write_json
+from seq2attn.formats import RUN, WEIGHTS, format_of
+from seq2attn.model import Seq2Seq
+from seq2attn.model.fitting import build_with
+from seq2attn.text.files import check_inside, read_object, sync_file, sync_folder, write_bytes, write_json
 from seq2attn.text.tokenizer import Tokenizer, load_tokenizer
-from seq2attn.weights import Vocabularies, check_vocabularies, load_tensors, put_weights, save_weights
+from seq2attn.weights import Vocabularies, check_vocabularies, is_damaged, origin_of, save_weights
 
-FORMAT = 1
+logger = logging.getLogger("seq2attn")
 FIX = "train it, or give another run directory"
 SETTABLE = ("search", "data")
 """What may be set otherwise for a model that is trained."""
+FORMER = {1: "search: {kind: beam, patience: null}"}
+"""What a config of an older format meant where it did not say: a beam then searched until nothing better could come."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,18 @@ class Run:
     """The files of one run directory."""
 
     folder: Path
+    allow_code: Sequence[str] = ()
+    """What of elsewhere may run: modules that the config has parts from, engines that are programs."""
+
+    @property
+    def trust(self) -> Trust:
+        """How far what its files say is trusted."""
+        return Trust(tuple(self.allow_code))
+
+    @property
+    def about(self) -> Path:
+        """Of which format the folder is."""
+        return self.folder / "run.json"
 
     @property
     def config(self) -> Path:
@@ -68,22 +90,40 @@ class Run:
 
         Raises RunError when this is no run, UserError for what cannot be set any more.
         """
-        if not self.config.is_file():
-            raise RunError(f"{self.folder}: is no run directory (it has no config.yaml); {FIX}")
-        experiment = load(self.config, Experiment, overrides)
+        self.check()
+        former = FORMER.get(self.format(), "")
+        experiment = load(self.config, Experiment, overrides, self.trust, former)
         for override in overrides:
             if (part := re.split("[.=]", override)[0]) not in SETTABLE:
                 known = " and ".join(f"`{name}`" for name in SETTABLE)
                 raise UserError(f"--set {override}: a trained run keeps its `{part}`; {known} may be set")
         return experiment
 
+    def check(self) -> None:
+        """Raises RunError when this is no run, or when not all of its files lie inside it."""
+        self.check_files()
+        if not self.config.is_file():
+            raise RunError(f"{self.folder}: is no run directory (it has no config.yaml); {FIX}")
+
+    def check_files(self) -> None:
+        """Raises RunError when something in the folder, if there is one, leads out of it."""
+        if self.folder.is_dir():
+            check_inside(self.folder)
+
+    def format(self) -> int:
+        """The format of the folder. Raises RunError for one that is newer than this seq2attn."""
+        if not self.about.is_file():
+            return 1
+        return format_of(read_object(self.about, FIX), RUN, self.about, FIX)
+
     def mistaken(self, mistakes: Sequence[Mistake], overrides: Sequence[str] = ()) -> ConfigError:
         """What the config asks for that cannot be had, each at its place."""
-        return mistaken(self.config, Experiment, mistakes, overrides)
+        return mistaken(self.config, Experiment, mistakes, overrides, self.trust)
 
     def save_experiment(self, experiment: Experiment) -> None:
-        """Write the resolved config."""
+        """Write the resolved config, and then that it is of our format."""
         write_bytes(self.config, dump(experiment).encode())
+        write_json(self.about, {"format": RUN, "seq2attn": seq2attn.__version__})
 
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Those of source and target. Raises RunError when their files are missing or do not fit together."""
@@ -92,18 +132,49 @@ class Run:
     def save_model(
         self, weights: Mapping[str, Tensor], vocabularies: Vocabularies, origin: Mapping[str, Any]
     ) -> None:
-        """Make `weights` those that translate; `origin` says which checkpoints they come from."""
+        """Make `weights` those that translate; `origin` says which checkpoints they come from.
+
+        The file of weights says so itself, so that a kill leaves the old pair or the new one. The header is for people,
+        and tells where lost weights can be had from.
+        """
         partial = self.weights.with_name(self.weights.name + ".partial")
-        save_weights(weights, vocabularies, partial)
+        partial.unlink(missing_ok=True)
+        save_weights(weights, vocabularies, partial, origin)
+        sync_file(partial)
         partial.replace(self.weights)
-        write_json(self.header, {"format": FORMAT, "origin": dict(origin)})
+        sync_folder(self.folder)
+        write_json(self.header, {"format": WEIGHTS, "origin": dict(origin)})
 
     def origin(self) -> dict[str, Any]:
         """Where the weights that translate come from."""
+        if self.weights.is_file() and (origin := origin_of(self.weights)) is not None:
+            return origin
         header = read_object(self.header, FIX)
-        if header.get("format") != FORMAT or not isinstance(header.get("origin"), dict):
-            raise RunError(f"{self.header}: is not of format {FORMAT}; {FIX}")
+        format_of(header, WEIGHTS, self.header, FIX)
+        if not isinstance(header.get("origin"), dict):
+            raise RunError(f"{self.header}: does not say where the weights come from; {FIX}")
         return dict(header["origin"])
+
+    def has_weights_since(self, checkpoint: str) -> bool:
+        """Whether those that translate are what was written, and come from that checkpoint or from newer ones."""
+        try:
+            if is_damaged(self.weights):
+                return False
+            origin = self.origin()
+            return read_object(self.header, FIX).get("origin") == origin and bool(
+                max(origin["checkpoints"]) >= checkpoint
+            )
+        except (RunError, KeyError, ValueError, TypeError):
+            return False
+
+    def _made_from(self) -> Path | None:
+        """The weights of the checkpoint that those that translate are, where it is one, and kept."""
+        header = read_object(self.header, FIX).get("origin")
+        names = header.get("checkpoints") if isinstance(header, dict) else None
+        if not isinstance(names, list) or len(names) != 1 or not re.fullmatch("[0-9]+", str(names[0])):
+            return None
+        path = self.folder / "checkpoints" / str(names[0]) / self.weights.name
+        return path if path.is_file() else None
 
     def model(self, device: torch.device | str = "cpu") -> tuple[Seq2Seq, Tokenizer, Tokenizer]:
         """The trained model, ready to translate, and its tokenisers.
@@ -112,7 +183,19 @@ class Run:
         """
         experiment = self.experiment()
         source, target = self.tokenizers()
-        check_vocabularies(self.weights, self.folder, (source.vocabulary, target.vocabulary))
-        model = build_model(experiment.model, len(source.vocabulary), len(target.vocabulary))
-        put_weights(model, load_tensors(self.weights), self.weights)
+
+        def model_of(weights: Path) -> Seq2Seq:
+            check_vocabularies(weights, self.folder, (source.vocabulary, target.vocabulary))
+            return build_with(weights, experiment.model, len(source.vocabulary), len(target.vocabulary))
+
+        try:
+            model = model_of(self.weights)
+        except RunError as error:
+            if not is_damaged(self.weights):
+                raise
+            if (spare := self._made_from()) is None:
+                fix = f"take other weights: `seq2attn average {self.folder} --best 1`"
+                raise DamagedError(f"{error}; {fix}") from None
+            logger.warning("warning: %s; %s is taken, which it was made from", error, spare)
+            model = model_of(spare)
         return model.to(device).eval(), source, target

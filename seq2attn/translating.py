@@ -41,6 +41,7 @@ class Wishes:
     engine_folder: Path | None
     device: str
     overrides: tuple[str, ...]
+    allow_code: tuple[str, ...]
 
     @property
     def wants_page(self) -> bool:
@@ -55,15 +56,18 @@ def translate_stream(folder: Path, wishes: Wishes) -> None:
     """
     if wishes.sentences and wishes.input_file is not None:
         raise UserError("give sentences or --input, not both")
-    search = chosen_search(
-        Run(folder).experiment(wishes.overrides).search, beam=wishes.beam, greedy=wishes.greedy
-    )
+    run = Run(folder, wishes.allow_code)
+    search = chosen_search(run.experiment(wishes.overrides).search, beam=wishes.beam, greedy=wishes.greedy)
     check_n_best(search, wishes.n_best)
     check_attention(wishes)
     translator = Translator.load(
-        folder, wishes.device, engine=wishes.engine, engine_folder=wishes.engine_folder
+        folder,
+        wishes.device,
+        engine=wishes.engine,
+        engine_folder=wishes.engine_folder,
+        allow_code=wishes.allow_code,
     )
-    check_engine(translator.engine, search, Run(folder), wishes.overrides)
+    check_engine(translator.engine, search, run, wishes.overrides)
     if wishes.attention is not None:  # is there what was chosen? Better known before the work
         choose = wishes.choice.maps if wishes.wants_page else wishes.choice.map
         choose(translator.look("", ""))

@@ -70,16 +70,18 @@ class Translator:
         *,
         engine: str = NATIVE,
         engine_folder: Path | None = None,
+        allow_code: Sequence[str] = (),
     ) -> Translator:
         """The translator of a run directory, on `device` or on a CUDA card if there is one.
 
         An `engine` other than our own, and `int8`, is one that the run was exported to, in `engine_folder` or inside
-        the run.
+        the run. `allow_code` names what of the run's may be run as code: modules that its config has parts from, and
+        `programs` of elsewhere. It may do anything that you may.
         Raises RunError when the directory is no run, its files do not fit together, or it was not exported or has
         changed since; UserError for a device that is not there.
         """
         where = chosen_device(device)
-        folder = Run(Path(run))
+        folder = Run(Path(run), allow_code)
         model, source, target = folder.model(where)
         if engine == NATIVE:
             lay_out_linears(model)
@@ -176,6 +178,6 @@ def chosen_device(name: str) -> torch.device:
     return device
 
 
-def load(run: Path | str, device: str = "auto") -> Translator:
+def load(run: Path | str, device: str = "auto", *, allow_code: Sequence[str] = ()) -> Translator:
     """The translator of a run directory: `seq2attn.load("runs/phrasebook").translate(["Guten Morgen."])`."""
-    return Translator.load(run, device)
+    return Translator.load(run, device, allow_code=allow_code)

@@ -12,11 +12,11 @@ from seq2attn.alignment.error import Agreement
 from seq2attn.alignment.forced import READING, SAYING, Weights, links
 from seq2attn.data.links import Alignment, Link
 from seq2attn.errors import RunError
+from seq2attn.formats import ALIGNMENT, format_of
 from seq2attn.run import Run
 from seq2attn.text.files import read_object, write_json
 from seq2attn.training.guided import GuidedConfig
 
-FORMAT = 1
 FILE = "alignment.json"
 FIX = "choose again with `seq2attn align RUN --choose`"
 
@@ -85,7 +85,13 @@ def record(run: Run, compared: Mapping[Head, Agreement]) -> None:
     """Make the first the head that the links of a run are taken from."""
     best, agreement = next(iter(compared.items()))
     tried = [asdict(head) | _numbers(own) for head, own in compared.items()]
-    content = {"format": FORMAT, **asdict(best), **_numbers(agreement), "model": run.origin(), "tried": tried}
+    content = {
+        "format": ALIGNMENT,
+        **asdict(best),
+        **_numbers(agreement),
+        "model": run.origin(),
+        "tried": tried,
+    }
     write_json(run.folder / FILE, content)
 
 
@@ -98,8 +104,7 @@ def recorded(run: Run) -> tuple[Head, bool] | None:
     if not path.is_file():
         return None
     content = read_object(path, FIX)
-    if content.get("format") != FORMAT:
-        raise RunError(f"{path}: expected format {FORMAT}, found {content.get('format')}; {FIX}")
+    format_of(content, ALIGNMENT, path, FIX)
     values: dict[str, Any] = {key: content.get(key) for key in ("layer", "head", "step")}
     try:
         head = TypeAdapter(Head).validate_python(values)

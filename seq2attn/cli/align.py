@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import Device, RunPath
+from seq2attn.cli.options import AllowCode, Device, RunPath
 
 
 def align(
     run: RunPath,
+    allow_code: AllowCode,
     source: Annotated[
         Path | None, typer.Option(help="Text in the language translated from.", metavar="FILE")
     ] = None,
@@ -57,9 +58,9 @@ def align(
     if choose:
         if output_file is not None:
             raise UserError("--choose writes no links: leave out --output, and align afterwards")
-        corpus = choose_by(Run(run), corpus)
-        choose_head(Aligner.load(run, device), corpus)
+        corpus = choose_by(Run(run, allow_code), corpus)
+        choose_head(Aligner.load(run, device, allow_code=allow_code), corpus)
     elif corpus is None:
         raise UserError("give --source and --target")
     else:
-        align_files(Aligner.load(run, device), corpus, output_file)
+        align_files(Aligner.load(run, device, allow_code=allow_code), corpus, output_file)

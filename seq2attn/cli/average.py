@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import RunPath
+from seq2attn.cli.options import AllowCode, RunPath
 
 
 def average(
     run: RunPath,
+    allow_code: AllowCode,
     last: Annotated[
         int | None, typer.Option(min=1, help="Average the newest N checkpoints.", metavar="N")
     ] = None,
@@ -28,4 +29,4 @@ def average(
     """
     from seq2attn.training.averaging import average_run
 
-    typer.echo(average_run(run, last=last, best=best), err=True)
+    typer.echo(average_run(run, last=last, best=best, allow_code=allow_code), err=True)

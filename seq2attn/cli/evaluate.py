@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import Device, EngineFolder, EngineName, Overrides, RunPath
+from seq2attn.cli.options import AllowCode, Device, EngineFolder, EngineName, Overrides, RunPath
 
 
 def evaluate(
     run: RunPath,
     overrides: Overrides,
+    allow_code: AllowCode,
     source: Annotated[
         Path | None, typer.Option(help="Score this file instead of the config's test sets.", metavar="FILE")
     ] = None,
@@ -49,11 +50,13 @@ def evaluate(
 
     if picture is not None:
         check_picture(picture)
-    folder = Run(run)
+    folder = Run(run, allow_code)
     experiment = folder.experiment(overrides)
     sets = test_sets(experiment, source, reference)
     search = chosen_search(experiment.search, beam=beam, greedy=greedy)
-    translator = Translator.load(run, device, engine=engine, engine_folder=engine_folder)
+    translator = Translator.load(
+        run, device, engine=engine, engine_folder=engine_folder, allow_code=allow_code
+    )
     check_engine(translator.engine, search, folder, overrides)
     origin = folder.origin()
     results = evaluate_run(translator, sets, search)

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import RunPath
+from seq2attn.cli.options import AllowCode, RunPath
 
 
 def export(
     run: RunPath,
+    allow_code: AllowCode,
     to: Annotated[str, typer.Option(metavar="ctranslate2|programs", help="The engine to export to.")],
     folder: Annotated[
         Path | None,
@@ -47,5 +48,5 @@ def export(
 
     target = chosen_target(to)
     where = folder or run / target.name
-    typer.echo(export_run(Run(run), target, where, type_=type_, sentences=probe))
+    typer.echo(export_run(Run(run, allow_code), target, where, type_=type_, sentences=probe))
     typer.echo(f"exported to {where}", err=True)

@@ -33,6 +33,17 @@ EngineFolder: TypeAlias = Annotated[
     typer.Option("--engine-folder", metavar="DIR", help="Where the run was exported to, if not inside it."),
 ]
 
+AllowCode: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--allow-code",
+        metavar="NAME",
+        default_factory=list,
+        show_default=False,
+        help="Run code that comes with the run: a module that its config names, or `programs`. Only if you trust it.",
+    ),
+]
+
 Device: TypeAlias = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 
 Overrides: TypeAlias = Annotated[

@@ -7,12 +7,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from seq2attn.cli.options import Device, EngineFolder, EngineName, Overrides, RunPath
+from seq2attn.cli.options import AllowCode, Device, EngineFolder, EngineName, Overrides, RunPath
 
 
 def translate(
     run: RunPath,
     overrides: Overrides,
+    allow_code: AllowCode,
     sentences: Annotated[
         list[str] | None,
         typer.Argument(metavar="[SENTENCE]...", help="What to translate.", show_default=False),
@@ -85,5 +86,6 @@ def translate(
         engine_folder=engine_folder,
         device=device,
         overrides=tuple(overrides),
+        allow_code=tuple(allow_code),
     )
     translate_stream(run, wishes)

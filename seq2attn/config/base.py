@@ -29,7 +29,10 @@ def _beside_its_file(value: Any) -> Any:
     if not isinstance(value, str | Path):
         return value
     folder = value.folder if isinstance(value, Placed) else Path.cwd()
-    return (folder / Path(value).expanduser()).resolve()
+    try:
+        return (folder / Path(value).expanduser()).resolve()
+    except RuntimeError as error:  # a `~` of nobody's, links in a circle
+        raise ValueError(f"leads nowhere: {error}") from None
 
 
 InputPath = Annotated[Path, BeforeValidator(_beside_its_file)]
@@ -85,7 +88,7 @@ def broken(rules: Sequence[Rule], fields: Mapping[str, Any]) -> list[Mistake]:
     ]
 
 
-def sound_fields(model: type[Config], data: Any, error: ValidationError) -> dict[str, Any]:
+def sound_fields(model: type[Config], data: Any, error: ValidationError, context: Any) -> dict[str, Any]:
     """The fields of `data` in which `error` found nothing, validated; none if it is about all of them."""
     unsound = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
     if not unsound or not isinstance(data, Mapping):
@@ -94,4 +97,5 @@ def sound_fields(model: type[Config], data: Any, error: ValidationError) -> dict
     part: Any = create_model(
         model.__name__, __base__=Config, **{n: (f.annotation, f) for n, f in sound.items()}
     )  # type: ignore[call-overload]
-    return dict(part.model_validate({name: data[name] for name in sound if name in data}))
+    given = {name: data[name] for name in sound if name in data}
+    return dict(part.model_validate(given, context=context))

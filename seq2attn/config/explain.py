@@ -14,6 +14,7 @@ from seq2attn.config.base import Config, Mistake, Mistakes, broken, sound_fields
 from seq2attn.config.place import Fault, kind_of
 from seq2attn.config.read import plain
 from seq2attn.config.spot import Spot, kinds
+from seq2attn.config.trust import OWN, Trust
 
 EXPECTED = {
     "a whole number": ("int_type", "int_parsing", "int_from_float", "int_parsing_size"),
@@ -26,9 +27,9 @@ EXPECTED = {
 }
 
 
-def explain(error: ValidationError, model: type[Config], tree: Node) -> list[Fault]:
+def explain(error: ValidationError, model: type[Config], tree: Node, trust: Trust = OWN) -> list[Fault]:
     """All mistakes that `error` tells of, and those across the parts of `model` that are valid alone."""
-    root = Spot(tree, model)
+    root = Spot(tree, model, trust=trust)
     faults: list[Fault] = []
     wrong: dict[str, tuple[Spot, list[str]]] = {}
     for detail in error.errors(include_url=False):
@@ -42,14 +43,14 @@ def explain(error: ValidationError, model: type[Config], tree: Node) -> list[Fau
         elif spot.fits:
             faults.append(_other(spot, detail))
     faults += [_mismatch(spot, expected) for spot, expected in wrong.values()]
-    for mistake in broken(model.rules, sound_fields(model, plain(tree), error)):
+    for mistake in broken(model.rules, sound_fields(model, plain(tree), error, trust)):
         faults += _across(root, mistake)
     return faults
 
 
-def placed(mistakes: Sequence[Mistake], model: type[Config], tree: Node) -> list[Fault]:
+def placed(mistakes: Sequence[Mistake], model: type[Config], tree: Node, trust: Trust = OWN) -> list[Fault]:
     """Mistakes that were found in a valid config by whoever used it, at their places."""
-    return _across(Spot(tree, model), Mistakes(mistakes))
+    return _across(Spot(tree, model, trust=trust), Mistakes(mistakes))
 
 
 def _across(spot: Spot, error: Exception) -> list[Fault]:

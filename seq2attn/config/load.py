@@ -13,46 +13,59 @@ from seq2attn.config.base import Config, Mistake
 from seq2attn.config.explain import explain, placed
 from seq2attn.config.place import Fault, config_error
 from seq2attn.config.read import Reader, merge, plain
+from seq2attn.config.trust import OWN, Trust
 from seq2attn.errors import ConfigError
 
 C = TypeVar("C", bound=Config)
 
 
-def load(path: Path, model: type[C], overrides: Sequence[str] = ()) -> C:
+def load(
+    path: Path, model: type[C], overrides: Sequence[str] = (), trust: Trust = OWN, former: str = ""
+) -> C:
     """The config in `path`, with what it `extends` and with `overrides` such as `search.width=10`.
+
+    `former` is YAML for what an older format did not say.
 
     Raises:
         ConfigError: all mistakes at once, each with its place.
     """
-    return load_with_places(path, model, overrides)[0]
+    return load_with_places(path, model, overrides, trust, former)[0]
 
 
-def load_with_places(path: Path, model: type[C], overrides: Sequence[str] = ()) -> tuple[C, MappingNode]:
+def load_with_places(
+    path: Path, model: type[C], overrides: Sequence[str] = (), trust: Trust = OWN, former: str = ""
+) -> tuple[C, MappingNode]:
     """`load`, and the merged YAML that tells where each value was written."""
-    tree, faults = read(path, overrides)
+    tree, faults = read(path, overrides, trust, former)
     config = None
     try:
-        config = model.model_validate(plain(tree))
+        config = model.model_validate(plain(tree), context=trust)
     except ValidationError as error:
         # What is no YAML value at all was reported already, and need not be of the right type.
         places = {fault.order for fault in faults}
-        faults += [fault for fault in explain(error, model, tree) if fault.order not in places]
+        faults += [fault for fault in explain(error, model, tree, trust) if fault.order not in places]
     if faults or config is None:
         raise config_error(path, faults)
     return config, tree
 
 
 def mistaken(
-    path: Path, model: type[Config], mistakes: Sequence[Mistake], overrides: Sequence[str] = ()
+    path: Path,
+    model: type[Config],
+    mistakes: Sequence[Mistake],
+    overrides: Sequence[str] = (),
+    trust: Trust = OWN,
 ) -> ConfigError:
     """What a valid config asks for that cannot be had, each at its place."""
-    return config_error(path, placed(mistakes, model, read(path, overrides)[0]))
+    return config_error(path, placed(mistakes, model, read(path, overrides, trust)[0], trust))
 
 
-def read(path: Path, overrides: Sequence[str] = ()) -> tuple[MappingNode, list[Fault]]:
+def read(
+    path: Path, overrides: Sequence[str] = (), trust: Trust = OWN, former: str = ""
+) -> tuple[MappingNode, list[Fault]]:
     """The merged YAML, and the mistakes in it that did not prevent reading on."""
-    reader = Reader(path)
-    tree = reader.file(path)
+    reader = Reader(path, trust)
+    tree = merge(reader.former(former), reader.file(path)) if former else reader.file(path)
     # Overrides are merged with each other first, so that their order on the command line does not matter.
     given = None
     for text in overrides:

@@ -9,7 +9,8 @@ Such a class keeps its typed config beside it, like ours do:
 
             def build(self, embedding_dim: int) -> "MyEncoder": ...
 
-The module is found like any Python module, and also in the working directory.
+The module is found like any Python module, and also in the working directory. A run's config names only modules that
+were allowed when it was loaded: nothing is imported before that is known.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
 
 from seq2attn.config.base import Config, Mistake
+from seq2attn.config.trust import OWN, Trust, trust_of
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Pluggable:
     noun: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_wrap_validator_function(
+        return core_schema.with_info_wrap_validator_function(
             self._validate,
             handler(source),
             serialization=core_schema.simple_ser_schema("any"),  # by the class of the part, not of our union
@@ -56,20 +58,24 @@ class Pluggable:
         }
         return {"anyOf": [handler(schema), elsewhere]}
 
-    def _validate(self, value: Any, ours: core_schema.ValidatorFunctionWrapHandler) -> Any:
+    def _validate(
+        self, value: Any, ours: core_schema.ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> Any:
         kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
         if not isinstance(kind, str) or ":" not in kind:
             return ours(value)
-        return config_class(kind, self.noun).model_validate(value)
+        trust = trust_of(info)
+        return config_class(kind, self.noun, trust).model_validate(value, context=trust)
 
 
-def config_class(kind: str, noun: str) -> type[Config]:
+def config_class(kind: str, noun: str, trust: Trust = OWN) -> type[Config]:
     """The `Config` of the class at an import path.
 
     Raises:
-        Mistake: there is no such module or class, or its config does not fit in.
+        Mistake: its code was not allowed, there is no such module or class, or its config does not fit in.
     """
     module_name, _, path = kind.partition(":")
+    trust.check_code(module_name)
     module = _module(module_name, kind)
     found = getattr(module, path, None)
     if not isinstance(found, type):
@@ -88,6 +94,18 @@ def config_class(kind: str, noun: str) -> type[Config]:
     if not callable(getattr(config, "build", None)):
         raise Mistake("kind", f"`{path}.Config` should have a method `build` that makes the {noun}")
     return config
+
+
+def modules_in(config: Config) -> tuple[str, ...]:
+    """The modules that a config has its parts from, where they are from elsewhere."""
+    values, found = list[Any]([config.model_dump(mode="json")]), list[str]()
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            kind = value.get("kind")
+            found += [kind.partition(":")[0]] if isinstance(kind, str) and ":" in kind else []
+        values += value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    return tuple(sorted({*found}))
 
 
 def _module(name: str, kind: str) -> ModuleType:

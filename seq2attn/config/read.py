@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import os.path
+import re
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -14,12 +16,19 @@ from yaml.reader import ReaderError
 
 from seq2attn.config.base import Placed
 from seq2attn.config.place import COMMAND_LINE, Fault, child, config_error, kind_of
+from seq2attn.config.trust import OWN, Trust
 from seq2attn.errors import ConfigError
 
 N = TypeVar("N", bound=Node)
 
 _YAML = "tag:yaml.org,2002:"
 _TEXT = {_YAML + name for name in ("str", "timestamp", "value")}
+LARGEST = 2**18
+"""Bytes of the largest file that is taken for a config."""
+MOST = 2**16
+"""Values of the largest config, each counted as often as an anchor has it stand for something."""
+DEEPEST = 64
+"""Levels of the deepest config."""
 _KNOWN = _TEXT | {_YAML + name for name in ("int", "float", "bool", "null", "map", "seq")}
 
 
@@ -57,9 +66,10 @@ def plain(node: Node) -> Any:
 class Reader:
     """Reads the parts of one config, and collects the mistakes that do not prevent reading on."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, trust: Trust = OWN) -> None:
+        self.path, self.trust = path, trust
         self.faults: list[Fault] = []
+        self._values = 0
 
     def file(self, path: Path, chain: tuple[Path, ...] = (), asked: Node | None = None) -> MappingNode:
         """The mapping in `path` over those it extends. `asked` is what names it in the last file of `chain`.
@@ -74,12 +84,18 @@ class Reader:
         if not isinstance(node, MappingNode):
             self._stop(_at(node, "expected `key: value` lines"))
         tree, extends = self._tidy(node), child(node, "extends")[1]
+        if extends is not None and not self.trust.is_full:
+            self._stop(_at(extends, "the config of a run is whole: it `extends` no other file"))
         tree.value = [(key, value) for key, value in tree.value if key.value != "extends"]
         merged = None
         for name in _items(extends):
             base = self._base(name, path, (*chain, path))
             merged = base if merged is None else merge(merged, base)
         return tree if merged is None else merge(merged, tree)
+
+    def former(self, text: str) -> MappingNode:
+        """What once was meant where nothing was said, to be laid beneath a config of that time."""
+        return cast(MappingNode, self._compose(text, "<before>"))
 
     def override(self, text: str) -> MappingNode:
         """`model.decoder.dim=256` as the mapping that it stands for.
@@ -88,7 +104,7 @@ class Reader:
             ConfigError: it has no `=`, or no YAML after it.
         """
         dotted, equals, _ = text.partition("=")
-        if not equals or not all(dotted.split(".")):
+        if not equals or not all(dotted.split(".")) or dotted.count(".") >= DEEPEST:
             whole = _mark(COMMAND_LINE, text, 0), _mark(COMMAND_LINE, text, len(text))
             self._stop(Fault("expected `key=value`, such as `search.width=10`", *whole))
         node = self._compose(text, COMMAND_LINE, skip=len(dotted) + 1)
@@ -106,7 +122,8 @@ class Reader:
     def _base(self, asked: Node, path: Path, chain: tuple[Path, ...]) -> MappingNode:
         if not isinstance(asked, ScalarNode) or asked.tag not in _TEXT:
             self._stop(_at(asked, "`extends` should be the path of a file, or a list of paths"))
-        base = Path(os.path.normpath(path.parent / Path(asked.value).expanduser()))
+        at_home = os.path.expanduser(asked.value)  # noqa: PTH111  # which leaves alone a `~` of nobody's
+        base = Path(os.path.normpath(path.parent / at_home))
         if base.resolve() in [earlier.resolve() for earlier in chain]:
             circle = " -> ".join(step.name for step in (*chain, base))
             self._stop(_at(asked, f"`extends` goes in a circle: {circle}"))
@@ -114,7 +131,10 @@ class Reader:
 
     def _text(self, path: Path, asked: Node | None) -> str:
         try:
-            raw = path.read_bytes()
+            with path.open("rb") as file:
+                raw = file.read(LARGEST + 1)
+            if len(raw) > LARGEST:
+                raise OSError(errno.EFBIG, f"it has more than the {LARGEST:,} bytes that a config may have")
         except OSError as error:
             if asked is None:
                 raise ConfigError(f"{path}: {_why(path, error)}") from None
@@ -141,11 +161,17 @@ class Reader:
             problem = ", ".join(part for part in (error.context, error.problem) if part)
             mark = error.problem_mark or error.context_mark or _mark(name, text, 0)
             self._stop(_character(f"this is not YAML: {problem}", name, text, mark.index))
+        except RecursionError:
+            self._stop(_character("this is nested too deep", name, text, loader.index))
 
     def _tidy(self, node: N, above: tuple[Node, ...] = ()) -> N:
         """The same tree without `<<` and double keys, and with scalars that `plain` can read."""
         if node in above:
             self._stop(_at(node, "this anchor stands for something that contains itself"))
+        self._values += 1
+        if self._values > MOST or len(above) > DEEPEST:
+            what = "more than any config says" if self._values > MOST else "nested too deep"
+            self._stop(_at(node, f"with all that its anchors stand for, this is {what}"))
         value: Any = node.value
         if isinstance(node, SequenceNode):
             value = [self._tidy(item, (*above, node)) for item in node.value]
@@ -166,7 +192,7 @@ class Reader:
                         self.faults.append(_at(part, "`<<` should be a mapping, or a list of mappings"))
             elif not isinstance(key, ScalarNode):
                 self.faults.append(_at(key, "a key should be a name"))
-            elif key.value in own:
+            elif self._is_text(key) and key.value in own:
                 line = own[key.value][0].start_mark.line + 1
                 self.faults.append(_at(key, f"the key `{key.value}` is here twice; first in line {line}"))
             else:
@@ -178,12 +204,22 @@ class Reader:
             self.faults.append(_at(node, f"the tag {node.tag} means nothing here"))
             return False
         try:
-            if isinstance(node, ScalarNode):
-                plain(node)
-        except (KeyError, ValueError, yaml.YAMLError):
+            value = plain(node) if isinstance(node, ScalarNode) else None
+        except (KeyError, ValueError, OverflowError, yaml.YAMLError):
             self.faults.append(_at(node, f"{node.value!r} is not a YAML {node.tag.removeprefix(_YAML)}"))
             return False
-        return True
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            self.faults.append(_at(node, "no number here is that large"))
+            return False
+        return not isinstance(node, ScalarNode) or self._is_text(node)
+
+    def _is_text(self, node: ScalarNode) -> bool:
+        """Whether a file can have such a name, and whether it can be printed."""
+        if "\0" not in node.value and not re.search("[\ud800-\udfff]", node.value):
+            return True
+        self.faults.append(_at(node, "no text has such a character (a NUL, or half of one)"))
+        node.value = "?"
+        return False
 
     def _stop(self, fault: Fault) -> NoReturn:
         raise config_error(self.path, [*self.faults, fault]) from None

@@ -13,6 +13,7 @@ from yaml import MappingNode, Node, ScalarNode, SequenceNode
 from seq2attn.config.base import Mistake
 from seq2attn.config.place import Fault, child, kind_of
 from seq2attn.config.plugin import config_class
+from seq2attn.config.trust import OWN, Trust
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Spot:
     """Whether the file has all `names`; if not, `node` is the last that it has."""
     fits: bool = True
     """False inside an alternative of another shape than what is written, where there is one of that shape."""
+    trust: Trust = OWN
+    """Whether parts from elsewhere may be imported to see what they expect."""
 
     @property
     def name(self) -> str:
@@ -51,7 +54,7 @@ class Spot:
         key, value = child(self.node, name)
         if value is None:
             return replace(self, names=names, known=known, found=False)
-        return Spot(value, _inside(owner, name), key, names, known, fits=self.fits)
+        return Spot(value, _inside(owner, name), key, names, known, fits=self.fits, trust=self.trust)
 
     def along(self, loc: tuple[int | str, ...]) -> Spot:
         """Where pydantic's `loc` leads, which also names the chosen members of unions; the file does not."""
@@ -71,7 +74,7 @@ class Spot:
         kind = kind_of(self.node) or ""
         if ":" in kind and any(is_model(member) for member in members):
             try:
-                return [config_class(kind, "part")]
+                return [config_class(kind, "part", self.trust)]
             except Mistake:
                 return members
         return members

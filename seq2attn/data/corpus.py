@@ -9,16 +9,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.errors import RunError
+from seq2attn.formats import CORPUS, format_of
 from seq2attn.text.files import read_object, write_json
 
 Ids: TypeAlias = NDArray[np.uint16] | NDArray[np.int32]
-FORMAT = 1
 IDS, OFFSETS, HEADER = "ids.npy", "offsets.npy", "header.json"
 WORDS, LINKS = "words", "links"
 FIX = "remove the folder `data` of the run, and prepare the data again"
@@ -95,7 +95,7 @@ class Corpus:
         np.save(partial / OFFSETS, self.offsets)
         tokens = self.lengths.sum(axis=0)
         counts = {"pairs": len(self), "source_tokens": int(tokens[0]), "target_tokens": int(tokens[1])}
-        write_json(partial / HEADER, {"format": FORMAT, **counts, "hash": self.hash})
+        write_json(partial / HEADER, {"format": CORPUS, **counts, "hash": self.hash})
         if self.guide is not None:
             self.guide.words.save(partial / WORDS)
             self.guide.links.save(partial / LINKS)
@@ -109,10 +109,7 @@ class Corpus:
         Raises: RunError when a file is missing or the files do not fit together.
         """
         header = read_object(folder / HEADER, FIX)
-        if header.get("format") != FORMAT:
-            raise RunError(
-                f"{folder / HEADER}: expected format {FORMAT}, found {header.get('format')}; {FIX}"
-            )
+        format_of(header, CORPUS, folder / HEADER, FIX)
         try:
             ids = np.load(folder / IDS, mmap_mode="r", allow_pickle=False)
             offsets = np.load(folder / OFFSETS, mmap_mode="r", allow_pickle=False)
@@ -120,9 +117,24 @@ class Corpus:
             raise RunError(f"{folder}: the prepared ids cannot be read ({error}); {FIX}") from None
         is_guided = (folder / LINKS).is_dir()
         guide = Guide(cls.open(folder / WORDS), cls.open(folder / LINKS)) if is_guided else None
+        if not _are_sequences(ids, offsets):
+            raise RunError(f"{folder}: the prepared ids are no pairs of sequences; {FIX}")
         corpus = cls(ids, offsets, guide)
         if corpus.hash != header.get("hash"):
             raise RunError(
                 f"{folder}: the prepared ids are not those that were saved (the hash differs); {FIX}"
             )
         return corpus
+
+
+def _are_sequences(ids: NDArray[Any], offsets: NDArray[Any]) -> bool:
+    """Whether arrays from a file are what a corpus is made of."""
+    if (
+        ids.ndim != 1
+        or offsets.ndim != 1
+        or ids.dtype not in (np.uint16, np.int32)
+        or offsets.dtype != np.int64
+    ):
+        return False
+    is_whole = len(offsets) % 2 == 1 and offsets[0] == 0 and offsets[-1] == len(ids)
+    return bool(is_whole and (np.diff(offsets) >= 0).all() and (len(ids) == 0 or ids.min() >= 0))

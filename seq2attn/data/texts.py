@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seq2attn.errors import RunError
+from seq2attn.text.files import parse_json
 from seq2attn.text.lines import read_lines
 
 Pair = tuple[str, str]
@@ -26,10 +27,13 @@ def texts_writer(path: Path) -> Iterator[Callable[[Pair], None]]:
 def read_texts(path: Path) -> Iterator[Pair]:
     """The pairs written to `path`.
 
-    Raises: RunError when the file is missing.
+    Raises: RunError when the file is missing, or damaged.
     """
+    fix = f"remove the folder {path.parent} and prepare the data again"
     if not path.is_file():
-        raise RunError(f"{path}: is missing; remove the folder {path.parent} and prepare the data again")
-    for line in read_lines(path):
-        source, target = json.loads(line)
-        yield source, target
+        raise RunError(f"{path}: is missing; {fix}")
+    for number, line in enumerate(read_lines(path), start=1):
+        pair = parse_json(line, path, fix)
+        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
+            raise RunError(f"{path}:{number}: is no pair of texts; {fix}")
+        yield pair[0], pair[1]

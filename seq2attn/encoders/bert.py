@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import torch
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, PositiveFloat, ValidationInfo, model_validator
 from torch import Tensor, nn
 
 from seq2attn.config.base import Config, InputPath, Mistake, Mistakes
+from seq2attn.config.trust import trust_of
 from seq2attn.encoders.base import Encoded, Encoder, mean_word
 from seq2attn.encoders.bert_checkpoint import BertShape, read_bert, read_shape
 from seq2attn.errors import DataError
@@ -128,11 +129,13 @@ class BertEncoderConfig(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def _look(cls, data: Any) -> Any:
+    def _look(cls, data: Any, info: ValidationInfo) -> Any:
         if mistake := missing_extra():
             raise mistake
         if not isinstance(data, dict) or data.get("shape") or not isinstance(data.get("path"), str | Path):
             return data
+        if not trust_of(info).is_full:
+            raise Mistake("shape", "is missing, which a run has: the folder that it names is not looked into")
         return {**data, "shape": read_shape(folder_of(data["path"]))}
 
     @model_validator(mode="after")

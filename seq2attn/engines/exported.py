@@ -14,10 +14,10 @@ from typing import Any
 
 from seq2attn.engines.base import Target
 from seq2attn.errors import RunError, UserError
+from seq2attn.formats import EXPORT, format_of
 from seq2attn.run import Run
-from seq2attn.text.files import read_object, write_json
+from seq2attn.text.files import check_inside, read_object, write_json
 
-FORMAT = 1
 HEADER = "seq2attn.json"
 
 
@@ -56,7 +56,7 @@ def written(folder: Path) -> Iterator[Path]:
 
 def write_header(run: Run, target: Target, type_: str, probed: Any, folder: Path) -> None:
     """Say what an export was made of, and what the probe found."""
-    about = {"format": FORMAT, "engine": target.name, "type": type_, "weights": fingerprint(run)}
+    about = {"format": EXPORT, "engine": target.name, "type": type_, "weights": fingerprint(run)}
     write_json(folder / HEADER, {**about, "probe": probed})
 
 
@@ -69,9 +69,9 @@ def check_header(run: Run, target: Target, folder: Path) -> None:
     fix = f"seq2attn export {run.folder}{given} --to {target.name}"
     if not (folder / HEADER).is_file():
         raise RunError(f"{folder}: holds no exported model; make it: {fix}")
+    check_inside(folder)
     header = read_object(folder / HEADER, fix)
-    if header.get("format") != FORMAT:
-        raise RunError(f"{folder / HEADER}: is not of format {FORMAT}; make it again: {fix}")
+    format_of(header, EXPORT, folder / HEADER, fix)
     if header.get("engine") != target.name:
         raise RunError(
             f"{folder}: was exported for the engine {header.get('engine')}, not {target.name}; {fix}"

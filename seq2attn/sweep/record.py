@@ -18,10 +18,10 @@ from seq2attn.data.read import CorpusConfig
 from seq2attn.errors import RunError
 from seq2attn.evaluation.metrics import Score
 from seq2attn.experiment import Experiment
+from seq2attn.formats import SWEEP, format_of
 from seq2attn.sweep.cells import Training
 from seq2attn.text.files import read_object, write_json
 
-FORMAT = 1
 CELL, RESULT = "cell.json", "result.json"
 FIX = "remove the folder it is in, and start the sweep again"
 
@@ -62,7 +62,7 @@ _RECORD = TypeAdapter(Record)
 
 def write_record(folder: Path, record: Record) -> None:
     """Say that a training is finished, and what came of it."""
-    write_json(folder / RESULT, {"format": FORMAT, **_RECORD.dump_python(record, mode="json")})
+    write_json(folder / RESULT, {"format": SWEEP, **_RECORD.dump_python(record, mode="json")})
 
 
 def read_record(folder: Path) -> Record | None:
@@ -70,8 +70,8 @@ def read_record(folder: Path) -> Record | None:
     if not (folder / RESULT).is_file():
         return None
     content = read_object(folder / RESULT, FIX)
-    if content.pop("format", None) != FORMAT:
-        raise RunError(f"{folder / RESULT}: is not of format {FORMAT}; {FIX}")
+    format_of(content, SWEEP, folder / RESULT, FIX)
+    del content["format"]
     try:
         return _RECORD.validate_python(content)
     except ValueError as error:
@@ -81,7 +81,7 @@ def read_record(folder: Path) -> Record | None:
 def write_cell(training: Training, identity: Mapping[str, Any]) -> None:
     """Say what a training is to be."""
     config = training.experiment.model_dump(mode="json")
-    write_json(training.folder / CELL, {"format": FORMAT, "known_by": identity, "config": config})
+    write_json(training.folder / CELL, {"format": SWEEP, "known_by": identity, "config": config})
 
 
 def read_cell(folder: Path) -> Experiment:

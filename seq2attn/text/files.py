@@ -1,7 +1,7 @@
 """Files that are either whole or not there, and folders from a stranger.
 
-What is read is a regular file and no larger than such files are: a pipe would make us wait, a device has no end. What is
-written is a new file that takes the place of the old one: never what a link of that name leads to.
+What is read is a regular file and no larger than such files are: a pipe would make us wait, a device has no end. What
+is written is a new file that takes the place of the old one: never what a link of that name leads to.
 """
 
 from __future__ import annotations
@@ -35,6 +35,12 @@ def write_bytes(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
     partial.replace(path)
     sync_folder(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    """See that the contents of a file are on the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

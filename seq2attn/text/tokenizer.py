@@ -8,11 +8,13 @@ from typing import Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
+from seq2attn.config.trust import Trust
 from seq2attn.errors import RunError
+from seq2attn.formats import TOKENIZER, format_of
 from seq2attn.text.characters import CharactersConfig, CharacterTokenizer
 from seq2attn.text.config import TokenizerConfig
 from seq2attn.text.files import read_object
-from seq2attn.text.header import FORMAT, HEADER, VOCABULARY
+from seq2attn.text.header import HEADER, VOCABULARY
 from seq2attn.text.subwords import MODEL, BPEConfig, UnigramConfig, load_subwords
 from seq2attn.text.vocabulary import Vocabulary, check_same
 from seq2attn.text.wordpiece import FILE, WordPieceConfig, load_wordpiece
@@ -57,11 +59,10 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     Raises: RunError when a file is missing or the files do not fit together.
     """
     header = read_object(folder / HEADER, FIX)
-    if header.get("format") != FORMAT:
-        raise RunError(f"{folder / HEADER}: expected format {FORMAT}, found {header.get('format')}; {FIX}")
+    format_of(header, TOKENIZER, folder / HEADER, FIX)
     adapter: TypeAdapter[TokenizerConfig] = TypeAdapter(TokenizerConfig)
     try:
-        config = adapter.validate_python(header.get("config"))
+        config = adapter.validate_python(header.get("config"), context=Trust(()))
     except ValidationError:
         raise RunError(f"{folder / HEADER}: describes no tokeniser known to this version; {FIX}") from None
     vocabulary = Vocabulary.load(folder / VOCABULARY)

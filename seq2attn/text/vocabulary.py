@@ -12,13 +12,13 @@ from itertools import zip_longest
 from pathlib import Path
 
 from seq2attn.errors import RunError
+from seq2attn.formats import VOCABULARY, format_of
 from seq2attn.text.files import read_object, write_json
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 CONTROLS = (PAD, BOS, EOS)
 """What is no part of a text."""
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Vocabulary:
     def save(self, path: Path) -> None:
         """Write the vocabulary as JSON, whole or not at all."""
         size, tokens = len(self), list(self.tokens)
-        write_json(path, {"format": FORMAT, "size": size, "hash": self.hash, "tokens": tokens})
+        write_json(path, {"format": VOCABULARY, "size": size, "hash": self.hash, "tokens": tokens})
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
@@ -81,13 +81,15 @@ class Vocabulary:
         fix = "prepare the data again, or copy the file from where it was prepared"
         content = read_object(path, fix)
         tokens = content.get("tokens")
-        if content.get("format") != FORMAT or not _are_strings(tokens):
-            raise RunError(f"{path}: is not a vocabulary of format {FORMAT}; {fix}")
+        format_of(content, VOCABULARY, path, fix)
+        if not _are_strings(tokens):
+            raise RunError(f"{path}: has no list of tokens; {fix}")
         try:
             vocabulary = cls(tuple(tokens or ()))
-        except ValueError as error:
+            is_same = vocabulary.hash == content.get("hash")
+        except ValueError as error:  # also of half a character, which JSON can escape
             raise RunError(f"{path}: {error}; {fix}") from None
-        if vocabulary.hash != content.get("hash"):
+        if not is_same:
             raise RunError(
                 f"{path}: the tokens are not those the file was saved with (its hash differs); {fix}"
             )

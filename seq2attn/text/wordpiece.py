@@ -18,9 +18,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import TypeAdapter, model_validator
+from pydantic import TypeAdapter, ValidationInfo, model_validator
 
 from seq2attn.config.base import Config, InputPath, Mistake
+from seq2attn.config.trust import trust_of
 from seq2attn.errors import DataError, RunError
 from seq2attn.text.files import read_object, write_json
 from seq2attn.text.header import save_header
@@ -78,11 +79,15 @@ class WordPieceConfig(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def _look(cls, data: Any) -> Any:
+    def _look(cls, data: Any, info: ValidationInfo) -> Any:
         if mistake := missing_extra():
             raise mistake
         if not isinstance(data, dict) or data.get("digest") or not isinstance(data.get("path"), str | Path):
             return data
+        if not trust_of(info).is_full:
+            raise Mistake(
+                "digest", "is missing, which a run has: the folder that it names is not looked into"
+            )
         return {**data, "digest": _digest(folder_of(data["path"]))}
 
     def train(self, lines: Iterable[str]) -> WordPieceTokenizer:

@@ -110,9 +110,10 @@ def test_they_train_and_translate(seq2attn: Installed, folder: Path) -> None:
     assert "validation at update 60: " in done.err
     saved = (folder / "runs/toy/config.yaml").read_text(encoding="utf-8")
     assert "kind: my_parts:MyScore" in saved and "width: 24" in saved
-    done = seq2attn(folder, "translate", "runs/toy", "rot haus", "--attention", "-")
+    allowed = ("--allow-code", "my_parts")
+    done = seq2attn(folder, "translate", "runs/toy", "rot haus", "--attention", "-", *allowed)
     assert (done.err, "weight: " in done.out) == ("", True)
-    script = [str(seq2attn.site / "bin" / "seq2attn"), "translate", "runs/toy", "rot haus"]
+    script = [str(seq2attn.site / "bin" / "seq2attn"), "translate", "runs/toy", "rot haus", *allowed]
     assert seq2attn.run(folder, script).out == done.out.split("\n")[0] + "\n"
 
 

@@ -44,17 +44,20 @@ def test_damage_is_seen(tmp_path: Path) -> None:
     def message() -> str:
         with pytest.raises(RunError) as error:
             Corpus.open(tmp_path / "c")
-        assert str(error.value).endswith("prepare the data again")
         return str(error.value)
 
     assert message().startswith(f"{tmp_path / 'c/header.json'}: cannot be read (No such file or directory)")
     Corpus.of(PAIRS, 20).save(tmp_path / "c")
+    for other in (np.zeros(9, dtype=np.uint16), np.zeros(7), np.full(7, -1, dtype=np.int32)):
+        np.save(tmp_path / "c/ids.npy", other)
+        assert "the prepared ids are no pairs of sequences" in message()
     np.save(tmp_path / "c/ids.npy", np.zeros(7, dtype=np.uint16))
     assert "the prepared ids are not those that were saved (the hash differs)" in message()
+    assert message().endswith("prepare the data again")
     (tmp_path / "c/ids.npy").write_bytes(b"")
     assert "the prepared ids cannot be read" in message()
     (tmp_path / "c/header.json").write_text('{"format": 7}')
-    assert "expected format 1, found 7" in message()
+    assert "is of format 7, made by a newer seq2attn" in message()
 
 
 def test_outside() -> None:
