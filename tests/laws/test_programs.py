@@ -65,6 +65,7 @@ def interpreted(traced: Traced) -> ProgramReader:
         lambda given: step(*given),
         traced.memories,
         traced.own,
+        traced.output,
         torch.device("cpu"),
     )
 

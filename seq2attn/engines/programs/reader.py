@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seq2attn.data.batches import collate_source
 from seq2attn.engines.programs.trace import Tensors, by_sentence
+from seq2attn.model.seq2seq import guess
 from seq2attn.search.batched import Hypothesis, by_length, translate_ids
 from seq2attn.search.config import SearchConfig
 from seq2attn.state import Shared
@@ -72,6 +73,7 @@ class ProgramReader:
     stepping: Program
     memories: int  # how many of the tensors that encoding gives are the memory's
     own: tuple[bool, ...]
+    output: nn.Linear
     device: torch.device
 
     def encode(self, words: Tensor, mask: Tensor) -> tuple[Tensors, ProgramState]:
@@ -83,9 +85,9 @@ class ProgramReader:
         """Read one word [N]; what `Seq2Seq.step` says of the next [N, V], and the state after."""
         shape = -1, state.width
         given = (word.view(shape), *by_sentence(state.tensors, self.own, shape), *memory)
-        scores, *after = self.stepping([tensor.contiguous() for tensor in given])
+        hidden, *after = self.stepping([tensor.contiguous() for tensor in given])
         rows = (x.flatten(0, 1) if own else x for x, own in zip(after, self.own, strict=True))
-        return scores.flatten(0, 1), ProgramState(tuple(rows), self.own, state.width)
+        return guess(self.output, hidden.flatten(0, 1)), ProgramState(tuple(rows), self.own, state.width)
 
     def translate(
         self, sources: Sequence[Sequence[int]], search: SearchConfig, *, budget: int

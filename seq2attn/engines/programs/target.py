@@ -1,11 +1,12 @@
 """A folder with the programs of a run: compiled for this machine, and as torch.export writes them for others.
 
 encode.pt2 step.pt2    packages of AOTInductor: native code with its weights
+output.safetensors     the output layer
 programs.json          what the tensors are, and where the code runs
 portable/              the same two programs by `torch.export.save`
 
-The engine loads the compiled ones alone. They are native code, so that they are to be trusted as any program is: load
-what you have exported. The portable ones it never reads, since `torch.export.load` trusts its file as much without
+The engine loads the compiled ones alone. They are native code, which may do anything: only those that were compiled here
+are run, unless others are allowed by name. The portable ones it never reads, since `torch.export.load` trusts its file as much without
 saying so: up to torch 2.13 it unpickles what the file says it has pickled, and evaluates its sizes as Python. What we
 write there has nothing pickled in it.
 """
@@ -16,21 +17,25 @@ import platform
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch import nn
 
 from seq2attn.config.base import Mistake
+from seq2attn.engines.programs.known import check_known, remember
 from seq2attn.engines.programs.reader import Program, ProgramReader
 from seq2attn.engines.programs.trace import Traced, quiet, trace
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment import Experiment
+from seq2attn.laid_out import lay_out_linears
 from seq2attn.model import Seq2Seq
 from seq2attn.run import Run
 from seq2attn.text.files import read_object, write_json
+from seq2attn.weights import load_tensors, save_tensors
 
 NAME = "programs"
-HEADER = "programs.json"
+HEADER, OUTPUT = "programs.json", "output.safetensors"
 PARTS = "encode", "step"
 OPTIONS = {"cpp.threads": 1}
 """Else the loops between products would run on as many threads as there were when they were compiled. They are short,
@@ -64,14 +69,18 @@ class Programs:
         traced = traced_or_refused(model)
         compile_programs(traced, folder)
         save_portable(traced, folder / "portable")
+        remember(_packages(folder))
 
     def open(self, run: Run, folder: Path, device: torch.device) -> ProgramReader:
         """The compiled programs in our own search.
 
-        Raises UserError on another device than they were made for, RunError when they do not fit where they are.
+        Raises UserError on another device than they were made for, RunError when they do not fit where they are, or
+        were neither compiled here nor allowed.
         """
         if device.type != "cpu":
             raise UserError(f"{NAME} are compiled for the CPU; --device cpu")
+        if NAME not in run.allow_code:
+            check_known(_packages(folder))
         return open_programs(folder)
 
 
@@ -96,6 +105,7 @@ def compile_programs(traced: Traced, folder: Path) -> None:
                 program, package_path=str(folder / f"{name}.pt2"), inductor_configs=dict(OPTIONS)
             )
         print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
+    save_tensors(traced.output.state_dict(), folder / OUTPUT)
     write_json(folder / HEADER, {"memories": traced.memories, "own": list(traced.own), **_here()})
 
 
@@ -113,9 +123,29 @@ def open_programs(folder: Path) -> ProgramReader:
     for name, here in _here().items():
         if header.get(name) != here:
             raise RunError(f"{folder}: was compiled for {name} {header.get(name)}, here it is {here}; {FIX}")
-    encode, step = (_loaded(folder / f"{name}.pt2") for name in PARTS)
-    own = tuple(bool(each) for each in header["own"])
-    return ProgramReader(encode, step, int(header["memories"]), own, torch.device("cpu"))
+    memories, own = header.get("memories"), header.get("own")
+    if not isinstance(memories, int) or not isinstance(own, list):
+        raise RunError(f"{folder / HEADER}: does not say what the tensors are; {FIX}")
+    encode, step = map(_loaded, _packages(folder))
+    return ProgramReader(
+        encode, step, memories, tuple(map(bool, own)), _output(folder / OUTPUT), torch.device("cpu")
+    )
+
+
+@torch.inference_mode()
+def _output(path: Path) -> nn.Linear:
+    """The output layer, laid out for search."""
+    tensors = load_tensors(path)
+    words, dim = tensors["weight"].shape
+    layer = nn.Linear(dim, words, bias="bias" in tensors)
+    layer.load_state_dict(tensors)
+    whole = nn.Sequential(layer)
+    lay_out_linears(whole)
+    return cast(nn.Linear, whole[0])
+
+
+def _packages(folder: Path) -> list[Path]:
+    return [folder / f"{name}.pt2" for name in PARTS]
 
 
 def _loaded(package: Path) -> Program:

@@ -1,9 +1,12 @@
 """`encode` and `step` of any model as two programs of torch.export, which take and give nothing but tensors.
 
-Shapes: B sentences, K hypotheses a sentence, N = B*K rows, S source words, V target vocabulary.
+Shapes: B sentences, K hypotheses a sentence, N = B*K rows, S source words, D width of the decoder.
 
     encode    words [B, S], mask [B, S] -> the memory's tensors, then the state's
-    step      words [B, K], the state's tensors, then the memory's -> scores [B, K, V], then the state's tensors
+    step      words [B, K], the state's tensors, then the memory's -> hidden [B, K, D], then the state's tensors
+
+The output layer, whose product is by far the largest, stays outside: what the compiler makes of it for few rows takes
+six times as long as a weight that is laid out for them.
 
 A state is a value, so that its tensors, in the order in which `map_tensors` meets them, are all there is to it. Those
 with a row a hypothesis come to `step` as [B, K, ...]: the compiler then knows that a sentence has K of them, which it
@@ -45,6 +48,7 @@ class Traced:
     step: ExportedProgram
     memories: int  # how many of the tensors that `encode` gives are the memory's
     own: tuple[bool, ...]  # which of the state's have a row a hypothesis, and not one a sentence
+    output: nn.Linear  # makes logits of what `step` gives
 
 
 class Encode(nn.Module):
@@ -72,7 +76,7 @@ class Step(nn.Module):
         self.state, self.memory = (map_tensors(lambda _: torch.empty(0), tree) for tree in (state, memory))
 
     def forward(self, words: Tensor, *tensors: Tensor) -> Tensors:
-        """words [B, K], the state's, the memory's tensors -> scores [B, K, V], then the state's tensors"""
+        """words [B, K], the state's, the memory's tensors -> hidden [B, K, D], then the state's tensors"""
         b, k = words.shape
         state, memory = tensors[: len(self.own)], tensors[len(self.own) :]
         for tensor in tensors:  # told before anything is made of them, lest each has a size of its own
@@ -80,9 +84,9 @@ class Step(nn.Module):
         for tensor in compress(state, self.own):
             torch._check(tensor.size(1) == k)
         rows = (x.flatten(0, 1) if own else x for x, own in zip(state, self.own, strict=True))
-        scores, after = self.model.step(words.flatten(), put(self.state, rows), put(self.memory, memory))
-        after = by_sentence(leaves(after), self.own, (b, k))
-        return scores.unflatten(0, (b, k)), *(tensor.contiguous() for tensor in after)
+        decoded = self.model.read(words.view(-1, 1), put(self.state, rows), put(self.memory, memory))
+        after = by_sentence(leaves(decoded.state), self.own, (b, k))
+        return decoded.hidden[:, -1].unflatten(0, (b, k)), *(tensor.contiguous() for tensor in after)
 
 
 def trace(model: Seq2Seq) -> Traced:
@@ -100,7 +104,7 @@ def trace(model: Seq2Seq) -> Traced:
         for example in (other, least):
             _check(encode, modules[0], example.source)
             _check(step, modules[1], example.step(own))
-    return Traced(encode, step, len(leaves(one.memory)), own)
+    return Traced(encode, step, len(leaves(one.memory)), own, model.output)
 
 
 def _check(program: ExportedProgram, module: nn.Module, given: Tensors) -> None:
