@@ -94,6 +94,8 @@ class TrainingConfig(Config):
     divergence: DivergenceConfig = DivergenceConfig()
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 where the card has it, else float32."""
+    deterministic: bool = False
+    """On a card, take only kernels that give the same numbers each time, as those of a CPU do: some are slower."""
     compile: bool = False
     """Have PyTorch compile the model before the first update: which takes minutes on a CPU."""
     validation: ValidationConfig = ValidationConfig()

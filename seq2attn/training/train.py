@@ -21,16 +21,16 @@ from seq2attn.run import Run
 from seq2attn.text.vocabulary import EOS
 from seq2attn.text.wordpiece import WordPieceTokenizer
 from seq2attn.training.checkpoint import FOLDER, Checkpoint, TrainState, read_checkpoint, resume
+from seq2attn.training.determinism import deterministic
 from seq2attn.training.distributed import World, join_world
 from seq2attn.training.groups import parameter_groups
-from seq2attn.training.kept import newest_sound, refuse_trained, validated_checkpoints
+from seq2attn.training.kept import newest_sound, refuse_trained
 from seq2attn.training.lock import locked
 from seq2attn.training.objective import Objective
 from seq2attn.training.report import Reporter
 from seq2attn.training.stopping import Stop
 from seq2attn.training.trainer import Trainer
 from seq2attn.training.updates import most_tokens
-from seq2attn.training.way_back import weights_of
 from seq2attn.weights import check_vocabularies
 
 
@@ -43,7 +43,8 @@ def train(config: Experiment, *, go_on: bool | Literal["auto"] = False) -> Run:
     started = time.monotonic()
     run = Run(config.run, modules_in(config))  # what the config names, the user has named
     run.check_files()
-    with join_world() as world, locked(run.folder) if world.leads else nullcontext():
+    exactly = deterministic(config.training.deterministic)
+    with exactly, join_world() as world, locked(run.folder) if world.leads else nullcontext():
         notes: list[str] = []
         since = _since(config, run, world, notes.append, go_on=go_on)
         if since:
@@ -70,10 +71,8 @@ def _trainer(
         check_vocabularies(since.model, run.folder, vocabularies)
     torch.manual_seed(config.training.seed)
     model = build_model(config.model, *map(len, vocabularies))
-    begins = not validated_checkpoints(run.folder)
-    if begins:
+    if not since:
         _pretrained(model, config, prepared, reporter)
-    beginning = weights_of(model) if begins else None
     model.to(world.device)
     optimizer = config.training.optimizer.build(parameter_groups(model))
     state = resume(since, model, optimizer) if since else TrainState()
@@ -84,7 +83,7 @@ def _trainer(
         config = _with_tokens(config, _fitting(objective, prepared, world, reporter))
         if world.leads:
             run.save_experiment(config)
-    return Trainer(config, run, prepared, objective, optimizer, state, world, reporter, stop, beginning)
+    return Trainer(config, run, prepared, objective, optimizer, state, world, reporter, stop, begin)
 
 
 def _since(

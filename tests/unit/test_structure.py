@@ -39,7 +39,7 @@ LAYERS = """
     training  translator  alignment
     drawing
     evaluation
-    translating  aligning  sweep  doctor
+    translating  aligning  sweep  verifying  doctor
     cli
     __main__
 """

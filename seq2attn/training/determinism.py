@@ -1,0 +1,41 @@
+"""The same numbers each time, on a card as they are on a CPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from seq2attn.errors import UserError
+
+WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+"""What cuBLAS has to be told before it is first used (see `torch.use_deterministic_algorithms`)."""
+
+
+@contextmanager
+def deterministic(wanted: bool) -> Iterator[None]:
+    """Within it PyTorch takes only kernels that add up in the same order each time; a CPU's all do.
+
+    Raises: UserError when a layer has no such kernel.
+    """
+    if not wanted or not torch.cuda.is_available():
+        yield
+        return
+    os.environ.setdefault(WORKSPACE, ":4096:8")
+    cudnn = torch.backends.cudnn
+    before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
+    torch.use_deterministic_algorithms(True)
+    cudnn.deterministic, cudnn.benchmark = True, False
+    try:
+        yield
+    except RuntimeError as error:
+        if "deterministic" not in str(error):
+            raise
+        raise UserError(
+            f"`training.deterministic`: a part of the model cannot be had so on this card ({error})"
+        ) from None
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        cudnn.deterministic, cudnn.benchmark = before[1:]
