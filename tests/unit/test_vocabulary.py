@@ -1,6 +1,7 @@
 """Vocabularies: ids, files, and what is said when two do not fit."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
