@@ -14,7 +14,19 @@ from typing import Annotated, ParamSpec
 
 import typer
 
-from seq2attn.cli import align, average, config, evaluate, export, prepare, sweep, train, translate
+from seq2attn.cli import (
+    align,
+    average,
+    config,
+    doctor,
+    evaluate,
+    export,
+    prepare,
+    sweep,
+    train,
+    translate,
+    verify_resume,
+)
 from seq2attn.errors import ConfigError, UserError
 
 P = ParamSpec("P")
@@ -55,11 +67,15 @@ def polite(command: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
+PARSED = {"train": train.TrainCommand}
+"""Commands that have a say in how their words are read."""
+
+
 def group(about: str, *commands: Callable[..., None]) -> typer.Typer:
     """A command of several commands, named after their functions."""
     made = _typer(about)
     for command in commands:
-        made.command()(polite(command))
+        made.command(cls=PARSED.get(command.__name__))(polite(command))
     return made
 
 
@@ -111,6 +127,8 @@ app = group(
     average.average,
     export.export,
     sweep.sweep,
+    doctor.doctor,
+    verify_resume.verify_resume,
 )
 app.callback()(_options)
 app.add_typer(

@@ -40,7 +40,7 @@ def export_run(
     with written(where) as partial:
         target.write(run, partial, type_)
         theirs = target.open(run, partial, torch.device("cpu"))
-        found = probe(Native(model), theirs, sources, _searches(experiment.search.lengths))
+        found = probe(Native(model), theirs, sources, searches_to_try(experiment.search.lengths))
         if type_ == "float32" and found.tokens < LEAST:
             raise UserError(_disagreement(target, where, found))
         write_header(run, target, type_, found.as_json(), partial)
@@ -79,7 +79,7 @@ def _lines(run: Run, file: Path | None) -> Sequence[str]:
     return lines
 
 
-def _searches(lengths: LengthsConfig) -> list[tuple[str, SearchConfig]]:
+def searches_to_try(lengths: LengthsConfig) -> list[tuple[str, SearchConfig]]:
     """Greedy search and a beam, both with the run's own lengths."""
     return [
         ("greedy", GreedyConfig(kind="greedy", lengths=lengths)),
