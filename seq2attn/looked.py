@@ -45,6 +45,30 @@ class Looked:
             _plain(self_attention(model, source)),
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[Looked]) -> Looked:
+        """One after the other: parts that were read each by itself, so that none looks at another."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            Segmented.joined([part.source for part in parts]),
+            Segmented.joined([part.target for part in parts]),
+            _diagonal([part.decoder for part in parts]),
+            _diagonal([part.encoder for part in parts]),
+        )
+
+
+def _diagonal(blocks: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
+    """[layers, heads, T, S] of each -> [layers, heads, sum of T, sum of S] with zeros between them"""
+    known = [block for block in blocks if block is not None]
+    if len(known) < len(blocks):
+        return None
+    rows, columns = (np.cumsum([0, *(block.shape[axis] for block in known)]) for axis in (2, 3))
+    whole = np.zeros((*known[0].shape[:2], rows[-1], columns[-1]), dtype=np.float32)
+    for number, block in enumerate(known):
+        whole[:, :, rows[number] : rows[number + 1], columns[number] : columns[number + 1]] = block
+    return whole
+
 
 @torch.no_grad()
 def self_attention(model: Seq2Seq, source: Sequence[int]) -> Tensor | None:

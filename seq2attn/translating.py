@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -18,6 +18,8 @@ from seq2attn.drawing.attention import PAGE, AttentionChoice, attention_text, dr
 from seq2attn.drawing.figure import check_picture
 from seq2attn.errors import DataError, UserError
 from seq2attn.looked import Looked
+from seq2attn.noticed import Noticed
+from seq2attn.reading import How
 from seq2attn.run import Run
 from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
 from seq2attn.text.lines import BOM
@@ -37,6 +39,7 @@ class Wishes:
     as_json: bool
     attention: str | None
     choice: AttentionChoice
+    long: How | None
     engine: str
     engine_folder: Path | None
     device: str
@@ -57,7 +60,9 @@ def translate_stream(folder: Path, wishes: Wishes) -> None:
     if wishes.sentences and wishes.input_file is not None:
         raise UserError("give sentences or --input, not both")
     run = Run(folder, wishes.allow_code)
-    search = chosen_search(run.experiment(wishes.overrides).search, beam=wishes.beam, greedy=wishes.greedy)
+    search = chosen_search(
+        run.experiment(wishes.overrides).search, beam=wishes.beam, greedy=wishes.greedy, long=wishes.long
+    )
     check_n_best(search, wishes.n_best)
     check_attention(wishes)
     translator = Translator.load(
@@ -71,21 +76,41 @@ def translate_stream(folder: Path, wishes: Wishes) -> None:
     if wishes.attention is not None:  # is there what was chosen? Better known before the work
         choose = wishes.choice.maps if wishes.wants_page else wishes.choice.map
         choose(translator.look("", ""))
-    number, seen = 0, list[Looked]()
     with _input(wishes) as groups, _output(wishes.output_file) as out:
-        for lines in groups:
-            drawn = wishes.attention is not None and (number == 0 or wishes.wants_page)
-            found = translator.translate(lines, search, attention=drawn)
-            for line, translation in zip(lines, found, strict=True):
-                number += 1
-                out.write(shown(number, line, translation, wishes))
-                if drawn and translation.looked is not None:
-                    seen.append(translation.looked)
-            out.flush()
-            if drawn and not wishes.wants_page:
-                _draw(seen, wishes)
+        seen = _translate(translator, search, groups, out, wishes)
     if wishes.wants_page:
         _draw(seen, wishes)
+
+
+def _translate(
+    translator: Translator,
+    search: SearchConfig,
+    groups: Iterator[list[str]],
+    out: TextIO,
+    wishes: Wishes,
+) -> list[Looked]:
+    """Write the translations of all lines, group by group; where the model looked, as far as that is drawn."""
+    noticed, seen = Noticed(translator.learnt), list[Looked]()
+    for lines in groups:
+        number = noticed.lines + 1
+        drawn = wishes.attention is not None and (number == 1 or wishes.wants_page)
+        found = translator.translate(lines, search, attention=drawn, noticed=noticed)
+        for line, translation in enumerate(found, number):
+            out.write(shown(line, lines[line - number], translation, wishes))
+            if drawn and translation.looked is not None:
+                seen.append(translation.looked)
+        out.flush()
+        warn(noticed.news())
+        if drawn and not wishes.wants_page:
+            _draw(seen, wishes)
+    warn(noticed.rest())
+    return seen
+
+
+def warn(said: Iterable[str]) -> None:
+    """Say things about the input, where they do not mix with the output."""
+    for line in said:
+        print(f"warning: {line}", file=sys.stderr)
 
 
 def check_attention(wishes: Wishes) -> None:
@@ -114,6 +139,10 @@ def shown(number: int, line: str, translation: Translation, wishes: Wishes) -> s
             {"text": t.text, "score": t.score, "log_prob": t.log_prob, "tokens": list(t.tokens)} for t in best
         ]
         content = {"source": line, **found[0]}
+        if translation.parts:
+            content["parts"] = list(translation.parts)
+        if translation.cut_off:
+            content["cut_off"] = True
         if wishes.n_best > 1:
             content["alternatives"] = found[1:]
         return json.dumps(content, ensure_ascii=False) + "\n"

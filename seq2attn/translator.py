@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
+from warnings import warn
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from seq2attn.data.report import DataReport, SideReport
 from seq2attn.engines.base import Engine, EngineError
 from seq2attn.engines.native import Native
 from seq2attn.engines.targets import exported_engine
@@ -19,11 +22,17 @@ from seq2attn.laid_out import lay_out_linears
 from seq2attn.looked import Looked
 from seq2attn.model import Seq2Seq
 from seq2attn.model.int8 import int8
+from seq2attn.noticed import InputWarning, Noticed
+from seq2attn.reach import Reach, engine_reach, reach_in, reach_of
+from seq2attn.reading import How, Reading, is_out_of_memory, joined_score, ranked
 from seq2attn.run import Run
 from seq2attn.search.batched import Hypothesis
-from seq2attn.search.config import BeamConfig, GreedyConfig, SearchConfig
+from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
+from seq2attn.text.sentences import join
 from seq2attn.text.tokenizer import Tokenizer
 
+Hypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
+"""Those of each part of a line, best first."""
 NATIVE, INT8 = "native", "int8"
 """What our own engine is called, and the same with linear layers of 8 bits."""
 
@@ -39,10 +48,15 @@ class Translation:
     source_tokens: tuple[str, ...]
     alternatives: tuple[Translation, ...] = ()  # the other hypotheses, best first
     looked: Looked | None = None  # when it was asked for
+    parts: tuple[str, ...] = ()  # what was translated of a line that is too long: parts, or its beginning
+    cut_off: bool = False  # whether it, or a part of it, became as long as it may be
 
     @property
     def attention(self) -> NDArray[np.float32] | None:
-        """Where it looked in the source, [layers, heads, tokens + end, source tokens + end]."""
+        """Where it looked in the source, [layers, heads, tokens + end, source tokens + end].
+
+        Of a line that was translated in parts: theirs one after the other, with an end for each.
+        """
         return None if self.looked is None else self.looked.decoder
 
 
@@ -58,9 +72,14 @@ class Translator:
         *,
         engine: Engine | None = None,
         budget: int = 8192,
+        reach: Reach | None = None,
+        engine_reach: Reach | None = None,
+        learnt: SideReport | None = None,
     ) -> None:
+        """`reach` is that of the model, `engine_reach` what the engine cannot go beyond; `learnt`, its source text."""
         self.model, self.source, self.target, self.search, self.budget = model, source, target, search, budget
         self.engine = engine or Native(model)
+        self.reach, self.engine_reach, self.learnt = reach, engine_reach, learnt
 
     @classmethod
     def load(
@@ -90,7 +109,17 @@ class Translator:
             searcher = rounded_engine(model, where)
         else:
             searcher = exported_engine(folder, engine, engine_folder, where)
-        return cls(model, source, target, folder.experiment().search, engine=searcher)
+        experiment, report = folder.experiment(), DataReport.load(folder.folder)
+        return cls(
+            model,
+            source,
+            target,
+            experiment.search,
+            engine=searcher,
+            reach=reach_of(experiment),
+            engine_reach=engine_reach(experiment, engine),
+            learnt=report and report.train.source,
+        )
 
     def translate(
         self,
@@ -99,39 +128,108 @@ class Translator:
         *,
         attention: bool = False,
         window: int = 4096,
+        noticed: Noticed | None = None,
     ) -> Iterator[Translation]:
         """A translation for each line, in their order. An empty line has an empty translation.
 
         With `attention` each best one tells where it looked; an empty line has nothing to look at.
 
-        Lines are taken `window` at a time, and those alike in length are translated together.
+        Lines are taken `window` at a time, and those alike in length are translated together. A line that is too long
+        is treated as `search.lengths.long` says. What is noticed of the lines goes to `noticed`, which may have noticed
+        others before; where there is none, it is warned of in the end.
         """
         search = search or self.search
+        notes = Noticed(self.learnt) if noticed is None else noticed
         lines = iter(lines)
         while some := list(islice(lines, window)):
-            sources = [self.source.encode(line) for line in some]
-            found = self.engine.translate(sources, search, budget=self.budget)
-            for source, hypotheses in zip(sources, found, strict=True):
-                best, *others = (self._shown(source, hypothesis) for hypothesis in hypotheses)
-                if attention and source:
-                    best = replace(best, looked=self._looked(source, hypotheses[0].tokens))
-                yield replace(best, alternatives=tuple(others))
+            number = notes.lines + 1
+            readings = [self._read(line, search.lengths) for line in some]
+            notes.read(readings, self.source)
+            answers = self._search(readings, search, notes, number)
+            cut_off = _are_cut_off(answers, search.lengths)
+            notes.cut_off([line for line, is_so in enumerate(cut_off, number) if is_so])
+            for (reading, found), is_cut_off in zip(answers, cut_off, strict=True):
+                translation = replace(self._shown(reading, found), cut_off=is_cut_off)
+                if attention and any(reading.parts):
+                    translation = replace(translation, looked=self._looked(reading, found))
+                yield translation
+        if noticed is None:
+            for said in notes.rest():
+                warn(said, InputWarning, stacklevel=2)
 
-    def _shown(self, source: list[int], hypothesis: Hypothesis) -> Translation:
-        return Translation(
-            self.target.decode(hypothesis.tokens),
-            hypothesis.score,
-            hypothesis.log_prob,
-            tuple(self.target.tokens(hypothesis.tokens)),
-            tuple(self.source.tokens(source)),
-        )
+    def _read(self, line: str, lengths: LengthsConfig) -> Reading:
+        reading = Reading.of(self.source, line, lengths.long, reach_in(lengths, self.reach))
+        if self.engine_reach is None or reading.longest <= self.engine_reach.tokens:
+            return reading
+        return Reading.of(self.source, line, "split", self.engine_reach)
+
+    def _search(
+        self, readings: Sequence[Reading], search: SearchConfig, notes: Noticed, number: int
+    ) -> list[tuple[Reading, Hypotheses]]:
+        """The hypotheses of all parts of each line, the first of which has this number.
+
+        Where memory does not do, fewer tokens are searched together, then fewer lines, and in the end parts of one.
+        """
+        try:
+            parts = [part for reading in readings for part in reading.parts]
+            found = iter(self.engine.translate(parts, search, budget=self.budget))
+            return [(reading, [next(found) for _ in reading.parts]) for reading in readings]
+        except (RuntimeError, MemoryError, UserError) as error:
+            if not is_out_of_memory(error):
+                raise
+        longest = max(reading.longest for reading in readings)
+        if self.budget > longest:
+            self.budget //= 2
+            return self._search(readings, search, notes, number)
+        if len(readings) > 1:
+            each = enumerate(readings, number)
+            return [one for line, reading in each for one in self._search([reading], search, notes, line)]
+        if longest <= 1:
+            raise UserError("there is no memory to translate a single token")
+        reach = Reach(longest // 2, "there is no memory for them at once")
+        reading = Reading.of(self.source, readings[0].line, "split", reach)
+        notes.too_long(number, reading.concern or "")
+        return self._search([reading], search, notes, number)
+
+    def _shown(self, reading: Reading, found: Hypotheses) -> Translation:
+        sources = [self.source.tokens(part) for part in reading.parts]
+        every = [
+            Translation(
+                join([self.target.decode(one.tokens) for one in hypotheses]),
+                joined_score(reading, hypotheses),
+                sum(one.log_prob for one in hypotheses),
+                tuple(token for one in hypotheses for token in self.target.tokens(one.tokens)),
+                tuple(token for tokens in sources for token in tokens),
+                parts=reading.texts,
+            )
+            for hypotheses in ranked(found)
+        ]
+        return replace(every[0], alternatives=tuple(every[1:]))
 
     def look(self, source: str, target: str) -> Looked:
         """Where the model looks when it reads a given translation of a given line."""
-        return self._looked(self.source.encode(source), self.target.encode(target))
+        return self._looked_at(self.source.encode(source), self.target.encode(target))
 
-    def _looked(self, source: Sequence[int], target: Sequence[int]) -> Looked:
+    def _looked(self, reading: Reading, found: Hypotheses) -> Looked:
+        read = zip(reading.parts, found, strict=True)
+        return Looked.joined([self._looked_at(part, best.tokens) for part, (best, *_) in read])
+
+    def _looked_at(self, source: Sequence[int], target: Sequence[int]) -> Looked:
         return Looked.at(self.model, (self.source, self.target), source, target)
+
+
+def _are_cut_off(answers: Sequence[tuple[Reading, Hypotheses]], lengths: LengthsConfig) -> list[bool]:
+    """Whether the best of a line, or of a part of it, has as many words as it may: only the end could follow."""
+    parts = [part for reading, _ in answers for part in reading.parts]
+    best = [hypotheses[0] for _, found in answers for hypotheses in found]
+    most = (lengths.limits(torch.tensor([len(part) for part in parts])).most - 1).tolist()
+    are = iter(
+        [
+            len(part) > 0 and len(one.tokens) >= limit
+            for part, one, limit in zip(parts, best, most, strict=True)
+        ]
+    )
+    return [sum(next(are) for _ in reading.parts) > 0 for reading, _ in answers]
 
 
 def rounded_engine(model: Seq2Seq, device: torch.device) -> Engine:
@@ -149,13 +247,18 @@ def check_engine(engine: Engine, search: SearchConfig, run: Run, overrides: Sequ
         raise run.mistaken(error.mistakes, overrides) from None
 
 
-def chosen_search(search: SearchConfig, *, beam: int | None, greedy: bool) -> SearchConfig:
+def chosen_search(
+    search: SearchConfig, *, beam: int | None, greedy: bool, long: How | None = None
+) -> SearchConfig:
     """The search asked for, else `search`; the limits and the normalisation of lengths stay.
 
     Raises UserError when both a beam and greedy search are asked for.
     """
     if greedy and beam is not None:
         raise UserError("--greedy and --beam exclude each other")
+    if long is not None:
+        lengths = search.lengths.model_copy(update={"long": long})
+        search = search.model_copy(update={"lengths": lengths})
     if greedy:
         return GreedyConfig(kind="greedy", lengths=search.lengths)
     return search if beam is None else BeamConfig(kind="beam", width=beam, lengths=search.lengths)

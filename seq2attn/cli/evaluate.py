@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, EngineFolder, EngineName, Overrides, RunPath
+from seq2attn.cli.options import AllowCode, Device, EngineFolder, EngineName, Long, Overrides, RunPath
 
 
 def evaluate(
@@ -27,6 +27,7 @@ def evaluate(
     picture: Annotated[
         Path | None, typer.Option(help="Draw BLEU by source length: FILE.png or FILE.svg.", metavar="FILE")
     ] = None,
+    long: Long = None,
     engine: EngineName = "native",
     engine_folder: EngineFolder = None,
     device: Device = "auto",
@@ -53,7 +54,7 @@ def evaluate(
     folder = Run(run, allow_code)
     experiment = folder.experiment(overrides)
     sets = test_sets(experiment, source, reference)
-    search = chosen_search(experiment.search, beam=beam, greedy=greedy)
+    search = chosen_search(experiment.search, beam=beam, greedy=greedy, long=long)
     translator = Translator.load(
         run, device, engine=engine, engine_folder=engine_folder, allow_code=allow_code
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -41,6 +41,14 @@ AllowCode: TypeAlias = Annotated[
         default_factory=list,
         show_default=False,
         help="Run code that comes with the run: a module that its config names, or `programs`. Only if you trust it.",
+    ),
+]
+
+Long: TypeAlias = Annotated[
+    Literal["split", "truncate", "whole"] | None,
+    typer.Option(
+        "--long",
+        help="Lines too long for the model: in parts, their beginning alone, or whole all the same. [split]",
     ),
 ]
 

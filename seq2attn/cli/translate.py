@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, EngineFolder, EngineName, Overrides, RunPath
+from seq2attn.cli.options import AllowCode, Device, EngineFolder, EngineName, Long, Overrides, RunPath
 
 
 def translate(
@@ -53,6 +53,7 @@ def translate(
     whole_words: Annotated[
         bool, typer.Option("--whole-words", help="Join sub-words in the drawing.")
     ] = False,
+    long: Long = None,
     engine: EngineName = "native",
     engine_folder: EngineFolder = None,
     device: Device = "auto",
@@ -82,6 +83,7 @@ def translate(
         as_json=as_json,
         attention=attention,
         choice=AttentionChoice(attention_of, layer, head, whole_words),
+        long=long,
         engine=engine,
         engine_folder=engine_folder,
         device=device,

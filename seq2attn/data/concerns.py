@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from seq2attn.data.report import DataReport, Found, PairsReport
-from seq2attn.text.manner import MANY_LETTERS, RAW, unlike
+from seq2attn.text.manner import MANY_LETTERS, tokenised, unlike
 
 HANDFUL = 3
 UNKNOWN = 0.01
@@ -93,14 +93,16 @@ def _beside(name: str, pairs: PairsReport, train: PairsReport) -> Iterator[str]:
         yield f"{name}: source and target look swapped: the letters of each are those of the other in training"
         return  # all else would only say so again
     for (side, one), (_, learnt) in zip(pairs.sides, train.sides, strict=True):
-        for what in unlike(one.manner, learnt.manner, case_matters=learnt.case_matters):
+        for what in unlike(one.manner, learnt.manner, case_matters=learnt.case_matters).values():
             yield f"{name}: the {side} {what}"
 
 
 def tokenised_references(name: str, pairs: PairsReport) -> list[str]:
     """Whether the references are such that scores on them cannot be compared with those of others."""
-    found = unlike(pairs.target.manner, RAW)
-    return [f"{name}: the reference {what}; BLEU on it cannot be compared with others'" for what in found]
+    return [
+        f"{name}: the references are tokenised ({what}), so scores on them cannot be compared with others'"
+        for what in tokenised(pairs.target.manner)
+    ]
 
 
 def is_swapped(pairs: PairsReport, train: PairsReport) -> bool:

@@ -19,6 +19,8 @@ from seq2attn.errors import RunError
 from seq2attn.text.normalize import one_line
 
 Numbers = NDArray[np.uint64]
+_SPACES = ("  ", "\n ", " \n", *(c for c in map(chr, range(0x3001)) if c.isspace() and c not in " \n"))
+"""What a line with single spaces has not, between its neighbours."""
 SIDES = ("sources", "pairs")
 ODD = np.uint64(0x9E3779B97F4A7C15)
 FIX = "remove the folder it is in, and prepare the data again"
@@ -27,7 +29,7 @@ FIX = "remove the folder it is in, and prepare the data again"
 def line_numbers(lines: Sequence[str]) -> Numbers:
     """A number for each line; different lines have different ones, but for one in some 10^19 pairs of lines."""
     digests = [
-        blake2b(_plain(line).encode("utf-8", "surrogatepass"), digest_size=8).digest() for line in lines
+        blake2b(line.encode("utf-8", "surrogatepass"), digest_size=8).digest() for line in _plain(lines)
     ]
     return np.frombuffer(b"".join(digests), dtype="<u8")
 
@@ -37,8 +39,13 @@ def pair_numbers(sources: Numbers, targets: Numbers) -> Numbers:
     return (sources * ODD) ^ (targets >> np.uint64(1)) ^ (targets << np.uint64(63))
 
 
-def _plain(line: str) -> str:
-    return one_line(line if line.isascii() else unicodedata.normalize("NFC", line))
+def _plain(lines: Sequence[str]) -> Sequence[str]:
+    """The lines in NFC, with single spaces; those that are so already, as most are, are known all at once."""
+    text = "\n" + "\n".join(lines) + "\n"
+    is_spaced = text.count("\n") == len(lines) + 1 and not any(map(text.__contains__, _SPACES))
+    if is_spaced and unicodedata.is_normalized("NFC", text):
+        return lines
+    return [one_line(unicodedata.normalize("NFC", line)) for line in lines]
 
 
 @dataclass(frozen=True)

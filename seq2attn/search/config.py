@@ -28,6 +28,11 @@ class LengthsConfig(Config):
     """Fewest tokens of a translation for each token of the source."""
     max_ratio: PositiveFloat = 3.0
     """Most tokens of a translation for each token of the source, above the 10 that any source is granted."""
+    long: Literal["split", "truncate", "whole"] = "split"
+    """Lines with too many tokens: translated in parts, or their beginning alone, or whole all the same."""
+    max_source: PositiveInt | None = None
+    """Most tokens of a line that is not too long; none: as many as `data.filters.max_length` let the model learn from,
+    or fewer where it has positions for fewer."""
 
     @model_validator(mode="after")
     def _ordered(self) -> LengthsConfig:

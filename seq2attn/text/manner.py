@@ -16,8 +16,8 @@ ESCAPES = ("&apos;", "&quot;", "&amp;", "&lt;", "&gt;", "&#124;", "&#91;", "&#93
 
 FEW_STOPS, FEW_MARKS = 5, 3
 """Fewer full stops and commas, or marks of sub-words, tell nothing."""
-EXPECTED_CAPITALS = 10
-"""So many capitals, by the training text's share, a text must lack before it counts as lower-cased."""
+EXPECTED = 10
+"""So many capitals or marks, by the training text's share, a text must lack before that tells something."""
 MANY_LETTERS = 100
 """From so many letters on their case and script tell something."""
 GAP = 0.5
@@ -59,60 +59,75 @@ class Manner:
         return self.alone / max(self.alone + self.attached, 1)
 
     @property
+    def marks(self) -> dict[str, int]:
+        """How often each mark of a tokeniser stands there, by a name for people."""
+        return {
+            "escapes such as `&apos;` and `@-@`": self.escapes,
+            f"marks of sub-words, `{CONTINUED}`": self.continued,
+            f"marks of sub-words, `{PIECES}`": self.pieces,
+            f"marks of sub-words, `{JOINED}`": self.joined,
+        }
+
+    @property
     def script(self) -> str | None:
         """That of most letters."""
         return max(self.scripts, key=lambda name: self.scripts[name], default=None)
 
 
-RAW = Manner(words=10**6, attached=10**6)
-"""Text as people write it, as far as spaces and marks go."""
+def unlike(text: Manner, trained: Manner, *, case_matters: bool = True) -> dict[str, str]:
+    """What is different about a text from the one that a model was trained on, by the kind of difference.
 
-
-def unlike(text: Manner, trained: Manner, *, case_matters: bool = True) -> list[str]:
-    """What is different about a text from the one that a model was trained on; nothing where too little is known."""
+    Nothing where too little is known of either.
+    """
     found = [*_spaces(text, trained), *_marks(text, trained), *_scripts(text, trained)]
-    return [*found, *_case(text, trained)] if case_matters else found
+    return dict([*found, *_case(text, trained)] if case_matters else found)
 
 
-def _spaces(text: Manner, trained: Manner) -> Iterator[str]:
+def tokenised(text: Manner) -> list[str]:
+    """What shows that a text was tokenised, whatever it is compared with."""
+    found = [
+        f"{name}, {count:,} in {text.words:,} words"
+        for name, count in text.marks.items()
+        if count >= FEW_MARKS and count >= MARKED * text.words
+    ]
+    if text.alone + text.attached >= FEW_STOPS and text.apart > GAP:
+        found.append(f"full stops and commas that stand alone, {text.apart:.0%} of them")
+    return found
+
+
+def _spaces(text: Manner, trained: Manner) -> Iterator[tuple[str, str]]:
     if min(text.alone + text.attached, trained.alone + trained.attached) < FEW_STOPS:
         return
     shares = f"{text.apart:.0%} of its full stops and commas stand alone, {trained.apart:.0%} in training"
     if text.apart - trained.apart > GAP:
-        yield f"looks tokenised: {shares}"
+        yield "spaces", f"looks tokenised: {shares}"
     elif trained.apart - text.apart > GAP:
-        yield f"does not look tokenised, as the training text was: {shares}"
+        yield "spaces", f"does not look tokenised, as the training text was: {shares}"
 
 
-def _marks(text: Manner, trained: Manner) -> Iterator[str]:
-    kinds = (
-        ("escapes such as `&apos;` and `@-@`", text.escapes, trained.escapes),
-        (f"marks of sub-words, `{CONTINUED}`", text.continued, trained.continued),
-        (f"marks of sub-words, `{PIECES}`", text.pieces, trained.pieces),
-        (f"marks of sub-words, `{JOINED}`", text.joined, trained.joined),
-    )
-    for name, here, there in kinds:
-        rate, usual = here / max(text.words, 1), there / max(trained.words, 1)
+def _marks(text: Manner, trained: Manner) -> Iterator[tuple[str, str]]:
+    for name, here in text.marks.items():
+        rate, usual = here / max(text.words, 1), trained.marks[name] / max(trained.words, 1)
         if here >= FEW_MARKS and rate >= MARKED and usual < UNMARKED:
-            yield f"has {name}, {here:,} in {text.words:,} words, and the training text had none"
-        elif usual >= MARKED and usual * text.words >= EXPECTED_CAPITALS and rate < usual / 10:
-            yield f"has no {name}, which the training text had in every {round(1 / usual):,} words"
+            yield name, f"has {name}, {here:,} in {text.words:,} words, and the training text had none"
+        elif usual >= MARKED and usual * text.words >= EXPECTED and rate < usual / 10:
+            yield name, f"has no {name}, which the training text had in every {round(1 / usual):,} words"
 
 
-def _case(text: Manner, trained: Manner) -> Iterator[str]:
+def _case(text: Manner, trained: Manner) -> Iterator[tuple[str, str]]:
     cased, known = text.upper + text.lower, trained.upper + trained.lower
     if cased < MANY_LETTERS or 2 * cased < text.letters or known < MANY_LETTERS:
         return
     shares = f"{text.capitals:.1%} of its letters are capitals, {trained.capitals:.1%} in training"
-    if cased * trained.capitals >= EXPECTED_CAPITALS and text.capitals < trained.capitals / 10:
-        yield f"looks lower-cased: {shares}"
+    if cased * trained.capitals >= EXPECTED and text.capitals < trained.capitals / 10:
+        yield "case", f"looks lower-cased: {shares}"
     elif text.capitals > GAP > 2 * trained.capitals:
-        yield f"is in capitals: {shares}"
-    elif text.upper >= EXPECTED_CAPITALS and text.capitals > MARKED and trained.capitals < UNMARKED:
-        yield f"has capitals, and the training text was lower-cased: {shares}"
+        yield "case", f"is in capitals: {shares}"
+    elif text.upper >= EXPECTED and text.capitals > MARKED and trained.capitals < UNMARKED:
+        yield "case", f"has capitals, and the training text was lower-cased: {shares}"
 
 
-def _scripts(text: Manner, trained: Manner) -> Iterator[str]:
+def _scripts(text: Manner, trained: Manner) -> Iterator[tuple[str, str]]:
     if min(text.letters, trained.letters) < MANY_LETTERS:
         return
     strange = {
@@ -123,4 +138,7 @@ def _scripts(text: Manner, trained: Manner) -> Iterator[str]:
     if sum(strange.values()) > FOREIGN * text.letters:
         names = ", ".join(sorted(strange, key=lambda name: -strange[name]))
         share = sum(strange.values()) / text.letters
-        yield f"has {share:.0%} of its letters in {names}, and the training text was in {trained.script}"
+        yield (
+            "script",
+            f"has {share:.0%} of its letters in {names}, and the training text was in {trained.script}",
+        )

@@ -29,6 +29,16 @@ class Segmented:
         return cls(tuple(tokens), tuple(words), tuple(word_of))
 
     @classmethod
+    def joined(cls, parts: Sequence[Segmented]) -> Segmented:
+        """One after the other, each with the controls that it has."""
+        tokens, words, word_of = list[str](), list[str](), list[int]()
+        for part in parts:
+            word_of += [len(words) + number for number in part.word_of]
+            tokens += part.tokens
+            words += part.words
+        return cls(tuple(tokens), tuple(words), tuple(word_of))
+
+    @classmethod
     def plain(cls, tokens: Sequence[str]) -> Segmented:
         """Tokens each of which is a word."""
         return cls(tuple(tokens), tuple(tokens), tuple(range(len(tokens))))

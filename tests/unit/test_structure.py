@@ -36,6 +36,9 @@ LAYERS = """
     experiment
     describe  run
     engines
+    reach
+    reading
+    noticed
     training  translator  alignment
     drawing
     evaluation

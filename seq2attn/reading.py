@@ -1,0 +1,86 @@
+"""A line as it is given to a search: whole, or in parts where it is too long for the model; and its translation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from seq2attn.reach import Reach
+from seq2attn.search.batched import Hypothesis
+from seq2attn.text.shorten import shorten
+from seq2attn.text.tokenizer import Tokenizer
+from seq2attn.text.vocabulary import UNK
+
+How = Literal["split", "truncate", "whole"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is translated of a line."""
+
+    line: str
+    parts: tuple[tuple[int, ...], ...]  # ids; one part but for a line that is split
+    texts: tuple[str, ...] = ()  # the text of the parts, where they are not the whole line at once
+    tokens: int = 0  # of the line
+    unknown: int = 0  # of these
+    concern: str | None = None  # what is to be said of a line that is too long
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, line: str, how: How, reach: Reach | None) -> Reading:
+        """The line, read in the way asked for if it is beyond `reach`."""
+        ids = tokenizer.encode(line)
+        unknown = ids.count(UNK)
+        if reach is None or len(ids) <= reach.tokens:
+            return cls(line, (tuple(ids),), (), len(ids), unknown)
+        parts, texts, done = _shortened(tokenizer, line, ids, how, reach.tokens)
+        concern = f"{len(ids):,} tokens, and {reach.why}; {done}"
+        return cls(line, parts, texts, len(ids), unknown, concern)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest part."""
+        return max(map(len, self.parts))
+
+
+def _shortened(
+    tokenizer: Tokenizer, line: str, ids: list[int], how: How, most: int
+) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...], str]:
+    """Ids and texts of the parts, and what was done, for people."""
+    if how == "whole":
+        return (tuple(ids),), (), "translated whole all the same"
+    if how == "truncate":
+        kept = ids[:most]
+        return (tuple(kept),), (tokenizer.decode(kept),), f"only the first {most:,} are translated"
+    texts = shorten(line, most, lambda text: len(tokenizer.encode(text))) or [line]
+    # A letter may have more tokens than there is room for: bytes, after the mark of a space.
+    parts = tuple(tuple(tokenizer.encode(text)[:most]) for text in texts)
+    return parts, tuple(texts), f"translated in {len(parts):,} parts"
+
+
+def ranked(parts: Sequence[Sequence[Hypothesis]]) -> Iterator[tuple[Hypothesis, ...]]:
+    """The best hypotheses of all parts together, then the second-best ones, and so on.
+
+    A part that has fewer stays with its last.
+    """
+    for rank in range(max(map(len, parts))):
+        yield tuple(some[min(rank, len(some) - 1)] for some in parts)
+
+
+def joined_score(reading: Reading, hypotheses: Sequence[Hypothesis]) -> float:
+    """The mean of the parts' scores, which source tokens weigh: those of better parts are never lower."""
+    if len(hypotheses) == 1:
+        return hypotheses[0].score
+    weights = [len(part) for part in reading.parts]
+    scores = zip(weights, hypotheses, strict=True)
+    return sum(weight * one.score for weight, one in scores) / max(sum(weights), 1)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether a search failed for want of memory, whichever engine's and on whatever device."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    said = str(error).lower()
+    return any(sign in said for sign in ("out of memory", "can't allocate memory", "not enough memory"))
