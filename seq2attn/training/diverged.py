@@ -13,7 +13,8 @@ from seq2attn.errors import UserError
 from seq2attn.experiment import Experiment
 from seq2attn.text.files import write_json
 from seq2attn.training.checkpoint import TrainState
-from seq2attn.training.soundness import Skipped, plain
+from seq2attn.training.report import plain
+from seq2attn.training.soundness import Skipped
 
 FILE = "divergence.json"
 SHOWN = 5

@@ -8,7 +8,8 @@ from seq2attn.config.base import Config
 
 
 class DivergenceConfig(Config):
-    """What happens when a loss or gradient is no finite number. The weights never learn from it."""
+    """What happens when a loss or gradient is no finite number, or the loss of a word so large (700 nats) that its
+    perplexity is none. The weights never learn from it."""
 
     in_a_row: PositiveInt = 5
     """After so many updates in a row that could not be used, training goes back to its last checkpoint, with half the

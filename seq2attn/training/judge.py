@@ -68,11 +68,15 @@ class Judge:
         """Do what a kill may have left undone after the checkpoint that training goes on from was saved."""
         if not self.world.leads:
             return
-        best = [c for c in validated_checkpoints(self.run.folder) if c.state.update == state.best_update]
+        best = self._best(state)
         if best and not self.run.has_weights_since(best[0].folder.name):
-            weights = load_tensors(best[0].model, digest=best[0].digests[MODEL])
-            self._translate_with(weights, best, state.best)
+            self._translate_again(best, state)
         self._prune()
+
+    def take_back(self, state: TrainState) -> None:
+        """Translate with what was best when training was where it has gone back to."""
+        if self.world.leads and (best := self._best(state)):
+            self._translate_again(best, state)
 
     def finish(self) -> None:
         """At the end of training: translate with the mean of the kept checkpoints where the config says so."""
@@ -109,6 +113,13 @@ class Judge:
             keep_best=max(1, keep.keep_best),
             higher_is_better=self.higher_is_better,
         )
+
+    def _best(self, state: TrainState) -> list[Checkpoint]:
+        return [c for c in validated_checkpoints(self.run.folder) if c.state.update == state.best_update]
+
+    def _translate_again(self, best: list[Checkpoint], state: TrainState) -> None:
+        weights = load_tensors(best[0].model, digest=best[0].digests[MODEL])
+        self._translate_with(weights, best, state.best)
 
     def _translate_with(
         self, weights: Mapping[str, Tensor], checkpoints: list[Checkpoint], value: float | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -47,19 +48,23 @@ def best_checkpoints(every: list[Checkpoint], count: int, *, higher_is_better: b
 def prune(run: Path, *, keep_last: int, keep_best: int, higher_is_better: bool) -> None:
     """Drop checkpoints that are neither among the last nor the best, and what older ones need only for resuming.
 
-    Those of an interruption are kept until the next validation, the two newest of all.
+    Those of an interruption are kept until the next validation, the two newest of all; one to go back to always is.
     """
     every = list_checkpoints(run)
     validated = [checkpoint for checkpoint in every if checkpoint.score is not None]
     newest = validated[-1].state.update if validated else -1
     kept = {c.folder for c in validated[-max(keep_last, SPARE) :]}
-    kept |= {c.folder for c in best_checkpoints(validated, keep_best, higher_is_better=higher_is_better)}
+    resumable = {c.folder for c in [*validated[-SPARE:], *[c for c in validated if is_sound(c)][-1:]]}
+    kept |= resumable | {
+        c.folder for c in best_checkpoints(validated, keep_best, higher_is_better=higher_is_better)
+    }
     kept |= {c.folder for c in every[-SPARE:] if c.state.update >= newest}
     for checkpoint in every:
         if checkpoint.folder not in kept:
             remove(checkpoint.folder)
-    for checkpoint in validated[:-SPARE]:
-        checkpoint.training.unlink(missing_ok=True)
+    for checkpoint in validated:
+        if checkpoint.folder not in resumable:
+            checkpoint.training.unlink(missing_ok=True)
     for pattern in LEFT:
         for folder in (run / FOLDER).glob(pattern):
             shutil.rmtree(folder, ignore_errors=True)
@@ -94,13 +99,22 @@ def newest_sound(run: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     return None
 
 
+def is_sound(checkpoint: Checkpoint) -> bool:
+    """Whether training was well when it was validated, and may go back there."""
+    return (
+        checkpoint.score is not None
+        and math.isfinite(checkpoint.score)
+        and checkpoint.state.in_a_row == 0  # else the next update may be as bad as the last
+    )
+
+
 def go_back(run: Path, warn: Callable[[str], None], *, leads: bool) -> Checkpoint | None:
     """The newest sound checkpoint of a validation, for a training that leaves what came after it behind.
 
     Where the run was interrupted must not matter, so those of interruptions are no place to go back to; the newer ones
     are removed by the process that `leads`, lest a resumed run takes them. None if there is none.
     """
-    for checkpoint in reversed(validated_checkpoints(run)):
+    for checkpoint in reversed([checkpoint for checkpoint in list_checkpoints(run) if is_sound(checkpoint)]):
         try:
             load_checkpoint(checkpoint)
         except RunError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import re
 import sys
@@ -67,11 +68,11 @@ class Reporter:
         """A line of metrics.jsonl, and TensorBoard's scalars."""
         if not self.leads:
             return
-        line = {"kind": kind, "update": update, **numbers}
+        line = {"kind": kind, "update": update, **{name: plain(number) for name, number in numbers.items()}}
         self._append(METRICS, json.dumps(line, ensure_ascii=False) + "\n")
         if self.board is not None:
             for name, number in numbers.items():
-                if not isinstance(number, str):
+                if not isinstance(plain(number), str):
                     self.board.add_scalar(f"{kind}/{name}", number, update)
 
     def sample(self, update: int, text: str) -> None:
@@ -129,6 +130,11 @@ class _File(logging.FileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # its name in `logging`
         error = sys.exc_info()[1]
         raise _unwritable(Path(self.baseFilename), error) if isinstance(error, OSError) else error or record
+
+
+def plain(number: float | str) -> float | str:
+    """A number as JSON has it, which knows none that is not finite."""
+    return number if isinstance(number, str) or math.isfinite(number) else str(number)
 
 
 def _unwritable(path: Path, error: OSError) -> RunError:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -123,13 +122,9 @@ class Watch:
     def _told(self, tried: Tried) -> Skipped:
         seen = self._seen(tried)
         numbers = {"loss": seen.loss, "gradient_norm": seen.norm, "learning_rate": seen.rate}
-        self.reporter.measure(
-            "skipped",
-            seen.update,
-            {name: plain(number) for name, number in numbers.items()} | {"lines": lines_of(seen.rows)},
-        )
+        self.reporter.measure("skipped", seen.update, {**numbers, "lines": lines_of(seen.rows)})
         self.reporter.say(
-            f"update {seen.update} skipped: loss {seen.loss:.3f}, gradient norm {seen.norm:.3f}; it was to learn from "
+            f"update {seen.update} skipped: loss {seen.loss:.6g}, gradient norm {seen.norm:.6g}; it was to learn from "
             + named(seen.rows)
         )
         return seen
@@ -146,11 +141,6 @@ def learnt(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[Ten
     kept = [value for one in optimizer.state.values() for value in one.values() if isinstance(value, Tensor)]
     device = next(model.parameters()).device
     return [*model.parameters(), *(tensor for tensor in kept if tensor.device == device)]
-
-
-def plain(number: float) -> float | str:
-    """A number as JSON has it: which knows none that is not finite."""
-    return number if np.isfinite(number) else str(number)
 
 
 def lines_of(rows: Sequence[int] | Indices) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Literal
 
 import torch
@@ -54,8 +55,10 @@ def train(config: Experiment, *, go_on: bool | Literal["auto"] = False) -> Run:
         try:
             for note in notes:
                 reporter.note(note)
-            with Stop(config.training.stop_after, started) as stop:
-                _trainer(config, run, world, reporter, since, stop).train()
+            stop = Stop(config.training.stop_after, started)
+            trainer = _trainer(config, run, world, reporter, since, stop)
+            with stop:  # what came before has nothing to save: a signal ends it at once
+                trainer.train()
         finally:
             reporter.close()
     return run
@@ -69,11 +72,8 @@ def _trainer(
     vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
     if since:
         check_vocabularies(since.model, run.folder, vocabularies)
-    torch.manual_seed(config.training.seed)
-    model = build_model(config.model, *map(len, vocabularies))
-    if not since:
-        _pretrained(model, config, prepared, reporter)
-    model.to(world.device)
+    begin = partial(_model, config, prepared, reporter)
+    model = begin(pretrained=since is None).to(world.device)
     optimizer = config.training.optimizer.build(parameter_groups(model))
     state = resume(since, model, optimizer) if since else TrainState()
     reporter.note(_greeting(model, world, state))
@@ -163,6 +163,15 @@ def _prepare(
         run.save_experiment(config)
     world.wait()
     return prepared if world.leads else start()
+
+
+def _model(config: Experiment, prepared: Prepared, reporter: Reporter, *, pretrained: bool = True) -> Seq2Seq:
+    """The model as training begins with it; without its pretrained weights where others will take their place."""
+    torch.manual_seed(config.training.seed)
+    model = build_model(config.model, len(prepared.source.vocabulary), len(prepared.target.vocabulary))
+    if pretrained:
+        _pretrained(model, config, prepared, reporter)
+    return model
 
 
 def _pretrained(model: Seq2Seq, config: Experiment, prepared: Prepared, reporter: Reporter) -> None:

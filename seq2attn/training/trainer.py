@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import nn
 
 from seq2attn.data.ahead import ahead
 from seq2attn.data.batches import padding_share
@@ -49,14 +49,14 @@ class Trainer:
         world: World,
         reporter: Reporter,
         stop: Stop,
-        beginning: dict[str, Tensor] | None,
+        begin: Callable[[], nn.Module],
     ) -> None:
         self.experiment, self.config = config, config.training
         self.prepared, self.world, self.reporter = prepared, world, reporter
         self.objective, self.optimizer, self.state = objective, optimizer, state
         self.gradients = Gradients(config.training, objective, world, reporter)
         self.watch = Watch(config.training.divergence, optimizer, world, reporter)
-        self.way_back = WayBack(run.folder, objective.model, optimizer, world, reporter, beginning)
+        self.way_back = WayBack(run.folder, objective.model, optimizer, world, reporter, begin)
         self.rehearsed = False
         self.judge = Judge(config.training, run, prepared, objective, optimizer, world, reporter)
         self.tally = kept_tally(state.tally, world)
@@ -200,7 +200,6 @@ class Trainer:
         if not are_finite(learnt(self.objective.model, self.optimizer)):
             return False
         self.judge.validate(self.state)
-        self.way_back.beginning = None  # from now on there is a checkpoint
         self.clock = time.monotonic()
         self._take_time()  # whoever was asked to stop meanwhile
         return True
@@ -217,6 +216,7 @@ class Trainer:
             self.world.wait()  # until it is written
             raise error
         self.state = self.way_back.take()
+        self.judge.take_back(self.state)
         self.state.returns, self.state.skipped, self.state.in_a_row = left.returns + 1, left.skipped, 0
         self.state.seconds = left.seconds
         self.tally = kept_tally(self.state.tally, self.world)

@@ -30,8 +30,9 @@ class Validation:
     translations: tuple[str, ...]  # of the dev set's sources, greedy
 
     def value(self, metric: Metric) -> float:
-        """The number that decides."""
-        return {"bleu": self.bleu, "loss": self.loss, "perplexity": self.perplexity}[metric]
+        """The number that decides; one that is none is worse than all others."""
+        value = {"bleu": self.bleu, "loss": self.loss, "perplexity": self.perplexity}[metric]
+        return math.inf if math.isnan(value) else value
 
 
 def better(metric: Metric, new: float, old: float | None) -> bool:
