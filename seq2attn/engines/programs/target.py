@@ -5,10 +5,10 @@ output.safetensors     the output layer
 programs.json          what the tensors are, and where the code runs
 portable/              the same two programs by `torch.export.save`
 
-The engine loads the compiled ones alone. They are native code, which may do anything: only those that were compiled here
-are run, unless others are allowed by name. The portable ones it never reads, since `torch.export.load` trusts its file as much without
-saying so: up to torch 2.13 it unpickles what the file says it has pickled, and evaluates its sizes as Python. What we
-write there has nothing pickled in it.
+The engine loads the compiled ones alone. They are native code, which may do anything: only those that were compiled
+here are run, unless others are allowed by name. The portable ones it never reads, since `torch.export.load` trusts its
+file as much without saying so: up to torch 2.13 it unpickles what the file says it has pickled, and evaluates its sizes
+as Python. What we write there has nothing pickled in it.
 """
 
 from __future__ import annotations
