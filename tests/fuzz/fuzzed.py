@@ -1,0 +1,55 @@
+"""Fuzz tests in two forms: a quick one that is the same each time, and a slow one with another seed each time."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis.strategies import SearchStrategy
+
+CASES: Counter[str] = Counter()
+"""How many cases of each area were tried in this session."""
+SEED = int(os.environ.get("FUZZ_SEED", random.SystemRandom().randrange(10**9)))
+"""Of the slow forms."""
+SHARE = float(os.environ.get("FUZZ_SHARE", "1"))
+"""How many of the slow cases are tried."""
+
+
+def fuzzed(
+    area: str, case: SearchStrategy[Any], *, quick: int, slow: int
+) -> Callable[[Callable[[Any, Any], None]], Any]:
+    """Tries `check(home, case)` with cases of a strategy; `home` is the module's fixture of that name."""
+
+    def decorate(check: Callable[[Any, Any], None]) -> Any:
+        forms = [pytest.param(quick, id="quick"), pytest.param(slow, id="slow", marks=pytest.mark.slow)]
+
+        @pytest.mark.parametrize("cases", forms)
+        def test(cases: int, home: Any) -> None:
+            def counted(one: Any) -> None:
+                CASES[area] += 1
+                check(home, one)
+
+            counted.__qualname__ = check.__qualname__  # hypothesis draws by the name
+            is_quick = cases == quick
+            limits = settings(
+                max_examples=cases if is_quick else max(1, int(cases * SHARE)),
+                derandomize=is_quick,
+                database=None,
+                deadline=None,
+                print_blob=False,
+                verbosity=Verbosity.normal,
+                phases=(Phase.explicit, Phase.generate, Phase.shrink),
+                suppress_health_check=list(HealthCheck),
+            )
+            run = limits(given(case)(counted))
+            (run if is_quick else seed(SEED)(run))()
+
+        test.__name__, test.__doc__ = check.__name__, check.__doc__
+        return test
+
+    return decorate

@@ -1,0 +1,229 @@
+"""Configs of the repository, damaged: each is accepted, or refused with a place."""
+
+from __future__ import annotations
+
+import copy
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import strategies as st
+
+from seq2attn.config.load import load
+from seq2attn.config.show import dump
+from seq2attn.describe import dry_run
+from seq2attn.errors import ConfigError, UserError
+from seq2attn.experiment import Experiment
+from seq2attn.sweep.cells import load_plan
+from tests.fuzz.fuzzed import fuzzed
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+PATHS = sorted(path.relative_to(CONFIGS) for path in CONFIGS.rglob("*.yaml"))
+PLACE = re.compile(r"^(?:[^\n]*\.yaml|<command line>):\d+:\d+: \S", re.MULTILINE)
+WHOLE_FILE = re.compile(r"^[^\n]*\.yaml: (?:there is no file|cannot read|has more than)")
+LARGEST, DEEPEST = 2048, 6
+"""Up to which numbers and how many layers a model is built, though without memory for its weights."""
+
+odd = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.sampled_from([10**9, 10**19, -(2**63), 10**400, 2**31, 0.1, -0.0, 1e308]),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(
+        ["gru", "transformer", "words", "bpe", "greedy", "aligned", "1e-3", "yes", "~", "", "3 epochs", "a:b", "os:x"]
+    ),
+    st.lists(st.integers(0, 9), max_size=3),
+    st.recursive(st.none(), lambda inner: st.lists(inner, max_size=2), max_leaves=30),
+    st.dictionaries(st.sampled_from(["kind", "dim", "layers", "x", ""]), st.integers(0, 9), max_size=2),
+)  # fmt: skip
+"""Values that stand where others should."""
+
+change = st.tuples(
+    st.sampled_from(["put", "drop", "rename", "twice", "swap", "wrap", "graft"]),
+    st.integers(0, 10**6),
+    st.integers(0, 10**6),
+    odd,
+)
+"""What is done, at which places, and with what."""
+
+damage = st.tuples(
+    st.sampled_from(["cut", "insert", "double", "indent"]),
+    st.floats(0, 1),
+    st.integers(1, 40),
+    st.one_of(
+        st.text(max_size=6),
+        st.sampled_from(
+            ["\t", "&a ", "*a", "<<: *a", "- ", ": ", "{", "[", "]", "'", '"', "!!int ", "!!python/name:os.system ",
+             "---\n", "...", "%YAML 9\n", "|", ">", "#", "\x00", "\ufeff", "\u2028", "\x85", "? ", "@", "`", "\r"]
+        ),
+    ),
+)  # fmt: skip
+"""What happens to the text, where, and with what."""
+
+
+def places(tree: Any) -> Iterator[tuple[Any, Any]]:
+    """Every (container, key) of a tree."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for key, value in list(items):
+        yield tree, key
+        yield from places(value)
+
+
+def changed(tree: Any, what: str, where: int, other: int, value: Any) -> Any:
+    every = list(places(tree))
+    if not every:
+        return value
+    owner, key = every[where % len(every)]
+    target, name = every[other % len(every)]
+    match what:
+        case "put":
+            owner[key] = value
+        case "drop":
+            del owner[key]
+        case "rename" if isinstance(owner, dict):
+            owner[f"{value}"[:20]] = owner.pop(key)
+        case "twice" if isinstance(owner, list):
+            owner.append(owner[key])
+        case "swap":
+            owner[key], target[name] = copy.deepcopy(target[name]), copy.deepcopy(owner[key])
+        case "wrap":
+            owner[key] = [owner[key]]
+        case "graft":
+            owner[key] = copy.deepcopy(target[name])
+    return tree
+
+
+def damaged(text: str, how: str, where: float, length: int, what: str) -> str:
+    start = int(where * len(text))
+    match how:
+        case "cut":
+            return text[:start] + text[start + length :]
+        case "insert":
+            return text[:start] + what + text[start:]
+        case "double":
+            line = text.rfind("\n", 0, start) + 1
+            end = text.find("\n", start) + 1 or len(text)
+            return text[:end] + text[line:end] + text[end:]
+        case _:
+            line = text.rfind("\n", 0, start) + 1
+            return text[:line] + " " * (length % 5) + text[line:].lstrip(" ")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of all configs, in which damaged ones stand beside those that they extend."""
+    return Path(shutil.copytree(CONFIGS, tmp_path_factory.mktemp("fuzz") / "configs"))
+
+
+def assert_told(error: ConfigError, path: Path) -> None:
+    """It has a place, and counts what it lists."""
+    message = str(error)
+    if WHOLE_FILE.match(message):
+        return
+    count = re.search(r"^(\d+) mistakes? in ", message, re.MULTILINE)
+    assert count and PLACE.match(message), message
+    assert "Traceback" not in message and "pydantic" not in message, message
+
+
+def try_config(path: Path, overrides: list[str]) -> None:
+    try:
+        experiment = load(path, Experiment, overrides)
+    except ConfigError as error:
+        assert_told(error, path)
+        return
+    again = path.with_name("again.yaml")
+    again.write_text(dump(experiment), encoding="utf-8")
+    assert load(again, Experiment) == experiment
+    if is_small(experiment.model.model_dump()):
+        try:
+            assert "all parts" in dry_run(experiment)
+        except UserError as error:
+            assert str(error)
+
+
+def is_small(tree: Any) -> bool:
+    """Whether a model can be built in a moment."""
+    for owner, key in places(tree):
+        value = owner[key]
+        if isinstance(value, int) and value > (DEEPEST if key == "layers" else LARGEST):
+            return False
+    return True
+
+
+@fuzzed(
+    "configs",
+    st.tuples(st.sampled_from(PATHS), st.lists(change, min_size=1, max_size=4)),
+    quick=150,
+    slow=3500,
+)
+def test_a_changed_config_is_accepted_or_refused_with_a_place(home, case):
+    name, changes = case
+    tree = yaml.safe_load((CONFIGS / name).read_text(encoding="utf-8"))
+    for one in changes:
+        tree = changed(tree, *one)
+    path = (home / name).with_name("changed.yaml")
+    path.write_text(yaml.safe_dump(tree, allow_unicode=True), encoding="utf-8")
+    try_config(path, [])  # fmt: skip
+
+
+@fuzzed(
+    "configs",
+    st.tuples(st.sampled_from(PATHS), st.lists(damage, min_size=1, max_size=3)),
+    quick=80,
+    slow=2000,
+)
+def test_damaged_yaml_is_accepted_or_refused_with_a_place(home, case):
+    name, damages = case
+    text = (CONFIGS / name).read_text(encoding="utf-8")
+    for one in damages:
+        text = damaged(text, *one)
+    path = (home / name).with_name("damaged.yaml")
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    try_config(path, [])  # fmt: skip
+
+
+paths = [
+    "model.decoder.dim", "search.width", "training.until", "training.batch.tokens", "model.encoder", "data.test",
+    "model.decoder.attention.score.kind", "text.joint.size", "run", "search", "model", "", "x..y", ".", "training",
+]  # fmt: skip
+override = st.builds(
+    lambda key, equals, value: f"{key}{equals}{value}",
+    st.one_of(st.sampled_from(paths), st.text(max_size=6)),
+    st.sampled_from(["=", "=", "=", "", "=="]),
+    st.one_of(
+        st.text(max_size=12),
+        odd.map(str),
+        st.sampled_from(["{", "[1, 2", "&a [*a]", "{kind: beam, width: 2}"]),
+    ),
+)
+
+
+@fuzzed("configs", st.lists(override, min_size=1, max_size=3), quick=60, slow=1000)
+def test_overrides_are_accepted_or_refused_with_a_place(home, case):
+    try_config(home / "phrasebook.yaml", case)
+
+
+@fuzzed("sweeps", st.lists(st.one_of(change, damage), min_size=1, max_size=3), quick=20, slow=500)
+def test_a_changed_sweep_is_accepted_or_refused(home, case):
+    text = (CONFIGS / "sweeps" / "phrasebook.yaml").read_text(encoding="utf-8")
+    for one in case:
+        if one[0] in ("cut", "insert", "double", "indent"):
+            text = damaged(text, *one)
+        else:
+            try:
+                tree = yaml.safe_load(text)
+            except yaml.YAMLError:
+                break
+            text = yaml.safe_dump(changed(tree, *one), allow_unicode=True)
+    path = home / "sweeps" / "changed.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    try:
+        load_plan(path, [])
+    except UserError as error:
+        assert str(error) and "Traceback" not in str(error)
