@@ -85,13 +85,11 @@ class Noticed:
         if (more := len(self._long) - FEW) > 0:
             yield f"{more:,} more lines are too long"
         if self._cut_off:
-            shown = ", ".join(map(str, self._cut_off[:FEW]))
+            shown = ", ".join(f"{line:,}" for line in self._cut_off[:FEW])
             more = f" and {len(self._cut_off) - FEW:,} more" if len(self._cut_off) > FEW else ""
-            many = len(self._cut_off) != 1
-            yield (
-                f"{'translations' if many else 'the translation'} of {'lines' if many else 'line'} {shown}{more} had to"
-                " end, as long as they may be (`search.lengths.max_length` and `max_ratio`)"
-            )
+            what = "translations of lines" if len(self._cut_off) > 1 else "the translation of line"
+            limits = "`search.lengths.max_length` and `max_ratio`"
+            yield f"{what} {shown}{more} became as long as {limits} let them, and may have been cut off"
 
     def _text(self) -> Iterator[tuple[str, str]]:
         """What is to be said of the text as a whole, each kind of thing by a name."""

@@ -44,9 +44,10 @@ def evaluate(
       seq2attn evaluate runs/phrasebook --engine ctranslate2
     """
     from seq2attn.drawing.figure import check_picture
-    from seq2attn.evaluation.evaluate import evaluate_run, test_sets, write_report
+    from seq2attn.evaluation.evaluate import Learnt, evaluate_run, test_sets, write_report
     from seq2attn.evaluation.report import as_tables, draw
     from seq2attn.run import Run
+    from seq2attn.translating import warn
     from seq2attn.translator import Translator, check_engine, chosen_search
 
     if picture is not None:
@@ -60,7 +61,8 @@ def evaluate(
     )
     check_engine(translator.engine, search, folder, overrides)
     origin = folder.origin()
-    results = evaluate_run(translator, sets, search)
+    results = evaluate_run(translator, sets, search, Learnt.of(folder))
+    warn(concern for result in results for concern in result.concerns)
     report = write_report(folder, origin, results, search)
     if picture is not None:
         draw(results, picture)

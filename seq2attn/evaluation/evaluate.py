@@ -8,10 +8,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from seq2attn.data.concerns import concerns_of, tokenised_references
+from seq2attn.data.inspector import inspect_pairs
+from seq2attn.data.prepare import SEEN
 from seq2attn.data.read import AlignedConfig, CorpusConfig, read_pairs
+from seq2attn.data.report import DataReport, PairsReport
+from seq2attn.data.seen import Seen
 from seq2attn.errors import UserError
 from seq2attn.evaluation.metrics import LengthBucket, Score, bleu_by_length, scores
 from seq2attn.experiment import Experiment
+from seq2attn.noticed import Noticed
 from seq2attn.run import Run
 from seq2attn.search.config import SearchConfig
 from seq2attn.text.files import write_bytes, write_json
@@ -29,6 +35,21 @@ class Result:
     seconds: float  # of translating, the model already loaded
     words: int  # target tokens made
     translations: tuple[str, ...]
+    concerns: tuple[str, ...]  # what should be known of the set before its scores are believed
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What is known of the text that a run learnt from."""
+
+    train: PairsReport | None
+    seen: Seen | None
+
+    @classmethod
+    def of(cls, run: Run) -> Learnt:
+        """Nothing is known of a run from before that was recorded, and less where its data were moved away."""
+        report = DataReport.load(run.folder)
+        return cls(report and report.train, Seen.open(run.folder / SEEN))
 
 
 def test_sets(experiment: Experiment, source: Path | None, reference: Path | None) -> dict[str, CorpusConfig]:
@@ -46,21 +67,35 @@ def test_sets(experiment: Experiment, source: Path | None, reference: Path | Non
 
 
 def evaluate_run(
-    translator: Translator, sets: Mapping[str, CorpusConfig], search: SearchConfig
+    translator: Translator,
+    sets: Mapping[str, CorpusConfig],
+    search: SearchConfig,
+    learnt: Learnt | None = None,
 ) -> list[Result]:
-    """Translate and score each test set; all are read before the first is translated."""
+    """Translate and score each test set; all are read before the first is translated.
+
+    `learnt` is what the sets are compared with.
+    """
     texts = {name: list(read_pairs(corpus)) for name, corpus in sets.items()}
-    return [_evaluate(translator, name, pairs, search) for name, pairs in texts.items()]
+    learnt = learnt or Learnt(None, None)
+    return [_evaluate(translator, name, pairs, search, learnt) for name, pairs in texts.items()]
 
 
 def _evaluate(
-    translator: Translator, name: str, pairs: list[tuple[str, str]], search: SearchConfig
+    translator: Translator, name: str, pairs: list[tuple[str, str]], search: SearchConfig, learnt: Learnt
 ) -> Result:
     sources, references = [source for source, _ in pairs], [reference for _, reference in pairs]
+    noticed = Noticed()
     started = time.monotonic()
-    found = list(translator.translate(sources, search))
+    found = list(translator.translate(sources, search, noticed=noticed))
     seconds = time.monotonic() - started
     translations = tuple(translation.text for translation in found)
+    inspected = inspect_pairs(pairs, translator.source, translator.target, learnt.seen)
+    concerns = (
+        *concerns_of(name, inspected, learnt.train),
+        *tokenised_references(name, inspected),
+        *(f"{name}: {said}" for said in noticed.lengths()),
+    )
     return Result(
         name=name,
         sentences=len(pairs),
@@ -69,6 +104,7 @@ def _evaluate(
         seconds=seconds,
         words=sum(len(translation.tokens) for translation in found),
         translations=translations,
+        concerns=concerns,
     )
 
 

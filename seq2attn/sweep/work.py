@@ -16,7 +16,7 @@ import torch
 
 from seq2attn.describe import count_parameters
 from seq2attn.errors import Stopped, UserError
-from seq2attn.evaluation.evaluate import Result, evaluate_run, test_sets, write_report
+from seq2attn.evaluation.evaluate import Learnt, Result, evaluate_run, test_sets, write_report
 from seq2attn.sweep.record import Measured, Record, read_cell, write_record
 from seq2attn.training.checkpoint import list_checkpoints
 from seq2attn.training.train import train
@@ -44,7 +44,7 @@ def work(folder: Path, jobs: int) -> Record:
     run = train(experiment, go_on="auto")
     state = list_checkpoints(folder)[-1].state
     translator, origin = Translator.load(folder, allow_code=run.allow_code), run.origin()
-    results = evaluate_run(translator, test_sets(experiment, None, None), experiment.search)
+    results = evaluate_run(translator, test_sets(experiment, None, None), experiment.search, Learnt.of(run))
     write_report(run, origin, results, experiment.search)
     return Record(
         parameters=count_parameters(translator.model),
