@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,7 +18,8 @@ from seq2attn.training.report import METRICS
 
 How = Literal["SIGKILL", "SIGTERM", "SIGKILL while saving"]
 HOWS: tuple[How, ...] = ("SIGKILL", "SIGTERM", "SIGKILL while saving")
-STOPPED = 128 + signal.SIGTERM
+EXPECTED = (0, -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGTERM)
+"""How a sitting may end: SIGTERM before the first update has nothing to save, and needs no exit of ours."""
 LOG = "sittings.log"
 
 
@@ -28,11 +28,8 @@ class Interruption:
     """When a sitting is ended, and how."""
 
     how: How
-    after: int  # updates that were reported
+    after: int  # updates that were reported, some of them in this sitting
     delay: float  # seconds more
-
-    def __str__(self) -> str:
-        return f"{self.how} after update {self.after}"
 
 
 def interruptions(count: int, updates: int, update_seconds: float, seed: int) -> list[Interruption]:
@@ -65,7 +62,7 @@ def sit(config: Path, run: Path, interruption: Interruption | None = None) -> in
         finally:
             process.kill()
             process.wait()
-    if code not in (0, -signal.SIGKILL, STOPPED):
+    if code not in EXPECTED:
         said = (run.parent / LOG).read_text("utf-8", errors="replace").strip().split("\n")
         raise RunError(f"{run}: a training ended with exit code {code}: {said[-1]}")
     return code
@@ -80,18 +77,28 @@ def updates_reported(run: Path) -> int:
 
 def _wait_for(process: subprocess.Popen[bytes], run: Path, interruption: Interruption) -> bool:
     """Until it is time; whether the process was still there then."""
+    size = least = _size(run)
+
+    def has_learnt() -> bool:
+        nonlocal size, least
+        size = _size(run)
+        least = min(least, size)  # resumed, it is cut first
+        return size > least and updates_reported(run) >= interruption.after
 
     def is_saving() -> bool:
         return any((run / FOLDER).glob("*.partial"))
 
-    moments: list[Callable[[], bool]] = [lambda: updates_reported(run) >= interruption.after]
-    if interruption.how == "SIGKILL while saving":
-        moments.append(is_saving)
-    for moment in moments:
+    saves = interruption.how == "SIGKILL while saving"
+    for moment in (has_learnt, is_saving)[: 1 + saves]:
         while not moment():
             if process.poll() is not None:
                 return False
             time.sleep(0.001)
-    if interruption.how != "SIGKILL while saving":
+    if not saves:
         time.sleep(interruption.delay)
     return True
+
+
+def _size(run: Path) -> int:
+    path = run / METRICS
+    return path.stat().st_size if path.is_file() else 0

@@ -19,7 +19,7 @@ from seq2attn.experiment import Experiment
 from seq2attn.run import Run
 from seq2attn.text.files import write_bytes
 from seq2attn.verifying.compared import Compared, compare
-from seq2attn.verifying.sittings import interruptions, sit
+from seq2attn.verifying.sittings import interruptions, sit, updates_reported
 
 DEV = 16
 """Pairs of the dev set that are translated in a validation, which is to be short."""
@@ -52,7 +52,7 @@ def verify_resume(
     for interruption in interruptions(times, updates, seconds / updates / 4, seed):
         if sit(config, broken, interruption) == 0:
             break  # it was over before
-        log(f"{interruption}, and on")
+        log(f"{interruption.how} after update {updates_reported(broken)}, and on")
     sit(config, broken)
     return compare(run, Run(broken, run.allow_code))
 
