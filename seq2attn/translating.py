@@ -25,6 +25,9 @@ from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
 from seq2attn.text.lines import BOM
 from seq2attn.translator import Translation, Translator, check_engine, chosen_search
 
+BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}
+"""Characters at which others may cut lines, and which JSON need not escape."""
+
 
 @dataclass(frozen=True)
 class Wishes:
@@ -145,7 +148,7 @@ def shown(number: int, line: str, translation: Translation, wishes: Wishes) -> s
             content["cut_off"] = True
         if wishes.n_best > 1:
             content["alternatives"] = found[1:]
-        return json.dumps(content, ensure_ascii=False) + "\n"
+        return json.dumps(content, ensure_ascii=False).translate(BREAKS) + "\n"
     if wishes.n_best > 1:
         return "".join(f"{number}\t{t.score:.4f}\t{t.text}\n" for t in best)
     return translation.text + "\n"

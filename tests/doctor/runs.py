@@ -69,12 +69,16 @@ def write_text(folder: Path, pairs: int = 40) -> None:
         (folder / f"{name}.tgt").write_text("".join(" ".join(line[::-1]) + "\n" for line in lines))
 
 
-def content(folder: Path, encoder: dict[str, object], decoder: object) -> dict[str, object]:
+WORDWISE: dict[str, dict[str, object]] = {"source": {"kind": "words"}, "target": {"kind": "words"}}
+
+
+def content(
+    folder: Path, encoder: dict[str, object], decoder: object, text: dict[str, dict[str, object]] = WORDWISE
+) -> dict[str, object]:
     """A config as YAML has it."""
-    words: dict[str, object] = {"source": {"kind": "words"}, "target": {"kind": "words"}}
     if encoder["kind"] == "bert":
         path = {"path": str(make_bert(folder / "bert", WORDS))}
-        encoder, words["source"] = {**encoder, **path}, {"kind": "wordpiece", **path}
+        encoder, text = {**encoder, **path}, {**text, "source": {"kind": "wordpiece", **path}}
     data = {
         name: {
             "kind": "aligned",
@@ -87,16 +91,18 @@ def content(folder: Path, encoder: dict[str, object], decoder: object) -> dict[s
     return {
         "run": str(folder / "run"),
         "data": data,
-        "text": words,
+        "text": text,
         "model": model,
         "search": {"kind": "beam", "width": 3, "lengths": {"max_length": 12}},
     }
 
 
-def make_run(folder: Path, encoder: dict[str, object], decoder: object) -> Run:
+def make_run(
+    folder: Path, encoder: dict[str, object], decoder: object, text: dict[str, dict[str, object]] = WORDWISE
+) -> Run:
     """A run that was never trained; its words differ enough that it is sure of most."""
     write_text(folder)
-    experiment = Experiment.model_validate(content(folder, encoder, decoder))
+    experiment = Experiment.model_validate(content(folder, encoder, decoder, text))
     prepared = prepare(experiment.data, experiment.text, experiment.run, lambda line: None)
     run = Run(experiment.run)
     run.save_experiment(experiment)
