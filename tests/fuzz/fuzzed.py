@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.strategies import SearchStrategy
+from typer.main import get_command
+from typer.testing import CliRunner, Result
+
+from seq2attn.cli import app
 
 CASES: Counter[str] = Counter()
 """How many cases of each area were tried in this session."""
@@ -53,3 +57,17 @@ def fuzzed(
         return test
 
     return decorate
+
+
+class _Shell(CliRunner):
+    """Runs the same command again and again: to make it of its functions takes longer than to run it."""
+
+    made = get_command(app)
+
+    def run(self, arguments: list[str], given: bytes) -> Result:
+        return super(CliRunner, self).invoke(self.made, args=arguments, input=given, prog_name="seq2attn")
+
+
+def command(*arguments: object, given: bytes = b"") -> Result:
+    """`seq2attn` with `arguments`, in this process."""
+    return _Shell().run([*map(str, arguments)], given)

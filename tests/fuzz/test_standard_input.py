@@ -1,0 +1,73 @@
+"""Any bytes on the standard input of `translate`: as many lines come out as go in, all of them UTF-8."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import strategies as st
+
+from tests.doctor.runs import FAMILIES, make_run
+from tests.fuzz.fuzzed import command, fuzzed
+
+TEXTS = {
+    "words": {"source": {"kind": "words"}, "target": {"kind": "words"}},
+    "bytes": {
+        "joint": {"kind": "bpe", "size": 300}
+    },  # most of its entries are bytes, "\n" and "\r" among them
+    "characters": {"source": {"kind": "characters"}, "target": {"kind": "characters"}},
+}
+
+word = st.one_of(
+    st.sampled_from(
+        [b"ba", b"be", b"nul", b" ", b"\t", b"\r", b"\r\n", b"\x00", b"\x0b", b"\x0c", b"\x1c", b"\x7f", b"\xc2\x85",
+         b"\xe2\x80\xa8", b"\xe2\x80\xa9", b"\xef\xbb\xbf", b"\xed\xa0\x80", b"\xff", b"\xc0\x80", b"\xf4\x90\x80\x80",
+         b"<unk>", b"</s>", b"<s>", b"<pad>", b"<0x0A>", b"\xe2\x96\x81", b"\xef\xbf\xad", b"\\n",
+         b"\"", b"\xf0\x9f\x98"]
+    ),
+    st.binary(max_size=6),
+    st.text(max_size=4).map(lambda text: text.encode("utf-8", "replace")),
+)  # fmt: skip
+line = st.lists(word, max_size=6).map(b" ".join)
+lines = st.lists(line, max_size=5).map(b"\n".join)
+given_bytes = st.one_of(lines, lines.map(lambda some: some + b"\n"), st.binary(max_size=60))
+options = st.sampled_from(
+    [[], ["--json"], ["--greedy", "--json"], ["--greedy"], ["--beam", "2"], ["--beam", "3", "--n-best", "3"], ["--n-best", "2", "--json"],
+     ["--set", "search={kind: sample, width: 2, temperature: 3}", "--n-best", "2"], ["--long", "split"],
+     ["--long", "truncate"]]
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run for each way to cut text."""
+    made = {}
+    for name, text in TEXTS.items():
+        folder = tmp_path_factory.mktemp(name)
+        made[name] = make_run(folder, *FAMILIES["fixed"], text=text).folder
+    return made
+
+
+@fuzzed("standard input", st.tuples(st.sampled_from([*TEXTS]), options, given_bytes), quick=50, slow=1200)
+def test_as_many_lines_come_out_as_go_in(home, case):
+    name, chosen, given = case
+    done = command("translate", home[name], *chosen, given=given)
+    assert done.exit_code == 0, (done.exception, done.stderr)
+    count = given.count(b"\n") + (not given.endswith(b"\n") and given != b"")
+    out = done.stdout_bytes.decode("utf-8")
+    assert out.endswith("\n") or not out
+    found = out.split("\n")[:-1]
+    assert found == out.splitlines()  # which breaks lines at "\r", U+2028 and others too
+    if "--json" in chosen:
+        objects = [json.loads(one) for one in found]
+        assert len(objects) == count
+        for one, raw in zip(objects, given.split(b"\n"), strict=False):
+            assert {"source", "text", "score", "tokens"} <= one.keys()
+            assert "\ufffd" in one["source"] or one["source"].encode() in raw
+    elif "--n-best" in chosen:
+        numbers = [int(one.split("\t")[0]) for one in found]
+        assert all(len(one.split("\t")) == 3 for one in found)
+        assert numbers == sorted(numbers) and {*numbers} == {*range(1, count + 1)}
+    else:
+        assert len(found) == count
