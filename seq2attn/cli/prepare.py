@@ -22,9 +22,9 @@ def prepare(config: ConfigPath, overrides: Overrides) -> None:
     from seq2attn.training.lock import locked
 
     experiment = load(config, Experiment, overrides)
+    run = Run(experiment.run)
+    run.check_files()
     with locked(experiment.run):
-        run = Run(experiment.run)
-        run.check_files()
         refuse_trained(experiment.run)
         start(experiment.data, experiment.text, experiment.run, lambda line: typer.echo(line, err=True))
         run.save_experiment(experiment)

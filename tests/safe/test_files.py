@@ -1,0 +1,220 @@
+"""What is read is a regular file of a size that it may have; what is written is written where it says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from seq2attn.errors import RunError, UserError
+from seq2attn.run import Run
+from seq2attn.text.files import LARGEST, check_inside, open_regular, read_bytes, read_object, write_bytes
+from seq2attn.training.averaging import average_run
+from seq2attn.translator import Translator
+from seq2attn.weights import load_tensors, read_forms, save_tensors
+from tests.cli.conftest import Invoke
+from tests.safe.untrained import LINES, untrained
+
+FIX = "mend it"
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**36)
+
+
+def deep(path: Path) -> None:
+    path.write_bytes(b"[" * 2**20)
+
+
+def deep_object(path: Path) -> None:
+    path.write_bytes(b'{"a":' * 2**20)
+
+
+def digits(path: Path) -> None:
+    path.write_bytes(b'{"a": ' + b"1" * 2**20 + b"}")
+
+
+def half(path: Path) -> None:
+    path.write_bytes(b'{"a": "\\ud800"')
+
+
+def of_bytes(path: Path) -> None:
+    path.write_bytes(bytes(range(256)))
+
+
+@pytest.mark.parametrize(
+    "make", [fifo, device, sparse, deep, deep_object, digits, half, of_bytes, Path.mkdir, Path.touch]
+)
+def test_no_json(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "it.json")
+    with pytest.raises(RunError) as error:
+        read_object(tmp_path / "it.json", FIX)
+    assert str(error.value).startswith(f"{tmp_path / 'it.json'}: ") and FIX in str(error.value)
+
+
+@pytest.mark.parametrize("make", [fifo, device, sparse, deep, of_bytes, Path.mkdir, Path.touch])
+def test_no_weights(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "it.safetensors")
+    for read in (read_forms, load_tensors):
+        with pytest.raises(RunError, match=f"^{tmp_path / 'it.safetensors'}: "):
+            read(tmp_path / "it.safetensors")
+
+
+def test_the_largest_is_read(tmp_path: Path) -> None:
+    (tmp_path / "it").write_bytes(bytes(LARGEST))
+    assert len(read_bytes(tmp_path / "it", FIX)) == LARGEST
+    (tmp_path / "it").write_bytes(bytes(LARGEST + 1))
+    with pytest.raises(RunError, match="has more than the 33,554,432 bytes"):
+        read_bytes(tmp_path / "it", FIX)
+
+
+def test_a_socket_is_no_file(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(tmp_path / "it"))
+        with pytest.raises(OSError):
+            open_regular(tmp_path / "it")
+        with pytest.raises(RunError, match="is no regular file"):
+            check_inside(tmp_path)
+
+
+class TestWriting:
+    """Neither the name nor that of the half-written file leads elsewhere."""
+
+    @pytest.fixture
+    def outside(self, tmp_path: Path) -> Path:
+        (tmp_path / "run").mkdir()
+        (tmp_path / "outside").write_text("mine", encoding="utf-8")
+        return tmp_path / "outside"
+
+    @pytest.mark.parametrize("name", ["it", "it.partial"])
+    @pytest.mark.parametrize("link", [os.symlink, os.link])
+    def test_links(self, outside: Path, name: str, link: Callable[[Path, Path], None]) -> None:
+        run = outside.parent / "run"
+        link(outside, run / name)
+        write_bytes(run / "it", b"theirs")
+        assert outside.read_text() == "mine" and not (run / "it").is_symlink()
+        assert [(p.name, p.read_text()) for p in run.iterdir()] == [("it", "theirs")]
+
+    @pytest.mark.parametrize("link", [os.symlink, os.link])
+    def test_weights(self, outside: Path, link: Callable[[Path, Path], None]) -> None:
+        file = outside.parent / "run" / "it.safetensors"
+        link(outside, file)
+        save_tensors({"a": torch.arange(3)}, file)
+        assert outside.read_text() == "mine" and not file.is_symlink()
+        assert load_tensors(file)["a"].tolist() == [0, 1, 2]
+
+
+LINKS = {
+    "config.yaml": "config.yaml",
+    "run.json": "run.json",
+    "model.safetensors": "model.safetensors",
+    "source": "source",
+    "target/vocabulary.json": "target/vocabulary.json",
+    "model.safetensors.partial": "../lines.txt",
+    "evaluation": "evaluation",
+    "checkpoints/00000001": "nowhere",
+    "a/b/c": "../../../../../../../../etc/hostname",
+}
+
+
+class TestRun:
+    """A run is refused that has anything in it which leads out of it, before any of it is read."""
+
+    @pytest.mark.parametrize("name", LINKS)
+    @pytest.mark.parametrize("relative", [False, True])
+    def test_a_link_that_leads_out(self, tmp_path: Path, name: str, relative: bool) -> None:
+        run = untrained(tmp_path)
+        other = tmp_path / "elsewhere"
+        shutil.copytree(run.folder, other)
+        place = run.folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if place.is_dir():
+            shutil.rmtree(place)
+        place.unlink(missing_ok=True)
+        target = other / LINKS[name]
+        place.symlink_to(os.path.relpath(target, place.parent) if relative else target)
+        (run.folder / "model.json").unlink()  # would be missed otherwise
+        for load in (Translator.load, lambda folder: average_run(folder, last=1, best=None)):
+            with pytest.raises(RunError, match=f"{place}: is a link to .*, out of {run.folder}"):
+                load(run.folder)
+
+    @pytest.mark.parametrize("name", ["config.yaml", "run.json", "source/tokenizer.json", "extra"])
+    def test_a_pipe(self, tmp_path: Path, name: str) -> None:
+        run = untrained(tmp_path)
+        (run.folder / name).unlink(missing_ok=True)
+        os.mkfifo(run.folder / name)
+        with pytest.raises(RunError, match=f"{run.folder / name}: is no regular file"):
+            Translator.load(run.folder)
+
+    def test_links_within_and_of_the_run_itself(self, tmp_path: Path) -> None:
+        run = untrained(tmp_path)
+        expected = [t.text for t in Translator.load(run.folder).translate(LINES)]
+        run.weights.rename(run.folder / "best.safetensors")
+        run.weights.symlink_to("best.safetensors")
+        (run.folder / "circle").symlink_to(".")
+        (run.folder / "round").symlink_to("about")
+        (run.folder / "about").symlink_to("round")
+        (tmp_path / "link").symlink_to(run.folder)
+        assert [t.text for t in Translator.load(tmp_path / "link").translate(LINES)] == expected
+
+    def test_a_training_does_not_write_through_links(self, tmp_path: Path, invoke: Invoke) -> None:
+        untrained(tmp_path)
+        shutil.rmtree(tmp_path / "run")
+        (tmp_path / "run").mkdir()
+        (tmp_path / "mine").write_text("mine", encoding="utf-8")
+        for name in ("metrics.jsonl", "train.log", "samples.txt", "run.lock"):
+            (tmp_path / "run" / name).symlink_to(tmp_path / "mine")
+            for command in ("train", "prepare"):
+                assert "is a link to" in invoke(command, "own.yaml", code=2).err
+            (tmp_path / "run" / name).unlink()
+        assert (tmp_path / "mine").read_text() == "mine"
+        assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_evaluation_writes_inside(tmp_path: Path, invoke: Invoke) -> None:
+    """The names of test sets are names of files with translations."""
+    run = untrained(tmp_path)
+    invoke("evaluate", run.folder, "--greedy")
+    before = {path.name for path in tmp_path.iterdir()}
+    config = run.config.read_text(encoding="utf-8")
+    for name in ("../../stray", "/tmp/stray", "..", "a/b", ".", ""):
+        run.config.write_text(config.replace("    ours:", f"    '{name}':"), encoding="utf-8")
+        said = invoke("evaluate", run.folder, "--greedy", code=2).err
+        assert "config.yaml:1" in said and "is the name of files" in said
+    assert {path.name for path in tmp_path.iterdir()} == before
+
+
+def test_other_files_that_are_torn(tmp_path: Path) -> None:
+    """Each file that translating needs, in turn, as something that it is not: never a traceback."""
+    for number, name in enumerate(("run.json", "model.safetensors", *[f"source/{n}" for n in TOKENIZER])):
+        for what in (
+            b"",
+            b"\0" * 100,
+            b"[]",
+            b"{}",
+            b'{"format": "1"}',
+            b'{"format": true}',
+            b"\xff",
+            b"[" * 9999,
+        ):
+            run = untrained(tmp_path / str(number))
+            (run.folder / name).write_bytes(what)
+            with pytest.raises(UserError, match=str(run.folder / name)):
+                Translator.load(Run(run.folder).folder)
+
+
+TOKENIZER = ("tokenizer.json", "vocabulary.json")

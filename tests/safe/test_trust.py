@@ -1,0 +1,245 @@
+"""A run's config runs no code, and looks into no folder, unless that was allowed by name."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import seq2attn
+from seq2attn.aligning import Aligner
+from seq2attn.cli import app
+from seq2attn.config.load import load
+from seq2attn.config.trust import Trust
+from seq2attn.errors import ConfigError, RunError
+from seq2attn.experiment import Experiment
+from seq2attn.run import Run
+from seq2attn.text.files import read_object, write_json
+from seq2attn.text.tokenizer import load_tokenizer
+from seq2attn.training.averaging import average_run
+from seq2attn.translator import Translator
+from tests.cli.conftest import Invoke
+from tests.safe.untrained import CONFIG, LINES, untrained
+
+PARTS = """
+from pathlib import Path
+from typing import Any
+
+import seq2attn
+from seq2attn.encoders.recurrent import RecurrentEncoder, RecurrentEncoderConfig
+
+Path("it ran").touch()
+
+
+class Theirs(RecurrentEncoder):
+    class Config(RecurrentEncoderConfig):
+        kind: str
+        cell: str = "gru"
+
+        def build(self, input_dim):
+            own = self.model_dump() | {"kind": "gru"}
+            del own["cell"]
+            return RecurrentEncoderConfig(**own).build(input_dim)
+"""
+OURS, THEIRS = "encoder: {kind: gru, dim: 8}", "encoder: {kind: 'parts_{n}.inner:Theirs', dim: 8}"
+COUNT = iter(range(1000))
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run whose encoder is in a module of the working directory, which no other test has imported."""
+    monkeypatch.chdir(tmp_path)
+    package = tmp_path / f"parts_{next(COUNT)}"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "inner.py").write_text(PARTS, encoding="utf-8")
+    made = untrained(tmp_path)
+    config = made.config.read_text(encoding="utf-8")
+    assert "    kind: gru\n    dim: 8\n" in config
+    theirs = f"    kind: {package.name}.inner:Theirs\n    dim: 8\n"
+    made.config.write_text(config.replace("    kind: gru\n    dim: 8\n", theirs, 1), encoding="utf-8")
+    return made
+
+
+def module_of(run: Run) -> str:
+    return next(path.name for path in run.folder.parent.iterdir() if path.name.startswith("parts_"))
+
+
+def has_run() -> bool:
+    return Path("it ran").exists()
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Every command that is given a run."""
+    whole: Any = typer.main.get_command(app)
+    for name, command in whole.commands.items():
+        if any(parameter.name == "run" for parameter in command.params):
+            yield name, command
+
+
+MORE = {"export": ("--to", "programs"), "average": ("--last", "1"), "align": ("--choose",)}
+
+
+def test_the_commands_are_found() -> None:
+    assert {name for name, _ in commands()} >= {
+        "translate",
+        "evaluate",
+        "align",
+        "average",
+        "export",
+        "doctor",
+    }
+
+
+@pytest.mark.parametrize("name", [name for name, _ in commands()])
+def test_every_command_refuses(run: Run, invoke: Invoke, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(run.folder.parent)  # `invoke` has gone elsewhere
+    said = invoke(name, run.folder, *MORE.get(name, ()), code=2).err
+    module = f"{module_of(run)}.inner"
+    assert re.search(
+        rf"config.yaml:\d+:11: `model.encoder.kind`: would run code of the module `{module}`", said
+    )
+    assert f"--allow-code {module}" in said
+    assert not has_run()
+
+
+@pytest.mark.parametrize("name", [name for name, _ in commands()])
+def test_every_command_can_be_told(name: str) -> None:
+    options = [option for _, command in commands() for p in command.params for option in p.opts if _ == name]
+    assert "--allow-code" in options
+
+
+@pytest.mark.parametrize("given", ["{}", "{}.inner", "{}.inner:Theirs"])
+def test_what_is_allowed_is_run(run: Run, given: str) -> None:
+    allowed = ("something_else", given.format(module_of(run)))
+    texts = [t.text for t in seq2attn.load(run.folder, allow_code=allowed).translate(LINES)]
+    assert has_run()
+    assert Aligner.load(run.folder, allow_code=allowed).model is not None
+    with pytest.raises(RunError, match="keeps 0 checkpoints"):
+        average_run(run.folder, last=1, best=None, allow_code=allowed)
+    shutil.rmtree(run.folder)
+    assert texts == [t.text for t in Translator.load(untrained(run.folder.parent).folder).translate(LINES)]
+
+
+@pytest.mark.parametrize("given", ["{}.outer", "{}.inner.more", "parts", "inner", "", "{}_more", "programs"])
+def test_what_is_another_module_is_not(run: Run, given: str) -> None:
+    with pytest.raises(ConfigError, match="would run code"):
+        seq2attn.load(run.folder, allow_code=(given.format(module_of(run)),))
+    assert not has_run()
+
+
+@pytest.mark.parametrize(
+    "kind", ["os:system", "seq2attn.encoders.recurrent:RecurrentEncoder", "a:b:c", ":", "..x:y"]
+)
+def test_no_code_of_elsewhere_either(tmp_path: Path, kind: str) -> None:
+    run = untrained(tmp_path)
+    config = run.config.read_text(encoding="utf-8")
+    run.config.write_text(
+        config.replace("    kind: gru\n    dim: 8\n", f"    kind: '{kind}'\n", 1), encoding="utf-8"
+    )
+    with pytest.raises(ConfigError, match="would run code"):
+        Translator.load(run.folder)
+
+
+def test_nor_to_explain_another_mistake(run: Run) -> None:
+    """What a part expects is looked up to explain what is wrong in it."""
+    config = run.config.read_text(encoding="utf-8")
+    config = config.replace("    dim: 8\n    layers: 1\n", "    dim: x\n    layers: {}\n")
+    run.config.write_text(config, encoding="utf-8")
+    with pytest.raises(ConfigError) as error:
+        run.experiment()
+    assert "would run code" in str(error.value) and not has_run()
+    with pytest.raises(ConfigError) as error:
+        Run(run.folder, (module_of(run),)).experiment()
+    assert "should be a whole number" in str(error.value) and has_run()
+
+
+def test_ones_own_config_needs_no_permission(run: Run) -> None:
+    assert load(run.config, Experiment).model.encoder.kind == f"{module_of(run)}.inner:Theirs"
+    assert has_run()
+
+
+class TestFolders:
+    """What a config names besides is not looked into."""
+
+    def test_other_configs(self, tmp_path: Path) -> None:
+        run = untrained(tmp_path)
+        os.mkfifo(tmp_path / "other.yaml")
+        run.config.write_text(f"extends: {tmp_path}/other.yaml\n" + run.config.read_text(encoding="utf-8"))
+        with pytest.raises(
+            ConfigError, match=r"config.yaml:1:10: the config of a run is whole: it `extends` no"
+        ):
+            run.experiment()
+
+    def test_vocabularies_of_berts(self, tmp_path: Path) -> None:
+        pytest.importorskip("transformers")
+        run = untrained(tmp_path)
+        os.mkfifo(tmp_path / "vocab.txt")
+        header = run.folder / "source/tokenizer.json"
+        write_json(header, read_object(header, "") | {"config": {"kind": "wordpiece", "path": str(tmp_path)}})
+        with pytest.raises(RunError, match="describes no tokeniser known"):
+            load_tokenizer(run.folder / "source")
+
+    def test_shapes_of_berts(self, tmp_path: Path) -> None:
+        pytest.importorskip("transformers")
+        os.mkfifo(tmp_path / "config.json")
+        path = tmp_path / "bert.yaml"
+        bert = CONFIG.replace(OURS, f"encoder: {{kind: bert, path: {tmp_path}}}")
+        path.write_text(
+            bert.replace("source: {kind: words}", f"source: {{kind: wordpiece, path: {tmp_path}}}")
+        )
+        with pytest.raises(ConfigError) as error:
+            load(path, Experiment, trust=Trust(()))
+        assert "`model.encoder.shape`: is missing, which a run has" in str(error.value)
+        assert "`text.source.digest`: is missing, which a run has" in str(error.value)
+
+    def test_vectors_and_texts(self, tmp_path: Path) -> None:
+        """Which are for training; pipes in their places would make a reader wait forever."""
+        run = untrained(tmp_path)
+        (tmp_path / "lines.txt").unlink()
+        os.mkfifo(tmp_path / "lines.txt")
+        config = run.config.read_text(encoding="utf-8")
+        vectors = config.replace("source_vectors: null", f"source_vectors: {tmp_path}/lines.txt")
+        run.config.write_text(vectors, encoding="utf-8")
+        assert len([*Translator.load(run.folder).translate(LINES)]) == len(LINES)
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
+)
+LARGE = {
+    "aliases": (BOMB, "more than any config says"),
+    "merged": (BOMB.replace("[x, x, x, x, x, x, x, x, x, x]", "{x: y}"), "more than any config says"),
+    "deep lists": ("a: " + "[" * 5000, "nested too deep"),
+    "deep mappings": ("{a: " * 5000, "nested too deep"),
+    "deep blocks": ("".join(" " * n + "a:\n" for n in range(300)), "nested too deep"),
+    "aliases in a row": (
+        "a0: &a0 {x: y}\n" + "".join(f"a{n}: &a{n} {{x: *a{n - 1}}}\n" for n in range(1, 300)),
+        "nested too deep",
+    ),
+    "bytes": ("# " + "x" * 2**18, "more than the 262,144 bytes"),
+    "digits": ("run: " + "1" * 5000, "is not a YAML int"),
+    "hexadecimal digits": ("run: 0x" + "f" * 5000, "no number here is that large"),
+    "base 60": ("run: 1" + ":1" * 5000, "no number here is that large"),
+    "base 60, with a point": ("run: 1" + ":1" * 5000 + ".5", "is not a YAML float"),
+    "itself": ("a: &a [*a]", "contains itself"),
+    "half a character": ('run: "\\ud800"', "no text has such a character"),
+    "a NUL": ('run: "a\\0b"', "no text has such a character"),
+    "a NUL in a key": ('"a\\0b": 1', "no text has such a character"),
+    "nobody's home": ("data: {train: {kind: tsv, path: ~nobody-here/x}}", "leads nowhere"),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_configs_that_take_no_end(tmp_path: Path, name: str) -> None:
+    content, message = LARGE[name]
+    (tmp_path / "it.yaml").write_text(content, encoding="utf-8")
+    for trust in (Trust(), Trust(())):
+        with pytest.raises(ConfigError, match=message):
+            load(tmp_path / "it.yaml", Experiment, trust=trust)

@@ -1,0 +1,248 @@
+"""Weights that lie: about their length, their shapes, their types, the model that they are of."""
+
+from __future__ import annotations
+
+import io
+import json
+import resource
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from seq2attn.errors import RunError
+from seq2attn.run import Run
+from seq2attn.translator import Translator
+from seq2attn.weights import load_tensors, own_weights, save_tensors
+from tests.safe.untrained import forge, head_of, untrained
+
+FIRST, SECOND = "output.bias", "output.weight"
+Head = dict[str, Any]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return untrained(tmp_path)
+
+
+def refused(run: Run) -> str:
+    """What is said of a run that cannot be loaded; it names the file of weights."""
+    with pytest.raises(RunError) as error:
+        Translator.load(run.folder)
+    assert str(error.value).startswith(f"{run.weights}: ")
+    return str(error.value)
+
+
+def overlapping(head: Head) -> None:
+    head[FIRST]["data_offsets"] = head[SECOND]["data_offsets"][:1] * 2
+    head[FIRST]["data_offsets"][1] += 4 * head[FIRST]["shape"][0]
+
+
+def beyond(head: Head) -> None:
+    last = max(head, key=lambda name: head[name].get("data_offsets", [0, 0])[1])
+    head[last]["data_offsets"][1] += 4
+    head[last]["shape"] = [(head[last]["data_offsets"][1] - head[last]["data_offsets"][0]) // 4]
+
+
+def far_beyond(head: Head) -> None:
+    head[FIRST] = {"dtype": "F32", "shape": [2**60], "data_offsets": [0, 2**62]}
+
+
+def backwards(head: Head) -> None:
+    head[FIRST]["data_offsets"].reverse()
+
+
+def negative(head: Head) -> None:
+    head[FIRST]["data_offsets"][0] = -4
+
+
+def fraction(head: Head) -> None:
+    head[FIRST]["shape"] = [1.5]
+
+
+def overflow(head: Head) -> None:
+    head[FIRST]["shape"] = [2**32, 2**32, 13]
+
+
+def too_few_numbers(head: Head) -> None:
+    head[FIRST]["shape"] = [1]
+
+
+def unknown_type(head: Head) -> None:
+    head[FIRST]["dtype"] = "OBJECT"
+
+
+def no_offsets(head: Head) -> None:
+    del head[FIRST]["data_offsets"]
+
+
+def no_text(head: Head) -> None:
+    head["__metadata__"] = {"source": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(overlapping, beyond, far_beyond, backwards, negative, fraction, overflow, too_few_numbers),
+        *(unknown_type, no_offsets, no_text),
+    ],
+)
+def test_forged_heads(run: Run, change: Callable[[Head], None]) -> None:
+    head, rest = head_of(run.weights)
+    change(head)
+    forge(run.weights, head, rest)
+    assert "the weights cannot be read" in refused(run)
+
+
+@pytest.mark.parametrize("length", [0, 1, 2**31, 2**60, 2**63, 2**64 - 1])
+def test_forged_lengths(run: Run, length: int) -> None:
+    head, rest = head_of(run.weights)
+    forge(run.weights, head, rest, length)
+    assert "the weights cannot be read" in refused(run)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"a":' * 10_000, b"[" * 10_000, b'{"' + b"a" * 10_000]
+)
+def test_heads_that_are_none(run: Run, text: bytes) -> None:
+    forge(run.weights, text, b"")
+    assert "the weights cannot be read" in refused(run)
+
+
+@pytest.mark.parametrize("kept", [0, 4, 8, 100, -1])
+def test_torn(run: Run, kept: int) -> None:
+    run.weights.write_bytes(run.weights.read_bytes()[:kept])
+    assert "the weights cannot be read" in refused(run)
+
+
+def test_pickles_under_another_name(run: Run, tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return Path.touch, (tmp_path / "it ran",)
+
+    for old in (True, False):
+        content = io.BytesIO()
+        torch.save(Evil(), content, _use_new_zipfile_serialization=not old)
+        run.weights.write_bytes(content.getvalue())
+        assert "the weights cannot be read" in refused(run)
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("archive/data.pkl", b"cos\nsystem\n(S'true'\ntR.")
+    run.weights.write_bytes(content.getvalue())
+    refused(run)
+    assert not (tmp_path / "it ran").exists()
+
+
+class TestOtherModels:
+    """Sound files, but of another model."""
+
+    def changed(self, run: Run, **changes: torch.Tensor | None) -> None:
+        """Other tensors, with the digest that they have."""
+        tensors = {**load_tensors(run.weights), **changes}
+        save_tensors({name: tensor for name, tensor in tensors.items() if tensor is not None}, run.weights)
+
+    def test_a_tensor_is_missing(self, run: Run) -> None:
+        self.changed(run, **{FIRST: None})
+        assert f"lacks `{FIRST}`" in refused(run)
+
+    def test_a_tensor_too_many(self, run: Run) -> None:
+        self.changed(run, more=torch.zeros(3))
+        assert "holds `more`, which the model has not" in refused(run)
+
+    def test_another_shape(self, run: Run) -> None:
+        self.changed(run, **{FIRST: torch.zeros(3, 5)})
+        assert f"`{FIRST}` is 3 x 5, and 13 in the model" in refused(run)
+
+    @pytest.mark.parametrize("type_", [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool])
+    def test_another_type(self, run: Run, type_: torch.dtype) -> None:
+        self.changed(run, **{FIRST: torch.zeros(13, dtype=type_)})
+        assert f"`{FIRST}` is of " in refused(run)
+
+    @pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+    def test_no_number(self, run: Run, number: str) -> None:
+        bias = load_tensors(run.weights)[FIRST]
+        bias[3] = float(number)
+        self.changed(run, **{FIRST: bias})
+        assert f"`{FIRST}` has numbers that are infinite or none" in refused(run)
+
+    def test_the_same(self, run: Run) -> None:
+        expected = own_weights(Translator.load(run.folder).model)
+        self.changed(run)
+        assert [*expected] == [*own_weights(Translator.load(run.folder).model)]
+
+    @pytest.mark.parametrize(
+        "said", ["[", "[1]", "{}", '"<pad>"', '["<pad>"]', "[" * 9999, '["\\ud800"]', "null"]
+    )
+    def test_no_vocabulary(self, run: Run, said: str) -> None:
+        save_tensors(load_tensors(run.weights), run.weights, {"source": said})
+        refused(run)
+
+
+FORGED = {
+    "dim: 8": ["dim: 1000000000", "dim: 3037000500", "dim: 9223372036854775806", "dim: 16"],
+    "layers: 1": ["layers: 1000000000", "layers: 9223372036854775807", "layers: 2"],
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "forged"), [(said, forged) for said, others in FORGED.items() for forged in others]
+)
+def test_a_config_of_a_model_that_would_not_fit(run: Run, said: str, forged: str) -> None:
+    """Before memory is taken: a model of that size would be built for minutes, or not at all."""
+    config = run.config.read_text(encoding="utf-8")
+    assert said in config
+    run.config.write_text(config.replace(said, forged), encoding="utf-8")
+    refused(run)
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from seq2attn.errors import UserError
+from seq2attn.translator import Translator
+status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
+resource.setrlimit(resource.RLIMIT_AS, (int(status["VmSize"].split()[0]) * 1024 + 2**29,) * 2)
+try:
+    Translator.load(sys.argv[1])
+except UserError as error:
+    print(error)
+    sys.exit(2)
+"""
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/status").is_file(), reason="tells by Linux's /proc what memory is taken"
+)
+def test_memory_is_not_exhausted(run: Run, tmp_path: Path) -> None:
+    """In a process that may have half a gigabyte more than it has when all is imported."""
+    config = run.config.read_text(encoding="utf-8")
+    wide = config.replace("dim: 8", "dim: 1000000")
+    head, rest = head_of(run.weights)
+    huge = {**head, FIRST: {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}
+    cases: list[tuple[str, Head, int | None]] = [
+        (wide, head, None),
+        (config, huge, None),
+        (config, head, 2**40),
+    ]
+    for text, forged, length in cases:
+        run.config.write_text(text, encoding="utf-8")
+        forge(run.weights, forged, rest, length)
+        done = subprocess.run(
+            [sys.executable, "-c", LIMITED, str(run.folder)], capture_output=True, text=True, timeout=120
+        )
+        assert (done.returncode, done.stderr) == (2, ""), done
+        assert done.stdout.startswith(f"{run.weights}: ")
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY  # not in this process
+
+
+def test_what_a_file_says_of_its_origin(run: Run) -> None:
+    for said in ("[", "{", "[" * 9999):
+        save_tensors(load_tensors(run.weights), run.weights, {"origin": said})
+        with pytest.raises(RunError, match=str(run.weights)):
+            run.origin()
+    assert json.loads(run.header.read_text(encoding="utf-8"))["origin"] == {"checkpoints": []}

@@ -1,0 +1,65 @@
+"""Small runs that were not trained, for strangers to tamper with."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seq2attn.config.load import load
+from seq2attn.experiment import Experiment
+from seq2attn.model import build_model
+from seq2attn.run import Run
+from seq2attn.text.words import WordsConfig
+from seq2attn.weights import own_weights
+
+WORDS = ("a", "few", "words", "of", "which", "there", "are", "not", "many")
+LINES = ("a few words", "not many words are there", "")
+CONFIG = """\
+run: run
+data:
+  train: {kind: aligned, source: lines.txt, target: lines.txt}
+  dev: {kind: aligned, source: lines.txt, target: lines.txt}
+  test:
+    ours: {kind: aligned, source: lines.txt, target: lines.txt}
+text: {source: {kind: words}, target: {kind: words}}
+model:
+  embeddings: {dim: 8}
+  encoder: {kind: gru, dim: 8}
+  decoder: {kind: luong, dim: 8}
+search: {kind: beam, width: 3, lengths: {max_length: 9}}
+"""
+
+
+def untrained(folder: Path, config: str = CONFIG) -> Run:
+    """`folder/run`: a config, tokenisers and first weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "lines.txt").write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
+    (folder / "own.yaml").write_text(config, encoding="utf-8")
+    experiment = load(folder / "own.yaml", Experiment)
+    run = Run(folder / "run")
+    run.save_experiment(experiment)
+    words = WordsConfig().train(WORDS)
+    for side in ("source", "target"):
+        words.save(run.folder / side)
+    torch.manual_seed(1)
+    model = build_model(experiment.model, len(words.vocabulary), len(words.vocabulary))
+    run.save_model(own_weights(model), (words.vocabulary, words.vocabulary), {"checkpoints": []})
+    return run
+
+
+def head_of(file: Path) -> tuple[dict[str, Any], bytes]:
+    """What a safetensors file says of itself, and the bytes that it says it of."""
+    content = file.read_bytes()
+    length = struct.unpack("<Q", content[:8])[0]
+    return json.loads(content[8 : 8 + length]), content[8 + length :]
+
+
+def forge(file: Path, head: Mapping[str, Any] | bytes, rest: bytes, length: int | None = None) -> None:
+    """A safetensors file that says anything at all."""
+    text = head if isinstance(head, bytes) else json.dumps(head).encode()
+    file.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + rest)
