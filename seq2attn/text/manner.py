@@ -110,7 +110,12 @@ def _marks(text: Manner, trained: Manner) -> Iterator[tuple[str, str]]:
         rate, usual = here / max(text.words, 1), trained.marks[name] / max(trained.words, 1)
         if here >= FEW_MARKS and rate >= MARKED and usual < UNMARKED:
             yield name, f"has {name}, {here:,} in {text.words:,} words, and the training text had none"
-        elif usual >= MARKED and usual * text.words >= EXPECTED and rate < usual / 10:
+        elif (
+            trained.marks[name] >= FEW_MARKS
+            and usual >= MARKED
+            and usual * text.words >= EXPECTED
+            and rate < usual / 10
+        ):
             yield name, f"has no {name}, which the training text had in every {round(1 / usual):,} words"
 
 

@@ -16,10 +16,12 @@ from seq2attn.text.scripts import is_unspaced
 
 # A run of marks is tried from its first one only, and never given back in part: time grows with the line, no faster.
 _END = re.compile(
-    r"""(?<![.!?…۔؟।॥])(?P<marks>[.!?…۔؟।॥]++)[ ]?["'”’»›)\]}]*+\s++(?=["'“‘„«‹(\[{¿¡–—-]*+(?P<next>\S))"""
+    r"""(?<![.!?…۔؟।॥])(?P<marks>[.!?…۔؟।॥]++)[ ]?["'”’“‘»«›‹)\]}]*+\s++(?=["'“‘„«‹(\[{¿¡–—-]*+(?P<next>\S))"""
     r"""|(?<![。！？｡])[。！？｡]++[」』”’）】》]*+\s*+"""
 )
 _VOWELS = frozenset("aeiouyаеёиоуыэюяієїαεηιουω")
+_QUOTES = "\"'“”‘’„«»‹›…()"
+"""Marks that all scripts share."""
 SHORT = 4
 """Letters of the longest word of consonants that is taken for an abbreviation."""
 
@@ -34,11 +36,12 @@ def sentences(line: str) -> list[str]:
 
 def join(parts: Sequence[str]) -> str:
     """Parts of a line in one, with spaces between them, but where a script has none."""
-    joined = ""
-    for part in filter(None, parts):
-        is_close = joined and is_unspaced(joined[-1]) and is_unspaced(part[0])
-        joined += part if is_close or not joined else f" {part}"
-    return joined
+    given = [part for part in parts if part]
+    if not given:
+        return ""
+    edges = [(part.strip(_QUOTES) or part) for part in given]
+    spaces = ["" if is_unspaced(a[-1]) and is_unspaced(b[0]) else " " for a, b in pairwise(edges)]
+    return given[0] + "".join(space + part for space, part in zip(spaces, given[1:], strict=True))
 
 
 def _ends(line: str, found: re.Match[str], *, has_capitals: bool) -> bool:

@@ -61,4 +61,5 @@ def _halves(word: str, most: int, length: Length) -> list[str]:
     while middle < len(word) and unicodedata.combining(word[middle]):
         middle += 1
     middle = middle if middle < len(word) else len(word) // 2
-    return [part for half in (word[:middle], word[middle:]) for part in _halves(half, most, length)]
+    halves = filter(None, (word[:middle].strip(), word[middle:].strip()))
+    return [part for half in halves for part in _halves(half, most, length)]
