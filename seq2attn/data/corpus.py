@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from seq2attn.errors import RunError
 from seq2attn.formats import CORPUS, format_of
-from seq2attn.text.files import read_object, write_json
+from seq2attn.text.files import read_object, sync_file, write_json
 
 Ids: TypeAlias = NDArray[np.uint16] | NDArray[np.int32]
 IDS, OFFSETS, HEADER = "ids.npy", "offsets.npy", "header.json"
@@ -93,6 +93,8 @@ class Corpus:
         partial.mkdir(parents=True)
         np.save(partial / IDS, self.ids)
         np.save(partial / OFFSETS, self.offsets)
+        for name in (IDS, OFFSETS):
+            sync_file(partial / name)
         tokens = self.lengths.sum(axis=0)
         counts = {"pairs": len(self), "source_tokens": int(tokens[0]), "target_tokens": int(tokens[1])}
         write_json(partial / HEADER, {"format": CORPUS, **counts, "hash": self.hash})

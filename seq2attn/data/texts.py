@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seq2attn.errors import RunError
-from seq2attn.text.files import parse_json
+from seq2attn.text.files import parse_json, sync_file
 from seq2attn.text.lines import read_lines
 
 Pair = tuple[str, str]
@@ -21,6 +21,7 @@ def texts_writer(path: Path) -> Iterator[Callable[[Pair], None]]:
     partial = path.with_name(path.name + ".partial")
     with partial.open("w", encoding="utf-8", newline="\n") as stream:
         yield lambda pair: print(json.dumps(pair, ensure_ascii=False), file=stream)
+    sync_file(partial)
     partial.replace(path)
 
 
