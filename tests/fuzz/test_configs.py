@@ -169,7 +169,7 @@ def test_a_changed_config_is_accepted_or_refused_with_a_place(home, case):
         tree = changed(tree, *one)
     path = (home / name).with_name("changed.yaml")
     path.write_text(yaml.safe_dump(tree, allow_unicode=True), encoding="utf-8")
-    try_config(path, [])  # fmt: skip
+    try_config(path, [])
 
 
 @fuzzed(
@@ -185,7 +185,7 @@ def test_damaged_yaml_is_accepted_or_refused_with_a_place(home, case):
         text = damaged(text, *one)
     path = (home / name).with_name("damaged.yaml")
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    try_config(path, [])  # fmt: skip
+    try_config(path, [])
 
 
 paths = [

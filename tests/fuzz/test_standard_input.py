@@ -33,7 +33,8 @@ line = st.lists(word, max_size=6).map(b" ".join)
 lines = st.lists(line, max_size=5).map(b"\n".join)
 given_bytes = st.one_of(lines, lines.map(lambda some: some + b"\n"), st.binary(max_size=60))
 options = st.sampled_from(
-    [[], ["--json"], ["--greedy", "--json"], ["--greedy"], ["--beam", "2"], ["--beam", "3", "--n-best", "3"], ["--n-best", "2", "--json"],
+    [[], ["--json"], ["--greedy", "--json"], ["--greedy"], ["--beam", "2"], ["--beam", "3", "--n-best", "3"],
+     ["--n-best", "2", "--json"],
      ["--set", "search={kind: sample, width: 2, temperature: 3}", "--n-best", "2"], ["--long", "split"],
      ["--long", "truncate"]]
 )  # fmt: skip

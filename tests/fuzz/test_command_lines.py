@@ -1,0 +1,112 @@
+"""Any arguments to any command: exit code 0, 1 or 2, and no traceback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import strategies as st
+
+from tests.doctor.runs import FAMILIES, make_run
+from tests.fuzz.fuzzed import command, fuzzed
+
+CONFIG = """\
+run: trained
+data:
+  train: {kind: aligned, source: none.src, target: none.tgt}
+  dev: {kind: aligned, source: none.src, target: none.tgt}
+text: {source: {kind: words}, target: {kind: words}}
+model:
+  embeddings: {dim: 8}
+  encoder: {kind: gru, dim: 8}
+  decoder: {kind: luong, dim: 8}
+"""
+SWEEP = """\
+folder: sweep
+base: config.yaml
+axes: {size: {choices: {small: {model: {embeddings: {dim: 4}}}}}}
+"""
+COMMANDS = (
+    "train", "translate", "translate", "evaluate", "align", "prepare", "average", "export", "sweep", "config check",
+    "config show", "config schema", "verify-resume", "doctor", "", "confgi",
+)  # fmt: skip
+OPTIONS = (
+    "--help", "-h", "--version", "--set", "--resume", "--dry-run", "--input", "-i", "--output", "-o", "--beam",
+    "--greedy", "--n-best", "--json", "--attention", "--attention-of", "--layer", "--head", "--whole-words", "--engine",
+    "--engine-folder", "--device", "--source", "--target", "--reference", "--picture", "--choose", "--last", "--best",
+    "--to", "--type", "--probe", "--jobs", "--leaderboard", "--redo", "--origins", "--sentences", "--allow-code",
+    "--long", "--stop-after", "--updates", "--interruptions", "--seed", "--no-such-option", "--", "-", "-x", "--beam=3",
+)  # fmt: skip
+VALUES = (
+    "config.yaml", "sweep.yaml", "run", "lines", "odd", "empty", "folder", "nowhere", "run/config.yaml", "new.txt",
+    "picture.svg", "page.html", "picture.xyz", "0", "1", "2", "-1", "1e3", "nan", "99999999999999999999", "cpu", "cuda",
+    "cuda:7", "native", "int8", "ctranslate2", "float32", "float16", "split", "auto", "all", "top", "mean", "decoder",
+    "encoder", "search.width=2", "search.kind=greedy", "model.decoder.dim=3", "run=other", "search={kind: sample}",
+    "data.dev=", "=", "ba be", "", " ", "\n", "2h", "3 updates",
+)  # fmt: skip
+"""`programs` is not among them: to compile them takes minutes."""
+
+text = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8).filter(
+    lambda word: not word.startswith(("/", "~")) and ".." not in word
+)
+word = st.one_of(*[st.sampled_from(OPTIONS)] * 3, *[st.sampled_from(VALUES)] * 4, text)
+line = st.tuples(st.sampled_from(COMMANDS), st.lists(word, max_size=7))
+likely = st.tuples(
+    st.sampled_from([("translate", "run"), ("evaluate", "run"), ("align", "run"), ("export", "run"), ("average", "run"),
+                     ("doctor", "run", "--sentences", "1"), ("train", "config.yaml"), ("prepare", "config.yaml"),
+                     ("sweep", "sweep.yaml"), ("config", "check", "config.yaml"), ("config", "show", "config.yaml"),
+                     ("translate", "run", "-i", "odd"), ("translate", "run", "-i", "lines", "-o", "new.txt"),
+                     ("evaluate", "run", "--source", "lines", "--reference", "lines"),
+                     ("align", "run", "--source", "lines", "--target", "lines"), ("verify-resume", "config.yaml"),
+                     ("translate", "run", "ba be", "--attention"), ("export", "run", "--to", "ctranslate2")]),
+    st.lists(st.one_of(st.tuples(st.sampled_from(OPTIONS), st.sampled_from(VALUES)), st.tuples(word)), max_size=3),
+).map(lambda both: (both[0][0], [*both[0][1:], *(word for pair in both[1] for word in pair)]))  # fmt: skip
+"""Command lines that are right, or nearly so."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with a run, text and configs, to be copied for every command."""
+    folder = tmp_path_factory.mktemp("commands")
+    sound = folder / "sound"
+    sound.mkdir()
+    run = make_run(tmp_path_factory.mktemp("run"), *FAMILIES["luong without feeding"])
+    shutil.copytree(run.folder, sound / "run")
+    (sound / "config.yaml").write_text(CONFIG)
+    (sound / "sweep.yaml").write_text(SWEEP)
+    (sound / "lines").write_text("ba be\nbi\n")
+    (sound / "odd").write_bytes(b"ba \xff\x00\n\n\xe2\x80\xa8\r\nbe")
+    (sound / "empty").write_bytes(b"")
+    (sound / "folder").mkdir()
+    return folder
+
+
+def tried(home: Path, name: str, words: list[str]) -> None:
+    here = Path.cwd()
+    shutil.rmtree(home / "used", ignore_errors=True)
+    shutil.copytree(home / "sound", home / "used")
+    os.chdir(home / "used")
+    first, *rest = [*name.split(), *words] or [""]
+    try:
+        done = command(first, *rest, given=b"be ba\nbi")
+    finally:
+        os.chdir(here)
+    assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
+    assert done.exit_code in ((0, 1, 2) if first in ("doctor", "sweep", "verify-resume") else (0, 2)), (
+        done.stderr
+    )
+    assert "Traceback" not in done.output
+    if done.exit_code == 2:
+        assert done.stderr.strip()
+
+
+@fuzzed("command lines", line, quick=70, slow=1500)
+def test_any_words_are_understood_or_refused(home, case):
+    tried(home, *case)
+
+
+@fuzzed("command lines", likely, quick=50, slow=1500)
+def test_likely_words_are_understood_or_refused(home, case):
+    tried(home, *case)
