@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.errors import RunError
+from seq2attn.text.files import create, sync_file
 from seq2attn.text.normalize import one_line
 
 Numbers = NDArray[np.uint64]
@@ -69,7 +70,11 @@ class Seen:
         """Write what `open` reads."""
         folder.mkdir(parents=True, exist_ok=True)
         for name in SIDES:
-            np.save(folder / f"{name}.npy", getattr(self, name))
+            partial = folder / f"{name}.npy.partial"
+            with create(partial) as file:
+                np.save(file, getattr(self, name))
+            sync_file(partial)
+            partial.replace(folder / f"{name}.npy")
 
     @classmethod
     def open(cls, folder: Path) -> Self | None:
