@@ -1,0 +1,213 @@
+"""`verify-resume` as a user runs it, and the phrasebook model killed fifty times."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from seq2attn.run import Run
+from seq2attn.training.checkpoint import list_checkpoints
+from seq2attn.training.kept import newest_sound
+from seq2attn.verifying.compared import compare
+from seq2attn.weights import load_tensors, save_tensors
+from tests.laws.small import CALM, MODELS, content, corpus, trained
+from tests.laws.test_interrupted import PLAIN, assert_identical
+
+__all__ = ["corpus"]  # a fixture
+ROOT = Path(__file__).parents[2]
+KILLS = 50
+FORGETFUL = '''
+import torch
+from torch import nn
+
+import seq2attn
+from seq2attn.encoders import Encoded, Encoder
+
+
+class Forgetful(Encoder):
+    """Its noise is of the process, and no function of where training stands."""
+
+    class Config(seq2attn.Config):
+        kind: str
+
+        def build(self, input_dim):
+            return Forgetful(input_dim)
+
+    def __init__(self, input_dim):
+        super().__init__()
+        self.layer, self.noise = nn.Linear(input_dim, 8), torch.Generator().manual_seed(7)
+        self.key_dim = self.value_dim = self.final_dim = 8
+
+    def forward(self, words, mask):
+        states = self.layer(words)
+        if self.training:
+            states = states + 0.1 * torch.randn(states.shape, generator=self.noise)
+        return Encoded(states, states, mask, (states[:, :1],))
+'''
+
+
+def verified(home, config, *more):
+    command = [sys.executable, "-m", "seq2attn", "verify-resume", str(config), *map(str, more)]
+    path = os.pathsep.join([str(ROOT), str(home)])
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TMPDIR": str(home)}
+    done = subprocess.run(command, cwd=home, env=environment, text=True, capture_output=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_small_model_is_verified(corpus):
+    config = corpus / "small.yaml"
+    config.write_text(yaml.safe_dump(content(corpus, "small", model=MODELS["drawing"], stop_after="1s")))
+    code, out, err = verified(corpus, config, "--updates", 12, "--interruptions", 3, "--folder", "kept")
+    assert code == 0, err
+    rows = out.splitlines()
+    assert [row for row in rows[1:-1] if not row.endswith("  identical")] == []
+    assert len(rows) == 11 and rows[-1].startswith("identical: on ")
+    assert "SIGKILL after update" in err and "SIGTERM after update" in err and "SIGKILL while saving" in err
+    assert_identical(Run(corpus / "kept" / "straight"), Run(corpus / "kept" / "interrupted"))
+    assert verified(corpus, config, "--folder", "kept")[0] == 2
+    assert not list(corpus.glob("seq2attn-*"))
+
+
+def test_what_differs_is_named(corpus):
+    one, other = (trained(corpus, name, **PLAIN) for name in ("one", "other"))
+    assert_identical(one, other)
+    newest = list_checkpoints(other.folder)[-1]
+    tensors = load_tensors(newest.training)
+    name = sorted(tensors)[-1]
+    tensors[name] = tensors[name] + 0.25
+    metrics = other.metrics.read_text().split("\n")
+    metrics[2] = metrics[2].replace('"loss": ', '"loss": 1')
+    other.metrics.write_text("\n".join(metrics))
+    log = other.folder / "train.log"
+    log.write_text(log.read_text().replace("validation at update 3: loss ", "validation at update 3: loss 1"))
+    rows = {row.what: row for row in compare(one, other)}
+    assert [what for what, row in rows.items() if not row.same] == ["metrics", "log"]
+    assert rows["metrics"].difference.startswith('3: {"kind": ')
+    assert "validation at update 3" in rows["log"].difference
+    sealed = json.loads((newest.folder / "state.json").read_text())
+    sealed["digests"]["training.safetensors"] = save_tensors(tensors, newest.training)
+    del sealed["digest"]
+    sealed["digest"] = hashlib.blake2b(
+        json.dumps(sealed, sort_keys=True).encode(), digest_size=32
+    ).hexdigest()
+    (newest.folder / "state.json").write_text(json.dumps(sealed))
+    (found,) = (row for row in compare(one, other) if row.what == "optimiser")
+    assert f"`update 13: {name}`" in found.difference and "by up to 0.25" in found.difference
+
+
+def test_a_model_that_does_not_resume_exactly_is_found_out(corpus):
+    (corpus / "forgetful.py").write_text(FORGETFUL)
+    model = {**CALM, "encoder": {"kind": "forgetful:Forgetful"}}
+    config = corpus / "small.yaml"
+    config.write_text(yaml.safe_dump(content(corpus, "small", model=model)))
+    code, out, err = verified(corpus, config, "--updates", 8, "--interruptions", 1)
+    assert code == 1, err
+    assert "NOT identical" in out
+    assert re.search(
+        r"^weights +\d+ tensors.*DIFFERENT\n  `update \d+: .*numbers differ, by up to", out, re.MULTILINE
+    )
+    assert re.search(r"^metrics.*DIFFERENT\n  \d+: \{.*\n  but: \{", out, re.MULTILINE)
+
+
+FAMILIES = [
+    "phrasebook.yaml",
+    "attention/03-luong.yaml",
+    "attention/04-local.yaml",
+    "attention/07-hard.yaml",
+    "attention/11-convolutional.yaml",
+    "attention/12-transformer.yaml",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_of_decoders_is_verified(name, tmp_path):
+    code, out, err = verified(tmp_path, ROOT / "configs" / name, "--updates", 16, "--interruptions", 4)
+    print(f"\n{name}\n{err}{out}")
+    assert code == 0, out + err
+
+
+@pytest.mark.slow
+def test_the_phrasebook_model_killed_fifty_times_is_never_killed(tmp_path):
+    """At random instants of starting, preparing and training, and while a checkpoint is written, renamed and pruned."""
+    config = phrasebook(tmp_path)
+    whole, parts = Run(tmp_path / "whole"), Run(tmp_path / "parts")
+    assert start(config, whole).wait() == 0
+    draw, when = random.Random(5), dict.fromkeys(("any", "training", "saving", "saved"), 0)
+    for number in range(KILLS):
+        process, how = start(config, parts), [*when][number % len(when)]
+        assert wait(process, parts, how), f"it ended before kill {number}"
+        time.sleep(draw.random() * {"any": 8.0, "training": 1.5, "saving": 0.2, "saved": 0.03}[how])
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        when[how] += 1
+        newest_sound(parts.folder, pytest.fail)
+        if parts.weights.is_file():
+            parts.model()
+    assert start(config, parts).wait() == 0
+    assert_identical(whole, parts)
+    print(f"\n{sum(when.values())} of {KILLS} kills survived: {when}")
+
+
+def phrasebook(home):
+    """The default model, tried often on few sentences, so that checkpoints are written most of the time."""
+    data = ROOT / "data" / "phrasebook"
+    for name in ("de", "en"):
+        lines = (data / f"dev.{name}").read_text(encoding="utf-8").split("\n")[:8]
+        (home / f"dev.{name}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    config = {
+        "extends": str(ROOT / "configs" / "phrasebook.yaml"),
+        "data": {"dev": {"source": "dev.de", "target": "dev.en"}},
+        "training": {
+            "until": ["150 updates"],
+            "report_every": 3,
+            "validation": {"every": "2 updates"},
+            "checkpoints": {"keep_last": 3, "keep_best": 2, "average": "best"},
+        },
+    }
+    path = home / "config.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return path
+
+
+def start(config, run):
+    more = ["--resume", "auto", "--set", f"run={run.folder}"]
+    with (run.folder.parent / f"{run.folder.name}.txt").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "seq2attn", "train", str(config), *more],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def wait(process, run, how):
+    """Until it trains, saves, or has saved; whether it was still there."""
+    before = run.metrics.stat().st_mtime_ns if run.metrics.is_file() else 0
+
+    def trains():
+        return run.metrics.is_file() and run.metrics.stat().st_mtime_ns > before
+
+    def saves():
+        return any((run.folder / "checkpoints").glob("*.partial"))
+
+    for moment in {"any": [], "training": [trains], "saving": [saves], "saved": [saves, lambda: not saves()]}[
+        how
+    ]:
+        while not moment():
+            if process.poll() is not None:
+                return False
+            time.sleep(0.0005)
+    return True

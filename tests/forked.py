@@ -1,0 +1,100 @@
+"""Commands in processes of their own that have nothing to load: they can be started, and killed, by the dozen."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["seq2attn.cli", "seq2attn.training.train", "seq2attn.data.prepare"])
+
+Fault = tuple[str, int]
+"""What fails, and from which of its calls on."""
+SMALL = 2000
+"""Bytes that no file may have more of where the disk is said to be full."""
+
+
+class Command:
+    """`seq2attn` with arguments, running."""
+
+    def __init__(self, *arguments: object, log: Path, fault: Fault | None = None) -> None:
+        self.log = log
+        self.process = _CONTEXT.Process(target=_run, args=([*map(str, arguments)], str(log), fault))
+        self.process.start()
+
+    def send(self, number: int) -> None:
+        """Send a signal, unless it is over."""
+        if self.process.is_alive():
+            os.kill(self.process.pid, number)
+
+    def wait(self, seconds: float = 120.0) -> int:
+        """Its exit code; less than 0 for a signal."""
+        self.process.join(seconds)
+        if self.process.is_alive():
+            self.process.kill()
+            raise AssertionError(f"still running: {self.said()[-2000:]}")
+        return self.process.exitcode
+
+    def until(self, moment: Callable[[], Any], seconds: float = 120.0) -> bool:
+        """Wait for a moment; whether it came before the end."""
+        over = time.monotonic() + seconds
+        while not moment():
+            if not self.process.is_alive():
+                return False
+            assert time.monotonic() < over
+            time.sleep(0.0005)
+        return True
+
+    def said(self) -> str:
+        """What it said on both outputs."""
+        return self.log.read_text(errors="replace")
+
+
+def command(*arguments: object, log: Path, fault: Fault | None = None) -> tuple[int, str]:
+    """The exit code of a command, and what it said."""
+    running = Command(*arguments, log=log, fault=fault)
+    return running.wait(), running.said()
+
+
+def _run(arguments: list[str], log: str, fault: Fault | None) -> None:
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    import torch
+
+    from seq2attn.cli import app
+
+    torch.set_num_threads(1)
+    if fault is not None:
+        _break(*fault)
+    sys.argv = ["seq2attn", *arguments]
+    app(arguments, prog_name="seq2attn")
+
+
+def _break(what: str, since: int) -> None:
+    """Make the system fail from some call on: with EIO, or as if the disk were full."""
+    calls = 0
+
+    def failing(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls >= since:
+                if what != "space":
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+                resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, SMALL))
+            return real(*arguments, **options)
+
+        return call
+
+    for name in {"fsync": ["fsync"], "rename": ["rename", "replace"], "space": ["fsync"]}[what]:
+        setattr(os, name, failing(getattr(os, name)))

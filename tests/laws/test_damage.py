@@ -1,0 +1,272 @@
+"""Damaged, forged and missing files of a training: each is known for what it is, and the newest sound one is used."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+
+import pytest
+import safetensors.torch
+import torch
+
+from seq2attn.errors import DamagedError, RunError
+from seq2attn.training.averaging import average_run
+from seq2attn.training.checkpoint import (
+    TrainState,
+    checkpoint_folders,
+    list_checkpoints,
+    load_checkpoint,
+    read_checkpoint,
+)
+from seq2attn.training.kept import go_back, newest_sound, prune
+from seq2attn.training.lock import locked
+from seq2attn.translator import Translator
+from seq2attn.weights import load_tensors
+from tests.laws.small import assert_same, corpus, metrics, trained
+from tests.laws.test_interrupted import PLAIN, assert_identical
+
+__all__ = ["corpus"]  # a fixture
+
+FILES = ("model.safetensors", "training.safetensors", "state.json")
+SHORT = {**PLAIN, "until": ["6 updates"]}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A run with two checkpoints, and what the newer one holds."""
+    home = tmp_path_factory.mktemp("damage")
+    run = trained(corpus.__wrapped__(home), "run", **SHORT)
+    newest = list_checkpoints(run.folder)[-1]
+    return run, newest, load_checkpoint(newest)
+
+
+@pytest.fixture
+def run(made, tmp_path):
+    """A copy of it, to be damaged."""
+    return shutil.copytree(made[0].folder, tmp_path / "copy")
+
+
+def flips(size, count, seed):
+    draw = random.Random(seed)
+    return [(draw.randrange(size), 1 << draw.randrange(8)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_flipped_bit_anywhere_is_seen(made, run, name):
+    _, newest, content = made
+    path = run / "checkpoints" / "00000006" / name
+    whole, seen = path.read_bytes(), 0
+    for place, bit in flips(len(whole), 60, name):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
+        warnings = []
+        try:
+            found = newest_sound(run, warnings.append)
+        except RunError as error:
+            assert "newer seq2attn" in str(error) and name == "state.json"  # the bit was of its format
+            continue
+        if found.state.update == 6:  # the bit was in a space, or in the name of what says nothing
+            assert found.state == newest.state and found.numbers == newest.numbers
+            for one, other in zip(load_checkpoint(found), content, strict=True):
+                assert_same(one, other)
+        else:
+            assert found.state.update == 3
+            assert (
+                len(warnings) == 1 and str(path.parent) in warnings[0] and "00000006.damaged" in warnings[0]
+            )
+            (run / "checkpoints" / "00000006.damaged").rename(path.parent)
+            seen += 1
+    assert seen >= 55
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.99, None])
+def test_a_torn_file_is_seen(run, name, share):
+    path = run / "checkpoints" / "00000006" / name
+    if share is None:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    warnings = []
+    assert newest_sound(run, warnings.append).state.update == 3
+    assert name in warnings[0]
+
+
+def test_files_of_two_checkpoints_are_none(run):
+    for name in FILES[:2]:
+        copy = shutil.copytree(run, run.parent / f"{name}.run")
+        shutil.copy(copy / "checkpoints" / "00000003" / name, copy / "checkpoints" / "00000006" / name)
+        assert newest_sound(copy, lambda warning: None).state.update == 3
+
+
+def test_a_training_with_a_damaged_checkpoint_goes_on_from_the_one_before(corpus):
+    whole = trained(corpus, "whole", **PLAIN)
+    parts = trained(corpus, "parts", **SHORT)
+    path = parts.folder / "checkpoints" / "00000006" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    parts = trained(corpus, "parts", go_on=True, **PLAIN)
+    assert_identical(whole, parts)
+    log = (parts.folder / "train.log").read_text()
+    assert f" # warning: {path}: the weights cannot be read" in log
+    assert "set aside as 00000006.damaged, and update 3 taken" in log
+
+
+def test_where_all_is_damaged_nothing_is_begun_anew(corpus):
+    run = trained(corpus, "run", **SHORT)
+    for folder in checkpoint_folders(run.folder):
+        (folder / "state.json").write_text("{")
+    for go_on in (True, "auto"):
+        with pytest.raises(RunError, match="no checkpoint that training can go on from") as error:
+            trained(corpus, "run", go_on=go_on, **PLAIN)
+        assert "00000003/state.json" in str(error.value) and "00000006/state.json" in str(error.value)
+    with pytest.raises(RunError, match="already holds a training"):
+        trained(corpus, "run", **PLAIN)
+    assert len(checkpoint_folders(run.folder)) == 2
+
+
+def test_one_of_a_newer_seq2attn_is_refused_and_left_alone(run):
+    path = run / "checkpoints" / "00000006" / "state.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "format": 99}))
+    with pytest.raises(RunError, match="newer seq2attn"):
+        newest_sound(run, pytest.fail)
+    assert path.is_file()
+
+
+def test_going_back_takes_a_validation_and_leaves_nothing_newer(run):
+    every = run / "checkpoints"
+    shutil.copytree(every / "00000006", every / "00000007")
+    shutil.copy(every / "00000006" / "state.json", every / "00000007" / "state.json")
+    (every / "00000006" / "model.safetensors").write_bytes(b"")
+    warnings = []
+    found = go_back(run, warnings.append, leads=True)
+    assert found.folder.name == "00000007" and not warnings
+    (every / "00000007" / "model.safetensors").write_bytes(b"")
+    assert go_back(run, warnings.append, leads=True).state.update == 3
+    assert len(warnings) == 2
+    assert [folder.name for folder in checkpoint_folders(run)] == ["00000003"]
+
+
+def test_two_to_go_on_from_are_always_left(run):
+    for keep in (1, 2, 5):
+        prune(run, keep_last=keep, keep_best=1, higher_is_better=False)
+        assert [c.training.is_file() for c in list_checkpoints(run)] == [True, True]
+
+
+# ---------------------------------------------------------------------- the weights that translate
+
+
+def damaged_weights(run):
+    path = run / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 4
+    path.write_bytes(content)
+    return path
+
+
+def test_damaged_weights_are_taken_from_their_checkpoint(run, caplog):
+    lines = ["ba be", "ki mo ful"]
+    before = [t.text for t in Translator.load(run).translate(lines)]
+    path = damaged_weights(run)
+    with pytest.raises(DamagedError):
+        load_tensors(path)
+    assert [t.text for t in Translator.load(run).translate(lines)] == before
+    (warning,) = caplog.messages
+    assert str(path) in warning and "checkpoints/" in warning
+    shutil.rmtree(
+        run / "checkpoints" / json.loads((run / "model.json").read_text())["origin"]["checkpoints"][0]
+    )
+    with pytest.raises(RunError, match="seq2attn average"):
+        Translator.load(run)
+
+
+def test_damaged_weights_are_mended_by_going_on_or_averaging(corpus):
+    run = trained(corpus, "run", **SHORT)
+    origin, weights = run.origin(), load_tensors(run.weights)
+    for mend in (
+        lambda: trained(corpus, "run", go_on=True, **SHORT),
+        lambda: average_run(run.folder, last=None, best=1),
+    ):
+        damaged_weights(run.folder)
+        mend()
+        assert_same(load_tensors(run.weights), weights)
+        assert run.origin()["checkpoints"] == origin["checkpoints"]
+
+
+# ---------------------------------------------------------------------- older formats
+
+
+def as_format_1(checkpoint):
+    """A checkpoint as it was written before there were digests."""
+    new = ("best_update", "validated", "tally", "skipped", "in_a_row", "returns", "slower")
+    content = json.loads((checkpoint / "state.json").read_text())
+    state = {name: value for name, value in content["state"].items() if name not in new}
+    old = {"format": 1, "score": content["score"], "state": state, "optimizer": content["optimizer"]}
+    (checkpoint / "state.json").write_text(json.dumps(old, indent=1) + "\n")
+    for name in FILES[:2]:
+        with safetensors.safe_open(checkpoint / name, "pt") as file:
+            about = {k: v for k, v in (file.metadata() or {}).items() if k in ("source", "target")}
+        safetensors.torch.save_file(load_tensors(checkpoint / name), checkpoint / name, about)
+
+
+def test_a_training_of_format_1_goes_on(corpus):
+    whole = trained(corpus, "whole", **PLAIN)
+    parts = trained(corpus, "parts", **SHORT)
+    for folder in checkpoint_folders(parts.folder):
+        as_format_1(folder)
+    state = read_checkpoint(parts.folder / "checkpoints" / "00000006").state
+    assert state.validated == state.update == 6 and state.tally == TrainState().tally
+    with parts.metrics.open("a") as file:
+        file.write(json.dumps({"kind": "train", "update": 8, "loss": 1.0}) + "\n{")
+    parts = trained(corpus, "parts", go_on=True, **PLAIN)
+    assert_same(load_tensors(parts.weights), load_tensors(whole.weights))
+    assert metrics(parts) == metrics(whole)
+    one, other = (load_checkpoint(list_checkpoints(r.folder)[-1]) for r in (parts, whole))
+    for ours, theirs in zip(one, other, strict=True):
+        assert_same(ours, theirs)
+
+
+# ---------------------------------------------------------------------- one process a run
+
+
+def test_a_run_is_one_processs(run):
+    code = (
+        "import sys, pathlib, seq2attn.training.lock as l\nwith l.locked(pathlib.Path(sys.argv[1])): input()"
+    )
+    command = [sys.executable, "-c", code, str(run)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as other:
+        while not (run / "run.lock").read_text().startswith(f"process {other.pid} "):
+            assert other.poll() is None
+        for work in (lambda: locked(run).__enter__(), lambda: average_run(run, last=1, best=None)):
+            with pytest.raises(RunError, match=f"process {other.pid} on .* is at work in it"):
+                work()
+        other.kill()
+    with locked(run):  # gone with it
+        pass
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(RunError, match="cannot be written to"),
+        locked(tmp_path / "file" / "run"),
+    ):
+        pass
+
+
+def test_numbers_of_any_size_and_kind_come_back(tmp_path):
+    from seq2attn.weights import save_tensors
+
+    tensors = {
+        "none": torch.zeros(0, 3),
+        "one": torch.tensor(float("-inf")),
+        "half": torch.arange(5, dtype=torch.bfloat16),
+        "flag": torch.tensor([True, False]),
+        "turned": torch.arange(6).reshape(2, 3).T,
+    }
+    digest = save_tensors(tensors, tmp_path / "t")
+    assert_same(load_tensors(tmp_path / "t", digest=digest), tensors)
+    with pytest.raises(DamagedError):
+        load_tensors(tmp_path / "t", digest="0" * 64)
