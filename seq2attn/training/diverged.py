@@ -64,12 +64,13 @@ def diverged(
         f"  {s.place} ({s.tokens} tokens)\n    {_cut(s.text[0])}\n    {_cut(s.text[1])}"
         for s in suspects[:SHOWN]
     )
+    then = "" if blamed.skipped else ", and what it learnt is of no use on the dev set"
     times = "once" if state.returns == 1 else f"{state.returns} times"
     return DivergedError(
         f"training has diverged: at update {blamed.update} the loss of a word is {blamed.loss:.6g} and the norm of the "
-        f"gradient {blamed.norm:.6g}, at a learning rate of {blamed.rate:.6g}. It went back {times}, each time with "
-        "half the rate. Try a lower `training.optimizer.rate`, a longer warm-up in `training.schedule`, or a lower "
-        f"`training.clip`; or look at the text it was to learn from. The longest pairs of the batch:\n{shown}\n"
+        f"gradient {blamed.norm:.6g}, at a learning rate of {blamed.rate:.6g}{then}. It went back {times}, each time "
+        "with half the rate. Try a lower `training.optimizer.rate`, a longer warm-up in `training.schedule`, or a "
+        f"lower `training.clip`; or look at the text it was to learn from. The longest pairs of the batch:\n{shown}\n"
         f"all {len(suspects)} of them, in full: {path}"
     )
 

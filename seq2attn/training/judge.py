@@ -16,6 +16,7 @@ from seq2attn.training.distributed import World
 from seq2attn.training.kept import best_checkpoints, prune, validated_checkpoints
 from seq2attn.training.objective import Objective
 from seq2attn.training.report import Reporter
+from seq2attn.training.soundness import is_usable
 from seq2attn.training.validation import Validation, better, samples, validate
 from seq2attn.weights import load_tensors, own_weights, put_weights
 
@@ -40,10 +41,15 @@ class Judge:
         self.metric = config.validation.metric
         self.higher_is_better = self.metric == "bleu"
 
-    def validate(self, state: TrainState) -> None:
-        """Try the model, write into `state` how it compares, save a checkpoint, and keep the best weights."""
+    def validate(self, state: TrainState) -> float:
+        """Try the model, write into `state` how it compares, save a checkpoint, and keep the best weights.
+
+        Returns the loss. Nothing is written or kept if that is no number to be used.
+        """
         started = time.monotonic()
         found = self._try()
+        if not is_usable(found.loss):
+            return found.loss
         (seconds,) = self.world.sum((time.monotonic() - started) / self.world.size)
         state.seconds += seconds
         value = found.value(self.metric)
@@ -56,6 +62,7 @@ class Judge:
                 self._translate_with(own_weights(self.objective.model), [checkpoint], value)
             self._prune()
         self.world.wait()
+        return found.loss
 
     def save(self, state: TrainState) -> None:
         """Save a checkpoint of a training that is interrupted here: it is not tried, and counts for nothing else."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -102,10 +101,8 @@ def newest_sound(run: Path, warn: Callable[[str], None]) -> Checkpoint | None:
 def is_sound(checkpoint: Checkpoint) -> bool:
     """Whether training was well when it was validated, and may go back there."""
     return (
-        checkpoint.score is not None
-        and math.isfinite(checkpoint.score)
-        and checkpoint.state.in_a_row == 0  # else the next update may be as bad as the last
-    )
+        checkpoint.score is not None and not checkpoint.state.in_a_row
+    )  # else the next may be as bad as the last
 
 
 def go_back(run: Path, warn: Callable[[str], None], *, leads: bool) -> Checkpoint | None:

@@ -11,13 +11,15 @@ from torch.optim.optimizer import ParamsT
 from seq2attn.config.base import Config
 
 Share = Annotated[float, Field(ge=0, lt=1)]
+Rate = Annotated[float, Field(gt=0, le=1e30)]
+"""A number that weights can be multiplied by."""
 
 
 class AdamConfig(Config):
     """Adam (Kingma and Ba 2015), or AdamW, whose weight decay is apart (Loshchilov and Hutter 2019)."""
 
     kind: Literal["adam", "adamw"]
-    rate: PositiveFloat = 1e-3
+    rate: Rate = 1e-3
     """The learning rate that the schedule multiplies."""
     betas: tuple[Share, Share] = (0.9, 0.98)
     epsilon: PositiveFloat = 1e-9
@@ -40,7 +42,7 @@ class SGDConfig(Config):
     """Stochastic gradient descent, with momentum if wanted."""
 
     kind: Literal["sgd"]
-    rate: PositiveFloat = 1.0
+    rate: Rate = 1.0
     """The learning rate that the schedule multiplies."""
     momentum: Share = 0.0
     weight_decay: NonNegativeFloat = 0.0
@@ -56,7 +58,7 @@ class AdadeltaConfig(Config):
     """Adadelta (Zeiler 2012), with which Bahdanau et al. 2015 trained."""
 
     kind: Literal["adadelta"]
-    rate: PositiveFloat = 1.0
+    rate: Rate = 1.0
     """The learning rate that the schedule multiplies."""
     rho: Share = 0.95
     epsilon: PositiveFloat = 1e-6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -38,13 +38,14 @@ class Tried:
 
 @dataclass(frozen=True)
 class Skipped:
-    """An unsound update, as it is told to people."""
+    """An unsound update, or the last one before what is unsound, as it is told to people."""
 
     update: int
     rate: float
     rows: tuple[int, ...]  # the pairs that all processes learnt from
     loss: float
     norm: float
+    skipped: bool = True
 
 
 class Watch:
@@ -65,10 +66,6 @@ class Watch:
         self.last: Tried | None = None
         self.row: list[Skipped] = []  # those in a row, as far as this sitting saw them
         self.lost = False  # whether there were so many that training should go back
-
-    def unsound(self, loss: Tensor, norm: Tensor) -> Tensor:
-        """1 where loss or gradient are no finite numbers, else 0: [], [] -> []"""
-        return (~(norm.isfinite() & (loss.abs() <= MOST))).float()
 
     def step(self, tried: Tried) -> None:
         """Change the weights by their gradients, if these are sound."""
@@ -112,8 +109,8 @@ class Watch:
         if self.row:
             return self.row[0]
         if self.last is None:
-            return Skipped(state.update, math.nan, (), math.nan, math.nan)
-        return self._seen(self.last)
+            return Skipped(state.update, math.nan, (), math.nan, math.nan, skipped=False)
+        return replace(self._seen(self.last), skipped=False)
 
     def _seen(self, tried: Tried) -> Skipped:
         rows = tuple(int(row) for part in self.world.gather(tried.rows.tolist()) for row in part)
@@ -128,6 +125,16 @@ class Watch:
             + named(seen.rows)
         )
         return seen
+
+
+def unsound(loss: Tensor, norm: Tensor) -> Tensor:
+    """1 where the loss of a word or the norm of the gradient cannot be used, else 0: [], [] -> []"""
+    return (~(norm.isfinite() & (loss.abs() <= MOST))).float()
+
+
+def is_usable(loss: float) -> bool:
+    """Whether the loss of a word is a number that may be learnt from or compared."""
+    return abs(loss) <= MOST
 
 
 def are_finite(tensors: Sequence[Tensor]) -> bool:

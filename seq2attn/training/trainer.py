@@ -28,7 +28,7 @@ from seq2attn.training.rehearsal import rehearse
 from seq2attn.training.reinforce import moved
 from seq2attn.training.report import Reporter
 from seq2attn.training.schedules import Progress
-from seq2attn.training.soundness import Tried, Watch, are_finite, learnt
+from seq2attn.training.soundness import Tried, Watch, are_finite, is_usable, learnt, unsound
 from seq2attn.training.stopping import Stop, name_of
 from seq2attn.training.tally import empty_tally, kept_tally
 from seq2attn.training.updates import Update, updates_of
@@ -154,11 +154,11 @@ class Trainer:
         sums, parts, words = self.gradients.of(work, before)
         norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), self.config.clip or math.inf)
         loss = self.world.total((sums.objective - before.objective) / max(words, 1.0))
-        unsound = self.watch.unsound(loss, norm)
+        is_unsound = unsound(loss, norm)
         rows = np.concatenate([part.rows for part in parts] or [np.zeros(0, dtype=np.int64)])
-        self.watch.step(Tried(state.update, tally.rate, rows, words, loss, norm, unsound))
+        self.watch.step(Tried(state.update, tally.rate, rows, words, loss, norm, is_unsound))
         self.optimizer.zero_grad(set_to_none=True)
-        tally.take(sums, norm, unsound)
+        tally.take(sums, norm, is_unsound)
         tally.words += words
         state.words += int(words)
         if sums.drew or self.watch.should_look:
@@ -196,10 +196,14 @@ class Trainer:
         self.tally.words -= words
 
     def _validate(self) -> bool:
-        """Try the model and save it, if all it has learnt are numbers; whether they are."""
-        if not are_finite(learnt(self.objective.model, self.optimizer)):
+        """Try the model and save it, if all it has learnt are numbers; whether they are, and what they give."""
+        finite = are_finite(learnt(self.objective.model, self.optimizer))
+        loss = self.judge.validate(self.state) if finite else math.nan
+        if not is_usable(loss):
+            self.reporter.say(
+                f"after update {self.state.update} the loss of a word of the dev set is {loss:.6g}"
+            )
             return False
-        self.judge.validate(self.state)
         self.clock = time.monotonic()
         self._take_time()  # whoever was asked to stop meanwhile
         return True

@@ -30,9 +30,8 @@ class Validation:
     translations: tuple[str, ...]  # of the dev set's sources, greedy
 
     def value(self, metric: Metric) -> float:
-        """The number that decides; one that is none is worse than all others."""
-        value = {"bleu": self.bleu, "loss": self.loss, "perplexity": self.perplexity}[metric]
-        return math.inf if math.isnan(value) else value
+        """The number that decides."""
+        return {"bleu": self.bleu, "loss": self.loss, "perplexity": self.perplexity}[metric]
 
 
 def better(metric: Metric, new: float, old: float | None) -> bool:
@@ -58,7 +57,10 @@ def validate(objective: Objective, prepared: Prepared, tokens: int, world: World
     found = translate_ids(
         model, [dev[i][0].tolist() for i in mine], GreedyConfig(kind="greedy"), budget=tokens
     )
-    texts = {i: prepared.target.decode(best.tokens) for i, (best, *_) in zip(mine, found, strict=True)}
+    texts = {
+        i: prepared.target.decode(best[0].tokens) if best else ""  # nothing is best where nothing is a number
+        for i, best in zip(mine, found, strict=True)
+    }
     texts = {i: text for part in world.gather(texts) for i, text in part.items()}
     translations = tuple(texts[i] for i in range(len(dev)))
     score = bleu(translations, prepared.dev_references)
