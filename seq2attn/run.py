@@ -15,6 +15,7 @@ It may be a stranger's: its files are data, and lie inside it; code that its con
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,15 @@ from seq2attn.experiment import Experiment
 from seq2attn.formats import RUN, WEIGHTS, format_of
 from seq2attn.model import Seq2Seq
 from seq2attn.model.fitting import build_with
-from seq2attn.text.files import check_inside, read_object, sync_file, sync_folder, write_bytes, write_json
+from seq2attn.text.files import (
+    check_inside,
+    read_bytes,
+    read_object,
+    sync_file,
+    sync_folder,
+    write_bytes,
+    write_json,
+)
 from seq2attn.text.tokenizer import Tokenizer, load_tokenizer
 from seq2attn.weights import Vocabularies, check_vocabularies, is_damaged, origin_of, save_weights
 
@@ -123,7 +132,31 @@ class Run:
     def save_experiment(self, experiment: Experiment) -> None:
         """Write the resolved config, and then that it is of our format."""
         write_bytes(self.config, dump(experiment).encode())
-        write_json(self.about, {"format": RUN, "seq2attn": seq2attn.__version__})
+        self.sign()
+
+    def sign(self) -> None:
+        """Say of which format the folder is, and what each part of the config is."""
+        parts = _digests(read_bytes(self.config, FIX))
+        write_json(self.about, {"format": RUN, "seq2attn": seq2attn.__version__, "config": parts})
+
+    def _check_parts(self) -> None:
+        """Warn of what was changed in the config since it was written.
+
+        Raises RunError for the model: weights mean something else in another, though their shapes may be the same.
+        """
+        signed = read_object(self.about, FIX).get("config") if self.about.is_file() else None
+        if not isinstance(signed, dict):  # as before there were digests
+            return
+        found = _digests(read_bytes(self.config, FIX))
+        changed = [part for part in {**found, **signed} if found.get(part) != signed.get(part)]
+        if "model" in changed:
+            raise RunError(
+                f"{self.config}: its `model` is not the one that was trained (the digest in {self.about.name} differs);"
+                " put it back as it was"
+            )
+        if changed:
+            parts = ", ".join(f"`{part}`" for part in changed)
+            logger.warning("warning: %s: was changed since it was written, in %s", self.config, parts)
 
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Those of source and target. Raises RunError when their files are missing or do not fit together."""
@@ -198,4 +231,13 @@ class Run:
                 raise DamagedError(f"{error}; {fix}") from None
             logger.warning("warning: %s; %s is taken, which it was made from", error, spare)
             model = model_of(spare)
+        self._check_parts()
         return model.to(device).eval(), source, target
+
+
+def _digests(config: bytes) -> dict[str, str]:
+    """SHA-256 of the text of each part of a config, as hex."""
+    parts = [part for part in re.split(rb"(?m)^(?=[^\s#])", config) if part.strip()]
+    return {
+        part.partition(b":")[0].decode(errors="replace"): hashlib.sha256(part).hexdigest() for part in parts
+    }

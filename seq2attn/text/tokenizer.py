@@ -14,7 +14,7 @@ from seq2attn.formats import TOKENIZER, format_of
 from seq2attn.text.characters import CharactersConfig, CharacterTokenizer
 from seq2attn.text.config import TokenizerConfig
 from seq2attn.text.files import read_object
-from seq2attn.text.header import HEADER, VOCABULARY
+from seq2attn.text.header import HEADER, VOCABULARY, check_digest
 from seq2attn.text.subwords import MODEL, BPEConfig, UnigramConfig, load_subwords
 from seq2attn.text.vocabulary import Vocabulary, check_same
 from seq2attn.text.wordpiece import FILE, WordPieceConfig, load_wordpiece
@@ -65,6 +65,12 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         config = adapter.validate_python(header.get("config"), context=Trust(()))
     except ValidationError:
         raise RunError(f"{folder / HEADER}: describes no tokeniser known to this version; {FIX}") from None
+    tokenizer = _loaded(config, folder)
+    check_digest(folder, header, FIX)
+    return tokenizer
+
+
+def _loaded(config: TokenizerConfig, folder: Path) -> Tokenizer:
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     match config:
         case WordsConfig():
