@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -73,7 +74,7 @@ def _by_us(cells: FedCells, words: Tensor, fed: Tensor) -> Tensor:
         for _ in cells.hidden
     ]
     for t, given in enumerate(fed):
-        top, now = read(t, given, now)  # type: ignore[arg-type]
+        top, now = read(t, given, now)
         states.append(top)
     return torch.stack(states, 1)
 
@@ -82,11 +83,10 @@ def _by_us(cells: FedCells, words: Tensor, fed: Tensor) -> Tensor:
 def _by_pytorch(cells: FedCells, words: Tensor, fed: Tensor) -> Tensor:
     """The same by PyTorch's layers, of which the lowest is given word and vector side by side."""
     given = torch.cat([words, fed.transpose(0, 1)], -1)
-    for layer, hidden in enumerate(cells.hidden):
-        if layer:
-            weights, bias = cells.upper[layer - 1].weight, cells.upper[layer - 1].bias
-        else:
-            weights, bias = torch.cat([cells.words.weight, cells.feed.weight], 1), cells.words.bias
+    lowest = torch.cat([cells.words.weight, cells.feed.weight], 1), cells.words.bias
+    upper = cast("list[nn.Linear]", list(cells.upper))
+    inputs = [lowest, *((layer.weight, layer.bias) for layer in upper)]
+    for (weights, bias), hidden in zip(inputs, cast("list[nn.Linear]", list(cells.hidden)), strict=True):
         kind = nn.GRU if cells.kind == "gru" else nn.LSTM
         own = kind(weights.size(1), _width(cells), batch_first=True, device=words.device).double()
         for name, value in (

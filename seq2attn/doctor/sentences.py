@@ -45,10 +45,11 @@ def choose_sentences(
     """  # fmt: skip
     source, target = tokenizers
     dev = (run.folder / DEV).with_suffix(".jsonl")
+    texts: Iterator[tuple[str, str | None]]
     if file is not None:
         origin, texts = str(file), ((line, None) for line in read_lines(file))
     elif dev.is_file():
-        origin, texts = str(dev), iter(read_texts(dev))  # type: ignore[assignment]
+        origin, texts = str(dev), iter(read_texts(dev))
     else:
         return Sentences("the vocabulary", tuple(_drawn(source, target, count)))
     each = list[Sentence]()
