@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from seq2attn.data.concerns import UNKNOWN
-from seq2attn.data.report import SideReport
+from seq2attn.data.inspector import LETTERS
+from seq2attn.data.report import PairsReport
 from seq2attn.reading import Reading
 from seq2attn.text.census import Census
+from seq2attn.text.letters import Letters, closer
 from seq2attn.text.manner import unlike
 from seq2attn.text.tokenizer import Tokenizer
 from seq2attn.text.vocabulary import UNK
@@ -18,6 +20,8 @@ ENOUGH = 500
 """Words after which what was noticed of the text is said, rather than at the end."""
 FAIR = 30
 """Words from which one can tell how a text is written."""
+MANY_LETTERS, CLEAR = 200, 0.1
+"""Letters from which one can tell of which side they are, and how many nats a letter likelier they must be there."""
 
 
 class InputWarning(UserWarning):
@@ -27,7 +31,7 @@ class InputWarning(UserWarning):
 class Noticed:
     """What was noticed of the lines so far. `learnt` tells what the model learnt from, where that is known."""
 
-    def __init__(self, learnt: SideReport | None = None) -> None:
+    def __init__(self, learnt: PairsReport | None = None) -> None:
         self._learnt = learnt
         self._census = Census()
         self.lines = self.tokens = self.unknown = 0
@@ -100,7 +104,9 @@ class Noticed:
         manner = self._census.manner
         if self._learnt is None or manner.words < FAIR:
             return
-        learnt = self._learnt
+        learnt = self._learnt.source
+        if _is_of_target(self._census.letters(LETTERS), self._learnt):
+            yield "language", "the input looks like text in the language translated into, by its letters"
         for kind, what in unlike(manner, learnt.manner, case_matters=learnt.case_matters).items():
             yield kind, f"the input {what}"
 
@@ -108,3 +114,9 @@ class Noticed:
         for word in line.split():
             if len(self._unknown_words) < FEW and UNK in tokenizer.encode(word):
                 self._unknown_words.setdefault(word[:40], number)
+
+
+def _is_of_target(letters: Letters, learnt: PairsReport) -> bool:
+    source, target = (side.letters for _, side in learnt.sides)
+    known = min(sum(some.values()) for some in (letters, source, target))
+    return known >= MANY_LETTERS and closer(letters, target, source) > CLEAR

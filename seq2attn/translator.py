@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seq2attn.data.report import DataReport, SideReport
+from seq2attn.data.report import DataReport, PairsReport
 from seq2attn.engines.base import Engine, EngineError
 from seq2attn.engines.native import Native
 from seq2attn.engines.targets import exported_engine
@@ -74,9 +74,9 @@ class Translator:
         budget: int = 8192,
         reach: Reach | None = None,
         engine_reach: Reach | None = None,
-        learnt: SideReport | None = None,
+        learnt: PairsReport | None = None,
     ) -> None:
-        """`reach` is that of the model, `engine_reach` what the engine cannot go beyond; `learnt`, its source text."""
+        """`reach` is that of the model, `engine_reach` what the engine cannot go beyond; `learnt`, its text."""
         self.model, self.source, self.target, self.search, self.budget = model, source, target, search, budget
         self.engine = engine or Native(model)
         self.reach, self.engine_reach, self.learnt = reach, engine_reach, learnt
@@ -118,7 +118,7 @@ class Translator:
             engine=searcher,
             reach=reach_of(experiment),
             engine_reach=engine_reach(experiment, engine),
-            learnt=report and report.train.source,
+            learnt=report and report.train,
         )
 
     def translate(

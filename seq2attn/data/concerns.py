@@ -5,10 +5,10 @@ The thresholds are shares; a handful of lines is not worth a word whatever its s
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from seq2attn.data.report import DataReport, Found, PairsReport
+from seq2attn.text.letters import closer
 from seq2attn.text.manner import MANY_LETTERS, tokenised, unlike
 
 HANDFUL = 3
@@ -110,16 +110,7 @@ def is_swapped(pairs: PairsReport, train: PairsReport) -> bool:
     ours, theirs = [side.letters for _, side in pairs.sides], [side.letters for _, side in train.sides]
     if min(sum(letters.values()) for letters in (*ours, *theirs)) < MANY_LETTERS:
         return False
-    return all(
-        _likelihood(ours[i], theirs[1 - i]) - _likelihood(ours[i], theirs[i]) > CLEARER for i in (0, 1)
-    )
-
-
-def _likelihood(letters: Mapping[str, int], learnt: Mapping[str, int]) -> float:
-    """Nats a letter, as if each letter stood there by itself, and had been seen once more."""
-    total = sum(learnt.values()) + len({*letters, *learnt})
-    logs = (count * math.log((learnt.get(letter, 0) + 1) / total) for letter, count in letters.items())
-    return sum(logs) / sum(letters.values())
+    return all(closer(ours[i], theirs[1 - i], theirs[i]) > CLEARER for i in (0, 1))
 
 
 def _is_much(found: Found, share: float, lines: int) -> bool:
