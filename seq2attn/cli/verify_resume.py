@@ -34,26 +34,19 @@ def verify_resume(
       seq2attn verify-resume configs/phrasebook.yaml
       seq2attn verify-resume my.yaml --updates 100 --interruptions 20 --folder runs/verified
     """
-    import tempfile
-
     import torch
 
     from seq2attn.config.load import load
-    from seq2attn.errors import RunError
     from seq2attn.experiment import Experiment
     from seq2attn.verifying.compared import table
-    from seq2attn.verifying.verify import relies_on
+    from seq2attn.verifying.verify import home, relies_on
     from seq2attn.verifying.verify import verify_resume as verify
 
     experiment = load(config, Experiment, overrides)
-    if folder is not None and folder.is_dir() and any(folder.iterdir()):
-        raise RunError(f"{folder}: is not empty; give another --folder")
-    with tempfile.TemporaryDirectory(prefix="seq2attn-") as temporary:
-        home = (folder or Path(temporary)).resolve()
-        home.mkdir(parents=True, exist_ok=True)
+    with home(folder) as at:
         rows = verify(
             experiment,
-            home,
+            at,
             lambda line: typer.echo(line, err=True),
             updates=updates,
             times=interruptions,
@@ -61,7 +54,6 @@ def verify_resume(
         )
     typer.echo(table(rows))
     same = all(row.same for row in rows)
-    said = "identical" if same else "NOT identical"
-    typer.echo(f"{said}: {relies_on(torch.get_num_threads())}")
+    typer.echo(f"{'identical' if same else 'NOT identical'}: {relies_on(torch.get_num_threads())}")
     if not same:
         raise typer.Exit(1)

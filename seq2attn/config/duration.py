@@ -43,19 +43,14 @@ Duration = Annotated[
 """A number of updates or epochs, or a time."""
 
 PARTS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-TIME = r"^\s*(?=\d)(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m)?\s*(?:(\d+)s)?\s*$"
+TIME = r"^\s*(?=\d)(?:(\d{1,9})d)?\s*(?:(\d{1,9})h)?\s*(?:(\d{1,9})m)?\s*(?:(\d{1,9})s)?\s*$"
 
 
 def _read_time(value: Any) -> Any:
     match = re.match(TIME, value) if isinstance(value, str) else None
     if match is None:
         raise ValueError("a time is written like `2h55m`, `90m` or `1d12h`")
-    seconds = sum(
-        int(number or 0) * size for number, size in zip(match.groups(), PARTS.values(), strict=True)
-    )
-    if seconds <= 0:
-        raise ValueError("a time is longer than nothing")
-    return seconds
+    return sum(int(number or 0) * size for number, size in zip(match.groups(), PARTS.values(), strict=True))
 
 
 def _write_time(seconds: int) -> str:
@@ -63,7 +58,7 @@ def _write_time(seconds: int) -> str:
     for unit, size in PARTS.items():
         number, seconds = divmod(seconds, size)
         parts += [f"{number}{unit}"] if number else []
-    return "".join(parts)
+    return "".join(parts) or "0s"
 
 
 Time = Annotated[

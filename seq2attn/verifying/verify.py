@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from seq2attn.config.plugin import modules_in
 from seq2attn.config.show import dump
 from seq2attn.data.prepare import prepare
 from seq2attn.data.read import AlignedConfig, read_pairs
+from seq2attn.errors import RunError
 from seq2attn.experiment import Experiment
 from seq2attn.run import Run
 from seq2attn.text.files import write_bytes
@@ -28,6 +31,22 @@ REPORT = 4
 """Updates between two reports, so that most interruptions come between them."""
 
 Log = Callable[[str], None]
+
+
+@contextmanager
+def home(folder: Path | None) -> Iterator[Path]:
+    """Where to train: a folder that is kept, or one that is removed in the end.
+
+    Raises: RunError when there is something in it.
+    """
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="seq2attn-") as temporary:
+            yield Path(temporary).resolve()
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise RunError(f"{folder}: is not empty; give another --folder")
+    yield folder.resolve()
 
 
 def verify_resume(

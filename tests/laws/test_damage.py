@@ -162,6 +162,7 @@ def damaged_weights(run):
     path = run / "model.safetensors"
     content = bytearray(path.read_bytes())
     content[-3] ^= 4
+    path.unlink()  # tensors that were loaded are those of the file, which is mapped
     path.write_bytes(content)
     return path
 
