@@ -14,8 +14,8 @@ from seq2attn.text.manner import unlike
 from seq2attn.text.tokenizer import Tokenizer
 from seq2attn.text.vocabulary import UNK
 
-FEW = 5
-"""Lines, or unknown words, that are named; of more the number is told."""
+FEW, LONGEST = 5, 40
+"""Lines, or unknown words, that are named, and characters of a word; of more lines the number is told."""
 ENOUGH = 500
 """Words after which what was noticed of the text is said, rather than at the end."""
 FAIR = 30
@@ -113,10 +113,15 @@ class Noticed:
     def _name_unknown(self, line: str, number: int, tokenizer: Tokenizer) -> None:
         for word in line.split():
             if len(self._unknown_words) < FEW and UNK in tokenizer.encode(word):
-                self._unknown_words.setdefault(word[:40], number)
+                self._unknown_words.setdefault(_printable(word[:LONGEST]), number)
 
 
 def _is_of_target(letters: Letters, learnt: PairsReport) -> bool:
     source, target = (side.letters for _, side in learnt.sides)
     known = min(sum(some.values()) for some in (letters, source, target))
     return known >= MANY_LETTERS and closer(letters, target, source) > CLEAR
+
+
+def _printable(word: str) -> str:
+    """The word as it may be sent to a terminal, to which some characters are commands."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in word)

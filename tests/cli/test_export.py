@@ -110,3 +110,16 @@ def test_what_cannot_be_has_a_place(
     assert not Path("exported").exists()
     said = invoke("translate", run, "--engine", "onnx", "rot", code=2).err
     assert "there is no engine `onnx`; known: native, " in said
+
+
+def test_lines_that_are_too_long(exported: tuple[Path, Path, Done], invoke: Invoke) -> None:
+    _, run, _ = exported
+    text = "rot haus. " * 3 + "und boot\n\n" + "alt " * 3000 + "\n"
+    few = ["--greedy", "--set", "search.lengths.max_length=20", "--set", "search.lengths.max_source=5"]
+    ours = invoke("translate", run, *few, given=text.encode())
+    theirs = invoke("translate", run, *few, *ENGINE, given=text.encode())
+    assert (ours.out, ours.err) == (theirs.out, theirs.err)
+    assert ours.out.count("\n") == 3 and "translated in" in ours.err
+    whole = invoke("translate", run, *few[:3], "--long", "whole", *ENGINE, given=text.encode())
+    assert whole.out.count("\n") == 3
+    assert "tokens, and ctranslate2 takes no more than 2,047; translated in" in whole.err

@@ -1,0 +1,269 @@
+"""What is said of input on standard error, and what becomes of lines that are too long, command by command."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from seq2attn.cli import app
+from seq2attn.text.tokenizer import load_tokenizer
+from tests.cli.conftest import Done, Invoke, write_lines
+
+PHRASEBOOK = Path(__file__).parents[2] / "data" / "phrasebook"
+CONFIG = """\
+run: run
+data:
+  train: {kind: aligned, source: train.de, target: train.en}
+  dev: {kind: aligned, source: dev.de, target: dev.en}
+  test:
+    unseen: {kind: aligned, source: unseen.de, target: unseen.en}
+    learnt: {kind: aligned, source: learnt.de, target: learnt.en}
+  filters: {max_length: 30}
+text: {source: {kind: words, min_frequency: 2}, target: {kind: words}}
+model:
+  embeddings: {dim: 16}
+  encoder: {kind: gru, dim: 16}
+  decoder: {kind: luong, dim: 16}
+training: {until: [30 updates], batch: {tokens: 400}, validation: {every: 30 updates}}
+search: {kind: beam, width: 2}
+"""
+Change = Callable[[str], str]
+
+
+def tokenised(line: str) -> str:
+    return re.sub(r"([.,!?])", r" \1", line)
+
+
+def lines(name: str, start: int, stop: int) -> list[str]:
+    return (PHRASEBOOK / name).read_text(encoding="utf-8").split("\n")[start:stop]
+
+
+def made(folder: Path, change: Change = str) -> Path:
+    """A folder with a config, its text, and a run that has hardly learnt anything."""
+    for name, start, stop in (
+        ("train", 0, 600),
+        ("dev", 600, 630),
+        ("unseen", 700, 760),
+        ("learnt", 590, 610),
+    ):
+        for side in ("de", "en"):
+            text = lines(f"train.{side}", start, stop)
+            write_lines(folder / f"{name}.{side}", [change(line) for line in text])
+    (folder / "honest.yaml").write_text(CONFIG, encoding="utf-8")
+    run = folder / "run"
+    done = CliRunner().invoke(app, ["train", str(folder / "honest.yaml"), "--set", f"run={run}"])
+    assert done.exit_code == 0, done.stderr
+    return run
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("raw"))
+
+
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("cut"), tokenised)
+
+
+def warnings(done: Done, *about: str) -> list[str]:
+    """What was warned of, without translations that became too long: the models know nothing."""
+    said = [line for line in done.err.splitlines() if line.startswith("warning: ")]
+    return [line for line in said if "may have been cut off" not in line and all(x in line for x in about)]
+
+
+def given(change: Change = str, start: int = 700, stop: int = 760) -> bytes:
+    return "".join(change(line) + "\n" for line in lines("train.de", start, stop)).encode()
+
+
+class TestReport:
+    def test_training_says_what_should_be_known_of_its_text(self, invoke: Invoke, tmp_path: Path) -> None:
+        made(tmp_path)
+        done = invoke("prepare", "honest.yaml", "--set", "run=again")
+        said = warnings(done)
+        assert (
+            "warning: learnt: 10 of its 20 pairs (50.0%) are training pairs; what is measured on them is memory"
+            in said
+        )
+        assert not [line for line in said if line.startswith("warning: unseen: ") and "unknown" not in line]
+        report = json.loads((tmp_path / "again" / "data-report.json").read_text(encoding="utf-8"))
+        assert report["train"]["pairs"] == 600 and report["tests"]["learnt"]["learnt_pairs"] == 10
+        for line in said:
+            assert line in (tmp_path / "again" / "data-report.txt").read_text(encoding="utf-8")
+        assert done.out == ""
+        log = (tmp_path / "run" / "train.log").read_text(encoding="utf-8")
+        assert all(line in log for line in said)
+
+
+class TestInput:
+    def test_of_text_like_that_of_training_nothing_is_said(
+        self, invoke: Invoke, raw: Path, cut: Path
+    ) -> None:
+        for run, change in ((raw, str), (cut, tokenised)):
+            done = invoke("translate", run, "--greedy", given=given(change, 0, 60))
+            assert (warnings(done, "the input"), done.out.count("\n")) == ([], 60)
+
+    @pytest.mark.parametrize(
+        ("change", "expected"),
+        [
+            (tokenised, "the input looks tokenised: "),
+            (str.lower, "the input looks lower-cased: "),
+            (lambda line: line.replace("ei", "e@@ i"), "the input has marks of sub-words, `@@`"),
+            (lambda line: "Кошка " + line[:2], "of its letters in Cyrillic"),
+        ],
+    )
+    def test_other_text_is_told(self, invoke: Invoke, raw: Path, change: Change, expected: str) -> None:
+        done = invoke("translate", raw, "--greedy", given=given(change))
+        assert len(warnings(done, expected)) == 1 and done.out.count("\n") == 60
+
+    def test_text_in_the_other_language_is_told(self, invoke: Invoke, raw: Path) -> None:
+        english = "".join(f"{line}\n" for line in lines("test.en", 0, 60)).encode()
+        done = invoke("translate", raw, "--greedy", given=english)
+        assert warnings(done, "the input looks like text in the language translated into")
+
+    def test_raw_text_is_told_where_training_had_tokenised(self, invoke: Invoke, cut: Path) -> None:
+        done = invoke("translate", cut, "--greedy", given=given())
+        assert warnings(done, "the input does not look tokenised, as the training text was")
+
+    def test_unknown_tokens_are_counted_over_all_lines(self, invoke: Invoke, raw: Path) -> None:
+        tokenizer = load_tokenizer(raw / "source")
+        for start, stop in ((0, 60), (700, 760), (700, 702)):
+            text = given(start=start, stop=stop)
+            ids = [tokenizer.encode(line) for line in text.decode().split("\n")]
+            tokens, unknown = sum(map(len, ids)), sum(line.count(3) for line in ids)
+            said = warnings(invoke("translate", raw, "--greedy", given=text), "the model does not know")
+            share = f"{unknown / tokens:.1%} of the tokens, {unknown:,} of {tokens:,}, such as `"
+            assert [share in line for line in said] == ([True] if unknown > 0.01 * tokens else [])
+
+    def test_of_much_text_it_is_said_early_and_summed_up(self, invoke: Invoke, raw: Path) -> None:
+        text = given(lambda line: tokenised(line) + " Quokka .", 600, 900) * 40  # more than comes at once
+        done = invoke("translate", raw, "--greedy", "--set", "search.lengths.max_length=1", given=text)
+        early, last = warnings(done, "the model does not know")
+        lines_ = text.count(b"\n")
+        first = int(re.search(r"\(in the first ([\d,]+) lines\)", early)[1].replace(",", ""))
+        assert first < lines_ == done.out.count("\n") and "in the first" not in last
+        assert len(warnings(done, "looks tokenised")) == 1
+
+    def test_it_is_known_without_the_data_and_nothing_without_the_report(
+        self, invoke: Invoke, raw: Path, tmp_path: Path
+    ) -> None:
+        run = Path(shutil.copytree(raw, tmp_path / "moved"))
+        shutil.rmtree(run / "data")
+        assert warnings(invoke("translate", run, given=given(tokenised)), "looks tokenised")
+        (run / "data-report.json").unlink()
+        done = invoke("translate", run, given=given(tokenised, 0, 60))
+        assert (warnings(done, "the input"), done.out.count("\n")) == ([], 60)
+
+    def test_a_damaged_report_is_told(self, invoke: Invoke, raw: Path, tmp_path: Path) -> None:
+        run = Path(shutil.copytree(raw, tmp_path / "damaged"))
+        (run / "data-report.json").write_text('{"format": 1, "train": 3}', encoding="utf-8")
+        done = invoke("translate", run, "Hallo.", code=2)
+        assert done.err.startswith(f"error: {run / 'data-report.json'}: is no report on data, or was damaged")
+
+
+class TestLong:
+    TEXT = " ".join(lines("train.de", 0, 9))
+    GIVEN = f"Hallo.\n{TEXT}\n\n{TEXT.lower().replace('.', '')}\n".encode()
+
+    def test_each_way(self, invoke: Invoke, raw: Path) -> None:
+        found = {}
+        for long in ("split", "truncate", "whole"):
+            done = invoke("translate", raw, "--long", long, "--json", given=self.GIVEN)
+            found[long] = [json.loads(line) for line in done.out.splitlines()]
+            assert len(found[long]) == 4
+            said = warnings(done, "tokens, and the model learnt from none with more than 30")
+            assert [line.split(":")[1] for line in said] == [" line 2", " line 4"]
+        assert found["split"][1]["parts"] == lines("train.de", 0, 9)
+        assert "parts" not in found["split"][0] and "parts" not in found["whole"][1]
+        assert len(found["truncate"][1]["parts"]) == 1
+        alone = invoke("translate", raw, given="".join(f"{x}\n" for x in found["split"][1]["parts"]).encode())
+        assert found["split"][1]["text"] == " ".join(alone.out.split("\n")).strip()
+        assert invoke("translate", raw, given=self.GIVEN).out.split("\n")[1] == found["split"][1]["text"]
+
+    def test_the_config_may_say_so(self, invoke: Invoke, raw: Path) -> None:
+        by_config = ["--set", "search.lengths.long=truncate", "--json"]
+        for other in ([], ["--greedy"], ["--beam", "3"]):
+            first = json.loads(
+                invoke("translate", raw, *by_config, *other, given=self.GIVEN).out.split("\n")[1]
+            )
+            assert len(first["parts"]) == 1
+        done = invoke(
+            "translate", raw, "--set", "search.lengths.max_source=5", "Das Haus ist neu, und sie ist alt."
+        )
+        assert warnings(done, "`search.lengths.max_source` allows 5; translated in 2 parts")
+
+    def test_n_best_and_attention(self, invoke: Invoke, raw: Path, tmp_path: Path) -> None:
+        done = invoke("translate", raw, "--n-best", 2, given=self.GIVEN)
+        assert [row.split("\t")[0] for row in done.out.splitlines()] == [*"1122", "3", *"44"]
+        invoke("translate", raw, "--attention", "all.html", given=self.GIVEN)
+        page = (tmp_path / "all.html").read_text(encoding="utf-8")
+        (data,) = re.findall(r"const sentences = (.*);$", page, re.MULTILINE)
+        keys = json.loads(data)[1]["maps"][0]["keys"]
+        assert keys["tokens"].count("</s>") == 9 and keys["tokens"][-1] == "</s>"
+        assert invoke("translate", raw, "--attention", "-", given=self.GIVEN.split(b"\n", 1)[1]).out
+
+    @pytest.mark.parametrize("long", ["split", "truncate", "whole"])
+    def test_any_bytes_give_as_many_lines(self, invoke: Invoke, raw: Path, long: str) -> None:
+        draw = random.Random(long)
+        some = [*(bytes([code]) for code in b"aA., \xff\x00\x1b\r"), "。\u2028\u0301".encode()]
+        text = b"\n".join(b"".join(draw.choices(some, k=draw.choice([0, 1, 9, 200]))) for _ in range(40))
+        done = invoke("translate", raw, "--long", long, "--greedy", given=text + b"\n")
+        assert done.out.count("\n") == 40
+        assert all(line.isprintable() for line in done.err.split("\n"))
+
+    def test_int8_reads_the_same_parts(self, invoke: Invoke, raw: Path) -> None:
+        done = invoke("translate", raw, "--json", "--engine", "int8", "--device", "cpu", given=self.GIVEN)
+        assert json.loads(done.out.splitlines()[1])["parts"] == lines("train.de", 0, 9)
+
+
+class TestEvaluate:
+    def test_what_should_be_known_of_test_sets(self, invoke: Invoke, raw: Path, tmp_path: Path) -> None:
+        run = Path(shutil.copytree(raw, tmp_path / "run"))
+        done = invoke("evaluate", run, "--greedy", "--json")
+        assert warnings(done, "learnt: 10 of its 20 pairs (50.0%) are training pairs")
+        report = json.loads(done.out)
+        kept = json.loads((run / "evaluation" / "report.json").read_text(encoding="utf-8"))
+        assert report == kept
+        assert any("training pairs" in line for line in report["sets"]["learnt"]["concerns"])
+        shutil.rmtree(run / "data")
+        assert not warnings(invoke("evaluate", run, "--greedy"), "training pairs")
+
+    @pytest.mark.parametrize(
+        ("sides", "change", "expected"),
+        [
+            (("de", "en"), (str, tokenised), "the references are tokenised"),
+            (("de", "en"), (tokenised, str), "the source looks tokenised"),
+            (("de", "en"), (str, str.lower), "the target looks lower-cased"),
+            (("en", "de"), (str, str), "source and target look swapped"),
+        ],
+    )
+    def test_files_that_are_given(
+        self,
+        invoke: Invoke,
+        raw: Path,
+        tmp_path: Path,
+        sides: tuple[str, str],
+        change: tuple[Change, Change],
+        expected: str,
+    ) -> None:
+        run = Path(shutil.copytree(raw, tmp_path / "run"))
+        for name, side, how in zip(("source", "reference"), sides, change, strict=True):
+            write_lines(tmp_path / name, [how(line) for line in lines(f"train.{side}", 700, 760)])
+        done = invoke("evaluate", run, "--greedy", "--source", "source", "--reference", "reference")
+        assert len(warnings(done, f"warning: source: {expected}")) == 1
+        assert done.out.startswith("system  BLEU")
+
+    def test_long_lines(self, invoke: Invoke, raw: Path, tmp_path: Path) -> None:
+        run = Path(shutil.copytree(raw, tmp_path / "run"))
+        write_lines(tmp_path / "s", [TestLong.TEXT, "Hallo."])
+        write_lines(tmp_path / "r", ["It is long.", "Hello."])
+        done = invoke("evaluate", run, "--source", "s", "--reference", "r", "--long", "truncate")
+        assert warnings(done, "warning: s: line 1: ", "only the first 30 are translated")
+        assert (run / "evaluation" / "s.txt").read_text(encoding="utf-8").count("\n") == 2
