@@ -1,6 +1,6 @@
 """A run directory: everything that a training made, and all that translating needs.
 
-run.json                the format of this folder, and of the config; a folder without is of format 1
+run.json                the format of this folder, and of the config; a folder without is older
 config.yaml             the resolved config
 source/ target/         the tokenisers
 data/                   the encoded text
@@ -34,6 +34,7 @@ from seq2attn.config.trust import Trust
 from seq2attn.errors import ConfigError, DamagedError, RunError, UserError
 from seq2attn.experiment import Experiment
 from seq2attn.formats import RUN, WEIGHTS, format_of
+from seq2attn.former import CONFIG, unsigned_format
 from seq2attn.model import Seq2Seq
 from seq2attn.model.fitting import build_with
 from seq2attn.text.files import (
@@ -52,8 +53,6 @@ logger = logging.getLogger("seq2attn")
 FIX = "train it, or give another run directory"
 SETTABLE = ("search", "data")
 """What may be set otherwise for a model that is trained."""
-FORMER = {1: "search: {kind: beam, patience: null}"}
-"""What a config of an older format meant where it did not say: a beam then searched until nothing better could come."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class Run:
         Raises RunError when this is no run, UserError for what cannot be set any more.
         """
         self.check()
-        former = FORMER.get(self.format(), "")
+        former = CONFIG.get(self.format(), "")
         experiment = load(self.config, Experiment, overrides, self.trust, former)
         for override in overrides:
             if (part := re.split("[.=]", override)[0]) not in SETTABLE:
@@ -122,7 +121,7 @@ class Run:
     def format(self) -> int:
         """The format of the folder. Raises RunError for one that is newer than this seq2attn."""
         if not self.about.is_file():
-            return 1
+            return unsigned_format(self.folder)
         return format_of(read_object(self.about, FIX), RUN, self.about, FIX)
 
     def mistaken(self, mistakes: Sequence[Mistake], overrides: Sequence[str] = ()) -> ConfigError:
@@ -171,9 +170,12 @@ class Run:
         and tells where lost weights can be had from.
         """
         partial = self.weights.with_name(self.weights.name + ".partial")
-        partial.unlink(missing_ok=True)
-        save_weights(weights, vocabularies, partial, origin)
-        sync_file(partial)
+        try:
+            save_weights(weights, vocabularies, partial, origin)
+            sync_file(partial)
+        except (OSError, RunError):
+            partial.unlink(missing_ok=True)  # the disk may be full
+            raise
         partial.replace(self.weights)
         sync_folder(self.folder)
         write_json(self.header, {"format": WEIGHTS, "origin": dict(origin)})
@@ -219,7 +221,8 @@ class Run:
 
         def model_of(weights: Path) -> Seq2Seq:
             check_vocabularies(weights, self.folder, (source.vocabulary, target.vocabulary))
-            return build_with(weights, experiment.model, len(source.vocabulary), len(target.vocabulary))
+            sizes = len(source.vocabulary), len(target.vocabulary)
+            return build_with(weights, experiment.model, *sizes, format_=self.format())
 
         try:
             model = model_of(self.weights)

@@ -55,7 +55,7 @@ class Command:
 
     def said(self) -> str:
         """What it said on both outputs."""
-        return self.log.read_text(errors="replace")
+        return self.log.read_text(errors="replace") if self.log.is_file() else ""
 
 
 def command(*arguments: object, log: Path, fault: Fault | None = None) -> tuple[int, str]:

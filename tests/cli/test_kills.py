@@ -81,28 +81,27 @@ def assert_sound(run):
 
 @pytest.mark.parametrize("name", ["recurrent", "transformer", "drawing"])
 def test_killed_at_any_instant_and_resumed_is_never_killed(corpus, name):
-    options = {**CASES[name], **OFTEN}
-    home, draw = Home(corpus, **options), random.Random(name)
-    begun = time.monotonic()
+    home, draw = Home(corpus, **{**CASES[name], **OFTEN}), random.Random(name)
     assert home.train("whole")[0] == 0
-    lasts = time.monotonic() - begun
-    kills = 0
-    for attempt in range(30):
+    whole, parts, kills, rounds = home.run("whole"), home.run("parts"), 0, 0
+    while kills < 9 or rounds == 0:
         running = home.start("parts", "--resume", "auto")
-        if attempt % 3 == 2 and not running.until(is_saving(home.run("parts"))):
-            break
-        time.sleep(
-            draw.random() * (lasts if attempt % 3 == 0 else 0.3 * lasts if attempt % 3 == 1 else 0.003)
-        )
+        if kills % 3 == 2:
+            running.until(is_saving(parts))
+        time.sleep(draw.random() * (0.6, 0.2, 0.003)[kills % 3])
         running.send(signal.SIGKILL)
-        if running.wait() == 0:
-            break
+        if running.wait() == 0:  # it was over before
+            assert_identical(whole, parts)
+            shutil.rmtree(parts.folder)
+            rounds += 1
+            continue
         kills += 1
-        if (home.folder / "parts" / "config.yaml").is_file():
-            assert_sound(home.run("parts"))
-    assert kills >= 3
-    assert home.train("parts", "--resume", "auto")[0] == 0
-    assert_identical(home.run("whole"), home.run("parts"))
+        if (parts.folder / "config.yaml").is_file():
+            assert_sound(parts)
+        if kills >= 9:
+            assert home.train("parts", "--resume", "auto")[0] == 0
+            assert_identical(whole, parts)
+            rounds += 1
 
 
 # ---------------------------------------------------------------------- SIGTERM, SIGINT, and a time limit
@@ -144,7 +143,7 @@ def test_terminated_in_every_phase(home):
 def slow_to_validate(corpus):
     """One whose validations take seconds: sentences that it does not know how to end."""
     for name in ("src", "tgt"):
-        (corpus / f"dev.{name}").write_text("ba be bi bo bul da de\n" * 4000)
+        (corpus / f"dev.{name}").write_text("ba be bi bo bul da de\n" * 3000)
     return Home(corpus, **{**OFTEN, "until": ["4 updates"], "model": MODELS["recurrent"]})
 
 
@@ -175,14 +174,14 @@ def test_a_second_signal_ends_it_at_once(slow_to_validate):
 
 
 def test_a_time_limit_stops_it_for_the_queue_to_start_again(home):
-    options = {"until": ["600 updates"], "validation": {"every": "150 updates", "metric": "loss"}}
+    options = {"until": ["200 updates"], "validation": {"every": "50 updates", "metric": "loss"}}
     assert home.train("whole", **options)[0] == 0
     codes = []
     while codes[-1:] != [0]:
         code, said = home.train("parts", "--resume", "auto", stop_after="1s", **options)
         codes.append(code)
         assert code == 0 or "stopped by training.stop_after after update" in said
-        assert len(codes) < 20
+        assert len(codes) < 40
     assert codes.count(75) == len(codes) - 1 >= 1
     assert_identical(home.run("whole"), home.run("parts"))
 
@@ -194,7 +193,7 @@ def test_a_time_limit_stops_it_for_the_queue_to_start_again(home):
 def test_a_disk_that_fails_costs_no_checkpoint(home, what):
     assert home.train("whole")[0] == 0
     failures = 0
-    for since in (3, 20, 33, 40, 47, 56, 61, 75):
+    for since in (3, 33, 47, 61):
         name = f"parts-{what}-{since}"
         code, said = home.train(name, fault=(what, since))
         assert "Traceback" not in said and "Logging error" not in said, said
@@ -210,7 +209,7 @@ def test_a_disk_that_fails_costs_no_checkpoint(home, what):
             assert_identical(home.run("whole"), run)
             assert not list(run.folder.rglob("*.partial"))
         shutil.rmtree(run.folder)
-    assert failures >= 4
+    assert failures >= 3
 
 
 def test_a_full_disk_costs_no_checkpoint(home, tmp_path):
@@ -249,7 +248,10 @@ def test_two_trainings_in_one_folder(slow_to_validate):
         assert f"process {running.process.pid} on " in said and "is at work in it" in said
     code, said = command("prepare", home.folder / "run.yaml", log=home.folder / "second.txt")
     assert code == 2 and "is at work in it" in said
-    assert running.wait() == 0
+    running.send(signal.SIGKILL)
+    running.wait()
+    code, said = home.train("run", "--resume", "auto", until=["1 update"])
+    assert code == 0, said
 
 
 def test_a_folder_that_cannot_be_made(home):
