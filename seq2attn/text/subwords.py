@@ -33,8 +33,9 @@ UNKNOWN = f" {SPECIALS[UNK]} "
 class _SubwordsConfig(NormalizeConfig):
     size: Annotated[int, Field(gt=len(SPECIALS) + 256)] = 8000
     """Entries of the vocabulary: pieces, 256 bytes and four special ones. A small text gives fewer."""
-    character_coverage: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the text's characters that become pieces; the rarest beyond it are written as bytes."""
+    character_coverage: Annotated[float, Field(ge=0.98, le=1)] = 1.0
+    """Share of the text's characters that become pieces; the rarest beyond it are written as bytes. SentencePiece takes
+    0.98 and more."""
 
     def _train(self, lines: Iterable[str], model_type: str) -> bytes:
         from sentencepiece import SentencePieceTrainer
