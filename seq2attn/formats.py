@@ -1,6 +1,6 @@
 """The formats of all files that we write: which is the newest, and what is said of one that is not known.
 
-A run says in `run.json` of which format it is; one without is of format 1. `run.py` tells how an older one is read. The
+A run says in `run.json` of which format it is; one without is older. `former.py` tells how those are read. The
 other numbers stand in the files themselves. Where one is raised, what reads the file goes on to read the older ones.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from seq2attn.errors import RunError
 
-RUN = 2  # run.json, for config.yaml
+RUN = 3  # run.json, for config.yaml and all that is made by it
 WEIGHTS = 1  # model.json
 CHECKPOINT = 2  # state.json
 ALIGNMENT = 1  # alignment.json
@@ -21,7 +21,7 @@ VOCABULARY = 1  # vocabulary.json
 CORPUS = 1  # header.json of prepared ids
 PREPARED = 1  # prepared.json
 DATA_REPORT = 1  # data-report.json
-EXPORT = 1  # seq2attn.json
+EXPORT = 2  # seq2attn.json
 SWEEP = 1  # cell.json, result.json
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from seq2attn.config.base import Config, InputPath, Mistake, Mistakes
 from seq2attn.config.trust import trust_of
 from seq2attn.encoders.base import Encoded, Encoder, mean_word
-from seq2attn.encoders.bert_checkpoint import BertShape, read_bert, read_shape
+from seq2attn.encoders.bert_checkpoint import TABLE, BertShape, read_bert, read_shape
 from seq2attn.errors import DataError
 from seq2attn.initial import initialise
 from seq2attn.text.vocabulary import EOS, PAD
@@ -172,15 +172,22 @@ def load_bert(folder: Path, embedding: BertEmbedding, encoder: BertEncoder, bert
 
     Raises: DataError when the folder's weights cannot be read, are of another shape, or fewer than the words.
     """
-    bert = read_bert(folder)
-    words = bert.embeddings.word_embeddings.weight
+    found = read_bert(folder)
+    words = found[TABLE]
     if max(bert_ids) >= len(words):
         raise DataError(
             f"{folder}: its vocabulary has {max(bert_ids) + 1} entries, and its weights {len(words)}"
         )
+    parts: list[tuple[str, nn.Module]] = [
+        ("embeddings.", embedding.table),
+        ("encoder.", encoder.bert.encoder),
+    ]
+    needed = [(name, part.state_dict()) for name, part in parts]
+    if absent := [name + key for name, own in needed for key in own if name + key not in found]:
+        raise DataError(f"{folder}: its weights lack `{absent[0]}`, and {len(absent) - 1} more")
     try:
-        embedding.table.load_state_dict(bert.embeddings.state_dict())
-        encoder.bert.encoder.load_state_dict(bert.encoder.state_dict())
+        for (name, part), (_, own) in zip(parts, needed, strict=True):
+            part.load_state_dict({key: found[name + key] for key in own})
     except RuntimeError:
         raise DataError(f"{folder}: its weights are not of the config's `shape`; leave that out") from None
     rest = sorted({*range(len(words))} - {*bert_ids})  # rows for no word, which some checkpoints have

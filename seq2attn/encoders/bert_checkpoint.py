@@ -9,16 +9,17 @@ vocab.txt tokenizer.json ...    the vocabulary: see seq2attn/text/wordpiece.py
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import safetensors
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationError
+from torch import Tensor
 
 from seq2attn.config.base import Config, Mistake
-from seq2attn.errors import DataError
+from seq2attn.errors import DataError, RunError
+from seq2attn.text.files import LARGEST, open_regular
+from seq2attn.weights import load_tensors
 
 SHAPE, WEIGHTS, INDEX, PICKLE = (
     "config.json",
@@ -72,8 +73,8 @@ def read_shape(folder: Path) -> BertShape:
 
 def _shape(file: Path) -> BertShape:
     try:
-        content = json.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
+        content = _json(file)
+    except (OSError, ValueError, RecursionError) as error:
         raise Mistake("path", f"{file} cannot be read: {error}") from None
     if not isinstance(content, dict) or content.get("model_type", "bert") != "bert":
         kind = content.get("model_type") if isinstance(content, dict) else None
@@ -93,20 +94,30 @@ def _shape(file: Path) -> BertShape:
     return shape
 
 
+def _files(folder: Path) -> list[Path]:
+    """Where the weights are. Raises Mistake for an index that cannot be read, or leads out of the folder."""
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    try:
+        names = sorted({*_json(folder / INDEX)["weight_map"].values()})
+        if strays := [name for name in names if Path(name).name != name]:
+            raise ValueError(f"`{strays[0]}` is no name of a file beside it")
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise Mistake("path", f"{folder / INDEX} cannot be read: {error!r}") from None
+    return [folder / name for name in names]
+
+
+def _json(file: Path) -> Any:
+    with open_regular(file) as stream:
+        return json.loads(stream.read(LARGEST))
+
+
 def _table(folder: Path) -> tuple[int, ...]:
     """The shape of the word embeddings, from the heads of the files."""
-    files = [folder / WEIGHTS]
-    if not files[0].is_file():
-        try:
-            files = [
-                folder / name
-                for name in sorted({*json.loads((folder / INDEX).read_bytes())["weight_map"].values()})
-            ]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Mistake("path", f"{folder / INDEX} cannot be read: {error!r}") from None
     shapes: list[tuple[int, ...]] = []
-    for file in files:
+    for file in _files(folder):
         try:
+            open_regular(file).close()
             with safetensors.safe_open(file, "np") as weights:
                 names = [name for name in weights.keys() if name.endswith(TABLE)]  # noqa: SIM118  # it is no mapping
                 shapes += [tuple(weights.get_slice(name).get_shape()) for name in names]
@@ -122,39 +133,31 @@ def _table(folder: Path) -> tuple[int, ...]:
     return shapes[0]
 
 
-def read_bert(folder: Path) -> Any:
-    """The `BertModel` of `folder`, without its pooler, as `transformers` reads it.
+def read_bert(folder: Path) -> dict[str, Tensor]:
+    """The tensors of the BERT in `folder`, as `BertModel` calls them; those of its heads are left out.
 
-    Raises: DataError when weights are missing or do not fit.
+    They are read as ours are, and not by `from_pretrained`, which does whatever else a folder asks for.
+
+    Raises: DataError when they cannot be read.
     """
-    from transformers import BertModel
-
-    if not folder.is_dir():  # which `transformers` would look for elsewhere
+    if not folder.is_dir():
         raise DataError(f"there is no folder {folder}; expected that of a BERT checkpoint")
-    with _quiet():
-        try:
-            bert, report = BertModel.from_pretrained(
-                folder, add_pooling_layer=False, local_files_only=True, use_safetensors=True,
-                dtype="float32", output_loading_info=True,
-            )  # fmt: skip
-        except Exception as error:  # whatever a damaged file makes of it: there are many kinds
-            raise DataError(f"{folder}: its weights cannot be read: {error}") from None
-    if absent := sorted(report["missing_keys"]):
-        raise DataError(f"{folder}: its weights lack `{absent[0]}`, and {len(absent) - 1} more")
-    return bert
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the tables and bars that `transformers` prints while it loads."""
-    from transformers.utils import logging
-
-    level, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
     try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if had_bars:
-            logging.enable_progress_bar()
+        found = {name: t for file in _files(folder) for name, t in load_tensors(file).items()}
+    except (Mistake, RunError) as error:
+        raise DataError(f"{folder}: its weights cannot be read: {error}") from None
+    tables = [name for name in found if name.endswith(TABLE)]
+    if len(tables) != 1:
+        raise DataError(f"{folder}: its weights are not of a BERT: there is no `{TABLE}`")
+    prefix = tables[0].removesuffix(TABLE)
+    return {
+        _renamed(name.removeprefix(prefix)): t.float() for name, t in found.items() if name.startswith(prefix)
+    }
+
+
+def _renamed(name: str) -> str:
+    """As Google's own checkpoints call it, or as all others do -> as all others do."""
+    for first, today in ((".gamma", ".weight"), (".beta", ".bias")):
+        if name.endswith(f"LayerNorm{first}"):
+            return name.removesuffix(first) + today
+    return name

@@ -1,6 +1,6 @@
 """A folder with an exported model: whole or not there, and made from weights that it knows.
 
-seq2attn.json    of which weights it was made, for which engine, and how well both sides agreed
+seq2attn.json    of which weights it was made, for which engine, how well both sides agreed, and the digest of each file
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from seq2attn.engines.base import Target
 from seq2attn.errors import RunError, UserError
 from seq2attn.formats import EXPORT, format_of
 from seq2attn.run import Run
-from seq2attn.text.files import check_inside, read_object, write_json
+from seq2attn.text.files import check_inside, open_regular, read_object, write_json
 
 HEADER = "seq2attn.json"
 
@@ -27,8 +27,7 @@ def fingerprint(run: Run) -> str:
     Raises RunError when there are none.
     """
     try:
-        with run.weights.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return _digest(run.weights)
     except OSError as error:
         raise RunError(
             f"{run.weights}: cannot be read ({error.strerror}); train the run, or give another"
@@ -57,11 +56,11 @@ def written(folder: Path) -> Iterator[Path]:
 def write_header(run: Run, target: Target, type_: str, probed: Any, folder: Path) -> None:
     """Say what an export was made of, and what the probe found."""
     about = {"format": EXPORT, "engine": target.name, "type": type_, "weights": fingerprint(run)}
-    write_json(folder / HEADER, {**about, "probe": probed})
+    write_json(folder / HEADER, {**about, "probe": probed, "digests": _digests(folder)})
 
 
 def check_header(run: Run, target: Target, folder: Path) -> None:
-    """Refuse an export that is missing, for another engine, or of other weights than the run's.
+    """Refuse an export that is missing, damaged, for another engine, or of other weights than the run's.
 
     Raises RunError with the command that mends it.
     """
@@ -71,7 +70,7 @@ def check_header(run: Run, target: Target, folder: Path) -> None:
         raise RunError(f"{folder}: holds no exported model; make it: {fix}")
     check_inside(folder)
     header = read_object(folder / HEADER, fix)
-    format_of(header, EXPORT, folder / HEADER, fix)
+    found = format_of(header, EXPORT, folder / HEADER, fix)
     if header.get("engine") != target.name:
         raise RunError(
             f"{folder}: was exported for the engine {header.get('engine')}, not {target.name}; {fix}"
@@ -80,3 +79,16 @@ def check_header(run: Run, target: Target, folder: Path) -> None:
         raise RunError(
             f"{folder}: was made of other weights than {run.weights} has now; make it again: {fix}"
         )
+    if found > 1 and header.get("digests") != _digests(folder):
+        raise RunError(f"{folder}: does not hold what was exported to it; make it again: {fix}")
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of each file in a folder but its header, as hex."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / HEADER)
+    return {path.relative_to(folder).as_posix(): _digest(path) for path in files}
+
+
+def _digest(path: Path) -> str:
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

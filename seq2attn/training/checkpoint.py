@@ -22,7 +22,15 @@ from torch import Tensor, nn
 from seq2attn.errors import DamagedError, RunError
 from seq2attn.formats import CHECKPOINT, format_of
 from seq2attn.text.files import read_object, sync_file, sync_folder, write_json
-from seq2attn.weights import Vocabularies, load_tensors, own_weights, put_weights, save_tensors, save_weights
+from seq2attn.weights import (
+    Vocabularies,
+    forms_of,
+    load_tensors,
+    own_weights,
+    put_weights,
+    save_tensors,
+    save_weights,
+)
 
 FOLDER, MODEL, TRAINING, STATE = "checkpoints", "model.safetensors", "training.safetensors", "state.json"
 FIX = "an older checkpoint is used"
@@ -170,8 +178,12 @@ def load_checkpoint(checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str
 
 
 def resume(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState:
-    """Put model and optimiser back to where the checkpoint was made."""
+    """Put model and optimiser back to where the checkpoint was made.
+
+    Raises: RunError when what it has is not of this model and optimiser.
+    """
     weights, tensors = load_checkpoint(checkpoint)
+    _check_remembered(tensors, checkpoint, optimizer)
     put_weights(model, weights, checkpoint.model)
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": _unflatten(tensors, checkpoint.numbers), "param_groups": groups})
@@ -188,13 +200,31 @@ def remove(folder: Path) -> None:
 
 
 def average(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
-    """The mean of the weights of several checkpoints, summed in double precision."""
+    """The mean of the weights of several checkpoints, summed in double precision.
+
+    Raises: RunError when they are not of the same model.
+    """
     first, *others = (load_tensors(c.model, digest=c.digests[MODEL]) for c in checkpoints)
     sums = {name: tensor.double() for name, tensor in first.items()}
-    for weights in others:
+    for weights, checkpoint in zip(others, checkpoints[1:], strict=True):
+        if forms_of(weights) != forms_of(first):
+            raise RunError(f"{checkpoint.model}: has other weights than {checkpoints[0].model}")
         for name, total in sums.items():
             total += weights[name]
     return {name: (total / len(checkpoints)).to(first[name].dtype) for name, total in sums.items()}
+
+
+def _check_remembered(
+    tensors: dict[str, Tensor], checkpoint: Checkpoint, optimizer: torch.optim.Optimizer
+) -> None:
+    """Refuse what was remembered of other weights than these, which the optimiser would only meet at its next step."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    shapes = {str(index): parameter.shape for index, parameter in enumerate(parameters)}
+    for name in [*tensors, *checkpoint.numbers]:
+        shape = shapes.get(name.partition(".")[0])
+        tensor = tensors.get(name)
+        if shape is None or (tensor is not None and tensor.dim() > 0 and tensor.shape != shape):
+            raise RunError(f"{checkpoint.training}: `{name}` is not of the weights that are trained")
 
 
 def _sealed(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -6,10 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import safetensors.numpy
-import torch
 
 from seq2attn import formats
 from seq2attn.alignment.head import recorded
@@ -20,33 +18,33 @@ from seq2attn.engines.targets import TARGETS
 from seq2attn.errors import RunError
 from seq2attn.formats import format_of
 from seq2attn.run import Run
-from seq2attn.search.config import BeamConfig
 from seq2attn.sweep.record import read_record
-from seq2attn.text.vocabulary import Vocabulary
 from seq2attn.training.checkpoint import read_checkpoint
 from seq2attn.translator import Translator
-from seq2attn.weights import load_tensors, own_weights
-from tests.safe.untrained import LINES, untrained
+from seq2attn.weights import load_tensors
+from tests.safe.untrained import untrained
 
 PATH = Path("some/file.json")
 
 
-@pytest.mark.parametrize("said", [{}, {"format": None}, {"format": "1"}, {"format": True}, {"format": 0}, {"format": 1.0}])
+@pytest.mark.parametrize(
+    "said", [{}, {"format": None}, {"format": "1"}, {"format": True}, {"format": 0}, {"format": 1.0}]
+)
 def test_no_format(said: dict[str, object]) -> None:
-    with pytest.raises(RunError, match="some/file.json: says no format.*; mend it"):
+    with pytest.raises(RunError, match=r"some/file\.json: says no format.*; mend it"):
         format_of(said, 2, PATH, "mend it")
 
 
 def test_newer_formats() -> None:
     assert [format_of({"format": n}, 3, PATH, "") for n in (1, 2, 3)] == [1, 2, 3]
-    with pytest.raises(RunError, match="is of format 4, made by a newer seq2attn than this one, which knows formats 1 to 3"):
+    with pytest.raises(RunError, match=r"is of format 4, made by a newer .* which knows formats 1 to 3"):
         format_of({"format": 4}, 3, PATH, "")
-    with pytest.raises(RunError, match=r"format 2\*\*60|knows format 1: pip install --upgrade seq2attn"):
+    with pytest.raises(RunError, match="knows format 1: pip install --upgrade seq2attn"):
         format_of({"format": 2**60}, 1, PATH, "")
 
 
 def of_export(run: Run) -> None:
-    content = {"format": formats.EXPORT, "engine": "programs", "weights": fingerprint(run)}
+    content = {"format": formats.EXPORT, "engine": "programs", "weights": fingerprint(run), "digests": {}}
     folder = run.folder / "programs"
     if not folder.exists():
         folder.mkdir()
@@ -68,7 +66,10 @@ def origin(run: Run) -> None:
 WHERE: dict[str, tuple[str, Callable[[Run], object]]] = {
     "RUN": ("run.json", load),
     "WEIGHTS": ("model.json", origin),
-    "CHECKPOINT": ("checkpoints/00000001/state.json", lambda run: read_checkpoint(run.folder / "checkpoints/00000001")),
+    "CHECKPOINT": (
+        "checkpoints/00000001/state.json",
+        lambda run: read_checkpoint(run.folder / "checkpoints/00000001"),
+    ),
     "ALIGNMENT": ("alignment.json", recorded),
     "TOKENIZER": ("source/tokenizer.json", load),
     "VOCABULARY": ("target/vocabulary.json", load),
@@ -100,123 +101,3 @@ def test_a_newer_one_says_so(tmp_path: Path, name: str) -> None:
     with pytest.raises(RunError) as error:
         read(run)
     assert f"{path}: is of format {newest + 1}, made by a newer seq2attn" in str(error.value)
-
-
-CONFIG_1 = """\
-run: runs/old
-data:
-  train:
-    kind: aligned
-    source: /nowhere/train.de
-    target: /nowhere/train.en
-  dev:
-    kind: aligned
-    source: /nowhere/dev.de
-    target: /nowhere/dev.en
-  test: {}
-  filters:
-    max_length: 256
-    max_ratio: null
-    duplicates: false
-text:
-  joint: null
-  source:
-    kind: words
-    lowercase: false
-    unicode: nfc
-    split: punctuation
-    min_frequency: 1
-    max_size: null
-    vocabulary: null
-  target:
-    kind: words
-    lowercase: false
-    unicode: nfc
-    split: punctuation
-    min_frequency: 1
-    max_size: null
-    vocabulary: null
-model:
-  embeddings:
-    dim: 6
-    tie: output
-    scaled: true
-    dropout: 0.0
-    source_vectors: null
-    target_vectors: null
-  encoder:
-    kind: gru
-    dim: 6
-    layers: 1
-    bidirectional: true
-    dropout: 0.0
-  decoder:
-    kind: luong
-    cell: gru
-    dim: 6
-    layers: 1
-    dropout: 0.0
-    attention:
-      score:
-        kind: general
-      align:
-        kind: global
-      dropout: 0.0
-    input_feeding: true
-training:
-  until:
-  - 1 epochs
-  seed: 1
-  batch:
-    tokens: 400
-    accumulate: 1
-  optimizer:
-    kind: adam
-    rate: 0.004
-    betas:
-    - 0.9
-    - 0.98
-    epsilon: 1.0e-09
-    weight_decay: 0.0
-  schedule:
-    kind: constant
-    warmup: 0
-  label_smoothing: 0.1
-  clip: 1.0
-  precision: auto
-  validation:
-    every: 1 epochs
-    metric: bleu
-    patience: null
-    samples: 4
-  checkpoints:
-    keep_last: 2
-    keep_best: 1
-    average: none
-  report_every: 50
-  tensorboard: false
-search:
-  kind: beam
-  width: 3
-  lengths:
-    normalise: average
-    alpha: 1.0
-    min_length: 0
-    max_length: 9
-    min_ratio: 0.0
-    max_ratio: 3.0
-"""
-"""As the first version wrote it, 21 November 2026: before beams had patience, before scores had heads."""
-TOKENS = ["<pad>", "<s>", "</s>", "<unk>", "a", "few", "words"]
-HASH = "SHA-256 of the tokens as JSON"
-SHAPES = {
-    "source.table.weight": (7, 6),
-    "encoder.rnn.weight_ih_l0": (9, 6),
-    "encoder.rnn.weight_hh_l0": (9, 3),
-    "encoder.rnn.bias_ih_l0": (9,),
-    "encoder.rnn.bias_hh_l0": (9,),
-    "encoder.rnn.weight_ih_l0_reverse": (9, 6),
-    "encoder.rnn.weight_hh_l0_reverse": (9, 3),
-    "encoder.rnn.bias_ih_l0_reverse": (9,),
-    "encoder.rnn.bias_hh_l0_reverse": (9,),
-}

@@ -23,7 +23,7 @@ LAYERS = """
     layers
     config
     text
-    weights
+    weights  former
     data
     attention
     encoders
