@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from seq2attn.errors import ConfigError
 from seq2attn.experiment import Experiment
 from seq2attn.model.build import build_model
 from seq2attn.model.seq2seq import Seq2Seq
@@ -20,9 +21,16 @@ def dry_run(experiment: Experiment) -> str:
 
 
 def sketch(experiment: Experiment) -> Seq2Seq:
-    """The model of a config, built without data and without memory for its weights."""
-    with torch.device("meta"):
-        return build_model(experiment.model, *(_size(tokenizer) for tokenizer in experiment.text.sides))
+    """The model of a config, built without data and without memory for its weights.
+
+    Raises ConfigError for sizes that no tensor can have.
+    """
+    try:
+        with torch.device("meta"):
+            return build_model(experiment.model, *(_size(tokenizer) for tokenizer in experiment.text.sides))
+    except (RuntimeError, TypeError, OverflowError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"`model`: cannot be built as the config says ({reason})") from None
 
 
 def count_parameters(model: Seq2Seq) -> int:

@@ -14,7 +14,7 @@ def doctor(
     run: RunPath,
     allow_code: AllowCode,
     sentences: Annotated[
-        int, typer.Option(min=1, help="Try the laws with so many sentences.", metavar="N")
+        int, typer.Option(min=1, max=100_000, help="Try the laws with so many sentences.", metavar="N")
     ] = 50,
     input_file: Annotated[
         Path | None,

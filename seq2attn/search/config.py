@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 
 from seq2attn.config.base import Config, Mistake, Mistakes
 from seq2attn.search.choose import Beam, Choose, Greedy, Sample
 from seq2attn.search.lengths import LengthRule, Limits
+
+WIDEST, LONGEST = 1000, 2**16
+"""Up to which width and length there is a search: for more there is no memory, or no number."""
 
 
 class LengthsConfig(Config):
@@ -18,15 +21,15 @@ class LengthsConfig(Config):
 
     normalise: Literal["none", "average", "gnmt"] = "average"
     """none: by log-probability; average: per token; gnmt: the penalty of Wu et al. 2016, eq. 14."""
-    alpha: NonNegativeFloat = 1.0
+    alpha: float = Field(1.0, ge=0, le=10)
     """The exponent of the length or of the penalty."""
     min_length: NonNegativeInt = 0
     """Fewest tokens of a translation."""
-    max_length: PositiveInt = 256
+    max_length: int = Field(256, ge=1, le=LONGEST)
     """Most tokens of a translation."""
     min_ratio: NonNegativeFloat = 0.0
     """Fewest tokens of a translation for each token of the source."""
-    max_ratio: PositiveFloat = 3.0
+    max_ratio: float = Field(3.0, gt=0, le=1000)
     """Most tokens of a translation for each token of the source, above the 10 that any source is granted."""
     long: Literal["split", "truncate", "whole"] = "split"
     """Lines with too many tokens: translated in parts, or their beginning alone, or whole all the same."""
@@ -71,7 +74,7 @@ class BeamConfig(Config):
     """Beam search."""
 
     kind: Literal["beam"]
-    width: PositiveInt = 5
+    width: int = Field(5, ge=1, le=WIDEST)
     patience: float | None = Field(2.0, ge=1)
     """The search for a sentence ends when so many times the width are finished (Kasai et al. 2022), or when none can be
     better than those that are; none: only then."""
@@ -86,14 +89,14 @@ class SampleConfig(Config):
     """Ancestral sampling."""
 
     kind: Literal["sample"]
-    width: PositiveInt = 1
+    width: int = Field(1, ge=1, le=WIDEST)
     """How many samples of each sentence."""
-    temperature: PositiveFloat = 1.0
+    temperature: float = Field(1.0, ge=1e-4, le=1e4)
     top_k: PositiveInt | None = None
     """Draw from so many of the likeliest words."""
     top_p: float = Field(1.0, gt=0, le=1)
     """Draw from the fewest words that hold this share of the probability (Holtzman et al. 2020)."""
-    seed: int = 0
+    seed: int = Field(0, ge=0, lt=2**63)
     lengths: LengthsConfig = LengthsConfig()
 
     def build(self, device: torch.device) -> Choose:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, PositiveInt
 
 from seq2attn.config.base import Config, InputPath, Mistake
 from seq2attn.sweep.grid import Axes, Choices, Pattern, expand, matches
@@ -121,7 +121,7 @@ class Sweep(Config):
     """What all cells change in the base."""
     axes: Axes = Field(min_length=1)
     """What the cells differ in, each a name; later ones are laid on what earlier ones chose."""
-    seeds: tuple[NonNegativeInt, ...] = Field((1, 2), min_length=1)
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...] = Field((1, 2), min_length=1)
     """Each cell is trained with each of them."""
     only: tuple[Pattern, ...] | None = None
     """Which cells to take, where not all: those that one of the patterns means."""
