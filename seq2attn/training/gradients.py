@@ -42,6 +42,11 @@ class Part:
         """Target words."""
         return len(self.batch.said)
 
+    @property
+    def size(self) -> int:
+        """Rows times the longer side."""
+        return max(self.batch.source.numel(), self.batch.target.numel())
+
 
 @dataclass(frozen=True)
 class Sums:
@@ -103,9 +108,9 @@ class Gradients:
             if failed is None:
                 return found, parts, words
             self.forget()
-            halves = self._halves(work, parts[failed])
-            words -= parts[failed].words - sum(half.words for half in halves)
-            parts = [*parts[:failed], *halves, *parts[failed + 1 :]]
+            parts = self._smaller(work, parts, parts[failed])
+            if self.world.size == 1:
+                words = float(sum(part.words for part in parts))
 
     def holds(self, part: Part, baseline: float | None) -> bool:
         """Whether memory holds a part and its gradients, which are thrown away; no other process is asked."""
@@ -158,19 +163,25 @@ class Gradients:
                 ) from None
             raise
 
-    def _halves(self, work: Work, part: Part) -> list[Part]:
-        """The same pairs in two parts; none at all of a pair that is alone."""
-        count = len(part.rows)
-        kind = "out_of_memory" if count > 1 else "left_out"
-        self.reporter.measure(kind, work.update, {"lines": lines_of(part.rows)})
-        where = f"update {work.update}: {named(part.rows)} did not fit into memory"
+    def _smaller(self, work: Work, parts: list[Part], failed: Part) -> list[Part]:
+        """The parts, those in halves that are as large as one that did not fit; it is left out if it is one pair."""
+        count = len(failed.rows)
+        where = f"update {work.update}: {named(failed.rows)} did not fit into memory"
+        self.reporter.measure(
+            "out_of_memory" if count > 1 else "left_out", work.update, {"lines": lines_of(failed.rows)}
+        )
         if count > 1:
-            self.reporter.say(f"{where}, and {count} pairs are learnt from in two parts")
-            return parts_of(work.corpus, list(np.array_split(part.rows, 2)), self.world.device)
+            self.reporter.say(f"{where}; parts of so many tokens are learnt from in halves")
+            return [half for part in parts for half in self._halved(work, part, failed.size)]
         if self.world.size > 1:  # all divide by the words of all
             raise UserError(f"{where}: one pair alone, in process {self.world.rank}; {LESS}")
         self.reporter.say(f"{where}: one pair alone, which is left out; {LESS}")
-        return []
+        return [part for part in parts if part is not failed]
+
+    def _halved(self, work: Work, part: Part, size: int) -> list[Part]:
+        if part.size < size or len(part.rows) == 1:
+            return [part]
+        return parts_of(work.corpus, list(np.array_split(part.rows, 2)), self.world.device)
 
     def _precision(self) -> AbstractContextManager[Any]:
         if not self.autocast:

@@ -87,8 +87,7 @@ def test_the_first_update_may_be_skipped(corpus, optimizer):
     assert not any(tensor.any() for tensor in optimizer_of(run).values())
 
 
-@pytest.mark.parametrize("clip", [None, 0.1])
-@pytest.mark.parametrize("part", [0, 2])
+@pytest.mark.parametrize(("clip", "part"), [(None, 0), (0.1, 2)])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_it_may_go_wrong_anywhere(corpus, clip, part, fault):
     parts = {"batch": {"tokens": 48, "at_once": 24, "accumulate": 2}, "clip": clip, "report_every": 99}
@@ -200,7 +199,7 @@ def test_it_goes_back_from_a_validation_that_is_no_number(corpus):
 
 
 @pytest.mark.parametrize("every", ["4 updates", "99 updates"])
-@pytest.mark.parametrize("lives", [5, 9, 10, 13])
+@pytest.mark.parametrize("lives", [5, 9, 13])
 def test_killed_in_the_midst_of_it_is_never_killed(corpus, every, lives):
     options = {**DRIFTING, "optimizer": sgd(0.01), "validation": {"every": every, "metric": "loss"}}
     whole = trained(corpus, "whole", until=["8 updates"], **options)
@@ -260,8 +259,9 @@ def test_it_gives_up_and_tells_which_text_it_was(corpus):
         assert needed in message
 
 
-@pytest.mark.parametrize("name", ["recurrent", "transformer"])
-@pytest.mark.parametrize("optimizer", ["adam", "momentum", "adadelta"])
+@pytest.mark.parametrize(
+    ("name", "optimizer"), [("recurrent", "adam"), ("transformer", "momentum"), ("transformer", "adadelta")]
+)
 @pytest.mark.parametrize("rate", [1e6, 1e30])
 def test_a_rate_beyond_reason_ends_in_a_report(corpus, name, optimizer, rate):
     fast = {**OPTIMIZERS[optimizer], "rate": rate}
