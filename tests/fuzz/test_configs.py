@@ -159,7 +159,7 @@ def is_small(tree: Any) -> bool:
     "configs",
     st.tuples(st.sampled_from(PATHS), st.lists(change, min_size=1, max_size=4)),
     quick=150,
-    slow=3500,
+    slow=2500,
 )
 def test_a_changed_config_is_accepted_or_refused_with_a_place(home, case):
     name, changes = case
@@ -175,7 +175,7 @@ def test_a_changed_config_is_accepted_or_refused_with_a_place(home, case):
     "configs",
     st.tuples(st.sampled_from(PATHS), st.lists(damage, min_size=1, max_size=3)),
     quick=80,
-    slow=2000,
+    slow=1300,
 )
 def test_damaged_yaml_is_accepted_or_refused_with_a_place(home, case):
     name, damages = case
@@ -203,7 +203,7 @@ override = st.builds(
 )
 
 
-@fuzzed("configs", st.lists(override, min_size=1, max_size=3), quick=60, slow=1000)
+@fuzzed("configs", st.lists(override, min_size=1, max_size=3), quick=60, slow=800)
 def test_overrides_are_accepted_or_refused_with_a_place(home, case):
     try_config(home / "phrasebook.yaml", case)
 

@@ -50,7 +50,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
-@fuzzed("standard input", st.tuples(st.sampled_from([*TEXTS]), options, given_bytes), quick=50, slow=1200)
+@fuzzed("standard input", st.tuples(st.sampled_from([*TEXTS]), options, given_bytes), quick=50, slow=1000)
 def test_as_many_lines_come_out_as_go_in(home, case):
     name, chosen, given = case
     done = command("translate", home[name], *chosen, given=given)
