@@ -70,7 +70,7 @@ def digest_of(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu()
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        found.update(tensor.reshape(-1).view(torch.uint8).numpy())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
 
 

@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -57,7 +58,7 @@ def write_json(path: Path, content: Any) -> None:
     write_bytes(path, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """A file to be read. Raises OSError, also for what is no regular file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:

@@ -166,6 +166,22 @@ def test_ones_own_config_needs_no_permission(run: Run) -> None:
     assert has_run()
 
 
+def test_training_goes_on_with_what_ones_own_config_names(
+    run: Run, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is not asked what may be run, nor is it run by the run alone."""
+    monkeypatch.chdir(run.folder.parent)
+    theirs = THEIRS.format(n=module_of(run).removeprefix("parts_"))
+    (run.folder.parent / "lines.txt").write_text("a few words\n" * 9, encoding="utf-8")
+    training = "training: {until: [2 updates], validation: {every: 2 updates}}\n"
+    Path("theirs.yaml").write_text(CONFIG.replace(OURS, theirs) + training, encoding="utf-8")
+    shutil.rmtree(run.folder)
+    invoke("train", "theirs.yaml")
+    assert "would run code" in invoke("translate", "run", "a few", code=2).err
+    invoke("train", "theirs.yaml", "--resume", "--set", "training.until=[4 updates]")
+    assert (run.folder / "checkpoints/00000004").is_dir()
+
+
 class TestFolders:
     """What a config names besides is not looked into."""
 
