@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 
 from seq2attn.reach import Reach
 from seq2attn.search.batched import Hypothesis
+from seq2attn.search.config import Long
 from seq2attn.text.shorten import shorten
 from seq2attn.text.tokenizer import Tokenizer
 from seq2attn.text.vocabulary import UNK
-
-How = Literal["split", "truncate", "whole"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class Reading:
     concern: str | None = None  # what is to be said of a line that is too long
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, line: str, how: How, reach: Reach | None) -> Reading:
+    def of(cls, tokenizer: Tokenizer, line: str, how: Long, reach: Reach | None) -> Reading:
         """The line, read in the way asked for if it is beyond `reach`."""
         ids = tokenizer.encode(line)
         unknown = ids.count(UNK)
@@ -46,7 +44,7 @@ class Reading:
 
 
 def _shortened(
-    tokenizer: Tokenizer, line: str, ids: list[int], how: How, most: int
+    tokenizer: Tokenizer, line: str, ids: list[int], how: Long, most: int
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...], str]:
     """Ids and texts of the parts, and what was done, for people."""
     if how == "whole":

@@ -19,9 +19,8 @@ from seq2attn.drawing.figure import check_picture
 from seq2attn.errors import DataError, UserError
 from seq2attn.looked import Looked
 from seq2attn.noticed import Noticed
-from seq2attn.reading import How
 from seq2attn.run import Run
-from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
+from seq2attn.search.config import BeamConfig, Long, SampleConfig, SearchConfig
 from seq2attn.text.lines import BOM
 from seq2attn.translator import Translation, Translator, check_engine, chosen_search
 
@@ -42,7 +41,7 @@ class Wishes:
     as_json: bool
     attention: str | None
     choice: AttentionChoice
-    long: How | None
+    long: Long | None
     engine: str
     engine_folder: Path | None
     device: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -24,10 +25,10 @@ from seq2attn.model import Seq2Seq
 from seq2attn.model.int8 import int8
 from seq2attn.noticed import InputWarning, Noticed
 from seq2attn.reach import Reach, engine_reach, reach_in, reach_of
-from seq2attn.reading import How, Reading, is_out_of_memory, joined_score, ranked
+from seq2attn.reading import Reading, is_out_of_memory, joined_score, ranked
 from seq2attn.run import Run
 from seq2attn.search.batched import Hypothesis
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
+from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, Long, SearchConfig
 from seq2attn.text.sentences import join
 from seq2attn.text.tokenizer import Tokenizer
 
@@ -101,7 +102,11 @@ class Translator:
         """
         where = chosen_device(device)
         folder = Run(Path(run), allow_code)
-        model, source, target = folder.model(where)
+        # In a thread that ends, and with it the team of OpenMP threads that it calls together. CTranslate2 runs on the
+        # same OpenMP, whose threads sleep between two products once there are more of them than processors: a lone
+        # sentence then took three times as long.
+        with ThreadPoolExecutor(1) as thread:
+            model, source, target = thread.submit(folder.model, where).result()
         if engine == NATIVE:
             lay_out_linears(model)
             searcher: Engine = Native(model)
@@ -248,7 +253,7 @@ def check_engine(engine: Engine, search: SearchConfig, run: Run, overrides: Sequ
 
 
 def chosen_search(
-    search: SearchConfig, *, beam: int | None, greedy: bool, long: How | None = None
+    search: SearchConfig, *, beam: int | None, greedy: bool, long: Long | None = None
 ) -> SearchConfig:
     """The search asked for, else `search`; the limits and the normalisation of lengths stay.
 

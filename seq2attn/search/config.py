@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import torch
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
@@ -14,6 +14,9 @@ from seq2attn.search.lengths import LengthRule, Limits
 
 WIDEST, LONGEST = 1000, 2**16
 """Up to which width and length there is a search: for more there is no memory, or no number."""
+
+Long: TypeAlias = Literal["split", "truncate", "whole"]
+"""What becomes of a line with too many tokens."""
 
 
 class LengthsConfig(Config):
@@ -31,7 +34,7 @@ class LengthsConfig(Config):
     """Fewest tokens of a translation for each token of the source."""
     max_ratio: float = Field(3.0, gt=0, le=1000)
     """Most tokens of a translation for each token of the source, above the 10 that any source is granted."""
-    long: Literal["split", "truncate", "whole"] = "split"
+    long: Long = "split"
     """Lines with too many tokens: translated in parts, or their beginning alone, or whole all the same."""
     max_source: PositiveInt | None = None
     """Most tokens of a line that is not too long; none: as many as `data.filters.max_length` let the model learn from,

@@ -34,6 +34,8 @@ ESCAPED = [
     "▁The ▁cat",
     "a ￭, b",
     "don't stop",
+    "3.14 a.b ,c .d e.",
+    "x,y。z",
 ]
 
 
