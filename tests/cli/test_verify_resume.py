@@ -144,20 +144,24 @@ def test_the_phrasebook_model_killed_fifty_times_is_never_killed(tmp_path):
     config = phrasebook(tmp_path)
     whole, parts = Run(tmp_path / "whole"), Run(tmp_path / "parts")
     assert start(config, whole).wait() == 0
-    draw, when = random.Random(5), dict.fromkeys(("any", "training", "saving", "saved"), 0)
-    for number in range(KILLS):
-        process, how = start(config, parts), [*when][number % len(when)]
-        assert wait(process, parts, how), f"it ended before kill {number}"
+    draw, when, rounds = random.Random(5), dict.fromkeys(("any", "training", "saving", "saved"), 0), 1
+    while sum(when.values()) < KILLS:
+        process, how = start(config, parts), min(when, key=when.get)
+        wait(process, parts, how)
         time.sleep(draw.random() * {"any": 8.0, "training": 1.5, "saving": 0.2, "saved": 0.03}[how])
         process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
+        if process.wait() == 0:  # it was over before: another one
+            assert_identical(whole, parts)
+            parts.folder.rename(tmp_path / f"round-{rounds}")
+            rounds += 1
+            continue
         when[how] += 1
         newest_sound(parts.folder, pytest.fail)
         if parts.weights.is_file():
             parts.model()
     assert start(config, parts).wait() == 0
     assert_identical(whole, parts)
-    print(f"\n{sum(when.values())} of {KILLS} kills survived: {when}")
+    print(f"\n{sum(when.values())} of {KILLS} kills survived, in {rounds} trainings: {when}")
 
 
 def phrasebook(home):
@@ -170,9 +174,9 @@ def phrasebook(home):
         "extends": str(ROOT / "configs" / "phrasebook.yaml"),
         "data": {"dev": {"source": "dev.de", "target": "dev.en"}},
         "training": {
-            "until": ["150 updates"],
-            "report_every": 3,
-            "validation": {"every": "2 updates"},
+            "until": ["60 updates"],
+            "report_every": 2,
+            "validation": {"every": "3 updates"},
             "checkpoints": {"keep_last": 3, "keep_best": 2, "average": "best"},
         },
     }
