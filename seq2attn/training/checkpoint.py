@@ -255,7 +255,7 @@ def _unsealed(folder: Path, content: dict[str, Any], number: int) -> Checkpoint:
         state,
         score,
         numbers,
-        dict(digests.validate_python(content["digests"])),
+        {str(name): digest for name, digest in digests.validate_python(content["digests"]).items()},
         lengths.validate_python(content["lengths"]),
     )
 

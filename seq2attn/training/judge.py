@@ -78,6 +78,8 @@ class Judge:
         best = self._best(state)
         if best and not self.run.has_weights_since(best[0].folder.name):
             self._translate_again(best, state)
+        for half in self.run.folder.glob("*.partial"):
+            half.unlink()
         self._prune()
 
     def take_back(self, state: TrainState) -> None:

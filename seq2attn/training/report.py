@@ -129,7 +129,9 @@ class _File(logging.FileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # its name in `logging`
         error = sys.exc_info()[1]
-        raise _unwritable(Path(self.baseFilename), error) if isinstance(error, OSError) else error or record
+        if isinstance(error, OSError):
+            raise _unwritable(Path(self.baseFilename), error) from None
+        super().handleError(record)
 
 
 def plain(number: float | str) -> float | str:
