@@ -90,10 +90,10 @@ class Noticed:
             yield f"{more:,} more lines are too long"
         if self._cut_off:
             shown = ", ".join(f"{line:,}" for line in self._cut_off[:FEW])
-            more = f" and {len(self._cut_off) - FEW:,} more" if len(self._cut_off) > FEW else ""
+            others = f" and {len(self._cut_off) - FEW:,} more" if len(self._cut_off) > FEW else ""
             what = "translations of lines" if len(self._cut_off) > 1 else "the translation of line"
             limits = "`search.lengths.max_length` and `max_ratio`"
-            yield f"{what} {shown}{more} became as long as {limits} let them, and may have been cut off"
+            yield f"{what} {shown}{others} became as long as {limits} let them, and may have been cut off"
 
     def _text(self) -> Iterator[tuple[str, str]]:
         """What is to be said of the text as a whole, each kind of thing by a name."""

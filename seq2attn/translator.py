@@ -123,7 +123,7 @@ class Translator:
             engine=searcher,
             reach=reach_of(experiment),
             engine_reach=engine_reach(experiment, engine),
-            learnt=report and report.train,
+            learnt=report.train if report else None,
         )
 
     def translate(

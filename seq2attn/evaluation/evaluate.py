@@ -49,7 +49,7 @@ class Learnt:
     def of(cls, run: Run) -> Learnt:
         """Nothing is known of a run from before that was recorded, and less where its data were moved away."""
         report = DataReport.load(run.folder)
-        return cls(report and report.train, Seen.open(run.folder / SEEN))
+        return cls(report.train if report else None, Seen.open(run.folder / SEEN))
 
 
 def test_sets(experiment: Experiment, source: Path | None, reference: Path | None) -> dict[str, CorpusConfig]:
