@@ -37,8 +37,6 @@ def rehearse(
         if not gradients.holds(part, baseline):
             failed = rows
             break
-    del reserve
-    gradients.forget()
     messages = world.gather(None if failed is None else _told(corpus.lengths[failed], failed, world))
     for message in messages:
         if message is not None:

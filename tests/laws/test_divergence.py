@@ -14,7 +14,11 @@ from seq2attn.experiment import Experiment
 from seq2attn.model import build_model
 from seq2attn.training import soundness
 from seq2attn.training.checkpoint import list_checkpoints
-from seq2attn.training.diverged import DivergedError, line_numbers
+from seq2attn.training.distributed import join_world
+from seq2attn.training.diverged import DivergedError
+from seq2attn.training.judge import Judge
+from seq2attn.training.objective import Objective
+from seq2attn.training.train import train
 from seq2attn.weights import load_tensors, own_weights
 from tests.laws import faults
 from tests.laws.small import (
@@ -124,17 +128,6 @@ def test_hard_attention_compares_with_what_it_learnt_from(corpus):
     assert_same(last_weights(after), last_weights(before))
 
 
-@pytest.mark.parametrize(
-    ("loss", "norm", "is_sound"),
-    [(3.0, 1.0, True), (699.0, 1e30, True), (701.0, 1.0, False), (-701.0, 1.0, False)]
-    + [(bad, 1.0, False) for bad in (math.nan, math.inf, -math.inf)]
-    + [(3.0, bad, False) for bad in (math.nan, math.inf)],
-)
-def test_loss_and_gradient_must_both_be_numbers(loss, norm, is_sound):
-    found = soundness.unsound(torch.tensor(loss), torch.tensor(norm))
-    assert float(found) == (0.0 if is_sound else 1.0)
-
-
 # ---------------------------------------------------------------------- going back
 
 DRIFTING = {
@@ -198,6 +191,19 @@ def test_it_goes_back_from_a_validation_that_is_no_number(corpus):
     assert [(line["update"], line["from"]) for line in metrics(run, "return")] == [(5, 6), (6, 7), (6, 7)]
 
 
+def test_what_translates_goes_back_as_well(corpus):
+    run = trained(corpus, "run", until=["8 updates"], validation={"every": "4 updates", "metric": "loss"})
+    first, second = list_checkpoints(run.folder)
+    assert_same(load_tensors(run.weights), load_tensors(second.model))
+    config = Experiment.model_validate(content(corpus, "run"))
+    objective = Objective(run.model()[0])
+    with join_world(torch.device("cpu")) as world:
+        judge = Judge(config.training, run, load_prepared(run.folder), objective, None, world, None)
+        judge.take_back(first.state)
+    assert_same(load_tensors(run.weights), load_tensors(first.model))
+    assert run.origin()["checkpoints"] == [first.folder.name]
+
+
 @pytest.mark.parametrize("every", ["4 updates", "99 updates"])
 @pytest.mark.parametrize("lives", [5, 9, 13])
 def test_killed_in_the_midst_of_it_is_never_killed(corpus, every, lives):
@@ -241,7 +247,7 @@ def test_it_gives_up_and_tells_which_text_it_was(corpus):
     config = content(corpus, "run", model=faulty(range(3, 99)), divergence={"in_a_row": 2, "returns": 2})
     config["data"]["filters"] = {"max_length": 20}
     with pytest.raises(DivergedError) as caught:
-        trained_with(config)
+        train(Experiment.model_validate(config))
     message = str(caught.value)
     report = json.loads((corpus / "run" / "divergence.json").read_text())
     assert (report["update"], report["returns"], report["loss"]) == (3, 2, "nan")
@@ -276,17 +282,3 @@ def test_a_rate_beyond_reason_ends_in_a_report(corpus, name, optimizer, rate):
             assert [key for key, tensor in tensors.items() if not tensor.isfinite().all()] == []
     for line in (corpus / "run" / "metrics.jsonl").read_text().splitlines():
         json.loads(line, parse_constant=pytest.fail)
-
-
-@pytest.mark.parametrize("kept", [[0, 1, 2, 3], [1, 3], [3], []])
-def test_lines_are_found_again(kept):
-    read = [("a", "b"), ("c", "d"), ("e", "f"), ("a", "b")]
-    found = line_numbers(read, [read[line] for line in kept], range(len(kept)))
-    assert [read[line - 1] for line in found.values()] == [read[line] for line in kept]
-    assert list(found) == list(range(len(kept)))
-
-
-def trained_with(config):
-    from seq2attn.training.train import train
-
-    return train(Experiment.model_validate(config))
