@@ -166,12 +166,11 @@ def test_training_goes_back_and_on_with_half_the_rate(corpus):
     assert metrics(run, "validation") == metrics(straight, "validation")
 
 
-def test_without_a_checkpoint_it_begins_anew(corpus):
-    validation = {"every": "99 updates", "metric": "loss"}
-    run = trained(corpus, "run", until=["9 updates"], optimizer=sgd(0.01), validation=validation, **DRIFTING)
-    slow = trained(
-        corpus, "slow", until=["9 updates"], optimizer=sgd(0.005), validation=validation, **DRIFTING
-    )
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+def test_without_a_checkpoint_it_begins_anew(corpus, kind):
+    options = {**DRIFTING, "until": ["9 updates"], "validation": {"every": "99 updates", "metric": "loss"}}
+    run = trained(corpus, "run", optimizer={"kind": kind, "rate": 0.01}, **options)
+    slow = trained(corpus, "slow", optimizer={"kind": kind, "rate": 0.005}, **options)
     assert_same(last_weights(run), last_weights(slow))
     assert metrics(run, "return")[0]["update"] == 0
 
