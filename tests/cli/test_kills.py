@@ -1,79 +1,30 @@
-"""Trainings in processes of their own, killed, stopped and starved at any instant: what is left is sound, and going on
-ends where the undisturbed training ends."""
+"""Trainings in processes of their own, killed and stopped at any instant: what is left is sound, and going on ends where
+the undisturbed training ends."""
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
-import yaml
 
-from seq2attn.run import Run
-from seq2attn.training.checkpoint import list_checkpoints, load_checkpoint
-from seq2attn.training.kept import newest_sound
-from tests.forked import Command, command
-from tests.laws.small import MODELS, content, corpus
-from tests.laws.test_interrupted import CASES, PLAIN, assert_identical
+from seq2attn.training.checkpoint import list_checkpoints
+from tests.home import OFTEN, Home, assert_sound, has_reported, is_saving, slow_to_validate
+from tests.laws.small import corpus
+from tests.laws.test_interrupted import CASES, assert_identical
 
 __all__ = ["corpus"]  # a fixture
-
-OFTEN = {
-    **PLAIN,
-    "until": ["14 updates"],
-    "validation": {"every": "2 updates", "metric": "loss"},
-    "report_every": 3,
-}
-
-
-class Home:
-    """A folder with a text, and trainings of it."""
-
-    def __init__(self, folder, **options):
-        self.folder, self.options = folder, options
-
-    def config(self, run, *, at=None, **options):
-        path = self.folder / f"{run}.yaml"
-        path.write_text(yaml.safe_dump(content(self.folder, at or run, **{**self.options, **options})))
-        return path
-
-    def start(self, run, *more, fault=None, **options):
-        return Command(
-            "train", self.config(run, **options), *more, log=self.folder / f"{run}.txt", fault=fault
-        )
-
-    def train(self, run, *more, fault=None, **options):
-        running = self.start(run, *more, fault=fault, **options)
-        return running.wait(), running.said()
-
-    def run(self, name):
-        return Run(self.folder / name)
-
+ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def home(corpus):
     return Home(corpus, **OFTEN)
-
-
-def is_saving(run):
-    return lambda: any((run.folder / "checkpoints").glob("*.partial"))
-
-
-def has_reported(run, update):
-    return lambda: run.metrics.is_file() and f'"update": {update},' in run.metrics.read_text()
-
-
-def assert_sound(run):
-    """Whatever the instant: what is there is whole, and the newest checkpoint can be gone on from without a warning."""
-    newest = newest_sound(run.folder, pytest.fail)
-    for checkpoint in list_checkpoints(run.folder)[-1:]:
-        load_checkpoint(checkpoint)
-        assert checkpoint.state == newest.state
-    if run.weights.is_file():
-        run.model()
 
 
 # ---------------------------------------------------------------------- SIGKILL
@@ -139,16 +90,8 @@ def test_terminated_in_every_phase(home):
     assert_identical(home.run("whole"), run)
 
 
-@pytest.fixture
-def slow_to_validate(corpus):
-    """One whose validations take seconds: sentences that it does not know how to end."""
-    for name in ("src", "tgt"):
-        (corpus / f"dev.{name}").write_text("ba be bi bo bul da de\n" * 3000)
-    return Home(corpus, **{**OFTEN, "until": ["4 updates"], "model": MODELS["recurrent"]})
-
-
-def test_a_validation_is_ended_before_the_training_is(slow_to_validate):
-    home = slow_to_validate
+def test_a_validation_is_ended_before_the_training_is(corpus):
+    home = slow_to_validate(corpus)
     running = home.start("run")
     assert running.until(has_reported(home.run("run"), 2))
     running.send(signal.SIGTERM)
@@ -157,8 +100,8 @@ def test_a_validation_is_ended_before_the_training_is(slow_to_validate):
     assert checkpoint.state.update == checkpoint.state.validated == 2 and checkpoint.score is not None
 
 
-def test_a_second_signal_ends_it_at_once(slow_to_validate):
-    home = slow_to_validate
+def test_a_second_signal_ends_it_at_once(corpus):
+    home = slow_to_validate(corpus)
     running = home.start("run")
     assert running.until(has_reported(home.run("run"), 2))
     for _ in range(3):  # as `timeout` sends it: to the process, and to its group
@@ -183,90 +126,34 @@ def test_a_time_limit_stops_it_for_the_queue_to_start_again(home):
     assert_identical(home.run("whole"), home.run("parts"))
 
 
-# ---------------------------------------------------------------------- faults
+@pytest.mark.slow
+def test_processes_that_train_together_stop_and_go_on_together(home):
+    def torchrun(run, stop):
+        words = ["--standalone", "--nproc-per-node=2", "-m", "seq2attn", "train", str(home.config(run))]
+        with (home.folder / f"{run}.txt").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "torch.distributed.run", *words, "--resume", "auto"],
+                env={
+                    **os.environ,
+                    "OMP_NUM_THREADS": "1",
+                    "CUDA_VISIBLE_DEVICES": "",
+                    "PYTHONPATH": str(ROOT),
+                },
+                stdout=log,
+                stderr=log,
+            )
+        while stop and not has_reported(home.run(run), 6)():
+            assert process.poll() is None
+            time.sleep(0.001)
+        if stop:
+            process.send_signal(signal.SIGTERM)
+        return process.wait()
 
-
-@pytest.mark.parametrize("what", ["fsync", "rename", "space"])
-def test_a_disk_that_fails_costs_no_checkpoint(home, what):
-    assert home.train("whole")[0] == 0
-    failures = 0
-    for since in (3, 33, 47, 61):
-        name = f"parts-{what}-{since}"
-        code, said = home.train(name, fault=(what, since))
-        assert "Traceback" not in said and "Logging error" not in said, said
-        if code == 0:
-            break
-        failures += 1
-        assert code == 2 and said.rstrip().split("\n")[-1].startswith("error: "), said
-        run = home.run(name)
-        if list_checkpoints(run.folder):
-            assert_sound(run)
-        if since in (33, 47):
-            assert home.train(name, "--resume", "auto")[0] == 0
-            assert_identical(home.run("whole"), run)
-            assert not list(run.folder.rglob("*.partial"))
-        shutil.rmtree(run.folder)
-    assert failures >= 3
-
-
-def test_a_full_disk_costs_no_checkpoint(home, tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(disk)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("may not mount a small disk")
-    try:
-        options = {"at": disk / "run", "checkpoints": {"keep_last": 99}}
-        code, said = home.train("full", **{**options, "until": ["99 updates"]})
-        assert code == 2 and "Traceback" not in said, said
-        assert "No space left on device" in said or "os error 28" in said
-        run = Run(disk / "run")
-        assert_sound(run)
-        assert not list(run.folder.rglob("*.partial"))
-        done = list_checkpoints(run.folder)[-1].state.update
-        assert home.train("whole", **{**options, "at": "whole", "until": [f"{done + 3} updates"]})[0] == 0
-        subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
-        code, said = home.train("full", "--resume", **{**options, "until": [f"{done + 3} updates"]})
-        assert code == 0, said
-        assert_identical(home.run("whole"), run)
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
-
-
-def test_two_trainings_in_one_folder(slow_to_validate):
-    home = slow_to_validate
-    running = home.start("run")
-    assert running.until(has_reported(home.run("run"), 2))
-    for more in ([], ["--resume"], ["--resume", "auto"]):
-        code, said = command("train", home.folder / "run.yaml", *more, log=home.folder / "second.txt")
-        assert code == 2
-        assert f"process {running.process.pid} on " in said and "is at work in it" in said
-    code, said = command("prepare", home.folder / "run.yaml", log=home.folder / "second.txt")
-    assert code == 2 and "is at work in it" in said
-    running.send(signal.SIGKILL)
-    running.wait()
-    code, said = home.train("run", "--resume", "auto", until=["1 update"])
-    assert code == 0, said
-
-
-def test_a_folder_that_cannot_be_made(home):
-    (home.folder / "file").write_text("")
-    code, said = home.train("run", at="file/run")
-    assert code == 2 and "cannot be written to (Not a directory)" in said and "Traceback" not in said
-
-
-def test_resume_is_told_on_either_side_of_the_config(home):
-    config = home.config("run", until=["2 updates"])
-    for code, words in [
-        (2, ["train", config, "--resume"]),
-        (2, ["train", "--resume", config]),
-        (0, ["train", "--resume", "auto", config]),
-        (0, ["train", "--resume", config]),
-        (0, ["train", config, "--resume=auto"]),
-        (2, ["train", config, "--resume", "aut"]),
-        (2, ["train", config]),
-    ]:
-        found, said = command(*words, log=home.folder / "said.txt")
-        assert found == code, (words, said)
+    home.options |= {"until": ["400 updates"], "validation": {"every": "150 updates", "metric": "loss"}}
+    assert torchrun("whole", stop=False) == 0
+    assert torchrun("parts", stop=True) != 0
+    assert "stopped by SIGTERM after update" in (home.folder / "parts.txt").read_text()
+    newest = list_checkpoints(home.run("parts").folder)[-1]
+    assert newest.score is None and len(newest.state.tally) == 2
+    assert torchrun("parts", stop=False) == 0
+    assert_identical(home.run("whole"), home.run("parts"))

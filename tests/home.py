@@ -1,0 +1,69 @@
+"""Trainings of a small text in processes of their own, and what is looked at while they run."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from seq2attn.run import Run
+from seq2attn.training.checkpoint import list_checkpoints, load_checkpoint
+from seq2attn.training.kept import newest_sound
+from tests.forked import Command
+from tests.laws.small import MODELS, content
+from tests.laws.test_interrupted import PLAIN
+
+OFTEN = {
+    **PLAIN,
+    "until": ["14 updates"],
+    "validation": {"every": "2 updates", "metric": "loss"},
+    "report_every": 3,
+}
+
+
+class Home:
+    """A folder with a text, and trainings of it."""
+
+    def __init__(self, folder, **options):
+        self.folder, self.options = folder, options
+
+    def config(self, run, *, at=None, **options):
+        path = self.folder / f"{run}.yaml"
+        path.write_text(yaml.safe_dump(content(self.folder, at or run, **{**self.options, **options})))
+        return path
+
+    def start(self, run, *more, fault=None, **options):
+        return Command(
+            "train", self.config(run, **options), *more, log=self.folder / f"{run}.txt", fault=fault
+        )
+
+    def train(self, run, *more, fault=None, **options):
+        running = self.start(run, *more, fault=fault, **options)
+        return running.wait(), running.said()
+
+    def run(self, name):
+        return Run(self.folder / name)
+
+
+def is_saving(run):
+    return lambda: any((run.folder / "checkpoints").glob("*.partial"))
+
+
+def has_reported(run, update):
+    return lambda: run.metrics.is_file() and f'"update": {update},' in run.metrics.read_text()
+
+
+def assert_sound(run):
+    """Whatever the instant: what is there is whole, and the newest checkpoint can be gone on from without a warning."""
+    newest = newest_sound(run.folder, pytest.fail)
+    for checkpoint in list_checkpoints(run.folder)[-1:]:
+        load_checkpoint(checkpoint)
+        assert checkpoint.state == newest.state
+    if run.weights.is_file():
+        run.model()
+
+
+def slow_to_validate(folder):
+    """One whose validations take seconds: sentences that it does not know how to end."""
+    for name in ("src", "tgt"):
+        (folder / f"dev.{name}").write_text("ba be bi bo bul da de\n" * 3000)
+    return Home(folder, **{**OFTEN, "until": ["4 updates"], "model": MODELS["recurrent"]})
