@@ -171,7 +171,7 @@ def test_training_goes_on_with_what_ones_own_config_names(
 ) -> None:
     """The run is not asked what may be run, nor is it run by the run alone."""
     monkeypatch.chdir(run.folder.parent)
-    theirs = THEIRS.format(n=module_of(run).removeprefix("parts_"))
+    theirs = THEIRS.replace("parts_{n}", module_of(run))
     (run.folder.parent / "lines.txt").write_text("a few words\n" * 9, encoding="utf-8")
     training = "training: {until: [2 updates], validation: {every: 2 updates}}\n"
     Path("theirs.yaml").write_text(CONFIG.replace(OURS, theirs) + training, encoding="utf-8")
