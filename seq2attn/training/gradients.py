@@ -153,7 +153,7 @@ class Gradients:
 
     def _back(self, objective: Tensor, last: bool) -> None:
         try:
-            objective.backward()  # type: ignore[no-untyped-call]
+            objective.backward()
         except RuntimeError as error:
             if last and self.world.size > 1 and ran_out(error):
                 # The others have had some of its gradients already, and wait for the rest: it cannot begin anew.
