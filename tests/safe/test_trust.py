@@ -187,7 +187,7 @@ class TestFolders:
 
     def test_other_configs(self, tmp_path: Path) -> None:
         run = untrained(tmp_path)
-        os.mkfifo(tmp_path / "other.yaml")
+        (tmp_path / "other.yaml").write_text("run: elsewhere\n", encoding="utf-8")
         run.config.write_text(f"extends: {tmp_path}/other.yaml\n" + run.config.read_text(encoding="utf-8"))
         with pytest.raises(
             ConfigError, match=r"config.yaml:1:10: the config of a run is whole: it `extends` no"
