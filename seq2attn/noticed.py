@@ -16,6 +16,8 @@ from seq2attn.text.vocabulary import UNK
 
 FEW, LONGEST = 5, 40
 """Lines, or unknown words, that are named, and characters of a word; of more lines the number is told."""
+MOST = 1000
+"""Lines that wait to be counted."""
 ENOUGH = 500
 """Words after which what was noticed of the text is said, rather than at the end."""
 FAIR = 30
@@ -33,7 +35,11 @@ class Noticed:
 
     def __init__(self, learnt: PairsReport | None = None) -> None:
         self._learnt = learnt
-        self._census = Census()
+        self._census: Census | None = None
+        self._waiting: list[
+            str
+        ] = []  # lines that are counted once there are many, or something is to be told of them
+        self._words = self._judged = 0
         self.lines = self.tokens = self.unknown = 0
         self._unknown_words: dict[str, int] = {}  # and the line of each
         self._long: list[str] = []
@@ -43,7 +49,11 @@ class Noticed:
 
     def read(self, readings: Sequence[Reading], tokenizer: Tokenizer) -> None:
         """The next lines, as they are given to the search."""
-        self._census.add([reading.line for reading in readings])
+        if self._learnt is not None:
+            self._waiting += [reading.line for reading in readings]
+            self._words += sum([len(reading.line.split()) for reading in readings])
+        if len(self._waiting) >= MOST:
+            self._counted()
         for number, reading in enumerate(readings, self.lines + 1):
             self.tokens += reading.tokens
             self.unknown += reading.unknown
@@ -70,7 +80,8 @@ class Noticed:
         """What is worth saying before all has been translated, each thing once."""
         yield from self._long[self._told_long : FEW]
         self._told_long = min(len(self._long), FEW)
-        if self._census.manner.words >= ENOUGH:
+        if self._words >= max(ENOUGH, 2 * self._judged):  # not anew for each line of a long conversation
+            self._judged = self._words
             for kind, said in self._text():
                 if kind not in self._told:
                     self._told[kind] = self.lines
@@ -101,14 +112,20 @@ class Noticed:
             words = ", ".join(f"`{word}` (line {line:,})" for word, line in self._unknown_words.items())
             share = f"{self.unknown_rate:.1%} of the tokens, {self.unknown:,} of {self.tokens:,}"
             yield "unknown", f"the model does not know {share}" + (words and f", such as {words}")
-        manner = self._census.manner
-        if self._learnt is None or manner.words < FAIR:
+        if self._learnt is None or self._words < FAIR:
             return
-        learnt = self._learnt.source
-        if _is_of_target(self._census.letters(LETTERS), self._learnt):
+        learnt, census = self._learnt.source, self._counted()
+        if _is_of_target(census.letters(LETTERS), self._learnt):
             yield "language", "the input looks like text in the language translated into, by its letters"
-        for kind, what in unlike(manner, learnt.manner, case_matters=learnt.case_matters).items():
+        for kind, what in unlike(census.manner, learnt.manner, case_matters=learnt.case_matters).items():
             yield kind, f"the input {what}"
+
+    def _counted(self) -> Census:
+        """All lines so far."""
+        self._census = self._census or Census()
+        self._census.add(self._waiting)
+        self._waiting = []
+        return self._census
 
     def _name_unknown(self, line: str, number: int, tokenizer: Tokenizer) -> None:
         for word in line.split():
