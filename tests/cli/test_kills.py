@@ -1,5 +1,5 @@
-"""Trainings in processes of their own, killed and stopped at any instant: what is left is sound, and going on ends where
-the undisturbed training ends."""
+"""Trainings in processes of their own, killed and stopped at any instant: what is left is sound, and one that goes on
+ends where the undisturbed one ends."""
 
 from __future__ import annotations
 
