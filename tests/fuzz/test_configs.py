@@ -53,7 +53,7 @@ change = st.tuples(
 """What is done, at which places, and with what."""
 
 damage = st.tuples(
-    st.sampled_from(["cut", "insert", "double", "indent"]),
+    st.sampled_from(["cut", "insert", "before", "before", "double", "indent"]),
     st.floats(0, 1),
     st.integers(1, 40),
     st.one_of(
@@ -105,6 +105,9 @@ def damaged(text: str, how: str, where: float, length: int, what: str) -> str:
         case "cut":
             return text[:start] + text[start + length :]
         case "insert":
+            return text[:start] + what + text[start:]
+        case "before":  # a value
+            start = text.find(": ", start) + 2
             return text[:start] + what + text[start:]
         case "double":
             line = text.rfind("\n", 0, start) + 1
@@ -212,7 +215,7 @@ def test_overrides_are_accepted_or_refused_with_a_place(home, case):
 def test_a_changed_sweep_is_accepted_or_refused(home, case):
     text = (CONFIGS / "sweeps" / "phrasebook.yaml").read_text(encoding="utf-8")
     for one in case:
-        if one[0] in ("cut", "insert", "double", "indent"):
+        if len(one) == 4 and isinstance(one[1], float):
             text = damaged(text, *one)
         else:
             try:
