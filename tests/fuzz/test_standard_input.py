@@ -72,3 +72,9 @@ def test_as_many_lines_come_out_as_go_in(home, case):
         assert numbers == sorted(numbers) and {*numbers} == {*range(1, count + 1)}
     else:
         assert len(found) == count
+
+
+def test_json_of_a_line_is_a_line_for_whatever_cuts_lines(home):
+    done = command("translate", home["words"], "--json", given="ba\u2028be\u2029\nbi\x85".encode())
+    assert len(done.stdout.splitlines()) == 2
+    assert [json.loads(one)["source"] for one in done.stdout.splitlines()] == ["ba\u2028be\u2029", "bi\x85"]
