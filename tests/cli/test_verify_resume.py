@@ -133,7 +133,7 @@ FAMILIES = [
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_of_decoders_is_verified(name, tmp_path):
-    code, out, err = verified(tmp_path, ROOT / "configs" / name, "--updates", 16, "--interruptions", 4)
+    code, out, err = verified(tmp_path, ROOT / "configs" / name, "--updates", 12, "--interruptions", 3)
     print(f"\n{name}\n{err}{out}")
     assert code == 0, out + err
 
