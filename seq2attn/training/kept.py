@@ -99,10 +99,8 @@ def newest_sound(run: Path, warn: Callable[[str], None]) -> Checkpoint | None:
 
 
 def is_sound(checkpoint: Checkpoint) -> bool:
-    """Whether training was well when it was validated, and may go back there."""
-    return (
-        checkpoint.score is not None and not checkpoint.state.in_a_row
-    )  # else the next may be as bad as the last
+    """Whether training was well when it was validated: else the next update may be as bad as the last."""
+    return checkpoint.score is not None and not checkpoint.state.in_a_row
 
 
 def go_back(run: Path, warn: Callable[[str], None], *, leads: bool) -> Checkpoint | None:
