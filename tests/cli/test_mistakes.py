@@ -113,7 +113,9 @@ class TestRun:
     def test_no_origin(self, invoke: Invoke, run_copy: Path) -> None:
         origin = invoke("evaluate", run_copy).out
         (run_copy / "model.json").write_text("{}", encoding="utf-8")
-        assert invoke("evaluate", run_copy).out.split("\n")[:3] == origin.split("\n")[:3]  # the weights say it too
+        assert (
+            invoke("evaluate", run_copy).out.split("\n")[:3] == origin.split("\n")[:3]
+        )  # the weights say it too
 
     def test_a_config_that_was_edited(self, mistake, run_copy: Path) -> None:
         config = run_copy / "config.yaml"
@@ -264,4 +266,6 @@ def test_a_run_that_is_read_only(mistake, run_copy: Path) -> None:
 def test_a_run_that_is_no_folder(mistake, tmp_path: Path) -> None:
     write_toy(tmp_path)
     (tmp_path / "taken").touch()
-    assert mistake("train", "toy.yaml", "--set", "run=taken") == "error: taken: File exists\n"
+    assert mistake("train", "toy.yaml", "--set", "run=taken") == (
+        "error: taken: cannot be written to (File exists); give another `run` (--set run=DIR)\n"
+    )

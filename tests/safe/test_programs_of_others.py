@@ -7,9 +7,12 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
+from seq2attn.engines.programs import Programs
 from seq2attn.engines.programs.known import check_known, remember
 from seq2attn.errors import RunError
+from seq2attn.run import Run
 
 
 @pytest.fixture
@@ -67,3 +70,13 @@ def test_a_package_that_is_missing(home: Path, packages: list[Path]) -> None:
     packages[0].unlink()
     with pytest.raises(RunError, match=r"encode\.pt2: cannot be read"):
         check_known(packages)
+
+
+def test_the_engine_asks(home: Path, packages: list[Path]) -> None:
+    folder = packages[0].parent
+    (folder / "programs.json").write_text("{}", encoding="utf-8")
+    for allowed in ((), ("ctranslate2",), ("programs.more",)):
+        with pytest.raises(RunError, match="is native code that was not compiled here"):
+            Programs().open(Run(folder, allowed), folder, torch.device("cpu"))
+    with pytest.raises(RunError, match="was compiled for"):  # the next thing that is looked at
+        Programs().open(Run(folder, ("programs",)), folder, torch.device("cpu"))

@@ -234,7 +234,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 LARGE = {
     "aliases": (BOMB, "more than any config says"),
     "merged": (BOMB.replace("[x, x, x, x, x, x, x, x, x, x]", "{x: y}"), "more than any config says"),
-    "deep lists": ("a: " + "[" * 5000, "nested too deep"),
+    "deep lists": ("a: " + "[" * 1500, "nested too deep"),
     "deep mappings": ("{a: " * 5000, "nested too deep"),
     "deep blocks": ("".join(" " * n + "a:\n" for n in range(300)), "nested too deep"),
     "aliases in a row": (
