@@ -22,7 +22,9 @@ def evaluate(
         Path | None, typer.Option(help="The reference translations of --source.", metavar="FILE")
     ] = None,
     greedy: Annotated[bool, typer.Option("--greedy", help="Take the likeliest word at every step.")] = False,
-    beam: Annotated[int | None, typer.Option(min=1, max=1000, help="Search with a beam of this width.")] = None,
+    beam: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Search with a beam of this width.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     picture: Annotated[
         Path | None, typer.Option(help="Draw BLEU by source length: FILE.png or FILE.svg.", metavar="FILE")

@@ -24,7 +24,9 @@ def translate(
     output_file: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to FILE.", metavar="FILE")
     ] = None,
-    beam: Annotated[int | None, typer.Option(min=1, max=1000, help="Search with a beam of this width.")] = None,
+    beam: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Search with a beam of this width.")
+    ] = None,
     greedy: Annotated[bool, typer.Option("--greedy", help="Take the likeliest word at every step.")] = False,
     n_best: Annotated[
         int, typer.Option(min=1, help="Print so many translations of each line: number, score, text.")

@@ -22,6 +22,7 @@ from tests.laws.test_interrupted import CASES, assert_identical
 __all__ = ["corpus"]  # a fixture
 ROOT = Path(__file__).parents[2]
 
+
 @pytest.fixture
 def home(corpus):
     return Home(corpus, **OFTEN)

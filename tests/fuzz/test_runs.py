@@ -31,7 +31,7 @@ class Kept:
     """A sound run, what it says, and a place for spoilt copies of it."""
 
     run: Path
-    files: tuple[str, ...]
+    files: tuple[str, ...]  # those that translating reads three times
     said: str
     copy: Path
     engine: str
@@ -65,7 +65,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kept]:
         files = sorted(str(p.relative_to(run.folder)) for p in run.folder.rglob("*") if p.is_file())
         code, said, warned = translated(run.folder, engine)
         assert code == 0 and said.count("\n") == len(SENTENCES), warned
-        kept[name] = Kept(run.folder, tuple(files), said, folder / "copy", engine)
+        read = [file for file in files if not file.startswith("data") and "sample" not in file]
+        kept[name] = Kept(run.folder, tuple([*files, *read, *read]), said, folder / "copy", engine)
     return kept
 
 
