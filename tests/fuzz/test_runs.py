@@ -66,7 +66,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kept]:
         code, said, warned = translated(run.folder, engine)
         assert code == 0 and said.count("\n") == len(SENTENCES), warned
         read = [file for file in files if not file.startswith("data") and "sample" not in file]
-        kept[name] = Kept(run.folder, tuple([*files, *read, *read]), said, folder / "copy", engine)
+        kept[name] = Kept(run.folder, (*files, *read, *read), said, folder / "copy", engine)
     return kept
 
 
