@@ -153,3 +153,23 @@ def assert_same(said: str, expected: str, warned: str) -> None:
         return
     one, other = ([json.loads(line) for line in text.splitlines()] for text in (said, expected))
     assert one == other, warned
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "old", "new", "why"),
+    [
+        ("words", "source/tokenizer.json", '"lowercase": false', '"lowercase": true', "is damaged"),
+        ("pieces", "target/tokenizer.json", '"unicode": "nfc"', '"unicode": "nfkc"', "is damaged"),
+        ("exported", "config.yaml", "heads: 2", "heads: 4", "its `model` is not the one that was trained"),
+    ],
+)
+def test_what_would_mean_something_else_is_refused(home, name, file, old, new, why):
+    """Sound as a file, with shapes that fit, and yet another tokeniser or model."""
+    kept = home[name]
+    shutil.rmtree(kept.copy, ignore_errors=True)
+    shutil.copytree(kept.run, kept.copy)
+    text = (kept.copy / file).read_text(encoding="utf-8")
+    assert old in text
+    (kept.copy / file).write_text(text.replace(old, new), encoding="utf-8")
+    code, said, warned = translated(kept.copy, "native")
+    assert (code, said) == (2, "") and why in warned
