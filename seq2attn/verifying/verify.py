@@ -21,6 +21,7 @@ from seq2attn.errors import RunError
 from seq2attn.experiment import Experiment
 from seq2attn.run import Run
 from seq2attn.text.files import write_bytes
+from seq2attn.training.checkpoint import list_checkpoints
 from seq2attn.verifying.compared import Compared, compare
 from seq2attn.verifying.sittings import interruptions, sit, updates_reported
 
@@ -62,13 +63,13 @@ def verify_resume(
     shutil.copytree(straight, broken)
     started = time.monotonic()
     sit(_written(short, folder, straight), straight)
-    seconds = time.monotonic() - started
-    log(f"{updates} updates without interruption: {seconds:.0f} s")
+    log(f"{updates} updates without interruption: {time.monotonic() - started:.0f} s")
+    learning = list_checkpoints(straight)[-1].state.seconds / updates
     run = Run(straight, modules_in(short))
     batch = run.experiment().training.batch  # with the tokens that fitted
     short = short.model_copy(update={"training": short.training.model_copy(update={"batch": batch})})
     config = _written(short, folder, broken)
-    for interruption in interruptions(times, updates, seconds / updates / 4, seed):
+    for interruption in interruptions(times, updates, learning, seed):
         if sit(config, broken, interruption) == 0:
             break  # it was over before
         log(f"{interruption.how} after update {updates_reported(broken)}, and on")

@@ -111,7 +111,7 @@ def test_a_model_that_does_not_resume_exactly_is_found_out(corpus):
     model = {**CALM, "encoder": {"kind": "forgetful:Forgetful"}}
     config = corpus / "small.yaml"
     config.write_text(yaml.safe_dump(content(corpus, "small", model=model)))
-    code, out, err = verified(corpus, config, "--updates", 8, "--interruptions", 1)
+    code, out, err = verified(corpus, config, "--updates", 80, "--interruptions", 2)
     assert code == 1, err
     assert "NOT identical" in out
     assert re.search(
