@@ -20,6 +20,7 @@ def text() -> str:
     return (ROOT / PAGE).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_heads_learn_their_tasks(home):
     said = run("python scripts/bert_heads.py", home)
     shown = re.findall(r"^.*: \d+ of \d+ held-out examples right \(100\.0%\)$", text(), re.MULTILINE)

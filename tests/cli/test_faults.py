@@ -23,7 +23,7 @@ def home(corpus):
     return Home(corpus, **OFTEN)
 
 
-@pytest.mark.parametrize("what", ["fsync", "rename", "space"])
+@pytest.mark.parametrize("what", ["fsync", pytest.param("rename", marks=pytest.mark.slow), "space"])
 def test_a_disk_that_fails_costs_no_checkpoint(home, what):
     assert home.train("whole")[0] == 0
     failures = 0

@@ -134,6 +134,7 @@ def test_a_run_is_one_that_train_makes_and_evaluate_measures(
     assert_same(load_tensors(tmp_path / "own/model.safetensors"), load_tensors(run / "model.safetensors"))
 
 
+@pytest.mark.slow
 def test_killed_and_started_again_side_by_side(
     swept: tuple[Path, Done], seq2attn: Installed, tmp_path: Path
 ) -> None:
@@ -158,6 +159,7 @@ def test_killed_and_started_again_side_by_side(
     assert f"{len(before)} trainings are finished, {4 - len(before)} to go" in done.err
 
 
+@pytest.mark.slow
 def test_trainings_end_with_the_sweep(seq2attn: Installed, invoke: Invoke, tmp_path: Path) -> None:
     folder = home(tmp_path, SWEEP.replace("12 updates", "100000 updates"))
     try:

@@ -106,6 +106,7 @@ def test_what_differs_is_named(corpus):
     assert f"`update 13: {name}`" in found.difference and "by up to 0.25" in found.difference
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_resume_exactly_is_found_out(corpus):
     (corpus / "forgetful.py").write_text(FORGETFUL)
     model = {**CALM, "encoder": {"kind": "forgetful:Forgetful"}}
