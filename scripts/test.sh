@@ -7,4 +7,5 @@ source scripts/environment.sh
 ruff check .
 ruff format --check .
 mypy
-OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} python -m pytest "$@"
+# Two processes share the files of tests; each computes with one thread.
+OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} python -m pytest -n 2 --dist loadfile "$@"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +13,9 @@ from hypothesis.strategies import SearchStrategy
 from typer.testing import CliRunner, Result
 
 from seq2attn.cli import app, group
+from tests.conftest import TRIED
 
-CASES: Counter[str] = Counter()
-"""How many cases of each area were tried in this session."""
-SEED = int(os.environ.get("FUZZ_SEED", random.SystemRandom().randrange(10**9)))
+SEED = int(os.environ["FUZZ_SEED"])  # tests/conftest.py draws it where none is given
 """Of the slow forms."""
 SHARE = float(os.environ.get("FUZZ_SHARE", "1"))
 """How many of the slow cases are tried."""
@@ -32,9 +30,11 @@ def fuzzed(
         forms = [pytest.param(quick, id="quick"), pytest.param(slow, id="slow", marks=pytest.mark.slow)]
 
         @pytest.mark.parametrize("cases", forms)
-        def test(cases: int, home: Any) -> None:
+        def test(cases: int, home: Any, record_property: Callable[[str, Any], None]) -> None:
+            tried = Counter[str]()
+
             def counted(one: Any) -> None:
-                CASES[area] += 1
+                tried[area] += 1
                 check(home, one)
 
             counted.__qualname__ = check.__qualname__  # hypothesis draws by the name
@@ -50,7 +50,10 @@ def fuzzed(
                 suppress_health_check=list(HealthCheck),
             )
             run = limits(given(case)(counted))
-            (run if is_quick else seed(SEED)(run))()
+            try:
+                (run if is_quick else seed(SEED)(run))()
+            finally:
+                record_property(TRIED + area, tried[area])
 
         test.__name__, test.__doc__ = check.__name__, check.__doc__
         return test
