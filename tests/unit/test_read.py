@@ -74,8 +74,8 @@ def test_lines_read_back(tmp_path_factory: pytest.TempPathFactory, lines: list[s
             b"plain\n",
             "{path}: the compressed file is broken after line 0 (Input format not supported",
         ),
-        ("t.gz", gzip.compress(b"a\nb\n" * 9)[:-9], "{path}: the compressed file is broken after line "),
-        ("t.gz", gzip.compress(b""), "{path}: is empty"),
+        ("t.gz", gzip.compress(b"a\nb\n" * 9, mtime=0)[:-9], "{path}: the compressed file is broken after line "),
+        ("t.gz", gzip.compress(b"", mtime=0), "{path}: is empty"),
     ],
 )
 def test_bad_files(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
