@@ -6,6 +6,7 @@ import torch
 
 from seq2attn.errors import ConfigError
 from seq2attn.experiment import Experiment
+from seq2attn.initial import Undrawn
 from seq2attn.model.build import build_model
 from seq2attn.model.seq2seq import Seq2Seq
 from seq2attn.text.config import TokenizerConfig
@@ -26,7 +27,7 @@ def sketch(experiment: Experiment) -> Seq2Seq:
     Raises ConfigError for sizes that no tensor can have.
     """
     try:
-        with torch.device("meta"):
+        with Undrawn(), torch.device("meta"):
             return build_model(experiment.model, *(_size(tokenizer) for tokenizer in experiment.text.sides))
     except (RuntimeError, TypeError, OverflowError) as error:
         reason = str(error).partition("\n")[0]

@@ -14,10 +14,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 
 def initialise(module: nn.Module) -> None:
@@ -61,3 +63,22 @@ def remember(bias: Tensor) -> None:
     """Open the forget gate of an LSTM's bias [4 * D] (order: input, forget, new, output)."""
     with torch.no_grad():
         bias.chunk(4)[1].fill_(1.0)
+
+
+class Undrawn(TorchFunctionMode):
+    """Within it, first weights are not drawn, for models that have no memory for them.
+
+    PyTorch would import its compiler to draw numbers that are not there, which takes two seconds.
+    """
+
+    DRAWS = (Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_)
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: object, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        """What a function of PyTorch gives: what is drawn, or made orthogonal, stays as it is."""
+        if func in self.DRAWS:
+            return args[0] if args else kwargs["tensor"]
+        if func is torch.linalg.qr:  # of orthogonal first weights; the second is asked for its diagonal only
+            return args[0], args[0]
+        return func(*args, **(kwargs or {}))

@@ -36,9 +36,7 @@ class Noticed:
     def __init__(self, learnt: PairsReport | None = None) -> None:
         self._learnt = learnt
         self._census: Census | None = None
-        self._waiting: list[
-            str
-        ] = []  # lines that are counted once there are many, or something is to be told of them
+        self._waiting: list[str] = []  # to be counted once there are many, or something is to be told of them
         self._words = self._judged = 0
         self.lines = self.tokens = self.unknown = 0
         self._unknown_words: dict[str, int] = {}  # and the line of each

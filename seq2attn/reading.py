@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
-
 from seq2attn.reach import Reach
 from seq2attn.search.batched import Hypothesis
 from seq2attn.search.config import Long
@@ -74,11 +72,3 @@ def joined_score(reading: Reading, hypotheses: Sequence[Hypothesis]) -> float:
     weights = [len(part) for part in reading.parts]
     scores = zip(weights, hypotheses, strict=True)
     return sum(weight * one.score for weight, one in scores) / max(sum(weights), 1)
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether a search failed for want of memory, whichever engine's and on whatever device."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    said = str(error).lower()
-    return any(sign in said for sign in ("out of memory", "can't allocate memory", "not enough memory"))

@@ -21,11 +21,12 @@ from seq2attn.engines.targets import exported_engine
 from seq2attn.errors import UserError
 from seq2attn.laid_out import lay_out_linears
 from seq2attn.looked import Looked
+from seq2attn.memory import ran_out
 from seq2attn.model import Seq2Seq
 from seq2attn.model.int8 import int8
 from seq2attn.noticed import InputWarning, Noticed
 from seq2attn.reach import Reach, engine_reach, reach_in, reach_of
-from seq2attn.reading import Reading, is_out_of_memory, joined_score, ranked
+from seq2attn.reading import Reading, joined_score, ranked
 from seq2attn.run import Run
 from seq2attn.search.batched import Hypothesis
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, Long, SearchConfig
@@ -180,7 +181,7 @@ class Translator:
             found = iter(self.engine.translate(parts, search, budget=self.budget))
             return [(reading, [next(found) for _ in reading.parts]) for reading in readings]
         except (RuntimeError, MemoryError, UserError) as error:
-            if not is_out_of_memory(error):
+            if not ran_out(error):
                 raise
         longest = max(reading.longest for reading in readings)
         if self.budget > longest:

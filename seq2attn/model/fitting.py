@@ -14,6 +14,7 @@ from seq2attn.config.plugin import modules_in
 from seq2attn.errors import RunError
 from seq2attn.formats import RUN
 from seq2attn.former import as_today
+from seq2attn.initial import Undrawn
 from seq2attn.model.build import build_model
 from seq2attn.model.config import ModelConfig
 from seq2attn.model.seq2seq import Seq2Seq
@@ -56,7 +57,7 @@ def _without_memory(weights: Path, *, most: int) -> Iterator[None]:
 
     counting = register_module_parameter_registration_hook(count)
     try:
-        with torch.device("meta"):
+        with Undrawn(), torch.device("meta"):
             yield
     except (RuntimeError, TypeError, OverflowError) as error:  # sizes that no tensor can have
         reason = str(error).partition("\n")[0]

@@ -13,9 +13,7 @@ def script(character: str) -> str | None:
     """`Latin`, `Cyrillic` ...; None for what is no letter."""
     if unicodedata.category(character)[0] != "L":
         return None
-    plain = unicodedata.normalize("NFKC", character)[
-        0
-    ]  # wide, superior and mathematical letters are letters too
+    plain = unicodedata.normalize("NFKC", character)[0]  # wide and mathematical letters are letters too
     first = unicodedata.name(plain, "UNNAMED").split(" ")[0].capitalize()
     return SAME.get(first, first)
 

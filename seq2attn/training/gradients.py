@@ -14,6 +14,7 @@ from torch import Tensor
 from seq2attn.data.batches import Batch, Indices, batch_of
 from seq2attn.data.corpus import Corpus
 from seq2attn.errors import UserError
+from seq2attn.memory import ran_out
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import World
 from seq2attn.training.objective import Loss, Objective
@@ -22,8 +23,6 @@ from seq2attn.training.soundness import lines_of, named
 from seq2attn.training.updates import Update
 
 T = TypeVar("T")
-SIGNS = ("can't allocate memory", "bad_alloc", "ALLOC_FAILED")
-"""How the errors of missing memory read that have no type of their own: of PyTorch on a CPU, C++, and cuBLAS."""
 LESS = (
     "give fewer `training.batch.at_once` or `training.batch.tokens`, or leave out long pairs"
     " (`data.filters.max_length`)"
@@ -197,12 +196,6 @@ def fitted(compute: Callable[[], T]) -> T | None:
         if not ran_out(error):
             raise
     return None
-
-
-def ran_out(error: Exception) -> bool:
-    """Whether there was too little memory."""
-    is_one = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    return is_one or any(sign in str(error) for sign in SIGNS)
 
 
 def use_bfloat16(precision: str, device: torch.device) -> bool:

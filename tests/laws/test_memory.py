@@ -18,12 +18,13 @@ from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import load_prepared
 from seq2attn.errors import UserError
 from seq2attn.experiment import Experiment
+from seq2attn.memory import ran_out
 from seq2attn.model import build_model
 from seq2attn.run import Run
 from seq2attn.training.checkpoint import list_checkpoints
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import join_world
-from seq2attn.training.gradients import Gradients, ran_out
+from seq2attn.training.gradients import Gradients
 from seq2attn.training.groups import parameter_groups
 from seq2attn.training.objective import Objective
 from seq2attn.training.rehearsal import largest, rehearse
@@ -123,6 +124,22 @@ def test_missing_memory_is_told_from_other_errors():
     with pytest.raises(RuntimeError) as other:
         torch.ones(2) @ torch.ones(3)
     assert not ran_out(other.value)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CUDA out of memory. Tried to allocate 2.00 GiB",
+        "CUDNN_STATUS_ALLOC_FAILED",
+        "CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory",
+        "DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes",
+        "std::bad_alloc",
+        "[Errno 12] Cannot allocate memory",
+    ],
+)
+def test_every_library_says_it_its_own_way(said):
+    assert ran_out(RuntimeError(said))
 
 
 # ---------------------------------------------------------------------- the largest first

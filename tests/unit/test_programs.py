@@ -19,6 +19,7 @@ from seq2attn.errors import RunError, UserError
 from seq2attn.model import Seq2Seq
 from seq2attn.run import Run
 from seq2attn.state import go_on_from, map_tensors, repeat_rows, select_rows, select_sentences
+from seq2attn.weights import save_tensors
 from tests.laws.parts import model
 from tests.laws.test_programs import interpreted
 from tests.unit.test_export import CONFIG, made
@@ -78,6 +79,16 @@ def test_torn_packages_are_told(tmp_path: Path) -> None:
             RunError, match=r"encode\.pt2: cannot be loaded .* export the run to programs again"
         ):
             programs.open_programs(folder)
+
+
+def test_programs_without_their_output_layer_are_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "output.safetensors"
+    with pytest.raises(RunError, match="there is no such file; export the run to programs again"):
+        programs._output(path)
+    for tensors in ({"bias": torch.ones(3)}, {"weight": torch.ones(3)}):
+        save_tensors(tensors, path)
+        with pytest.raises(RunError, match="holds no output layer; export the run to programs again"):
+            programs._output(path)
 
 
 def test_there_must_be_a_compiler_and_no_card(tmp_path: Path) -> None:

@@ -74,7 +74,11 @@ def test_lines_read_back(tmp_path_factory: pytest.TempPathFactory, lines: list[s
             b"plain\n",
             "{path}: the compressed file is broken after line 0 (Input format not supported",
         ),
-        ("t.gz", gzip.compress(b"a\nb\n" * 9, mtime=0)[:-9], "{path}: the compressed file is broken after line "),
+        (
+            "t.gz",
+            gzip.compress(b"a\nb\n" * 9, mtime=0)[:-9],
+            "{path}: the compressed file is broken after line ",
+        ),
         ("t.gz", gzip.compress(b"", mtime=0), "{path}: is empty"),
     ],
 )

@@ -17,7 +17,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}
 
 LAYERS = """
-    errors  state  initial  dropout  arrivals
+    errors  state  initial  dropout  arrivals  memory
     products  formats
     recurrence  laid_out
     layers
@@ -149,6 +149,21 @@ def test_help_comes_without_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.splitlines()[-1] == ""
+
+
+def test_a_model_without_memory_comes_without_a_compiler():
+    """As every run that is loaded is built at first, and PyTorch's compiler takes longer to import than all else."""
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from seq2attn.config.load import load; from seq2attn.describe import sketch\n"
+        "from seq2attn.experiment import Experiment\n"
+        "for path in sorted(Path('configs/attention').glob('[0-9]*.yaml')):\n"
+        "    print(sketch(load(path, Experiment)).output)\n"
+        "print(*[m for m in ('torch._dynamo', 'sympy') if m in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    *built, imported = done.stdout.splitlines()
+    assert len(built) > 9 and imported == ""
 
 
 def test_nothing_is_a_drawer():

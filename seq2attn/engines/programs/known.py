@@ -48,9 +48,8 @@ def check_known(packages: Iterable[Path]) -> None:
 
 def _home() -> Path:
     given = Path(os.environ.get("XDG_STATE_HOME", ""))
-    state = (
-        given if given.is_absolute() else Path.home() / ".local" / "state"
-    )  # a relative one is to be ignored
+    # A relative one is to be ignored.
+    state = given if given.is_absolute() else Path.home() / ".local" / "state"
     return state / "seq2attn" / "programs"
 
 

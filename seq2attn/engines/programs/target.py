@@ -134,8 +134,12 @@ def open_programs(folder: Path) -> ProgramReader:
 
 @torch.inference_mode()
 def _output(path: Path) -> nn.Linear:
-    """The output layer, laid out for search."""
+    """The output layer, laid out for search. Raises RunError when the file holds none."""
+    if not path.is_file():  # as before it was left outside of the programs
+        raise RunError(f"{path}: there is no such file; {FIX}")
     tensors = load_tensors(path)
+    if "weight" not in tensors or tensors["weight"].dim() != 2:
+        raise RunError(f"{path}: holds no output layer; {FIX}")
     words, dim = tensors["weight"].shape
     layer = nn.Linear(dim, words, bias="bias" in tensors)
     layer.load_state_dict(tensors)

@@ -1,0 +1,16 @@
+"""Running out of memory: an error that work can go on after, with less at once."""
+
+from __future__ import annotations
+
+import torch
+
+SIGNS = ("out of memory", "allocate memory", "not enough memory", "bad_alloc", "alloc_failed")
+"""How the errors of missing memory read that have no type of their own: of engines, PyTorch on a CPU, C++, cuBLAS."""
+
+
+def ran_out(error: Exception) -> bool:
+    """Whether there was too little memory, on whatever device."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    said = str(error).lower()
+    return any(sign in said for sign in SIGNS)
