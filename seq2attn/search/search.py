@@ -70,12 +70,14 @@ def search(
     done = found = Hypotheses.none(b, k, bars.longest + 1, eos, device)
     live = found.tokens.index_fill(2, torch.zeros(1, dtype=torch.long, device=device), bos)
     here = torch.arange(b, device=device)  # the sentences still searched, which `found` is about
-    scores, state = choose.first(torch.zeros(b, k, device=device)), repeat_rows(state, k)
-    ends = torch.zeros_like(here)
+    scores, ends = choose.first(torch.zeros(b, k, device=device)), torch.zeros_like(here)
 
     for t in range(1, bars.longest + 1):
-        log_probs, state = step(live[..., t - 1].flatten(), state, memory)
-        log_probs = bars.put(log_probs.unflatten(0, (-1, k)), limits, t)
+        read = live[..., t - 1] if t > 1 else live[:, :1, 0]  # at first all hypotheses are one
+        log_probs, state = step(read.flatten(), state, memory)
+        log_probs = bars.put(log_probs.unflatten(0, read.shape), limits, t)
+        if t == 1:
+            log_probs, state = log_probs.expand(-1, k, -1), repeat_rows(state, k)
         parent, token, score = choose(log_probs, scores)
         ended = token == eos
         found = _best(found, live, parent, score, ended, penalties[t])

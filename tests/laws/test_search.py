@@ -35,6 +35,20 @@ def penalty(rule, length):
     return ((5 + length) / 6) ** rule.alpha if rule.kind == "gnmt" else 1.0
 
 
+@pytest.mark.parametrize("choose", [Greedy(), Beam(3), Sample(3)], ids=lambda choose: type(choose).__name__)
+def test_the_beginning_is_read_once_a_sentence(choose):
+    _, markovs = markov(0)
+    rows = list[int]()
+
+    def step(words, state, memory):
+        rows.append(len(words))
+        assert len(state) == len(words)
+        return markovs(words, state, memory)
+
+    search(step, torch.zeros(2, 1), (), limits=limits(2, 3, 3), choose=choose, bos=BOS, eos=EOS)
+    assert rows == [2, 2 * choose.width, 2 * choose.width]
+
+
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("rule", RULES, ids=str)
 @pytest.mark.parametrize("fewest", [1, 2])
