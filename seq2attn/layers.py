@@ -27,10 +27,8 @@ class FeedForward(nn.Module):
         if self.activation == "relu" and self.training and pays(x):
             return self.leave(relu_linear(x, self.enter.weight, self.enter.bias, self.dropout.p))
         hidden = self.enter(x)
-        if self.activation == "relu":  # in place, for new memory costs ten times what the ReLU does
-            hidden = F.relu(hidden, inplace=not torch.is_grad_enabled())
-        else:
-            hidden = F.gelu(hidden)
+        in_place = not torch.is_grad_enabled()  # memory for another table takes ten times as long as the ReLU
+        hidden = F.relu(hidden, in_place) if self.activation == "relu" else F.gelu(hidden)
         return self.leave(self.dropout(hidden))
 
 
