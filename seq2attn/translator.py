@@ -256,7 +256,7 @@ def check_engine(engine: Engine, search: SearchConfig, run: Run, overrides: Sequ
 def chosen_search(
     search: SearchConfig, *, beam: int | None, greedy: bool, long: Long | None = None
 ) -> SearchConfig:
-    """The search asked for, else `search`; the limits and the normalisation of lengths stay.
+    """The search asked for, else `search`; the limits and the normalisation of lengths stay, and a beam's patience.
 
     Raises UserError when both a beam and greedy search are asked for.
     """
@@ -267,6 +267,8 @@ def chosen_search(
         search = search.model_copy(update={"lengths": lengths})
     if greedy:
         return GreedyConfig(kind="greedy", lengths=search.lengths)
+    if isinstance(search, BeamConfig) and beam is not None:
+        return search.model_copy(update={"width": beam})
     return search if beam is None else BeamConfig(kind="beam", width=beam, lengths=search.lengths)
 
 

@@ -146,6 +146,9 @@ def test_what_is_asked_for_keeps_the_limits() -> None:
     search = SampleConfig(kind="sample", lengths=lengths)
     assert chosen_search(search, beam=None, greedy=False) is search
     assert chosen_search(search, beam=2, greedy=False) == BeamConfig(kind="beam", width=2, lengths=lengths)
+    patient = BeamConfig(kind="beam", width=5, patience=1.0, lengths=lengths)
+    wider = BeamConfig(kind="beam", width=7, patience=1.0, lengths=lengths)
+    assert chosen_search(patient, beam=7, greedy=False) == wider
     assert chosen_search(search, beam=None, greedy=True) == GreedyConfig(kind="greedy", lengths=lengths)
 
 
