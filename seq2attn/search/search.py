@@ -73,12 +73,10 @@ def search(
     scores, ends = choose.first(torch.zeros(b, k, device=device)), torch.zeros_like(here)
 
     for t in range(1, bars.longest + 1):
-        read = live[..., t - 1] if t > 1 else live[:, :1, 0]  # at first all hypotheses are one
-        log_probs, state = step(read.flatten(), state, memory)
-        log_probs = bars.put(log_probs.unflatten(0, read.shape), limits, t)
+        log_probs, state = _read(step, live, t, state, memory)
         if t == 1:
-            log_probs, state = log_probs.expand(-1, k, -1), repeat_rows(state, k)
-        parent, token, score = choose(log_probs, scores)
+            state = repeat_rows(state, k)
+        parent, token, score = choose(bars.put(log_probs, limits, t).expand(-1, k, -1), scores)
         ended = token == eos
         found = _best(found, live, parent, score, ended, penalties[t])
         scores, kept = score.masked_fill(ended, NEVER).topk(k)
@@ -102,6 +100,13 @@ def search(
     return Hypotheses(done.tokens[..., 1:], done.scores, done.log_probs)
 
 
+def _read(step: Step, live: Tensor, t: int, state: Any, memory: Any) -> tuple[Tensor, Any]:
+    """Read what stands before word `t`: at first all hypotheses are one. The log-probabilities [b, K or 1, V]"""
+    words = live[..., t - 1] if t > 1 else live[:, :1, 0]
+    log_probs, state = step(words.flatten(), state, memory)
+    return log_probs.unflatten(0, words.shape), state
+
+
 @dataclass(frozen=True)
 class Bars:
     """Words that must not be chosen. What they would be chosen for is made impossible before the choice.
@@ -123,7 +128,7 @@ class Bars:
         return cls(barred, eos, *bounds)
 
     def put(self, log_probs: Tensor, limits: Limits, t: int) -> Tensor:
-        """No end before the fewest words, nothing but the end at the most, nothing of `never`: into [b, K, V]"""
+        """No end before the fewest words, nothing but the end at the most, nothing of `never`: into [b, K or 1, V]"""
         log_probs.index_fill_(-1, self.never, NEVER)
         end = log_probs[..., self.eos]
         if t <= self.last_early:
