@@ -89,6 +89,9 @@ def test_programs_without_their_output_layer_are_made_again(tmp_path: Path) -> N
         save_tensors(tensors, path)
         with pytest.raises(RunError, match="holds no output layer; export the run to programs again"):
             programs._output(path)
+    save_tensors({"weight": torch.ones(3, 2), "bias": torch.ones(4)}, path)
+    with pytest.raises(RunError, match="`bias` is"):
+        programs._output(path)
 
 
 def test_there_must_be_a_compiler_and_no_card(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from seq2attn.laid_out import lay_out_linears
 from seq2attn.model import Seq2Seq
 from seq2attn.run import Run
 from seq2attn.text.files import read_object, write_json
-from seq2attn.weights import load_tensors, save_tensors
+from seq2attn.weights import load_tensors, put_weights, save_tensors
 
 NAME = "programs"
 HEADER, OUTPUT = "programs.json", "output.safetensors"
@@ -142,7 +142,7 @@ def _output(path: Path) -> nn.Linear:
         raise RunError(f"{path}: holds no output layer; {FIX}")
     words, dim = tensors["weight"].shape
     layer = nn.Linear(dim, words, bias="bias" in tensors)
-    layer.load_state_dict(tensors)
+    put_weights(layer, tensors, path)
     whole = nn.Sequential(layer)
     lay_out_linears(whole)
     return cast(nn.Linear, whole[0])
