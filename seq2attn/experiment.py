@@ -16,6 +16,7 @@ from seq2attn.decoders import (
 )
 from seq2attn.decoders.recurrent import AttentiveConfig
 from seq2attn.encoders import BertEncoderConfig
+from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.model.config import ModelConfig
 from seq2attn.search.config import BeamConfig, SearchConfig
 from seq2attn.text.config import TextConfig
@@ -58,6 +59,24 @@ def _guided_can_be(data: DataConfig, model: ModelConfig, training: TrainingConfi
     return mistakes
 
 
+def _packed_can_be(model: ModelConfig, training: TrainingConfig) -> list[Mistake]:
+    if not training.batch.packed:
+        return []
+    name, attention = "training.batch.packed", getattr(model.decoder, "attention", None)
+    needs = "sentences in one row are read by Transformers alone"
+    mistakes = [
+        Mistake(name, f"{needs}, with other `positions` than relative ones; see `model.{side}`")
+        for side, part in (("encoder", model.encoder), ("decoder", model.decoder))
+        if not isinstance(part, TransformerConfig) or part.positions == "relative"
+    ]
+    if isinstance(attention, AttentionConfig) and not attention.is_scaled_dot:
+        message = "sentences in one row are asked by scaled dot products alone; see `model.decoder.attention`"
+        mistakes.append(Mistake(name, message))
+    if training.guided is not None:
+        mistakes.append(Mistake(name, "makes no weights, which `training.guided` needs"))
+    return mistakes
+
+
 def _attentions(decoder: DecoderConfig) -> tuple[int, int] | None:
     """The layers with attention and the heads of each; None where only a stranger's decoder knows."""
     attention = getattr(decoder, "attention", None)
@@ -74,7 +93,7 @@ def _attentions(decoder: DecoderConfig) -> tuple[int, int] | None:
 class Experiment(Config):
     """A model, the text it learns from, and how."""
 
-    rules = (_tied_is_joint, _bert_reads_its_own_pieces, _guided_can_be)
+    rules = (_tied_is_joint, _bert_reads_its_own_pieces, _guided_can_be, _packed_can_be)
 
     run: Path
     """The run directory: where all that training makes is kept, relative to the working directory."""

@@ -18,6 +18,7 @@ from seq2attn.attention.asked import NOTHING, Asked, Seen
 from seq2attn.attention.scores import Dot, Score, share, split_heads
 from seq2attn.dropout import Dropout
 from seq2attn.products import Linear
+from seq2attn.spans import Spans, attend_within
 
 NEAR = 64 * 64
 """Queries times keys of a sentence up to which a CPU learns sooner from plain products than from the fused kernel."""
@@ -30,6 +31,7 @@ class Memory:
     keys: Tensor  # [B, G, S, d], of as many groups as heads in most scores
     values: Tensor  # [B, G, S, v]
     mask: Tensor | None  # [B, 1, 1, S] or [B or 1, 1, T, S] bool; None where all may be looked at
+    spans: Spans | None = None  # where the sentences lie of which these are, if they all lie in one row
 
 
 Memories = tuple[Memory, ...]
@@ -64,14 +66,16 @@ class Attention(nn.Module):
         self.output = output or nn.Identity()
         self.dropout = Dropout(dropout)
 
-    def project(self, keys: Tensor, values: Tensor, mask: Tensor, position: Tensor | None = None) -> Memory:
+    def project(self, keys: Tensor, values: Tensor, mask: Tensor, spans: Spans | None = None) -> Memory:
         """[B, S, Dk], [B, S, Dv], bool [B, S] -> the memory that all later queries share.
 
-        `position` [B, S] says where keys stand that are not the first ones.
+        `spans` tells of sentences that lie in one row.
         """
-        if position is None:
+        if spans is None:
             position = torch.arange(keys.size(1), device=keys.device).expand(keys.shape[:2])
-        return Memory(*self.keys_values(keys, values, position), mask[:, None, None, :])
+        else:
+            position = spans.position
+        return Memory(*self.keys_values(keys, values, position), mask[:, None, None, :], spans)
 
     def keys_values(self, keys: Tensor, values: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
         """[B, S, Dk], [B, S, Dv], at positions [B, S] -> projected, [B, G, S, d] and [B, G, S, v]"""
@@ -93,14 +97,18 @@ class Attention(nn.Module):
         *,
         causal: bool = False,
         need_weights: bool = False,
+        spans: Spans | None = None,
     ) -> Attended:
         """query [N, T, Dq], position [N, T], after what was `seen` -> the context [N, T, Dv] of each query.
 
         `causal`: there are as many keys as queries, and each looks at those up to its own; the memory has no mask.
+        `spans`: the queries are of sentences that lie in one row, as those of the memory do; see `packs`.
 
         N is B, or B*K when K hypotheses share a sentence: they are then so many more queries to it, and its keys and
         values are neither copied nor reordered. Where something is remembered the queries are asked one by one.
         """
+        if spans is not None:
+            return self._ask_within(query, memory, position, spans, causal=causal)
         if all(part is None for part in seen):
             return self._ask(query, memory, position, seen, causal=causal, need_weights=need_weights)
         steps = list[Attended]()
@@ -141,6 +149,22 @@ class Attention(nn.Module):
             unfold(weights, rows) if weights is not None and need_weights else None,
             None if drawn is None else drawn.sum(1).reshape(rows, steps),
         )
+
+    def _ask_within(
+        self, query: Tensor, memory: Memory, position: Tensor, spans: Spans, *, causal: bool
+    ) -> Attended:
+        """All queries [1, M, Dq] of sentences that lie in one row, each to its own sentence."""
+        assert self.packs and memory.spans is not None
+        q, heads = self.score.query(query, position), self.score.heads
+        keys, values = share(memory.keys, heads), share(memory.values, heads)
+        dropout = self.dropout.p if self.training else 0.0
+        context = attend_within(q, keys, values, spans, memory.spans, causal=causal, dropout=dropout)
+        return Attended(self.output(context.transpose(1, 2).flatten(2)), NOTHING, None, None)
+
+    @property
+    def packs(self) -> bool:
+        """Whether sentences that lie in one row can be asked: where PyTorch's kernel computes the whole function."""
+        return isinstance(self.score, Dot) and self._fused() and type(self.score).bias is Dot.bias
 
     def _at_once(self, q: Tensor, memory: Memory, asked: Asked, *, causal: bool) -> Tensor:
         """The context [B, H, T, v] by PyTorch's own kernel, which makes no weights."""

@@ -53,6 +53,13 @@ class AttentionConfig(Config):
     dropout: float = Field(0.0, ge=0, lt=1)
     """Share of the weights that training leaves out (CPU: anything but 0 costs the fused kernel)."""
 
+    @property
+    def is_scaled_dot(self) -> bool:
+        """Whether it is a softmax of scaled dot products, for which there are fused kernels."""
+        scaled = isinstance(self.score, MultiHeadConfig) or getattr(self.score, "scaled", False)
+        is_dot = isinstance(self.score, DotConfig | GeneralConfig | MultiHeadConfig)
+        return is_dot and bool(scaled) and isinstance(self.align, GlobalConfig)
+
     def build(self, query_dim: int, key_dim: int, value_dim: int, output_dim: int | None = None) -> Attention:
         """An attention whose context is `output_dim` wide, projected, or `value_dim`, as the encoder made it.
 

@@ -6,7 +6,7 @@ B sentences, S source words with EOS, T target words with BOS or EOS.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -18,6 +18,7 @@ from torch import Tensor
 from seq2attn.data.corpus import Corpus, Ids
 from seq2attn.errors import DataError
 from seq2attn.products import EVEN
+from seq2attn.spans import Spans
 from seq2attn.state import map_tensors
 from seq2attn.text.vocabulary import BOS, EOS, PAD
 
@@ -42,14 +43,22 @@ class Batch:
     guide: Tensor | None = (
         None  # [B, T, S] where to look when saying each label: shares, or nothing but zeros
     )
+    spans: tuple[Spans, Spans] | None = None  # of source and target that lie in one row each: B is then 1
 
     def to(self, device: torch.device | str) -> Batch:
         """The batch on a device; from pinned memory it goes there while the device computes."""
-        return map_tensors(lambda tensor: tensor.to(device, non_blocking=True), self)
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> Batch:
         """The batch in memory that a card can read by itself."""
-        return map_tensors(torch.Tensor.pin_memory, self)
+        return self._each(torch.Tensor.pin_memory)
+
+    def _each(self, fn: Callable[[Tensor], Tensor]) -> Batch:
+        plain = map_tensors(fn, replace(self, spans=None))
+        if self.spans is None:
+            return plain
+        of_source, of_target = self.spans
+        return replace(plain, spans=(of_source.map_tensors(fn), of_target.map_tensors(fn)))
 
 
 def plan(
@@ -93,9 +102,21 @@ def collate(pairs: Sequence[tuple[Sequence[int] | Ids, Sequence[int] | Ids]]) ->
     return Batch(source, source_mask, torch.from_numpy(read), labels, said)
 
 
-def batch_of(corpus: Corpus, rows: Iterable[int]) -> Batch:
-    """Some pairs of a corpus, with their guide if it has one."""
+def collate_packed(pairs: Sequence[tuple[Sequence[int] | Ids, Sequence[int] | Ids]]) -> Batch:
+    """Pairs of ids without BOS and EOS -> Batch whose sentences lie in one row, without padding."""
+    (source, of_source), (say, of_target) = (_in_a_row(side) for side in zip(*pairs, strict=True))
+    read = np.roll(say, 1)  # each EOS comes to stand before the next sentence, where its BOS is
+    read[of_target.offsets[:-1].numpy()] = BOS
+    ids, target, labels = (torch.from_numpy(row)[None] for row in (source, read, say))
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    return Batch(ids, mask, target, labels, torch.arange(len(say)), spans=(of_source, of_target))
+
+
+def batch_of(corpus: Corpus, rows: Iterable[int], *, packed: bool = False) -> Batch:
+    """Some pairs of a corpus, with their guide if it has one and they do not lie in one row."""
     rows = [int(row) for row in rows]
+    if packed:
+        return collate_packed([corpus[row] for row in rows])
     batch = collate([corpus[row] for row in rows])
     if corpus.guide is None:
         return batch
@@ -104,6 +125,15 @@ def batch_of(corpus: Corpus, rows: Iterable[int]) -> Batch:
         shares = _shares(corpus.guide.words[row], corpus.guide.links[row])
         place[: len(shares), : shares.shape[1]] = shares
     return replace(batch, guide=torch.from_numpy(guide))
+
+
+def _in_a_row(sentences: Sequence[Sequence[int] | Ids]) -> tuple[NDArray[np.int64], Spans]:
+    """Ids without EOS -> ids with EOS [M], and where each sentence lies."""
+    spans = Spans.of(np.array([len(sentence) + 1 for sentence in sentences]))
+    row, bounds = np.full(spans.position.size(1), EOS), spans.offsets.tolist()
+    for start, end, sentence in zip(bounds, bounds[1:], sentences, strict=False):
+        row[start : end - 1] = sentence
+    return row, spans
 
 
 def _shares(words: tuple[Ids, Ids], links: tuple[Ids, Ids]) -> NDArray[np.float32]:

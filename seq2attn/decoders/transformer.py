@@ -17,6 +17,7 @@ from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.initial import initialise
+from seq2attn.spans import Spans
 
 
 @dataclass(frozen=True)
@@ -45,22 +46,39 @@ class TransformerDecoder(Decoder[TransformerState]):
     def prepare(self, encoded: Encoded) -> tuple[Memories, TransformerState]:
         """The source projected for every layer, and a state without a past."""
         layers = self._layers()
-        memory = tuple(layer.source.project(encoded.keys, encoded.values, encoded.mask) for layer in layers)
+        memory = tuple(
+            layer.source.project(encoded.keys, encoded.values, encoded.mask, encoded.spans)
+            for layer in layers
+        )
         past = Past(tuple(layer.nothing(encoded.keys) for layer in layers))
         seen = tuple(layer.source.begin(source) for layer, source in zip(layers, memory, strict=True))
         position = encoded.mask.new_zeros(encoded.mask.size(0), dtype=torch.long)
         return memory, TransformerState(past, seen, position)
 
     def forward(
-        self, words: Tensor, state: TransformerState, memory: Memories, *, need_weights: bool = False
+        self,
+        words: Tensor,
+        state: TransformerState,
+        memory: Memories,
+        *,
+        need_weights: bool = False,
+        spans: Spans | None = None,
     ) -> Decoded:
-        """words [N, T, D], all at once."""
+        """words [N, T, D], all at once.
+
+        `spans`: they are of whole sentences that lie in one row, as those of the memory do; nothing was read before,
+        and nothing can be read after them.
+        """
         position = state.position[:, None] + torch.arange(words.size(1), device=words.device)
+        if spans is not None:
+            position = spans.position
         x = self.dropout(words + self.positions(position).to(words.dtype))
         adding = state.past.add(words.size(1))
         entries, asked = list[KeysValues](), list[Attended]()
         for layer, source, seen in zip(self._layers(), memory, state.seen, strict=True):
-            x, after, told = layer(x, adding, len(entries), source, seen, position, need_weights=need_weights)
+            x, after, told = layer(
+                x, adding, len(entries), source, seen, position, spans, need_weights=need_weights
+            )
             entries.append(after)
             asked.append(told)
         after_all = TransformerState(
@@ -99,6 +117,7 @@ class TransformerDecoderLayer(nn.Module):
         memory: Memory,
         seen: Seen,
         position: Tensor,
+        spans: Spans | None,
         *,
         need_weights: bool,
     ) -> tuple[Tensor, KeysValues, Attended]:
@@ -110,9 +129,12 @@ class TransformerDecoderLayer(nn.Module):
         sentences = adding.before[index][0].size(0)
         together, places = y.reshape(sentences, -1, y.size(-1)), position.reshape(sentences, -1)
         entries = adding.layer(index, self.target.keys_values(together, together, places))
-        read = self.target(y, Memory(*entries, adding.mask), position, causal=adding.causal)
+        own = Memory(*entries, adding.mask, spans)
+        read = self.target(y, own, position, causal=adding.causal, spans=spans)
         x = self.target_branch.leave(x, read.context)
-        asked = self.source(self.source_branch.enter(x), memory, position, seen, need_weights=need_weights)
+        asked = self.source(
+            self.source_branch.enter(x), memory, position, seen, need_weights=need_weights, spans=spans
+        )
         x = self.source_branch.leave(x, asked.context)
         x = self.feed_forward_branch.leave(x, self.feed_forward(self.feed_forward_branch.enter(x)))
         return x, entries, asked

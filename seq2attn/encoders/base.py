@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from seq2attn.spans import Spans
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -16,6 +18,9 @@ class Encoded:
     values: Tensor  # [B, S, Dv]  what is averaged
     mask: Tensor  # [B, S] bool, True on words
     final: tuple[Tensor, ...]  # (h,) or (h, c), each [B, layers, F]; parallel encoders give their mean word
+    spans: Spans | None = (
+        None  # where sentences lie that are all in one row: B is then 1, and there is no `final`
+    )
 
 
 class Encoder(nn.Module, ABC):

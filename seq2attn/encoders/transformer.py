@@ -16,6 +16,7 @@ from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder, mean_word
 from seq2attn.initial import initialise
 from seq2attn.layers import FeedForward, GatedFeedForward, Learned, Residual, Sinusoidal, Unplaced
+from seq2attn.spans import Spans
 
 
 class TransformerConfig(Config):
@@ -100,24 +101,27 @@ class TransformerEncoder(Encoder):
         self.key_dim = self.value_dim = self.final_dim = dim
         initialise(self)
 
-    def forward(self, words: Tensor, mask: Tensor) -> Encoded:
-        """words [B, S, D], mask [B, S]."""
-        return self._read(words, mask, need_weights=False)[0]
+    def forward(self, words: Tensor, mask: Tensor, spans: Spans | None = None) -> Encoded:
+        """words [B, S, D], mask [B, S]; `spans` tells of sentences that lie in one row."""
+        return self._read(words, mask, spans, need_weights=False)[0]
 
     def look(self, words: Tensor, mask: Tensor) -> tuple[Encoded, Tensor | None]:
         """words [B, S, D], mask [B, S]; the weights are those of all layers."""
-        return self._read(words, mask, need_weights=True)
+        return self._read(words, mask, None, need_weights=True)
 
-    def _read(self, words: Tensor, mask: Tensor, *, need_weights: bool) -> tuple[Encoded, Tensor | None]:
-        position = torch.arange(words.size(1), device=words.device)
+    def _read(
+        self, words: Tensor, mask: Tensor, spans: Spans | None, *, need_weights: bool
+    ) -> tuple[Encoded, Tensor | None]:
+        position = torch.arange(words.size(1), device=words.device) if spans is None else spans.position
         x = self.dropout(words + self.positions(position).to(words.dtype))
         looked = []
         for layer in self.layers:
-            x, weights = layer(x, mask, need_weights)
+            x, weights = layer(x, mask, position, spans, need_weights=need_weights)
             looked.append(weights)
         x = self.norm(x)
         weights = torch.stack(looked, 1) if need_weights else None
-        return Encoded(x, x, mask, (mean_word(x, mask),)), weights
+        final = (mean_word(x, mask),) if spans is None else ()
+        return Encoded(x, x, mask, final, spans), weights
 
 
 class TransformerEncoderLayer(nn.Module):
@@ -130,12 +134,14 @@ class TransformerEncoderLayer(nn.Module):
         self.feed_forward = config.feed_forward_part(dim)
         self.feed_forward_branch = config.branch(dim)
 
-    def forward(self, x: Tensor, mask: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """x [B, S, D], mask [B, S] -> [B, S, D], and weights [B, H, S, S] when they are needed"""
+    def forward(
+        self, x: Tensor, mask: Tensor, position: Tensor, spans: Spans | None, *, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """x [B, S, D], mask [B, S], position [S] or [B, S] -> [B, S, D], and weights [B, H, S, S] if they are needed"""
         y = self.attention_branch.enter(x)
-        position = torch.arange(x.size(1), device=x.device).expand(x.size(0), -1)
-        memory = self.attention.project(y, y, mask)
-        read = self.attention(y, memory, position, need_weights=need_weights)
+        memory = self.attention.project(y, y, mask, spans)
+        position = position.expand(x.size(0), -1)
+        read = self.attention(y, memory, position, need_weights=need_weights, spans=spans)
         x = self.attention_branch.leave(x, read.context)
         x = self.feed_forward_branch.leave(x, self.feed_forward(self.feed_forward_branch.enter(x)))
         return x, read.weights

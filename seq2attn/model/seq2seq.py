@@ -14,6 +14,7 @@ from seq2attn.attention import Memories
 from seq2attn.decoders import Decoded, Decoder
 from seq2attn.encoders import Encoder
 from seq2attn.model.embeddings import Embedding
+from seq2attn.spans import Spans
 
 
 class Seq2Seq(nn.Module):
@@ -53,6 +54,19 @@ class Seq2Seq(nn.Module):
         """ids [B, S], mask [B, S], ids [B, T] -> what reading the target gives; `output` makes logits of its hidden"""
         memory, state = self.encode(source, source_mask)
         return self.read(target, state, memory, need_weights=need_weights)
+
+    def read_packed(
+        self, source: Tensor, source_mask: Tensor, target: Tensor, spans: tuple[Spans, Spans]
+    ) -> Decoded:
+        """ids [1, M], all of them words, ids [1, M'] -> what reading the targets gives, sentence by sentence
+
+        Of a Transformer's sentences that lie in one row on either side, as `spans` tell.
+        """
+        of_source, of_target = spans
+        encoded = self.encoder(self.source(source), source_mask, of_source)
+        memory, state = self.decoder.prepare(encoded)
+        decoded: Decoded = self.decoder(self.target(target), state, memory, spans=of_target)
+        return decoded
 
     def step(self, word: Tensor, state: Any, memory: Memories) -> tuple[Tensor, Any]:
         """Read one word [N]; the log-probabilities [N, V] of the next, and the state after."""

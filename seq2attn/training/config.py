@@ -29,6 +29,9 @@ class BatchConfig(Config):
     Unless it is given: on a card all of them, on a CPU about 1400, with less memory and padding."""
     accumulate: PositiveInt = 1
     """Batches whose gradients make one update."""
+    packed: bool = False
+    """Lay the sentences of a batch one after the other in one row, without padding, for a Transformer to read. It is
+    meant for cards, which have attention for it; a CPU pads them there all the same."""
 
     @model_validator(mode="after")
     def _is_a_part(self) -> Self:

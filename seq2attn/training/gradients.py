@@ -78,12 +78,6 @@ class Work:
     baseline: float | None
 
 
-def parts_of(corpus: Corpus, update: Update, device: torch.device) -> list[Part]:
-    """An update's parts, in memory that a card can read while it computes."""
-    parts = [Part(rows, batch_of(corpus, rows)) for rows in update]
-    return parts if device.type == "cpu" else [Part(part.rows, part.batch.pinned()) for part in parts]
-
-
 class Gradients:
     """Leaves in the parameters the gradient of the mean loss of a word of an update."""
 
@@ -96,6 +90,14 @@ class Gradients:
         if config.compile:
             self.learn = torch.compile(self.wrapped, dynamic=True)
         self.autocast = use_bfloat16(config.precision, world.device)
+        self.packed = config.batch.packed
+
+    def parts(self, corpus: Corpus, update: Update) -> list[Part]:
+        """An update's parts, in memory that a card can read while it computes."""
+        batches = [batch_of(corpus, rows, packed=self.packed) for rows in update]
+        if self.world.device.type != "cpu":
+            batches = [batch.pinned() for batch in batches]
+        return [Part(rows, batch) for rows, batch in zip(update, batches, strict=True)]
 
     def of(self, work: Work, sums: Sums) -> tuple[Sums, list[Part], float]:
         """The sums with those of the work, the parts in which it was done, and of how many words these are."""
@@ -180,7 +182,7 @@ class Gradients:
     def _halved(self, work: Work, part: Part, size: int) -> list[Part]:
         if part.size < size or len(part.rows) == 1:
             return [part]
-        return parts_of(work.corpus, list(np.array_split(part.rows, 2)), self.world.device)
+        return self.parts(work.corpus, list(np.array_split(part.rows, 2)))
 
     def _precision(self) -> AbstractContextManager[Any]:
         if not self.autocast:

@@ -13,7 +13,7 @@ from seq2attn.data.batches import Indices
 from seq2attn.data.corpus import Corpus
 from seq2attn.errors import UserError
 from seq2attn.training.distributed import World
-from seq2attn.training.gradients import LESS, Gradients, fitted, parts_of
+from seq2attn.training.gradients import LESS, Gradients, fitted
 from seq2attn.training.updates import Update
 
 
@@ -33,7 +33,7 @@ def rehearse(
     reserve = fitted(lambda: remembered(gradients.objective, optimizer))
     failed: Indices | None = parts[0] if reserve is None else None
     for rows in largest(parts, corpus.lengths) if reserve is not None else []:
-        (part,) = parts_of(corpus, [rows], world.device)
+        (part,) = gradients.parts(corpus, [rows])
         if not gradients.holds(part, baseline):
             failed = rows
             break

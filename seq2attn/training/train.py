@@ -80,7 +80,7 @@ def _trainer(
     objective = Objective(model, config.training.label_smoothing, config.training.guided)
     _check_guided(objective)
     if config.training.batch.tokens == "fit":
-        config = _with_tokens(config, _fitting(objective, prepared, world, reporter))
+        config = _with_tokens(config, _fitting(config, objective, prepared, world, reporter))
         if world.leads:
             run.save_experiment(config)
     return Trainer(config, run, prepared, objective, optimizer, state, world, reporter, stop, begin)
@@ -129,14 +129,16 @@ def _check_same(config: Experiment, run: Run) -> None:
         )
 
 
-def _fitting(objective: Objective, prepared: Prepared, world: World, reporter: Reporter) -> int:
+def _fitting(
+    config: Experiment, objective: Objective, prepared: Prepared, world: World, reporter: Reporter
+) -> int:
     """The tokens that the card's memory holds. Raises UserError where no card says how much that is."""
     if world.device.type != "cuda":
         raise UserError(
             "`training.batch.tokens: fit` asks how much the memory of a CUDA card holds, and this trains on a CPU: "
             "give a number; 4096 is usual"
         )
-    tokens = most_tokens(objective, prepared.train.corpus, world)
+    tokens = most_tokens(objective, prepared.train.corpus, world, packed=config.training.batch.packed)
     reporter.note(f"a batch of {tokens:,} tokens fits")
     return tokens
 

@@ -20,7 +20,7 @@ from seq2attn.run import Run
 from seq2attn.training.checkpoint import TrainState
 from seq2attn.training.distributed import World
 from seq2attn.training.diverged import diverged
-from seq2attn.training.gradients import Gradients, Part, Sums, Work, parts_of
+from seq2attn.training.gradients import Gradients, Part, Sums, Work
 from seq2attn.training.judge import Judge
 from seq2attn.training.objective import Objective
 from seq2attn.training.progress import amounts, is_due, share_done
@@ -99,7 +99,7 @@ class Trainer:
                 break
 
     def _make(self, corpus: Corpus) -> Callable[[Update], list[Part]]:
-        return lambda update: parts_of(corpus, update, self.world.device)
+        return lambda update: self.gradients.parts(corpus, update)
 
     def _finished(self) -> bool:
         """Whether training may end here: what was not tried yet is tried, and must be sound."""

@@ -33,7 +33,7 @@ def updates_of(
     return [parts[start : start + of_each] for start in range(0, len(parts), of_each)]
 
 
-def most_tokens(objective: Objective, corpus: Corpus, world: World) -> int:
+def most_tokens(objective: Objective, corpus: Corpus, world: World, *, packed: bool = False) -> int:
     """How many tokens of a batch the card's memory holds, gradients and all: tried with copies of one pair.
 
     All processes get the number of the smallest card.
@@ -45,7 +45,7 @@ def most_tokens(objective: Objective, corpus: Corpus, world: World) -> int:
         try:
             for pair in (by_width[len(by_width) // 2], by_width[-1]):  # the longest needs most for attention
                 copies = np.full(max(1, tokens // int(widths[pair])), pair)
-                objective(batch_of(corpus, copies).to(world.device)).objective.backward()
+                objective(batch_of(corpus, copies, packed=packed).to(world.device)).objective.backward()
         except torch.OutOfMemoryError:
             return False
         finally:

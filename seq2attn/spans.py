@@ -1,0 +1,117 @@
+"""Sentences that lie one after the other in one row, without padding, and attention of each to its own alone.
+
+Shapes: B sentences of M words in all, asked by queries or holding keys; L words of the longest; H heads, d and v the
+widths of a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Where the sentences of a row lie."""
+
+    offsets: Tensor  # [B + 1]: where each begins, and where the last one ends
+    position: Tensor  # [1, M] of each word in its sentence, from 0
+    shortest: int  # words; known here, as to ask a device for them would stop it
+    longest: int
+
+    @classmethod
+    def of(cls, lengths: NDArray[np.int64]) -> Self:
+        """Of sentences of so many words [B], in their order."""
+        offsets = np.concatenate([[0], lengths.cumsum()])
+        position = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+        shortest, longest = int(lengths.min()), int(lengths.max())
+        return cls(torch.from_numpy(offsets), torch.from_numpy(position)[None], shortest, longest)
+
+    def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
+        """The same with `fn` applied to every tensor."""
+        return replace(self, offsets=fn(self.offsets), position=fn(self.position))
+
+    def pad(self, x: Tensor) -> Tensor:
+        """[1, H, M, d] -> [B, H, L, d], zeros after each sentence"""
+        sentences, (_, heads, _, dim) = len(self.offsets) - 1, x.shape
+        padded = x.new_zeros(sentences * self.longest, heads, dim)
+        padded = padded.index_copy(0, self._cells(), x[0].transpose(0, 1))
+        return padded.unflatten(0, (sentences, self.longest)).transpose(1, 2)
+
+    def unpad(self, x: Tensor) -> Tensor:
+        """[B, H, L, d] -> [1, H, M, d]"""
+        return x.transpose(1, 2).flatten(0, 1).index_select(0, self._cells()).transpose(0, 1)[None]
+
+    def mask(self) -> Tensor:
+        """True on the words of padded sentences, bool [B, 1, 1, L]"""
+        return (torch.arange(self.longest, device=self.offsets.device) < self._lengths()[:, None])[
+            :, None, None
+        ]
+
+    def _lengths(self) -> Tensor:
+        return self.offsets.diff()
+
+    def _cells(self) -> Tensor:
+        """Where each word would stand among the B * L of padded sentences: [M]"""
+        firsts = torch.arange(
+            0, (len(self.offsets) - 1) * self.longest, self.longest, device=self.offsets.device
+        )
+        return firsts.repeat_interleave(self._lengths()) + self.position[0]
+
+
+def attend_within(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    asking: Spans,
+    asked: Spans,
+    *,
+    causal: bool = False,
+    dropout: float = 0.0,
+) -> Tensor:
+    """softmax(q . k / sqrt(d)) v of each query and the keys of its own sentence (Vaswani et al. 2017, eq. 1).
+
+    q [1, H, M, d] of sentences that lie as `asking` tells, k and v [1, H, M', d or v] of as many as `asked` tells ->
+    [1, H, M, v]. `causal`: keys and queries are of the same words, and each looks at those up to its own.
+    """
+    if q.device.type == "cpu":  # which has no kernel for sentences of many lengths
+        mask = None if causal else asked.mask()
+        padded = F.scaled_dot_product_attention(
+            asking.pad(q), asked.pad(k), asked.pad(v), mask, dropout, is_causal=causal
+        )
+        return asking.unpad(padded)
+    return attend_jagged(q, k, v, asking, asked, causal=causal, dropout=dropout)
+
+
+def attend_jagged(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    asking: Spans,
+    asked: Spans,
+    *,
+    causal: bool = False,
+    dropout: float = 0.0,
+) -> Tensor:
+    """`attend_within` by PyTorch's kernels for sentences of many lengths: FlashAttention's, or in float32 xFormers'."""
+
+    def jagged(x: Tensor, spans: Spans) -> Tensor:
+        made = torch.nested.nested_tensor_from_jagged(
+            x[0].transpose(0, 1).contiguous(),
+            spans.offsets,
+            min_seqlen=spans.shortest,
+            max_seqlen=spans.longest,
+        )
+        return made.transpose(1, 2)
+
+    context = F.scaled_dot_product_attention(
+        jagged(q, asking), jagged(k, asked), jagged(v, asked), None, dropout, is_causal=causal
+    )
+    return context.transpose(1, 2).values().transpose(0, 1)[None]

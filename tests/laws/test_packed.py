@@ -1,0 +1,181 @@
+"""Sentences in one row, without padding, are read as padded ones are: losses, gradients and whole trainings."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from seq2attn.data.batches import collate, collate_packed
+from seq2attn.model import build_model
+from seq2attn.model.config import ModelConfig
+from seq2attn.spans import Spans, attend_jagged, attend_within
+from seq2attn.training.objective import Objective
+from tests.laws import parts
+from tests.laws.parts import ALIGNS, SCORES
+from tests.laws.small import assert_near, corpus, last_weights, metrics, trained
+
+__all__ = ["corpus"]  # a fixture
+
+PAIRS = [([4, 5, 6], [7, 8]), ([9], [3, 4, 5, 6, 7]), ([8, 8, 4, 5, 9, 3], []), ([], [5])]
+KINDS = {
+    "post-norm": {"norm": "post"},
+    "pre-norm": {},
+    "learned positions": {"positions": "learned", "max_positions": 4},
+    "rotary, grouped keys": {"positions": "rotary", "groups": 2},
+    "modern": {"activation": "swiglu", "norm_layer": "rms"},
+}
+ATTENTIONS = {
+    "multi-head": {"score": {"kind": "multi-head", "heads": 4}},
+    "grouped keys": {"score": {"kind": "multi-head", "heads": 4, "groups": 2}},
+    "scaled dot": {"score": {"kind": "dot", "scaled": True, "heads": 2}},
+    "scaled general": {"score": {"kind": "general", "scaled": True}},
+}
+
+
+def config(kind=None, attention=None, **options):
+    part = {"kind": "transformer", "layers": 2, "heads": 4, "feed_forward": 24, "dropout": 0.0}
+    part |= KINDS[kind or "pre-norm"] | options
+    decoder = {**part, "attention": ATTENTIONS[attention or "multi-head"]}
+    return {"embeddings": {"dim": 16}, "encoder": part, "decoder": decoder}
+
+
+def objective(**which):
+    torch.manual_seed(1)
+    return Objective(build_model(ModelConfig.model_validate(config(**which)), 12, 12), 0.1)
+
+
+def learnt(objective, batch):
+    objective.zero_grad()
+    loss = objective(batch)
+    loss.objective.backward()
+    return loss, {name: parameter.grad.clone() for name, parameter in objective.named_parameters()}
+
+
+@pytest.mark.parametrize(
+    "which", [*({"kind": kind} for kind in KINDS), *({"attention": name} for name in ATTENTIONS)], ids=str
+)
+@pytest.mark.parametrize(
+    ("dtype", "near"), [(torch.float32, 1e-5), (torch.float64, 1e-12)], ids=["float32", "float64"]
+)
+def test_loss_and_gradients_are_those_of_padded_sentences(which, dtype, near):
+    net = objective(**which).to(dtype)
+    loss, gradients = learnt(net, collate(PAIRS))
+    packed, packed_gradients = learnt(net, collate_packed(PAIRS))
+    assert packed.words == loss.words
+    torch.testing.assert_close(packed.objective, loss.objective, rtol=near, atol=near)
+    likelihood = loss.negative_log_likelihood
+    torch.testing.assert_close(packed.negative_log_likelihood, likelihood, rtol=near, atol=near)
+    assert any(gradient.abs().max() > 0.1 for gradient in gradients.values())
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(packed_gradients[name], gradient, rtol=near, atol=near)
+
+
+def test_a_row_is_its_sentences_alone():
+    net = objective().double()
+    together = net(collate_packed(PAIRS)).objective
+    alone = [net(collate_packed([pair])).objective for pair in PAIRS]
+    torch.testing.assert_close(together, sum(alone))
+
+
+def test_there_is_no_padding():
+    batch = collate_packed(PAIRS)
+    assert batch.source.shape == (1, sum(len(source) + 1 for source, _ in PAIRS))
+    assert batch.labels.shape == (1, sum(len(target) + 1 for _, target in PAIRS))
+    of_source, of_target = batch.spans
+    for row, spans, padded in (
+        (batch.source, of_source, collate(PAIRS).source),
+        (batch.target, of_target, collate(PAIRS).target),
+        (batch.labels, of_target, collate(PAIRS).labels),
+    ):
+        bounds = spans.offsets.tolist()
+        for number, (start, end) in enumerate(itertools.pairwise(bounds)):
+            assert row[0, start:end].equal(padded[number, : end - start])
+            assert spans.position[0, start:end].tolist() == list(range(end - start))
+
+
+def given(seed=0, heads=2, dim=8):
+    asking, asked = (Spans.of(torch.tensor(lengths).numpy()) for lengths in ([3, 1, 5, 2], [4, 6, 1, 1]))
+    draw = torch.Generator().manual_seed(seed)
+    q, k, v = (
+        torch.randn(1, heads, words, dim, generator=draw, dtype=torch.double).requires_grad_()
+        for words in (11, 12, 12)
+    )
+    return q, k, v, asking, asked
+
+
+def one_by_one(q, k, v, asking, asked, *, causal=False):
+    found = []
+    for number in range(len(asking.offsets) - 1):
+        (here, end), (first, last) = (x.offsets[number : number + 2].tolist() for x in (asking, asked))
+        own = (q[:, :, here:end], k[:, :, first:last], v[:, :, first:last])
+        scores = own[0] @ own[1].transpose(-2, -1) / q.size(-1) ** 0.5
+        if causal:
+            scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf)
+        found.append(scores.softmax(-1) @ own[2])
+    return torch.cat(found, 2)
+
+
+@pytest.mark.parametrize("attend", [attend_within, attend_jagged])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_each_query_asks_its_own_sentence(attend):
+    """`attend_jagged` is what a card is asked; on a CPU PyTorch has it too, slowly, where it is not causal."""
+    q, k, v, asking, asked = given()
+    context = attend(q, k, v, asking, asked)
+    expected = one_by_one(q, k, v, asking, asked)
+    torch.testing.assert_close(context, expected)
+    gradients = (torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (context, expected))
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_causal_attention_looks_back_alone():
+    q, k, v, _, asked = given()
+    q = torch.cat([q, q[:, :, :1]], 2)
+    context = attend_within(q, k, v, asked, asked, causal=True)
+    torch.testing.assert_close(context, one_by_one(q, k, v, asked, asked, causal=True))
+
+
+def test_attention_that_leaves_out_weights_does_so_in_training_alone():
+    torch.manual_seed(0)
+    net = objective(attention_dropout=0.5).double()
+    one, other = (net(collate_packed(PAIRS)).objective.item() for _ in range(2))
+    assert one != other
+    net.eval()
+    padded = net(collate(PAIRS)).objective
+    torch.testing.assert_close(net(collate_packed(PAIRS)).objective, padded)
+
+
+def test_a_training_with_packed_batches_is_that_with_padded_ones(corpus):
+    options = {"model": config(), "until": ["3 epochs"], "optimizer": {"kind": "sgd", "rate": 0.5}}
+    padded = trained(corpus, "padded", batch={"tokens": 64}, **options)
+    packed = trained(corpus, "packed", batch={"tokens": 64, "packed": True}, **options)
+    assert_near(last_weights(packed), last_weights(padded))
+    losses = [[line["loss"] for line in metrics(run, "train")] for run in (packed, padded)]
+    assert len(losses[0]) > 3 and losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+REFUSED = {
+    "recurrent": ({"encoder": {"kind": "gru", "dim": 16}}, "see `model.encoder`"),
+    "relative": ({"decoder": {**config()["decoder"], "positions": "relative"}}, "see `model.decoder`"),
+    "additive": (
+        {"decoder": {**config()["decoder"], "attention": {"score": {"kind": "additive", "dim": 8}}}},
+        "see `model.decoder.attention`",
+    ),
+}
+
+
+@pytest.mark.parametrize(("other", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_packed_is_said_before_any_work(corpus, other, message):
+    with pytest.raises(ValueError, match=message):
+        trained(corpus, "run", model=config() | other, batch={"tokens": 64, "packed": True})
+    assert not (corpus / "run").exists()
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("align", ALIGNS)
+def test_configs_are_refused_for_just_the_attentions_that_cannot(score, align):
+    attention = parts.config("transformer", "transformer", score, align).decoder.attention
+    built = attention.build(parts.WIDTH, parts.WIDTH, parts.WIDTH, parts.WIDTH)
+    assert attention.is_scaled_dot == built.packs
