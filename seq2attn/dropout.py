@@ -21,11 +21,15 @@ class Dropout(nn.Dropout):
     for it.
     """
 
+    def share(self) -> float:
+        """What share it zeroes now, for a kernel that does so itself."""
+        return self.p if self.training else 0.0
+
     def forward(self, x: Tensor) -> Tensor:
         """[...] -> [...]"""
         if not self.training or self.p == 0:
             return x
-        if x.device.type != "cpu":
+        if x.device.type != "cpu" or torch.compiler.is_compiling():
             return F.dropout(x, self.p)
         dropped: Tensor = _Dropout.apply(x, self.p)  # type: ignore[no-untyped-call]
         return dropped

@@ -23,6 +23,7 @@ class Spans:
 
     offsets: Tensor  # [B + 1]: where each begins, and where the last one ends
     position: Tensor  # [1, M] of each word in its sentence, from 0
+    cells: Tensor  # [M]: where each word would stand among the B * L of padded sentences
     shortest: int  # words; known here, as to ask a device for them would stop it
     longest: int
 
@@ -32,38 +33,29 @@ class Spans:
         offsets = np.concatenate([[0], lengths.cumsum()])
         position = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
         shortest, longest = int(lengths.min()), int(lengths.max())
-        return cls(torch.from_numpy(offsets), torch.from_numpy(position)[None], shortest, longest)
+        cells = np.repeat(np.arange(len(lengths)) * longest, lengths) + position
+        at, place, cell = (torch.from_numpy(numbers) for numbers in (offsets, position[None], cells))
+        return cls(at, place, cell, shortest, longest)
 
     def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
         """The same with `fn` applied to every tensor."""
-        return replace(self, offsets=fn(self.offsets), position=fn(self.position))
+        return replace(self, offsets=fn(self.offsets), position=fn(self.position), cells=fn(self.cells))
 
     def pad(self, x: Tensor) -> Tensor:
         """[1, H, M, d] -> [B, H, L, d], zeros after each sentence"""
         sentences, (_, heads, _, dim) = len(self.offsets) - 1, x.shape
         padded = x.new_zeros(sentences * self.longest, heads, dim)
-        padded = padded.index_copy(0, self._cells(), x[0].transpose(0, 1))
+        padded = padded.index_copy(0, self.cells, x[0].transpose(0, 1))
         return padded.unflatten(0, (sentences, self.longest)).transpose(1, 2)
 
     def unpad(self, x: Tensor) -> Tensor:
         """[B, H, L, d] -> [1, H, M, d]"""
-        return x.transpose(1, 2).flatten(0, 1).index_select(0, self._cells()).transpose(0, 1)[None]
+        return x.transpose(1, 2).flatten(0, 1).index_select(0, self.cells).transpose(0, 1)[None]
 
     def mask(self) -> Tensor:
         """True on the words of padded sentences, bool [B, 1, 1, L]"""
-        return (torch.arange(self.longest, device=self.offsets.device) < self._lengths()[:, None])[
-            :, None, None
-        ]
-
-    def _lengths(self) -> Tensor:
-        return self.offsets.diff()
-
-    def _cells(self) -> Tensor:
-        """Where each word would stand among the B * L of padded sentences: [M]"""
-        firsts = torch.arange(
-            0, (len(self.offsets) - 1) * self.longest, self.longest, device=self.offsets.device
-        )
-        return firsts.repeat_interleave(self._lengths()) + self.position[0]
+        place = torch.arange(self.longest, device=self.offsets.device)
+        return (place < self.offsets.diff()[:, None])[:, None, None]
 
 
 def attend_within(

@@ -111,7 +111,7 @@ class Attention(nn.Module):
             return self._ask_within(query, memory, position, spans, causal=causal)
         if all(part is None for part in seen):
             return self._ask(query, memory, position, seen, causal=causal, need_weights=need_weights)
-        steps = list[Attended]()
+        steps: list[Attended] = []
         for q, p in zip(query.split(1, 1), position.split(1, 1), strict=True):
             steps.append(self._ask(q, memory, p, seen, need_weights=need_weights))
             seen = steps[-1].seen
@@ -157,7 +157,7 @@ class Attention(nn.Module):
         assert self.packs and memory.spans is not None
         q, heads = self.score.query(query, position), self.score.heads
         keys, values = share(memory.keys, heads), share(memory.values, heads)
-        dropout = self.dropout.p if self.training else 0.0
+        dropout = self.dropout.share()
         context = attend_within(q, keys, values, spans, memory.spans, causal=causal, dropout=dropout)
         return Attended(self.output(context.transpose(1, 2).flatten(2)), NOTHING, None, None)
 
@@ -179,7 +179,7 @@ class Attention(nn.Module):
             memory.keys,
             memory.values,
             mask,
-            self.dropout.p if self.training else 0.0,
+            self.dropout.share(),
             is_causal=causal,
             enable_gqa=self.score.groups < self.score.heads,
         )

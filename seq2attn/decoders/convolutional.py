@@ -66,7 +66,9 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState]):
         """words [N, T, E], all at once."""
         position = state.position[:, None] + torch.arange(words.size(1), device=words.device)
         embedded = self.dropout(words + self.positions(position))
-        x, past, asked = self.enter(embedded), list[Tensor](), list[Attended]()
+        x = self.enter(embedded)
+        past: list[Tensor] = []
+        asked: list[Attended] = []
         for layer, before, source, seen in zip(self._layers(), state.past, memory, state.seen, strict=True):
             x, after, told = layer(x, embedded, before, source, seen, position, need_weights=need_weights)
             past.append(after)

@@ -68,7 +68,7 @@ class Past(Shared):
             if room is None or not room.fits(entries, new):
                 room = Room.around(self.layers, new)
             room.filled = entries + new
-        return Adding(self.layers, room, mask, visible, causal=not entries and mask is None and steps > 1)
+        return Adding(self.layers, room, mask, visible, causal=not entries and mask is None)
 
     def _seen(self, steps: int) -> tuple[Tensor | None, Tensor | None]:
         """What the new words see, [B or 1, 1, K*T, C + K*T] or None for all, and `visible` after them."""

@@ -74,7 +74,8 @@ class TransformerDecoder(Decoder[TransformerState]):
             position = spans.position
         x = self.dropout(words + self.positions(position).to(words.dtype))
         adding = state.past.add(words.size(1))
-        entries, asked = list[KeysValues](), list[Attended]()
+        entries: list[KeysValues] = []
+        asked: list[Attended] = []
         for layer, source, seen in zip(self._layers(), memory, state.seen, strict=True):
             x, after, told = layer(
                 x, adding, len(entries), source, seen, position, spans, need_weights=need_weights

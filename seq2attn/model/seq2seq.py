@@ -49,19 +49,21 @@ class Seq2Seq(nn.Module):
         return decoded
 
     def forward(
-        self, source: Tensor, source_mask: Tensor, target: Tensor, *, need_weights: bool = False
+        self,
+        source: Tensor,
+        source_mask: Tensor,
+        target: Tensor,
+        *,
+        need_weights: bool = False,
+        spans: tuple[Spans, Spans] | None = None,
     ) -> Decoded:
-        """ids [B, S], mask [B, S], ids [B, T] -> what reading the target gives; `output` makes logits of its hidden"""
-        memory, state = self.encode(source, source_mask)
-        return self.read(target, state, memory, need_weights=need_weights)
+        """ids [B, S], mask [B, S], ids [B, T] -> what reading the target gives; `output` makes logits of its hidden
 
-    def read_packed(
-        self, source: Tensor, source_mask: Tensor, target: Tensor, spans: tuple[Spans, Spans]
-    ) -> Decoded:
-        """ids [1, M], all of them words, ids [1, M'] -> what reading the targets gives, sentence by sentence
-
-        Of a Transformer's sentences that lie in one row on either side, as `spans` tell.
+        `spans` tell where a Transformer's sentences lie that are all in one row, on either side.
         """
+        if spans is None:
+            memory, state = self.encode(source, source_mask)
+            return self.read(target, state, memory, need_weights=need_weights)
         of_source, of_target = spans
         encoded = self.encoder(self.source(source), source_mask, of_source)
         memory, state = self.decoder.prepare(encoded)

@@ -100,7 +100,8 @@ class TrainingConfig(Config):
     deterministic: bool = False
     """On a card, take only kernels that give the same numbers each time, as those of a CPU do: some are slower."""
     compile: bool = False
-    """Have PyTorch compile the model before the first update: which takes minutes on a CPU."""
+    """Have PyTorch compile the model before the first update, which takes a minute or two, and is told. Meant for
+    Transformers on a card: a recurrence is compiled anew for each length, and a CPU gains nothing."""
     validation: ValidationConfig = ValidationConfig()
     checkpoints: CheckpointConfig = CheckpointConfig()
     report_every: PositiveInt = 50

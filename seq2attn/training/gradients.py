@@ -86,9 +86,8 @@ class Gradients:
     ) -> None:
         self.objective, self.world, self.reporter = objective, world, reporter
         self.wrapped = world.wrap(objective)
-        self.learn: Callable[[Batch, float | None], Loss] = self.wrapped
         if config.compile:
-            self.learn = torch.compile(self.wrapped, dynamic=True)
+            objective.model.compile(dynamic=True)  # the loss is made by hand, a chunk at a time
         self.autocast = use_bfloat16(config.precision, world.device)
         self.packed = config.batch.packed
 
@@ -150,7 +149,7 @@ class Gradients:
 
     def _loss(self, part: Part, baseline: float | None) -> Loss:
         with self._precision():
-            return self.learn(part.batch.to(self.world.device), baseline)
+            return self.wrapped(part.batch.to(self.world.device), baseline)
 
     def _back(self, objective: Tensor, last: bool) -> None:
         try:

@@ -50,10 +50,9 @@ class Objective(nn.Module):
         `baseline` is the log-probability that a target word has had of late, for hard attention to compare with.
         """
         is_guided = self.guided is not None and batch.guide is not None
-        if batch.spans is not None:
-            decoded = self.model.read_packed(batch.source, batch.source_mask, batch.target, batch.spans)
-        else:
-            decoded = self.model(batch.source, batch.source_mask, batch.target, need_weights=is_guided)
+        decoded = self.model(
+            batch.source, batch.source_mask, batch.target, need_weights=is_guided, spans=batch.spans
+        )
         output, said = self.model.output, batch.said
         objective, log_probs = linear_cross_entropy(
             decoded.hidden.flatten(0, 1).index_select(0, said),
@@ -68,7 +67,6 @@ class Objective(nn.Module):
             objective = objective + reinforce(decoded.drawn, seen.view_as(words), words, baseline)
         guided, guided_words = torch.zeros_like(objective), said.new_zeros(())
         if self.guided is not None and batch.guide is not None:
-            assert decoded.weights is not None  # made sure of before training
             guided, guided_words = guided_cross_entropy(self.guided.attention(decoded.weights), batch.guide)
             objective = objective + self.guided.weight * guided
         return Loss(
