@@ -16,7 +16,17 @@ from benchmark.profile import measure_profile
 from benchmark.records import Book, Record
 from benchmark.roof import measure_roofline
 from benchmark.searching import CASES, measure_latency, measure_search
-from benchmark.setting import CONFIGS, MODELS, REPOSITORY, TOKENS, Setting, UnavailableError, shown
+from benchmark.setting import (
+    CARD_MODELS,
+    CARD_TOKENS,
+    CONFIGS,
+    MODELS,
+    REPOSITORY,
+    TOKENS,
+    Setting,
+    UnavailableError,
+    shown,
+)
 from benchmark.starting import measure_startup
 from benchmark.systems import ENGINES, PEERS, Ours, System
 from benchmark.tables import table
@@ -43,9 +53,10 @@ Parts = Iterator[list[Record]]
 
 
 def train(call: Call) -> Parts:
-    """Training, with the memory it takes, and for T the roofline."""
+    """Training, with the memory it takes; for T, and for all on a card, the roofline."""
     for model in call.models:
-        roof = measure_roofline(call.setting, call.timing) if model == "t" else []
+        has_roof = model == "t" or call.setting.card
+        roof = measure_roofline(call.setting, model, call.timing) if has_roof else []
         yield [*roof, *measure_training(call.setting, call.systems, model, call.timing)]
 
 
@@ -77,7 +88,8 @@ def startup(call: Call) -> Parts:
 
 def roofline(call: Call) -> Parts:
     """How fast this machine multiplies."""
-    yield measure_roofline(call.setting, call.timing)
+    for model in call.models:
+        yield measure_roofline(call.setting, model, call.timing)
 
 
 def profile(call: Call) -> Parts:
@@ -149,8 +161,10 @@ def _print(book: Book) -> None:
 
 
 def _call(options: argparse.Namespace) -> tuple[Call, list[str]]:
-    setting = Setting(options.peers_root, options.corpus, options.runs, options.configs, options.threads or 2)
-    ours = Ours(setting, tokens=options.tokens, overrides=tuple(options.set))
+    tokens = options.tokens or (CARD_TOKENS if options.card else TOKENS)
+    places = options.peers_root, options.corpus, options.runs, options.configs
+    setting = Setting(*places, options.threads or 2, tokens, options.card)
+    ours = Ours(setting, overrides=tuple(options.set))
     systems, absent = list[System]([ours]), list[str]()
     for name in filter(None, options.peers.split(",")):
         if name not in PEERS | ENGINES:
@@ -162,7 +176,8 @@ def _call(options: argparse.Namespace) -> tuple[Call, list[str]]:
                 systems.append(system)
             else:
                 absent.append(f"{system.title}: not installed; to install it: {install}")
-    models = tuple(MODELS) if options.model is None else (options.model,)
+    usual = (*CARD_MODELS, "r1", "r2") if options.card else tuple(MODELS)
+    models = usual if options.model is None else (options.model,)
     timing = Timing(options.rounds, options.window, options.warm, options.busy_ok)
     cases = tuple(CASES) if options.case is None else (options.case,)
     return Call(setting, tuple(systems), ours, models, cases, timing), absent
@@ -177,7 +192,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "verb", choices=verbs, help="`fit` trains what translates, `page` fills docs/performance.md"
     )
-    parser.add_argument("--model", choices=list(MODELS), help="one of the architectures; all if not said")
+    every = [*MODELS, *CARD_MODELS]
+    parser.add_argument(
+        "--model", choices=every, help="one of the architectures; all that are usual if not said"
+    )
+    card = "let everybody compute on a CUDA card, in bfloat16: larger models, and ours in all ways; give another --out"
+    parser.add_argument("--card", action="store_true", help=card)
     parser.add_argument("--case", choices=list(CASES), help="one way to search; all if not said")
     parser.add_argument("--peers", default=USUAL, help=f"of {', '.join(PEERS | ENGINES)}; empty for none")
     parser.add_argument("--rounds", type=int, default=3, help="how often each has its turn")
@@ -198,6 +218,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--corpus", type=Path, default=REPOSITORY / "data/multi30k", help="where the text is")
     parser.add_argument("--runs", type=Path, default=REPOSITORY / "runs/bench", help="where ours trains")
     parser.add_argument("--configs", type=Path, default=CONFIGS, help="where t.yaml, r1.yaml and r2.yaml are")
-    parser.add_argument("--tokens", type=int, default=TOKENS, help="of a batch of ours; peers keep theirs")
+    sizes = f"of a batch, of ours and of the loops around libraries; {TOKENS} if not said, on a card {CARD_TOKENS}"
+    parser.add_argument("--tokens", type=int, help=sizes)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of our config")
     return parser

@@ -1,26 +1,62 @@
-"""The multiplications that T cannot do without, from the lengths of the real text."""
+"""The multiplications that a model cannot do without, from its matrices and the lengths of the real text."""
 
 from __future__ import annotations
 
-from benchmark.text import Lengths
+from collections.abc import Iterator
 
-DIM, HIDDEN, WORDS, LAYERS = 256, 1024, 8000, 3
+from torch import nn
+
+from benchmark.text import Lengths
+from seq2attn.attention import Attention
+from seq2attn.model import Seq2Seq
+
 BACKWARD = 2
 """Times the forward pass: the gradients of what was multiplied, and of the weights."""
 
 
-def flops_a_word(lengths: Lengths) -> float:
-    """Floating-point operations of T's matrix products in training, for each target token; padding has none.
+def flops_a_word(model: Seq2Seq, lengths: Lengths) -> float:
+    """Floating-point operations of a model's matrix products in training, for each target token; padding has none.
 
-    Encoder: in each layer four projections and two of the feed-forward part for each source word, and scores and
-    contexts of each pair of words. Decoder: six projections of target words and two of source words. Then the output.
+    The encoder's matrices multiply each source word, and so do those of the decoder that make keys and values of the
+    source; its others and the output layer's multiply each target word. Scores and contexts are of each pair of words.
+    What is made once a sentence, as a decoder's first state is, counts for nothing.
     """
     source, target = lengths.source, lengths.target
     s, t = sum(source), sum(target)
-    encoder = (4 * DIM**2 + 2 * DIM * HIDDEN) * s + 2 * DIM * sum(n * n for n in source)
-    pairs = sum(n * m for n, m in zip(source, target, strict=True))
-    decoder = (
-        (6 * DIM**2 + 2 * DIM * HIDDEN) * t + 2 * DIM**2 * s + 2 * DIM * (sum(n * n for n in target) + pairs)
+    of_source, of_target = matrices(model.encoder), matrices(model.decoder) + model.output.weight.numel()
+    across = sum(n * m for n, m in zip(source, target, strict=True))
+    products = 0
+    for _, attention in _attentions(model.encoder):
+        products += _widths(attention, model) * sum(n * n for n in source)
+    for name, attention in _attentions(model.decoder):
+        if name.endswith("target"):
+            products += _widths(attention, model) * sum(n * n for n in target)
+            continue
+        products += _widths(attention, model) * across
+        looks = matrices(attention.score.get_submodule("w_key")) + matrices(attention.value)
+        of_source, of_target = of_source + looks, of_target - looks
+    return (1 + BACKWARD) * 2 * (of_source * s + of_target * t + products) / t
+
+
+def matrices(module: nn.Module) -> int:
+    """The numbers in what multiplies words: no tables in which they are looked up, and nothing for first states."""
+    return sum(
+        parameter.numel()
+        for name, part in module.named_modules()
+        if not isinstance(part, nn.Embedding) and "bridge" not in name.split(".")
+        for parameter in part.parameters(recurse=False)
+        if parameter.dim() == 2
     )
-    forward = 2 * (LAYERS * (encoder + decoder) + DIM * WORDS * t)
-    return (1 + BACKWARD) * forward / t
+
+
+def _attentions(module: nn.Module) -> Iterator[tuple[str, Attention]]:
+    return ((name, part) for name, part in module.named_modules() if isinstance(part, Attention))
+
+
+def _widths(attention: Attention, model: Seq2Seq) -> int:
+    """Multiplications of a query with a key for its scores, and of its weight with a value, of all heads."""
+    sharing = attention.score.heads // attention.score.groups
+    key, value = attention.score.get_submodule("w_key"), attention.value
+    assert isinstance(key, nn.Linear)
+    values = sharing * value.out_features if isinstance(value, nn.Linear) else model.encoder.value_dim
+    return sharing * key.out_features + values

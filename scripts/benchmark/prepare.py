@@ -23,15 +23,15 @@ def prepare_all(ours: Ours, models: tuple[str, ...], *, timed: bool) -> None:
         config = experiment.text.joint
         assert isinstance(config, BPEConfig)
         tokenizer = SubwordTokenizer(config, prepare_text(ours.setting, config.size))
-        folder = ours.timed(model) if timed else ours.run(model)
-        for side in ("source", "target"):
-            if not (folder / side).is_dir():
-                tokenizer.save(folder / side)
-        prepared = prepare(experiment.data, experiment.text, folder, say, keep_tokenizers=True)
-        corpus = prepared.train.epoch(0, 0)
-        found = int(corpus.lengths[:, 1].sum()) + len(corpus)  # the ends
-        wanted = sum(lengths(ours.setting).target)
-        if found != wanted:
-            raise UnavailableError(
-                f"{folder}: {found:,} target tokens an epoch, where the others have {wanted:,}"
-            )
+        for folder in [ours.timed(model, way) for way in ours.ways(model)] if timed else [ours.run(model)]:
+            for side in ("source", "target"):
+                if not (folder / side).is_dir():
+                    tokenizer.save(folder / side)
+            prepared = prepare(experiment.data, experiment.text, folder, say, keep_tokenizers=True)
+            corpus = prepared.train.epoch(0, 0)
+            found = int(corpus.lengths[:, 1].sum()) + len(corpus)  # the ends
+            wanted = sum(lengths(ours.setting).target)
+            if found != wanted:
+                raise UnavailableError(
+                    f"{folder}: {found:,} target tokens an epoch, where the others have {wanted:,}"
+                )

@@ -23,7 +23,7 @@ def measure_profile(
 
     Raises UnavailableError when the training breaks off.
     """
-    (training,) = ours.trainings(model)
+    training = ours.trainings(model)[0]
     settings = training.command[training.command.index("--set") :]
     module = [sys.executable, "-m", "benchmark.programs.steps", str(ours.experiment(model))]
     command = [*module, str(updates), str(WARM), *settings]
@@ -57,4 +57,4 @@ def measure_profile(
             rounds=tuple(round(rate, 1) for rate in rates),
         )
     )  # fmt: skip
-    return records + (measure_roofline(setting, timing, STEP) if model == "t" else [])
+    return records + (measure_roofline(setting, model, timing, STEP) if model == "t" else [])

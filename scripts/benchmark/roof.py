@@ -1,4 +1,4 @@
-"""The roofline: how fast T could be if nothing but its matrix products took time."""
+"""The roofline: how fast a model could be if nothing but its matrix products took time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from benchmark.records import Record
 from benchmark.setting import Setting
 from benchmark.text import lengths
 from benchmark.training import Timing, say
+from seq2attn.config.load import load
+from seq2attn.describe import sketch
+from seq2attn.experiment import Experiment
 
 SHARE = 1 / 20
 """Of a window, for each product."""
@@ -28,18 +31,21 @@ def rates(setting: Setting, seconds: float) -> dict[str, dict[str, float]]:
     return found
 
 
-def measure_roofline(setting: Setting, timing: Timing, case: str = TRAINING) -> list[Record]:
-    """Target tokens a second of T at the rate of a large product, and at that of its own linear layers."""
-    flops, measured = flops_a_word(lengths(setting)), list[dict[str, dict[str, float]]]()
+def measure_roofline(setting: Setting, model: str, timing: Timing, case: str = TRAINING) -> list[Record]:
+    """Target tokens a second of a model at the rate of a large product, and at those of T's linear layers."""
+    net = sketch(load(setting.configs / f"{model}.yaml", Experiment))
+    flops, measured = flops_a_word(net, lengths(setting)), list[dict[str, dict[str, float]]]()
     for _ in range(timing.rounds):
         if not timing.busy_ok:
             wait_until_idle()
         measured.append(rates(setting, SHARE * timing.window))
-    return roofline_records(measured, flops, case)
+    return roofline_records(measured, flops, model, case)
 
 
-def roofline_records(measured: list[dict[str, dict[str, float]]], flops: float, case: str) -> list[Record]:
-    """A record for each product; `ideal` is what T could reach at its rate."""
+def roofline_records(
+    measured: list[dict[str, dict[str, float]]], flops: float, model: str, case: str
+) -> list[Record]:
+    """A record for each product; `ideal` is what the model could reach at its rate."""
     records = []
     for name in measured[0]:
         best = tuple(round(rate[name]["best"], 1) for rate in measured)
@@ -47,7 +53,7 @@ def roofline_records(measured: list[dict[str, dict[str, float]]], flops: float, 
         chosen = best if name == PRODUCT else middle  # a roof, and what the layers themselves do
         record = Record(
             "roofline",
-            "t",
+            model,
             case,
             name,
             name,

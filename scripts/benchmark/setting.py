@@ -17,8 +17,16 @@ MODELS = {
     "r2": "2 x BiLSTM 512, Luong's 2 x LSTM 512 with general attention and input feeding",
 }
 
+CARD_MODELS = {
+    "transformer-base": "6 + 6 x 512 Transformer, 8 heads, feed-forward 2048, one table",
+    "transformer-big": "6 + 6 x 1024 Transformer, 16 heads, feed-forward 4096, one table",
+}
+"""What is measured on a card in place of T, which would leave it idle."""
+
 TOKENS = 4096
 """Rows times the longer side of a batch, padding counted; every toolkit is told so."""
+CARD_TOKENS = 25_000
+"""The same on a card."""
 MOST_WORDS = 100
 """Tokens that a translation may have, whatever its source."""
 SENTENCES_A_BATCH = 64
@@ -43,6 +51,8 @@ class Setting:
     runs: Path  # of ours
     configs: Path = CONFIGS
     threads: int = 2
+    tokens: int = TOKENS  # of a batch
+    card: bool = False  # whether everybody may have the card
 
     @property
     def data(self) -> Path:
@@ -59,7 +69,8 @@ class Setting:
         return self.peers / "venv" / name / "bin" / "python"
 
     def environment(self) -> dict[str, str]:
-        """What every measured process is given: the threads, no card, no network, and the way to our programs."""
+        """What every measured process is given: the threads, perhaps the card, no network, the way to our programs."""
+        hidden = {} if self.card else {"CUDA_VISIBLE_DEVICES": ""}
         threads = str(self.threads)
         here = [str(REPOSITORY / "scripts"), *filter(None, [os.environ.get("PYTHONPATH")])]
         return {
@@ -67,7 +78,7 @@ class Setting:
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
             "OPENBLAS_NUM_THREADS": threads,
-            "CUDA_VISIBLE_DEVICES": "",
+            **hidden,
             "PYTHONPATH": os.pathsep.join(here),
             "PYTHONUNBUFFERED": "1",
             "PYTHONWARNINGS": "ignore",

@@ -48,9 +48,10 @@ def compared(records: Sequence[Record], *, more_is_better: bool) -> str:
 
 def reached(records: Sequence[Record], roof: Sequence[Record]) -> str:
     """The share of the roofline that ours reaches."""
-    ours = next((record for record in records if record.system == OURS and record.rounds), None)
-    if ours is None or not roof:
+    measured = [record for record in records if record.system == OURS and record.rounds]
+    if not measured or not roof:
         return ""
+    ours = max(measured, key=lambda record: record.median)
     shares = [
         f"{ours.median / r.facts['ideal']:.0%} of the {r.facts['ideal']:,} target tokens a second that "
         f"{r.median:.0f} GFLOP/s ({what}) would allow"

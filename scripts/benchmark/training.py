@@ -58,6 +58,7 @@ class Runner:
     read: int = 0
     windows: list[Window] = field(default_factory=list)
     error: str = ""
+    card_mib: float | None = None
 
     @property
     def label(self) -> str:
@@ -68,7 +69,9 @@ class Runner:
         """What the log has told since the last look, and when."""
         lines = self.process.lines[self.read :]
         self.read += len(lines)
-        return [(line.at, told) for line in lines if (told := self.training.progress(line.text)) is not None]
+        found = [(line.at, told) for line in lines if (told := self.training.progress(line.text)) is not None]
+        self.card_mib = max((told.card_mib for _, told in found if told.card_mib), default=self.card_mib)
+        return found
 
 
 def measure_training(setting: Setting, systems: Sequence[System], model: str, timing: Timing) -> list[Record]:
@@ -151,7 +154,7 @@ def learnt(before: Progress, after: Progress, seconds: float) -> float:
 def _records(runner: Runner, model: str) -> list[Record]:
     system, training, windows = runner.system, runner.training, runner.windows
     updates = sum(window.updates for window in windows)
-    peak = round(runner.process.peak / 2**20)
+    peak = round(runner.card_mib or runner.process.peak / 2**20)
     facts = {}
     if updates and not runner.error:
         seconds = sum(window.seconds for window in windows)

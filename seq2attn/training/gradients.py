@@ -86,7 +86,8 @@ class Gradients:
     ) -> None:
         self.objective, self.world, self.reporter = objective, world, reporter
         self.wrapped = world.wrap(objective)
-        if config.compile:
+        self.compiled = config.compile
+        if self.compiled:
             objective.model.compile(dynamic=True)  # the loss is made by hand, a chunk at a time
         self.autocast = use_bfloat16(config.precision, world.device)
         self.packed = config.batch.packed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,7 +29,7 @@ def rehearse(
 
     Raises: UserError, in all processes, when one of them has too little memory.
     """
-    world = gradients.world
+    began, world = time.monotonic(), gradients.world
     parts = [rows for update in updates for rows in update]
     reserve = fitted(lambda: remembered(gradients.objective, optimizer))
     failed: Indices | None = parts[0] if reserve is None else None
@@ -41,6 +42,8 @@ def rehearse(
     for message in messages:
         if message is not None:
             raise UserError(message)
+    if gradients.compiled:
+        gradients.reporter.say(f"compiled, and tried the largest batch, in {time.monotonic() - began:.0f} s")
 
 
 def largest(parts: Sequence[Indices], lengths: NDArray[np.int64]) -> list[Indices]:

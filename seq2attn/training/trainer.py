@@ -84,13 +84,8 @@ class Trainer:
         corpus = self.prepared.train.epoch(self.config.seed, self.state.epoch)
         updates = self._plan(corpus)
         if not self.rehearsed:
-            began = time.monotonic()
             rehearse(self.gradients, self.optimizer, corpus, updates, self.state.baseline)
             self.rehearsed = True
-            if self.config.compile:
-                self.reporter.say(
-                    f"compiled, and tried the largest batch, in {time.monotonic() - began:.0f} s"
-                )
         self.reporter.epoch(self.state.epoch + 1, len(updates), self.state.cursor)
         self.clock = time.monotonic()
         for parts in ahead(self._make(corpus), updates[self.state.cursor :]):
@@ -282,6 +277,8 @@ class Trainer:
             "words_per_second": tally.words / tally.seconds,
             "seconds": self.state.seconds,
         }
+        if self.world.device.type == "cuda":
+            numbers["card_mib"] = torch.cuda.max_memory_allocated(self.world.device) >> 20
         if self.state.skipped:
             numbers["skipped"] = self.state.skipped
         links = ""

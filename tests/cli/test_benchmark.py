@@ -51,13 +51,13 @@ def folder(tmp_path_factory):
     return folder
 
 
-def bench(folder, *arguments):
+def bench(folder, *arguments, model="t"):
     command = [
         sys.executable,
         ROOT / "scripts/bench.py",
         *arguments,
         "--model",
-        "t",
+        model,
         "--busy-ok",
         "--threads",
         "1",
@@ -122,6 +122,20 @@ def test_a_profile_shares_out_the_whole_step(folder):
     parts = {line.split("|")[1].strip() for line in done.stdout.split("\n") if line.startswith("| ")}
     wanted = {"data and reports", "encoder", "attention", "decoder", "output layer and loss", "backward"}
     assert wanted | {"clipping and optimiser", "all"} <= parts
+
+
+@pytest.mark.slow
+def test_what_is_for_cards_runs_where_there_is_none(folder):
+    """Sentences in padded batches and in one row, the model as it is and compiled."""
+    shutil.copy(folder / "t.yaml", folder / "transformer-base.yaml")
+    short = "--rounds", "1", "--window", "0.3", "--warm", "0.1", "--tokens", "300"
+    done = bench(folder, "train", "--card", "--peers", "", *short, model="transformer-base")
+    assert done.returncode == 0, done.stderr
+    records = json.loads((folder / "figures.json").read_text("utf-8"))["records"]
+    rates = {r["variant"]: r for r in records if (r["kind"], r["model"]) == ("train", "transformer-base")}
+    assert list(rates) == ["padded", "packed", "padded, compiled", "packed, compiled"]
+    assert [record["error"] for record in rates.values()] == [""] * 4
+    assert "Ours reaches" in done.stdout
 
 
 def test_a_missing_corpus_is_a_mistake_with_its_fix(folder, tmp_path):

@@ -27,6 +27,7 @@ from benchmark.training import counted  # noqa: E402
 
 from seq2attn.config.load import load  # noqa: E402
 from seq2attn.data.batches import collate_source  # noqa: E402
+from seq2attn.describe import sketch  # noqa: E402
 from seq2attn.experiment import Experiment  # noqa: E402
 from seq2attn.model import build_model  # noqa: E402
 from seq2attn.text.subwords import BPEConfig, SubwordTokenizer  # noqa: E402
@@ -101,7 +102,20 @@ def test_flops_are_those_that_pytorch_counts():
             model(*words)
     finally:
         torch.backends.mha.set_fastpath_enabled(True)
-    assert flops_a_word(Lengths((s,), (t,))) * t / (1 + BACKWARD) == counter.get_total_flops()
+    ours = sketch(load(ROOT / "configs/bench/t.yaml", Experiment))
+    assert flops_a_word(ours, Lengths((s,), (t,))) * t / (1 + BACKWARD) == counter.get_total_flops()
+
+
+@pytest.mark.parametrize("model", ["r1", "r2"])
+def test_flops_of_recurrent_models_are_those_that_pytorch_counts(model):
+    s, t = 13, 9
+    net = sketch(load(ROOT / f"configs/bench/{model}.yaml", Experiment))
+    net = net.to_empty(device="cpu").eval()
+    source, target = torch.ones(1, s, dtype=torch.long), torch.ones(1, t, dtype=torch.long)
+    with FlopCounterMode(display=False) as counter:
+        net.output(net(source, source.bool(), target).hidden)
+    counted = flops_a_word(net, Lengths((s,), (t,))) * t / (1 + BACKWARD)
+    assert counted == pytest.approx(counter.get_total_flops(), rel=0.02)  # but for first states
 
 
 def told(name, figures):

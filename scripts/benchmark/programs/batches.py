@@ -51,7 +51,13 @@ def cut(pairs: list[Pair], tokens: int, seed: int) -> list[list[Pair]]:
 
 
 def train(model: nn.Module, logits: Logits, data: Path, tokens: int) -> None:
-    """Train until somebody ends it, and print `PROGRESS update tokens` every other update."""
+    """Train until somebody ends it, and print `PROGRESS update tokens` every other update.
+
+    On a card, where there is one to be seen, in bfloat16 and with fewer lines.
+    """
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    on_card = device.type == "cuda"
+    model.to(device)
     pairs = list(zip(*(sentences(data, data / f"train.bpe.{side}") for side in ("de", "en")), strict=True))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98))
     rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min((n + 1) / 200, (200 / (n + 1)) ** 0.5))
@@ -61,17 +67,20 @@ def train(model: nn.Module, logits: Logits, data: Path, tokens: int) -> None:
         source = padded([pair[0] + [EOS] for pair in batch])
         read = padded([[BOS, *pair[1]] for pair in batch])
         say = padded([pair[1] + [EOS] for pair in batch])
-        loss = F.cross_entropy(
-            logits(source, read).flatten(0, 1), say.flatten(), ignore_index=PAD, label_smoothing=0.1
-        )
+        words += int((say != PAD).sum())
+        source, read, say = (ids.to(device) for ids in (source, read, say))
+        with torch.autocast(device.type, torch.bfloat16, enabled=on_card):
+            loss = F.cross_entropy(
+                logits(source, read).flatten(0, 1), say.flatten(), ignore_index=PAD, label_smoothing=0.1
+            )
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         rate.step()
-        words += int((say != PAD).sum())
-        if update % 2 == 0:
-            print(f"PROGRESS {update} {words} {loss.item():.3f}", flush=True)
+        if update % (20 if on_card else 2) == 0:
+            card = f" card {torch.cuda.max_memory_allocated() >> 20}" if on_card else ""
+            print(f"PROGRESS {update} {words} {loss.item():.3f}{card}", flush=True)
 
 
 def _forever(pairs: list[Pair], tokens: int) -> Iterator[list[Pair]]:

@@ -1,6 +1,6 @@
 """Hugging Face's MarianMTModel: trained in a plain loop, or translating with the weights of a run of ours.
 
-marian train DATA TOKENS --attention-dropout P
+marian train DATA MODEL TOKENS --attention-dropout P
 marian translate DATA RUN --source FILE --output FILE --beam N --batch N --most N [--times FILE]
 """
 
@@ -20,15 +20,23 @@ from transformers import GenerationConfig, MarianConfig, MarianMTModel
 from benchmark.programs.batches import BOS, EOS, PAD, padded, sentences, train, vocabulary
 from benchmark.programs.writing import translate_all
 
-LAYERS, DIM = 3, 256
+SIZES = {
+    "t": (3, 256, 4, 1024),
+    "transformer-base": (6, 512, 8, 2048),
+    "transformer-big": (6, 1024, 16, 4096),
+}
+"""Layers on either side, width, heads, width of the feed-forward part."""
+DIM = 256
+"""Of T, whose weights it can have."""
 
 
-def built(attention_dropout: float) -> Any:
-    """T."""
+def built(attention_dropout: float, model: str = "t") -> Any:
+    """T, or one of those for cards."""
+    layers, dim, heads, hidden = SIZES[model]
     sizes = {
         f"{side}_{name}": size
         for side in ("encoder", "decoder")
-        for name, size in (("layers", LAYERS), ("attention_heads", 4), ("ffn_dim", 1024))
+        for name, size in (("layers", layers), ("attention_heads", heads), ("ffn_dim", hidden))
     }
     special = {
         "pad_token_id": PAD,
@@ -38,13 +46,13 @@ def built(attention_dropout: float) -> Any:
         "forced_eos_token_id": None,
     }
     config = MarianConfig(
-        vocab_size=8000, d_model=DIM, dropout=0.1, attention_dropout=attention_dropout, activation_dropout=0.0,
+        vocab_size=8000, d_model=dim, dropout=0.1, attention_dropout=attention_dropout, activation_dropout=0.0,
         activation_function="relu", max_position_embeddings=512, scale_embedding=True, init_std=0.02,
         share_encoder_decoder_embeddings=True, tie_word_embeddings=True, **sizes, **special,
     )  # fmt: skip
-    model = MarianMTModel(config)
-    model.generation_config = GenerationConfig(**special, suppress_tokens=[PAD, BOS])
-    return model
+    made = MarianMTModel(config)
+    made.generation_config = GenerationConfig(**special, suppress_tokens=[PAD, BOS])
+    return made
 
 
 def with_our_weights(run: Path) -> Any:
@@ -120,6 +128,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="verb", required=True)
     training, translating = commands.add_parser("train"), commands.add_parser("translate")
     training.add_argument("data", type=Path)
+    training.add_argument("model", choices=SIZES)
     training.add_argument("tokens", type=int)
     training.add_argument("--attention-dropout", type=float, default=0.1)
     translating.add_argument("data", type=Path)
@@ -132,7 +141,7 @@ def main() -> None:
         translate(options)
         return
     torch.manual_seed(42)
-    model = built(options.attention_dropout)
+    model = built(options.attention_dropout, options.model)
 
     def logits(source: Tensor, read: Tensor) -> Tensor:
         said: Tensor = model(

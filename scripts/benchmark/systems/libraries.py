@@ -9,14 +9,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
-from benchmark.setting import MOST_WORDS, SENTENCES_A_BATCH, TOKENS, ours
+from benchmark.setting import CARD_MODELS, MOST_WORDS, SENTENCES_A_BATCH, ours
 from benchmark.systems.base import Job, Progress, Start, System, Training, Translating
 
 
 def progress_of(line: str) -> Progress | None:
     """What our loops print: the update, and the target tokens so far."""
-    found = re.match(r"PROGRESS (\d+) (\d+)", line)
-    return Progress(int(found[1]), words=float(found[2])) if found else None
+    found = re.match(r"PROGRESS (\d+) (\d+)(?: \S+ card (\d+))?", line)
+    if found is None:
+        return None
+    return Progress(int(found[1]), words=float(found[2]), card_mib=float(found[3]) if found[3] else None)
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,13 @@ class HuggingFace(_Library):
 
     def trainings(self, model: str) -> list[Training]:
         """With dropout on attention weights, which its own configs have, and without, as ours."""
-        if model != "t":
+        if model != "t" and model not in CARD_MODELS:
             return []
         return [
             Training(
-                self.command("train", TOKENS, "--attention-dropout", dropout),
+                self.command("train", model, self.setting.tokens, "--attention-dropout", dropout),
                 progress_of,
-                self.setting.work / f"train_hf_{dropout}.log",
+                self.setting.work / f"train_hf_{model}_{dropout}.log",
                 variant=f"attention dropout {dropout}",
                 note="plain loop",
             )
@@ -99,8 +101,10 @@ class Plain(_Library):
 
     def trainings(self, model: str) -> list[Training]:
         """T without dropout on attention weights, which makes it faster."""
+        if model in CARD_MODELS:
+            return []
         log = self.setting.work / f"train_plain_{model}.log"
-        return [Training(self.command("train", model, TOKENS), progress_of, log)]
+        return [Training(self.command("train", model, self.setting.tokens), progress_of, log)]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
-from benchmark.setting import FIT_TOKENS, FIT_UPDATES, FOREVER, TOKENS, ours
+from benchmark.setting import FIT_TOKENS, FIT_UPDATES, FOREVER, ours
 from benchmark.systems.base import Job, Progress, Start, System, Training, Translating
 
 
@@ -22,7 +22,6 @@ class Ours(System):
     title: ClassVar[str] = "seq2attn"
     packages: ClassVar[tuple[str, ...]] = ("torch",)
     install: ClassVar[tuple[str, ...]] = ()
-    tokens: int = TOKENS
     overrides: tuple[str, ...] = ()
 
     @property
@@ -38,19 +37,34 @@ class Ours(System):
         """Where the model that translates is."""
         return self.setting.runs / model
 
-    def timed(self, model: str) -> Path:
+    def timed(self, model: str, way: str = "") -> Path:
         """Where the training that is timed writes."""
-        return self.setting.runs / "timed" / model
+        return self.setting.runs / "timed" / "-".join([model, *way.replace(",", "").split()])
+
+    def ways(self, model: str) -> dict[str, list[str]]:
+        """How it is trained, with the settings: as its config has it; a Transformer on a card in all ways there are."""
+        if not self.setting.card:
+            return {"": []}
+        ways = {"padded": [f"training.batch.at_once={self.setting.tokens}"]}
+        if "transformer" in model:
+            ways["packed"] = [*ways["padded"], "training.batch.packed=true"]
+            ways |= {f"{name}, compiled": [*way, "training.compile=true"] for name, way in ways.items()}
+        return ways
 
     def trainings(self, model: str) -> list[Training]:
-        """As the config has it, reported every other update."""
-        run = self.timed(model)
+        """In each way."""
+        return [self._training(model, name, way) for name, way in self.ways(model).items()]
+
+    def _training(self, model: str, name: str, way: list[str]) -> Training:
+        """Reported every other update, on a card less often: it waits for a report."""
+        run = self.timed(model, name)
         settings = [
             f"run={run}",
             f"training.until=[{FOREVER} updates]",
             f"training.validation.every={FOREVER} updates",
-            f"training.batch.tokens={self.tokens}",
-            "training.report_every=2",
+            f"training.batch.tokens={self.setting.tokens}",
+            f"training.report_every={20 if self.setting.card else 2}",
+            *way,
             *self.overrides,
         ]
         command = ours("train", self.experiment(model), *_set(settings))
@@ -58,7 +72,7 @@ class Ours(System):
         def progress(line: str) -> Progress | None:
             return progress_of(line, run / "metrics.jsonl")
 
-        return [Training(command, progress, run.with_suffix(".log"))]
+        return Training(command, progress, run.with_suffix(".log"), name)
 
     def fitted(self, model: str) -> Path:
         """In its run."""
@@ -176,7 +190,7 @@ def progress_of(line: str, metrics: Path) -> Progress | None:
         if text.endswith("}"):
             entry = json.loads(text)
             if entry["kind"] == "train" and entry["update"] == update:
-                return Progress(update, words=entry["words"])
+                return Progress(update, words=entry["words"], card_mib=entry.get("card_mib"))
     return None
 
 
