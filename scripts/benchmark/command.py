@@ -21,6 +21,7 @@ from benchmark.setting import (
     CARD_TOKENS,
     CONFIGS,
     MODELS,
+    RECURRENT,
     REPOSITORY,
     TOKENS,
     Setting,
@@ -164,7 +165,7 @@ def _call(options: argparse.Namespace) -> tuple[Call, list[str]]:
     tokens = options.tokens or (CARD_TOKENS if options.card else TOKENS)
     places = options.peers_root, options.corpus, options.runs, options.configs
     setting = Setting(*places, options.threads or 2, tokens, options.card)
-    ours = Ours(setting, overrides=tuple(options.set))
+    ours = Ours(setting, overrides=tuple(options.set), every_way=options.every_way)
     systems, absent = list[System]([ours]), list[str]()
     for name in filter(None, options.peers.split(",")):
         if name not in PEERS | ENGINES:
@@ -176,7 +177,7 @@ def _call(options: argparse.Namespace) -> tuple[Call, list[str]]:
                 systems.append(system)
             else:
                 absent.append(f"{system.title}: not installed; to install it: {install}")
-    usual = (*CARD_MODELS, "r1", "r2") if options.card else tuple(MODELS)
+    usual = (*CARD_MODELS, *RECURRENT) if options.card else tuple(MODELS)
     models = usual if options.model is None else (options.model,)
     timing = Timing(options.rounds, options.window, options.warm, options.busy_ok)
     cases = tuple(CASES) if options.case is None else (options.case,)
@@ -196,8 +197,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--model", choices=every, help="one of the architectures; all that are usual if not said"
     )
-    card = "let everybody compute on a CUDA card, in bfloat16: larger models, and ours in all ways; give another --out"
+    card = "let everybody compute on a CUDA card, larger models in bfloat16; give another --out"
     parser.add_argument("--card", action="store_true", help=card)
+    ways = "train our Transformers padded and packed, as they are and compiled, in turn"
+    parser.add_argument("--every-way", action="store_true", help=ways)
     parser.add_argument("--case", choices=list(CASES), help="one way to search; all if not said")
     parser.add_argument("--peers", default=USUAL, help=f"of {', '.join(PEERS | ENGINES)}; empty for none")
     parser.add_argument("--rounds", type=int, default=3, help="how often each has its turn")

@@ -17,6 +17,7 @@ MODELS = {
     "r2": "2 x BiLSTM 512, Luong's 2 x LSTM 512 with general attention and input feeding",
 }
 
+RECURRENT = ("r1", "r2")
 CARD_MODELS = {
     "transformer-base": "6 + 6 x 512 Transformer, 8 heads, feed-forward 2048, one table",
     "transformer-big": "6 + 6 x 1024 Transformer, 16 heads, feed-forward 4096, one table",

@@ -129,7 +129,7 @@ def test_what_is_for_cards_runs_where_there_is_none(folder):
     """Sentences in padded batches and in one row, the model as it is and compiled."""
     shutil.copy(folder / "t.yaml", folder / "transformer-base.yaml")
     short = "--rounds", "1", "--window", "0.3", "--warm", "0.1", "--tokens", "300"
-    done = bench(folder, "train", "--card", "--peers", "", *short, model="transformer-base")
+    done = bench(folder, "train", "--card", "--every-way", "--peers", "", *short, model="transformer-base")
     assert done.returncode == 0, done.stderr
     records = json.loads((folder / "figures.json").read_text("utf-8"))["records"]
     rates = {r["variant"]: r for r in records if (r["kind"], r["model"]) == ("train", "transformer-base")}

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
-from benchmark.setting import FIT_TOKENS, FIT_UPDATES, FOREVER, ours
+from benchmark.setting import FIT_TOKENS, FIT_UPDATES, FOREVER, RECURRENT, ours
 from benchmark.systems.base import Job, Progress, Start, System, Training, Translating
 
 
@@ -23,6 +23,7 @@ class Ours(System):
     packages: ClassVar[tuple[str, ...]] = ("torch",)
     install: ClassVar[tuple[str, ...]] = ()
     overrides: tuple[str, ...] = ()
+    every_way: bool = False  # padded and in one row, as it is and compiled
 
     @property
     def python(self) -> Path:
@@ -42,14 +43,13 @@ class Ours(System):
         return self.setting.runs / "timed" / "-".join([model, *way.replace(",", "").split()])
 
     def ways(self, model: str) -> dict[str, list[str]]:
-        """How it is trained, with the settings: as its config has it; a Transformer on a card in all ways there are."""
-        if not self.setting.card:
-            return {"": []}
-        ways = {"padded": [f"training.batch.at_once={self.setting.tokens}"]}
-        if "transformer" in model:
-            ways["packed"] = [*ways["padded"], "training.batch.packed=true"]
-            ways |= {f"{name}, compiled": [*way, "training.compile=true"] for name, way in ways.items()}
-        return ways
+        """How it is trained, with the settings: as its config has it, or a Transformer in every way."""
+        whole = [f"training.batch.at_once={self.setting.tokens}"] if self.setting.card else []
+        if not self.every_way or model in RECURRENT:
+            return {"": whole}
+        ways = {"padded": whole, "packed": [*whole, "training.batch.packed=true"]}
+        compiled = {f"{name}, compiled": [*way, "training.compile=true"] for name, way in ways.items()}
+        return ways | compiled
 
     def trainings(self, model: str) -> list[Training]:
         """In each way."""
