@@ -34,6 +34,7 @@ from benchmark.tables import table
 from benchmark.training import Timing, measure_training, say
 
 MEMORY_WINDOW = 20.0
+EVERY_WAY = "every way"
 USUAL = "hf,plain,onmt,eole,ctranslate2"
 
 
@@ -55,10 +56,11 @@ Parts = Iterator[list[Record]]
 
 def train(call: Call) -> Parts:
     """Training, with the memory it takes; for T, and for all on a card, the roofline."""
+    case = EVERY_WAY if call.ours.every_way else ""
     for model in call.models:
-        has_roof = model == "t" or call.setting.card
+        has_roof = call.setting.card or (model == "t" and not case)
         roof = measure_roofline(call.setting, model, call.timing) if has_roof else []
-        yield [*roof, *measure_training(call.setting, call.systems, model, call.timing)]
+        yield [*roof, *measure_training(call.setting, call.systems, model, call.timing, case)]
 
 
 def memory(call: Call) -> Parts:

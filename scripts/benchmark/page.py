@@ -22,7 +22,7 @@ def filled(page: str, book: Book) -> str:
 
     def put(found: re.Match[str]) -> str:
         kind, model, *case = found[2].split()
-        text = table(book, kind, "" if model == "-" else model, " ".join(case) or None)
+        text = table(book, kind, "" if model == "-" else model, " ".join(case))
         return f"{found[1]}\n{text}\n\n{found[3]}"
 
     return PLACE.sub(put, page)

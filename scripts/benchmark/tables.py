@@ -23,7 +23,8 @@ def table(book: Book, kind: str, model: str, case: str | None = None) -> str:
     if kind == "profile":
         return _with_notes(book, records, profile(records, book.group("roofline", model, STEP)))
     text = compared(records, more_is_better=MORE_IS_BETTER[kind])
-    if kind == "train" and (roof := book.group("roofline", model, TRAINING)):
+    roof = book.group("roofline", model, TRAINING)
+    if kind == "train" and roof and book.contexts(roof) == book.contexts(records):  # of the same call
         text += "\n\n" + reached(records, roof)
     return _with_notes(book, records, text)
 

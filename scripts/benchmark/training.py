@@ -74,7 +74,9 @@ class Runner:
         return found
 
 
-def measure_training(setting: Setting, systems: Sequence[System], model: str, timing: Timing) -> list[Record]:
+def measure_training(
+    setting: Setting, systems: Sequence[System], model: str, timing: Timing, case: str = ""
+) -> list[Record]:
     """Target tokens a second of all systems that have such a model, and the most memory they took."""
     runners = list[Runner]()
     try:
@@ -93,7 +95,7 @@ def measure_training(setting: Setting, systems: Sequence[System], model: str, ti
     finally:
         for runner in runners:
             runner.process.end()
-    return [record for runner in runners for record in _records(runner, model)]
+    return [record for runner in runners for record in _records(runner, model, case)]
 
 
 def _warm_up(runner: Runner, timing: Timing) -> None:
@@ -151,7 +153,7 @@ def learnt(before: Progress, after: Progress, seconds: float) -> float:
     return after.rate * seconds
 
 
-def _records(runner: Runner, model: str) -> list[Record]:
+def _records(runner: Runner, model: str, case: str) -> list[Record]:
     system, training, windows = runner.system, runner.training, runner.windows
     updates = sum(window.updates for window in windows)
     peak = round(runner.card_mib or runner.process.peak / 2**20)
@@ -165,7 +167,7 @@ def _records(runner: Runner, model: str) -> list[Record]:
             "disturbed_seconds": round(sum(window.disturbed for window in windows), 1),
         }
     shared: dict[str, Any] = {
-        "model": model, "case": "", "system": system.name, "title": system.title, "variant": training.variant,
+        "model": model, "case": case, "system": system.name, "title": system.title, "variant": training.variant,
         "note": training.note, "error": runner.error,
     }  # fmt: skip
     rates = tuple(round(window.rate, 1) for window in windows)
