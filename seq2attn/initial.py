@@ -53,7 +53,9 @@ def _initialise_rnn(rnn: nn.GRU | nn.LSTM) -> None:
 
 
 def each_gate(weight: Tensor, gates: int, initial: Callable[[Tensor], Tensor]) -> None:
-    """Apply `initial` to each of the `gates` blocks [D, I] of `weight` [gates * D, I]."""
+    """Apply `initial` to each of the `gates` blocks [D, I] of `weight` [gates * D, I], if it has memory."""
+    if weight.is_meta:
+        return
     with torch.no_grad():
         for block in weight.chunk(gates):
             initial(block)
@@ -76,9 +78,7 @@ class Undrawn(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: object, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """What a function of PyTorch gives: what is drawn, or made orthogonal, stays as it is."""
+        """What a function of PyTorch gives: what is drawn stays as it is."""
         if func in self.DRAWS:
             return args[0] if args else kwargs["tensor"]
-        if func is torch.linalg.qr:  # of orthogonal first weights; the second is asked for its diagonal only
-            return args[0], args[0]
         return func(*args, **(kwargs or {}))
