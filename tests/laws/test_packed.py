@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from seq2attn.data.batches import collate, collate_packed
 from seq2attn.model import build_model
@@ -95,12 +96,12 @@ def test_there_is_no_padding():
             assert spans.position[0, start:end].tolist() == list(range(end - start))
 
 
-def given(seed=0, heads=2, dim=8):
+def given(seed=0, heads=2, dim=8, value_dim=8):
     asking, asked = (Spans.of(torch.tensor(lengths).numpy()) for lengths in ([3, 1, 5, 2], [4, 6, 1, 1]))
     draw = torch.Generator().manual_seed(seed)
     q, k, v = (
-        torch.randn(1, heads, words, dim, generator=draw, dtype=torch.double).requires_grad_()
-        for words in (11, 12, 12)
+        torch.randn(1, heads, words, width, generator=draw, dtype=torch.double).requires_grad_()
+        for words, width in ((11, dim), (12, dim), (12, value_dim))
     )
     return q, k, v, asking, asked
 
@@ -118,10 +119,11 @@ def one_by_one(q, k, v, asking, asked, *, causal=False):
 
 
 @pytest.mark.parametrize("attend", [attend_within, attend_jagged])
+@pytest.mark.parametrize("widths", [(8, 8), (5, 3), (4, 12)])
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_each_query_asks_its_own_sentence(attend):
+def test_each_query_asks_its_own_sentence(attend, widths):
     """`attend_jagged` is what a card is asked; on a CPU PyTorch has it too, slowly, where it is not causal."""
-    q, k, v, asking, asked = given()
+    q, k, v, asking, asked = given(0, 2, *widths)
     context = attend(q, k, v, asking, asked)
     expected = one_by_one(q, k, v, asking, asked)
     torch.testing.assert_close(context, expected)
@@ -135,6 +137,22 @@ def test_causal_attention_looks_back_alone():
     q = torch.cat([q, q[:, :, :1]], 2)
     context = attend_within(q, k, v, asked, asked, causal=True)
     torch.testing.assert_close(context, one_by_one(q, k, v, asked, asked, causal=True))
+
+
+@pytest.mark.parametrize(
+    "which", [*({"kind": kind} for kind in KINDS), {"attention": "grouped keys"}], ids=str
+)
+def test_what_a_card_is_asked_has_the_shapes_of_its_kernel(which):
+    """Without numbers, on PyTorch's `meta` device, whose counter of operations takes FlashAttention's way."""
+    net, batch = objective(**which).model.to("meta"), collate_packed(PAIRS).to("meta")
+    with FlopCounterMode(display=False) as counter:
+        decoded = net(batch.source, batch.source_mask, batch.target, spans=batch.spans)
+        decoded.hidden.sum().backward()
+    assert decoded.hidden.shape == (*batch.target.shape, 16)
+    flash = torch.ops.aten._flash_attention_forward, torch.ops.aten._flash_attention_backward
+    counted = counter.get_flop_counts()["Global"]
+    assert all(counted[kernel] > 0 for kernel in flash)
+    assert [name for name, weight in net.decoder.named_parameters() if weight.grad is None] == []
 
 
 def test_attention_that_leaves_out_weights_does_so_in_training_alone():
