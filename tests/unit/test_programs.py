@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch._inductor import config as inductor_config
+from torch._inductor.utils import fresh_cache
 
 from seq2attn.engines.export import export_run
 from seq2attn.engines.programs import Programs
@@ -102,6 +103,14 @@ def test_there_must_be_a_compiler_and_no_card(tmp_path: Path) -> None:
     with without, pytest.raises(UserError, match=r"by a C\+\+ compiler, and there is none"):
         export_run(run, Programs(), tmp_path / "exported")
     assert not (tmp_path / "exported").exists()
+
+
+def test_what_the_compiler_cannot_is_no_traceback(tmp_path: Path) -> None:
+    traced = programs.trace(model("convolutional", "fixed-gru").float())
+    without = inductor_config.patch({"cpp.cxx": ("no-such-compiler",)})
+    refused = pytest.raises(UserError, match="could not compile the program `encode` of this model")
+    with without, fresh_cache(), refused:
+        programs.compile_programs(traced, tmp_path)
 
 
 class Uncompiled(Programs):

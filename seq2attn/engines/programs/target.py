@@ -37,9 +37,11 @@ from seq2attn.weights import load_tensors, put_weights, save_tensors
 NAME = "programs"
 HEADER, OUTPUT = "programs.json", "output.safetensors"
 PARTS = "encode", "step"
-OPTIONS = {"cpp.threads": 1}
+OPTIONS: dict[str, Any] = {"cpp.threads": 1}
 """Else the loops between products would run on as many threads as there were when they were compiled. They are short,
 and batches are searched side by side; products take as many threads as PyTorch has."""
+OF_ENCODE: dict[str, Any] = {"inplace_buffers": False}
+"""What a recurrence gives must not be overwritten: PyTorch 2.13 then writes C++ that names it twice, and is refused."""
 FIX = f"export the run to {NAME} again"
 
 
@@ -98,12 +100,19 @@ def compile_programs(traced: Traced, folder: Path) -> None:
     from torch._inductor import aoti_compile_and_package
 
     for name, program in zip(PARTS, (traced.encode, traced.step), strict=True):
-        began = time.monotonic()
+        began, options = time.monotonic(), OPTIONS | (OF_ENCODE if name == "encode" else {})
         print(f"compiling {name} ...", end=" ", file=sys.stderr, flush=True)
-        with quiet():
-            aoti_compile_and_package(
-                program, package_path=str(folder / f"{name}.pt2"), inductor_configs=dict(OPTIONS)
-            )
+        try:
+            with quiet():
+                aoti_compile_and_package(
+                    program, package_path=str(folder / f"{name}.pt2"), inductor_configs=options
+                )
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            raise UserError(
+                f"PyTorch could not compile the program `{name}` of this model ({reason}); our own engine translates"
+                " with it all the same"
+            ) from None
         print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
     save_tensors(traced.output.state_dict(), folder / OUTPUT)
     write_json(folder / HEADER, {"memories": traced.memories, "own": list(traced.own), **_here()})
