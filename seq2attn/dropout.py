@@ -21,8 +21,8 @@ class Dropout(nn.Dropout):
     for it.
     """
 
-    def share(self) -> float:
-        """What share it zeroes now, for a kernel that does so itself."""
+    def probability(self) -> float:
+        """With which it zeroes now, in training or not, for a kernel that does so itself."""
         return self.p if self.training else 0.0
 
     def forward(self, x: Tensor) -> Tensor:

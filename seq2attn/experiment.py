@@ -63,9 +63,9 @@ def _packed_can_be(model: ModelConfig, training: TrainingConfig) -> list[Mistake
     if not training.batch.packed:
         return []
     name, attention = "training.batch.packed", getattr(model.decoder, "attention", None)
-    needs = "sentences in one row are read by Transformers alone"
+    needs = "sentences in one row are read by Transformers alone, with other `positions` than relative ones"
     mistakes = [
-        Mistake(name, f"{needs}, with other `positions` than relative ones; see `model.{side}`")
+        Mistake(name, f"{needs}; see `model.{side}`")
         for side, part in (("encoder", model.encoder), ("decoder", model.decoder))
         if not isinstance(part, TransformerConfig) or part.positions == "relative"
     ]

@@ -25,7 +25,7 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, T, D] -> [B, T, D]"""
         if self.activation == "relu" and self.training and pays(x):
-            return self.leave(relu_linear(x, self.enter.weight, self.enter.bias, self.dropout.share()))
+            return self.leave(relu_linear(x, self.enter.weight, self.enter.bias, self.dropout.probability()))
         hidden = self.enter(x)
         in_place = not torch.is_grad_enabled()  # memory for another table takes ten times as long as the ReLU
         hidden = F.relu(hidden, in_place) if self.activation == "relu" else F.gelu(hidden)

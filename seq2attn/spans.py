@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-LANES = 8
+MULTIPLE = 8
+"""Of this FlashAttention wants the width of a head, that of keys and of values alike."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,14 @@ class Spans:
         place = torch.arange(self.longest, device=self.offsets.device)
         return (place < self.offsets.diff()[:, None])[:, None, None]
 
+    def jagged(self, x: Tensor, wide: int) -> Tensor:
+        """[1, H, M, d] -> PyTorch's nested [B, H, each sentence's words, wide], zeros beside what is narrower"""
+        words = F.pad(x[0].transpose(0, 1), (0, wide - x.size(-1))).contiguous()
+        made = torch.nested.nested_tensor_from_jagged(
+            words, self.offsets, min_seqlen=self.shortest, max_seqlen=self.longest
+        )
+        return made.transpose(1, 2)
+
 
 def attend_within(
     q: Tensor,
@@ -69,46 +78,23 @@ def attend_within(
     *,
     causal: bool = False,
     dropout: float = 0.0,
+    padded: bool,
 ) -> Tensor:
     """softmax(q . k / sqrt(d)) v of each query and the keys of its own sentence (Vaswani et al. 2017, eq. 1).
 
     q [1, H, M, d] of sentences that lie as `asking` tells, k and v [1, H, M', d or v] of as many as `asked` tells ->
     [1, H, M, v]. `causal`: keys and queries are of the same words, and each looks at those up to its own.
+
+    `padded`: they are padded for the kernel, as a CPU has no quick one for sentences of many lengths. A card has
+    FlashAttention's, or in float32 xFormers'.
     """
-    if q.device.type == "cpu":  # which has no kernel for sentences of many lengths
+    if padded:
         mask = None if causal else asked.mask()
-        padded = F.scaled_dot_product_attention(
+        context = F.scaled_dot_product_attention(
             asking.pad(q), asked.pad(k), asked.pad(v), mask, dropout, is_causal=causal
         )
-        return asking.unpad(padded)
-    return attend_jagged(q, k, v, asking, asked, causal=causal, dropout=dropout)
-
-
-def attend_jagged(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    asking: Spans,
-    asked: Spans,
-    *,
-    causal: bool = False,
-    dropout: float = 0.0,
-) -> Tensor:
-    """`attend_within` by PyTorch's kernels for sentences of many lengths: FlashAttention's, or in float32 xFormers'.
-
-    Zeros beside narrow heads change nothing: FlashAttention's takes those whose widths are one multiple of `LANES`.
-    """
-    wide = -(-max(q.size(-1), v.size(-1)) // LANES) * LANES
-
-    def jagged(x: Tensor, spans: Spans) -> Tensor:
-        words = F.pad(x[0].transpose(0, 1), (0, wide - x.size(-1))).contiguous()
-        made = torch.nested.nested_tensor_from_jagged(
-            words, spans.offsets, min_seqlen=spans.shortest, max_seqlen=spans.longest
-        )
-        return made.transpose(1, 2)
-
-    scale = q.size(-1) ** -0.5
-    context = F.scaled_dot_product_attention(
-        jagged(q, asking), jagged(k, asked), jagged(v, asked), None, dropout, is_causal=causal, scale=scale
-    )
+        return asking.unpad(context)
+    wide, scale = -(-max(q.size(-1), v.size(-1)) // MULTIPLE) * MULTIPLE, q.size(-1) ** -0.5
+    laid = asking.jagged(q, wide), asked.jagged(k, wide), asked.jagged(v, wide)
+    context = F.scaled_dot_product_attention(*laid, None, dropout, is_causal=causal, scale=scale)
     return context.transpose(1, 2).values().transpose(0, 1)[None, ..., : v.size(-1)]

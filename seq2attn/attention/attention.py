@@ -157,8 +157,16 @@ class Attention(nn.Module):
         assert self.packs and memory.spans is not None
         q, heads = self.score.query(query, position), self.score.heads
         keys, values = share(memory.keys, heads), share(memory.values, heads)
-        dropout = self.dropout.share()
-        context = attend_within(q, keys, values, spans, memory.spans, causal=causal, dropout=dropout)
+        context = attend_within(
+            q,
+            keys,
+            values,
+            spans,
+            memory.spans,
+            causal=causal,
+            dropout=self.dropout.probability(),
+            padded=q.device.type == "cpu",
+        )
         return Attended(self.output(context.transpose(1, 2).flatten(2)), NOTHING, None, None)
 
     @property
@@ -179,7 +187,7 @@ class Attention(nn.Module):
             memory.keys,
             memory.values,
             mask,
-            self.dropout.share(),
+            self.dropout.probability(),
             is_causal=causal,
             enable_gqa=self.score.groups < self.score.heads,
         )

@@ -56,9 +56,9 @@ class AttentionConfig(Config):
     @property
     def is_scaled_dot(self) -> bool:
         """Whether it is a softmax of scaled dot products, for which there are fused kernels."""
-        scaled = isinstance(self.score, MultiHeadConfig) or getattr(self.score, "scaled", False)
-        is_dot = isinstance(self.score, DotConfig | GeneralConfig | MultiHeadConfig)
-        return is_dot and bool(scaled) and isinstance(self.align, GlobalConfig)
+        score = self.score
+        scaled = isinstance(score, DotConfig | GeneralConfig) and score.scaled
+        return (scaled or isinstance(score, MultiHeadConfig)) and isinstance(self.align, GlobalConfig)
 
     def build(self, query_dim: int, key_dim: int, value_dim: int, output_dim: int | None = None) -> Attention:
         """An attention whose context is `output_dim` wide, projected, or `value_dim`, as the encoder made it.

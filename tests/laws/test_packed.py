@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from seq2attn.data.batches import collate, collate_packed
 from seq2attn.model import build_model
 from seq2attn.model.config import ModelConfig
-from seq2attn.spans import Spans, attend_jagged, attend_within
+from seq2attn.spans import Spans, attend_within
 from seq2attn.training.objective import Objective
 from tests.laws import parts
 from tests.laws.parts import ALIGNS, SCORES
@@ -118,13 +118,13 @@ def one_by_one(q, k, v, asking, asked, *, causal=False):
     return torch.cat(found, 2)
 
 
-@pytest.mark.parametrize("attend", [attend_within, attend_jagged])
+@pytest.mark.parametrize("padded", [True, False])
 @pytest.mark.parametrize("widths", [(8, 8), (5, 3), (4, 12)])
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_each_query_asks_its_own_sentence(attend, widths):
-    """`attend_jagged` is what a card is asked; on a CPU PyTorch has it too, slowly, where it is not causal."""
+def test_each_query_asks_its_own_sentence(padded, widths):
+    """Without padding is how a card is asked; on a CPU PyTorch has that too, slowly, where it is not causal."""
     q, k, v, asking, asked = given(0, 2, *widths)
-    context = attend(q, k, v, asking, asked)
+    context = attend_within(q, k, v, asking, asked, padded=padded)
     expected = one_by_one(q, k, v, asking, asked)
     torch.testing.assert_close(context, expected)
     gradients = (torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (context, expected))
@@ -135,7 +135,7 @@ def test_each_query_asks_its_own_sentence(attend, widths):
 def test_causal_attention_looks_back_alone():
     q, k, v, _, asked = given()
     q = torch.cat([q, q[:, :, :1]], 2)
-    context = attend_within(q, k, v, asked, asked, causal=True)
+    context = attend_within(q, k, v, asked, asked, causal=True, padded=True)
     torch.testing.assert_close(context, one_by_one(q, k, v, asked, asked, causal=True))
 
 
@@ -179,19 +179,21 @@ def test_a_training_with_packed_batches_is_that_with_padded_ones(corpus):
 
 
 REFUSED = {
-    "recurrent": ({"encoder": {"kind": "gru", "dim": 16}}, "see `model.encoder`"),
-    "relative": ({"decoder": {**config()["decoder"], "positions": "relative"}}, "see `model.decoder`"),
+    "recurrent": ({"encoder": {"kind": "gru", "dim": 16}}, {}, "see `model.encoder`"),
+    "relative": ({"decoder": {**config()["decoder"], "positions": "relative"}}, {}, "see `model.decoder`"),
     "additive": (
         {"decoder": {**config()["decoder"], "attention": {"score": {"kind": "additive", "dim": 8}}}},
+        {},
         "see `model.decoder.attention`",
     ),
+    "guided": ({}, {"guided": {"weight": 0.2}}, "makes no weights, which `training.guided` needs"),
 }
 
 
-@pytest.mark.parametrize(("other", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_packed_is_said_before_any_work(corpus, other, message):
+@pytest.mark.parametrize(("other", "training", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_packed_is_said_before_any_work(corpus, other, training, message):
     with pytest.raises(ValueError, match=message):
-        trained(corpus, "run", model=config() | other, batch={"tokens": 64, "packed": True})
+        trained(corpus, "run", model=config() | other, batch={"tokens": 64, "packed": True}, **training)
     assert not (corpus / "run").exists()
 
 

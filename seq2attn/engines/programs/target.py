@@ -41,7 +41,7 @@ OPTIONS: dict[str, Any] = {"cpp.threads": 1}
 """Else the loops between products would run on as many threads as there were when they were compiled. They are short,
 and batches are searched side by side; products take as many threads as PyTorch has."""
 OF_ENCODE: dict[str, Any] = {"inplace_buffers": False}
-"""What a recurrence gives must not be overwritten: PyTorch 2.13 then writes C++ that names it twice, and is refused."""
+"""What a recurrence gives is not overwritten: PyTorch 2.13 would write C++ that names it twice and does not compile."""
 FIX = f"export the run to {NAME} again"
 
 
