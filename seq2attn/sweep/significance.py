@@ -3,10 +3,12 @@
 Trainings with the same seed are compared, each pair for itself: sentences are resampled, and translations of one
 sentence by several trainings are no independent draws of it, so they must not be pooled into one larger test set.
 Over the seeds a cell is called better (or worse) only if it is in each of them: the p-value of that is the largest.
+And only if the difference is larger than the spread over seeds, of which the bootstrap knows nothing.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -25,7 +27,8 @@ class Compared:
     """A system beside the baseline, on one test set and with one seed."""
 
     seed: int
-    difference: float  # of BLEU, from the baseline's
+    score: float  # BLEU
+    difference: float  # from the baseline's
     p: float
     interval: float  # half the width of the 95 % interval of the system's own BLEU
     signature: str
@@ -53,7 +56,7 @@ def compare(
     first, *others = results
     signature = str(signatures["BLEU"])
     return {
-        name: Compared(seed, result.score - first.score, result.p_value, result.ci, signature)
+        name: Compared(seed, result.score, result.score - first.score, result.p_value, result.ci, signature)
         for name, result in zip(systems, others, strict=True)
     }
 
@@ -67,5 +70,15 @@ def judge(compared: Sequence[Compared]) -> Judgement | None:
     if len(signs) > 1:
         return Judgement(mean, None, "no difference")
     p = max(one.p for one in compared)
-    verdict: Verdict = "no difference" if p >= LEVEL or not mean else "better" if mean > 0 else "worse"
-    return Judgement(mean, p, verdict)
+    if p >= LEVEL or abs(mean) <= seed_deviation(compared):
+        return Judgement(mean, p, "no difference")
+    return Judgement(mean, p, "better" if mean > 0 else "worse")
+
+
+def seed_deviation(compared: Sequence[Compared]) -> float:
+    """Standard deviation (n - 1) of the score over seeds, the baseline's if that is larger; 0 of a single seed."""
+    if len(compared) < 2:
+        return 0.0
+    scores = [one.score for one in compared]
+    baselines = [one.score - one.difference for one in compared]
+    return max(statistics.stdev(scores), statistics.stdev(baselines))

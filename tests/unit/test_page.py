@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 from seq2attn.drawing.attention import AttentionChoice, draw_attention
 from seq2attn.drawing.attention_map import AttentionMap
 from seq2attn.drawing.page import attention_page
-from tests.unit.browser import CHROMIUM, Browser, browser
+from tests.unit.browser import Browser
 from tests.unit.looks import SOURCE, TARGET, looked
 
 FIRST, SECOND = looked(), looked(seed=1)
@@ -36,14 +35,6 @@ def test_the_page_holds_all_weights_and_asks_nothing_of_a_network():
     assert (found["layers"], found["heads"]) == (["2"], ["mean"])
     assert page.count("</script>") == 1
     assert not re.search(r"https?:|src=|<link|@import|url\(", page)
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium")
-    with browser(tmp_path_factory.mktemp("chromium")) as one:
-        yield one
 
 
 @pytest.fixture

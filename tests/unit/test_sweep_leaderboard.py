@@ -133,7 +133,7 @@ class TestSignificance:
         base, other = direct(seed, name)
         (row,) = (row for row in board.rows if row.name == name)
         (one,) = (one for one in row.sets["first"].compared if one.seed == seed)
-        assert one.difference == pytest.approx(other.score - base.score)
+        assert (one.score, one.difference) == pytest.approx((other.score, other.score - base.score))
         assert one.p == other.p_value
         assert one.interval == other.ci
         assert "bs:1000|seed:12345" in one.signature
@@ -149,9 +149,32 @@ class TestSignificance:
         ],
     )
     def test_a_verdict_needs_every_seed(self, pairs, p, verdict):
-        found = judge([Compared(i, difference, p, 1.0, "") for i, (difference, p) in enumerate(pairs)])
+        found = judge(
+            [Compared(i, 30.0, difference, p, 1.0, "") for i, (difference, p) in enumerate(pairs)]
+        )
         assert (found.p, found.verdict) == (p, verdict)
         assert found.difference == pytest.approx(np.mean([difference for difference, _ in pairs]))
+
+    @pytest.mark.parametrize(
+        ("scores", "baselines", "verdict"),
+        [
+            ([32.0, 33.0], [30.0, 30.5], "better"),
+            ([33.0, 32.0], [30.5, 30.0], "better"),
+            ([29.5, 33.0], [28.5, 28.6], "better"),  # 2.7, more than 2.5
+            ([29.5, 34.0], [28.5, 29.0], "no difference"),  # 3.0, less than 3.2 of the system
+            ([29.0, 30.0], [32.0, 37.0], "worse"),  # -5.0, more than 3.5
+            ([29.0, 34.0], [32.0, 37.0], "no difference"),  # -3.0, less than 3.5 of both
+            ([33.0, 33.5], [30.0, 33.0], "no difference"),  # 1.75, less than 2.1 of the baseline
+        ],
+    )
+    def test_a_difference_is_larger_than_the_spread_over_seeds(self, scores, baselines, verdict):
+        pairs = enumerate(zip(scores, baselines, strict=True))
+        found = judge([Compared(i, score, score - base, 0.01, 1.0, "") for i, (score, base) in pairs])
+        difference = np.mean(scores) - np.mean(baselines)
+        assert found.difference == pytest.approx(difference)
+        assert found.verdict == verdict
+        spread = max(np.std(scores, ddof=1), np.std(baselines, ddof=1))
+        assert (abs(difference) > spread) == (verdict != "no difference")
 
     def test_without_the_baseline_nothing_is_said(self):
         assert judge([]) is None
@@ -216,3 +239,21 @@ class TestLeaderboard:
         assert [row["name"] for row in data["rows"]] == [row.name for row in board.rows]
         assert data["rows"][0]["sets"]["first"]["bleu"]["mean"] == board.rows[0].sets["first"].bleu.mean
         assert not re.search(r"https?://|<link|src=|@import", page)
+
+    def test_the_bars_of_a_column_begin_at_one_zero(self, board, chromium, tmp_path):
+        (tmp_path / "board.html").write_text(leaderboard_page(board), encoding="utf-8")
+        chromium.open(tmp_path / "board.html")
+        edges = "[...document.querySelectorAll('#rows .bar')].map(b => (r => [r.left, r.width])(b.getBoundingClientRect()))"
+        lefts, widths = np.array(chromium.get(edges)).reshape(len(board.rows), len(board.sets), 2).T
+        for i, name in enumerate(board.sets):
+            scores = np.array([row.sets[name].bleu.mean for row in board.rows])
+            assert np.ptp(lefts[i]) == 0
+            np.testing.assert_allclose(widths[i] / widths[i].max(), scores / scores.max(), atol=0.02)
+        within = "[...document.querySelectorAll('td')].every(td => td.scrollWidth <= td.clientWidth)"
+        assert chromium.get(within)
+
+    def test_the_page_names_its_sweep(self, board, chromium, tmp_path):
+        (tmp_path / "board.html").write_text(leaderboard_page(board), encoding="utf-8")
+        chromium.open(tmp_path / "board.html")
+        for title in ("document.title", "document.querySelector('h1').textContent"):
+            assert chromium.get(title) == "Leaderboard of the sweep mine"
