@@ -61,7 +61,7 @@ class Run:
 
     folder: Path
     allow_code: Sequence[str] = ()
-    """What of elsewhere may run: modules that the config has parts from, engines that are programs."""
+    """Modules outside of the package that may be imported for the config's parts."""
 
     @property
     def trust(self) -> Trust:

@@ -96,8 +96,8 @@ class Translator:
         """The translator of a run directory, on `device` or on a CUDA card if there is one.
 
         An `engine` other than our own, and `int8`, is one that the run was exported to, in `engine_folder` or inside
-        the run. `allow_code` names what of the run's may be run as code: modules that its config has parts from, and
-        `programs` of elsewhere. It may do anything that you may.
+        the run. `allow_code` names modules that the run's config has parts from and that may be imported. They may do
+        anything that you may.
         Raises RunError when the directory is no run, its files do not fit together, or it was not exported or has
         changed since; UserError for a device that is not there.
         """

@@ -22,7 +22,7 @@ FAR = 2**26
 
 def additive_scores(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """v . tanh(q + k): [B, H, T, d], [B, H, S, d], [H, 1, d] -> [B, H, T, S]"""
-    if torch.compiler.is_compiling():  # a program needs no gradients, and loops over sizes would fix them
+    if torch.compiler.is_compiling():  # which would fix the sizes that `_pieces` loops over
         return (torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)) @ v.unsqueeze(-1)).squeeze(-1)
     scores: Tensor = _Additive.apply(q, k, v.to(q.dtype))  # type: ignore[no-untyped-call]
     return scores

@@ -13,10 +13,10 @@ from seq2attn.cli.options import AllowCode, RunPath
 def export(
     run: RunPath,
     allow_code: AllowCode,
-    to: Annotated[str, typer.Option(metavar="ctranslate2|programs", help="The engine to export to.")],
+    to: Annotated[str, typer.Option(metavar="ctranslate2", help="The engine to export to.")],
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="[DIR]", help="Where to. [RUN/ctranslate2 and so on]", show_default=False),
+        typer.Argument(metavar="[DIR]", help="Where to. [RUN/ctranslate2]", show_default=False),
     ] = None,
     type_: Annotated[
         str | None,

@@ -23,8 +23,8 @@ EngineName: TypeAlias = Annotated[
     str,
     typer.Option(
         "--engine",
-        metavar="native|int8|ctranslate2|programs",
-        help="What searches. int8: ours with rounded linear layers, on a CPU. The others: `export` first.",
+        metavar="native|int8|ctranslate2",
+        help="What searches. int8: ours with rounded linear layers, on a CPU. ctranslate2: `export` first.",
     ),
 ]
 
@@ -40,7 +40,7 @@ AllowCode: TypeAlias = Annotated[
         metavar="NAME",
         default_factory=list,
         show_default=False,
-        help="Run code that comes with the run: a module that its config names, or `programs`. Only if you trust it.",
+        help="Run code that comes with the run: a module that its config names. Only if you trust it.",
     ),
 ]
 

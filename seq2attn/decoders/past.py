@@ -63,7 +63,7 @@ class Past(Shared):
         new = steps * (1 if self.visible is None else self.visible.size(0) // sentences)
         mask, visible = self._seen(steps)
         room = None
-        if entries and not torch.is_grad_enabled() and not torch.compiler.is_exporting():
+        if entries and not torch.is_grad_enabled():
             room = self.room
             if room is None or not room.fits(entries, new):
                 room = Room.around(self.layers, new)

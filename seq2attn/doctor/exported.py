@@ -30,8 +30,9 @@ def exported_is_native(patient: Patient, name: str) -> Found:
     ours = Native(copy.deepcopy(patient.plain).float())
     found = probe(ours, theirs, patient.sources, searches_to_try(patient.search.lengths))
     greedy, beam = found.searches
-    note = f"{beam.search} agrees in {beam.tokens:.2%} of the tokens"
-    if found.forced is not None:
-        note += f", log-probabilities of the same translations to {found.forced.largest:.1e}"
+    note = (
+        f"{beam.search} agrees in {beam.tokens:.2%} of the tokens, log-probabilities of the same translations to"
+        f" {found.forced.largest:.1e}"
+    )
     is_float32 = read_object(folder / HEADER, "").get("type") == "float32"
     return Found(1 - greedy.tokens, (1 - LEAST) if is_float32 else ROUNDED, None, note)

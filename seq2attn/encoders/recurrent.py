@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -12,7 +11,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from seq2attn.config.base import Config, Mistake, Mistakes
 from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder
-from seq2attn.encoders.traced import read_masked
 from seq2attn.initial import initialise
 from seq2attn.products import is_recording
 from seq2attn.recurrence import read_packed
@@ -52,8 +50,6 @@ class RecurrentEncoder(Encoder):
 
     def _states(self, words: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """[B, S, E], [B, S] -> the top layer's states [B, S, F], and each layer's last [layers * directions, B, d]"""
-        if torch.compiler.is_exporting():
-            return read_masked(self.rnn, words, mask)
         packed = pack_padded_sequence(words, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
         by_hand = (
             is_recording() and words.device.type == "cpu"

@@ -1,5 +1,5 @@
 """What runs the search: our own model, or the model exported into something faster."""
 
-from seq2attn.engines.base import Engine, EngineError, Scorer, Target
+from seq2attn.engines.base import Engine, EngineError, Target
 
-__all__ = ["Engine", "EngineError", "Scorer", "Target"]
+__all__ = ["Engine", "EngineError", "Target"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import torch
 
@@ -29,11 +29,6 @@ class Engine(Protocol):
         there are no sources.
         """
         ...
-
-
-@runtime_checkable
-class Scorer(Protocol):
-    """An engine that can read a given translation as well."""
 
     def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, budget: int) -> list[float]:
         """log p(target, end | source) of each pair of ids without their ends."""

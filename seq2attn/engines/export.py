@@ -49,7 +49,7 @@ def export_run(
 
 def _disagreement(target: Target, where: Path, found: Probed) -> str:
     forced, greedy = found.forced, found.searches[0]
-    only_search = forced is not None and forced.largest < 0.01 and greedy.tokens >= LEAST
+    only_search = forced.largest < 0.01 and greedy.tokens >= LEAST
     return (
         f"{target.name} does not translate as the run does, so nothing was left behind in {where}:"
         f" {found.tokens:.2%} of the tokens agree, expected {LEAST:.0%}"

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import Any
 
-from seq2attn.engines.base import Engine, Scorer
+from seq2attn.engines.base import Engine
 from seq2attn.search.batched import Hypothesis
 from seq2attn.search.config import SearchConfig
 
@@ -58,7 +58,7 @@ class Probed:
     """All that a probe found; prints as a table."""
 
     searches: tuple[Agreement, ...]
-    forced: Forced | None
+    forced: Forced
 
     @property
     def tokens(self) -> float:
@@ -75,8 +75,7 @@ class Probed:
         for one in self.searches:
             shares = f"{one.tokens:.2%}", f"{one.same:.1%}"
             rows.append((one.search, str(one.sentences), *shares, f"{one.largest:.1e}", f"{one.mean:.1e}"))
-        if self.forced is not None:
-            rows.append(("forced", "", "", "", f"{self.forced.largest:.1e}", f"{self.forced.mean:.1e}"))
+        rows.append(("forced", "", "", "", f"{self.forced.largest:.1e}", f"{self.forced.mean:.1e}"))
         widths = [max(len(row[i]) for row in rows) for i in range(len(names))]
         return "\n".join(
             "  ".join(
@@ -96,18 +95,14 @@ def probe(
 ) -> Probed:
     """Translate `sources` on both sides by each of the named `searches`.
 
-    Where both can read, they also read what we have found by the first search.
+    Both also score what ours found by the first search.
     """
     mine = [ours.translate(sources, search, budget=budget) for _, search in searches]
     other = [theirs.translate(sources, search, budget=budget) for _, search in searches]
     names = [name for name, _ in searches]
-    forced = None
-    if isinstance(ours, Scorer) and isinstance(theirs, Scorer):
-        read = [
-            (source, best[0].tokens) for source, best in zip(sources, mine[0], strict=True) if len(source)
-        ]
-        both = ours.score(read, budget=budget), theirs.score(read, budget=budget)
-        forced = Forced(*differences(list(zip(*both, strict=True))))
+    read = [(source, best[0].tokens) for source, best in zip(sources, mine[0], strict=True) if len(source)]
+    both = ours.score(read, budget=budget), theirs.score(read, budget=budget)
+    forced = Forced(*differences(list(zip(*both, strict=True))))
     return Probed(tuple(map(Agreement.of, names, mine, other)), forced)
 
 

@@ -9,11 +9,10 @@ import torch
 from seq2attn.engines.base import Engine, Target
 from seq2attn.engines.ctranslate2 import CTranslate2
 from seq2attn.engines.exported import check_header
-from seq2attn.engines.programs import Programs
 from seq2attn.errors import UserError
 from seq2attn.run import Run
 
-TARGETS: dict[str, Target] = {target.name: target for target in (CTranslate2(), Programs())}
+TARGETS: dict[str, Target] = {target.name: target for target in (CTranslate2(),)}
 """By name. `cli/options.py` lists the names again, so that `--help` comes without torch."""
 
 

@@ -73,9 +73,4 @@ class Seq2Seq(nn.Module):
     def step(self, word: Tensor, state: Any, memory: Memories) -> tuple[Tensor, Any]:
         """Read one word [N]; the log-probabilities [N, V] of the next, and the state after."""
         decoded = self.read(word.unsqueeze(1), state, memory)
-        return guess(self.output, decoded.hidden[:, -1]), decoded.state
-
-
-def guess(output: nn.Linear, hidden: Tensor) -> Tensor:
-    """The log-probabilities of the words, by an output layer: [N, D] -> [N, V]"""
-    return torch.log_softmax(output(hidden).float(), -1)
+        return torch.log_softmax(self.output(decoded.hidden[:, -1]).float(), -1), decoded.state

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -22,23 +21,6 @@ LEAST = 1024
 """To how many tokens a batch may shrink for every thread to have two, so that none waits long for another's last."""
 
 
-class Reader(Protocol):
-    """What a search is made with: a model, or what stands in its place."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where it takes its tensors."""
-        ...
-
-    def encode(self, words: Tensor, mask: Tensor) -> tuple[Any, Any]:
-        """ids [B, S], mask bool [B, S] -> the memory and the state before the first word"""
-        ...
-
-    def step(self, word: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any]:
-        """As `search` asks for it."""
-        ...
-
-
 @dataclass(frozen=True)
 class Hypothesis:
     """One translation of one source."""
@@ -49,7 +31,7 @@ class Hypothesis:
 
 
 def translate_ids(
-    model: Reader, sources: Sequence[Sequence[int]], config: SearchConfig, *, budget: int
+    model: Seq2Seq, sources: Sequence[Sequence[int]], config: SearchConfig, *, budget: int
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each source (ids without the end), best first, in the order of the sources.
 

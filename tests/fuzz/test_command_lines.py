@@ -46,7 +46,6 @@ VALUES = (
     "encoder", "search.width=2", "search.kind=greedy", "model.decoder.dim=3", "run=other", "search={kind: sample}",
     "data.dev=", "=", "ba be", "", " ", "\n", "2h", "3 updates",
 )  # fmt: skip
-"""`programs` is not among them: to compile them takes minutes."""
 
 text = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8).filter(
     lambda word: not word.startswith(("/", "~")) and ".." not in word

@@ -25,7 +25,7 @@ MODULES = {
 CALLS = {
     *("eval", "exec", "compile", "__import__", "os.system", "os.popen", "importlib.import_module"),
     *("torch.load", "torch.jit.load", "torch.hub.load", "torch.export.load", "torch.package.PackageImporter"),
-    *("torch.ops.load_library", "torch.classes.load_library", "torch._C._aoti.AOTIModelPackageLoader"),
+    *("torch.ops.load_library", "torch.classes.load_library"),
     *("np.load", "numpy.load", "np.fromfile", "pandas.read_pickle"),
     *("yaml.load", "yaml.load_all", "yaml.full_load", "yaml.unsafe_load", "yaml.Loader", "yaml.UnsafeLoader"),
     *("yaml.FullLoader", "yaml.CLoader", "yaml.UnsafeConstructor"),
@@ -35,7 +35,6 @@ KNOWN = {
     ("config/plugin.py", "importlib.import_module"): "asks for trust first: see test_trust.py",
     ("engines/ctranslate2/package.py", "importlib.import_module"): "CTranslate2 by its name",
     ("engines/ctranslate2/specification.py", "importlib.import_module"): "CTranslate2 by its name",
-    ("engines/programs/target.py", "torch._C._aoti.AOTIModelPackageLoader"): "of what was compiled here",
     ("text/torchtext_vocabulary.py", "torch.load"): "with weights_only, for one's own training alone",
 }
 """What is there for a reason."""

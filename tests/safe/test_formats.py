@@ -44,12 +44,12 @@ def test_newer_formats() -> None:
 
 
 def of_export(run: Run) -> None:
-    content = {"format": formats.EXPORT, "engine": "programs", "weights": fingerprint(run), "digests": {}}
-    folder = run.folder / "programs"
+    content = {"format": formats.EXPORT, "engine": "ctranslate2", "weights": fingerprint(run), "digests": {}}
+    folder = run.folder / "ctranslate2"
     if not folder.exists():
         folder.mkdir()
         (folder / "seq2attn.json").write_text(json.dumps(content), encoding="utf-8")
-    check_header(run, TARGETS["programs"], folder)
+    check_header(run, TARGETS["ctranslate2"], folder)
 
 
 def load(run: Run) -> None:
@@ -75,7 +75,7 @@ WHERE: dict[str, tuple[str, Callable[[Run], object]]] = {
     "VOCABULARY": ("target/vocabulary.json", load),
     "CORPUS": ("data/dev/header.json", lambda run: Corpus.open(run.folder / "data/dev")),
     "PREPARED": ("data/prepared.json", lambda run: load_prepared(run.folder)),
-    "EXPORT": ("programs/seq2attn.json", of_export),
+    "EXPORT": ("ctranslate2/seq2attn.json", of_export),
     "SWEEP": ("result.json", lambda run: read_record(run.folder)),
 }
 """Which file says its format by each number in formats.py, and what reads it."""

@@ -84,7 +84,7 @@ def commands() -> Iterator[tuple[str, Any]]:
             yield name, command
 
 
-MORE = {"export": ("--to", "programs"), "average": ("--last", "1"), "align": ("--choose",)}
+MORE = {"export": ("--to", "ctranslate2"), "average": ("--last", "1"), "align": ("--choose",)}
 
 
 def test_the_commands_are_found() -> None:
@@ -128,7 +128,7 @@ def test_what_is_allowed_is_run(run: Run, given: str) -> None:
     assert texts == [t.text for t in Translator.load(untrained(run.folder.parent).folder).translate(LINES)]
 
 
-@pytest.mark.parametrize("given", ["{}.outer", "{}.inner.more", "parts", "inner", "", "{}_more", "programs"])
+@pytest.mark.parametrize("given", ["{}.outer", "{}.inner.more", "parts", "inner", "", "{}_more"])
 def test_what_is_another_module_is_not(run: Run, given: str) -> None:
     with pytest.raises(ConfigError, match="would run code"):
         seq2attn.load(run.folder, allow_code=(given.format(module_of(run)),))

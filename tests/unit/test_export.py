@@ -132,8 +132,8 @@ def test_an_export_of_other_weights_is_not_used(run: Run) -> None:
     export_run(run, CTranslate2(), where)  # in the place of the other
     exported_engine(run, "ctranslate2", None, CPU)
     header = json.loads((where / "seq2attn.json").read_text(encoding="utf-8"))
-    (where / "seq2attn.json").write_text(json.dumps(header | {"engine": "programs"}), encoding="utf-8")
-    with pytest.raises(RunError, match="was exported for the engine programs"):
+    (where / "seq2attn.json").write_text(json.dumps(header | {"engine": "other"}), encoding="utf-8")
+    with pytest.raises(RunError, match="was exported for the engine other"):
         exported_engine(run, "ctranslate2", where, CPU)
 
 

@@ -123,61 +123,40 @@ class Ours(System):
 
 
 @dataclass(frozen=True)
-class OursThrough(Ours):
-    """seq2attn with another engine, where the model has been exported to it."""
-
-    other: ClassVar[str]
-
-    def fitted(self, model: str) -> Path:
-        """Inside the run of ours."""
-        return self.run(model) / self.other
-
-    def fit(self, model: str) -> list[str]:
-        """An export of ours."""
-        return ours("export", self.run(model), "--to", self.other)
-
-    def trainings(self, model: str) -> list[Training]:
-        """It only translates."""
-        return []
-
-    def engine(self) -> list[str]:
-        """Said to `translate`, and to the program that translates one by one."""
-        return ["--engine", self.other]
-
-    def starts(self) -> list[Start]:
-        """The first translation; help is the same."""
-        return super().starts()[1:] if self.fitted("t").exists() else []
-
-
-@dataclass(frozen=True)
-class OursCTranslate2(OursThrough):
-    """CTranslate2 has no recurrent models."""
+class OursCTranslate2(Ours):
+    """seq2attn with the engine CTranslate2, where T has been exported to it: it has no recurrent models."""
 
     name: ClassVar[str] = "ours-ctranslate2"
     title: ClassVar[str] = "seq2attn --engine ctranslate2"
     packages: ClassVar[tuple[str, ...]] = ("torch", "ctranslate2")
-    other: ClassVar[str] = "ctranslate2"
 
     def missing(self) -> str | None:
         """CTranslate2 must be importable here."""
         return None if find_spec("ctranslate2") else "pip install 'seq2attn[ctranslate2]'"
 
+    def fitted(self, model: str) -> Path:
+        """Inside the run of ours."""
+        return self.run(model) / "ctranslate2"
+
+    def fit(self, model: str) -> list[str]:
+        """An export of ours."""
+        return ours("export", self.run(model), "--to", "ctranslate2") if model == "t" else []
+
+    def trainings(self, model: str) -> list[Training]:
+        """It only translates."""
+        return []
+
     def translations(self, job: Job) -> list[Translating]:
         """T alone."""
         return super().translations(job) if job.model == "t" else []
 
-    def fit(self, model: str) -> list[str]:
-        """T alone."""
-        return super().fit(model) if model == "t" else []
+    def engine(self) -> list[str]:
+        """Said to `translate`, and to the program that translates one by one."""
+        return ["--engine", "ctranslate2"]
 
-
-@dataclass(frozen=True)
-class OursPrograms(OursThrough):
-    """Programs of encode and step that torch.export made."""
-
-    name: ClassVar[str] = "ours-programs"
-    title: ClassVar[str] = "seq2attn --engine programs"
-    other: ClassVar[str] = "programs"
+    def starts(self) -> list[Start]:
+        """The first translation; help is the same."""
+        return super().starts()[1:] if self.fitted("t").exists() else []
 
 
 def progress_of(line: str, metrics: Path) -> Progress | None:
