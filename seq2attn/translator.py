@@ -23,7 +23,6 @@ from seq2attn.laid_out import lay_out_linears
 from seq2attn.looked import Looked
 from seq2attn.memory import ran_out
 from seq2attn.model import Seq2Seq
-from seq2attn.model.int8 import int8
 from seq2attn.noticed import InputWarning, Noticed
 from seq2attn.reach import Reach, engine_reach, reach_in, reach_of
 from seq2attn.reading import Reading, joined_score, ranked
@@ -35,8 +34,8 @@ from seq2attn.text.tokenizer import Tokenizer
 
 Hypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
 """Those of each part of a line, best first."""
-NATIVE, INT8 = "native", "int8"
-"""What our own engine is called, and the same with linear layers of 8 bits."""
+NATIVE = "native"
+"""The name of our own engine."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +94,8 @@ class Translator:
     ) -> Translator:
         """The translator of a run directory, on `device` or on a CUDA card if there is one.
 
-        An `engine` other than our own, and `int8`, is one that the run was exported to, in `engine_folder` or inside
-        the run. `allow_code` names modules that the run's config has parts from and that may be imported. They may do
+        An `engine` other than our own is one that the run was exported to, in `engine_folder` or inside the
+        run. `allow_code` names modules that the run's config has parts from and that may be imported; they may do
         anything that you may.
         Raises RunError when the directory is no run, its files do not fit together, or it was not exported or has
         changed since; UserError for a device that is not there.
@@ -111,8 +110,6 @@ class Translator:
         if engine == NATIVE:
             lay_out_linears(model)
             searcher: Engine = Native(model)
-        elif engine == INT8:
-            searcher = rounded_engine(model, where)
         else:
             searcher = exported_engine(folder, engine, engine_folder, where)
         experiment, report = folder.experiment(), DataReport.load(folder.folder)
@@ -236,13 +233,6 @@ def _are_cut_off(answers: Sequence[tuple[Reading, Hypotheses]], lengths: Lengths
         ]
     )
     return [sum(next(are) for _ in reading.parts) > 0 for reading, _ in answers]
-
-
-def rounded_engine(model: Seq2Seq, device: torch.device) -> Engine:
-    """Our own engine with linear layers of 8 bits. Raises UserError on a device that is no CPU."""
-    if device.type != "cpu":
-        raise UserError(f"the engine {INT8} runs on a CPU, not on {device}; give --device cpu")
-    return Native(int8(model))
 
 
 def check_engine(engine: Engine, search: SearchConfig, run: Run, overrides: Sequence[str]) -> None:

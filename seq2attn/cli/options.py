@@ -23,8 +23,8 @@ EngineName: TypeAlias = Annotated[
     str,
     typer.Option(
         "--engine",
-        metavar="native|int8|ctranslate2",
-        help="What searches. int8: ours with rounded linear layers, on a CPU. ctranslate2: `export` first.",
+        metavar="native|ctranslate2",
+        help="What searches: our own model, or CTranslate2 after `export`.",
     ),
 ]
 

@@ -19,7 +19,7 @@ TARGETS: dict[str, Target] = {target.name: target for target in (CTranslate2(),)
 def chosen_target(name: str) -> Target:
     """The target of that name. Raises UserError when there is none."""
     if name not in TARGETS:
-        raise UserError(f"there is no engine `{name}`; known: {', '.join(['native', 'int8', *TARGETS])}")
+        raise UserError(f"there is no engine `{name}`; known: {', '.join(['native', *TARGETS])}")
     return TARGETS[name]
 
 

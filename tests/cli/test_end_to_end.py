@@ -165,17 +165,6 @@ class TestTranslate:
         texts = [line.split("\t")[2] for line in done.out.splitlines()]
         assert len(texts) == 4 and len(set(texts)) > 1
 
-    def test_rounded_layers_translate_nearly_the_same(
-        self, seq2attn: Installed, toy: Toy, tmp_path: Path
-    ) -> None:
-        exact, rounded = (
-            [json.loads(seq2attn(tmp_path, "translate", toy.run, line, "--json", "--engine", engine).out)["log_prob"]
-             for line in SENTENCES]
-            for engine in ("native", "int8")
-        )  # fmt: skip
-        assert rounded == pytest.approx(exact, abs=0.2)
-        assert rounded != pytest.approx(exact, abs=1e-6)
-
     def test_attention_in_the_terminal(self, seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
         done = seq2attn(tmp_path, "translate", toy.run, *SENTENCES, "--attention", "-")
         lines = done.out.splitlines()

@@ -218,10 +218,6 @@ class TestLong:
         assert done.out.count("\n") == 40
         assert all(line.isprintable() for line in done.err.split("\n"))
 
-    def test_int8_reads_the_same_parts(self, invoke: Invoke, raw: Path) -> None:
-        done = invoke("translate", raw, "--json", "--engine", "int8", "--device", "cpu", given=self.GIVEN)
-        assert json.loads(done.out.splitlines()[1])["parts"] == lines("train.de", 0, 9)
-
 
 class TestEvaluate:
     def test_what_should_be_known_of_test_sets(self, invoke: Invoke, raw: Path, tmp_path: Path) -> None:

@@ -11,11 +11,9 @@ import pytest
 import torch
 
 from seq2attn.engines.base import Engine
-from seq2attn.engines.native import Native
 from seq2attn.errors import UserError
 from seq2attn.model import ModelConfig, build_model
 from seq2attn.model.config import EmbeddingsConfig
-from seq2attn.model.int8 import int8
 from seq2attn.noticed import FEW, InputWarning, Noticed
 from seq2attn.reach import Reach
 from seq2attn.search.batched import Hypothesis, by_length
@@ -150,13 +148,6 @@ def test_attention_of_parts_stands_side_by_side(kind: str, heads: int) -> None:
     words = [found.looked.target.words[place] for place in found.looked.target.word_of]
     assert len(words) == found.attention.shape[2]
     assert words == [p.looked.target.words[w] for p in alone for w in p.looked.target.word_of]
-
-
-def test_rounded_layers_read_parts_too() -> None:
-    one = limited("transformer")
-    one.engine = Native(int8(one.model))
-    found, _ = translated(one, LINES, search())
-    assert [len(each.parts) for each in found] == [0, 3, 0, 6, 0, 7]
 
 
 class TestCutOff:
