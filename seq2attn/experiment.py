@@ -17,6 +17,7 @@ from seq2attn.decoders import (
 from seq2attn.decoders.recurrent import AttentiveConfig
 from seq2attn.encoders import BertEncoderConfig
 from seq2attn.encoders.transformer import TransformerConfig
+from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.model.config import ModelConfig
 from seq2attn.search.config import BeamConfig, SearchConfig
 from seq2attn.text.config import TextConfig
@@ -103,3 +104,5 @@ class Experiment(Config):
     training: TrainingConfig = TrainingConfig()
     search: SearchConfig = BeamConfig(kind="beam")
     """How `translate` and `evaluate` search unless told otherwise."""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """How translations are scored."""

@@ -1,4 +1,4 @@
-"""Scores of translations: detokenised and cased, by sacreBLEU and nothing else, each with its signature."""
+"""Scores of detokenized translations by sacreBLEU and metrics in its form, each with its signature."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Literal
 
+from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from seq2attn.errors import DataError, UserError
+
+MetricName = Literal["bleu", "chrf", "chrf++", "ter", "exact", "token-error-rate"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,45 @@ class LengthBucket:
     sentences: int
     mean_length: float
     score: Score
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The metrics for one set of references; built by `EvaluationConfig.build`."""
+
+    by_name: Mapping[MetricName, Metric]
+    names: tuple[MetricName, ...]  # those reported unless others are asked for
+    note: str | None  # the tokenizer that was chosen by the script of the references, where it is not 13a
+    cautions: Mapping[MetricName, str]  # metrics that split at spaces, where the references have few
+
+    def warnings(self, names: Sequence[MetricName] | None = None) -> list[str]:
+        """The cautions about these metrics."""
+        return [self.cautions[name] for name in self.names_or(names) if name in self.cautions]
+
+    def scores(
+        self,
+        hypotheses: Sequence[str],
+        references: Sequence[Sequence[str]],
+        names: Sequence[MetricName] | None = None,
+    ) -> list[Score]:
+        """Scores of detokenized `hypotheses`, in the order of `names`.
+
+        `references` are streams: `references[k][i]` is the k-th reference of sentence i.
+
+        Raises: DataError if a stream has another number of lines than `hypotheses`, or if there are none.
+        """
+        for stream in references:
+            _check_pairs(hypotheses, stream, "references")
+        found = []
+        for name in self.names_or(names):
+            metric = self.by_name[name]
+            result = metric.corpus_score(hypotheses, references)
+            found.append(Score(result.name, result.score, str(metric.get_signature())))
+        return found
+
+    def names_or(self, names: Sequence[MetricName] | None) -> Sequence[MetricName]:
+        """`names`, or the default ones."""
+        return self.names if names is None else names
 
 
 def scores(

@@ -31,7 +31,8 @@ LAYERS = """
     model
     search
     looked
-    evaluation.metrics  training.divergence  training.guided  training.optimizers  training.schedules
+    evaluation.metrics  evaluation.error_rate
+    evaluation.config  training.divergence  training.guided  training.optimizers  training.schedules
     training.config
     experiment
     describe  run

@@ -1,0 +1,127 @@
+"""The evaluation part of a config: one object from which validation, `evaluate` and sweeps build their metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import PositiveInt
+from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from seq2attn.config.base import Config, Mistake
+from seq2attn.errors import UserError
+from seq2attn.evaluation.error_rate import ExactMatch, TokenErrorRate
+from seq2attn.evaluation.metrics import MetricName, Metrics
+from seq2attn.text.scripts import CHINESE, UNSPACED, main_script
+
+Tokenize = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores200"]
+
+
+class ChrfConfig(Config):
+    """Parameters of chrF and chrF++."""
+
+    char_order: PositiveInt = 6
+    """Maximum length of character n-grams."""
+    word_order: PositiveInt = 2
+    """Maximum length of word n-grams, of chrF++ only."""
+    beta: PositiveInt = 2
+    """Weight of recall relative to precision."""
+    whitespace: bool = False
+    """Count white space as characters."""
+
+
+def _asian_support_has_effect(normalized: bool, no_punct: bool, asian_support: bool) -> list[Mistake]:
+    if not asian_support or normalized or no_punct:
+        return []
+    return [
+        Mistake("asian_support", "needs `normalized: true` or `no_punct: true`, and has no effect without")
+    ]
+
+
+class TerConfig(Config):
+    """Parameters of TER."""
+
+    rules = (_asian_support_has_effect,)
+
+    normalized: bool = False
+    """Separate punctuation from words, and read XML escapes."""
+    no_punct: bool = False
+    """Remove punctuation."""
+    asian_support: bool = False
+    """With `normalized`: split Han characters; with `no_punct`: remove Asian punctuation too."""
+
+
+class EvaluationConfig(Config):
+    """How translations are scored: by validation, `evaluate`, sweeps and significance tests alike."""
+
+    metrics: tuple[MetricName, ...] | None = None
+    """Metrics of `evaluate`: bleu, chrf, chrf++, ter, exact, token-error-rate. Unless given: bleu, chrf and ter, or
+    token-error-rate in the place of ter where references have no spaces between words."""
+    tokenize: Tokenize = "auto"
+    """sacreBLEU's tokenizer for BLEU. auto: by the script of the references: Han without kana: zh; kana, Thai, Lao,
+    Khmer and Burmese: char; else 13a. ja-mecab needs sacrebleu[ja], ko-mecab sacrebleu[ko]; flores200 downloads a
+    model at first use."""
+    lowercase: bool = False
+    """Ignore case in all metrics."""
+    chrf: ChrfConfig = ChrfConfig()
+    ter: TerConfig = TerConfig()
+    error_rate_tokens: Literal["auto", "words", "char"] = "auto"
+    """Tokens of the token error rate. auto: char where references have no spaces between words, else words."""
+
+    def build(self, references: Iterable[str]) -> Metrics:
+        """The metrics for these references, by whose script `auto` is resolved.
+
+        Raises: UserError where the tokenizer needs what is not installed.
+        """
+        script = main_script(references)
+        is_unspaced = script in UNSPACED
+        best = "zh" if script == CHINESE else "char" if is_unspaced else "13a"
+        tokenize = best if self.tokenize == "auto" else self.tokenize
+        default: tuple[MetricName, ...] = ("bleu", "chrf", "token-error-rate" if is_unspaced else "ter")
+        by_script = "char" if is_unspaced else "words"
+        tokens = by_script if self.error_rate_tokens == "auto" else self.error_rate_tokens
+        return Metrics(
+            by_name=self._metrics(tokenize, tokens),
+            names=self.metrics or default,
+            note=_note(script, tokenize) if self.tokenize == "auto" and best != "13a" else None,
+            cautions=self._cautions(script, tokenize, best) if is_unspaced else {},
+        )
+
+    def _metrics(self, tokenize: str, tokens: str) -> dict[MetricName, Metric]:
+        chrf = self.chrf.model_dump(exclude={"word_order"})
+        return {
+            "bleu": _bleu(tokenize, self.lowercase),
+            "chrf": CHRF(lowercase=self.lowercase, **chrf),
+            "chrf++": CHRF(lowercase=self.lowercase, word_order=self.chrf.word_order, **chrf),
+            # sacreBLEU's own default lower-cases here, and here only.
+            "ter": TER(case_sensitive=not self.lowercase, **self.ter.model_dump()),
+            "exact": ExactMatch(lowercase=self.lowercase),
+            "token-error-rate": TokenErrorRate(tokens=tokens, lowercase=self.lowercase),
+        }
+
+    def _cautions(self, script: str | None, tokenize: str, best: str) -> dict[MetricName, str]:
+        words = f"counts words between spaces, of which {script} text has few: take"
+        cautions: dict[MetricName, str] = {}
+        if tokenize in ("13a", "intl") or (tokenize, best) == ("zh", "char"):
+            cautions["bleu"] = f"BLEU with `tokenize: {tokenize}` {words} `{best}`"
+        if not self.ter.asian_support:
+            cautions["ter"] = f"TER {words} `token-error-rate`"
+        return cautions
+
+
+def _note(script: str | None, tokenize: str) -> str:
+    why = f"as the references are in {script}; `evaluation.tokenize` sets another tokenizer"
+    return f"BLEU counts characters (tok:{tokenize}), {why}"
+
+
+def _bleu(tokenize: str, lowercase: bool) -> BLEU:
+    try:
+        return BLEU(tokenize=tokenize, lowercase=lowercase)
+    except (RuntimeError, OSError) as error:
+        why = "needs a model that cannot be loaded: " + str(error)
+        if tokenize.endswith("mecab"):
+            why = f"needs MeCab: pip install 'sacrebleu[{tokenize[:2]}]'"
+        raise UserError(f"`tokenize: {tokenize}` {why}") from None
