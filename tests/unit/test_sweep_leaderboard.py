@@ -149,9 +149,7 @@ class TestSignificance:
         ],
     )
     def test_a_verdict_needs_every_seed(self, pairs, p, verdict):
-        found = judge(
-            [Compared(i, 30.0, difference, p, 1.0, "") for i, (difference, p) in enumerate(pairs)]
-        )
+        found = judge([Compared(i, 30.0, difference, p, 1.0, "") for i, (difference, p) in enumerate(pairs)])
         assert (found.p, found.verdict) == (p, verdict)
         assert found.difference == pytest.approx(np.mean([difference for difference, _ in pairs]))
 
@@ -243,8 +241,9 @@ class TestLeaderboard:
     def test_the_bars_of_a_column_begin_at_one_zero(self, board, chromium, tmp_path):
         (tmp_path / "board.html").write_text(leaderboard_page(board), encoding="utf-8")
         chromium.open(tmp_path / "board.html")
-        edges = "[...document.querySelectorAll('#rows .bar')].map(b => (r => [r.left, r.width])(b.getBoundingClientRect()))"
-        lefts, widths = np.array(chromium.get(edges)).reshape(len(board.rows), len(board.sets), 2).T
+        bars = "[...document.querySelectorAll('#rows .bar')].map(b => b.getBoundingClientRect())"
+        edges = chromium.get(f"{bars}.map(r => [r.left, r.width])")
+        lefts, widths = np.array(edges).reshape(len(board.rows), len(board.sets), 2).T
         for i, name in enumerate(board.sets):
             scores = np.array([row.sets[name].bleu.mean for row in board.rows])
             assert np.ptp(lefts[i]) == 0
