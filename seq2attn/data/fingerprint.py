@@ -33,7 +33,12 @@ def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: T
 def _options(config: Config) -> dict[str, Any]:
     """All but paths: a corpus that was moved is the same corpus."""
     values = {key: getattr(config, key) for key in type(config).model_fields}
-    return {key: value for key, value in values.items() if not isinstance(value, Path | Config)}
+    return {key: value for key, value in values.items() if not _is_elsewhere(value)}
+
+
+def _is_elsewhere(value: Any) -> bool:
+    files = value if isinstance(value, tuple) else (value,)
+    return all(isinstance(file, Path | Config) for file in files)
 
 
 def _content(path: Path) -> list[Any]:

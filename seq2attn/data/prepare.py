@@ -2,6 +2,7 @@
 
 source/ target/          the tokenisers; the same one twice where it is joint
 data/train/ data/dev/    the ids, and beside them the text as data/train.jsonl, data/dev.jsonl
+data/dev-1.jsonl ...     the dev set with further references as targets, where it has some
 data/train/words/, links/    the word of each id and the links between words, where they are known
 data/seen/               which sources and pairs were learnt from, to find them in other text
 data-report.*            what the text is like
@@ -11,7 +12,7 @@ data/prepared.json       written last: what all of it was made from
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -27,7 +28,7 @@ from seq2attn.data.filter import Encoded, Filter, FilterReport, FiltersConfig
 from seq2attn.data.fingerprint import fingerprint
 from seq2attn.data.inspector import Inspector, inspect_pairs
 from seq2attn.data.links import Alignment
-from seq2attn.data.read import CorpusConfig, read_aligned, read_pairs
+from seq2attn.data.read import AlignedConfig, CorpusConfig, read_aligned, read_pairs, read_references
 from seq2attn.data.report import DataReport
 from seq2attn.data.seen import Seen
 from seq2attn.data.summary import headline, save_summary
@@ -51,10 +52,16 @@ def _names_of_files(test: Mapping[str, CorpusConfig]) -> list[Mistake]:
     return [Mistake(f"test.{name}", message) for name in test if not re.fullmatch(r"\w[\w.-]*", name)]
 
 
+def _references_are_for_scores(train: CorpusConfig) -> list[Mistake]:
+    if not isinstance(train, AlignedConfig) or not train.references:
+        return []
+    return [Mistake("train.references", "are for `dev` and `test`: training takes one target a source")]
+
+
 class DataConfig(Config):
     """The text to learn from and to be measured on."""
 
-    rules = (_names_of_files,)
+    rules = (_names_of_files, _references_are_for_scores)
 
     train: CorpusConfig
     """What the tokenisers and the model learn from."""
@@ -75,7 +82,7 @@ class Prepared:
     train: TrainingData
     dev: Corpus
     dev_sources: tuple[str, ...]
-    dev_references: tuple[str, ...]
+    dev_references: tuple[tuple[str, ...], ...]  # streams, as scores take them
     report: FilterReport  # of the training pairs
 
 
@@ -116,8 +123,9 @@ def prepare(
     reports = watching[0].report(), watching[1].report(seen)
     told = DataReport(sieve.report, longest, *reports, tests={}, tests_from="")
     _tell(_with_these_tests(told, data, text, folder), folder, log)
-    made_from, report = _fingerprint(data, text), asdict(sieve.report)
-    write_json(folder / PREPARED, {"format": formats.PREPARED, "fingerprint": made_from, "report": report})
+    prepared = {"report": asdict(sieve.report), "references": _save_references(data.dev, folder)}
+    made_from = _fingerprint(data, text)
+    write_json(folder / PREPARED, {"format": formats.PREPARED, "fingerprint": made_from, **prepared})
     return load_prepared(folder)
 
 
@@ -134,14 +142,14 @@ def load_prepared(folder: Path) -> Prepared:
         raise RunError(f"{folder / PREPARED}: does not say what was left out; {FIX}") from None
     source, target = load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
     train, dev = (_opened(folder / name, (source, target)) for name in (TRAIN, DEV))
-    texts = list(read_texts(_texts(folder / DEV)))
+    texts = [list(read_texts(path)) for path in _dev_texts(folder, content.get("references", 1))]
     return Prepared(
         source,
         target,
         TrainingData(source, target, train, _texts(folder / TRAIN)),
         dev,
-        tuple(text for text, _ in texts),
-        tuple(text for _, text in texts),
+        tuple(source for source, _ in texts[0]),
+        tuple(tuple(target for _, target in stream) for stream in texts),
         report,
     )
 
@@ -196,7 +204,13 @@ def _fingerprint(data: DataConfig, text: TextConfig) -> str:
 
 def _count(corpus: CorpusConfig) -> int:
     """Reading to the end is also the check."""
+    if isinstance(corpus, AlignedConfig) and corpus.references:
+        return len(_read_references(corpus)[0])
     return sum(1 for _ in read_pairs(corpus))
+
+
+def _read_references(corpus: CorpusConfig) -> list[Sequence[str]]:
+    return read_references(corpus, [target for _, target in read_pairs(corpus)])
 
 
 def _train_tokenizers(corpus: CorpusConfig, text: TextConfig, folder: Path, log: Log) -> None:
@@ -251,3 +265,18 @@ def _save(pairs: Iterable[Encoded], source: Tokenizer, target: Tokenizer, folder
 
 def _texts(folder: Path) -> Path:
     return folder.with_suffix(".jsonl")
+
+
+def _save_references(dev: CorpusConfig, folder: Path) -> int:
+    """Write the dev set with each further reference as target; the number of references."""
+    streams = _read_references(dev)
+    sources = [source for source, _ in read_pairs(dev)]
+    for path, stream in zip(_dev_texts(folder, len(streams))[1:], streams[1:], strict=True):
+        with texts_writer(path) as write:
+            for pair in zip(sources, stream, strict=True):
+                write(pair)
+    return len(streams)
+
+
+def _dev_texts(folder: Path, references: int) -> list[Path]:
+    return [_texts(folder / DEV), *(_texts(folder / f"{DEV}-{number}") for number in range(1, references))]

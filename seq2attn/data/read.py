@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,6 +23,7 @@ __all__ = [
     "read_aligned",
     "read_lines",
     "read_pairs",
+    "read_references",
 ]
 
 Pair = tuple[str, str]
@@ -39,9 +40,16 @@ class AlignedConfig(Config):
     alignment: InputPath | None = None
     """Which words of each pair belong together, as `0-0 1-2`: source and target words, counted from 0."""
 
+    references: tuple[InputPath, ...] = ()
+    """Further translations of each line, of the dev set and of test sets: all count in their scores."""
+
     @property
     def files(self) -> tuple[Path, ...]:
         """The files read."""
+        return (*self._sides, *self.references)
+
+    @property
+    def _sides(self) -> tuple[Path, ...]:
         return (self.source, self.target, *([self.alignment] if self.alignment else []))
 
     def pairs(self) -> Iterator[Pair]:
@@ -50,8 +58,8 @@ class AlignedConfig(Config):
 
     def aligned_pairs(self) -> Iterator[tuple[Pair, Alignment | None]]:
         """The lines of both files, side by side, and their links where there is a file of them."""
-        counts = [0] * len(self.files)
-        for number, lines in enumerate(zip_longest(*map(read_lines, self.files)), start=1):
+        counts = [0] * len(self._sides)
+        for number, lines in enumerate(zip_longest(*map(read_lines, self._sides)), start=1):
             counts = [count + (line is not None) for count, line in zip(counts, lines, strict=True)]
             source, target, *links = lines
             if None not in lines:
@@ -64,7 +72,7 @@ class AlignedConfig(Config):
             "one must be the translation of the other",
             "one must tell which words of the other belong together",
         )
-        for count, file, reason in zip(counts[1:], self.files[1:], why, strict=False):
+        for count, file, reason in zip(counts[1:], self._sides[1:], why, strict=False):
             if count != counts[0]:
                 raise DataError(
                     f"{self.source} has {_lines(counts[0])} and {file} has {_lines(count)}: line by line, {reason}"
@@ -146,6 +154,22 @@ def read_aligned(corpus: CorpusConfig) -> Iterator[tuple[Pair, Alignment | None]
     if isinstance(corpus, AlignedConfig):
         return corpus.aligned_pairs()
     return ((pair, None) for pair in corpus.pairs())
+
+
+def read_references(corpus: CorpusConfig, targets: Sequence[str]) -> list[Sequence[str]]:
+    """The reference streams of a corpus: its `targets`, then each file of further references.
+
+    Raises: DataError where one of them has another number of lines.
+    """
+    further = corpus.references if isinstance(corpus, AlignedConfig) else ()
+    streams = [targets, *(list(read_lines(path)) for path in further)]
+    for path, stream in zip(further, streams[1:], strict=True):
+        if len(stream) != len(targets):
+            raise DataError(
+                f"{corpus.files[1]} has {_lines(len(targets))} and {path} has {_lines(len(stream))}: line by line,"
+                " they must be translations of the same source"
+            )
+    return streams
 
 
 def _text(item: dict[str, Any], key: str, place: str) -> str:

@@ -63,7 +63,7 @@ def validate(objective: Objective, prepared: Prepared, tokens: int, world: World
     }
     texts = {i: text for part in world.gather(texts) for i, text in part.items()}
     translations = tuple(texts[i] for i in range(len(dev)))
-    score = bleu(translations, prepared.dev_references)
+    score = bleu(translations, prepared.dev_references[0])
     objective.train(was_training)
     perplexity = math.exp(min(likelihood / words, 700.0))
     return Validation(smoothed / words, perplexity, score.value, score.signature, translations)
@@ -74,7 +74,7 @@ def samples(prepared: Prepared, found: Validation, count: int) -> str:
     rows = np.linspace(0, len(found.translations) - 1, count).astype(int).tolist()
     return "\n".join(
         f"source:      {prepared.dev_sources[row]}\n"
-        f"reference:   {prepared.dev_references[row]}\n"
+        f"reference:   {prepared.dev_references[0][row]}\n"
         f"translation: {found.translations[row]}\n"
         for row in dict.fromkeys(rows)
     )

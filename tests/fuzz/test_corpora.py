@@ -100,7 +100,7 @@ def tried(home: Path, data: dict[str, Any], text: str) -> None:
     pairs = sum(1 for _ in train.pairs())
     left_out = sum(value for name, value in vars(report).items() if name not in ("kept", "read"))
     assert report.kept + left_out == pairs and len(prepared.train.corpus) == report.kept > 0
-    assert len(prepared.dev) == len(prepared.dev_sources) == len(prepared.dev_references)
+    assert len(prepared.dev) == len(prepared.dev_sources) == len(prepared.dev_references[0])
     for (source, target), text_of in zip(prepared.dev, prepared.dev_sources, strict=True):
         assert list(source) == prepared.source.encode(text_of)
         for ids, side in ((source, prepared.source), (target, prepared.target)):

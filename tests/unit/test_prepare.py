@@ -49,8 +49,28 @@ def test_it_encodes_train_and_dev(tmp_path: Path, data: DataConfig, text: TextCo
     assert [prepared.target.decode(target.tolist()) for _, target in corpus] == [*TARGET, TARGET[0]]
     assert len(prepared.dev) == 2  # nothing is left out of what we measure on
     assert prepared.dev_sources == ("a red river .", "")
-    assert prepared.dev_references == ("A RED RIVER .", "nothing")
+    assert prepared.dev_references == (("A RED RIVER .", "nothing"),)
     assert prepared.report == FilterReport(read=11, kept=10, empty=1)
+
+
+def test_further_references_of_the_dev_set_are_kept(tmp_path: Path, data: DataConfig) -> None:
+    def prepared(*lines: str) -> tuple[tuple[str, ...], ...]:
+        paths = tuple(tmp_path / f"further-{number}" for number in range(len(lines)))
+        for path, text in zip(paths, lines, strict=True):
+            path.write_text(text, encoding="utf-8")
+        dev = data.dev.model_copy(update={"references": paths})
+        return prepare(data.model_copy(update={"dev": dev}), JOINT, tmp_path / "run", str).dev_references
+
+    first = ("A RED RIVER .", "nothing")
+    assert prepared("One .\n\n", "A\tb\nc\n") == (first, ("One .", ""), ("A\tb", "c"))
+    assert prepared("Other .\n\n") == (first, ("Other .", ""))  # prepared anew, as the text has changed
+    with pytest.raises(DataError, match=r"dev\.tgt has 2 lines and .*further-0 has 1 line: line by line"):
+        prepared("One .\n")
+    test = data.test["hard"].model_copy(update={"references": (tmp_path / "further-0",)})
+    with pytest.raises(DataError, match=r"test\.tgt has 2 lines and .*further-0 has 1 line"):
+        prepare(data.model_copy(update={"test": {"hard": test}}), JOINT, tmp_path / "other", str)
+    with pytest.raises(ValueError, match=r"train\.references: are for `dev` and `test`"):
+        DataConfig(train=test, dev=data.dev)
 
 
 def test_joint_tokenisers_are_the_same_twice(tmp_path: Path, data: DataConfig) -> None:
