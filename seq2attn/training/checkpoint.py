@@ -56,9 +56,8 @@ class TrainState:
     baseline: float | None = (
         None  # a target word's log-probability of late, where hard attention learns by drawing
     )
-    skipped: int = 0  # updates that could not be used, those that were undone among them
+    skipped: int = 0  # updates whose loss or gradient was not finite
     in_a_row: int = 0  # of these, the last
-    returns: int = 0  # how often training went back, which halved the learning rate each time
     tally: list[dict[str, float]] = field(default_factory=list)  # what each process has not reported yet
 
     @property

@@ -9,7 +9,6 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 
 from seq2attn.config.base import Config, Mistake, Mistakes
 from seq2attn.config.duration import Amount, Duration, Time
-from seq2attn.training.divergence import DivergenceConfig
 from seq2attn.training.guided import GuidedConfig
 from seq2attn.training.optimizers import AdamConfig, OptimizerConfig
 from seq2attn.training.schedules import InverseSquareRootConfig, ScheduleConfig
@@ -94,7 +93,8 @@ class TrainingConfig(Config):
     """Also teach attention where to look, by the word alignments of `data.train`; none: do not."""
     clip: PositiveFloat | None = 1.0
     """The greatest norm of the gradient of an update."""
-    divergence: DivergenceConfig = DivergenceConfig()
+    max_consecutive_skips: PositiveInt = 5
+    """An update whose loss or gradient is not finite is skipped; after so many in a row training ends with an error."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 where the card has it, else float32."""
     deterministic: bool = False

@@ -82,11 +82,6 @@ class Judge:
             half.unlink()
         self._prune()
 
-    def take_back(self, state: TrainState) -> None:
-        """Translate with what was best when training was where it has gone back to."""
-        if self.world.leads and (best := self._best(state)):
-            self._translate_again(best, state)
-
     def finish(self) -> None:
         """At the end of training: translate with the mean of the kept checkpoints where the config says so."""
         how = self.config.checkpoints

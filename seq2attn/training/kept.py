@@ -47,13 +47,15 @@ def best_checkpoints(every: list[Checkpoint], count: int, *, higher_is_better: b
 def prune(run: Path, *, keep_last: int, keep_best: int, higher_is_better: bool) -> None:
     """Drop checkpoints that are neither among the last nor the best, and what older ones need only for resuming.
 
-    Those of an interruption are kept until the next validation, the two newest of all; one to go back to always is.
+    Those of an interruption are kept until the next validation, the two newest of all; the newest sound one always is.
     """
     every = list_checkpoints(run)
     validated = [checkpoint for checkpoint in every if checkpoint.score is not None]
     newest = validated[-1].state.update if validated else -1
     kept = {c.folder for c in validated[-max(keep_last, SPARE) :]}
-    resumable = {c.folder for c in [*validated[-SPARE:], *[c for c in validated if is_sound(c)][-1:]]}
+    resumable = {
+        c.folder for c in [*validated[-SPARE:], *[c for c in every if not c.state.in_a_row][-1:]]
+    }
     kept |= resumable | {
         c.folder for c in best_checkpoints(validated, keep_best, higher_is_better=higher_is_better)
     }
@@ -98,26 +100,13 @@ def newest_sound(run: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     return None
 
 
-def is_sound(checkpoint: Checkpoint) -> bool:
-    """Whether training was well when it was validated: else the next update may be as bad as the last."""
-    return checkpoint.score is not None and not checkpoint.state.in_a_row
+def drop_unsound(run: Path) -> int | None:
+    """Removes the newest checkpoints that were saved among skipped updates, so that `--resume` takes a sound one.
 
-
-def go_back(run: Path, warn: Callable[[str], None], *, leads: bool) -> Checkpoint | None:
-    """The newest sound checkpoint of a validation, for a training that leaves what came after it behind.
-
-    Where the run was interrupted must not matter, so those of interruptions are no place to go back to; the newer ones
-    are removed by the process that `leads`, lest a resumed run takes them. None if there is none.
+    Returns the update of the newest that is left.
     """
-    for checkpoint in reversed([checkpoint for checkpoint in list_checkpoints(run) if is_sound(checkpoint)]):
-        try:
-            load_checkpoint(checkpoint)
-        except RunError as error:
-            warn(f"warning: {error}; an older checkpoint is taken")
-            continue
-        if leads:
-            for folder in checkpoint_folders(run):
-                if folder.name > checkpoint.folder.name:
-                    remove(folder)
-        return checkpoint
+    for checkpoint in reversed(list_checkpoints(run)):
+        if not checkpoint.state.in_a_row:
+            return checkpoint.state.update
+        remove(checkpoint.folder)
     return None

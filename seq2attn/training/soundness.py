@@ -1,18 +1,20 @@
-"""Whether an update can be used, and what becomes of those that cannot."""
+"""Updates whose loss or gradient is not finite: skipped, counted, and after several in a row an error."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from seq2attn.data.batches import Indices
+from seq2attn.data.texts import read_texts
+from seq2attn.data.training import TrainingData
+from seq2attn.errors import UserError
 from seq2attn.training.checkpoint import TrainState
 from seq2attn.training.distributed import World
-from seq2attn.training.divergence import DivergenceConfig
 from seq2attn.training.report import Reporter
 
 LOOK = {"cpu": 1, "cuda": 32}
@@ -21,6 +23,12 @@ MOST = 700.0
 """The loss of a word, in nats, beyond which its perplexity is no finite number."""
 SHOWN = 12
 """How many sentences a line for people names."""
+PAIRS, WIDTH = 3, 80
+"""Pairs that the error shows, and characters of each side."""
+
+
+class DivergedError(UserError):
+    """Training that cannot go on: too many skipped updates in a row, or weights or a dev loss that are not finite."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +46,13 @@ class Tried:
 
 @dataclass(frozen=True)
 class Skipped:
-    """An unsound update, or the last one before what is unsound, as it is told to people."""
+    """The numbers of a skipped update, or of the last one, as they are reported."""
 
     update: int
     rate: float
     rows: tuple[int, ...]  # the pairs that all processes learnt from
     loss: float
     norm: float
-    skipped: bool = True
 
 
 class Watch:
@@ -56,16 +63,16 @@ class Watch:
     """
 
     def __init__(
-        self, config: DivergenceConfig, optimizer: torch.optim.Optimizer, world: World, reporter: Reporter
+        self, max_skips: int, optimizer: torch.optim.Optimizer, world: World, reporter: Reporter
     ) -> None:
-        self.config, self.optimizer = config, optimizer
+        self.max_skips, self.optimizer = max_skips, optimizer
         self.world, self.reporter = world, reporter
         self.tells = bool(optimizer.defaults.get("fused")) and not optimizer.defaults.get("momentum")
         self.patience = LOOK[world.device.type] if self.tells else 1
         self.unseen: list[Tried] = []
         self.last: Tried | None = None
         self.row: list[Skipped] = []  # those in a row, as far as this sitting saw them
-        self.lost = False  # whether there were so many that training should go back
+        self.lost = False  # whether there were so many in a row that training ends
 
     def step(self, tried: Tried) -> None:
         """Change the weights by their gradients, if these are sound."""
@@ -95,22 +102,18 @@ class Watch:
             state.in_a_row, state.skipped = state.in_a_row + 1, state.skipped + 1
             words += one.words
             self.row.append(self._told(one))
-            if state.in_a_row >= self.config.in_a_row:
+            if state.in_a_row >= self.max_skips:
                 self.lost = True
-                break  # what came after will be undone
+                break
         return words
-
-    def forget(self) -> None:
-        """Begin anew: training went back."""
-        self.unseen, self.row, self.lost = [], [], False
 
     def blamed(self, state: TrainState) -> Skipped:
         """The first of the unsound updates in a row, or the last update if there are none."""
         if self.row:
             return self.row[0]
         if self.last is None:
-            return Skipped(state.update, math.nan, (), math.nan, math.nan, skipped=False)
-        return replace(self._seen(self.last), skipped=False)
+            return Skipped(state.update, math.nan, (), math.nan, math.nan)
+        return self._seen(self.last)
 
     def _seen(self, tried: Tried) -> Skipped:
         rows = tuple(int(row) for part in self.world.gather(tried.rows.tolist()) for row in part)
@@ -148,6 +151,44 @@ def learnt(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[Ten
     kept = [value for one in optimizer.state.values() for value in one.values() if isinstance(value, Tensor)]
     device = next(model.parameters()).device
     return [*model.parameters(), *(tensor for tensor in kept if tensor.device == device)]
+
+
+def diverged(blamed: Skipped, skips: int, train: TrainingData, resumable: int | None) -> DivergedError:
+    """Error that ends a training, with update, rate, loss and the longest pairs of the batch.
+
+    `skips` updates in a row were skipped, from `blamed` on; none where weights or dev loss are not finite.
+    `resumable` is the update of the last sound checkpoint.
+    """
+    why = (
+        f"{skips} updates in a row had a loss or gradient that is not finite"
+        if skips
+        else "weights or dev loss are not finite"
+    )
+    saved = (
+        f"The checkpoint of update {resumable:,} is sound: `train --resume` goes on from it with another rate"
+        if resumable is not None
+        else "No checkpoint was saved; remove the run, or give another `run`, to begin anew"
+    )
+    return DivergedError(
+        f"training has diverged: {why}. Update {blamed.update:,}: loss {blamed.loss:.6g}, gradient norm "
+        f"{blamed.norm:.6g}, learning rate {blamed.rate:.6g}. Try a lower `training.optimizer.rate`, a longer warm-up "
+        f"in `training.schedule`, or a lower `training.clip`. {saved}. The longest pairs of the batch:\n"
+        + "\n".join(_longest(blamed.rows, train))
+    )
+
+
+def _longest(rows: Sequence[int], train: TrainingData) -> list[str]:
+    lengths = train.corpus.lengths.max(axis=1)
+    longest = sorted(rows, key=lambda row: -lengths[row])[:PAIRS]
+    texts = {row: text for row, text in enumerate(read_texts(train.texts)) if row in longest}
+    return [
+        f"  {train.texts}:{row + 1} ({lengths[row]} tokens)\n    " + "\n    ".join(map(_cut, texts[row]))
+        for row in longest
+    ]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= WIDTH else text[: WIDTH - 2] + " …"
 
 
 def lines_of(rows: Sequence[int] | Indices) -> str:

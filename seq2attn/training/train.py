@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 from typing import Literal
 
 import torch
@@ -72,8 +71,7 @@ def _trainer(
     vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
     if since:
         check_vocabularies(since.model, run.folder, vocabularies)
-    begin = partial(_model, config, prepared, reporter)
-    model = begin(pretrained=since is None).to(world.device)
+    model = _model(config, prepared, reporter, pretrained=since is None).to(world.device)
     optimizer = config.training.optimizer.build(parameter_groups(model))
     state = resume(since, model, optimizer) if since else TrainState()
     reporter.note(_greeting(model, world, state))
@@ -83,7 +81,7 @@ def _trainer(
         config = _with_tokens(config, _fitting(config, objective, prepared, world, reporter))
         if world.leads:
             run.save_experiment(config)
-    return Trainer(config, run, prepared, objective, optimizer, state, world, reporter, stop, begin)
+    return Trainer(config, run, prepared, objective, optimizer, state, world, reporter, stop)
 
 
 def _since(
@@ -171,7 +169,7 @@ def _prepare(
     return prepared if world.leads else start()
 
 
-def _model(config: Experiment, prepared: Prepared, reporter: Reporter, *, pretrained: bool = True) -> Seq2Seq:
+def _model(config: Experiment, prepared: Prepared, reporter: Reporter, *, pretrained: bool) -> Seq2Seq:
     """The model as training begins with it; without its pretrained weights where others will take their place."""
     torch.manual_seed(config.training.seed)
     model = build_model(config.model, len(prepared.source.vocabulary), len(prepared.target.vocabulary))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from typing import NoReturn
 
 import numpy as np
 import torch
-from torch import nn
 
 from seq2attn.data.ahead import ahead
 from seq2attn.data.batches import padding_share
@@ -19,20 +19,19 @@ from seq2attn.experiment import Experiment
 from seq2attn.run import Run
 from seq2attn.training.checkpoint import TrainState
 from seq2attn.training.distributed import World
-from seq2attn.training.diverged import diverged
 from seq2attn.training.gradients import Gradients, Part, Sums, Work
 from seq2attn.training.judge import Judge
+from seq2attn.training.kept import drop_unsound
 from seq2attn.training.objective import Objective
 from seq2attn.training.progress import amounts, is_due, share_done
 from seq2attn.training.rehearsal import rehearse
 from seq2attn.training.reinforce import moved
 from seq2attn.training.report import Reporter
 from seq2attn.training.schedules import Progress
-from seq2attn.training.soundness import Tried, Watch, are_finite, is_usable, learnt, unsound
+from seq2attn.training.soundness import Tried, Watch, are_finite, diverged, is_usable, learnt, unsound
 from seq2attn.training.stopping import Stop, name_of
 from seq2attn.training.tally import empty_tally, kept_tally
 from seq2attn.training.updates import Update, updates_of
-from seq2attn.training.way_back import WayBack
 
 
 class Trainer:
@@ -49,14 +48,12 @@ class Trainer:
         world: World,
         reporter: Reporter,
         stop: Stop,
-        begin: Callable[[], nn.Module],
     ) -> None:
-        self.experiment, self.config = config, config.training
+        self.run, self.config = run, config.training
         self.prepared, self.world, self.reporter = prepared, world, reporter
         self.objective, self.optimizer, self.state = objective, optimizer, state
         self.gradients = Gradients(config.training, objective, world, reporter)
-        self.watch = Watch(config.training.divergence, optimizer, world, reporter)
-        self.way_back = WayBack(run.folder, objective.model, optimizer, world, reporter, begin)
+        self.watch = Watch(config.training.max_consecutive_skips, optimizer, world, reporter)
         self.rehearsed = False
         self.judge = Judge(config.training, run, prepared, objective, optimizer, world, reporter)
         self.tally = kept_tally(state.tally, world)
@@ -70,17 +67,22 @@ class Trainer:
     def train(self) -> None:
         """Until one of the durations is over, or validation has stopped getting better.
 
-        Raises Stopped when it was asked to stop before, and has saved where it stands.
+        Raises Stopped when it was asked to stop before, and has saved where it stands; DivergedError when too many
+        updates are skipped in a row, or weights or dev loss are not finite.
         """
         self.objective.train()
         self.judge.settle(self.state)
-        while not self._over() or not self._finished():
+        while not self._over():
             self._epoch()
+        self._look()
+        if self.state.validated != self.state.update:
+            self._report()
+            self._validate()
         self.reporter.close_bar()
         self.judge.finish()
 
     def _epoch(self) -> None:
-        """To the end of the epoch, unless training ends or goes back before."""
+        """To the end of the epoch, unless training ends before."""
         corpus = self.prepared.train.epoch(self.config.seed, self.state.epoch)
         updates = self._plan(corpus)
         if not self.rehearsed:
@@ -89,30 +91,15 @@ class Trainer:
         self.reporter.epoch(self.state.epoch + 1, len(updates), self.state.cursor)
         self.clock = time.monotonic()
         for parts in ahead(self._make(corpus), updates[self.state.cursor :]):
-            validates = self._learn(corpus, parts)
-            is_lost = self.watch.lost or (validates and not self._validate())
-            if is_lost:
-                self._go_back()
+            if self._learn(corpus, parts):
+                self._validate()
             if self.stopping:
                 self._leave()
-            if is_lost or self._over():
+            if self._over():
                 break
 
     def _make(self, corpus: Corpus) -> Callable[[Update], list[Part]]:
         return lambda update: self.gradients.parts(corpus, update)
-
-    def _finished(self) -> bool:
-        """Whether training may end here: what was not tried yet is tried, and must be sound."""
-        self._look()
-        if not self.watch.lost:
-            if self.state.validated == self.state.update:
-                return True
-            if self.tally.words:
-                self._report()
-            if self._validate():
-                return True
-        self._go_back()
-        return False
 
     def _learn(self, corpus: Corpus, parts: list[Part]) -> bool:
         """One update, and its reports; whether it is time to validate."""
@@ -170,7 +157,7 @@ class Trainer:
     def _set_rate(self) -> None:
         state = self.state
         at = Progress(state.update, state.epochs, state.plateaus)
-        rate = self.config.optimizer.rate * self.config.schedule.multiplier(at) * 0.5**state.returns
+        rate = self.config.optimizer.rate * self.config.schedule.multiplier(at)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["share"]
         self.tally.rate = self.optimizer.param_groups[0]["lr"]
@@ -190,48 +177,29 @@ class Trainer:
     # ------------------------------------------------------------------ what is unsound
 
     def _look(self) -> None:
-        """Count what was skipped: nothing was learnt from it."""
+        """Count what was skipped, from which nothing was learnt. Raises DivergedError after too many in a row."""
         words = self.watch.look(self.state)
         self.state.words -= int(words)
         self.tally.words -= words
+        if self.watch.lost:
+            self._diverge(self.state.in_a_row)
 
-    def _validate(self) -> bool:
-        """Try the model and save it, if all it has learnt are numbers; whether they are, and what they give."""
-        finite = are_finite(learnt(self.objective.model, self.optimizer))
-        loss = self.judge.validate(self.state) if finite else math.nan
-        if not is_usable(loss):
-            self.reporter.say(
-                f"after update {self.state.update} the loss of a word of the dev set is {loss:.6g}"
-            )
-            return False
+    def _validate(self) -> None:
+        """Try the model and save it. Raises DivergedError if its weights or the loss are not finite."""
+        self._check_finite()
+        if not is_usable(self.judge.validate(self.state)):
+            self._diverge(0)
         self.clock = time.monotonic()
         self._take_time()  # whoever was asked to stop meanwhile
-        return True
 
-    def _go_back(self) -> None:
-        """To the last sound state, with half the learning rate.
+    def _check_finite(self) -> None:
+        if not are_finite(learnt(self.objective.model, self.optimizer)):
+            self._diverge(0)
 
-        Raises: DivergedError when that was done often enough.
-        """
-        left, blamed = self.state, self.watch.blamed(self.state)
-        if left.returns >= self.config.divergence.returns:
-            error = diverged(self.experiment, self.prepared, left, blamed, writes=self.world.leads)
-            self.reporter.note(f"training has diverged at update {left.update}")
-            self.world.wait()  # until it is written
-            raise error
-        self.state = self.way_back.take()
-        self.judge.take_back(self.state)
-        self.state.returns, self.state.skipped, self.state.in_a_row = left.returns + 1, left.skipped, 0
-        self.state.seconds = left.seconds
-        self.tally = kept_tally(self.state.tally, self.world)
-        self.state.tally = []
-        self.watch.forget()
-        numbers = {"from": left.update, "returns": self.state.returns}
-        self.reporter.measure("return", self.state.update, numbers)
-        self.reporter.say(
-            f"back from update {left.update} to {self.state.update}, with half the learning rate"
-            f" ({self.state.returns} of at most {self.config.divergence.returns} times)"
-        )
+    def _diverge(self, skips: int) -> NoReturn:
+        resumable = self.world.gather(drop_unsound(self.run.folder) if self.world.leads else None)[0]
+        self.reporter.note(f"training has diverged at update {self.state.update}")
+        raise diverged(self.watch.blamed(self.state), skips, self.prepared.train, resumable)
 
     # ------------------------------------------------------------------ where it stands
 
@@ -244,6 +212,7 @@ class Trainer:
     def _leave(self) -> None:
         """Save where training stands, as it stands, and end this sitting."""
         if self.state.validated != self.state.update:  # else it was saved just now
+            self._check_finite()
             self.state.tally = self.world.gather(self.tally.numbers())
             self.judge.save(self.state)
         self.reporter.close_bar()

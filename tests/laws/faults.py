@@ -74,14 +74,6 @@ class _Spoilt(torch.autograd.Function):
         return d * ctx.value, None
 
 
-class Killed(BaseException):
-    """The end of a training that had no time to save anything."""
-
-
-LIVES: list[int] = []
-"""After so many batches a training is killed, if there is a number."""
-
-
 class Drifting(Encoder):
     """A GRU with a weight that moves by one rate at each update, and spoils all beyond a limit.
 
@@ -110,11 +102,6 @@ class Drifting(Encoder):
     def forward(self, words: Tensor, mask: Tensor) -> Encoded:
         found = self.gru(words, mask)
         states = _Drift.apply(found.keys, self.drift)
-        if self.training and LIVES:
-            LIVES[0] -= 1
-            if LIVES[0] == 0:
-                LIVES.clear()
-                raise Killed
         if (self.training or self.config.tried) and float(self.drift.detach()) < -self.config.limit:
             states = states * float("nan")
         return Encoded(states, states, mask, found.final)

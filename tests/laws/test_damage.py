@@ -21,7 +21,7 @@ from seq2attn.training.checkpoint import (
     load_checkpoint,
     read_checkpoint,
 )
-from seq2attn.training.kept import go_back, newest_sound, prune
+from seq2attn.training.kept import newest_sound, prune
 from seq2attn.training.lock import locked
 from seq2attn.translator import Translator
 from seq2attn.weights import load_tensors
@@ -133,20 +133,6 @@ def test_one_of_a_newer_seq2attn_is_refused_and_left_alone(run):
     with pytest.raises(RunError, match="newer seq2attn"):
         newest_sound(run, pytest.fail)
     assert path.is_file()
-
-
-def test_going_back_takes_a_validation_and_leaves_nothing_newer(run):
-    every = run / "checkpoints"
-    shutil.copytree(every / "00000006", every / "00000007")
-    shutil.copy(every / "00000006" / "state.json", every / "00000007" / "state.json")
-    (every / "00000006" / "model.safetensors").write_bytes(b"")
-    warnings = []
-    found = go_back(run, warnings.append, leads=True)
-    assert found.folder.name == "00000007" and not warnings
-    (every / "00000007" / "model.safetensors").write_bytes(b"")
-    assert go_back(run, warnings.append, leads=True).state.update == 3
-    assert len(warnings) == 2
-    assert [folder.name for folder in checkpoint_folders(run)] == ["00000003"]
 
 
 def test_two_to_go_on_from_are_always_left(run):

@@ -1,26 +1,25 @@
-"""Laws of trainings that go wrong: what cannot be used is as if it had not been, and the way back is a straight one."""
+"""Laws of trainings that go wrong: a skipped update is as if it had not been, and many in a row end the training."""
 
 from __future__ import annotations
 
 import json
 import math
+import shutil
 
 import pytest
 import torch
 
 from seq2attn.data.batches import plan
 from seq2attn.data.prepare import load_prepared
+from seq2attn.data.texts import read_texts
+from seq2attn.errors import Stopped
 from seq2attn.experiment import Experiment
 from seq2attn.model import build_model
-from seq2attn.training import soundness
+from seq2attn.run import Run
+from seq2attn.training import soundness, trainer
 from seq2attn.training.checkpoint import list_checkpoints
-from seq2attn.training.distributed import join_world
-from seq2attn.training.diverged import DivergedError
-from seq2attn.training.judge import Judge
-from seq2attn.training.objective import Objective
-from seq2attn.training.train import train
+from seq2attn.training.soundness import DivergedError
 from seq2attn.weights import load_tensors, own_weights
-from tests.laws import faults
 from tests.laws.small import (
     CALM,
     MODELS,
@@ -128,140 +127,97 @@ def test_hard_attention_compares_with_what_it_learnt_from(corpus):
     assert_same(last_weights(after), last_weights(before))
 
 
-# ---------------------------------------------------------------------- going back
+# ---------------------------------------------------------------------- many in a row
 
 DRIFTING = {
     "model": {**CALM, "encoder": {"kind": "tests.laws.faults:Drifting", "limit": 0.057}},
     "clip": None,
     "report_every": 1,
-    "divergence": {"in_a_row": 2},
+    "max_consecutive_skips": 2,
 }
-"""With SGD and a rate of 0.01 updates 7 and 8 are skipped; with half the rate from update 4 on or before, none is."""
+"""With SGD and a rate of 0.01 updates 7 and 8 are skipped; with half the rate none is before update 13."""
 
 
 def sgd(rate):
     return {"kind": "sgd", "rate": rate}
 
 
-def test_training_goes_back_and_on_with_half_the_rate(corpus):
+def diverges(folder, run, **options):
+    with pytest.raises(DivergedError) as caught:
+        trained(folder, run, **options)
+    return str(caught.value), Run(folder / run)
+
+
+@pytest.mark.parametrize(("skips", "kept"), [(2, {}), (5, {"keep_last": 1})])
+def test_it_ends_after_too_many_and_goes_on_from_the_last_sound_checkpoint(corpus, skips, kept):
+    # Updates from 7 on are skipped, so one that is saved after update 8 would only diverge again.
     validation = {"every": "4 updates", "metric": "loss"}
-    run = trained(corpus, "run", until=["8 updates"], optimizer=sgd(0.01), validation=validation, **DRIFTING)
-    trained(corpus, "straight", until=["4 updates"], optimizer=sgd(0.01), validation=validation, **DRIFTING)
-    straight = trained(
-        corpus,
-        "straight",
-        until=["8 updates"],
-        optimizer=sgd(0.005),
-        validation=validation,
-        go_on=True,
-        **DRIFTING,
-    )
-    assert_same(last_weights(run), last_weights(straight))
-    assert_same(load_tensors(run.weights), load_tensors(straight.weights))
-    assert (state_of(run)["returns"], state_of(run)["skipped"], state_of(run)["in_a_row"]) == (1, 2, 0)
-    (told,) = metrics(run, "return")
-    assert (told["update"], told["from"], told["returns"]) == (4, 8, 1)
-    rates = [(line["update"], line["learning_rate"]) for line in metrics(run, "train")]
-    assert rates == [(n, 0.01) for n in range(1, 7)] + [(n, 0.005) for n in range(5, 9)]
-    assert metrics(run, "validation") == metrics(straight, "validation")
+    options = {**DRIFTING, "validation": validation, "checkpoints": kept, "max_consecutive_skips": skips}
+    message, run = diverges(corpus, "run", until=["99 updates"], optimizer=sgd(0.01), **options)
+    assert f"{skips} updates in a row" in message and "checkpoint of update 4 is sound" in message
+    assert f"training has diverged at update {6 + skips}" in (run.folder / "train.log").read_text()
+    assert [line["update"] for line in metrics(run, "skipped")] == [*range(7, 7 + skips)]
+    assert [c.state.update for c in list_checkpoints(run.folder)] == [4]
+    trained(corpus, "run", until=["8 updates"], optimizer=sgd(0.005), go_on=True, **options)
+    state = state_of(run)
+    assert (state["update"], state["skipped"], state["in_a_row"]) == (8, 0, 0)
 
 
-@pytest.mark.parametrize("kind", ["sgd", "adam"])
-def test_without_a_checkpoint_it_begins_anew(corpus, kind):
-    options = {**DRIFTING, "until": ["9 updates"], "validation": {"every": "99 updates", "metric": "loss"}}
-    run = trained(corpus, "run", optimizer={"kind": kind, "rate": 0.01}, **options)
-    slow = trained(corpus, "slow", optimizer={"kind": kind, "rate": 0.005}, **options)
-    assert_same(last_weights(run), last_weights(slow))
-    assert metrics(run, "return")[0]["update"] == 0
+def test_the_error_tells_update_rate_loss_and_sentences(corpus):
+    message, run = diverges(corpus, "run", model=faulty(range(3, 99)), max_consecutive_skips=2)
+    train = load_prepared(run.folder).train
+    batch = plan(train.corpus.lengths, tokens=64, seed=1, epoch=0)[2]
+    longest = max(batch, key=lambda row: train.corpus.lengths[row].max())
+    (pair,) = (text for row, text in enumerate(read_texts(train.texts)) if row == longest)
+    for needed in ("Update 3: loss nan", "learning rate 0.01", f"{train.texts}:{longest + 1} (", *pair):
+        assert needed in message
+    assert "No checkpoint was saved" in message
 
 
-def test_it_goes_back_to_no_validation_among_skipped_updates(corpus):
-    # Updates 7 to 11 are skipped. What was validated after update 8 is as wrong as it was before update 7.
-    options = {**DRIFTING, "divergence": {"in_a_row": 5}, "checkpoints": {"keep_last": 1}}
-    validation = {"every": "4 updates", "metric": "loss"}
-    run = trained(corpus, "run", until=["11 updates"], optimizer=sgd(0.01), validation=validation, **options)
-    assert [(line["update"], line["from"]) for line in metrics(run, "return")] == [(4, 11)]
+def test_those_that_are_not_in_a_row_do_not_end_it(corpus):
+    run = trained(corpus, "run", model=faulty([2, 4, 6]), until=["8 updates"], max_consecutive_skips=2)
+    assert state_of(run)["skipped"] == 3
 
 
-def test_it_goes_back_from_a_validation_that_is_no_number(corpus):
+def test_they_are_counted_over_an_interruption(corpus):
+    options = {"model": faulty(range(3, 99)), "max_consecutive_skips": 3, "stop_after": "0s"}
+    for _ in range(4):
+        with pytest.raises(Stopped):
+            trained(corpus, "run", go_on="auto", **options)
+    message, run = diverges(corpus, "run", go_on="auto", **options)
+    assert "3 updates in a row" in message
+    assert list_checkpoints(run.folder)[-1].state.update == 2
+
+
+@pytest.mark.parametrize("stop_after", [None, "0s"])
+def test_weights_that_are_not_finite_are_neither_validated_nor_saved(corpus, monkeypatch, stop_after):
+    monkeypatch.setattr(trainer, "are_finite", lambda tensors: False)
+    options = {"until": ["2 updates"], "validation": {"every": "1 update"}, "stop_after": stop_after}
+    message, run = diverges(corpus, "run", **options)
+    assert "weights or dev loss are not finite. Update 1:" in message
+    assert not list_checkpoints(run.folder)
+
+
+def test_a_dev_loss_that_is_not_finite_ends_it(corpus):
     model = {**CALM, "encoder": {"kind": "tests.laws.faults:Drifting", "limit": 0.057, "tried": True}}
     options = {**DRIFTING, "model": model, "validation": {"every": "1 update", "metric": "bleu"}}
-    run = trained(corpus, "run", until=["7 updates"], optimizer=sgd(0.01), **options)
-    assert [(line["update"], line["from"]) for line in metrics(run, "return")] == [(5, 6), (6, 7), (6, 7)]
-
-
-def test_what_translates_goes_back_as_well(corpus):
-    run = trained(corpus, "run", until=["8 updates"], validation={"every": "4 updates", "metric": "loss"})
-    first, second = list_checkpoints(run.folder)
-    assert_same(load_tensors(run.weights), load_tensors(second.model))
-    config = Experiment.model_validate(content(corpus, "run"))
-    objective = Objective(run.model()[0])
-    with join_world(torch.device("cpu")) as world:
-        judge = Judge(config.training, run, load_prepared(run.folder), objective, None, world, None)
-        judge.take_back(first.state)
-    assert_same(load_tensors(run.weights), load_tensors(first.model))
-    assert run.origin()["checkpoints"] == [first.folder.name]
-
-
-@pytest.mark.parametrize("every", ["4 updates", "99 updates"])
-@pytest.mark.parametrize("lives", [5, 9, 13])
-def test_killed_in_the_midst_of_it_is_never_killed(corpus, every, lives):
-    options = {**DRIFTING, "optimizer": sgd(0.01), "validation": {"every": every, "metric": "loss"}}
-    whole = trained(corpus, "whole", until=["8 updates"], **options)
-    faults.LIVES[:] = [lives]
-    with pytest.raises(faults.Killed):
-        trained(corpus, "parts", until=["8 updates"], **options)
-    parts = trained(corpus, "parts", until=["8 updates"], go_on="auto", **options)
-    assert metrics(parts) == metrics(whole)
-    assert_same(last_weights(parts), last_weights(whole))
-    assert state_of(parts) == state_of(whole)
-    assert state_of(whole)["returns"] == 1
+    message, run = diverges(corpus, "run", until=["7 updates"], optimizer=sgd(0.01), **options)
+    assert "weights or dev loss are not finite. Update 6:" in message
+    assert list_checkpoints(run.folder)[-1].state.update == 5
 
 
 @pytest.mark.parametrize("optimizer", [sgd(0.01), {"kind": "adam", "rate": 0.01}])
 def test_to_look_late_changes_nothing(corpus, monkeypatch, optimizer):
-    # As on a card, where nobody waits to see whether an update was sound: 6 and 7 are skipped, and 8 is tried as well.
-    model = {**CALM, "encoder": {"kind": "tests.laws.faults:Drifting", "limit": 0.047}}
-    options = {**DRIFTING, "model": model, "optimizer": optimizer, "report_every": 99}
-    options |= {
-        "divergence": {"in_a_row": 2, "returns": 9},
-        "validation": {"every": "4 updates", "metric": "loss"},
-    }
-    at_once = trained(corpus, "at once", until=["8 updates"], **options)
+    # As on a card, where nobody waits to see whether an update was sound: after 7 and 8 was skipped, others are tried.
+    options = {**DRIFTING, "optimizer": optimizer, "report_every": 99, "until": ["20 updates"]}
+    options["validation"] = {"every": "99 updates", "metric": "loss"}
+    at_once, one = diverges(corpus, "run", **options)
+    told = metrics(one, "skipped")
+    shutil.rmtree(one.folder)
     monkeypatch.setitem(soundness.LOOK, "cpu", 5)
-    late = trained(corpus, "late", until=["8 updates"], **options)
-    assert [line["from"] for line in metrics(at_once, "return")][:1] == [7]
-    assert [line["from"] for line in metrics(late, "return")][:1] == [8]
-    assert metrics(late, "skipped") == metrics(at_once, "skipped")
-    assert_same(last_weights(late), last_weights(at_once))
-    assert state_of(late) == state_of(at_once)
-
-
-# ---------------------------------------------------------------------- giving up
-
-
-def test_it_gives_up_and_tells_which_text_it_was(corpus):
-    (corpus / "train.src").write_text("ba " * 50 + "\n\n" + (corpus / "train.src").read_text())
-    (corpus / "train.tgt").write_text("ba\nba\n" + (corpus / "train.tgt").read_text())
-    config = content(corpus, "run", model=faulty(range(3, 99)), divergence={"in_a_row": 2, "returns": 2})
-    config["data"]["filters"] = {"max_length": 20}
-    with pytest.raises(DivergedError) as caught:
-        train(Experiment.model_validate(config))
-    message = str(caught.value)
-    report = json.loads((corpus / "run" / "divergence.json").read_text())
-    assert (report["update"], report["returns"], report["loss"]) == (3, 2, "nan")
-    assert report["learning_rate"] == pytest.approx(0.01 / 4)
-    batches = plan(load_prepared(corpus / "run").train.corpus.lengths, tokens=64, seed=1, epoch=0)
-    assert len(report["pairs"]) == len(batches[2])
-    lines = [(corpus / f"train.{side}").read_text().split("\n") for side in ("src", "tgt")]
-    for pair in report["pairs"]:
-        path, _, number = pair["place"].rpartition(":")
-        assert path == str(corpus / "train.src")
-        assert [side[int(number) - 1] for side in lines] == [pair["source"], pair["target"]]
-    lengths = [pair["tokens"] for pair in report["pairs"]]
-    assert lengths == sorted(lengths, reverse=True)
-    for needed in ("update 3 ", "is nan", "rate of 0.0025", report["pairs"][0]["place"], "divergence.json"):
-        assert needed in message
+    late, other = diverges(corpus, "run", **options)
+    assert late == at_once
+    assert metrics(other, "skipped") == told
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ LAYERS = """
     search
     looked
     evaluation.metrics  evaluation.error_rate
-    evaluation.config  training.divergence  training.guided  training.optimizers  training.schedules
+    evaluation.config  training.guided  training.optimizers  training.schedules
     training.config
     experiment
     describe  run
