@@ -20,7 +20,7 @@ TOKENIZER = 2  # tokenizer.json
 VOCABULARY = 1  # vocabulary.json
 CORPUS = 1  # header.json of prepared ids
 PREPARED = 1  # prepared.json
-DATA_REPORT = 1  # data-report.json
+DATA_REPORT = 2  # data-report.json
 EXPORT = 2  # seq2attn.json
 SWEEP = 1  # cell.json, result.json
 

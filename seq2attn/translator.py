@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seq2attn.data.report import DataReport, PairsReport
+from seq2attn.data.inspection.report import DataReport
+from seq2attn.data.inspection.statistics import CorpusReport
 from seq2attn.engines.base import Engine, EngineError
 from seq2attn.engines.native import Native
 from seq2attn.engines.targets import exported_engine
@@ -75,7 +76,7 @@ class Translator:
         budget: int = 8192,
         reach: Reach | None = None,
         engine_reach: Reach | None = None,
-        learnt: PairsReport | None = None,
+        learnt: CorpusReport | None = None,
     ) -> None:
         """`reach` is that of the model, `engine_reach` what the engine cannot go beyond; `learnt`, its text."""
         self.model, self.source, self.target, self.search, self.budget = model, source, target, search, budget

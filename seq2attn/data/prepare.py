@@ -4,8 +4,8 @@ source/ target/          the tokenisers; the same one twice where it is joint
 data/train/ data/dev/    the ids, and beside them the text as data/train.jsonl, data/dev.jsonl
 data/dev-1.jsonl ...     the dev set with further references as targets, where it has some
 data/train/words/, links/    the word of each id and the links between words, where they are known
-data/seen/               which sources and pairs were learnt from, to find them in other text
-data-report.*            what the text is like
+data/hashes.npy          hashes of the training pairs, to find them in test sets
+data-report.*            counts over all corpora
 data/prepared.json       written last: what all of it was made from
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -22,16 +22,14 @@ from tqdm import tqdm
 
 from seq2attn import formats
 from seq2attn.config.base import Config, Mistake
-from seq2attn.data.concerns import concerns
 from seq2attn.data.corpus import Corpus, Growing, Guide
 from seq2attn.data.filter import Encoded, Filter, FilterReport, FiltersConfig
 from seq2attn.data.fingerprint import fingerprint
-from seq2attn.data.inspector import Inspector, inspect_pairs
+from seq2attn.data.inspection.overlap import load_hashes, save_hashes
+from seq2attn.data.inspection.report import REPORT_TEXT, DataReport
+from seq2attn.data.inspection.statistics import CorpusInspector, inspect_pairs
 from seq2attn.data.links import Alignment
 from seq2attn.data.read import AlignedConfig, CorpusConfig, read_aligned, read_pairs, read_references
-from seq2attn.data.report import DataReport
-from seq2attn.data.seen import Seen
-from seq2attn.data.summary import headline, save_summary
 from seq2attn.data.texts import read_texts, texts_writer
 from seq2attn.data.training import NUMBERS, TrainingData
 from seq2attn.data.word_numbers import word_numbers
@@ -41,7 +39,7 @@ from seq2attn.text.files import read_object, write_json
 from seq2attn.text.subwords import BPEConfig, UnigramConfig
 from seq2attn.text.tokenizer import Tokenizer, load_tokenizer
 
-PREPARED, TRAIN, DEV, SEEN = "data/prepared.json", "data/train", "data/dev", "data/seen"
+PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
 FIX = "remove the folder it is in, and prepare the data again"
 
 Log = Callable[[str], None]
@@ -98,7 +96,7 @@ def prepare(
     tests = {name: _count(corpus) for name, corpus in data.test.items()}
     if _is_prepared(folder, data, text):
         log(f"{folder}: already prepared from this text")
-        _tell(_with_these_tests(DataReport.load(folder), data, text, folder), folder, log)
+        _log_report(_with_these_tests(DataReport.load(folder), data, text, folder), folder, log)
         return load_prepared(folder)
     sizes = {"train": _count(data.train), "dev": _count(data.dev)}
     log(", ".join(f"{name}: {size:,} pairs" for name, size in (sizes | tests).items()))
@@ -106,23 +104,23 @@ def prepare(
     if not keep_tokenizers:
         _train_tokenizers(data.train, text, folder, log)
     source, target = load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
-    watching = Inspector(source, target), Inspector(source, target)
+    inspectors = CorpusInspector(source, target), CorpusInspector(source, target)
     sieve = Filter(data.filters)
     train = tqdm(read_aligned(data.train), "encode", sizes["train"], unit=" pairs", disable=None)
-    kept = sieve.sift(watching[0].watch(_encoded(train, source, target)))
-    longest = _save(kept, source, target, folder / TRAIN)
+    kept = sieve.sift(inspectors[0].inspect(_encoded(train, source, target)))
+    _save(kept, source, target, folder / TRAIN)
     log(f"train: {sieve.report}")
     if not sieve.report.kept:
         raise DataError(
             f"{data.train.files[0]}: no pair is left to learn from: {sieve.report}; see `filters`"
         )
     dev = ((pair, None) for pair in read_pairs(data.dev))
-    _save(watching[1].watch(_encoded(dev, source, target)), source, target, folder / DEV)
-    seen = watching[0].seen
-    seen.save(folder / SEEN)
-    reports = watching[0].report(), watching[1].report(seen)
-    told = DataReport(sieve.report, longest, *reports, tests={}, tests_from="")
-    _tell(_with_these_tests(told, data, text, folder), folder, log)
+    _save(inspectors[1].inspect(_encoded(dev, source, target)), source, target, folder / DEV)
+    hashes = inspectors[0].hashes
+    save_hashes(hashes, folder)
+    reports = inspectors[0].report(), inspectors[1].report(hashes)
+    counted = DataReport(sieve.report, *reports, tests={}, tests_fingerprint="")
+    _log_report(_with_these_tests(counted, data, text, folder), folder, log)
     prepared = {"report": asdict(sieve.report), "references": _save_references(data.dev, folder)}
     made_from = _fingerprint(data, text)
     write_json(folder / PREPARED, {"format": formats.PREPARED, "fingerprint": made_from, **prepared})
@@ -161,23 +159,20 @@ def _with_these_tests(
     if report is None:
         return None
     made_from = fingerprint(tuple(data.test.values()), data.filters, text)
-    if report.tests_from == made_from and [*report.tests] == [*data.test]:
+    if report.tests_fingerprint == made_from and [*report.tests] == [*data.test]:
         return report
-    tokenizers, seen = (
-        (load_tokenizer(folder / "source"), load_tokenizer(folder / "target")),
-        Seen.open(folder / SEEN),
-    )
-    tests = {name: inspect_pairs(read_pairs(one), *tokenizers, seen) for name, one in data.test.items()}
-    report = report.with_tests(tests, made_from)
+    source, target = load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
+    hashes = load_hashes(folder)
+    tests = {name: inspect_pairs(read_pairs(one), source, target, hashes) for name, one in data.test.items()}
+    report = replace(report, tests=tests, tests_fingerprint=made_from)
     report.save(folder)
-    save_summary(report, folder)
     return report
 
 
-def _tell(report: DataReport | None, folder: Path, log: Log) -> None:
+def _log_report(report: DataReport | None, folder: Path, log: Log) -> None:
     if report is not None:
-        log(headline(report, folder))
-        for line in concerns(report):
+        log(f"{report.summary}; all of it: {folder / REPORT_TEXT}")
+        for line in report.warnings():
             log(f"warning: {line}")
 
 
@@ -243,8 +238,7 @@ def _encoded(
     return (Encoded(text, source.encode(text[0]), target.encode(text[1]), links) for text, links in pairs)
 
 
-def _save(pairs: Iterable[Encoded], source: Tokenizer, target: Tokenizer, folder: Path) -> tuple[int, int]:
-    """Write pairs; the most tokens of either side."""
+def _save(pairs: Iterable[Encoded], source: Tokenizer, target: Tokenizer, folder: Path) -> None:
     ids = Growing(max(len(source.vocabulary), len(target.vocabulary)))
     words, links, is_guided = Growing(NUMBERS), Growing(NUMBERS), False
     with texts_writer(_texts(folder)) as write:
@@ -257,10 +251,7 @@ def _save(pairs: Iterable[Encoded], source: Tokenizer, target: Tokenizer, folder
                 words.add((of_source, word_numbers(target, pair.text[1], pair.target)))
                 sure = sorted(pair.alignment.sure)
                 links.add(([link[0] for link in sure], [link[1] for link in sure]))
-        corpus = ids.corpus(Guide(words.corpus(), links.corpus()) if is_guided else None)
-        corpus.save(folder)
-    longest = corpus.lengths.max(axis=0, initial=0).tolist()
-    return longest[0], longest[1]
+        ids.corpus(Guide(words.corpus(), links.corpus()) if is_guided else None).save(folder)
 
 
 def _texts(folder: Path) -> Path:

@@ -8,12 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from seq2attn.data.concerns import concerns_of, tokenised_references
-from seq2attn.data.inspector import inspect_pairs
-from seq2attn.data.prepare import SEEN
+from seq2attn.data.inspection.overlap import Hashes, load_hashes
+from seq2attn.data.inspection.report import DataReport, test_set_warnings
+from seq2attn.data.inspection.statistics import CorpusReport, inspect_pairs
 from seq2attn.data.read import AlignedConfig, CorpusConfig, read_pairs
-from seq2attn.data.report import DataReport, PairsReport
-from seq2attn.data.seen import Seen
 from seq2attn.errors import UserError
 from seq2attn.evaluation.metrics import LengthBucket, Score, bleu_by_length, scores
 from seq2attn.experiment import Experiment
@@ -42,14 +40,14 @@ class Result:
 class Learnt:
     """What is known of the text that a run learnt from."""
 
-    train: PairsReport | None
-    seen: Seen | None
+    train: CorpusReport | None
+    hashes: Hashes | None
 
     @classmethod
     def of(cls, run: Run) -> Learnt:
         """Nothing is known of a run from before that was recorded, and less where its data were moved away."""
         report = DataReport.load(run.folder)
-        return cls(report.train if report else None, Seen.open(run.folder / SEEN))
+        return cls(report.train if report else None, load_hashes(run.folder))
 
 
 def test_sets(experiment: Experiment, source: Path | None, reference: Path | None) -> dict[str, CorpusConfig]:
@@ -90,10 +88,9 @@ def _evaluate(
     found = list(translator.translate(sources, search, noticed=noticed))
     seconds = time.monotonic() - started
     translations = tuple(translation.text for translation in found)
-    inspected = inspect_pairs(pairs, translator.source, translator.target, learnt.seen)
+    inspected = inspect_pairs(pairs, translator.source, translator.target, learnt.hashes)
     concerns = (
-        *concerns_of(name, inspected, learnt.train),
-        *tokenised_references(name, inspected),
+        *test_set_warnings(name, inspected, learnt.train),
         *(f"{name}: {said}" for said in noticed.lengths()),
     )
     return Result(

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from seq2attn.data.inspection.report import REPORT_JSON, REPORT_TEXT
 from seq2attn.data.prepare import PREPARED, Log, prepare
-from seq2attn.data.report import JSON, TEXT
 from seq2attn.sweep.cells import Training
 from seq2attn.sweep.record import Identities
 
@@ -37,7 +37,7 @@ def _link(home: Path, run: Path) -> None:
     for part in PARTS:
         shutil.rmtree(run / part, ignore_errors=True)
         shutil.copytree(home / part, run / part, copy_function=_link_or_copy, ignore=_but_last)
-    for name in (JSON, TEXT):
+    for name in (REPORT_JSON, REPORT_TEXT):
         (run / name).unlink(missing_ok=True)
         if (home / name).is_file():
             _link_or_copy(str(home / name), str(run / name))

@@ -53,9 +53,7 @@ def prune(run: Path, *, keep_last: int, keep_best: int, higher_is_better: bool) 
     validated = [checkpoint for checkpoint in every if checkpoint.score is not None]
     newest = validated[-1].state.update if validated else -1
     kept = {c.folder for c in validated[-max(keep_last, SPARE) :]}
-    resumable = {
-        c.folder for c in [*validated[-SPARE:], *[c for c in every if not c.state.in_a_row][-1:]]
-    }
+    resumable = {c.folder for c in [*validated[-SPARE:], *[c for c in every if not c.state.in_a_row][-1:]]}
     kept |= resumable | {
         c.folder for c in best_checkpoints(validated, keep_best, higher_is_better=higher_is_better)
     }

@@ -89,12 +89,12 @@ class TestReport:
         done = invoke("prepare", "honest.yaml", "--set", "run=again")
         said = warnings(done)
         assert (
-            "warning: learnt: 10 of its 20 pairs (50.0%) are training pairs; what is measured on them is memory"
+            "warning: learnt: 10 of its 20 pairs (50.0%) are training pairs; scores on them measure memory"
             in said
         )
         assert not [line for line in said if line.startswith("warning: unseen: ") and "unknown" not in line]
         report = json.loads((tmp_path / "again" / "data-report.json").read_text(encoding="utf-8"))
-        assert report["train"]["pairs"] == 600 and report["tests"]["learnt"]["learnt_pairs"] == 10
+        assert report["train"]["num_pairs"] == 600 and report["tests"]["learnt"]["num_in_train"] == 10
         for line in said:
             assert line in (tmp_path / "again" / "data-report.txt").read_text(encoding="utf-8")
         assert done.out == ""
@@ -113,24 +113,17 @@ class TestInput:
     @pytest.mark.parametrize(
         ("change", "expected"),
         [
-            (tokenised, "the input looks tokenised: "),
+            (tokenised, "the input looks tokenized: "),
             (str.lower, "the input looks lower-cased: "),
-            (lambda line: line.replace("ei", "e@@ i"), "the input has marks of sub-words, `@@`"),
-            (lambda line: "Кошка " + line[:2], "of its letters in Cyrillic"),
         ],
     )
     def test_other_text_is_told(self, invoke: Invoke, raw: Path, change: Change, expected: str) -> None:
         done = invoke("translate", raw, "--greedy", given=given(change))
         assert len(warnings(done, expected)) == 1 and done.out.count("\n") == 60
 
-    def test_text_in_the_other_language_is_told(self, invoke: Invoke, raw: Path) -> None:
-        english = "".join(f"{line}\n" for line in lines("test.en", 0, 60)).encode()
-        done = invoke("translate", raw, "--greedy", given=english)
-        assert warnings(done, "the input looks like text in the language translated into")
-
     def test_raw_text_is_told_where_training_had_tokenised(self, invoke: Invoke, cut: Path) -> None:
         done = invoke("translate", cut, "--greedy", given=given())
-        assert warnings(done, "the input does not look tokenised, as the training text was")
+        assert warnings(done, "the input does not look tokenized, as the training text was")
 
     def test_unknown_tokens_are_counted_over_all_lines(self, invoke: Invoke, raw: Path) -> None:
         tokenizer = load_tokenizer(raw / "source")
@@ -142,28 +135,27 @@ class TestInput:
             share = f"{unknown / tokens:.1%} of the tokens, {unknown:,} of {tokens:,}, such as `"
             assert [share in line for line in said] == ([True] if unknown > 0.01 * tokens else [])
 
-    def test_of_much_text_it_is_said_early_and_summed_up(self, invoke: Invoke, raw: Path) -> None:
+    def test_of_much_text_it_is_said_early_and_once(self, invoke: Invoke, raw: Path) -> None:
         text = given(lambda line: tokenised(line) + " Quokka .", 600, 900) * 40  # more than comes at once
         done = invoke("translate", raw, "--greedy", "--set", "search.lengths.max_length=1", given=text)
-        early, last = warnings(done, "the model does not know")
-        lines_ = text.count(b"\n")
-        first = int(re.search(r"\(in the first ([\d,]+) lines\)", early)[1].replace(",", ""))
-        assert first < lines_ == done.out.count("\n") and "in the first" not in last
-        assert len(warnings(done, "looks tokenised")) == 1
+        for said in ("the model does not know", "looks tokenized"):
+            (early,) = warnings(done, said)
+            first = int(re.search(r"\(in the first ([\d,]+) lines\)", early)[1].replace(",", ""))
+            assert first < text.count(b"\n") == done.out.count("\n")
 
     def test_it_is_known_without_the_data_and_nothing_without_the_report(
         self, invoke: Invoke, raw: Path, tmp_path: Path
     ) -> None:
         run = Path(shutil.copytree(raw, tmp_path / "moved"))
         shutil.rmtree(run / "data")
-        assert warnings(invoke("translate", run, given=given(tokenised)), "looks tokenised")
+        assert warnings(invoke("translate", run, given=given(tokenised)), "looks tokenized")
         (run / "data-report.json").unlink()
         done = invoke("translate", run, given=given(tokenised, 0, 60))
         assert (warnings(done, "the input"), done.out.count("\n")) == ([], 60)
 
     def test_a_damaged_report_is_told(self, invoke: Invoke, raw: Path, tmp_path: Path) -> None:
         run = Path(shutil.copytree(raw, tmp_path / "damaged"))
-        (run / "data-report.json").write_text('{"format": 1, "train": 3}', encoding="utf-8")
+        (run / "data-report.json").write_text('{"format": 2, "train": 3}', encoding="utf-8")
         done = invoke("translate", run, "Hallo.", code=2)
         assert done.err.startswith(f"error: {run / 'data-report.json'}: is no report on data, or was damaged")
 
@@ -232,12 +224,11 @@ class TestEvaluate:
         assert not warnings(invoke("evaluate", run, "--greedy"), "training pairs")
 
     @pytest.mark.parametrize(
-        ("sides", "change", "expected"),
+        ("change", "expected"),
         [
-            (("de", "en"), (str, tokenised), "the references are tokenised"),
-            (("de", "en"), (tokenised, str), "the source looks tokenised"),
-            (("de", "en"), (str, str.lower), "the target looks lower-cased"),
-            (("en", "de"), (str, str), "source and target look swapped"),
+            ((str, tokenised), "the target looks tokenized"),
+            ((tokenised, str), "the source looks tokenized"),
+            ((str, str.lower), "the target looks lower-cased"),
         ],
     )
     def test_files_that_are_given(
@@ -245,12 +236,11 @@ class TestEvaluate:
         invoke: Invoke,
         raw: Path,
         tmp_path: Path,
-        sides: tuple[str, str],
         change: tuple[Change, Change],
         expected: str,
     ) -> None:
         run = Path(shutil.copytree(raw, tmp_path / "run"))
-        for name, side, how in zip(("source", "reference"), sides, change, strict=True):
+        for name, side, how in zip(("source", "reference"), ("de", "en"), change, strict=True):
             write_lines(tmp_path / name, [how(line) for line in lines(f"train.{side}", 700, 760)])
         done = invoke("evaluate", run, "--greedy", "--source", "source", "--reference", "reference")
         assert len(warnings(done, f"warning: source: {expected}")) == 1

@@ -1,191 +1,230 @@
-"""Reports on data: every count equals a plain recount, whatever was planted."""
+"""Counts over corpora equal plain recounts; what is planted is warned of, of sound text nothing is said."""
 
 from __future__ import annotations
 
 import random
 import re
 import unicodedata
-from collections import Counter
-from dataclasses import asdict
+from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from seq2attn.data import inspector as inspecting
-from seq2attn.data.inspector import FIRST, inspect_pairs
-from seq2attn.data.report import Found, PairsReport
-from seq2attn.data.seen import Seen, line_numbers
+from seq2attn.data.inspection.overlap import HASHES, hash_pairs, load_hashes, save_hashes
+from seq2attn.data.inspection.report import (
+    REPORT_JSON,
+    REPORT_TEXT,
+    DataReport,
+)
+from seq2attn.data.inspection.report import (
+    test_set_warnings as warnings_of,
+)
+from seq2attn.data.inspection.statistics import CHUNK, CorpusReport, inspect_pairs
+from seq2attn.data.inspection.text_style import TextStyle, style_differences
+from seq2attn.data.prepare import DataConfig, prepare
+from seq2attn.data.read import AlignedConfig
+from seq2attn.errors import RunError
 from seq2attn.text.characters import CharactersConfig
+from seq2attn.text.config import TextConfig
 from seq2attn.text.words import WordsConfig
-from tests.unit.phrases import JAPANESE, PHRASES, RUSSIAN, Pairs
+from tests.unit.phrases import PHRASES, Pairs
 
-ODD = [
-    "Ã¼ber die StraÃŸe",
-    "it was â€œgoodâ€",
-    "a\x00b",
-    "\x1b[31mred",
-    "no \ufffd thing",
-    "\u200b\u00a0",
-    "½ ¾ 12",
-]
-SPACED = ["  two   spaces ", "a\tb", "a\u2028b", "e\u0301tat cafe\u0301", "état café", "a b", "etat"]
-ESCAPED = [
-    "do n't &quot; go &quot; , he said .",
-    "bet@@ ter sub@@ words",
-    "▁The ▁cat",
-    "a ￭, b",
-    "don't stop",
-    "3.14 a.b ,c .d e.",
-    "x,y。z",
-]
+WORDS = WordsConfig().train([source for source, _ in PHRASES[:50]])
+CHARACTERS = CharactersConfig().train(line for pair in PHRASES for line in pair)
+
+
+def tokenized(line: str) -> str:
+    return re.sub(r"([.,!?])", r" \1", line)
 
 
 def planted(seed: int, pairs: int) -> Pairs:
-    """Pairs of which many have something to find."""
+    """Pairs of which many are empty, have one side, or came before."""
     draw = random.Random(seed)
-    made: Pairs = []
+    found: Pairs = []
     for _ in range(pairs):
         source, target = draw.choice(PHRASES)
-        match draw.randrange(12):
+        match draw.randrange(6):
             case 0:
                 source, target = draw.choice([(source, ""), (" \t", target), ("", "")])
-            case 1 if made:
-                source, target = draw.choice(made)
+            case 1 if found:
+                source, target = draw.choice(found)
+                source = unicodedata.normalize("NFD", source) + "  "
             case 2:
-                target = source
-            case 3:
-                source, target = draw.choice(RUSSIAN), draw.choice([target, *JAPANESE])
-            case 4:
-                source, target = target, draw.choice(RUSSIAN)
-            case 5:
-                source = draw.choice(ODD)
-            case 6:
-                source, target = draw.choice(SPACED), draw.choice(SPACED)
-            case 7:
-                target = draw.choice(ESCAPED)
-        made.append((source, target))
-    return made
+                source, target = tokenized(source), target.lower()
+        found.append((source, target))
+    return found
 
 
 def plain(line: str) -> str:
     return " ".join(unicodedata.normalize("NFC", line).split())
 
 
-def script_of(character: str) -> str | None:
-    if not character.isalpha() or unicodedata.category(character)[0] != "L":
-        return None
-    name = unicodedata.name(character).split()[0].title()
-    return "Han and kana" if name in ("Cjk", "Hiragana", "Katakana") else name
-
-
-def scripts_of(line: str) -> Counter[str]:
-    return Counter(name for name in map(script_of, line) if name)
-
-
-def main_scripts(lines: list[str]) -> tuple[str, list[str | None]]:
-    """That of all letters, and that of each line; a line with as many of each counts as the one met first."""
-    total = sum(map(scripts_of, lines), Counter())
-    order: list[str] = list(dict.fromkeys(name for line in lines for name in map(script_of, line) if name))
-    counts = [scripts_of(line) for line in lines]
-    return max(total, key=total.__getitem__), [
-        max(sorted(count, key=order.index), key=count.__getitem__, default=None) for count in counts
-    ]
-
-
-def found(flags: list[bool]) -> Found:
-    lines = [number for number, flag in enumerate(flags, 1) if flag]
-    return Found(len(lines), tuple(lines[:FIRST]))
-
-
-def percentile(numbers: list[float], share: float) -> float:
-    ordered = sorted(numbers)
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    return ordered[low] + (place - low) * (ordered[min(low + 1, len(ordered) - 1)] - ordered[low])
-
-
-def check_spread(spread: object, numbers: list[float | None]) -> None:
-    known = [number for number in numbers if number is not None]
-    expected = {
-        "mean": sum(known) / len(known),
-        **{name: percentile(known, share) for name, share in
-           (("p1", 0.01), ("median", 0.5), ("p95", 0.95), ("p99", 0.99))},
-        "most": max(known),
-        "line": 1 + numbers.index(max(known)),
-    }  # fmt: skip
-    assert asdict(spread) == pytest.approx(expected)  # type: ignore[call-overload]
-
-
-def check_side(report: PairsReport, side: int, lines: list[str], words: WordsConfig) -> None:
-    tokenizer = words.train([source for source, _ in PHRASES[:50]])
-    ids = [tokenizer.encode(line) for line in lines]
-    one = report.sides[side][1]
-    check_spread(one.tokens, [len(line) for line in ids])
-    check_spread(one.characters, [len(line) for line in lines])
-    tokens = [token for line in ids for token in tokenizer.tokens(line)]
-    assert (one.all_tokens, one.unknown) == (len(tokens), tokens.count("<unk>"))
-    assert one.empty == sum(not line.strip() for line in lines)
-    script, each = main_scripts(lines)
-    assert one.script == script
-    assert one.other_script == found([name not in (None, script) for name in each])
-    control = [any(unicodedata.category(c) == "Cc" and not c.isspace() for c in line) for line in lines]
-    garbled = [bool(re.search("[\u00c2\u00c3][\u0080-\u00bf]|â[€\x80]", line)) for line in lines]
-    assert (one.control, one.replaced, one.garbled) == (
-        found(control), found(["\ufffd" in line for line in lines]), found(garbled)
-    )  # fmt: skip
-    manner, text = one.manner, "\n".join(lines)
-    assert manner.words == len(text.split())
-    assert manner.alone == sum(
-        len(re.findall(r"(?<!\S)[.,。，、．؟،](?!\S)", line)) + line.count(" n't") for line in lines
-    )
-    attached = r"(?<=\S)[.,](?!\S)|(?<=\S)[。，、．؟،]"
-    assert manner.attached == sum(
-        len(re.findall(attached, line)) + line.count("n't") - line.count(" n't") for line in lines
-    )
-    assert (manner.continued, manner.pieces, manner.joined) == tuple(map(text.count, ("@@", "▁", "￭")))
-    assert manner.escapes == len(re.findall(r"&(?:apos|quot|amp|lt|gt|#124|#91|#93);|@-@", text))
-    categories = Counter(map(unicodedata.category, text))
-    assert (manner.upper, manner.lower) == (categories["Lu"] + categories["Lt"], categories["Ll"])
-    assert manner.scripts == scripts_of(text)
-    assert one.letters == dict(
-        sorted(((c, n) for c, n in Counter(text).items() if script_of(c)), key=lambda x: (-x[1], x[0]))
-    )
-
-
-@pytest.mark.parametrize(("seed", "pairs", "chunk"), [(1, 700, 1000), (2, 700, 13), (3, 1, 1), (4, 300, 100)])
-def test_counts_are_those_of_a_plain_recount(
-    monkeypatch: pytest.MonkeyPatch, seed: int, pairs: int, chunk: int
-) -> None:
-    monkeypatch.setattr(inspecting, "CHUNK", chunk)
+@pytest.mark.parametrize(("seed", "pairs"), [(1, CHUNK + 200), (2, 77)])
+def test_counts_are_those_of_a_plain_recount(seed: int, pairs: int) -> None:
     made = planted(seed, pairs)
-    learnt = made[: pairs // 3]
-    words = WordsConfig()
-    tokenizer = words.train([source for source, _ in PHRASES[:50]])
-    numbers = [line_numbers([pair[side] for pair in learnt]) for side in (0, 1)]
-    report = inspect_pairs(made, tokenizer, tokenizer, Seen.of(*numbers))
-    sources, targets = [source for source, _ in made], [target for _, target in made]
-    assert report.pairs == pairs
-    check_side(report, 0, sources, words)
-    check_side(report, 1, targets, words)
-    seen = [(plain(source), plain(target)) for source, target in made]
-    assert report.duplicates == pairs - len(set(seen))
-    assert report.one_sided == found([bool(source) != bool(target) for source, target in seen])
-    assert report.identical == found([a == b and bool(scripts_of(a)) for a, b in seen])
-    assert report.learnt_pairs == sum(pair in set(seen[: pairs // 3]) for pair in seen)
-    assert report.learnt_sources == sum(
-        source in {one for one, _ in seen[: pairs // 3]} for source, _ in seen
+    report = inspect_pairs(made, WORDS, WORDS, hash_pairs(made[: pairs // 3]))
+    same = [(plain(source), plain(target)) for source, target in made]
+    assert report.num_pairs == pairs
+    assert report.num_duplicates == pairs - len(set(same))
+    assert report.num_empty == sum(not a and not b for a, b in same)
+    assert report.num_one_sided == sum(bool(a) != bool(b) for a, b in same)
+    assert report.num_in_train == sum(pair in set(same[: pairs // 3]) for pair in same)
+    for (_, side), lines in zip(report.sides, zip(*made, strict=True), strict=True):
+        tokens = [WORDS.tokens(WORDS.encode(line)) for line in lines]
+        lengths = [len(line) for line in tokens]
+        assert (side.num_tokens, side.num_unknown) == (
+            sum(lengths),
+            sum(line.count("<unk>") for line in tokens),
+        )
+        found = side.token_lengths
+        assert (found.mean, found.median, found.p95, found.p99) == pytest.approx(
+            (np.mean(lengths), *np.quantile(lengths, (0.5, 0.95, 0.99)))
+        )
+        assert (found.maximum, found.maximum_line) == (max(lengths), 1 + lengths.index(max(lengths)))
+        text = "\n".join(lines)
+        assert (side.style.num_upper, side.style.num_lower) == (
+            sum(c.isupper() for c in text),
+            sum(c.islower() for c in text),
+        )
+        words = [word for line in lines for word in line.split()]
+        assert side.style.num_detached == sum(word in (".", ",") for word in words)
+        assert side.style.num_attached == sum(len(word) > 1 and word[-1] in ".," for word in words)
+
+
+class TestStyle:
+    RAW = TextStyle.from_lines([source for source, _ in PHRASES[:200]])
+
+    @pytest.mark.parametrize(
+        ("change", "forth", "back"),
+        [
+            (tokenized, "looks tokenized: 100%", "does not look tokenized, as the training text was: 0%"),
+            (str.lower, "looks lower-cased: 0.0%", "has capitals, and the training text was lower-cased: "),
+        ],
     )
-    (ours, of_source), (theirs, of_target) = main_scripts(sources), main_scripts(targets)
-    swapped = [pair == (theirs, ours) and ours != theirs for pair in zip(of_source, of_target, strict=True)]
-    assert report.swapped == found(swapped)
-    lengths = [(len(tokenizer.encode(a)), len(tokenizer.encode(b))) for a, b in made]
-    if any(a and b for a, b in lengths):
-        check_spread(report.ratio, [b / a if a and b else None for a, b in lengths])
+    def test_it_is_compared_in_both_directions(
+        self, change: Callable[[str], str], forth: str, back: str
+    ) -> None:
+        other = TextStyle.from_lines([change(source) for source, _ in PHRASES[:200]])
+        for text, trained, expected in ((other, self.RAW, forth), (self.RAW, other, back)):
+            (found,) = style_differences(text, trained)
+            assert found.startswith(expected)
+            assert style_differences(text, text) == []
+
+    def test_nothing_is_said_of_few_lines_or_without_a_training_text(self) -> None:
+        few = TextStyle.from_lines([tokenized(source.lower()) for source, _ in PHRASES[:3]])
+        assert style_differences(few, self.RAW) == []
+        assert style_differences(self.RAW, TextStyle()) == []
+
+    def test_marks_that_need_no_space(self) -> None:
+        assert TextStyle.from_lines(["猫が、寝ている。はい。", "猫 が 、 寝 て いる 。"]) == TextStyle(
+            0, 0, 2, 3
+        )
+
+    def test_case_does_not_count_where_the_tokenizer_ignores_it(self) -> None:
+        lower = WordsConfig(lowercase=True).train([source for source, _ in PHRASES])
+        reports = [inspect_pairs(PHRASES[:100], one, one) for one in (lower, CHARACTERS)]
+        assert [one.source.style.num_upper > 0 for one in reports] == [False, True]
 
 
-def test_swapped_pairs_are_told_by_their_scripts() -> None:
-    pairs = [("кошка спит", "the cat sleeps")] * 20 + [("the house", "дом")] * 3 + [("12", "12")]
-    tokenizer = CharactersConfig().train(["a"])
-    report = inspect_pairs(pairs, tokenizer, tokenizer, None)
-    assert report.swapped == Found(3, (21, 22, 23))
-    assert (report.source.script, report.target.script) == ("Cyrillic", "Latin")
-    assert (report.learnt_pairs, report.identical) == (None, Found())
+@pytest.fixture(scope="module")
+def train() -> CorpusReport:
+    return inspect_pairs(PHRASES[:800], CHARACTERS, CHARACTERS)
+
+
+@pytest.mark.parametrize(
+    ("plant", "expected"),
+    [
+        (lambda p: [(tokenized(a), b) for a, b in p], "the source looks tokenized: 100%"),
+        (lambda p: [(a, b.lower()) for a, b in p], "the target looks lower-cased: 0.0%"),
+        (lambda p: p[:-10] + PHRASES[:10], "10 of its 200 pairs (5.0%) are training pairs"),
+        (lambda p: [*p[:-3], ("a", ""), ("", "b"), (" ", "c")], "3 pairs have text on one side only"),
+        (lambda p: [(a + "ţţ", b) for a, b in p], "the source has 4."),
+        (lambda p: p, None),
+    ],
+)
+def test_what_is_planted_in_a_test_set_is_warned_of(
+    train: CorpusReport, plant: Callable[[Pairs], Pairs], expected: str | None
+) -> None:
+    report = inspect_pairs(plant(PHRASES[900:1100]), CHARACTERS, CHARACTERS, hash_pairs(PHRASES[:800]))
+    found = warnings_of("dev", report, train)
+    assert [expected is not None and f"dev: {expected}" in line for line in found] == [True] * bool(expected)
+
+
+def aligned(folder: Path, name: str, pairs: Pairs) -> AlignedConfig:
+    paths = folder / f"{name}.de", folder / f"{name}.en"
+    for side, path in enumerate(paths):
+        path.write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8", newline="\n")
+    return AlignedConfig(source=paths[0], target=paths[1])
+
+
+class TestPreparing:
+    TEXT = TextConfig(joint=CharactersConfig())
+
+    def data(self, folder: Path, *, test: Pairs) -> DataConfig:
+        train = [*PHRASES[:300], *PHRASES[:50], ("allein", "")]
+        sets = {"test": aligned(folder, "test", test)} if test else {}
+        return DataConfig(
+            train=aligned(folder, "train", train), dev=aligned(folder, "dev", PHRASES[900:1000]), test=sets
+        )
+
+    def test_the_report_is_kept(self, tmp_path: Path) -> None:
+        log: list[str] = []
+        run = tmp_path / "run"
+        prepared = prepare(self.data(tmp_path, test=PHRASES[290:310]), self.TEXT, run, log.append)
+        report = DataReport.load(run)
+        assert report is not None and report.filters == prepared.report
+        assert (report.train.num_pairs, report.train.num_duplicates, report.train.num_one_sided) == (
+            351,
+            50,
+            1,
+        )
+        assert (report.dev.num_in_train, report.tests["test"].num_in_train) == (0, 10)
+        warned = [line for line in log if line.startswith("warning: ")]
+        assert any("train: 50 pairs (14.2%) came before" in line for line in warned)
+        assert any("test: 10 of its 20 pairs (50.0%) are training pairs" in line for line in warned)
+        assert warned == [f"warning: {line}" for line in report.warnings()]
+        shown = (run / REPORT_TEXT).read_text(encoding="utf-8")
+        assert all(line in shown for line in warned) and "train: kept 350 of 351 pairs" in shown
+        cells = re.search(r"^training pairs +(\d+) +(\d+)$", shown, re.MULTILINE)
+        assert cells is not None and cells.groups() == ("0", "10")
+
+    def test_test_sets_may_come_and_go(self, tmp_path: Path) -> None:
+        run = tmp_path / "run"
+        prepare(self.data(tmp_path, test=[]), self.TEXT, run, print)
+        before = DataReport.load(run)
+        log: list[str] = []
+        changed = self.data(tmp_path, test=PHRASES[:20])
+        prepare(changed, self.TEXT, run, log.append)
+        assert log[0].endswith("already prepared from this text")
+        assert any("test: 20 of its 20 pairs" in line for line in log)
+        after = DataReport.load(run)
+        assert before is not None and after is not None
+        assert [*after.tests] == ["test"] and after.train == before.train
+        kept = (run / REPORT_JSON).stat().st_mtime_ns
+        prepare(changed, self.TEXT, run, print)
+        assert (run / REPORT_JSON).stat().st_mtime_ns == kept
+
+    def test_a_run_may_be_without_a_report(self, tmp_path: Path) -> None:
+        run, data = tmp_path / "run", self.data(tmp_path, test=PHRASES[290:310])
+        prepare(data, self.TEXT, run, print)
+        for name in (REPORT_JSON, REPORT_TEXT, HASHES):
+            (run / name).unlink()
+        log: list[str] = []
+        prepare(data, self.TEXT, run, log.append)
+        assert len(log) == 1 and DataReport.load(run) is None and load_hashes(run) is None
+
+    @pytest.mark.parametrize("damage", ['{"format": 2}', "[]", '{"format": 99}', "{"])
+    def test_a_damaged_report_is_told(self, tmp_path: Path, damage: str) -> None:
+        (tmp_path / REPORT_JSON).write_text(damage, encoding="utf-8")
+        with pytest.raises(RunError, match=r"data-report\.json: "):
+            DataReport.load(tmp_path)
+
+    def test_damaged_hashes_are_told(self, tmp_path: Path) -> None:
+        (tmp_path / "data").mkdir()
+        save_hashes(np.zeros((2, 2)), tmp_path)
+        with pytest.raises(RunError, match="does not hold the hashes"):
+            load_hashes(tmp_path)
+        (tmp_path / HASHES).write_bytes(b"no")
+        with pytest.raises(RunError, match="cannot be read"):
+            load_hashes(tmp_path)

@@ -14,7 +14,7 @@ from seq2attn.engines.base import Engine
 from seq2attn.errors import UserError
 from seq2attn.model import ModelConfig, build_model
 from seq2attn.model.config import EmbeddingsConfig
-from seq2attn.noticed import FEW, InputWarning, Noticed
+from seq2attn.noticed import MAX_EXAMPLES, InputWarning, Noticed
 from seq2attn.reach import Reach
 from seq2attn.search.batched import Hypothesis, by_length
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
@@ -168,12 +168,12 @@ class TestCutOff:
                 cut += [number] if is_cut else []
             told = [line for line in said if "may have been cut off" in line]
             assert bool(told) == bool(cut)
-            assert all(str(number) in told[0] for number in cut[:FEW])
+            assert all(str(number) in told[0] for number in cut[:MAX_EXAMPLES])
 
     def test_of_many_lines_the_number_is_told(self) -> None:
         _, said = translated(limited(), [LONG] * 9, search("greedy", max_length=1))
-        assert len(said) == FEW + 2
-        assert said[FEW] == "4 more lines are too long"
+        assert len(said) == MAX_EXAMPLES + 2
+        assert said[MAX_EXAMPLES] == "4 more lines are too long"
         assert said[-1].startswith("translations of lines 1, 2, 3, 4, 5 and 4 more became as long as")
 
 

@@ -1,0 +1,1 @@
+"""Counts over corpora, and the warnings that follow from them."""

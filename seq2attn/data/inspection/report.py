@@ -1,0 +1,143 @@
+"""The report on the text of a run, kept beside the model that was trained on it, and the warnings that follow.
+
+data-report.json    all of it; `translate` and `evaluate` compare their input with it
+data-report.txt     the same for people
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+from tabulate import tabulate
+
+from seq2attn.data.filter import FilterReport
+from seq2attn.data.inspection.statistics import CorpusReport
+from seq2attn.data.inspection.text_style import style_differences
+from seq2attn.errors import RunError
+from seq2attn.formats import DATA_REPORT, format_of
+from seq2attn.text.files import read_object, write_bytes, write_json
+
+REPORT_JSON, REPORT_TEXT = "data-report.json", "data-report.txt"
+HINT = "remove it, and input is translated without being compared with the training text"
+
+MAX_UNKNOWN_SHARE, MAX_IN_TRAIN_SHARE = 0.01, 0.01
+MAX_FILTERED_SHARE, MAX_DUPLICATE_SHARE = 0.1, 0.1
+MAX_ONE_SIDED_SHARE = 0.001
+MIN_PAIRS = 3
+"""Fewer pairs are not worth a warning, whatever their share."""
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """Counts over all corpora of a run."""
+
+    filters: FilterReport
+    train: CorpusReport
+    dev: CorpusReport
+    tests: Mapping[str, CorpusReport]
+    tests_fingerprint: str  # of the files of the test sets
+
+    @property
+    def evaluation_sets(self) -> dict[str, CorpusReport]:
+        """The dev set and the test sets, by name."""
+        return {"dev": self.dev, **self.tests}
+
+    @property
+    def summary(self) -> str:
+        """One line on the lengths of the training text."""
+        source, target = (side.token_lengths for _, side in self.train.sides)
+        return (
+            f"source and target have {source.median:.0f} and {target.median:.0f} tokens in the median,"
+            f" {source.maximum:,} and {target.maximum:,} at most"
+        )
+
+    def warnings(self) -> list[str]:
+        """What the owner of the text should know before training, a line each."""
+        train, filters = self.train, self.filters
+        found = list(_corpus_warnings("train", train))
+        if filters.read - filters.kept > MAX_FILTERED_SHARE * filters.read:
+            found.append(f"train: {filters}")
+        if train.num_duplicates > max(MIN_PAIRS, MAX_DUPLICATE_SHARE * train.num_pairs):
+            share = train.num_duplicates / train.num_pairs
+            found.append(
+                f"train: {train.num_duplicates:,} pairs ({share:.1%}) came before;"
+                " `data.filters.duplicates: true` leaves them out"
+            )
+        for name, report in self.evaluation_sets.items():
+            found += test_set_warnings(name, report, train)
+        return found
+
+    def save(self, folder: Path) -> None:
+        """Write what `load` reads, and the same for people."""
+        write_json(folder / REPORT_JSON, {"format": DATA_REPORT, **asdict(self)})
+        columns = {name: _cells(one) for name, one in {"train": self.train, **self.evaluation_sets}.items()}
+        rows = [[what, *(cells[what] for cells in columns.values())] for what in columns["train"]]
+        aligned = ("left", *["right"] * len(columns))
+        table = tabulate(rows, ["", *columns], "plain", disable_numparse=True, colalign=aligned)
+        warnings = [f"warning: {line}" for line in self.warnings()] or ["no warnings"]
+        text = "\n".join([f"train: {self.filters}", "", table, "", *warnings, ""])
+        write_bytes(folder / REPORT_TEXT, text.encode())
+
+    @classmethod
+    def load(cls, folder: Path) -> DataReport | None:
+        """The report of a run; None where it has none.
+
+        Raises: RunError for a file that is no such report.
+        """
+        path = folder / REPORT_JSON
+        if not path.exists():
+            return None
+        content = read_object(path, HINT)
+        format_of(content, DATA_REPORT, path, HINT)
+        try:
+            return TypeAdapter(DataReport).validate_python(content)
+        except ValidationError as error:
+            where = ".".join(map(str, error.errors()[0]["loc"]))
+            raise RunError(f"{path}: is no report on data, or was damaged (at `{where}`); {HINT}") from None
+
+
+def test_set_warnings(name: str, report: CorpusReport, train: CorpusReport | None) -> list[str]:
+    """What should be known of a dev or test set before its scores are believed, a line each."""
+    found = list(_corpus_warnings(name, report))
+    in_train = report.num_in_train or 0
+    if in_train > max(MIN_PAIRS, MAX_IN_TRAIN_SHARE * report.num_pairs):
+        found.append(
+            f"{name}: {in_train:,} of its {report.num_pairs:,} pairs ({in_train / report.num_pairs:.1%})"
+            " are training pairs; scores on them measure memory"
+        )
+    if train is not None:
+        for (side, ours), (_, theirs) in zip(report.sides, train.sides, strict=True):
+            found += [f"{name}: the {side} {what}" for what in style_differences(ours.style, theirs.style)]
+    return found
+
+
+def _corpus_warnings(name: str, report: CorpusReport) -> Iterator[str]:
+    for side, one in report.sides:
+        if one.unknown_rate > MAX_UNKNOWN_SHARE:
+            count = f"{one.num_unknown:,} of {one.num_tokens:,}"
+            yield f"{name}: the {side} has {one.unknown_rate:.1%} unknown tokens, {count}"
+    if report.num_one_sided >= max(MIN_PAIRS, MAX_ONE_SIDED_SHARE * report.num_pairs):
+        yield f"{name}: {report.num_one_sided:,} pairs have text on one side only"
+
+
+def _cells(report: CorpusReport) -> dict[str, str]:
+    """A column of the table: what was counted, and how much of it."""
+    cells = {"pairs": f"{report.num_pairs:,}"}
+    for side, one in report.sides:
+        lengths = one.token_lengths
+        quantiles = f"{lengths.mean:.1f} {lengths.median:.0f} {lengths.p95:.0f} {lengths.p99:.0f}"
+        cells[f"{side}: tokens, mean, median, 95 %, 99 %"] = quantiles
+        cells[f"{side}: tokens, most (line)"] = f"{lengths.maximum:,} ({lengths.maximum_line:,})"
+        cells[f"{side}: unknown tokens"] = f"{one.unknown_rate:.2%}"
+        cells[f"{side}: capitals among letters"] = f"{one.style.upper_share:.1%}"
+        cells[f"{side}: full stops and commas that stand alone"] = f"{one.style.detached_share:.1%}"
+    return {
+        **cells,
+        "empty pairs": f"{report.num_empty:,}",
+        "pairs with text on one side only": f"{report.num_one_sided:,}",
+        "duplicates of earlier pairs": f"{report.num_duplicates:,}",
+        "training pairs": "" if report.num_in_train is None else f"{report.num_in_train:,}",
+    }
