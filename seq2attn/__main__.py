@@ -1,5 +1,9 @@
 """`python -m seq2attn`."""
 
-from seq2attn.cli import main
+from seq2attn.import_path import leave_out_working_directory
+
+leave_out_working_directory()  # before anything that is not Python's own is imported
+
+from seq2attn.cli import main  # noqa: E402
 
 main()

@@ -32,7 +32,7 @@ def unsigned_format(folder: Path) -> int:
 
     Raises: RunError when nothing tells.
     """
-    config = plain(read(folder / "config.yaml", trust=Trust(()))[0])
+    config = plain(read(folder / "config.yaml", trust=Trust())[0])
     decoder = _part(config, "model", "decoder")
     score = _part(decoder, "attention", "score")
     if decoder.get("kind") != "luong" or "groups" in score or "at_once" in _part(config, "training", "batch"):

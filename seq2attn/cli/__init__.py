@@ -28,12 +28,14 @@ from seq2attn.cli import (
     verify_resume,
 )
 from seq2attn.errors import ConfigError, UserError
+from seq2attn.import_path import leave_out_working_directory
 
 P = ParamSpec("P")
 
 
 def main() -> None:
     """Runs the `seq2attn` command. Its results are UTF-8, as the text that it reads, whatever the locale."""
+    leave_out_working_directory()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     app(prog_name="seq2attn")

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import ConfigPath, ConfigPaths, Overrides
+from seq2attn.cli.options import AllowCode, ConfigPath, ConfigPaths, Overrides
 from seq2attn.errors import ConfigError, UserError
 
 
-def check(configs: ConfigPaths, overrides: Overrides) -> None:
+def check(configs: ConfigPaths, overrides: Overrides, allow_code: AllowCode) -> None:
     """Find every mistake in configs, and show its place.
 
     \b
@@ -21,12 +21,13 @@ def check(configs: ConfigPaths, overrides: Overrides) -> None:
       seq2attn config check configs/*.yaml --set model.decoder.dim=256
     """
     from seq2attn.config.load import load
+    from seq2attn.config.trust import Trust
     from seq2attn.experiment import Experiment
 
     wrong = 0
     for path in configs:
         try:
-            load(path, Experiment, overrides)
+            load(path, Experiment, overrides, Trust(allow_code, is_full=True))
             typer.echo(f"{path}: ok")
         except ConfigError as error:
             typer.echo(f"{error}\n", err=True)
@@ -38,6 +39,7 @@ def check(configs: ConfigPaths, overrides: Overrides) -> None:
 def show(
     config: ConfigPath,
     overrides: Overrides,
+    allow_code: AllowCode,
     origins: Annotated[bool, typer.Option("--origins", help="Say where each value comes from.")] = False,
 ) -> None:
     """Print a config in full, with all defaults.
@@ -49,9 +51,11 @@ def show(
     """
     from seq2attn.config import show as shown
     from seq2attn.config.load import load_with_places
+    from seq2attn.config.trust import Trust
     from seq2attn.experiment import Experiment
 
-    experiment, tree = load_with_places(config, Experiment, overrides)
+    trust = Trust(allow_code, is_full=True)
+    experiment, tree = load_with_places(config, Experiment, overrides, trust)
     typer.echo(shown.show(experiment, tree) if origins else shown.dump(experiment), nl=False)
 
 

@@ -40,7 +40,7 @@ AllowCode: TypeAlias = Annotated[
         metavar="NAME",
         default_factory=list,
         show_default=False,
-        help="Run code that comes with the run: a module that its config names. Only if you trust it.",
+        help="Run code that comes with a run: a module that its config names. Only if you trust it.",
     ),
 ]
 

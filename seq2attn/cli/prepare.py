@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from seq2attn.cli.options import ConfigPath, Overrides
+from seq2attn.cli.options import AllowCode, ConfigPath, Overrides
 
 
-def prepare(config: ConfigPath, overrides: Overrides) -> None:
+def prepare(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> None:
     """Check the text of a config, learn its tokenisers and encode it; `train` does so by itself when it is not done.
 
     \b
@@ -15,13 +15,14 @@ def prepare(config: ConfigPath, overrides: Overrides) -> None:
       seq2attn prepare configs/phrasebook.yaml
     """
     from seq2attn.config.load import load
+    from seq2attn.config.trust import Trust
     from seq2attn.data.prepare import prepare as start
     from seq2attn.experiment import Experiment
     from seq2attn.run import Run
     from seq2attn.training.kept import refuse_trained
     from seq2attn.training.lock import locked
 
-    experiment = load(config, Experiment, overrides)
+    experiment = load(config, Experiment, overrides, Trust(allow_code, is_full=True))
     run = Run(experiment.run)
     run.check_files()
     with locked(experiment.run):

@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import Overrides
+from seq2attn.cli.options import AllowCode, Overrides
 
 
 def sweep(
     config: Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep's YAML file.", show_default=False)],
     overrides: Overrides,
+    allow_code: AllowCode,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Trainings side by side.", metavar="N", show_default=False)
     ] = None,
@@ -39,10 +40,11 @@ def sweep(
     """
     from tqdm import tqdm
 
+    from seq2attn.config.trust import Trust
     from seq2attn.sweep.cells import load_plan
     from seq2attn.sweep.sweep import describe, run_sweep, write_leaderboard
 
-    plan = load_plan(config, overrides)
+    plan = load_plan(config, overrides, Trust(allow_code, is_full=True))
     if dry_run:
         typer.echo(describe(plan))
         return

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from seq2attn.cli.options import ConfigPath, Overrides
+from seq2attn.cli.options import AllowCode, ConfigPath, Overrides
 
 
 class Resume(StrEnum):
@@ -36,6 +36,7 @@ class TrainCommand(TyperCommand):
 def train(
     config: ConfigPath,
     overrides: Overrides,
+    allow_code: AllowCode,
     resume: Annotated[
         Resume | None,
         typer.Option(
@@ -62,9 +63,10 @@ def train(
       torchrun --nproc-per-node=4 -m seq2attn train my.yaml
     """
     from seq2attn.config.load import load
+    from seq2attn.config.trust import Trust
     from seq2attn.experiment import Experiment
 
-    experiment = load(config, Experiment, overrides)
+    experiment = load(config, Experiment, overrides, Trust(allow_code, is_full=True))
     if dry_run:
         from seq2attn.describe import dry_run as describe
 

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import ConfigPath, Overrides
+from seq2attn.cli.options import AllowCode, ConfigPath, Overrides
 
 
 def verify_resume(
     config: ConfigPath,
     overrides: Overrides,
+    allow_code: AllowCode,
     updates: Annotated[int, typer.Option(min=4, help="Train for so many updates, twice.", metavar="N")] = 24,
     interruptions: Annotated[
         int, typer.Option(min=1, help="Interrupt the second training so many times.", metavar="K")
@@ -37,12 +38,13 @@ def verify_resume(
     import torch
 
     from seq2attn.config.load import load
+    from seq2attn.config.trust import Trust
     from seq2attn.experiment import Experiment
     from seq2attn.verifying.compared import table
     from seq2attn.verifying.verify import home, relies_on
     from seq2attn.verifying.verify import verify_resume as verify
 
-    experiment = load(config, Experiment, overrides)
+    experiment = load(config, Experiment, overrides, Trust(allow_code, is_full=True))
     with home(folder) as at:
         rows = verify(
             experiment,

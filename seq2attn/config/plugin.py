@@ -9,8 +9,9 @@ Such a class keeps its typed config beside it, like ours do:
 
             def build(self, embedding_dim: int) -> "MyEncoder": ...
 
-The module is found like any Python module, and also in the working directory. A run's config names only modules that
-were allowed when it was loaded: nothing is imported before that is known.
+The module is found like any Python module, and after those in the working directory, which is on the import path for
+this import only. A run's config, and any config beside a run's files, names only modules that were allowed when it was
+loaded: nothing is imported before that is known.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def config_class(kind: str, noun: str, trust: Trust = OWN) -> type[Config]:
         Mistake: its code was not allowed, there is no such module or class, or its config does not fit in.
     """
     module_name, _, path = kind.partition(":")
-    trust.check_code(module_name)
+    trust.check_code(kind)
     module = _module(module_name, kind)
     found = getattr(module, path, None)
     if not isinstance(found, type):
@@ -126,12 +127,12 @@ def _module(name: str, kind: str) -> ModuleType:
 
 @contextmanager
 def _working_directory_importable() -> Iterator[None]:
-    """`python -m seq2attn` finds modules in the working directory; the `seq2attn` script should as well."""
+    """The working directory as the last place to import from: it hides no module that is installed."""
     folder = str(Path.cwd())
-    if folder in sys.path or "" in sys.path:
+    if folder in sys.path:
         yield
         return
-    sys.path.insert(0, folder)
+    sys.path.append(folder)
     try:
         yield
     finally:

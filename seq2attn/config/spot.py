@@ -13,6 +13,7 @@ from yaml import MappingNode, Node, ScalarNode, SequenceNode
 from seq2attn.config.base import Mistake
 from seq2attn.config.place import Fault, child, kind_of
 from seq2attn.config.plugin import config_class
+from seq2attn.config.read import plain
 from seq2attn.config.trust import OWN, Trust
 
 
@@ -71,8 +72,9 @@ class Spot:
     def alternatives(self) -> list[Any]:
         """The members of the union that is expected here, or the one type that is."""
         members = _members(self.expects)
-        kind = kind_of(self.node) or ""
-        if ":" in kind and any(is_model(member) for member in members):
+        written = child(self.node, "kind")[1]
+        kind = written and plain(written)  # which knows its folder
+        if isinstance(kind, str) and ":" in kind and any(is_model(member) for member in members):
             try:
                 return [config_class(kind, "part", self.trust)]
             except Mistake:

@@ -4,30 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import ValidationInfo
 
-from seq2attn.config.base import Mistake
+from seq2attn.config.base import Mistake, Placed
+
+RUN_FILES = ("run.json", "model.safetensors", "model.json", "checkpoints")
+"""The files that tell a run directory from other folders, across all formats."""
 
 
 @dataclass(frozen=True)
 class Trust:
-    """Goes to all parts of a config as pydantic's context while they are validated."""
+    """The context of pydantic's validation, for all parts of a config."""
 
-    modules: Sequence[str] | None = None
-    """Whose code may be run, with all below them: `my_package` or `my_package.my_module`. None: any, as in OWN."""
+    modules: Sequence[str] = ()
+    """Allowed modules, each with all below it: `my_package` or `my_package.my_module`."""
+    is_full: bool = False
+    """Whether the config is the user's own: it may name any module and any folder, except where a run's files lie
+    beside it."""
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the config is the user's own, so that folders that it names may be looked into."""
-        return self.modules is None
+    def check_code(self, kind: str) -> None:
+        """A check of an import path such as `my_package.my_module:Class`, to be made before any import.
 
-    def check_code(self, module: str) -> None:
-        """Raises Mistake for a module that was not allowed. To be asked before anything is imported."""
-        if self.modules is None or any(
+        Raises: Mistake for a module that was not allowed.
+        """
+        module = kind.partition(":")[0]
+        if any(
             module == name or module.startswith(f"{name}.")
             for name in (given.partition(":")[0] for given in self.modules)
         ):
+            return
+        if self.is_full and not (isinstance(kind, Placed) and is_run(kind.folder)):
             return
         raise Mistake(
             "kind",
@@ -36,8 +44,13 @@ class Trust:
         )
 
 
-OWN = Trust()
+OWN = Trust(is_full=True)
 """The trust in a config that the user wrote."""
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder has files of a run, so that a config in it may be a stranger's."""
+    return any((folder / name).exists() for name in RUN_FILES)
 
 
 def trust_of(info: ValidationInfo) -> Trust:

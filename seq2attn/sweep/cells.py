@@ -14,6 +14,7 @@ from seq2attn.config.explain import explain
 from seq2attn.config.load import load_with_places, read
 from seq2attn.config.place import Fault, child, config_error
 from seq2attn.config.read import merge, plain
+from seq2attn.config.trust import OWN, Trust
 from seq2attn.describe import sketch
 from seq2attn.errors import ConfigError
 from seq2attn.experiment import Experiment
@@ -83,7 +84,7 @@ class Plan:
         return [Training(cell, seed) for seed in self.sweep.seeds for cell in self.cells]
 
 
-def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
+def load_plan(path: Path, overrides: Sequence[str] = (), trust: Trust = OWN) -> Plan:
     """The sweep in a file, with the experiment of each cell.
 
     Raises:
@@ -100,9 +101,9 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
     for choices in expand(sweep.axes, sweep.only, sweep.without):
         laid = _laid(base, tree, choices)
         try:
-            experiment = Experiment.model_validate(plain(laid))
+            experiment = Experiment.model_validate(plain(laid), context=trust)
         except ValidationError as error:
-            for fault in explain(error, Experiment, laid):
+            for fault in explain(error, Experiment, laid, trust):
                 found.setdefault(str(fault), (fault, []))[1].append(cell_name(choices))
             continue
         run = sweep.folder / "cells" / cell_name(choices)

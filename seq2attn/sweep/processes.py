@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from seq2attn.import_path import environment
 from seq2attn.sweep.cells import Training
 
 LOG = "sweep.log"
@@ -70,7 +71,7 @@ def _start(training: Training, jobs: int, lock: int) -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,  # closed when this process ends, which is what the other waits for
             stdout=log,
             stderr=subprocess.STDOUT,
-            env=os.environ | {"OMP_NUM_THREADS": str(threads(jobs)), "PYTHONUNBUFFERED": "1"},
+            env=environment() | {"OMP_NUM_THREADS": str(threads(jobs)), "PYTHONUNBUFFERED": "1"},
             start_new_session=True,
             pass_fds=[lock],
         )

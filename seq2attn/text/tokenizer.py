@@ -62,7 +62,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     format_of(header, TOKENIZER, folder / HEADER, FIX)
     adapter: TypeAdapter[TokenizerConfig] = TypeAdapter(TokenizerConfig)
     try:
-        config = adapter.validate_python(header.get("config"), context=Trust(()))
+        config = adapter.validate_python(header.get("config"), context=Trust())
     except ValidationError:
         raise RunError(f"{folder / HEADER}: describes no tokeniser known to this version; {FIX}") from None
     tokenizer = _loaded(config, folder)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from seq2attn.errors import RunError
+from seq2attn.import_path import environment
 from seq2attn.training.checkpoint import FOLDER
 from seq2attn.training.report import METRICS
 
@@ -53,7 +54,9 @@ def sit(config: Path, run: Path, interruption: Interruption | None = None) -> in
     command = [sys.executable, "-m", "seq2attn", "train", str(config), "--resume", "auto"]
     run.mkdir(parents=True, exist_ok=True)
     with (run.parent / LOG).open("ab") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment()
+        )
         try:
             if interruption is not None and _wait_for(process, run, interruption):
                 number = signal.SIGTERM if interruption.how == "SIGTERM" else signal.SIGKILL

@@ -76,11 +76,12 @@ def has_run() -> bool:
     return Path("it ran").exists()
 
 
-def commands() -> Iterator[tuple[str, Any]]:
-    """Every command that is given a run."""
+def commands(given: str = "run") -> Iterator[tuple[str, Any]]:
+    """Every command that is given a run, or a config."""
     whole: Any = typer.main.get_command(app)
-    for name, command in whole.commands.items():
-        if any(parameter.name == "run" for parameter in command.params):
+    subcommands = {f"config {name}": command for name, command in whole.commands["config"].commands.items()}
+    for name, command in {**whole.commands, **subcommands}.items():
+        if any(str(parameter.name).startswith(given) for parameter in command.params):
             yield name, command
 
 
@@ -114,6 +115,59 @@ def test_every_command_refuses(run: Run, invoke: Invoke, name: str, monkeypatch:
 def test_every_command_can_be_told(name: str) -> None:
     options = [option for _, command in commands() for p in command.params for option in p.opts if _ == name]
     assert "--allow-code" in options
+
+
+CONFIGS = [name for name, _ in commands("config")]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_config_beside_the_files_of_a_run_runs_no_code(
+    run: Run, invoke: Invoke, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the module lies beside it, and the command is given in that folder."""
+    module = module_of(run)
+    (run.folder.parent / module).rename(run.folder / module)
+    (run.folder / "sweep.yaml").write_text(SWEEP, encoding="utf-8")
+    config, wrong = ("sweep.yaml", "axes.size.at=nothing") if name == "sweep" else ("config.yaml", "no=1")
+    monkeypatch.chdir(run.folder)
+    said = invoke(*name.split(), config, code=2).err
+    assert f"would run code of the module `{module}.inner`" in said and f"--allow-code {module}" in said
+    assert not has_run()
+    invoke(*name.split(), config, "--allow-code", module, "--set", wrong, code=2)
+    assert has_run()
+
+
+SWEEP = """\
+base: config.yaml
+folder: swept
+seeds: [1]
+baseline: {size: [small]}
+axes: {size: {at: model.embeddings.dim, choices: {small: 8, large: 16}}}
+"""
+
+
+def test_the_commands_that_are_given_a_config_are_found() -> None:
+    assert {*CONFIGS} == {"train", "prepare", "verify-resume", "sweep", "config check", "config show"}
+
+
+@pytest.mark.parametrize("files", [(), ("config.yaml",), ("run.json",), ("checkpoints",)])
+def test_only_the_files_of_a_run_make_a_config_a_stranger_s(
+    run: Run, tmp_path: Path, files: tuple[str, ...]
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    shutil.copy(run.config, own / "mine.yaml")
+    for file in files:
+        shutil.copy(run.config, own / file)
+    if {*files} <= {"config.yaml"}:
+        assert load(own / "mine.yaml", Experiment) and has_run()
+        return
+    with pytest.raises(ConfigError, match="would run code"):
+        load(own / "mine.yaml", Experiment)
+    (tmp_path / "over.yaml").write_text("extends: own/mine.yaml\nrun: other\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"own/mine.yaml:.*would run code"):
+        load(tmp_path / "over.yaml", Experiment)
+    assert not has_run()
 
 
 @pytest.mark.parametrize("given", ["{}", "{}.inner", "{}.inner:Theirs"])
@@ -159,11 +213,6 @@ def test_nor_to_explain_another_mistake(run: Run) -> None:
     with pytest.raises(ConfigError) as error:
         Run(run.folder, (module_of(run),)).experiment()
     assert "should be a whole number" in str(error.value) and has_run()
-
-
-def test_ones_own_config_needs_no_permission(run: Run) -> None:
-    assert load(run.config, Experiment).model.encoder.kind == f"{module_of(run)}.inner:Theirs"
-    assert has_run()
 
 
 def test_training_goes_on_with_what_ones_own_config_names(
@@ -212,7 +261,7 @@ class TestFolders:
             bert.replace("source: {kind: words}", f"source: {{kind: wordpiece, path: {tmp_path}}}")
         )
         with pytest.raises(ConfigError) as error:
-            load(path, Experiment, trust=Trust(()))
+            load(path, Experiment, trust=Trust())
         assert "`model.encoder.shape`: is missing, which a run has" in str(error.value)
         assert "`text.source.digest`: is missing, which a run has" in str(error.value)
 
@@ -226,38 +275,3 @@ class TestFolders:
         run.config.write_text(vectors, encoding="utf-8")
         run.sign()
         assert len([*Translator.load(run.folder).translate(LINES)]) == len(LINES)
-
-
-BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
-)
-LARGE = {
-    "aliases": (BOMB, "more than any config says"),
-    "merged": (BOMB.replace("[x, x, x, x, x, x, x, x, x, x]", "{x: y}"), "more than any config says"),
-    "deep lists": ("a: " + "[" * 1500, "nested too deep"),
-    "deep mappings": ("{a: " * 5000, "nested too deep"),
-    "deep blocks": ("".join(" " * n + "a:\n" for n in range(300)), "nested too deep"),
-    "aliases in a row": (
-        "a0: &a0 {x: y}\n" + "".join(f"a{n}: &a{n} {{x: *a{n - 1}}}\n" for n in range(1, 300)),
-        "nested too deep",
-    ),
-    "bytes": ("# " + "x" * 2**18, "more than the 262,144 bytes"),
-    "digits": ("run: " + "1" * 5000, "is not a YAML int"),
-    "hexadecimal digits": ("run: 0x" + "f" * 5000, "no number here is that large"),
-    "base 60": ("run: 1" + ":1" * 5000, "no number here is that large"),
-    "base 60, with a point": ("run: 1" + ":1" * 5000 + ".5", "is not a YAML float"),
-    "itself": ("a: &a [*a]", "contains itself"),
-    "half a character": ('run: "\\ud800"', "no text has such a character"),
-    "a NUL": ('run: "a\\0b"', "no text has such a character"),
-    "a NUL in a key": ('"a\\0b": 1', "no text has such a character"),
-    "nobody's home": ("data: {train: {kind: tsv, path: ~nobody-here/x}}", "leads nowhere"),
-}
-
-
-@pytest.mark.parametrize("name", LARGE)
-def test_configs_that_take_no_end(tmp_path: Path, name: str) -> None:
-    content, message = LARGE[name]
-    (tmp_path / "it.yaml").write_text(content, encoding="utf-8")
-    for trust in (Trust(), Trust(())):
-        with pytest.raises(ConfigError, match=message):
-            load(tmp_path / "it.yaml", Experiment, trust=trust)
