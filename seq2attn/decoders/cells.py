@@ -16,7 +16,7 @@ from seq2attn.config.base import Config
 from seq2attn.dropout import Dropout
 from seq2attn.initial import each_gate, initialise, remember
 from seq2attn.products import Linear, is_recording
-from seq2attn.recurrence import LATE, CellKind, Cells, gru_step, lstm_step
+from seq2attn.recurrence import LATE, CellKind, Cells, gru_step, lstm_step, run_rnn
 
 
 class RecurrentConfig(Config):
@@ -61,8 +61,7 @@ class WholeCells(nn.Module):
     def forward(self, words: Tensor, cells: Cells) -> tuple[Tensor, Cells]:
         """words [N, T, E] -> the top layer's h [N, T, D], and the cells after the last word"""
         first = tuple(part.transpose(0, 1).contiguous() for part in cells)
-        outputs, last = self.rnn(words, first if len(first) == 2 else first[0])
-        last = last if isinstance(last, tuple) else (last,)
+        outputs, last = run_rnn(self.rnn, words, first)
         return outputs, tuple(part.transpose(0, 1) for part in last)
 
 

@@ -13,7 +13,7 @@ from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.initial import initialise
 from seq2attn.products import is_recording
-from seq2attn.recurrence import read_packed
+from seq2attn.recurrence import read_packed, run_rnn
 
 
 class RecurrentEncoder(Encoder):
@@ -54,9 +54,9 @@ class RecurrentEncoder(Encoder):
         by_hand = (
             is_recording() and words.device.type == "cpu"
         )  # elsewhere PyTorch has one kernel for all steps
-        outputs, final = read_packed(self.rnn, packed) if by_hand else self.rnn(packed)
+        outputs, final = (read_packed if by_hand else run_rnn)(self.rnn, packed)
         states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=words.size(1))
-        return states, final if isinstance(final, tuple) else (final,)
+        return states, final
 
     def _by_layer(self, final: Tensor) -> Tensor:
         """[layers * directions, B, d] -> [B, layers, directions * d]"""

@@ -2,7 +2,7 @@
 
 from seq2attn.recurrence.cells import LATE, CellKind
 from seq2attn.recurrence.late import Late
-from seq2attn.recurrence.packed import read_packed
+from seq2attn.recurrence.packed import read_packed, run_rnn
 from seq2attn.recurrence.steps import Cells, gru_step, lstm_step
 
-__all__ = ["LATE", "CellKind", "Cells", "Late", "gru_step", "lstm_step", "read_packed"]
+__all__ = ["LATE", "CellKind", "Cells", "Late", "gru_step", "lstm_step", "read_packed", "run_rnn"]

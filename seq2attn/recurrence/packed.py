@@ -6,6 +6,8 @@ the sentences that are still going on are the first n.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -14,6 +16,8 @@ from torch.nn.utils.rnn import PackedSequence
 from seq2attn.products import linear
 from seq2attn.recurrence.cells import LATE, CellKind
 from seq2attn.recurrence.steps import Cells
+
+Inputs = TypeVar("Inputs", Tensor, PackedSequence)
 
 
 def read_packed(rnn: nn.GRU | nn.LSTM, packed: PackedSequence) -> tuple[PackedSequence, Cells]:
@@ -32,6 +36,22 @@ def read_packed(rnn: nn.GRU | nn.LSTM, packed: PackedSequence) -> tuple[PackedSe
     if order is not None:
         final = tuple(part.index_select(1, order) for part in final)
     return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, order), final
+
+
+def run_rnn(rnn: nn.GRU | nn.LSTM, inputs: Inputs, cells: Cells | None = None) -> tuple[Inputs, Cells]:
+    """Outputs and last cells [layers * directions, B, D] of PyTorch's own RNN, in the type of its weights.
+
+    So it is within autocast as well, as cuDNN's RNNs would run in float16 there whatever type was asked for: gradients
+    underflow without loss scaling, and `torch.cat` refuses float16 beside bfloat16 (pytorch/pytorch#132715).
+    """
+    weight = next(rnn.parameters())
+    device = weight.device.type
+    if device != "meta" and torch.is_autocast_enabled(device):
+        with torch.autocast(device, enabled=False):
+            cells = None if cells is None else tuple(part.to(weight.dtype) for part in cells)
+            return run_rnn(rnn, inputs.to(weight.dtype), cells)
+    outputs, last = rnn(inputs, cells[0] if cells is not None and len(cells) == 1 else cells)
+    return outputs, last if isinstance(last, tuple) else (last,)
 
 
 def _read(rnn: nn.GRU | nn.LSTM, name: str, data: Tensor, rows: list[int]) -> tuple[Tensor, Cells]:

@@ -7,7 +7,7 @@ import torch
 
 from seq2attn.data.batches import collate
 from seq2attn.training.objective import Objective
-from tests.laws.parts import DECODERS, PLUGGED, calm, model
+from tests.laws.parts import DECODERS, FIXED, PLUGGED, calm, model
 
 BATCH = collate([([4, 5, 6], [5, 6, 7, 8]), ([4], [9]), ([7, 8, 9, 10, 3], [4, 4])])
 
@@ -28,3 +28,29 @@ def test_bfloat16_is_float32_with_fewer_digits(encoder, decoder, score, align):
         objective(BATCH, -2.0).objective.backward()
     torch.testing.assert_close(half, full, rtol=0.02, atol=0.0)
     assert all(p.grad is not None and p.grad.isfinite().all() for p in objective.parameters())
+
+
+@pytest.mark.parametrize("encoder", ["gru", "gru-forward", "lstm"])
+@pytest.mark.parametrize("decoder", ["luong", "recurrent-previous-whole", *FIXED])
+def test_pytorchs_own_rnns_run_in_float32_outside_autocast(encoder, decoder):
+    """As cuDNN's would run in float16 within it."""
+    net = model(encoder, decoder, *(("none", "none") if decoder in FIXED else ())).float()
+    found = []
+    for name, part in net.named_modules():
+        if isinstance(part, torch.nn.RNNBase):
+
+            def ran(rnn, given, gave, name=name):
+                outputs, last = gave
+                last = last if isinstance(last, tuple) else (last,)
+                kinds = {x.dtype for x in (given[0].data, outputs.data, *last)}
+                found.append((name, kinds, torch.is_autocast_enabled("cpu")))
+
+            part.register_forward_hook(ran)
+    with torch.no_grad():
+        full = net(BATCH.source, BATCH.source_mask, BATCH.target).hidden
+        del found[:]
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            half = net(BATCH.source, BATCH.source_mask, BATCH.target).hidden
+            assert torch.is_autocast_enabled("cpu")
+    assert found == [(name, {torch.float32}, False) for name in ("encoder.rnn", "decoder.cells.rnn")]
+    torch.testing.assert_close(half.float(), full, rtol=0.02, atol=0.02)
