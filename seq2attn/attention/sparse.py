@@ -42,7 +42,11 @@ class SparseConfig(Config):
 
 
 def masked_entmax(scores: Tensor, mask: Tensor, alpha: float) -> Tensor:
-    """alpha-entmax over the last dimension; exactly zero where masked, all zero where all is masked."""
+    """alpha-entmax over the last dimension; exactly zero where masked, all zero where all is masked.
+
+    In float32 at least: bfloat16 cannot count beyond 256 words.
+    """
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     lowest = torch.finfo(scores.dtype).min / 4  # a quarter, lest the differences below overflow
     masked = scores.masked_fill(~mask, lowest)
     weights: Tensor = _Entmax.apply(masked, alpha)  # type: ignore[no-untyped-call]

@@ -1,5 +1,8 @@
 """Cells within one recurrence: what is made for all steps beforehand, and what from step to step.
 
+Products may be in bfloat16; h of a GRU and c of an LSTM are carried from step to step in float32 at least, or what is
+less than a 256th of them would be lost at each step.
+
 A cell is called with the number of the step, what it is given there beside the gates made beforehand ([n, I], or
 nothing), and the cells before it; it gives the cells after it.
 
@@ -26,6 +29,7 @@ class LateGru:
         self, gates: Tensor, weight: Tensor | None, hidden: Tensor, bias: Tensor, rows: Sequence[int]
     ) -> None:
         """Gates made beforehand [R, G]; weight [G, I] of what steps are given; hidden [G, D], bias [G] of the state."""
+        self._carried = torch.promote_types(gates.dtype, torch.float32)
         self._inputs = gates.split(list(rows)) if weight is None else Late(gates, weight, rows)
         self._hidden = Late(bias.to(gates.dtype).expand_as(gates), hidden, rows)
 
@@ -38,7 +42,7 @@ class LateGru:
             inputs = self._inputs[step]
         (h,) = cells
         hidden = self._hidden(step, h)
-        return (fused_gru(inputs, hidden, h.to(inputs.dtype)),)
+        return (fused_gru(inputs, hidden, h.to(self._carried)),)
 
 
 class LateLstm:
@@ -48,6 +52,7 @@ class LateLstm:
         self, gates: Tensor, weight: Tensor | None, hidden: Tensor, bias: Tensor, rows: Sequence[int]
     ) -> None:
         """As `LateGru`."""
+        self._carried = torch.promote_types(gates.dtype, torch.float32)
         weight = hidden if weight is None else torch.cat([weight, hidden], 1)
         self._gates = Late(gates + bias.to(gates.dtype), weight, rows)
 
@@ -55,7 +60,7 @@ class LateLstm:
         """[n, I], (h, c) -> (h, c)"""
         h, c = cells
         gates = self._gates(step, h if given is None else torch.cat([given, h], 1))
-        return fused_lstm(gates, c.to(gates.dtype))
+        return fused_lstm(gates, c.to(self._carried))
 
 
 CellKind = Literal["gru", "lstm"]

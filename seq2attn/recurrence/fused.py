@@ -16,7 +16,10 @@ tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
 
 def fused_gru(inputs: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
-    """Cho et al. 2014, eq. 5-8, with the reset gate after the product: gates of input and state [N, 3D], h [N, D]."""
+    """Cho et al. 2014, eq. 5-8, with the reset gate after the product: gates of input and state [N, 3D], h [N, D].
+
+    h, and what is made of it, may be of a wider type than the gates.
+    """
     after: Tensor = _Gru.apply(inputs, hidden, h)  # type: ignore[no-untyped-call]
     return after
 
@@ -29,6 +32,8 @@ class _Gru(torch.autograd.Function):
         reset, update = reset_update.chunk(2, 1)
         new = torch.addcmul(inputs[:, two:], reset, hidden[:, two:]).tanh_()
         ctx.save_for_backward(hidden, h, reset_update, new)
+        if h.dtype != new.dtype:  # which `lerp` refuses
+            return (h - new).mul_(update).add_(new)
         return torch.lerp(new, h, update)
 
     @staticmethod
@@ -51,7 +56,10 @@ class _Gru(torch.autograd.Function):
 
 
 def fused_lstm(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """Hochreiter and Schmidhuber 1997 with forget gates (Gers et al. 2000): gates [N, 4D], c [N, D] -> h, c."""
+    """Hochreiter and Schmidhuber 1997 with forget gates (Gers et al. 2000): gates [N, 4D], c [N, D] -> h, c.
+
+    c, and what is made of it, may be of a wider type than the gates.
+    """
     after: tuple[Tensor, Tensor] = _Lstm.apply(gates, c)  # type: ignore[no-untyped-call]
     return after
 

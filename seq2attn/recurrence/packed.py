@@ -64,7 +64,8 @@ def _read(rnn: nn.GRU | nn.LSTM, name: str, data: Tensor, rows: list[int]) -> tu
     cell = LATE[kind](gates, None, w_hidden, b_hidden, rows)
     parts, dim = 1 if kind == "gru" else 2, rnn.hidden_size
     backwards = name.endswith("_reverse")
-    cells: Cells = tuple(gates.new_zeros(rows[-1 if backwards else 0], dim) for _ in range(parts))
+    first, carried = rows[-1 if backwards else 0], torch.promote_types(gates.dtype, torch.float32)
+    cells: Cells = tuple(gates.new_zeros(first, dim, dtype=carried) for _ in range(parts))
     outputs, ended = [gates] * len(rows), list[Cells]()
     for step in reversed(range(len(rows))) if backwards else range(len(rows)):
         now, before = rows[step], cells[0].size(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from seq2attn.attention.sparse import masked_entmax
 from seq2attn.data.batches import collate
 from seq2attn.training.objective import Objective
 from tests.laws.parts import DECODERS, FIXED, PLUGGED, calm, model
@@ -54,3 +55,13 @@ def test_pytorchs_own_rnns_run_in_float32_outside_autocast(encoder, decoder):
             assert torch.is_autocast_enabled("cpu")
     assert found == [(name, {torch.float32}, False) for name in ("encoder.rnn", "decoder.cells.rnn")]
     torch.testing.assert_close(half.float(), full, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("alpha", [1.5, 2.0])
+def test_entmax_of_bfloat16_counts_more_words_than_bfloat16_can(alpha):
+    """All of 601 words share the weight, which needs their number."""
+    scores = (torch.arange(601.0) % 2 / 4096).to(torch.bfloat16)[None, None, None]
+    found = masked_entmax(scores, torch.ones_like(scores, dtype=torch.bool), alpha)
+    exact = masked_entmax(scores.double(), torch.ones_like(scores, dtype=torch.bool), alpha)
+    torch.testing.assert_close(found.double(), exact, rtol=1e-2, atol=0.0)
+    torch.testing.assert_close(found.sum(), torch.ones(()), rtol=1e-3, atol=0.0)

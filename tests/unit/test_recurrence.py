@@ -14,7 +14,7 @@ from seq2attn.attention import additive
 from seq2attn.decoders.cells import FedCells, LateSteps, PlainSteps, by_layer, together
 from seq2attn.laid_out import LaidOut, lay_out_linears
 from seq2attn.products import HAS_ONEDNN, LEAST, REUSED, Repeated, linear
-from seq2attn.recurrence import Late, gru_step, lstm_step, read_packed
+from seq2attn.recurrence import LATE, Late, gru_step, lstm_step, read_packed
 from seq2attn.recurrence.fused import fused_gru, fused_lstm
 from tests.laws.parts import WORDS, model
 
@@ -98,6 +98,26 @@ def test_a_fused_lstm_is_the_formula():
     assert_same(ours[1:], theirs[1:], (c,))
 
 
+@pytest.mark.parametrize(
+    ("kind", "gates"),
+    [("gru", [0.0, 5.54, 0.5]), ("lstm", [-7.6, 30.0, 0.5, 0.0])],  # all but a 256th is kept; all is
+)
+def test_what_a_cell_adds_up_slowly_is_not_lost_in_bfloat16(kind, gates):
+    dim, steps, last = 4, 800, []
+    for autocast in (False, True):
+        base = torch.tensor(gates).repeat_interleave(dim).expand(steps, -1)
+        hidden, bias = torch.zeros(len(gates) * dim, dim), torch.zeros(len(gates) * dim)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            gate = base.to(torch.bfloat16) if autocast else base
+            cell = LATE[kind](gate, None, hidden, bias, [1] * steps)
+            cells = tuple(torch.zeros(1, dim) for _ in range(1 if kind == "gru" else 2))
+            for step in range(steps):
+                cells = cell(step, None, cells)
+        last.append(cells[-1].float())
+    assert last[0].min() > 0.15
+    torch.testing.assert_close(last[1], last[0], rtol=0.02, atol=0.0)
+
+
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("kind", CELLS)
 def test_late_steps_are_plain_ones(kind, layers):
@@ -160,12 +180,29 @@ def test_products_are_torchs(rows, dtype):
 
 @pytest.mark.parametrize("near", [1, 50, 200, 2**18])
 @pytest.mark.parametrize("queries", [1, 3])
-def test_additive_scores_are_the_formula_in_pieces_of_any_size(queries, near, monkeypatch):
+@pytest.mark.parametrize("scores", [additive.scores_by_sigmoid, additive.scores_by_tanh])
+def test_additive_scores_are_the_formula_in_pieces_of_any_size(scores, queries, near, monkeypatch):
     monkeypatch.setitem(additive.NEAR, "cpu", near)
     q, k, v = rand(5, 2, queries, 6), rand(5, 2, 4, 6, seed=1), rand(2, 1, 6, seed=2)
     inputs = tuple(part.requires_grad_() for part in (q, k, v))
     formula = (torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)) * v.unsqueeze(-2)).sum(-1)
-    assert_same((additive.additive_scores(*inputs),), (formula,), inputs)
+    assert_same((scores(*inputs),), (formula,), inputs)
+
+
+def test_additive_scores_of_bfloat16_are_exact_but_on_a_cpu():
+    """Where the queries and keys are rounded, nothing else is; within autocast too."""
+    q, k, v = 3 * rand(5, 1, 3, 64), 3 * rand(5, 1, 4, 64, seed=1), rand(1, 1, 64, seed=2)
+    rounded = [x.to(torch.bfloat16).requires_grad_() for x in (q, k)]
+    v = v.float().requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = additive.scores_by_tanh(*rounded, v)
+    exact = [x.detach().double().requires_grad_() for x in (*rounded, v)]
+    formula = additive.scores_by_sigmoid(*exact)
+    torch.testing.assert_close(found.double(), formula, rtol=1e-5, atol=1e-5)
+    for one, other in zip(gradients((found,), (*rounded, v)), gradients((formula,), exact), strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=4e-3, atol=1e-3)
+    elsewhere = [x.detach().to("meta") for x in (*rounded, v)]
+    assert additive.additive_scores(*elsewhere).dtype == torch.float32
 
 
 @pytest.mark.parametrize("decoder", ["bahdanau-gru", "luong-feeding", "transformer"])
