@@ -9,13 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from seq2attn.data.batches import IGNORE, Batch, collate, collate_source, padding_share, plan
+from seq2attn.data.batches import (
+    IGNORE,
+    Batch,
+    check_complete,
+    collate,
+    collate_source,
+    padding_share,
+    plan,
+)
 from seq2attn.errors import DataError
 from seq2attn.products import EVEN
 from seq2attn.text.vocabulary import BOS, EOS, PAD
 
 Length = st.integers(0, 40)
-Lengths = st.lists(st.tuples(Length, Length), min_size=8, max_size=60).map(np.array)
+Few = st.lists(st.tuples(Length, Length), min_size=8, max_size=60).map(np.array)
+Many = st.builds(
+    lambda pairs, start: like_language(1500)[start : start + pairs],
+    st.integers(400, 1000),
+    st.integers(0, 500),
+)
 
 
 def like_language(pairs: int) -> NDArray[np.int64]:
@@ -25,8 +38,8 @@ def like_language(pairs: int) -> NDArray[np.int64]:
 
 
 @given(
-    lengths=Lengths,
-    tokens=st.integers(1, 400),
+    lengths=Few | Many,
+    tokens=st.integers(1, 400) | st.integers(2000, 6000),  # of `Many`, batches of more rows than `EVEN`
     seed=st.integers(0, 2**31),
     epoch=st.integers(0, 99),
     world=st.integers(1, 8),
@@ -48,6 +61,23 @@ def test_each_pair_once_none_over_budget_ranks_alike(
     for batch in batches:
         assert len(batch) >= 1
         assert len(batch) == 1 or len(batch) * (lengths[batch].max() + 1) <= tokens
+
+
+@pytest.mark.parametrize("tokens", [4096, 8192])
+def test_rows_beyond_a_multiple_go_into_the_next_batch(tokens: int) -> None:
+    lengths = like_language(5000)
+    batches = plan(lengths, tokens=tokens, seed=1, epoch=0)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(5000))
+    large = [len(batch) for batch in batches if len(batch) >= 2 * EVEN]
+    assert sum(rows % EVEN == 0 for rows in large) >= len(large) - 1
+    assert len(large) > 5
+
+
+@pytest.mark.parametrize("batches", [[[0, 1], [3]], [[0, 1], [1, 2, 3]], [[0, 1], [2, 3, 4]]])
+def test_an_epoch_that_is_not_the_corpus_is_refused(batches: list[list[int]]) -> None:
+    check_complete([np.array([3, 0]), np.array([2, 1])], 4)
+    with pytest.raises(RuntimeError, match="batches of an epoch"):
+        check_complete([np.array(batch) for batch in batches], 4)
 
 
 def test_a_plan_is_a_function_of_its_arguments() -> None:

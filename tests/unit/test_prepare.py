@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from seq2attn.data.corpus import Corpus
 from seq2attn.data.filter import FilterReport, FiltersConfig
 from seq2attn.data.prepare import DataConfig, load_prepared, prepare
 from seq2attn.data.read import AlignedConfig, JSONLinesConfig
+from seq2attn.data.training import CHUNK, TrainingData
 from seq2attn.errors import DataError, RunError
 from seq2attn.text.characters import CharactersConfig
 from seq2attn.text.config import TextConfig
@@ -189,3 +191,13 @@ def test_damage_is_a_run_error(tmp_path: Path, data: DataConfig) -> None:
         prepare(data, JOINT, run, print)
     with pytest.raises(RunError, match=r"prepared.json: cannot be read .*; prepare the data first"):
         load_prepared(tmp_path / "nowhere")
+
+
+def test_draws_are_not_repeated_from_chunk_to_chunk(tmp_path: Path) -> None:
+    text, word = tmp_path / "train.jsonl", "lantern"
+    text.write_text(f'["{word}", "x"]\n' * (CHUNK + 20), encoding="utf-8")
+    drawn = BPEConfig(size=300, dropout=0.5).train([*SOURCE, "x"])
+    train = TrainingData(drawn, WordsConfig().train(["x"]), Corpus.of([], 300), text)
+    epoch = train.epoch(1, 0)
+    first, second = ([epoch[start + row][0].tolist() for row in range(20)] for start in (0, CHUNK))
+    assert first != second
