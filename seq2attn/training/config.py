@@ -21,8 +21,9 @@ NEAR = 1408
 class BatchConfig(Config):
     """How much is learnt from in an update."""
 
-    tokens: PositiveInt | Literal["fit"] = 4096
-    """Rows times the longer side of a batch, padding counted, on each device; fit: what the card's memory holds."""
+    tokens: PositiveInt | Literal["auto", "fit"] = "auto"
+    """Rows times the longer side of a batch, padding counted, on each device; auto: 256 to 4096, by the size of the
+    corpus; fit: what the card's memory holds."""
     at_once: PositiveInt | None = None
     """How many of these go through the model together; the gradients of such parts add up to those of the batch.
     Unless it is given: on a card all of them, on a CPU about 1400, with less memory and padding."""
@@ -34,7 +35,7 @@ class BatchConfig(Config):
 
     @model_validator(mode="after")
     def _is_a_part(self) -> Self:
-        if self.tokens != "fit" and self.at_once is not None and self.at_once > self.tokens:
+        if isinstance(self.tokens, int) and self.at_once is not None and self.at_once > self.tokens:
             raise Mistakes([Mistake("at_once", f"more than a batch, which has {self.tokens} tokens")])
         return self
 
@@ -50,7 +51,7 @@ class BatchConfig(Config):
 
     def most(self) -> int:
         """The tokens of a batch, when they are known."""
-        assert self.tokens != "fit", "replaced by what fits before training"
+        assert isinstance(self.tokens, int), "replaced by a number before training"
         return self.tokens
 
 

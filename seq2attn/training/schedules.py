@@ -20,29 +20,42 @@ class Progress:
     plateaus: int  # how often validation stopped getting better for as long as the schedule waits
 
 
+Warmup = PositiveInt | Literal["auto"]
+
+
+def num_warmup_updates(warmup: int | Literal["auto"]) -> int:
+    """The warm-up, when it is known."""
+    assert warmup != "auto", "replaced by a number before training"
+    return warmup
+
+
 class NoamConfig(Config):
     """factor * dim^-0.5 * min(update^-0.5, update * warmup^-1.5): Vaswani et al. 2017, eq. 3 (set `rate: 1`)."""
 
     kind: Literal["noam"]
     dim: PositiveInt
     """The width of the model."""
-    warmup: PositiveInt = 4000
+    warmup: Warmup = "auto"
+    """Updates; auto: a tenth of those that `training.until` allows, at most 4,000."""
     factor: PositiveFloat = 1.0
 
     def multiplier(self, at: Progress) -> float:
         """What the optimiser's rate is multiplied by."""
-        return self.factor * self.dim**-0.5 * min(at.update**-0.5, at.update * self.warmup**-1.5)
+        warmup = num_warmup_updates(self.warmup)
+        return float(self.factor * self.dim**-0.5 * min(at.update**-0.5, at.update * warmup**-1.5))
 
 
 class InverseSquareRootConfig(Config):
     """Rises to 1 over the warm-up, then falls with the square root of the updates."""
 
     kind: Literal["inverse-sqrt"]
-    warmup: PositiveInt = 4000
+    warmup: Warmup = "auto"
+    """Updates; auto: a tenth of those that `training.until` allows, at most 4,000."""
 
     def multiplier(self, at: Progress) -> float:
         """What the optimiser's rate is multiplied by."""
-        return min(at.update / self.warmup, (self.warmup / at.update) ** 0.5)
+        warmup = num_warmup_updates(self.warmup)
+        return float(min(at.update / warmup, (warmup / at.update) ** 0.5))
 
 
 class CosineConfig(Config):

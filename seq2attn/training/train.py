@@ -20,7 +20,9 @@ from seq2attn.model.vectors import load_vectors
 from seq2attn.run import Run
 from seq2attn.text.vocabulary import EOS
 from seq2attn.text.wordpiece import WordPieceTokenizer
+from seq2attn.training.auto import resolve_auto
 from seq2attn.training.checkpoint import FOLDER, Checkpoint, TrainState, read_checkpoint, resume
+from seq2attn.training.config import TrainingConfig
 from seq2attn.training.determinism import deterministic
 from seq2attn.training.distributed import World, join_world
 from seq2attn.training.groups import parameter_groups
@@ -48,7 +50,7 @@ def train(config: Experiment, *, go_on: bool | Literal["auto"] = False) -> Run:
         notes: list[str] = []
         since = _since(config, run, world, notes.append, go_on=go_on)
         if since:
-            config = _as_fitted(config, run.experiment())
+            config = _as_begun(config, run.experiment())
         tensorboard = config.training.tensorboard
         reporter = Reporter(run, leads=world.leads, since=since, tensorboard=tensorboard)
         try:
@@ -79,8 +81,11 @@ def _trainer(
     _check_guided(objective)
     if config.training.batch.tokens == "fit":
         config = _with_tokens(config, _fitting(config, objective, prepared, world, reporter))
-        if world.leads:
-            run.save_experiment(config)
+    config = _with_training(
+        config, resolve_auto(config.training, prepared.train.corpus.lengths, world, reporter.note)
+    )
+    if world.leads:
+        run.save_experiment(config)
     return Trainer(config, run, prepared, objective, optimizer, state, world, reporter, stop)
 
 
@@ -143,15 +148,23 @@ def _fitting(
 
 def _with_tokens(config: Experiment, tokens: int) -> Experiment:
     batch = config.training.batch.model_copy(update={"tokens": tokens})
-    return config.model_copy(update={"training": config.training.model_copy(update={"batch": batch})})
+    return _with_training(config, config.training.model_copy(update={"batch": batch}))
 
 
-def _as_fitted(config: Experiment, before: Experiment) -> Experiment:
-    """The config with the tokens that fitted when its training began: another number would make other batches."""
-    fitted = before.training.batch.tokens
-    if config.training.batch.tokens != "fit" or fitted == "fit":
-        return config
-    return _with_tokens(config, fitted)
+def _with_training(config: Experiment, training: TrainingConfig) -> Experiment:
+    return config.model_copy(update={"training": training})
+
+
+def _as_begun(config: Experiment, before: Experiment) -> Experiment:
+    """The config with the numbers that its training began with in the place of `auto` and `fit`."""
+    tokens, warmup = before.training.batch.tokens, getattr(before.training.schedule, "warmup", None)
+    schedule = config.training.schedule
+    if isinstance(config.training.batch.tokens, str) and isinstance(tokens, int):
+        config = _with_tokens(config, tokens)
+    if schedule.kind == before.training.schedule.kind and getattr(schedule, "warmup", None) == "auto":
+        schedule = schedule.model_copy(update={"warmup": warmup})
+        config = _with_training(config, config.training.model_copy(update={"schedule": schedule}))
+    return config
 
 
 def _prepare(

@@ -17,6 +17,7 @@ from seq2attn.data.prepare import Prepared
 from seq2attn.errors import Stopped
 from seq2attn.experiment import Experiment
 from seq2attn.run import Run
+from seq2attn.training.auto import time_limit_warning
 from seq2attn.training.checkpoint import TrainState
 from seq2attn.training.distributed import World
 from seq2attn.training.gradients import Gradients, Part, Sums, Work
@@ -259,6 +260,10 @@ class Trainer:
             f"epoch {numbers['epoch']:.2f}  update {self.state.update}  loss {numbers['loss']:.3f}"
             f"  ppl {numbers['perplexity']:.2f}{links}  {numbers['words_per_second']:,.0f} words/s"
         )
+        if self.state.update == self.config.report_every and (
+            warning := time_limit_warning(self.config, self.state)
+        ):
+            self.reporter.note(warning)
 
 
 def seed_of(*numbers: int) -> int:

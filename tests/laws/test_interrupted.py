@@ -27,11 +27,11 @@ PLATEAU = {"kind": "plateau", "factor": 0.5, "patience": 1}
 FAST = {"optimizer": {"kind": "adam", "rate": 0.3}}  # too fast, so that it gets worse now and then
 
 CASES = {
-    "recurrent": {"model": MODELS["recurrent"], "checkpoints": LAST},
+    "recurrent": {"model": MODELS["recurrent"], "checkpoints": LAST, "schedule": {"kind": "inverse-sqrt"}},
     "transformer": {"model": MODELS["transformer"], "checkpoints": BEST, "schedule": PLATEAU, **FAST},
     "drawing": {"model": MODELS["drawing"], "validation": {"every": "5 updates", "metric": "loss"}},
     "cut anew": {"model": MODELS["transformer"], "text": CUT_ANEW, "batch": {"tokens": 150, "at_once": 50}},
-    "adadelta": {"optimizer": {"kind": "adadelta"}, "report_every": 1},
+    "adadelta": {"optimizer": {"kind": "adadelta"}, "report_every": 1, "batch": {"tokens": "auto"}},
     "momentum": {"optimizer": {"kind": "sgd", "rate": 0.1, "momentum": 0.9}, "batch": {"accumulate": 2}},
     "early stop": {"validation": {"every": "2 updates", "metric": "loss", "patience": 2}, **FAST},
 }
