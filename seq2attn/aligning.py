@@ -15,7 +15,7 @@ from seq2attn.data.read import AlignedConfig, read_aligned
 from seq2attn.errors import RunError, UserError
 from seq2attn.model import Seq2Seq
 from seq2attn.run import Run
-from seq2attn.text.files import write_bytes
+from seq2attn.text.files import output
 from seq2attn.text.tokenizer import Tokenizer
 from seq2attn.translator import chosen_device
 
@@ -76,7 +76,7 @@ class Aligner:
         return head, "as chosen" if is_current else f"chosen for other weights; {FIX}"
 
 
-def align_files(aligner: Aligner, corpus: AlignedConfig, output: Path | None) -> None:
+def align_files(aligner: Aligner, corpus: AlignedConfig, to: Path | None) -> None:
     """Write the links of each pair as a line; say by which head, and how they agree with a gold alignment if given."""
     pairs = list(read_aligned(corpus))
     head, lines, agreement = None, list[str](), Agreement()
@@ -87,10 +87,11 @@ def align_files(aligner: Aligner, corpus: AlignedConfig, output: Path | None) ->
         links = head.links(weights) if head else []
         lines.append(pharaoh(links) + "\n")
         agreement += Agreement.of(links, gold) if gold else Agreement()
-    if output is None:
+    if to is None:
         sys.stdout.writelines(lines)
     else:
-        write_bytes(output, "".join(lines).encode())
+        with output(to) as file:
+            file.write("".join(lines).encode())
     if corpus.alignment is not None:
         print(agreement, file=sys.stderr)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ from seq2attn.looked import Looked
 from seq2attn.noticed import Noticed
 from seq2attn.run import Run
 from seq2attn.search.config import BeamConfig, Long, SampleConfig, SearchConfig
+from seq2attn.text.files import output
 from seq2attn.text.lines import BOM
 from seq2attn.translator import Translation, Translator, check_engine, chosen_search
 
@@ -88,7 +90,7 @@ def _translate(
     translator: Translator,
     search: SearchConfig,
     groups: Iterator[list[str]],
-    out: TextIO,
+    out: TextIO | codecs.StreamWriter,
     wishes: Wishes,
 ) -> list[Looked]:
     """Write the translations of all lines, group by group; where the model looked, as far as that is drawn."""
@@ -193,22 +195,13 @@ def _decoded(line: bytes, number: int) -> str:
 
 
 @contextmanager
-def _output(path: Path | None) -> Iterator[TextIO]:
+def _output(path: Path | None) -> Iterator[TextIO | codecs.StreamWriter]:
     """Where translations go; a file is there only when it is whole."""
     if path is None:
         yield sys.stdout
         return
-    whole = path.resolve()  # behind a symbolic link
-    is_file = whole.is_file() or not whole.exists()  # else a device or a pipe, which must not be replaced
-    partial = whole.with_name(whole.name + ".partial") if is_file else whole
-    try:
-        file = partial.open("w", encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
-    with file:
-        yield file
-    if is_file:
-        partial.replace(whole)
+    with output(path) as file:
+        yield codecs.getwriter("utf-8")(file)
 
 
 def _draw(seen: list[Looked], wishes: Wishes) -> None:

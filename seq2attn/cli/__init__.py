@@ -6,8 +6,8 @@ torch and pydantic are imported inside commands only, so that `--help` is quick.
 from __future__ import annotations
 
 import functools
-import io
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Annotated, ParamSpec
@@ -29,16 +29,20 @@ from seq2attn.cli import (
 )
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.import_path import leave_out_working_directory
+from seq2attn.terminal import STANDARD_OUTPUT, open_standard_streams, visible
 
 P = ParamSpec("P")
+HALF = re.compile("[\ud800-\udfff]")
 
 
 def main() -> None:
     """Runs the `seq2attn` command. Its results are UTF-8, as the text that it reads, whatever the locale."""
     leave_out_working_directory()
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")
-    app(prog_name="seq2attn")
+    open_standard_streams()
+    try:
+        polite(app)(prog_name="seq2attn")
+    except typer.Exit as ended:
+        sys.exit(ended.exit_code)
 
 
 def polite(command: Callable[P, None]) -> Callable[P, None]:
@@ -51,22 +55,40 @@ def polite(command: Callable[P, None]) -> Callable[P, None]:
             sys.stdout.flush()
         except UserError as error:
             # What is wrong in a config is said with its place in front, as compilers do.
-            typer.echo(error if isinstance(error, ConfigError) else f"error: {error}", err=True)
-            raise typer.Exit(2) from None
+            raise _ended(2, str(error) if isinstance(error, ConfigError) else f"error: {error}") from None
         except KeyboardInterrupt:
-            typer.echo("\ninterrupted", err=True)
-            raise typer.Exit(130) from None
-        except BrokenPipeError:
-            # Whoever read our output (`| head`) has enough. What is still buffered goes nowhere at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(141) from None
+            raise _ended(130, "\ninterrupted") from None
         except OSError as error:
             # A file that is not ours to read or write, a full disk: nothing that a traceback explains.
+            has_left = isinstance(error, BrokenPipeError)  # whoever read our output (`| head`) has enough
+            if has_left or error.filename == STANDARD_OUTPUT:  # what is still buffered goes nowhere at exit
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if has_left:
+                raise typer.Exit(141) from None
             where = f"{error.filename}: " if error.filename else ""
-            typer.echo(f"error: {where}{error.strerror or error}", err=True)
-            raise typer.Exit(2) from None
+            raise _ended(2, f"error: {where}{error.strerror or error}") from None
+        except UnicodeEncodeError as error:
+            # Python reads the bytes of names and arguments that are not UTF-8 as halves of characters.
+            line = next((line for line in error.object.split("\n") if HALF.search(line)), None)
+            if line is None:
+                raise
+            raise _ended(2, f"error: {line[:200]}: is not UTF-8; give it another name") from None
+        except (typer.Exit, typer.Abort):
+            raise
+        except (MemoryError, RuntimeError) as error:
+            from seq2attn.memory import ran_out
+
+            if not ran_out(error):
+                raise
+            raise _ended(2, "error: there is not enough memory for this") from None
 
     return run
+
+
+def _ended(code: int, said: str) -> typer.Exit:
+    """The end of a command, after its last words."""
+    print(visible(said), file=sys.stderr)
+    return typer.Exit(code)
 
 
 PARSED = {"train": train.TrainCommand}

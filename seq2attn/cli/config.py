@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from seq2attn.cli.options import AllowCode, ConfigPath, ConfigPaths, Overrides
-from seq2attn.errors import ConfigError, UserError
+from seq2attn.errors import ConfigError
 
 
 def check(configs: ConfigPaths, overrides: Overrides, allow_code: AllowCode) -> None:
@@ -74,12 +74,11 @@ def schema(
     """
     from seq2attn.config.json_schema import json_schema
     from seq2attn.experiment import Experiment
+    from seq2attn.text import files
 
     text = json.dumps(json_schema(Experiment), indent=2, ensure_ascii=False) + "\n"
     if output is None:
         typer.echo(text, nl=False)
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write {output}: {error.strerror}") from None
+    with files.output(output) as file:
+        file.write(text.encode())

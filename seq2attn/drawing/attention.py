@@ -13,7 +13,7 @@ from seq2attn.drawing.page import attention_page
 from seq2attn.drawing.picture import draw_map
 from seq2attn.errors import UserError
 from seq2attn.looked import Looked
-from seq2attn.text.files import write_bytes
+from seq2attn.text.files import output
 
 PAGE = ".html"
 
@@ -78,7 +78,9 @@ def draw_attention(
     path = Path(path)
     if is_page(path):
         page = attention_page([choice.maps(one) for one in several], whole_words=choice.whole_words)
-        write_bytes(path, page.encode())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with output(path) as file:
+            file.write(page.encode())
         return
     check_picture(path, others=(PAGE,))
     if len(several) != 1:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2attn.errors import UserError
+from seq2attn.text.files import output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,8 +66,9 @@ def figure(path: Path, *, width: float, height: float) -> Iterator[Figure]:
         canvas = Figure(figsize=(width, height), layout="constrained")
         yield canvas
         path.parent.mkdir(parents=True, exist_ok=True)
-        with warnings.catch_warnings(record=True) as caught:
-            canvas.savefig(path, bbox_inches="tight", pad_inches=0.08)
+        with warnings.catch_warnings(record=True) as caught, output(path) as file:
+            form = path.suffix.lower().removeprefix(".")
+            canvas.savefig(file, format=form, bbox_inches="tight", pad_inches=0.08)
         _say(caught, path)
 
 

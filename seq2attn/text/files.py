@@ -9,15 +9,20 @@ from __future__ import annotations
 import errno
 import json
 import os
+import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from seq2attn.errors import RunError
+from seq2attn.errors import RunError, UserError
 
 LARGEST = 2**25
 """Bytes of the largest file that is read whole: a vocabulary of a million words has half of that."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The errors of a disk that takes no more, which name no file."""
 
 
 def create(path: Path) -> BinaryIO:
@@ -29,13 +34,45 @@ def create(path: Path) -> BinaryIO:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write `path` so that a reader, or a crash, never meets half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    with create(partial) as file:
+    with writing(path) as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A new file that takes the place of `path` when it is whole; after an error there is none.
+
+    Each has a name of its own until then: of several that write one file, the last whole one stays.
+    """
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with create(partial) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException as error:
+        partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in FULL:
+            error.filename = str(path)
+        raise
     sync_folder(path.parent)
+
+
+@contextmanager
+def output(path: Path) -> Iterator[BinaryIO]:
+    """A file that the user named, to be written as `writing` does; a device or a pipe is written to as text comes.
+
+    Raises: UserError when it cannot be written.
+    """
+    target = path.resolve()  # behind a link
+    is_special = target.exists() and not target.is_file()
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(target.open("wb") if is_special else writing(target))
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+        yield file
 
 
 def sync_file(path: Path) -> None:

@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from seq2attn.errors import RunError, UserError
 from seq2attn.run import Run
+from seq2attn.terminal import visible
 from seq2attn.text.files import sync_file, write_bytes
 from seq2attn.training.checkpoint import Checkpoint
 
@@ -124,6 +125,13 @@ class _BesideBar(logging.Handler):
         tqdm.write(self.format(record), file=sys.stderr)
 
 
+class _Visible(logging.Formatter):
+    """Lines that are safe to show on a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
+
+
 class _File(logging.FileHandler):
     """Lines of a log that ends the training when it cannot be written."""
 
@@ -152,7 +160,7 @@ def _log_to(path: Path) -> list[logging.Handler]:
     for handler, line in zip(
         handlers, ("%(asctime)s %(mark)s%(message)s", "%(asctime)s %(message)s"), strict=True
     ):
-        handler.setFormatter(logging.Formatter(line, "%Y-%m-%d %H:%M:%S", defaults={"mark": ""}))
+        handler.setFormatter(_Visible(line, "%Y-%m-%d %H:%M:%S", defaults={"mark": ""}))
         logger.addHandler(handler)
     return handlers
 

@@ -148,5 +148,5 @@ class TestConfig:
         done = invoke("config", "schema", "-o", "no/schema.json")
         assert (done.exit_code, done.stderr) == (
             2,
-            "error: cannot write no/schema.json: No such file or directory\n",
+            "error: no/schema.json: cannot be written: No such file or directory\n",
         )

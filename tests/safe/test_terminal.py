@@ -1,0 +1,256 @@
+"""What is printed is safe for a terminal, and what cannot be printed is a line on standard error."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import typer
+import yaml
+
+from seq2attn.cli import app, main
+from seq2attn.run import Run
+from seq2attn.terminal import visible
+from seq2attn.text.files import output, read_object, write_json
+from seq2attn.weights import load_tensors, save_tensors
+from tests.cli.conftest import Invoke
+from tests.safe.untrained import CONFIG, untrained
+
+FULL = Path("/dev/full")
+ESCAPE = "\x1b]0;title\x07\x9b31m\u202edrow\x7f\r"
+SHOWN = r"\x1b]0;title\x07\x9b31m\u202edrow\x7f\x0d"
+SWEEP = """\
+base: own.yaml
+folder: swept
+seeds: [1]
+baseline: {size: [small]}
+axes: {size: {at: model.embeddings.dim, choices: {small: 8, large: 16}}}
+"""
+
+
+def test_all_controls_are_visible_and_all_else_is_as_it_was() -> None:
+    controls = [chr(code) for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"]
+    for one in (*controls, *"\u202a\u202e\u2066\u2069", "\udcff"):
+        assert visible(f"a{one}b").isprintable() and len(visible(one)) in (4, 6)
+    text = "Ein\tWort\n語 ไทย عربي\u200f é 👩‍👩‍👧 \\x1b"
+    assert visible(text) == text and visible(visible(ESCAPE)) == visible(ESCAPE) == SHOWN
+
+
+class Command:
+    """`seq2attn`, all of it, in this process; what it prints is in files or wherever it is told to."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.patch = folder, monkeypatch
+        monkeypatch.chdir(folder)
+
+    def __call__(self, *arguments: object, **streams: Any) -> tuple[int, str, str]:
+        files = {name: self.folder / name for name in ("stdout", "stderr")}
+        with self.patch.context() as patch:
+            patch.setattr(sys, "argv", ["seq2attn", *map(str, arguments)])
+            for name, file in files.items():
+                file.unlink(missing_ok=True)
+                patch.setattr(sys, name, streams[name] if name in streams else file.open("w"))
+            with pytest.raises(SystemExit) as ended:
+                main()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        said = [file.read_text("utf-8") if file.is_file() else "" for file in files.values()]
+        return int(ended.value.code or 0), said[0], said[1]
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    return Command(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    (tmp_path / "sweep.yaml").write_text(SWEEP, encoding="utf-8")
+    return untrained(tmp_path)
+
+
+COMMANDS = {
+    "train": ("own.yaml", "--dry-run"),
+    "translate": ("run", "a few words"),
+    "evaluate": ("run", "--greedy"),
+    "align": ("run", "--source", "lines.txt", "--target", "lines.txt"),
+    "prepare": ("own.yaml", "--set", "run=other"),
+    "average": ("run", "--last", "1"),
+    "export": ("run", "--to", "ctranslate2"),
+    "sweep": ("sweep.yaml", "--dry-run"),
+    "doctor": ("run", "--sentences", "1"),
+    "verify-resume": ("none.yaml",),
+    "config check": ("own.yaml",),
+    "config show": ("own.yaml",),
+    "config schema": (),
+}
+SILENT = {"prepare", "average", "export", "verify-resume"}
+"""Commands that print no results, or have none here."""
+
+
+def leaves() -> Iterator[str]:
+    whole: Any = typer.main.get_command(app)
+    for name, one in whole.commands.items():
+        yield from (f"{name} {below}" for below in one.commands) if hasattr(one, "commands") else (name,)
+
+
+def test_every_command_is_tried() -> None:
+    assert {*COMMANDS} == {*leaves()}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_streams_that_cannot_be_written(run: Run, command: Command, name: str) -> None:
+    words = (*name.split(), *COMMANDS[name])
+    code, results, _ = command(*words)
+    assert (results == "") == (name in SILENT)
+    for stream, why in ((None, errno.EBADF), (FULL.open("w"), errno.ENOSPC)):
+        if name == "prepare":
+            words = (*words[:-1], f"run=other-{why}")
+        without = command(*words, stdout=stream)
+        if results:
+            assert without[:2] == (2, "") and "Traceback" not in without[2]
+            assert without[2].splitlines()[-1] == f"error: standard output: {os.strerror(why)}"
+        else:
+            assert without[0] == code
+        if name == "prepare":
+            words = (*words[:-1], f"run=another-{why}")
+        stream = stream and FULL.open("w")
+        unheard = command(*words, stderr=stream)
+        assert (unheard[0], unheard[2]) == (code, "")
+        assert unheard[1].splitlines()[:2] == results.splitlines()[:2]  # the others may tell the time
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_names_that_are_not_utf_8(run: Run, command: Command, name: str) -> None:
+    """In the place of each file that is read: one line, whether there is such a file or not."""
+    stray = os.fsdecode(b"no-\xff-text")
+    (command.folder / stray).write_text("a few words\n", encoding="utf-8")
+    for place, word in enumerate(COMMANDS[name]):
+        if (command.folder / word).exists() or word == "none.yaml":
+            words = [*COMMANDS[name][:place], stray, *COMMANDS[name][place + 1 :]]
+            code, _, said = command(*name.split(), *words)
+            assert code in (0, 2) and "Traceback" not in said and said.isascii()
+            if code == 2:
+                assert r"no-\udcff-text" in said
+
+
+class TestEscapes:
+    """From every place that a stranger writes in, to standard error."""
+
+    def refused(self, command: Command, *words: object) -> None:
+        code, out, err = command(*words)
+        assert (code, out) == (2, "") and r"\x1b]0;title\x07" in err
+        assert visible(err) == err
+
+    def test_keys_and_values_of_a_config(self, run: Run, command: Command) -> None:
+        quoted = yaml.safe_dump(ESCAPE).strip().removesuffix("...").strip()
+        for line in (f"{quoted}: 1", f"training: {{seed: {quoted}}}", f"search: {{kind: {quoted}}}"):
+            Path("own.yaml").write_text(CONFIG.split("search:")[0] + line + "\n", encoding="utf-8")
+            self.refused(command, "config", "check", "own.yaml")
+
+    def test_names_of_weights(self, run: Run, command: Command) -> None:
+        save_tensors({**load_tensors(run.weights), ESCAPE: torch.zeros(3)}, run.weights)
+        self.refused(command, "translate", "run", "a")
+
+    def test_alignments_corpora_and_file_names(self, run: Run, command: Command) -> None:
+        Path("links.txt").write_text(f"0-0\n{ESCAPE}\n\n", encoding="utf-8")
+        files = ("--source", "lines.txt", "--target", "lines.txt")
+        self.refused(command, "align", "run", *files, "--reference", "links.txt")
+        self.refused(command, "align", "run", "--source", ESCAPE, "--target", "lines.txt")
+        self.refused(command, "translate", ESCAPE, "a")
+        self.refused(command, ESCAPE)
+
+    def test_vocabularies(self, run: Run, command: Command) -> None:
+        file = run.folder / "source/vocabulary.json"
+        content = read_object(file, "")
+        write_json(file, content | {"tokens": [*content["tokens"], ESCAPE, ESCAPE]})
+        self.refused(command, "translate", "run", "a")
+
+    def test_the_log_of_a_training(self, run: Run, tmp_path: Path) -> None:
+        from seq2attn.training.report import Reporter
+
+        reporter = Reporter(run, leads=True, since=None, tensorboard=False)
+        reporter.say(ESCAPE)
+        reporter.close()
+        assert (run.folder / "train.log").read_text("utf-8").endswith(f" {SHOWN}\n")
+
+
+def test_results_are_as_they_are_but_on_a_terminal(run: Run, command: Command) -> None:
+    """A model can only say what it learnt, so that `config check` says it here."""
+    name = f"own{ESCAPE}.yaml"
+    Path("own.yaml").rename(name)
+    assert command("config", "check", name)[1] == f"{name}: ok\n".replace(
+        "\r", "\n"
+    )  # as Python reads a line
+    controller, terminal = os.openpty()
+    with os.fdopen(terminal, "w") as stream:
+        assert command("config", "check", name, stdout=stream)[0] == 0
+        assert os.read(controller, 999) == f"own{SHOWN}.yaml: ok\r\n".encode()
+
+
+def test_missing_memory_is_a_line(run: Run, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it was wanted for."""
+    for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")):
+
+        def fail(*_: object, error: Exception = error) -> None:
+            raise error
+
+        monkeypatch.setattr("seq2attn.config.show.dump", fail)
+        assert command("config", "show", "own.yaml") == (
+            2,
+            "",
+            "error: there is not enough memory for this\n",
+        )
+
+
+@pytest.fixture
+def small_disk(run: Run) -> Iterator[None]:
+    """No file may have more than 100 bytes, which is what a full disk looks like to whoever writes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.parametrize("name", ["map.png", "map.svg", "map.html", "out.txt"])
+def test_a_full_disk_leaves_no_half_file(run: Run, invoke: Invoke, name: str, small_disk: None) -> None:
+    more = ("-o", name) if name == "out.txt" else ("--attention", name)
+    said = invoke("translate", run.folder, *["a few words which are many"] * 9, *more, code=2).err
+    assert said.splitlines()[-1].startswith("error: ") and "File too large" in said and name in said
+    assert not [*Path().glob(f"{name}*")]
+
+
+def test_two_that_write_one_file(tmp_path: Path) -> None:
+    """The last that is whole stays; what was there before stays until then."""
+    file = tmp_path / "it"
+    file.write_text("before")
+    with output(file) as first, output(file) as second:
+        first.write(b"first " * 99_999)
+        second.write(b"second")
+        assert file.read_text() == "before"
+    assert file.read_text() == "first " * 99_999
+    with pytest.raises(io.UnsupportedOperation), output(file) as third:
+        third.write(b"half")
+        raise io.UnsupportedOperation
+    assert file.read_text() == "first " * 99_999 and [*tmp_path.iterdir()] == [file]
+
+
+def test_a_device_stays_one(tmp_path: Path) -> None:
+    """`-o /dev/stdout`, or a link to what the system has."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with output(tmp_path / "link") as file:
+        file.write(b"it")
+    assert os.read(reader, 9) == b"it" and (tmp_path / "pipe").is_fifo()
