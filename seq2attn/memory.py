@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import torch
 
-SIGNS = ("out of memory", "allocate memory", "not enough memory", "bad_alloc", "alloc_failed")
-"""How the errors of missing memory read that have no type of their own: of engines, PyTorch on a CPU, C++, cuBLAS."""
+SIGNS = (
+    "out of memory",
+    "allocate memory",
+    "not enough memory",
+    "bad_alloc",
+    "alloc_failed",
+    "allocation_failed",
+    "when calling `cublascreate",
+)
+"""How the errors of missing memory read that have no type of their own: of engines, PyTorch on a CPU, C++, cuDNN
+and cuBLAS, which has none for its handle."""
 
 
 def ran_out(error: Exception) -> bool:

@@ -31,6 +31,7 @@ from seq2attn.config.base import Mistake
 from seq2attn.config.load import load, mistaken
 from seq2attn.config.show import dump
 from seq2attn.config.trust import Trust
+from seq2attn.cuda import configure_cuda
 from seq2attn.errors import ConfigError, DamagedError, RunError, UserError
 from seq2attn.experiment import Experiment
 from seq2attn.formats import RUN, WEIGHTS, format_of
@@ -235,6 +236,7 @@ class Run:
             logger.warning("warning: %s; %s is taken, which it was made from", error, spare)
             model = model_of(spare)
         self._check_parts()
+        configure_cuda(torch.device(device), tf32=False)
         return model.to(device).eval(), source, target
 
 

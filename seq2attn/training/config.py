@@ -97,7 +97,8 @@ class TrainingConfig(Config):
     max_consecutive_skips: PositiveInt = 5
     """An update whose loss or gradient is not finite is skipped; after so many in a row training ends with an error."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: bfloat16 where the card has it, else float32."""
+    """auto: bfloat16 where the card computes in it, else float32; products of float32 are rounded to TF32 on a card.
+    float32: exact products."""
     deterministic: bool = False
     """On a card, take only kernels that give the same numbers each time, as those of a CPU do: some are slower."""
     compile: bool = False

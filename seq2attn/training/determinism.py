@@ -24,9 +24,13 @@ def deterministic(wanted: bool) -> Iterator[None]:
         yield
         return
     os.environ.setdefault(WORKSPACE, ":4096:8")
-    cudnn = torch.backends.cudnn
+    cudnn, memory = torch.backends.cudnn, torch.utils.deterministic
     before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
+    was_filled = memory.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
+    memory.fill_uninitialized_memory = (
+        False  # with NaN at each allocation; nothing here is read before it is written
+    )
     cudnn.deterministic, cudnn.benchmark = True, False
     try:
         yield
@@ -39,3 +43,4 @@ def deterministic(wanted: bool) -> Iterator[None]:
     finally:
         torch.use_deterministic_algorithms(before[0])
         cudnn.deterministic, cudnn.benchmark = before[1:]
+        memory.fill_uninitialized_memory = was_filled

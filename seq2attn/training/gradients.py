@@ -203,5 +203,5 @@ def fitted(compute: Callable[[], T]) -> T | None:
 def use_bfloat16(precision: str, device: torch.device) -> bool:
     """Whether to compute in bfloat16: asked for, or on a card that has it."""
     if precision == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return precision == "bfloat16"

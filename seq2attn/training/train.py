@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 
 from seq2attn.config.plugin import modules_in
+from seq2attn.cuda import configure_cuda
 from seq2attn.data.prepare import Prepared, prepare
 from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert
 from seq2attn.errors import RunError, UserError
@@ -47,6 +48,7 @@ def train(config: Experiment, *, go_on: bool | Literal["auto"] = False) -> Run:
     run.check_files()
     exactly = deterministic(config.training.deterministic)
     with exactly, join_world() as world, locked(run.folder) if world.leads else nullcontext():
+        configure_cuda(world.device, tf32=config.training.precision != "float32")
         notes: list[str] = []
         since = _since(config, run, world, notes.append, go_on=go_on)
         if since:

@@ -249,6 +249,7 @@ class Trainer:
         }
         if self.world.device.type == "cuda":
             numbers["card_mib"] = torch.cuda.max_memory_allocated(self.world.device) >> 20
+            numbers["card_reserved_mib"] = torch.cuda.max_memory_reserved(self.world.device) >> 20
         if self.state.skipped:
             numbers["skipped"] = self.state.skipped
         links = ""
