@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import torch
 
@@ -24,7 +25,7 @@ def deterministic(wanted: bool) -> Iterator[None]:
         yield
         return
     os.environ.setdefault(WORKSPACE, ":4096:8")
-    cudnn, memory = torch.backends.cudnn, torch.utils.deterministic
+    cudnn, memory = torch.backends.cudnn, cast("Any", torch.utils.deterministic)
     before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
     was_filled = memory.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
