@@ -1,4 +1,4 @@
-"""What is set for a card can be set without one."""
+"""What is set for a card, and known of its errors, shown without one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from seq2attn.cuda import configure_cuda
+from seq2attn.memory import ran_out
 
 CUDA, CUDNN = torch.backends.cuda, torch.backends.cudnn
 
@@ -31,3 +32,16 @@ def test_products_are_rounded_everywhere_or_nowhere(tf32):
     assert settings() == (False, True, True, True)
     configure_cuda(torch.device("cuda", 0), tf32=tf32)
     assert settings() == (tf32, tf32, False, False)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_memory"),
+    [
+        ("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", True),
+        ("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", True),
+        ("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm(handle)`", False),
+        ("CUDA error: device-side assert triggered", False),
+    ],
+)
+def test_a_card_without_memory_is_known_by_what_its_libraries_say(said, is_memory):
+    assert ran_out(RuntimeError(said)) == is_memory
