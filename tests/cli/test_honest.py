@@ -31,7 +31,11 @@ model:
   embeddings: {dim: 16}
   encoder: {kind: gru, dim: 16}
   decoder: {kind: luong, dim: 16}
-training: {until: [30 updates], batch: {tokens: 400}, validation: {every: 30 updates}}
+training:
+  until: [30 updates]
+  batch: {tokens: 400}
+  schedule: {kind: inverse-sqrt, warmup: 4000}
+  validation: {every: 30 updates}
 search: {kind: beam, width: 2}
 """
 Change = Callable[[str], str]
