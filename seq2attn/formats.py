@@ -14,7 +14,7 @@ from seq2attn.errors import RunError
 
 RUN = 3  # run.json, for config.yaml and all that is made by it
 WEIGHTS = 1  # model.json
-CHECKPOINT = 2  # state.json
+CHECKPOINT = 3  # state.json
 ALIGNMENT = 1  # alignment.json
 TOKENIZER = 2  # tokenizer.json
 VOCABULARY = 1  # vocabulary.json

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from seq2attn.errors import RunError, UserError
 from seq2attn.run import Run
-from seq2attn.training.checkpoint import average
-from seq2attn.training.kept import best_checkpoints, validated_checkpoints
+from seq2attn.training.checkpoint import Checkpoint, average, list_checkpoints
+from seq2attn.training.kept import best_checkpoints, comparable_checkpoints, validated_checkpoints
 from seq2attn.training.lock import locked
 from seq2attn.weights import check_vocabularies
 
@@ -23,9 +23,10 @@ def average_run(folder: Path, *, last: int | None, best: int | None, allow_code:
     run = Run(folder, allow_code)
     metric = run.experiment().training.validation.metric
     every = validated_checkpoints(folder)
+    unvalidated = "" if every else "; there was no validation yet, whatever their quality"
+    every = every or list_checkpoints(folder)
     count = last or best or 1
-    higher = metric == "bleu"
-    chosen = every[-count:] if last else best_checkpoints(every, count, higher_is_better=higher)
+    chosen = every[-count:] if last else _best(folder, every, count, metric)
     if len(chosen) < count:
         raise RunError(
             f"{folder}: keeps {len(chosen)} checkpoints, not {count}; see `training.checkpoints` of its config"
@@ -37,4 +38,15 @@ def average_run(folder: Path, *, last: int | None, best: int | None, allow_code:
     names = [checkpoint.folder.name for checkpoint in chosen]
     with locked(folder):
         run.save_model(average(chosen), vocabularies, {"checkpoints": names})
-    return f"{run.weights} is now the mean of {', '.join(names)}"
+    return f"{run.weights} is now the mean of {', '.join(names)}{unvalidated}"
+
+
+def _best(folder: Path, every: list[Checkpoint], count: int, metric: str) -> list[Checkpoint]:
+    """The best by `metric`, of those that have it and were validated in the same way as the newest."""
+    comparable = comparable_checkpoints(every, metric, every[-1].state.validation_digest) if every else []
+    if len(comparable) < count <= len(every):
+        raise RunError(
+            f"{folder}: {len(comparable)} of {len(every)} checkpoints have a {metric} to compare, not {count}: the"
+            " others were validated by another metric or on other text, or not at all; --last N asks for none"
+        )
+    return best_checkpoints(comparable, count, metric)

@@ -34,7 +34,7 @@ from seq2attn.weights import (
 
 FOLDER, MODEL, TRAINING, STATE = "checkpoints", "model.safetensors", "training.safetensors", "state.json"
 FIX = "an older checkpoint is used"
-Digests = dict[str, str | None]
+Digests = dict[str, str]
 
 
 @dataclass
@@ -47,11 +47,15 @@ class TrainState:
     updates_an_epoch: int = 1  # of the running epoch
     seconds: float = 0.0  # of training, over all sittings
     words: int = 0  # target words learnt from
-    best: float | None = None  # the best value of the validation metric
-    best_update: int = 0  # when it was found
     validated: int = 0  # the last update after which there was a validation
+    scores: dict[str, float] = field(default_factory=dict)  # of this validation: loss, BLEU ...
+    validation_digest: str = ""  # of sentences, references and settings that the scores are of
+    metric: str = ""  # by which validations were ranked
+    best: dict[str, float] = field(default_factory=dict)  # scores of the best validation
+    best_update: int = 0
     stale: int = 0  # validations since the best
     waited: int = 0  # validations since the best or the last plateau
+    zero_bleu: int = 0  # validations in a row in which BLEU was 0.00 while the loss fell
     plateaus: int = 0
     baseline: float | None = (
         None  # a target word's log-probability of late, where hard attention learns by drawing
@@ -72,10 +76,14 @@ class Checkpoint:
 
     folder: Path
     state: TrainState
-    score: float | None  # the validation metric; none where training was interrupted
     numbers: dict[str, float]  # what the optimiser remembers beside tensors
-    digests: Digests  # of its files; none in format 1
+    digests: Digests  # of its files
     lengths: dict[str, int]  # bytes of the run's logs, for they tell of what came before
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether it was made by a validation, not by an interruption."""
+        return self.state.validated == self.state.update
 
     @property
     def model(self) -> Path:
@@ -94,7 +102,6 @@ def save_checkpoint(
     vocabularies: Vocabularies,
     optimizer: torch.optim.Optimizer,
     state: TrainState,
-    score: float | None,
     lengths: dict[str, int],
 ) -> Checkpoint:
     """Write a checkpoint under a temporary name, and give it its own when it is whole and on the disk.
@@ -111,7 +118,7 @@ def save_checkpoint(
             MODEL: save_weights(own_weights(model), vocabularies, partial / MODEL),
             TRAINING: save_tensors(tensors, partial / TRAINING),
         }
-        made = Checkpoint(folder, dataclasses.replace(state), score, numbers, digests, lengths)
+        made = Checkpoint(folder, dataclasses.replace(state), numbers, digests, lengths)
         write_json(partial / STATE, _sealed(made))  # which also sees to the folder
         for file in (partial / MODEL, partial / TRAINING):
             sync_file(file)
@@ -147,7 +154,7 @@ def checkpoint_folders(run: Path) -> list[Path]:
 def read_checkpoint(folder: Path) -> Checkpoint:
     """What a checkpoint says of itself.
 
-    Raises: DamagedError when that is not what was written; RunError when it is of a newer format.
+    Raises: DamagedError when that is not what was written; RunError when it is of another format.
     """
     path = folder / STATE
     try:
@@ -160,7 +167,11 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         is_newer = str(content.get("format")).isdecimal() and content["format"] > CHECKPOINT
         raise error if is_newer else DamagedError(str(error)) from None
     try:
-        return _unsealed(folder, content, number)
+        if number < CHECKPOINT:
+            raise RunError(
+                f"{path}: is of an older format, which translates but is not trained on; train it anew"
+            )
+        return _unsealed(folder, content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(f"{path}: is damaged ({error}); {FIX}") from None
 
@@ -229,7 +240,6 @@ def _check_remembered(
 def _sealed(checkpoint: Checkpoint) -> dict[str, Any]:
     content = {
         "format": CHECKPOINT,
-        "score": checkpoint.score,
         "state": dataclasses.asdict(checkpoint.state),
         "optimizer": checkpoint.numbers,
         "digests": checkpoint.digests,
@@ -238,21 +248,16 @@ def _sealed(checkpoint: Checkpoint) -> dict[str, Any]:
     return {**content, "digest": _digest(content)}
 
 
-def _unsealed(folder: Path, content: dict[str, Any], number: int) -> Checkpoint:
-    if content.pop("digest", None) != (_digest(content) if number > 1 else None):
+def _unsealed(folder: Path, content: dict[str, Any]) -> Checkpoint:
+    if content.pop("digest", None) != _digest(content):
         raise ValueError("its digest differs")
-    score: float | None = TypeAdapter(float | None).validate_python(content["score"])
     state = TypeAdapter(TrainState).validate_python(content["state"])
     numbers = TypeAdapter(dict[str, int | float]).validate_python(content["optimizer"])
-    if number == 1:  # every checkpoint was of a validation, and had no digests
-        state.validated = state.update
-        return Checkpoint(folder, state, score, numbers, dict.fromkeys((MODEL, TRAINING)), {})
     digests = TypeAdapter(dict[Literal["model.safetensors", "training.safetensors"], str])
     lengths = TypeAdapter(dict[str, NonNegativeInt])
     return Checkpoint(
         folder,
         state,
-        score,
         numbers,
         {str(name): digest for name, digest in digests.validate_python(content["digests"]).items()},
         lengths.validate_python(content["lengths"]),

@@ -13,7 +13,7 @@ from seq2attn.training.guided import GuidedConfig
 from seq2attn.training.optimizers import AdamConfig, OptimizerConfig
 from seq2attn.training.schedules import InverseSquareRootConfig, ScheduleConfig
 
-Metric = Literal["bleu", "loss", "perplexity"]
+Metric = Literal["bleu", "chrf", "exact", "loss"]
 NEAR = 1408
 """Tokens that a CPU is given at once, for less memory and padding. A recurrence is faster with whole batches."""
 
@@ -56,15 +56,18 @@ class BatchConfig(Config):
 
 
 class ValidationConfig(Config):
-    """When and how the model is tried on the dev set; BLEU is of greedy translations."""
+    """When and how the model is tried on the dev set; BLEU, chrF and exact match are of greedy translations."""
 
     every: Duration = Amount(1, "epochs")
     metric: Metric = "bleu"
-    """What is better is decided by this: which checkpoints are best, and when to stop."""
+    """Decides which checkpoints are best, and when to stop; of equal ones the loss does. With `loss` only the samples
+    are translated, and BLEU, chrF and exact match are not reported."""
     patience: PositiveInt | None = None
     """Stop when so many validations in a row were no better than the best."""
     samples: NonNegativeInt = 4
     """How many dev sentences are shown with their translations."""
+    max_sentences: PositiveInt | None = None
+    """Validate on so many sentences, spread evenly over the dev set and always the same; none: on all."""
 
 
 class CheckpointConfig(Config):

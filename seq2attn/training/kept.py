@@ -34,29 +34,38 @@ def refuse_trained(run: Path) -> None:
 
 def validated_checkpoints(run: Path) -> list[Checkpoint]:
     """Those that were made by a validation, oldest first: where else training was interrupted changes nothing."""
-    return [checkpoint for checkpoint in list_checkpoints(run) if checkpoint.score is not None]
+    return [checkpoint for checkpoint in list_checkpoints(run) if checkpoint.is_validated]
 
 
-def best_checkpoints(every: list[Checkpoint], count: int, *, higher_is_better: bool) -> list[Checkpoint]:
-    """The best validated ones, best first; of equals the newer."""
-    sign = -1.0 if higher_is_better else 1.0
-    scored = [(sign * c.score, -c.state.update, c) for c in every if c.score is not None]
-    return [c for _, _, c in sorted(scored, key=lambda item: item[:2])[:count]]
+def rank(scores: dict[str, float], metric: str) -> tuple[float, float]:
+    """Sort key of a validation, higher is better: by the metric, and where that is equal by the loss."""
+    loss = -scores["loss"]
+    return (loss if metric == "loss" else scores[metric]), loss
 
 
-def prune(run: Path, *, keep_last: int, keep_best: int, higher_is_better: bool) -> None:
+def comparable_checkpoints(every: list[Checkpoint], metric: str, digest: str) -> list[Checkpoint]:
+    """Those with a value of the metric, on the validation sentences and by the settings of that digest."""
+    return [c for c in every if metric in c.state.scores and c.state.validation_digest == digest]
+
+
+def best_checkpoints(comparable: list[Checkpoint], count: int, metric: str) -> list[Checkpoint]:
+    """The best of comparable checkpoints, best first: by the metric, then by the loss, then the newer."""
+    return sorted(comparable, key=lambda c: (rank(c.state.scores, metric), c.state.update), reverse=True)[
+        :count
+    ]
+
+
+def prune(run: Path, best: list[Checkpoint], *, keep_last: int) -> None:
     """Drop checkpoints that are neither among the last nor the best, and what older ones need only for resuming.
 
     Those of an interruption are kept until the next validation, the two newest of all; the newest sound one always is.
     """
     every = list_checkpoints(run)
-    validated = [checkpoint for checkpoint in every if checkpoint.score is not None]
+    validated = [checkpoint for checkpoint in every if checkpoint.is_validated]
     newest = validated[-1].state.update if validated else -1
-    kept = {c.folder for c in validated[-max(keep_last, SPARE) :]}
-    resumable = {c.folder for c in [*validated[-SPARE:], *[c for c in every if not c.state.in_a_row][-1:]]}
-    kept |= resumable | {
-        c.folder for c in best_checkpoints(validated, keep_best, higher_is_better=higher_is_better)
-    }
+    sound = [c for c in every if not c.state.in_a_row][-1:]
+    resumable = {c.folder for c in [*validated[-SPARE:], *sound]}
+    kept = resumable | {c.folder for c in [*validated[-max(keep_last, SPARE) :], *best]}
     kept |= {c.folder for c in every[-SPARE:] if c.state.update >= newest}
     for checkpoint in every:
         if checkpoint.folder not in kept:

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from seq2attn.errors import RunError, UserError
 from seq2attn.run import Run
 from seq2attn.terminal import visible
-from seq2attn.text.files import sync_file, write_bytes
+from seq2attn.text.files import sync_file
 from seq2attn.training.checkpoint import Checkpoint
 
 logger = logging.getLogger("seq2attn")
@@ -167,9 +167,6 @@ def _log_to(path: Path) -> list[logging.Handler]:
 
 def _go_back(folder: Path, since: Checkpoint | None) -> None:
     """Drop what was told after the checkpoint that training goes on from, and a line that a crash cut short."""
-    if since is not None and not since.lengths:  # of format 1
-        _forget_after(folder / METRICS, since.state.update)
-        return
     for name in (METRICS, LOG, SAMPLES):
         path, length = folder / name, since.lengths.get(name, 0) if since else 0
         if path.is_file() and path.stat().st_size > length:
@@ -184,13 +181,6 @@ def _go_back(folder: Path, since: Checkpoint | None) -> None:
 def _is_note(line: bytes) -> bool:
     *_, text = line.split(b" ", 2)
     return text.startswith(MARK.encode()) and line.endswith(b"\n")
-
-
-def _forget_after(path: Path, update: int) -> None:
-    if path.is_file():
-        lines = path.read_text(encoding="utf-8").split("\n")
-        kept = [line for line in lines if line.endswith("}") and json.loads(line)["update"] <= update]
-        write_bytes(path, "".join(line + "\n" for line in kept).encode())
 
 
 def _tensorboard(folder: Path, update: int) -> Any:

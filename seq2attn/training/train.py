@@ -116,10 +116,6 @@ def _since(
 
 def _check_same(config: Experiment, run: Run) -> None:
     before = run.experiment()
-    if run.format() == 1:
-        raise RunError(
-            f"{run.folder}: is of an older format, which translates but is not trained on; train it anew"
-        )
     tests = {"test"}  # sets to be measured on may come and go
     changed = [
         name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import NoReturn
 
 import numpy as np
@@ -33,6 +34,7 @@ from seq2attn.training.soundness import Tried, Watch, are_finite, diverged, is_u
 from seq2attn.training.stopping import Stop, name_of
 from seq2attn.training.tally import empty_tally, kept_tally
 from seq2attn.training.updates import Update, updates_of
+from seq2attn.training.validation import describe
 
 
 class Trainer:
@@ -50,13 +52,13 @@ class Trainer:
         reporter: Reporter,
         stop: Stop,
     ) -> None:
-        self.run, self.config = run, config.training
+        self.run, self.config, self.has_tests = run, config.training, bool(config.data.test)
         self.prepared, self.world, self.reporter = prepared, world, reporter
         self.objective, self.optimizer, self.state = objective, optimizer, state
         self.gradients = Gradients(config.training, objective, world, reporter)
         self.watch = Watch(config.training.max_consecutive_skips, optimizer, world, reporter)
         self.rehearsed = False
-        self.judge = Judge(config.training, run, prepared, objective, optimizer, world, reporter)
+        self.judge = Judge(config, run, prepared, objective, optimizer, world, reporter)
         self.tally = kept_tally(state.tally, world)
         self.state.tally = []
         self.stop = stop
@@ -80,7 +82,16 @@ class Trainer:
             self._report()
             self._validate()
         self.reporter.close_bar()
-        self.judge.finish()
+        origin, scores = self.judge.finish(self.state)
+        self.reporter.note(self._ended(origin, scores))
+
+    def _ended(self, origin: str, scores: dict[str, float]) -> str:
+        state = self.state
+        command = "evaluate" if self.has_tests else "translate"
+        return (
+            f"training ended after {timedelta(seconds=round(state.seconds))} and {state.update:,} updates; translations"
+            f" are by {origin} ({describe(scores)}); next: seq2attn {command} {self.run.folder}"
+        )
 
     def _epoch(self) -> None:
         """To the end of the epoch, unless training ends before."""

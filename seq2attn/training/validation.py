@@ -1,8 +1,11 @@
-"""How good a model is on the dev set."""
+"""Validation: loss, and scores of greedy translations, on the dev set."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,71 +13,118 @@ import torch
 
 from seq2attn.data.batches import collate, plan
 from seq2attn.data.prepare import Prepared
-from seq2attn.evaluation.metrics import bleu
-from seq2attn.model import Seq2Seq
+from seq2attn.evaluation.config import EvaluationConfig
+from seq2attn.evaluation.metrics import MetricName
 from seq2attn.search.batched import translate_ids
-from seq2attn.search.config import GreedyConfig
-from seq2attn.training.config import Metric
+from seq2attn.search.config import GreedyConfig, LengthsConfig
+from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import World
 from seq2attn.training.objective import Objective
+
+DECODED: tuple[MetricName, ...] = ("bleu", "chrf", "exact")
+"""Metrics of translations, all of which are kept wherever the dev set is translated."""
 
 
 @dataclass(frozen=True)
 class Validation:
-    """What one validation found."""
+    """Scores and translations of one validation."""
 
-    loss: float  # per target word, with label smoothing
-    perplexity: float
-    bleu: float
-    signature: str
-    translations: tuple[str, ...]  # of the dev set's sources, greedy
-
-    def value(self, metric: Metric) -> float:
-        """The number that decides."""
-        return {"bleu": self.bleu, "loss": self.loss, "perplexity": self.perplexity}[metric]
+    scores: dict[str, float]  # loss, perplexity, and where the dev set was translated bleu, chrf, exact
+    signature: str | None  # of BLEU
+    translations: dict[int, str]  # greedy, by row of the dev set
 
 
-def better(metric: Metric, new: float, old: float | None) -> bool:
-    """Whether `new` is better than what there was."""
-    return old is None or (new > old if metric == "bleu" else new < old)
+class Validator:
+    """Measures a model on the dev set, each time on the same sentences and in the same way.
+
+    Loss is with label smoothing, as in training; perplexity is without.
+    """
+
+    def __init__(
+        self, config: TrainingConfig, evaluation: EvaluationConfig, prepared: Prepared, world: World
+    ) -> None:
+        self.config, self.prepared, self.world = config.validation, prepared, world
+        self.tokens = config.batch.most()
+        self.rows = spread(len(prepared.dev), self.config.max_sentences)
+        shown = [self.rows[place] for place in spread(len(self.rows), self.config.samples)]
+        self.shown = shown if self.config.samples else []
+        self.translated = self.shown if self.config.metric == "loss" else self.rows
+        self.references = [[stream[row] for row in self.rows] for stream in prepared.dev_references]
+        self.metrics = evaluation.build(self.references[0])
+        self.search = GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=self._max_length()))
+        sources = [prepared.dev_sources[row] for row in self.rows]
+        about = [sources, self.references, evaluation.model_dump(mode="json"), config.label_smoothing]
+        self.digest = hashlib.sha256(json.dumps(about).encode()).hexdigest()
+
+    @torch.no_grad()
+    def validate(self, objective: Objective) -> Validation:
+        """Scores of a model; the processes share the work."""
+        was_training = objective.training
+        objective.eval()
+        scores = self._losses(objective)
+        translations = self._translate(objective)
+        objective.train(was_training)
+        if self.config.metric == "loss":
+            return Validation(scores, None, translations)
+        hypotheses = [translations[row] for row in self.rows]
+        found = self.metrics.scores(hypotheses, self.references, DECODED)
+        scores |= {name: score.value for name, score in zip(DECODED, found, strict=True)}
+        return Validation(scores, found[0].signature, translations)
+
+    def samples(self, found: Validation) -> str:
+        """Some dev sentences, evenly spread, with their translations."""
+        return "\n".join(
+            f"source:      {self.prepared.dev_sources[row]}\n"
+            f"reference:   {self.prepared.dev_references[0][row]}\n"
+            f"translation: {found.translations[row]}\n"
+            for row in self.shown
+        )
+
+    def _losses(self, objective: Objective) -> dict[str, float]:
+        dev, rows = self.prepared.dev, np.array(self.rows)
+        smoothed = likelihood = words = 0.0
+        batches = plan(dev.lengths[rows], tokens=self.tokens, seed=0, epoch=0)
+        for batch in batches[self.world.rank :: self.world.size]:
+            loss = objective(collate([dev[int(row)] for row in rows[batch]]).to(self.world.device))
+            smoothed += float(loss.objective)
+            likelihood += float(loss.negative_log_likelihood)
+            words += float(loss.words)
+        smoothed, likelihood, words = self.world.sum(smoothed, likelihood, words)
+        return {"loss": smoothed / words, "perplexity": math.exp(min(likelihood / words, 700.0))}
+
+    def _translate(self, objective: Objective) -> dict[int, str]:
+        mine = self.translated[self.world.rank :: self.world.size]
+        sources = [self.prepared.dev[row][0].tolist() for row in mine]
+        found = translate_ids(objective.model, sources, self.search, budget=self.tokens)
+        texts = {
+            row: self.prepared.target.decode(best[0].tokens) if best else ""  # none where nothing is finite
+            for row, best in zip(mine, found, strict=True)
+        }
+        return {row: text for part in self.world.gather(texts) for row, text in part.items()}
+
+    def _max_length(self) -> int:
+        """Maximum length of a translation in tokens: that of the longest reference, half as much again, and 10.
+
+        An untrained model, which repeats a word until a limit stops it, then costs no more than a trained one. No
+        translation by a good model is that long: it would be half as long again as the longest sentence of the set.
+        """
+        references = (text for stream in self.references for text in stream)
+        longest = max((len(self.prepared.target.encode(text)) for text in references), default=0)
+        return min(LengthsConfig().max_length, longest + longest // 2 + 10)
 
 
-@torch.no_grad()
-def validate(objective: Objective, prepared: Prepared, tokens: int, world: World) -> Validation:
-    """Loss, perplexity and BLEU of greedy translations; the processes share the work."""
-    model: Seq2Seq = objective.model
-    dev = prepared.dev
-    was_training = objective.training
-    objective.eval()
-    smoothed = likelihood = words = 0.0
-    for rows in plan(dev.lengths, tokens=tokens, seed=0, epoch=0)[world.rank :: world.size]:
-        loss = objective(collate([dev[int(row)] for row in rows]).to(world.device))
-        smoothed += float(loss.objective)
-        likelihood += float(loss.negative_log_likelihood)
-        words += float(loss.words)
-    smoothed, likelihood, words = world.sum(smoothed, likelihood, words)
-    mine = range(world.rank, len(dev), world.size)
-    found = translate_ids(
-        model, [dev[i][0].tolist() for i in mine], GreedyConfig(kind="greedy"), budget=tokens
-    )
-    texts = {
-        i: prepared.target.decode(best[0].tokens) if best else ""  # nothing is best where nothing is a number
-        for i, best in zip(mine, found, strict=True)
-    }
-    texts = {i: text for part in world.gather(texts) for i, text in part.items()}
-    translations = tuple(texts[i] for i in range(len(dev)))
-    score = bleu(translations, prepared.dev_references[0])
-    objective.train(was_training)
-    perplexity = math.exp(min(likelihood / words, 700.0))
-    return Validation(smoothed / words, perplexity, score.value, score.signature, translations)
+def spread(size: int, count: int | None) -> list[int]:
+    """At most `count` of the numbers below `size`, evenly spread and always the same; all where it is None."""
+    if count is None or count >= size:
+        return list(range(size))
+    return np.linspace(0, size - 1, count).astype(int).tolist()
 
 
-def samples(prepared: Prepared, found: Validation, count: int) -> str:
-    """Some dev sentences, evenly spread, with what they were translated to."""
-    rows = np.linspace(0, len(found.translations) - 1, count).astype(int).tolist()
-    return "\n".join(
-        f"source:      {prepared.dev_sources[row]}\n"
-        f"reference:   {prepared.dev_references[0][row]}\n"
-        f"translation: {found.translations[row]}\n"
-        for row in dict.fromkeys(rows)
-    )
+def describe(scores: dict[str, float], names: Sequence[str] = ("loss", "perplexity", *DECODED)) -> str:
+    """Scores in a line for people."""
+    labels = {"perplexity": "ppl", "bleu": "BLEU", "chrf": "chrF"}
+    digits = {"loss": 3}
+    shown = [
+        f"{labels.get(name, name)} {scores[name]:.{digits.get(name, 2)}f}" for name in names if name in scores
+    ]
+    return "  ".join(shown)

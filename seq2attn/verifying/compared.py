@@ -77,11 +77,7 @@ def _loaded(pair: tuple[Checkpoint, Checkpoint], name: str) -> Pair:
 
 
 def _state(checkpoint: Checkpoint) -> list[str]:
-    numbers = {
-        **asdict(checkpoint.state),
-        **checkpoint.numbers,
-        "score": checkpoint.score,
-    }
+    numbers = {**asdict(checkpoint.state), **checkpoint.numbers}
     return [f"{name} {value!r}" for name, value in numbers.items() if name not in CLOCKS]
 
 

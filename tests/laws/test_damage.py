@@ -9,23 +9,20 @@ import subprocess
 import sys
 
 import pytest
-import safetensors.torch
 import torch
 
 from seq2attn.errors import DamagedError, RunError
 from seq2attn.training.averaging import average_run
 from seq2attn.training.checkpoint import (
-    TrainState,
     checkpoint_folders,
     list_checkpoints,
     load_checkpoint,
-    read_checkpoint,
 )
 from seq2attn.training.kept import newest_sound, prune
 from seq2attn.training.lock import locked
 from seq2attn.translator import Translator
 from seq2attn.weights import load_tensors
-from tests.laws.small import assert_same, corpus, metrics, trained
+from tests.laws.small import assert_same, corpus, trained
 from tests.laws.test_interrupted import PLAIN, assert_identical
 
 __all__ = ["corpus"]  # a fixture
@@ -137,7 +134,7 @@ def test_one_of_a_newer_seq2attn_is_refused_and_left_alone(run):
 
 def test_two_to_go_on_from_are_always_left(run):
     for keep in (1, 2, 5):
-        prune(run, keep_last=keep, keep_best=1, higher_is_better=False)
+        prune(run, [], keep_last=keep)
         assert [c.training.is_file() for c in list_checkpoints(run)] == [True, True]
 
 
@@ -182,37 +179,12 @@ def test_damaged_weights_are_mended_by_going_on_or_averaging(corpus):
         assert run.origin()["checkpoints"] == origin["checkpoints"]
 
 
-# ---------------------------------------------------------------------- older formats
-
-
-def as_format_1(checkpoint):
-    """A checkpoint as it was written before there were digests."""
-    new = ("best_update", "validated", "tally", "skipped", "in_a_row", "returns", "slower")
-    content = json.loads((checkpoint / "state.json").read_text())
-    state = {name: value for name, value in content["state"].items() if name not in new}
-    old = {"format": 1, "score": content["score"], "state": state, "optimizer": content["optimizer"]}
-    (checkpoint / "state.json").write_text(json.dumps(old, indent=1) + "\n")
-    for name in FILES[:2]:
-        with safetensors.safe_open(checkpoint / name, "pt") as file:
-            about = {k: v for k, v in (file.metadata() or {}).items() if k in ("source", "target")}
-        safetensors.torch.save_file(load_tensors(checkpoint / name), checkpoint / name, about)
-
-
-def test_a_training_of_format_1_goes_on(corpus):
-    whole = trained(corpus, "whole", **PLAIN)
-    parts = trained(corpus, "parts", **SHORT)
-    for folder in checkpoint_folders(parts.folder):
-        as_format_1(folder)
-    state = read_checkpoint(parts.folder / "checkpoints" / "00000006").state
-    assert state.validated == state.update == 6 and state.tally == TrainState().tally
-    with parts.metrics.open("a") as file:
-        file.write(json.dumps({"kind": "train", "update": 8, "loss": 1.0}) + "\n{")
-    parts = trained(corpus, "parts", go_on=True, **PLAIN)
-    assert_same(load_tensors(parts.weights), load_tensors(whole.weights))
-    assert metrics(parts) == metrics(whole)
-    one, other = (load_checkpoint(list_checkpoints(r.folder)[-1]) for r in (parts, whole))
-    for ours, theirs in zip(one, other, strict=True):
-        assert_same(ours, theirs)
+def test_one_of_an_older_format_is_refused_and_left_alone(run):
+    path = run / "checkpoints" / "00000006" / "state.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
+    with pytest.raises(RunError, match="older format"):
+        newest_sound(run, pytest.fail)
+    assert path.is_file()
 
 
 # ---------------------------------------------------------------------- one process a run

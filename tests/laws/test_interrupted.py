@@ -85,7 +85,7 @@ def test_where_it_was_interrupted_counts_for_nothing(corpus):
     for _ in range(8):
         with pytest.raises(Stopped):
             train(config.model_copy(update={"training": hasty}), go_on="auto")
-        kept.append([(c.state.update, c.score is not None) for c in list_checkpoints(config.run)])
+        kept.append([(c.state.update, c.is_validated) for c in list_checkpoints(config.run)])
     assert kept[1] == [(1, False), (2, False)]
     assert kept[2] == [(3, True)]  # validated, with which the others went
     assert kept[4] == [(3, True), (4, False), (5, False)]

@@ -17,8 +17,6 @@ from seq2attn.former import MIX
 from seq2attn.run import Run
 from seq2attn.search.config import BeamConfig
 from seq2attn.text.vocabulary import Vocabulary
-from seq2attn.training.averaging import average_run
-from seq2attn.training.checkpoint import list_checkpoints
 from seq2attn.translator import Translator
 from seq2attn.weights import own_weights
 from tests.cli.conftest import Invoke
@@ -236,19 +234,6 @@ class TestBefore:
         run.sign()
         assert patience(run) == 2
 
-    def test_its_checkpoints(self, tmp_path: Path, format_: int) -> None:
-        run, _ = old_run(tmp_path / "old", format_)
-        (checkpoint,) = list_checkpoints(run.folder)
-        assert checkpoint.score == 0.5
-        assert {name: getattr(checkpoint.state, name) for name in STATE} == STATE
-        before = {
-            name: tensor.tolist() for name, tensor in own_weights(Translator.load(run.folder).model).items()
-        }
-        average_run(run.folder, last=1, best=None)
-        assert run.format() == format_ and run.origin()["checkpoints"] == ["00000060"]
-        after = own_weights(Translator.load(run.folder).model)
-        assert {name: tensor.tolist() for name, tensor in after.items()} == before
-
     def test_other_vocabularies_are_seen(self, tmp_path: Path, format_: int) -> None:
         run, _ = old_run(tmp_path / "old", format_)
         Vocabulary.of(["few", "a", "words"]).save(run.folder / "source/vocabulary.json")
@@ -256,12 +241,10 @@ class TestBefore:
             with pytest.raises(RunError, match="was trained with another vocabulary"):
                 Translator.load(run.folder)
 
-    def test_it_is_trained_on_if_that_is_right(self, tmp_path: Path, format_: int, invoke: Invoke) -> None:
+    def test_it_is_not_trained_on(self, tmp_path: Path, format_: int, invoke: Invoke) -> None:
         run, _ = old_run(tmp_path / "old", format_)
-        config = ("train", run.config, "--resume", "--set", f"run={run.folder}")
-        said = invoke(*config, code=2).err
-        assert ("translates but is not trained on" in said) == (format_ == 1)
-        assert ("/nowhere/train.de: there is no such file" in said) == (format_ == 2)
+        said = invoke("train", run.config, "--resume", "--set", f"run={run.folder}", code=2).err
+        assert "translates but is not trained on" in said
 
 
 @pytest.mark.parametrize(
