@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from seq2attn.alignment.error import Agreement
@@ -12,12 +12,12 @@ from seq2attn.alignment.forced import Weights, word_weights
 from seq2attn.alignment.head import FILE, FIX, Head, compare, record, recorded, usual_head
 from seq2attn.data.links import Alignment, pharaoh
 from seq2attn.data.read import AlignedConfig, read_aligned
+from seq2attn.devices import chosen_device
 from seq2attn.errors import RunError, UserError
 from seq2attn.model import Seq2Seq
 from seq2attn.run import Run
 from seq2attn.text.files import output
 from seq2attn.text.tokenizer import Tokenizer
-from seq2attn.translator import chosen_device
 
 WINDOW = 512
 """Pairs whose weights are held at a time."""
@@ -30,8 +30,8 @@ class Aligner:
     """A trained run that reads pairs to see where it looks."""
 
     run: Run
-    model: Seq2Seq
-    tokenizers: tuple[Tokenizer, Tokenizer]
+    model: Seq2Seq = field(repr=False)
+    tokenizers: tuple[Tokenizer, Tokenizer] = field(repr=False)
 
     @classmethod
     def load(cls, folder: Path, device: str = "auto", *, allow_code: Sequence[str] = ()) -> Aligner:

@@ -18,7 +18,7 @@ from seq2attn.text.tokenizer import Tokenizer
 from seq2attn.text.vocabulary import EOS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Looked:
     """A source, a translation, and the weights of every layer and head. Both sides end with the end of the sentence."""
 
@@ -44,6 +44,10 @@ class Looked:
             _plain(alignment(model, source, target)),
             _plain(self_attention(model, source)),
         )
+
+    def __repr__(self) -> str:
+        shapes = [None if part is None else list(part.shape) for part in (self.decoder, self.encoder)]
+        return f"Looked(decoder={shapes[0]}, encoder={shapes[1]})"
 
     @classmethod
     def joined(cls, parts: Sequence[Looked]) -> Looked:

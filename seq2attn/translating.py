@@ -21,10 +21,12 @@ from seq2attn.errors import DataError, UserError
 from seq2attn.looked import Looked
 from seq2attn.noticed import Noticed
 from seq2attn.run import Run
-from seq2attn.search.config import BeamConfig, Long, SampleConfig, SearchConfig
+from seq2attn.search.config import Long, SearchConfig
+from seq2attn.search.options import check_num_hypotheses, chosen_search
 from seq2attn.text.files import output
 from seq2attn.text.lines import BOM
-from seq2attn.translator import Translation, Translator, check_engine, chosen_search
+from seq2attn.translation import Translation
+from seq2attn.translator import Translator, check_engine
 
 BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}
 """Characters at which others may cut lines, and which JSON need not escape."""
@@ -67,7 +69,7 @@ def translate_stream(folder: Path, wishes: Wishes) -> None:
     search = chosen_search(
         run.experiment(wishes.overrides).search, beam=wishes.beam, greedy=wishes.greedy, long=wishes.long
     )
-    check_n_best(search, wishes.n_best)
+    check_num_hypotheses(search, wishes.n_best)
     check_attention(wishes)
     translator = Translator.load(
         folder,
@@ -98,7 +100,9 @@ def _translate(
     for lines in groups:
         number = noticed.lines + 1
         drawn = wishes.attention is not None and (number == 1 or wishes.wants_page)
-        found = translator.translate(lines, search, attention=drawn, noticed=noticed)
+        found = translator.translate_iterable(
+            lines, search, num_hypotheses=wishes.n_best, attention=drawn, noticed=noticed
+        )
         for line, translation in enumerate(found, number):
             out.write(shown(line, lines[line - number], translation, wishes))
             if drawn and translation.looked is not None:
@@ -126,18 +130,9 @@ def check_attention(wishes: Wishes) -> None:
         check_picture(Path(wishes.attention), others=(PAGE,))
 
 
-def check_n_best(search: SearchConfig, n_best: int) -> None:
-    """Raises UserError when a search does not find as many translations as are wanted."""
-    width = search.width if isinstance(search, BeamConfig | SampleConfig) else 1
-    if n_best > width:
-        raise UserError(
-            f"--n-best {n_best} needs a search at least as wide; this one finds {width} (--beam {n_best})"
-        )
-
-
 def shown(number: int, line: str, translation: Translation, wishes: Wishes) -> str:
     """What is printed of a line's translations."""
-    best = [translation, *translation.alternatives][: wishes.n_best]
+    best = [translation, *translation.alternatives]
     if wishes.as_json:
         found = [
             {"text": t.text, "score": t.score, "log_prob": t.log_prob, "tokens": list(t.tokens)} for t in best

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, overload
 from warnings import warn
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from seq2attn.data.inspection.report import DataReport
 from seq2attn.data.inspection.statistics import CorpusReport
+from seq2attn.devices import chosen_device
 from seq2attn.engines.base import Engine, EngineError
 from seq2attn.engines.native import Native
 from seq2attn.engines.targets import exported_engine
@@ -29,37 +28,16 @@ from seq2attn.reach import Reach, engine_reach, reach_in, reach_of
 from seq2attn.reading import Reading, joined_score, ranked
 from seq2attn.run import Run
 from seq2attn.search.batched import Hypothesis
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, Long, SearchConfig
+from seq2attn.search.config import LengthsConfig, SearchConfig
+from seq2attn.search.options import check_num_hypotheses, chosen_search
 from seq2attn.text.sentences import join
 from seq2attn.text.tokenizer import Tokenizer
+from seq2attn.translation import Translation
 
 Hypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
 """Those of each part of a line, best first."""
 NATIVE = "native"
 """The name of our own engine."""
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One translation of one line."""
-
-    text: str
-    score: float
-    log_prob: float
-    tokens: tuple[str, ...]
-    source_tokens: tuple[str, ...]
-    alternatives: tuple[Translation, ...] = ()  # the other hypotheses, best first
-    looked: Looked | None = None  # when it was asked for
-    parts: tuple[str, ...] = ()  # what was translated of a line that is too long: parts, or its beginning
-    cut_off: bool = False  # whether it, or a part of it, became as long as it may be
-
-    @property
-    def attention(self) -> NDArray[np.float32] | None:
-        """Where it looked in the source, [layers, heads, tokens + end, source tokens + end].
-
-        Of a line that was translated in parts: theirs one after the other, with an end for each.
-        """
-        return None if self.looked is None else self.looked.decoder
 
 
 class Translator:
@@ -125,24 +103,80 @@ class Translator:
             learnt=report.train if report else None,
         )
 
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        return f"Translator({parameters:,} parameters on {self.model.device}, {self.search.kind} search)"
+
+    @overload
+    def translate(  # type: ignore[overload-overlap]  # a string is also an iterable of strings
+        self,
+        lines: str,
+        search: SearchConfig | None = None,
+        *,
+        beam_size: int | None = None,
+        num_hypotheses: int | None = None,
+        attention: bool = False,
+    ) -> Translation: ...
+
+    @overload
     def translate(
         self,
         lines: Iterable[str],
         search: SearchConfig | None = None,
         *,
+        beam_size: int | None = None,
+        num_hypotheses: int | None = None,
+        attention: bool = False,
+    ) -> list[Translation]: ...
+
+    def translate(
+        self,
+        lines: str | Iterable[str],
+        search: SearchConfig | None = None,
+        *,
+        beam_size: int | None = None,
+        num_hypotheses: int | None = None,
+        attention: bool = False,
+    ) -> Translation | list[Translation]:
+        """The translation of one line, or a list of translations of several, in their order.
+
+        An empty line has an empty translation. `beam_size` asks for beam search of that width in place of the run's
+        own search, or of `search`. `num_hypotheses` is the number of translations of each line, the best and its
+        `alternatives`; by default all that the search finds. With `attention` the best one has attention weights; an
+        empty line has none. Warns with InputWarning of lines that the model may translate badly.
+
+        Raises UserError for more hypotheses than the search finds.
+        """
+        noticed = Noticed(self.learnt)
+        found = self.translate_iterable(
+            [lines] if isinstance(lines, str) else lines,
+            chosen_search(search or self.search, beam=beam_size, greedy=False),
+            num_hypotheses=num_hypotheses,
+            attention=attention,
+            noticed=noticed,
+        )
+        translations = list(found)
+        _warn(noticed)
+        return translations[0] if isinstance(lines, str) else translations
+
+    def translate_iterable(
+        self,
+        lines: Iterable[str],
+        search: SearchConfig | None = None,
+        *,
+        num_hypotheses: int | None = None,
         attention: bool = False,
         window: int = 4096,
         noticed: Noticed | None = None,
     ) -> Iterator[Translation]:
-        """A translation for each line, in their order. An empty line has an empty translation.
-
-        With `attention` each best one tells where it looked; an empty line has nothing to look at.
+        """The translations of `lines` one by one, for input that is long or has no end.
 
         Lines are taken `window` at a time, and those alike in length are translated together. A line that is too long
-        is treated as `search.lengths.long` says. What is noticed of the lines goes to `noticed`, which may have noticed
-        others before; where there is none, it is warned of in the end.
+        is treated as `search.lengths.long` says. Remarks on the lines are added to `noticed`, which may have remarks
+        on earlier ones; without it, they are warned of at the end.
         """
         search = search or self.search
+        check_num_hypotheses(search, num_hypotheses or 1)
         notes = Noticed(self.learnt) if noticed is None else noticed
         lines = iter(lines)
         while some := list(islice(lines, window)):
@@ -153,13 +187,12 @@ class Translator:
             cut_off = _are_cut_off(answers, search.lengths)
             notes.cut_off([line for line, is_so in enumerate(cut_off, number) if is_so])
             for (reading, found), is_cut_off in zip(answers, cut_off, strict=True):
-                translation = replace(self._shown(reading, found), cut_off=is_cut_off)
+                translation = replace(self._shown(reading, found, num_hypotheses), cut_off=is_cut_off)
                 if attention and any(reading.parts):
                     translation = replace(translation, looked=self._looked(reading, found))
                 yield translation
         if noticed is None:
-            for said in notes.rest():
-                warn(said, InputWarning, stacklevel=2)
+            _warn(notes)
 
     def _read(self, line: str, lengths: LengthsConfig) -> Reading:
         reading = Reading.of(self.source, line, lengths.long, reach_in(lengths, self.reach))
@@ -195,7 +228,7 @@ class Translator:
         notes.too_long(number, reading.concern or "")
         return self._search([reading], search, notes, number)
 
-    def _shown(self, reading: Reading, found: Hypotheses) -> Translation:
+    def _shown(self, reading: Reading, found: Hypotheses, count: int | None) -> Translation:
         sources = [self.source.tokens(part) for part in reading.parts]
         every = [
             Translation(
@@ -206,7 +239,7 @@ class Translator:
                 tuple(token for tokens in sources for token in tokens),
                 parts=reading.texts,
             )
-            for hypotheses in ranked(found)
+            for hypotheses in islice(ranked(found), count)
         ]
         return replace(every[0], alternatives=tuple(every[1:]))
 
@@ -220,6 +253,12 @@ class Translator:
 
     def _looked_at(self, source: Sequence[int], target: Sequence[int]) -> Looked:
         return Looked.at(self.model, (self.source, self.target), source, target)
+
+
+def _warn(noticed: Noticed) -> None:
+    """Warn the caller of the caller."""
+    for message in noticed.rest():
+        warn(message, InputWarning, stacklevel=3)
 
 
 def _are_cut_off(answers: Sequence[tuple[Reading, Hypotheses]], lengths: LengthsConfig) -> list[bool]:
@@ -244,42 +283,6 @@ def check_engine(engine: Engine, search: SearchConfig, run: Run, overrides: Sequ
         raise run.mistaken(error.mistakes, overrides) from None
 
 
-def chosen_search(
-    search: SearchConfig, *, beam: int | None, greedy: bool, long: Long | None = None
-) -> SearchConfig:
-    """The search asked for, else `search`; the limits and the normalisation of lengths stay, and a beam's patience.
-
-    Raises UserError when both a beam and greedy search are asked for.
-    """
-    if greedy and beam is not None:
-        raise UserError("--greedy and --beam exclude each other")
-    if long is not None:
-        lengths = search.lengths.model_copy(update={"long": long})
-        search = search.model_copy(update={"lengths": lengths})
-    if greedy:
-        return GreedyConfig(kind="greedy", lengths=search.lengths)
-    if isinstance(search, BeamConfig) and beam is not None:
-        return search.model_copy(update={"width": beam})
-    return search if beam is None else BeamConfig(kind="beam", width=beam, lengths=search.lengths)
-
-
-def chosen_device(name: str) -> torch.device:
-    """The device of that name; `auto` is a CUDA card where there is one.
-
-    Raises UserError when there is no such device.
-    """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError):
-        cards = [f"cuda:{card}" for card in range(torch.cuda.device_count())]
-        known = ", ".join(["auto", "cpu", *cards])
-        raise UserError(f"there is no device `{name}` here; known: {known}") from None
-    return device
-
-
 def load(run: Path | str, device: str = "auto", *, allow_code: Sequence[str] = ()) -> Translator:
-    """The translator of a run directory: `seq2attn.load("runs/phrasebook").translate(["Guten Morgen."])`."""
+    """The translator of a run directory: `seq2attn.load("runs/phrasebook").translate("Guten Morgen.").text`."""
     return Translator.load(run, device, allow_code=allow_code)

@@ -49,8 +49,9 @@ def evaluate(
     from seq2attn.evaluation.evaluate import Learnt, evaluate_run, test_sets, write_report
     from seq2attn.evaluation.report import as_tables, draw
     from seq2attn.run import Run
+    from seq2attn.search.options import chosen_search
     from seq2attn.translating import warn
-    from seq2attn.translator import Translator, check_engine, chosen_search
+    from seq2attn.translator import Translator, check_engine
 
     if picture is not None:
         check_picture(picture)

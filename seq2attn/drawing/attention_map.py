@@ -17,7 +17,7 @@ Part = Literal["decoder", "encoder"]
 MEAN = "mean"  # the name of what is no head
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AttentionMap:
     """Where the words at the side, which ask, look among the words above."""
 
@@ -33,6 +33,9 @@ class AttentionMap:
         sizes = tuple(map(len, (self.layers, self.heads, self.queries.tokens, self.keys.tokens)))
         if self.weights.shape != sizes:
             raise ValueError(f"weights are {self.weights.shape}, not {sizes}: [layers, heads, queries, keys]")
+
+    def __repr__(self) -> str:
+        return f"AttentionMap({self.part}, {list(self.weights.shape)})"
 
     @classmethod
     def of(cls, looked: Looked, part: Part) -> AttentionMap:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -18,7 +18,7 @@ from seq2attn.text.vocabulary import BOS, EOS, PAD
 class Native:
     """The engine that has every model and every search."""
 
-    model: Seq2Seq
+    model: Seq2Seq = field(repr=False)
 
     def translate(
         self, sources: Sequence[Sequence[int]], search: SearchConfig, *, budget: int

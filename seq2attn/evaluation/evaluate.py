@@ -85,7 +85,7 @@ def _evaluate(
     sources, references = [source for source, _ in pairs], [reference for _, reference in pairs]
     noticed = Noticed()
     started = time.monotonic()
-    found = list(translator.translate(sources, search, noticed=noticed))
+    found = list(translator.translate_iterable(sources, search, num_hypotheses=1, noticed=noticed))
     seconds = time.monotonic() - started
     translations = tuple(translation.text for translation in found)
     inspected = inspect_pairs(pairs, translator.source, translator.target, learnt.hashes)

@@ -80,7 +80,7 @@ class TestTranslate:
     ) -> None:
         done = seq2attn(tmp_path, "translate", toy.run, *SENTENCES)
         assert (done.err, done.out.count("\n")) == ("", 2)
-        code = f"import seq2attn; print(next(seq2attn.load({str(toy.run)!r}).translate({SENTENCES})).text)"
+        code = f"import seq2attn; print(seq2attn.load({str(toy.run)!r}).translate({SENTENCES[0]!r}).text)"
         assert seq2attn.run(tmp_path, [sys.executable, "-c", code]).out == done.out.split("\n")[0] + "\n"
 
     def test_as_many_lines_come_out_as_go_in(self, seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:

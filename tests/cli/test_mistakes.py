@@ -185,10 +185,15 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            (["--n-best", 5], "--n-best 5 needs a search at least as wide; this one finds 4 (--beam 5)"),
+            (
+                ["--n-best", 5],
+                "5 translations of a line need a search at least as wide; this one finds 4 (--beam 5,"
+                " in Python beam_size=5)",
+            ),
             (
                 ["--n-best", 2, "--greedy"],
-                "--n-best 2 needs a search at least as wide; this one finds 1 (--beam 2)",
+                "2 translations of a line need a search at least as wide; this one finds 1 (--beam 2,"
+                " in Python beam_size=2)",
             ),
             (["--greedy", "--beam", 3], "--greedy and --beam exclude each other"),
             (["-i", "in.de"], "give sentences or --input, not both"),

@@ -107,7 +107,7 @@ def test_the_python_of_the_readme_runs(home):
         [sys.executable, "-c", code], cwd=home, env=environment, text=True, capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.split("\n")) == 2
+    assert len(done.stdout.splitlines()) == 3
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ def search(kind: str = "beam", long: str = "split", **lengths: float) -> SearchC
 
 def translated(one: Translator, lines: Sequence[str], how: SearchConfig, **options: object):
     noticed = Noticed()
-    found = list(one.translate(lines, how, noticed=noticed, **options))
+    found = list(one.translate_iterable(lines, how, noticed=noticed, **options))
     return found, list(noticed.lengths())
 
 
@@ -237,11 +237,11 @@ class TestMemory:
 def test_python_is_warned_in_the_end() -> None:
     one = limited()
     with pytest.warns(InputWarning) as warned:
-        list(one.translate([LONG, "a few unknowns"], search()))
+        one.translate([LONG, "a few unknowns"], search())
     said = [str(one.message) for one in warned]
     assert any(line.startswith("line 1: 12 tokens") for line in said)
     assert any(line.endswith("1 of 15, such as `unknowns` (line 2)") for line in said)
     assert all(one.filename == __file__ for one in warned)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        list(one.translate([WORDS[0]], search("greedy", max_length=200), noticed=Noticed()))
+        list(one.translate_iterable([WORDS[0]], search("greedy", max_length=200), noticed=Noticed()))

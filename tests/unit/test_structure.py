@@ -18,6 +18,7 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 
 LAYERS = """
     errors  import_path  terminal  state  initial  dropout  arrivals  cuda  memory  spans
+    devices
     products  formats
     recurrence  laid_out
     layers
@@ -31,6 +32,7 @@ LAYERS = """
     model
     search
     looked
+    translation
     evaluation.metrics  evaluation.error_rate
     evaluation.config  training.guided  training.optimizers  training.schedules
     training.config

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from seq2attn.arrivals import arriving
 from seq2attn.decoders import FixedConfig, LuongConfig, TransformerDecoderConfig
+from seq2attn.devices import chosen_device
+from seq2attn.drawing.attention_map import AttentionMap
 from seq2attn.encoders import (
     Encoded,
     Encoder,
@@ -23,8 +25,9 @@ from seq2attn.errors import UserError
 from seq2attn.model import build_model
 from seq2attn.model.config import EmbeddingsConfig, ModelConfig
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
+from seq2attn.search.options import chosen_search
 from seq2attn.text.words import WordsConfig
-from seq2attn.translator import Translator, chosen_device, chosen_search
+from seq2attn.translator import Translator
 
 WORDS = ["a", "few", "words", "of", "which", "there", "are", "not", "many"]
 LINES = [
@@ -64,32 +67,69 @@ def test_windows_and_batches_do_not_change_answers(kind: str) -> None:
     one = translator(kind)
     together = [found.tokens for found in one.translate(LINES)]
     assert len(set(together)) > 2
-    assert together == [next(one.translate([line])).tokens for line in LINES]
-    assert together == [found.tokens for found in one.translate(LINES, window=3)]
+    assert together == [one.translate(line).tokens for line in LINES]
+    assert together == [found.tokens for found in one.translate_iterable(LINES, window=3)]
     one.budget = 1  # each line alone
     assert together == [found.tokens for found in one.translate(iter(LINES))]
 
 
+def test_one_line_has_one_translation_and_several_have_a_list() -> None:
+    one = translator()
+    found, many = one.translate("a few words"), one.translate(["a few words"])
+    assert isinstance(many, list) and [found] == many
+    assert found.source_tokens == ("a", "few", "words")
+
+
 def test_lines_are_taken_only_when_they_are_needed() -> None:
     endless = (line for _ in iter(int, 1) for line in LINES)
-    first = next(translator().translate(endless, window=5))
+    first = next(translator().translate_iterable(endless, window=5))
     assert first.source_tokens == ("a", "few", "words")
 
 
 def test_an_empty_line_has_an_empty_translation() -> None:
     for search in (SEARCH, GreedyConfig(kind="greedy"), SampleConfig(kind="sample", width=2)):
-        found = list(translator().translate(["", " \t "], search, attention=True))
+        found = translator().translate(["", " \t "], search, attention=True)
         assert [(one.text, one.tokens, one.alternatives, one.attention) for one in found] == [
             ("", (), (), None)
         ] * 2
-    assert list(translator().translate([])) == []
+    assert translator().translate([]) == []
 
 
 def test_alternatives_are_best_first() -> None:
-    found = next(translator().translate(["a few words"]))
+    found = translator().translate("a few words")
     every = [found, *found.alternatives]
     assert len(every) == len({one.tokens for one in every}) == 3
     assert [one.score for one in every] == sorted((one.score for one in every), reverse=True)
+
+
+def test_beam_size_and_number_of_hypotheses_are_arguments() -> None:
+    one = translator()
+    wide = SEARCH.model_copy(update={"width": 5})
+    expected = one.translate("a few words", wide)
+    assert one.translate("a few words", beam_size=5) == expected != one.translate("a few words")
+    assert len(expected.alternatives) == 4
+    two = one.translate("a few words", beam_size=5, num_hypotheses=2)
+    assert (two.text, two.alternatives) == (expected.text, expected.alternatives[:1])
+    samples = SampleConfig(kind="sample", width=2)
+    assert len(one.translate("a few words", samples, num_hypotheses=2).alternatives) == 1
+    for search, count in ((SEARCH, 4), (GreedyConfig(kind="greedy"), 2), (samples, 3)):
+        with pytest.raises(
+            UserError, match=rf"{count} translations of a line .*--beam {count}, .*beam_size={count}"
+        ):
+            one.translate("a few words", search, num_hypotheses=count)
+
+
+def test_what_is_printed_of_them_is_short() -> None:
+    one = translator("transformer")
+    found = one.translate("a few words " * 3, attention=True)
+    shown = {
+        repr(one): "Translator(",
+        repr(found): f"Translation({found.text!r}, score={found.score:.4f}, 2 alter",
+    }
+    shown |= {repr(found.looked): "Looked(", repr(AttentionMap.of(found.looked, "decoder")): "AttentionMap("}
+    shown |= {repr(one.engine): "Native("}
+    for text, start in shown.items():
+        assert text.startswith(start) and len(text) < 300 and "\n" not in text
 
 
 @pytest.mark.parametrize(("kind", "heads"), [("luong", 1), ("transformer", 8)])
@@ -101,14 +141,14 @@ def test_attention_is_of_every_token_and_the_ends(kind: str, heads: int) -> None
 
 
 def test_without_attention_there_is_none_to_see() -> None:
-    found = next(translator("fixed").translate(["a few words"], attention=True))
+    found = translator("fixed").translate("a few words", attention=True)
     assert (found.attention, found.looked is None) == (None, False)
-    assert next(translator("luong").translate(["a few words"])).looked is None
+    assert translator("luong").translate("a few words").looked is None
 
 
 def test_any_pair_can_be_looked_at() -> None:
     one = translator("transformer")
-    found = next(one.translate(["a few words"], attention=True))
+    found = one.translate("a few words", attention=True)
     seen = one.look("a few words", found.text)
     assert found.looked is not None and found.looked.source.tokens == (*found.source_tokens, "</s>")
     assert (seen.source, seen.target) == (found.looked.source, found.looked.target)
@@ -120,7 +160,7 @@ def test_any_pair_can_be_looked_at() -> None:
 
 def test_the_encoder_is_looked_into() -> None:
     one = translator("luong", TransformerEncoderConfig(kind="transformer", layers=2, heads=4))
-    found = next(one.translate(["a few words"], attention=True)).looked
+    found = one.translate("a few words", attention=True).looked
     assert found is not None and found.encoder is not None
     assert found.encoder.shape == (2, 4, 4, 4)
     np.testing.assert_allclose(found.encoder.sum(-1), 1, rtol=1e-5)
@@ -137,7 +177,7 @@ def test_an_encoder_from_elsewhere_need_not_know_the_question() -> None:
 
     one = translator("luong")
     one.model.encoder = Elsewhere(one.model.encoder)
-    found = next(one.translate(["a few words"], attention=True)).looked
+    found = one.translate("a few words", attention=True).looked
     assert found is not None and found.decoder is not None and found.encoder is None
 
 
