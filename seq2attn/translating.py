@@ -83,9 +83,9 @@ def translate_stream(folder: Path, wishes: Wishes) -> None:
         choose = wishes.choice.maps if wishes.wants_page else wishes.choice.map
         choose(translator.look("", ""))
     with _input(wishes) as groups, _output(wishes.output_file) as out:
-        seen = _translate(translator, search, groups, out, wishes)
+        seen = _translate(translator, search, groups, out, wishes, folder)
     if wishes.wants_page:
-        _draw(seen, wishes)
+        _draw(seen, wishes, folder)
 
 
 def _translate(
@@ -94,6 +94,7 @@ def _translate(
     groups: Iterator[list[str]],
     out: TextIO | codecs.StreamWriter,
     wishes: Wishes,
+    folder: Path,
 ) -> list[Looked]:
     """Write the translations of all lines, group by group; where the model looked, as far as that is drawn."""
     noticed, seen = Noticed(translator.learnt), list[Looked]()
@@ -110,7 +111,7 @@ def _translate(
         out.flush()
         warn(noticed.news())
         if drawn and not wishes.wants_page:
-            _draw(seen, wishes)
+            _draw(seen, wishes, folder)
     warn(noticed.rest())
     return seen
 
@@ -199,12 +200,12 @@ def _output(path: Path | None) -> Iterator[TextIO | codecs.StreamWriter]:
         yield codecs.getwriter("utf-8")(file)
 
 
-def _draw(seen: list[Looked], wishes: Wishes) -> None:
-    """Draw what was seen. Raises UserError when that is nothing."""
+def _draw(seen: list[Looked], wishes: Wishes, folder: Path) -> None:
+    """Draw what was seen of the run in `folder`. Raises UserError when that is nothing."""
     if not seen:
         raise UserError("there is no attention to draw: there was no line with words")
     if wishes.attention == "-":
         columns = shutil.get_terminal_size().columns
         print(attention_text(seen[0], wishes.choice, columns=columns))
     else:
-        draw_attention(seen, Path(wishes.attention or ""), wishes.choice)
+        draw_attention(seen, Path(wishes.attention or ""), wishes.choice, run=folder)

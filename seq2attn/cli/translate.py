@@ -55,6 +55,10 @@ def translate(
     whole_words: Annotated[
         bool, typer.Option("--whole-words", help="Join sub-words in the drawing.")
     ] = False,
+    color_scale: Annotated[
+        Literal["max", "row", "0-1"],
+        typer.Option(help="Weight with the full color: the largest, the largest of each row, or 1."),
+    ] = "max",
     long: Long = None,
     engine: EngineName = "native",
     engine_folder: EngineFolder = None,
@@ -84,7 +88,7 @@ def translate(
         n_best=n_best,
         as_json=as_json,
         attention=attention,
-        choice=AttentionChoice(attention_of, layer, head, whole_words),
+        choice=AttentionChoice(attention_of, layer, head, whole_words, color_scale),
         long=long,
         engine=engine,
         engine_folder=engine_folder,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from seq2attn.drawing.alignment import COLUMNS, alignment_text, scale_text
 from seq2attn.drawing.attention_map import MEAN, AttentionMap, Part
+from seq2attn.drawing.color_scale import DEFAULT_COLOR_SCALE, ColorScale, scale_weights
 from seq2attn.drawing.figure import check_picture
 from seq2attn.drawing.page import attention_page
 from seq2attn.drawing.picture import draw_map
@@ -26,6 +27,7 @@ class AttentionChoice:
     layer: str | int | None = None  # a number from 1 on, "top" or "all"; open: the top; on a page all
     head: str | int | None = None  # a number from 1 on, "mean" or "all"; open: all; in text their mean
     whole_words: bool = False  # sub-words joined; on a page to begin with
+    color_scale: ColorScale = DEFAULT_COLOR_SCALE  # on a page to begin with
 
     def map(
         self, looked: Looked, part: Part = "decoder", *, layer: str = "top", head: str = "all"
@@ -59,25 +61,34 @@ def attention_text(looked: Looked, choice: AttentionChoice = EVERYTHING, *, colu
     """
     one = choice.map(looked, head="mean")
     titled = len(one.layers) * len(one.heads) > 1 or one.heads == (MEAN,)
-    blocks = []
-    for layer, heads in enumerate(one.weights):
-        for head, weights in enumerate(heads):
-            text = alignment_text(one.keys.tokens, one.queries.tokens, weights, columns=columns)
+    scaled, blocks = scale_weights(one.weights, choice.color_scale), []
+    for layer, heads in enumerate(scaled.shares):
+        for head, shares in enumerate(heads):
+            text = alignment_text(one.keys.tokens, one.queries.tokens, shares, columns=columns)
             blocks.append(f"{one.name(layer, head)}\n{text}" if titled else text)
-    return "\n".join([*blocks, scale_text(columns)])
+    return "\n".join([*blocks, scale_text(scaled, columns)])
 
 
 def draw_attention(
-    looked: Looked | Sequence[Looked], path: Path | str, choice: AttentionChoice = EVERYTHING
+    looked: Looked | Sequence[Looked],
+    path: Path | str,
+    choice: AttentionChoice = EVERYTHING,
+    *,
+    run: Path | str = "",
 ) -> None:
-    """A picture of one sentence (.png, .svg, .pdf), or a page (.html) of one or several.
+    """A picture of one sentence (.png, .svg, .pdf), or a page (.html) of one or several; `run` stands in the title.
 
     Raises UserError when there is no such attention, or `path` is none of these.
     """
     several = [looked] if isinstance(looked, Looked) else list(looked)
     path = Path(path)
     if is_page(path):
-        page = attention_page([choice.maps(one) for one in several], whole_words=choice.whole_words)
+        page = attention_page(
+            [choice.maps(one) for one in several],
+            run=str(run),
+            whole_words=choice.whole_words,
+            color_scale=choice.color_scale,
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
         with output(path) as file:
             file.write(page.encode())
@@ -87,7 +98,9 @@ def draw_attention(
         raise UserError(
             f"{path}: a picture is of one sentence, not of {len(several)}; a page (.html) has room for all"
         )
-    draw_map(choice.map(several[0]), path)
+    one = choice.map(several[0])
+    title = f"{run}\n{one.texts[1]}"
+    draw_map(one, path, color_scale=choice.color_scale, title=title)
 
 
 def is_page(path: Path) -> bool:

@@ -12,6 +12,7 @@ from seq2attn.errors import UserError
 from seq2attn.looked import Looked
 from seq2attn.text.numbering import between_words
 from seq2attn.text.segmented import Segmented
+from seq2attn.text.vocabulary import EOS, SPECIALS
 
 Part = Literal["decoder", "encoder"]
 MEAN = "mean"  # the name of what is no head
@@ -88,6 +89,14 @@ class AttentionMap:
         weights = between_words(self.weights, *((side.word_of, len(side.words)) for side in sides))
         queries, keys = (Segmented.plain(side.words) for side in sides)
         return replace(self, queries=queries, keys=keys, weights=weights)
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The sentences of queries and keys, without controls."""
+        query, key = (
+            " ".join(w for w in side.words if w != SPECIALS[EOS]) for side in (self.queries, self.keys)
+        )
+        return query, key
 
     def name(self, layer: int, head: int) -> str:
         """How people call one of the maps: `layer 2, head 1`."""

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seq2attn.drawing.fonts import BASE_FAMILY, font_families
 from seq2attn.errors import UserError
 from seq2attn.text.files import output
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SUFFIXES = (".png", ".svg", ".pdf")
-# DejaVu Sans comes with matplotlib and has umlauts and ▁; the others, where installed, have Chinese.
-FONTS = ("DejaVu Sans", "Noto Sans", "Noto Sans CJK JP", "Hiragino Sans", "Yu Gothic", "WenQuanYi Zen Hei")
 # Okabe and Ito's colours without their yellow: told apart by everyone, dark enough for lines on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 INK = "#444444"
@@ -43,12 +42,11 @@ def figure(path: Path, *, width: float, height: float) -> Iterator[Figure]:
     Raises UserError if matplotlib is missing or does not write files of this suffix.
     """
     check_picture(path)
-    from matplotlib import font_manager, rc_context
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    installed = set(font_manager.get_font_names())
     style: dict[Any, object] = {  # of the names that matplotlib knows
-        "font.family": [name for name in FONTS if name in installed],
+        "font.family": [BASE_FAMILY],
         "font.size": 10,
         "axes.spines.top": False,
         "axes.spines.right": False,
@@ -65,11 +63,23 @@ def figure(path: Path, *, width: float, height: float) -> Iterator[Figure]:
         # Not through pyplot: no window, no global state, and Agg where there is no display.
         canvas = Figure(figsize=(width, height), layout="constrained")
         yield canvas
+        _choose_fonts(canvas)
         path.parent.mkdir(parents=True, exist_ok=True)
         with warnings.catch_warnings(record=True) as caught, output(path) as file:
             form = path.suffix.lower().removeprefix(".")
             canvas.savefig(file, format=form, bbox_inches="tight", pad_inches=0.08)
         _say(caught, path)
+
+
+def _choose_fonts(canvas: Figure) -> None:
+    """Set fonts that have the characters of all texts, where the base font does not."""
+    from matplotlib.text import Text
+
+    texts: list[Text] = canvas.findobj(Text)
+    families = font_families({character for text in texts for character in text.get_text()})
+    if families != [BASE_FAMILY]:
+        for text in texts:
+            text.set_fontfamily(families)
 
 
 def _say(caught: list[warnings.WarningMessage], path: Path) -> None:

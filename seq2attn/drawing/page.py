@@ -10,25 +10,43 @@ from typing import Any
 import numpy as np
 
 from seq2attn.drawing.attention_map import AttentionMap
+from seq2attn.drawing.color_scale import DEFAULT_COLOR_SCALE, LEGENDS, ColorScale
 
 LONGEST_TITLE = 80
 
 
-def attention_page(sentences: Sequence[Sequence[AttentionMap]], *, whole_words: bool = False) -> str:
+def attention_page(
+    sentences: Sequence[Sequence[AttentionMap]],
+    *,
+    run: str = "",
+    whole_words: bool = False,
+    color_scale: ColorScale = DEFAULT_COLOR_SCALE,
+) -> str:
     """The page: point at a word to light up those it goes with; pick sentence, layer, head, and pieces or words.
 
     Each sentence has one or several maps, in their pieces; with `whole_words` the page begins with these joined.
     """
-    data = [{"title": _title(maps[0]), "maps": [_content(one) for one in maps]} for maps in sentences]
+    data = {
+        "run": run,
+        "whole": whole_words,
+        "scale": color_scale,
+        "legends": LEGENDS,
+        "sentences": [
+            {
+                "title": _shorten(maps[0].texts[0]),
+                "source": maps[0].texts[1],
+                "maps": list(map(_content, maps)),
+            }
+            for maps in sentences
+        ],
+    }
     # Inside a script element only `</` and `<!` could end or change it.
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     template = files("seq2attn.drawing").joinpath("page.html").read_text(encoding="utf-8")
-    begin = "true" if whole_words else "false"
-    return template.replace("/*WHOLE WORDS*/false", begin).replace("/*SENTENCES*/[]", text)
+    return template.replace("/*DATA*/null", text)
 
 
-def _title(one: AttentionMap) -> str:
-    text = " ".join(one.queries.words[:-1])
+def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
 
 

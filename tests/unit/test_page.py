@@ -25,8 +25,8 @@ def test_the_page_holds_all_weights_and_asks_nothing_of_a_network():
     page = attention_page(
         [AttentionChoice().maps(FIRST), AttentionChoice("decoder", layer=2, head="mean").maps(SECOND)]
     )
-    (data,) = re.findall(r"const sentences = (.*);$", page, re.MULTILINE)
-    first, second = json.loads(data)
+    (data,) = re.findall(r"const data = (.*), { sentences } = data;$", page, re.MULTILINE)
+    first, second = json.loads(data)["sentences"]
     assert [first["title"], second["title"]] == ["The cat <!--"] * 2
     for found, expected in zip(first["maps"], (FIRST.decoder, FIRST.encoder), strict=True):
         np.testing.assert_allclose(np.array(found["weights"]) / 1000, expected, atol=6e-4)

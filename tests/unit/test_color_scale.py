@@ -1,0 +1,223 @@
+"""Color scales, legends, titles and labels of maps: in the terminal, in pictures and on the page."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seq2attn.drawing.attention import AttentionChoice, attention_text, draw_attention
+from seq2attn.drawing.color_scale import ColorScale, scale_weights
+from seq2attn.drawing.fonts import font_families
+from seq2attn.looked import Looked
+from seq2attn.text.segmented import Segmented
+from tests.unit.browser import Browser
+from tests.unit.looks import looked
+
+SCALES: tuple[ColorScale, ...] = ("max", "row", "0-1")
+SEEN = looked(2, 3)
+FAINT = Looked(
+    Segmented.plain(["a", "b", "</s>"]),
+    Segmented.plain(["x", "</s>"]),
+    np.array([[[[0.08, 0.04, 0.0], [0.1, 0.4, 0.25]]]], np.float32),
+    None,
+)
+
+
+def expected(weights: np.ndarray, scale: ColorScale) -> np.ndarray:
+    """Shares of the full color, by the formula."""
+    full = {"max": weights.max(), "row": weights.max(-1, keepdims=True), "0-1": 1}[scale]
+    return np.asarray(weights / full)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_full_color_is_that_of_the_largest_weight_of_its_scale(scale: ColorScale) -> None:
+    weights = SEEN.decoder
+    assert weights is not None
+    scaled = scale_weights(weights, scale)
+    np.testing.assert_allclose(scaled.shares, expected(weights, scale), rtol=1e-6)
+    assert scaled.number(1) == {"max": f"{weights.max():.2g}", "row": "1", "0-1": "1"}[scale]
+    np.testing.assert_array_equal(scale_weights(np.zeros_like(weights), scale).shares, 0)
+
+
+@pytest.mark.parametrize(
+    ("scale", "rows", "legend"),
+    [
+        ("max", ["   x ░░··", "</s> ░░██▓▓"], "weight:  · 0.02+  ░ 0.06+  ▒ 0.14+  ▓ 0.24+  █ 0.34+"),
+        ("row", ["   x ██▒▒", "</s> ░░██▓▓"], "weight/row max:  · 0.05+  ░ 0.15+  ▒ 0.35+  ▓ 0.6+  █ 0.85+"),
+        ("0-1", ["   x ··", "</s> ··▒▒░░"], "weight:  · 0.05+  ░ 0.15+  ▒ 0.35+  ▓ 0.6+  █ 0.85+"),
+    ],
+)
+def test_shades_of_a_terminal_and_their_legend(scale: ColorScale, rows: list[str], legend: str) -> None:
+    lines = attention_text(FAINT, AttentionChoice(color_scale=scale)).splitlines()
+    assert [line for line in lines if line.startswith(("   x", "</s>"))] == rows
+    assert lines[-1] == legend
+
+
+# pictures
+
+
+@pytest.fixture
+def saved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The matplotlib figures that are saved."""
+    figure = pytest.importorskip("matplotlib.figure").Figure
+    figures, save = [], figure.savefig
+
+    def keep(self: Any, *args: Any, **kwargs: Any) -> None:
+        figures.append(self)
+        save(self, *args, **kwargs)
+
+    monkeypatch.setattr(figure, "savefig", keep)
+    return figures
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_cells_of_a_picture_and_its_legend(saved: list[Any], tmp_path: Path, scale: ColorScale) -> None:
+    choice = AttentionChoice(layer="all", color_scale=scale)
+    draw_attention(SEEN, tmp_path / "map.svg", choice)
+    (canvas,) = saved
+    *maps, bar = canvas.axes
+    images = [axes.images[0] for axes in maps]
+    drawn = np.array([image.norm(image.get_array()) for image in images]).reshape(2, 3, 5, 5)
+    assert SEEN.decoder is not None
+    np.testing.assert_allclose(drawn, expected(SEEN.decoder, scale), rtol=1e-5)
+    full = float(SEEN.decoder.max()) if scale == "max" else 1.0
+    np.testing.assert_allclose(bar.get_yticks(), [0, full / 2, full])
+    assert [text.get_text() for text in bar.get_yticklabels()] == ["0", f"{full / 2:.2g}", f"{full:.2g}"]
+    assert bar.get_ylabel() == ("weight/row max" if scale == "row" else "weight")
+
+
+def test_every_map_of_a_picture_has_its_labels_above(saved: list[Any], tmp_path: Path) -> None:
+    draw_attention(SEEN, tmp_path / "map.svg", AttentionChoice(layer="all"), run="runs/mine")
+    (canvas,) = saved
+    canvas.draw_without_rendering()  # lays it out anew, for one resolution
+    title = canvas.get_suptitle()
+    assert title == "runs/mine\nDie Katze</script>"
+    above = [canvas._suptitle.get_window_extent().y0, np.inf, np.inf]
+    for i, axes in enumerate(canvas.axes[:-1]):
+        labels = [text for text in axes.get_xticklabels() if text.get_text()]
+        assert [text.get_text() for text in labels] == list(SEEN.source.tokens)
+        caption = axes.xaxis.label
+        assert caption.get_text() == f"head {i % 3 + 1}"
+        edges = [
+            axes.get_window_extent().y1,
+            min(text.get_window_extent().y0 for text in labels),
+            max(text.get_window_extent().y1 for text in labels),
+            caption.get_window_extent().y0,
+            caption.get_window_extent().y1,
+            above[0] if i < 3 else canvas.axes[i - 3].get_window_extent().y0,
+        ]
+        assert edges == sorted(edges)
+
+
+def test_a_long_sentence_and_a_long_word_leave_room_for_each_other(saved: list[Any], tmp_path: Path) -> None:
+    words = ["Donaudampfschifffahrtsgesellschaft" * 3, *["Schiff"] * 40, "</s>"]
+    source, target = Segmented.plain(words), Segmented.plain(["ship", "</s>"])
+    weights = np.full((1, 2, 2, len(words)), 1 / len(words), np.float32)
+    draw_attention(Looked(source, target, weights, None), tmp_path / "map.png", run="runs/mine")
+    (canvas,) = saved
+    canvas.draw_without_rendering()
+    lines = canvas.get_suptitle().split("\n")
+    assert lines[0] == "runs/mine" and 1 < len(lines) <= 4
+    assert canvas._suptitle.get_window_extent().y0 > canvas.axes[0].xaxis.label.get_window_extent().y1
+    assert max(len(text.get_text()) for text in canvas.axes[0].get_xticklabels()) == 40
+
+
+def test_fonts_are_found_for_characters_that_the_first_does_not_have(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fonts = pytest.importorskip("matplotlib.font_manager")
+    script = "\U0001d49c"  # mathematical script A
+    assert font_families("Größe ▁猫"[:7]) == ["DejaVu Sans"]
+    families = font_families(script)
+    assert families[0] == "DejaVu Sans" and len(families) == 2
+    path = Path(fonts.findfont(families[1]))
+    assert fonts.get_font(str(path)).get_char_index(ord(script))
+    # Installed after matplotlib listed the fonts
+    new = Path(shutil.copy(path, tmp_path))
+    listed = [
+        font
+        for font in fonts.fontManager.ttflist
+        if font.name == "DejaVu Sans" and "Oblique" not in font.fname
+    ]
+    monkeypatch.setattr(fonts.fontManager, "ttflist", listed)
+    monkeypatch.setattr(fonts, "findSystemFonts", lambda: [str(new)])
+    assert font_families(script) == families
+    assert font_families(chr(0xF0000)) == ["DejaVu Sans"]
+
+
+# the page
+
+Draw = Callable[..., Browser]
+
+
+@pytest.fixture
+def draw(chromium: Browser, tmp_path: Path) -> Draw:
+    def opened(seen: Looked, scale: ColorScale = "max", **size: int) -> Browser:
+        draw_attention(seen, tmp_path / "page.html", AttentionChoice(color_scale=scale), run="runs/<b>mine")
+        chromium.open(tmp_path / "page.html", **size)
+        return chromium
+
+    return opened
+
+
+def alphas(page: Browser) -> np.ndarray:
+    """How much of the full color the cells of the map have."""
+    colors = page.get(
+        "[...document.querySelectorAll('#map td[data-at]')].map(td => getComputedStyle(td).backgroundColor)"
+    )
+    return np.array([float(re.split(r"/|rgba.*,", color.rstrip(")") + "/1")[1]) for color in colors])
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_cells_of_the_page_and_its_legend(draw: Draw, scale: ColorScale) -> None:
+    page = draw(FAINT)
+    assert page.get("document.getElementById('scale').value") == "max"
+    assert FAINT.decoder is not None
+    np.testing.assert_allclose(alphas(page), expected(FAINT.decoder, "max").ravel(), atol=4e-3)
+    page.choose("#scale", scale)
+    np.testing.assert_allclose(alphas(page), expected(FAINT.decoder, scale).ravel(), atol=4e-3)
+    scaled = scale_weights(FAINT.decoder, scale)
+    numbers = page.get("[...document.querySelectorAll('#legend .ends span')].map(s => s.textContent)")
+    assert numbers == [scaled.number(share) for share in (0, 0.5, 1)]
+    assert page.get("document.getElementById('unit').textContent") == scaled.legend
+    assert alphas(draw(FAINT, scale)).tolist() == alphas(page).tolist()
+
+
+def test_small_maps_are_on_one_scale(draw: Draw) -> None:
+    page = draw(SEEN)
+    pixels = "c => [...c.getContext('2d').getImageData(0, 0, 5, 5).data]"
+    drawn = (
+        np.array(page.get(f"[...document.querySelectorAll('#overview canvas')].map({pixels})")).reshape(
+            2, 3, 5, 5, 4
+        )[..., 3]
+        / 255
+    )
+    assert SEEN.decoder is not None
+    np.testing.assert_allclose(drawn, expected(SEEN.decoder, "max"), atol=4e-3)
+
+
+def test_the_page_has_a_title_with_run_and_sentence(draw: Draw) -> None:
+    page = draw(SEEN)
+    assert page.get("document.title") == "runs/<b>mine: Die Katze</script>"
+    assert page.get("document.querySelector('h1').textContent") == "Attention of runs/<b>mine"
+    assert page.get("document.getElementById('title').textContent") == "Die Katze</script>"
+
+
+def test_cells_grow_with_the_window_and_labels_stand_upon_them(draw: Draw) -> None:
+    sides = []
+    for width, height in ((400, 600), (1200, 900), (2560, 1440)):
+        page = draw(SEEN, width=width, height=height)
+        cell = "document.querySelector('#map td[data-at]').getBoundingClientRect()"
+        sides.append(page.get(f"{cell}.width"))
+        assert page.get(f"{cell}.height") == pytest.approx(sides[-1], abs=1)
+        label = "[...document.querySelectorAll('#map thead span')].map(s => s.getBoundingClientRect().bottom)"
+        top = page.get(f"{cell}.top")
+        assert all(0 <= top - bottom < 12 for bottom in page.get(label))
+        assert page.get("document.documentElement.scrollWidth") <= width
+    assert sides == sorted(sides) and sides[-1] > 1.5 * sides[0]
