@@ -11,7 +11,7 @@ from seq2attn.alignment.error import Agreement
 from seq2attn.alignment.forced import Weights, word_weights
 from seq2attn.alignment.head import FILE, FIX, Head, compare, record, recorded, usual_head
 from seq2attn.data.links import Alignment, pharaoh
-from seq2attn.data.read import AlignedConfig, read_aligned
+from seq2attn.data.read import AlignedConfig, check_regular, read_aligned
 from seq2attn.devices import chosen_device
 from seq2attn.errors import RunError, UserError
 from seq2attn.model import Seq2Seq
@@ -109,6 +109,7 @@ def choose_by(run: Run, corpus: AlignedConfig | None) -> AlignedConfig:
                 "to choose a head needs gold alignments: give --source, --target and --reference"
                 " (the run's `data.dev` has no `alignment`)"
             )
+        check_regular(corpus)
     elif corpus.alignment is None:
         raise UserError("to choose a head needs gold alignments: give --reference too")
     return corpus

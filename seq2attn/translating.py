@@ -22,7 +22,7 @@ from seq2attn.looked import Looked
 from seq2attn.noticed import Noticed
 from seq2attn.run import Run
 from seq2attn.search.config import Long, SearchConfig
-from seq2attn.search.options import check_num_hypotheses, chosen_search
+from seq2attn.search.options import check_num_hypotheses, check_size, chosen_search
 from seq2attn.text.files import output
 from seq2attn.text.lines import BOM
 from seq2attn.translation import Translation
@@ -69,6 +69,8 @@ def translate_stream(folder: Path, wishes: Wishes) -> None:
     search = chosen_search(
         run.experiment(wishes.overrides).search, beam=wishes.beam, greedy=wishes.greedy, long=wishes.long
     )
+    if wishes.beam is None:
+        check_size(search, run.config, wishes.overrides)
     check_num_hypotheses(search, wishes.n_best)
     check_attention(wishes)
     translator = Translator.load(

@@ -29,6 +29,9 @@ Vocabularies = tuple[Vocabulary, Vocabulary]
 DIGEST, ORIGIN = "digest", "origin"
 """What a file says of itself: the digest of all else in it, and where its weights come from."""
 FIX = "take another checkpoint"
+MOST_TENSORS = 2**16
+LARGEST_HEAD = 2**26
+"""Bytes of what a file says of its tensors and vocabularies: two of a million words each have about half of that."""
 TYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -164,8 +167,10 @@ def check_vocabularies(weights: Path, folder: Path, vocabularies: Vocabularies) 
 @contextmanager
 def _opened(path: Path, device: torch.device | str) -> Iterator[Any]:
     try:
-        open_regular(path).close()
+        _check_head(path)
         with safetensors.safe_open(path, "pt", device=str(device)) as file:
+            if len(file.keys()) > MOST_TENSORS:
+                raise DamagedError(f"{path}: has more than {MOST_TENSORS:,} tensors, as no model of ours has")
             yield file
     except FileNotFoundError:
         raise RunError(
@@ -173,6 +178,16 @@ def _opened(path: Path, device: torch.device | str) -> Iterator[Any]:
         ) from None
     except (safetensors.SafetensorError, OSError) as error:
         raise DamagedError(f"{path}: the weights cannot be read ({error}); {FIX}") from None
+
+
+def _check_head(path: Path) -> None:
+    """Refuse a file whose head is longer than any of ours, before it is taken apart."""
+    with open_regular(path) as file:
+        length = int.from_bytes(file.read(8), "little")
+    if length > LARGEST_HEAD:
+        raise DamagedError(
+            f"{path}: its head has {length:,} bytes, more than the {LARGEST_HEAD:,} that it may have"
+        )
 
 
 def read_forms(path: Path) -> dict[str, Form]:

@@ -49,7 +49,7 @@ def evaluate(
     from seq2attn.evaluation.evaluate import Learnt, evaluate_run, test_sets, write_report
     from seq2attn.evaluation.report import as_tables, draw
     from seq2attn.run import Run
-    from seq2attn.search.options import chosen_search
+    from seq2attn.search.options import check_size, chosen_search
     from seq2attn.translating import warn
     from seq2attn.translator import Translator, check_engine
 
@@ -59,6 +59,8 @@ def evaluate(
     experiment = folder.experiment(overrides)
     sets = test_sets(experiment, source, reference)
     search = chosen_search(experiment.search, beam=beam, greedy=greedy, long=long)
+    if beam is None:
+        check_size(search, folder.config, overrides)
     translator = Translator.load(
         run, device, engine=engine, engine_folder=engine_folder, allow_code=allow_code
     )

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
 from seq2attn.config.base import Config, Mistake, Mistakes, broken, sound_fields
-from seq2attn.config.place import Fault, kind_of
+from seq2attn.config.place import SHOWN, Fault, kind_of
 from seq2attn.config.read import plain
 from seq2attn.config.spot import Spot, kinds
 from seq2attn.config.trust import OWN, Trust
@@ -27,12 +27,22 @@ EXPECTED = {
 }
 
 
-def explain(error: ValidationError, model: type[Config], tree: Node, trust: Trust = OWN) -> list[Fault]:
-    """All mistakes that `error` tells of, and those across the parts of `model` that are valid alone."""
+def explain(
+    error: ValidationError, model: type[Config], tree: Node, trust: Trust = OWN
+) -> tuple[list[Fault], int]:
+    """The mistakes that `error` tells of, and those across the parts of `model` that are valid alone.
+
+    With them the number of those that were not looked into, since there are more than are shown.
+    """
     root = Spot(tree, model, trust=trust)
     faults: list[Fault] = []
     wrong: dict[str, tuple[Spot, list[str]]] = {}
-    for detail in error.errors(include_url=False):
+    details = error.errors(include_url=False)
+    left = 0
+    for number, detail in enumerate(details):
+        if len(faults) + len(wrong) >= SHOWN:
+            left = len(details) - number
+            break
         spot = root.along(detail["loc"])
         if detail["type"] in ("value_error", "assertion_error"):
             faults += _across(spot, detail["ctx"]["error"])
@@ -45,7 +55,7 @@ def explain(error: ValidationError, model: type[Config], tree: Node, trust: Trus
     faults += [_mismatch(spot, expected) for spot, expected in wrong.values()]
     for mistake in broken(model.rules, sound_fields(model, plain(tree), error, trust)):
         faults += _across(root, mistake)
-    return faults
+    return faults, left
 
 
 def placed(mistakes: Sequence[Mistake], model: type[Config], tree: Node, trust: Trust = OWN) -> list[Fault]:

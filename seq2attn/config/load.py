@@ -37,15 +37,16 @@ def load_with_places(
 ) -> tuple[C, MappingNode]:
     """`load`, and the merged YAML that tells where each value was written."""
     tree, faults = read(path, overrides, trust, former)
-    config = None
+    config, left = None, 0
     try:
         config = model.model_validate(plain(tree), context=trust)
     except ValidationError as error:
         # What is no YAML value at all was reported already, and need not be of the right type.
         places = {fault.order for fault in faults}
-        faults += [fault for fault in explain(error, model, tree, trust) if fault.order not in places]
+        explained, left = explain(error, model, tree, trust)
+        faults += [fault for fault in explained if fault.order not in places]
     if faults or config is None:
-        raise config_error(path, faults)
+        raise config_error(path, faults, left)
     return config, tree
 
 

@@ -13,6 +13,8 @@ from yaml.error import Mark
 from seq2attn.errors import ConfigError
 
 COMMAND_LINE = "<command line>"
+SHOWN = 20
+"""The mistakes of one config that are shown; the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,17 @@ def source_line(mark: Mark) -> str:
     return re.split("[\r\n\x85\u2028\u2029\0]", rest, maxsplit=1)[0].rstrip()
 
 
-def config_error(path: Path, faults: Sequence[Fault]) -> ConfigError:
-    """All `faults` of the config at `path` as one message, in the order of their places."""
-    blocks = list(dict.fromkeys(str(fault) for fault in sorted(faults, key=lambda fault: fault.order)))
-    count = "1 mistake" if len(blocks) == 1 else f"{len(blocks)} mistakes"
-    return ConfigError("\n\n".join([*blocks, f"{count} in {path}"]))
+def config_error(path: Path, faults: Sequence[Fault], more: int = 0) -> ConfigError:
+    """The `faults` of the config at `path` as one message, in the order of their places, as far as they are shown.
+
+    `more` is the number of those that were only counted.
+    """
+    found = {(*fault.order, fault.message): fault for fault in faults}
+    blocks = [str(found[place]) for place in sorted(found)[:SHOWN]]
+    total = len(found) + more
+    if total > len(blocks):
+        blocks.append(f"... and {total - len(blocks):,} more")
+    return ConfigError("\n\n".join([*blocks, f"{total:,} mistake{'s' * (total > 1)} in {path}"]))
 
 
 def child(node: Node, name: str | int) -> tuple[Node | None, Node | None]:

@@ -16,8 +16,9 @@ from yaml.reader import ReaderError
 
 from seq2attn.config.base import Placed
 from seq2attn.config.place import COMMAND_LINE, Fault, child, config_error, kind_of
-from seq2attn.config.trust import OWN, Trust
+from seq2attn.config.trust import OWN, Trust, is_run
 from seq2attn.errors import ConfigError
+from seq2attn.text.files import open_regular
 
 N = TypeVar("N", bound=Node)
 
@@ -131,7 +132,8 @@ class Reader:
 
     def _text(self, path: Path, asked: Node | None) -> str:
         try:
-            with path.open("rb") as file:
+            is_strange = not self.trust.is_full or is_run(path.parent)
+            with open_regular(path) if is_strange else path.open("rb") as file:
                 raw = file.read(LARGEST + 1)
             if len(raw) > LARGEST:
                 raise OSError(errno.EFBIG, f"it has more than the {LARGEST:,} bytes that a config may have")

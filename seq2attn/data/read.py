@@ -156,6 +156,18 @@ def read_aligned(corpus: CorpusConfig) -> Iterator[tuple[Pair, Alignment | None]
     return ((pair, None) for pair in corpus.pairs())
 
 
+def check_regular(corpus: CorpusConfig) -> None:
+    """Refuse a corpus that a run's config names and that is a pipe or a device: it may have no end.
+
+    Raises: DataError.
+    """
+    for file in corpus.files:
+        if file.exists() and not file.is_file():
+            raise DataError(
+                f"{file}: is no regular file (perhaps a pipe or a device), and a run's config names it"
+            )
+
+
 def read_references(corpus: CorpusConfig, targets: Sequence[str]) -> list[Sequence[str]]:
     """The reference streams of a corpus: its `targets`, then each file of further references.
 

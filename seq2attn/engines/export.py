@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from seq2attn.data.read import read_pairs
+from seq2attn.data.read import check_regular, read_pairs
 from seq2attn.engines.base import Target
 from seq2attn.engines.exported import write_header, written
 from seq2attn.engines.native import Native
@@ -71,7 +71,9 @@ def _lines(run: Run, file: Path | None) -> Sequence[str]:
     if file is not None:
         lines = list(read_lines(file))
     else:
-        lines = [source for source, _ in islice(read_pairs(run.experiment().data.dev), SENTENCES)]
+        dev = run.experiment().data.dev
+        check_regular(dev)
+        lines = [source for source, _ in islice(read_pairs(dev), SENTENCES)]
     if not any(line.strip() for line in lines):
         raise DataError(
             f"{file or 'the dev set of the run'}: has no line to try both sides with; give --probe FILE"

@@ -11,7 +11,7 @@ from typing import Any
 from seq2attn.data.inspection.overlap import Hashes, load_hashes
 from seq2attn.data.inspection.report import DataReport, test_set_warnings
 from seq2attn.data.inspection.statistics import CorpusReport, inspect_pairs
-from seq2attn.data.read import AlignedConfig, CorpusConfig, read_pairs
+from seq2attn.data.read import AlignedConfig, CorpusConfig, check_regular, read_pairs
 from seq2attn.errors import UserError
 from seq2attn.evaluation.metrics import LengthBucket, Score, bleu_by_length, scores
 from seq2attn.experiment import Experiment
@@ -61,6 +61,8 @@ def test_sets(experiment: Experiment, source: Path | None, reference: Path | Non
         return {source.name: AlignedConfig(kind="aligned", source=source, target=reference)}
     if not experiment.data.test:
         raise UserError("the config has no `data.test`; give --source and --reference")
+    for corpus in experiment.data.test.values():
+        check_regular(corpus)
     return dict(experiment.data.test)
 
 

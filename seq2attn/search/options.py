@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from seq2attn.errors import UserError
 from seq2attn.search.config import BeamConfig, GreedyConfig, Long, SampleConfig, SearchConfig
+
+LARGEST = 2**16
+"""Tokens that a search may keep for a sentence, over all hypotheses, without the user having asked for it."""
 
 
 def chosen_search(
@@ -32,4 +38,17 @@ def check_num_hypotheses(search: SearchConfig, count: int) -> None:
         raise UserError(
             f"{count} translations of a line need a search at least as wide; this one finds {width} (--beam {count},"
             f" in Python beam_size={count})"
+        )
+
+
+def check_size(search: SearchConfig, config: Path, asked: Sequence[str]) -> None:
+    """Refuse a search that a run's `config` makes larger than any machine has time and memory for.
+
+    What was `asked` for by the user, as `--set search.width=500`, is not refused. Raises: UserError.
+    """
+    width, longest = getattr(search, "width", 1), search.lengths.max_length
+    if width * longest > LARGEST and not any(override.startswith("search") for override in asked):
+        raise UserError(
+            f"{config}: its `search` follows {width:,} hypotheses of up to {longest:,} tokens, which may take hours and"
+            f" all memory; give another (--set search.width=5), or say that you mean it (--set search.width={width})"
         )

@@ -103,7 +103,7 @@ def load_plan(path: Path, overrides: Sequence[str] = (), trust: Trust = OWN) -> 
         try:
             experiment = Experiment.model_validate(plain(laid), context=trust)
         except ValidationError as error:
-            for fault in explain(error, Experiment, laid, trust):
+            for fault in explain(error, Experiment, laid, trust)[0]:
                 found.setdefault(str(fault), (fault, []))[1].append(cell_name(choices))
             continue
         run = sweep.folder / "cells" / cell_name(choices)

@@ -18,7 +18,7 @@ from seq2attn.training.averaging import average_run
 from seq2attn.translator import Translator
 from seq2attn.weights import load_tensors, read_forms, save_tensors
 from tests.cli.conftest import Invoke
-from tests.safe.untrained import LINES, untrained
+from tests.safe.untrained import CONFIG, LINES, untrained
 
 FIX = "mend it"
 
@@ -217,3 +217,45 @@ def test_other_files_that_are_torn(tmp_path: Path) -> None:
 
 
 TOKENIZER = ("tokenizer.json", "vocabulary.json")
+
+
+@pytest.mark.parametrize("make", [fifo, device])
+class TestNoEnd:
+    """Nothing that a run's folder or its config names may keep a command waiting, or fill the memory."""
+
+    @pytest.mark.parametrize("command", ["config show", "config check", "train", "prepare"])
+    def test_its_config(
+        self, tmp_path: Path, invoke: Invoke, command: str, make: Callable[[Path], None]
+    ) -> None:
+        run = untrained(tmp_path)
+        run.config.unlink()
+        make(run.config)
+        said = invoke(*command.split(), run.config, code=2).err
+        assert f"cannot read {run.config}: it is no regular file" in said
+
+    @pytest.mark.parametrize(
+        ("command", "more"),
+        [("evaluate", ("--greedy",)), ("export", ("--to", "ctranslate2")), ("align", ("--choose",))],
+    )
+    def test_its_texts(
+        self,
+        tmp_path: Path,
+        invoke: Invoke,
+        command: str,
+        more: tuple[str, ...],
+        make: Callable[[Path], None],
+    ) -> None:
+        config = CONFIG.replace("dev: {kind: aligned,", "dev: {kind: aligned, alignment: links.txt,")
+        run = untrained(tmp_path, config.replace(GRU, LAYERS))
+        (tmp_path / "lines.txt").unlink()
+        make(tmp_path / "lines.txt")
+        said = invoke(command, run.folder, *more, code=2).err
+        assert "is no regular file (perhaps a pipe or a device), and a run's config names it" in said
+
+
+GRU = """  encoder: {kind: gru, dim: 8}
+  decoder: {kind: luong, dim: 8}
+"""
+LAYERS = """  encoder: {kind: transformer, heads: 2, layers: 1, norm: post}
+  decoder: {kind: transformer, heads: 2, layers: 1, norm: post, attention: {score: {kind: multi-head, heads: 2}}}
+"""

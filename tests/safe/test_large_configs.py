@@ -1,4 +1,4 @@
-"""A config that is large beyond measure, in any way, is refused at once."""
+"""What is large beyond measure, in any way, is refused at once: configs, heads of weights, searches."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ import pytest
 
 from seq2attn.config.load import load
 from seq2attn.config.trust import OWN, Trust
-from seq2attn.errors import ConfigError
+from seq2attn.errors import ConfigError, RunError, UserError
 from seq2attn.experiment import Experiment
+from seq2attn.search.config import LONGEST, BeamConfig, GreedyConfig, LengthsConfig
+from seq2attn.search.options import check_size
+from seq2attn.weights import LARGEST_HEAD, MOST_TENSORS, load_tensors, origin_of, read_forms
+from tests.cli.conftest import Invoke
+from tests.safe.untrained import CONFIG, forge, untrained
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
@@ -44,3 +49,75 @@ def test_configs_that_take_no_end(tmp_path: Path, name: str) -> None:
     for trust in (OWN, Trust()):
         with pytest.raises(ConfigError, match=message):
             load(tmp_path / "it.yaml", Experiment, trust=trust)
+
+
+@pytest.mark.parametrize("keys", [20, 21, 4000])
+def test_mistakes_are_shown_up_to_twenty(tmp_path: Path, keys: int) -> None:
+    """No more are looked into: thousands of them, each with a suggestion, would take minutes."""
+    text = "run: run\n" + "".join(f"modell{number}: 1\n" for number in range(keys)) + "\n" * (2**18 - 80_000)
+    (tmp_path / "it.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path / "it.yaml", Experiment)
+    shown = str(error.value).count("unknown key") + str(error.value).count("is missing")
+    *_, more, total = str(error.value).split("\n\n")
+    missing = sum(field.is_required() for field in Experiment.model_fields.values()) - 1
+    assert shown == 20 and total == f"{keys + missing:,} mistakes in {tmp_path / 'it.yaml'}"
+    assert more == f"... and {keys + missing - 20:,} more"
+
+
+def test_mistakes_of_all_kinds_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "it.yaml").write_text("run: run\n" * 31, encoding="utf-8")
+    with pytest.raises(ConfigError, match="first in line 1") as error:
+        load(tmp_path / "it.yaml", Experiment)
+    said = str(error.value)
+    assert said.count("it.yaml:") == 20 and "... and 13 more\n\n33 mistakes in" in said
+
+
+class TestHeadsOfWeights:
+    """Tensors are counted before anything is made of them."""
+
+    def test_a_million_names(self, tmp_path: Path) -> None:
+        one = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+        forge(tmp_path / "it", {str(number): one for number in range(MOST_TENSORS + 1)}, b"")
+        for read in (load_tensors, read_forms, origin_of):
+            with pytest.raises(RunError, match="has more than 65,536 tensors"):
+                read(tmp_path / "it")
+
+    def test_a_head_without_end(self, tmp_path: Path) -> None:
+        forge(tmp_path / "it", {}, b"", length=LARGEST_HEAD + 1)
+        with pytest.raises(RunError, match="its head has 67,108,865 bytes, more than"):
+            load_tensors(tmp_path / "it")
+
+
+class TestSearches:
+    """A run's own settings are followed as far as any machine can; what the user asks for, always."""
+
+    @pytest.mark.parametrize("command", ["translate", "evaluate"])
+    @pytest.mark.parametrize(
+        "search",
+        [
+            "{kind: beam, width: 1000, lengths: {max_length: 66}}",
+            "{kind: sample, width: 2, lengths: {max_length: 32769}}",
+        ],
+    )
+    def test_beyond_measure(self, tmp_path: Path, invoke: Invoke, command: str, search: str) -> None:
+        before, _, after = CONFIG.partition("search: ")
+        run = untrained(tmp_path, f"{before}search: {search}{after.partition(chr(10))[2]}\n")
+        more = ["a"] if command == "translate" else []
+        said = invoke(command, run.folder, *more, code=2).err
+        assert f"{run.config}: its `search` follows" in said and "--set search.width=5" in said
+        for asked in (
+            ["--beam", "2"],
+            ["--greedy"],
+            ["--set", "search.width=2"],
+            ["--set", "search.width=3"],
+        ):
+            invoke(command, run.folder, *more, *asked, "--set", "search.lengths.max_length=5")
+
+    def test_as_large_as_may_be(self) -> None:
+        lengths = LengthsConfig(max_length=64)
+        check_size(BeamConfig(kind="beam", width=1000, lengths=lengths), Path("it"), [])
+        check_size(GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=LONGEST)), Path("it"), [])
+        check_size(BeamConfig(kind="beam", width=1000), Path("it"), ["search.width=1000"])
+        with pytest.raises(UserError, match="1,000 hypotheses of up to 256 tokens"):
+            check_size(BeamConfig(kind="beam", width=1000), Path("it"), ["data.test={}"])

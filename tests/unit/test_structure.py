@@ -19,7 +19,7 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 LAYERS = """
     errors  import_path  terminal  state  initial  dropout  arrivals  cuda  memory  spans
     devices
-    products  formats
+    products  formats  text.files
     recurrence  laid_out
     layers
     config
