@@ -30,6 +30,12 @@ def is_recording() -> bool:
     return torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
 
+def autocast_dtype(device: torch.device) -> torch.dtype | None:
+    """The type of products within autocast; None outside it, and on the meta device, which has none."""
+    kind = device.type
+    return torch.get_autocast_dtype(kind) if kind != "meta" and torch.is_autocast_enabled(kind) else None
+
+
 def _has_onednn() -> bool:
     names = ("_linear_pointwise", "_reorder_linear_weight")
     return torch.backends.mkldnn.is_available() and all(hasattr(torch.ops.mkldnn, name) for name in names)

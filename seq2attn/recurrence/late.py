@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from seq2attn.products import Repeated
+from seq2attn.products import Repeated, autocast_dtype
 
 
 class Late:
@@ -24,8 +24,7 @@ class Late:
 
     def __init__(self, base: Tensor, weight: Tensor, rows: Sequence[int]) -> None:
         """base [R, O], of `rows` rows a step; weight [O, I]"""
-        device = base.device.type
-        kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else base.dtype
+        kind = autocast_dtype(base.device) or base.dtype
         self._weight = Repeated(weight.detach().to(kind), max(rows), len(rows))
         self._kind = kind
         self._given: list[Tensor | None] = [None] * len(rows)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from seq2attn.products import linear
+from seq2attn.products import autocast_dtype, linear
 from seq2attn.recurrence.cells import LATE, CellKind
 from seq2attn.recurrence.steps import Cells
 
@@ -45,9 +45,8 @@ def run_rnn(rnn: nn.GRU | nn.LSTM, inputs: Inputs, cells: Cells | None = None) -
     underflow without loss scaling, and `torch.cat` refuses float16 beside bfloat16 (pytorch/pytorch#132715).
     """
     weight = next(rnn.parameters())
-    device = weight.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        with torch.autocast(device, enabled=False):
+    if autocast_dtype(weight.device) is not None:
+        with torch.autocast(weight.device.type, enabled=False):
             cells = None if cells is None else tuple(part.to(weight.dtype) for part in cells)
             return run_rnn(rnn, inputs.to(weight.dtype), cells)
     outputs, last = rnn(inputs, cells[0] if cells is not None and len(cells) == 1 else cells)

@@ -13,12 +13,14 @@ from torch import Tensor, nn
 
 from seq2attn.data.batches import IGNORE, Batch
 from seq2attn.model import Seq2Seq
-from seq2attn.products import EVEN, back
+from seq2attn.products import EVEN, autocast_dtype, back
 from seq2attn.training.guided import GuidedConfig, guided_cross_entropy
 from seq2attn.training.reinforce import reinforce
 
-CHUNK = 2**21
-"""How many logits are made at a time (8 MB in float32): few enough to stay near the processor."""
+CHUNK = {"cpu": 2**21}
+"""How many logits are made at a time on a kind of device (8 MB in float32): few enough to stay near the processor."""
+LARGE_CHUNK = 2**26
+"""The same elsewhere, where each chunk costs thirty launches, and up to 12 bytes a logit."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,7 @@ def linear_cross_entropy(
     share of `label_smoothing` (Szegedy et al. 2016, section 7). The table of logits [M, V] is never held: a chunk of
     them is made, and while it is at hand its gradients are as well.
     """
-    if torch.is_autocast_enabled(hidden.device.type):
-        kind = torch.get_autocast_dtype(hidden.device.type)
+    if kind := autocast_dtype(hidden.device):
         hidden, weight, bias = hidden.to(kind), weight.to(kind), bias.to(kind)
     objective, right = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
         hidden, weight, bias, labels.unsqueeze(1), label_smoothing, torch.is_grad_enabled()
@@ -108,7 +109,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         smoothing: float,
         gradients: bool,
     ) -> tuple[Tensor, Tensor]:
-        rows = max(1, CHUNK // weight.size(0))
+        rows = max(1, CHUNK.get(weight.device.type, LARGE_CHUNK) // weight.size(0))
         rows -= rows % EVEN if rows > EVEN else 0
         total = torch.zeros((), device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
         every_right = total.new_zeros(labels.size(0))

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from seq2attn.data.batches import IGNORE, collate
 from seq2attn.training import objective
 from seq2attn.training.objective import Objective, linear_cross_entropy
+from tests.launches import Launches
 from tests.laws.parts import model
 
 ROWS, DIM, WORDS = 13, 4, 7
@@ -17,7 +18,7 @@ CHUNKS = {"one": 10_000, "several": 3 * WORDS, "a row each": 1}
 
 @pytest.fixture(params=CHUNKS)
 def chunk(request, monkeypatch):
-    monkeypatch.setattr(objective, "CHUNK", CHUNKS[request.param])
+    monkeypatch.setitem(objective.CHUNK, "cpu", CHUNKS[request.param])
 
 
 def given(dtype=torch.double, scale=1.0):
@@ -97,6 +98,20 @@ def test_bfloat16_is_roughly_float32(chunk, smoothing):
     ours, theirs = (torch.autograd.grad(loss[0], tensors) for loss in (low, full))
     assert all(g.dtype == torch.float32 for g in ours)
     torch.testing.assert_close(ours, theirs, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("words", [8_000, 32_000])
+def test_a_card_is_told_little_to_make_the_loss_of_many_words(words):
+    """Of 24,000 words, of which a chunk as small as a CPU likes it would take thousands of launches."""
+    with torch.device("meta"):
+        hidden, weight, bias = (
+            torch.zeros(*s, requires_grad=True) for s in ((24_000, 8), (words, 8), (words,))
+        )
+        labels = torch.zeros(24_000, dtype=torch.long)
+    with Launches() as launches:
+        linear_cross_entropy(hidden, weight, bias, labels, 0.1)[0].backward()
+    assert hidden.grad is not None and launches.by_name["softmax"] + launches.by_name["_softmax"] > 1
+    assert launches.count < 400
 
 
 def test_the_loss_of_a_batch_is_that_of_its_words():
