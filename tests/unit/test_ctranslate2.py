@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from seq2attn.engines import EngineError
-from seq2attn.engines.ctranslate2.searcher import Searcher
+from seq2attn.engines.ctranslate2.searcher import Searcher, explained
 from seq2attn.engines.ctranslate2.specification import specification
 from seq2attn.engines.native import Native
 from seq2attn.errors import UserError
@@ -236,3 +236,11 @@ def test_what_it_cannot_read_is_no_bug_of_ours(tmp_path: Path, plain: tuple[Nati
         replace(plain[1], folder=tmp_path).translate([[4]], GREEDY, budget=1)
     with pytest.raises(UserError, match="position"):
         plain[1].translate([[4] * 5000], GREEDY, budget=1)
+
+
+def test_where_a_card_has_no_cublas_it_is_said_which() -> None:
+    with (
+        pytest.raises(UserError, match=r"not found.*pip install nvidia-cublas-cu12.*--device cpu"),
+        explained(),
+    ):
+        raise RuntimeError("Library libcublas.so.12 is not found or cannot be loaded")

@@ -32,8 +32,14 @@ from seq2attn.text.vocabulary import BOS, EOS, PAD, Vocabulary
 UNENDING = 1e6
 """Their patience where ours has no end: each sentence is then searched to its limit, for they do not ask whether it can
 still become better."""
-NEAR = 1024
-"""Tokens of a call at most: it gains nothing by more, and one long translation holds fewer others up."""
+MAX_TOKENS = {"cpu": 1024}
+"""Tokens of a call at most on a kind of device: it gains nothing by more, and one long translation holds fewer others up.
+"""
+MAX_TOKENS_ON_CARD = 2**14
+"""The same elsewhere, where a call has the device to itself."""
+CUBLAS_HINT = (
+    "a PyTorch for another CUDA does not bring it; `pip install nvidia-cublas-cu12`, or give --device cpu"
+)
 Found = list[tuple[tuple[int, ...], float]]
 """Of one source: the words of each hypothesis, with its end if it has come to it, and their log-probability."""
 
@@ -66,7 +72,7 @@ class Searcher:
         beam = {"beam_size": width, "num_hypotheses": width, "patience": patience}
         most = (search.lengths.limits(torch.tensor([len(source) for source in sources])).most - 1).tolist()
         share = sum(len(source) + 1 for source in sources) // self.threads + 1  # lest one thread has it all
-        batches = by_length(sources, min(budget // width, share, NEAR))
+        batches = by_length(sources, min(budget // width, share, self._max_tokens))
         found = self._search(sources, [Call(rows, max(most[row] for row in rows)) for rows in batches], beam)
         astray = [row for row, some in found.items() if any(is_astray(words, most[row]) for words, _ in some)]
         calls = [
@@ -78,6 +84,10 @@ class Searcher:
         odd = {row: some for row, some in found.items() if row in astray or any(map(is_cut_off, some))}
         return self._ranked(len(sources), found | self._read_again(sources, odd, budget), search)
 
+    @property
+    def _max_tokens(self) -> int:
+        return MAX_TOKENS.get(self.device.type, MAX_TOKENS_ON_CARD)
+
     def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, budget: int) -> list[float]:
         """log p(target, end | source) of each pair of ids without their ends."""
         read = [(self._names(source, 0), self._names(target, 1)) for source, target in pairs]
@@ -85,7 +95,7 @@ class Searcher:
             found = self._translator(alone=len(read) == 1).score_batch(
                 [source for source, _ in read],
                 [target for _, target in read],
-                max_batch_size=min(budget, NEAR),
+                max_batch_size=min(budget, self._max_tokens),
                 batch_type="tokens",
                 max_input_length=0,
             )
@@ -220,4 +230,5 @@ def explained() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise UserError(f"{NAME}: {error}") from None
+        hint = f"; {CUBLAS_HINT}" if "libcublas" in str(error) else ""
+        raise UserError(f"{NAME}: {error}{hint}") from None
