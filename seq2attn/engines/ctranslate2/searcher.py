@@ -33,8 +33,7 @@ UNENDING = 1e6
 """Their patience where ours has no end: each sentence is then searched to its limit, for they do not ask whether it can
 still become better."""
 MAX_TOKENS = {"cpu": 1024}
-"""Tokens of a call at most on a kind of device: it gains nothing by more, and one long translation holds fewer others up.
-"""
+"""Tokens of a call at most on a kind of device: more gain nothing, and one long translation holds fewer others up."""
 MAX_TOKENS_ON_CARD = 2**14
 """The same elsewhere, where a call has the device to itself."""
 CUBLAS_HINT = (
