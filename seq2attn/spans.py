@@ -16,15 +16,17 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-MULTIPLE = 8
-"""Of this FlashAttention wants the width of a head, that of keys and of values alike."""
+from seq2attn.products import autocast_dtype
+
+MULTIPLE, WIDEST = 8, 256
+"""Of the one FlashAttention wants the width of a head, that of keys and of values alike, and at most the other."""
 
 
 @dataclass(frozen=True)
 class Spans:
     """Where the sentences of a row lie."""
 
-    offsets: Tensor  # [B + 1]: where each begins, and where the last one ends
+    offsets: Tensor  # [B + 1] int32, as kernels want them: where each begins, and where the last one ends
     position: Tensor  # [1, M] of each word in its sentence, from 0
     cells: Tensor  # [M]: where each word would stand among the B * L of padded sentences
     shortest: int  # words; known here, as to ask a device for them would stop it
@@ -37,7 +39,9 @@ class Spans:
         position = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
         shortest, longest = int(lengths.min()), int(lengths.max())
         cells = np.repeat(np.arange(len(lengths)) * longest, lengths) + position
-        at, place, cell = (torch.from_numpy(numbers) for numbers in (offsets, position[None], cells))
+        at, place, cell = (
+            torch.from_numpy(numbers) for numbers in (offsets.astype(np.int32), position[None], cells)
+        )
         return cls(at, place, cell, shortest, longest)
 
     def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
@@ -60,11 +64,10 @@ class Spans:
         place = torch.arange(self.longest, device=self.offsets.device)
         return (place < self.offsets.diff()[:, None])[:, None, None]
 
-    def jagged(self, x: Tensor, wide: int) -> Tensor:
-        """[1, H, M, d] -> PyTorch's nested [B, H, each sentence's words, wide], zeros beside what is narrower"""
-        words = F.pad(x[0].transpose(0, 1), (0, wide - x.size(-1))).contiguous()
+    def jagged(self, words: Tensor) -> Tensor:
+        """[M, H, d] -> PyTorch's nested [B, H, each sentence's words, d]"""
         made = torch.nested.nested_tensor_from_jagged(
-            words, self.offsets, min_seqlen=self.shortest, max_seqlen=self.longest
+            words.contiguous(), self.offsets, min_seqlen=self.shortest, max_seqlen=self.longest
         )
         return made.transpose(1, 2)
 
@@ -86,7 +89,7 @@ def attend_within(
     [1, H, M, v]. `causal`: keys and queries are of the same words, and each looks at those up to its own.
 
     `padded`: they are padded for the kernel, as a CPU has no quick one for sentences of many lengths. A card has
-    FlashAttention's, or in float32 xFormers'.
+    FlashAttention's for 16 bits, and for others xFormers', by way of nested tensors, which take the host longer.
     """
     if padded:
         mask = None if causal else asked.mask()
@@ -95,6 +98,23 @@ def attend_within(
         )
         return asking.unpad(context)
     wide, scale = -(-max(q.size(-1), v.size(-1)) // MULTIPLE) * MULTIPLE, q.size(-1) ** -0.5
-    laid = asking.jagged(q, wide), asked.jagged(k, wide), asked.jagged(v, wide)
-    context = F.scaled_dot_product_attention(*laid, None, dropout, is_causal=causal, scale=scale)
-    return context.transpose(1, 2).values().transpose(0, 1)[None, ..., : v.size(-1)]
+    kind = autocast_dtype(q.device) or q.dtype
+    words = [laid_for_kernel(x.to(kind), wide) for x in (q, k, v)]
+    if kind.itemsize == 2 and wide <= WIDEST:
+        lengths = asking.offsets, asked.offsets, asking.longest, asked.longest
+        context, *_ = torch.ops.aten._flash_attention_forward(
+            *words, *lengths, dropout, causal, False, scale=scale
+        )
+    else:
+        laid = [spans.jagged(x) for spans, x in zip((asking, asked, asked), words, strict=True)]
+        nested = F.scaled_dot_product_attention(
+            laid[0], laid[1], laid[2], None, dropout, is_causal=causal, scale=scale
+        )
+        context = nested.transpose(1, 2).values()
+    return context.transpose(0, 1).unsqueeze(0)[..., : v.size(-1)]
+
+
+def laid_for_kernel(x: Tensor, wide: int) -> Tensor:
+    """[1, H, M, d] -> [M, H, wide], zeros beside what is narrower"""
+    words = x.squeeze(0).transpose(0, 1)
+    return words if x.size(-1) == wide else F.pad(words, (0, wide - x.size(-1)))

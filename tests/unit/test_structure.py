@@ -17,9 +17,10 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}
 
 LAYERS = """
-    errors  import_path  terminal  state  initial  dropout  arrivals  cuda  memory  spans
+    errors  import_path  terminal  state  initial  dropout  arrivals  cuda  memory
     devices
     products  formats  text.files
+    spans
     recurrence  laid_out
     layers
     config
