@@ -182,14 +182,12 @@ class Attention(nn.Module):
             if mask is not None or causal:
                 bias = bias.masked_fill(~shown(memory, q.size(2), causal=causal), -torch.inf)
             mask, causal = bias, False
+        dropout, keys, values = self.dropout.probability(), memory.keys, memory.values
+        is_grouped = self.score.groups < self.score.heads
+        if is_grouped and mask is not None and q.device.type != "cpu":
+            return attend_in_groups(q, keys, values, mask, dropout)
         return F.scaled_dot_product_attention(
-            q,
-            memory.keys,
-            memory.values,
-            mask,
-            self.dropout.probability(),
-            is_causal=causal,
-            enable_gqa=self.score.groups < self.score.heads,
+            q, keys, values, mask, dropout, is_causal=causal, enable_gqa=is_grouped
         )
 
     def _remember(self, seen: Seen, weights: Tensor) -> Seen:
@@ -218,6 +216,20 @@ def shown(memory: Memory, queries: int, *, causal: bool) -> Tensor:
 def learns_near(q: Tensor, k: Tensor) -> bool:
     """Whether a CPU takes gradients of so few weights that it has them sooner from plain products."""
     return q.device.type == "cpu" and torch.is_grad_enabled() and q.size(2) * k.size(2) <= NEAR
+
+
+def attend_in_groups(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, dropout: float) -> Tensor:
+    """[B, H, T, d], [B, G, S, d], [B, G, S, v], mask or bias [B or 1, H or 1, T or 1, S] -> the context [B, H, T, v].
+
+    The heads of a group are so many more queries to its keys. PyTorch's kernels for cards take either heads that share
+    keys or a mask; given both, it writes the weights out.
+    """
+    groups, heads = k.size(1), q.size(1)
+    if mask.size(1) * mask.size(2) > 1:
+        mask = mask.expand(-1, heads, q.size(2), -1).unflatten(1, (groups, -1)).flatten(2, 3)
+    folded = q.unflatten(1, (groups, -1)).flatten(2, 3)
+    context = F.scaled_dot_product_attention(folded, k, v, mask, dropout)
+    return context.unflatten(2, (heads // groups, -1)).flatten(1, 2)
 
 
 def fold(seen: Tensor, sentences: int) -> Tensor:
