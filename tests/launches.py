@@ -6,8 +6,8 @@ from collections import Counter
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-NO_KERNEL = {
-    *(
+NO_KERNEL = set(
+    [
         "alias",
         "as_strided",
         "chunk",
@@ -18,8 +18,6 @@ NO_KERNEL = {
         "select",
         "slice",
         "split",
-    ),
-    *(
         "split_with_sizes",
         "squeeze",
         "t",
@@ -29,9 +27,13 @@ NO_KERNEL = {
         "unsqueeze",
         "view",
         "_unsafe_view",
-    ),
-    *("empty", "empty_like", "empty_strided", "new_empty", "_reshape_alias"),
-}
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "new_empty",
+        "_reshape_alias",
+    ]
+)
 """What only looks at a tensor otherwise, or asks for memory."""
 
 

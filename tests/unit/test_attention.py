@@ -12,11 +12,9 @@ import pytest
 import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from seq2attn.attention import Asked, Attention
 from seq2attn.attention.align import LocalMonotonic, LocalPredictive, masked_softmax
-from seq2attn.attention.attention import attend_in_groups
 from seq2attn.attention.config import AlignConfig, AttentionConfig, ScoreConfig
 from seq2attn.attention.scores import Dot, MultiHead
 from seq2attn.decoders.where import BAHDANAU, LUONG
@@ -162,35 +160,6 @@ def test_fused_attention_is_written_out_attention(name, hypotheses, monkeypatch)
     tiled, _, again, _ = attention(query, repeat_rows(memory, hypotheses), position, need_weights=True)
     torch.testing.assert_close(tiled, written)
     torch.testing.assert_close(again, weights)
-
-
-@pytest.mark.parametrize("shape", [(B, 1, 1), (1, 1, T), (B, 1, T), (B, 4, T)], ids=str)
-@pytest.mark.parametrize("is_bias", [False, True])
-def test_heads_that_share_keys_are_queries_to_them(shape, is_bias):
-    q, k, v = rand(B, 4, T, 6), rand(B, 2, S, 6, seed=1), rand(B, 2, S, 5, seed=2)
-    mask = rand(*shape, S, seed=3)
-    mask = mask if is_bias else (mask > 0).index_fill(-1, torch.tensor([0]), True)
-    expected = nn.functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
-    torch.testing.assert_close(attend_in_groups(q, k, v, mask, 0.0), expected)
-
-
-def test_no_kernel_of_a_card_is_given_both_shared_keys_and_a_mask():
-    attention = build("multi-head-2-groups").to("meta")
-    _, keys, values, mask, position = (x.to("meta") for x in inputs(key_dim("multi-head-2-groups")))
-    given = []
-
-    class Seen(TorchFunctionMode):
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            if func is nn.functional.scaled_dot_product_attention:
-                given.append((args, kwargs or {}))
-            return func(*args, **(kwargs or {}))
-
-    memory = attention.project(keys, values, mask)
-    with Seen():
-        context = attention(rand(B, T, QUERY).to("meta"), memory, position).context
-    ((q, k, _, shown, *_), options), *others = given
-    assert context.shape[:2] == (B, T) and others == []
-    assert q.size(1) == k.size(1) == 2 and shown is not None and not options.get("enable_gqa")
 
 
 @pytest.mark.parametrize("training", [False, True])
