@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -91,15 +92,21 @@ def test_a_search_with_less_patience_ends_sooner_and_finds_nothing_better():
     assert hasty < tireless
 
 
-def plain_beam(table, width, most, rule):
-    """Beam search in lists, which never stops early."""
-    live, done = [(0.0, [BOS])], []
+def plain_beam(table, width, most, rule, patience=math.inf):
+    """Beam search in lists, which stops only once its patience is over.
+
+    Kasai et al. 2022, section 3: after `patience` times the width have finished among the `width` best of a step.
+    """
+    live, done, finished = [(0.0, [BOS])], [], 0
     for t in range(1, most + 1):
         allowed = range(WORDS) if t < most else [EOS]
         grown = [(s + table[w[-1], v].item(), [*w, v]) for s, w in live for v in allowed]
         grown = sorted(grown, reverse=True)[: 2 * width]
         done += [(s / penalty(rule, t), w) for s, w in grown if w[-1] == EOS]
         live = [(s, w) for s, w in grown if w[-1] != EOS][:width]
+        finished += sum(w[-1] == EOS for _, w in grown[:width])
+        if finished >= patience * width:
+            break
     return sorted(done, reverse=True)[:width]
 
 
@@ -112,6 +119,19 @@ def test_stopping_early_changes_nothing(seed, width, rule):
     found = search(step, (), (), choose=Beam(width), limits=limits(1, 12), bos=BOS, eos=EOS, lengths=rule)
     plain = [score for score, _ in plain_beam(table, width, 12, rule)]
     assert found.scores[0].tolist() == pytest.approx(plain, abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("patience", [1.0, 1.5, 3.0])
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_patience_counts_the_ends_among_the_best_of_a_step(seed, width, patience):
+    table, step = markov(seed)
+    table[:, EOS] += 0.5
+    choose, rule = Beam(width, patience), LengthRule("average")
+    found = search(step, (), (), choose=choose, limits=limits(1, 12), bos=BOS, eos=EOS, lengths=rule)
+    plain = [score for score, _ in plain_beam(table, width, 12, rule, patience)]
+    assert found.scores[0, : len(plain)].tolist() == pytest.approx(plain, abs=1e-5)
+    assert (found.scores[0, len(plain) :] == NEVER).all()
 
 
 def chance(net):

@@ -170,6 +170,19 @@ class TestRun:
         (tmp_path / "link").symlink_to(run.folder)
         assert [t.text for t in Translator.load(tmp_path / "link").translate(LINES)] == expected
 
+    @pytest.mark.parametrize("name", ["run-secret", "run2", "runs/run", "run.bak"])
+    def test_a_folder_that_begins_with_the_same_name_is_another(self, tmp_path: Path, name: str) -> None:
+        run = untrained(tmp_path)
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "words.txt").write_text("secret")
+        (run.folder / "inner").mkdir()
+        for place in (run.folder / "link", run.folder / "inner" / "link"):
+            place.symlink_to(tmp_path / name / "words.txt")
+            with pytest.raises(RunError, match=r"is a link to .*words.txt, out of"):
+                check_inside(run.folder)
+            place.unlink()
+        check_inside(run.folder)
+
     def test_a_training_does_not_write_through_links(self, tmp_path: Path, invoke: Invoke) -> None:
         untrained(tmp_path)
         shutil.rmtree(tmp_path / "run")

@@ -113,20 +113,17 @@ def test_streams_that_cannot_be_written(run: Run, command: Command, name: str) -
     code, results, _ = command(*words)
     assert (results == "") == (name in SILENT)
     for stream, why in ((None, errno.EBADF), (FULL.open("w"), errno.ENOSPC)):
-        if name == "prepare":
-            words = (*words[:-1], f"run=other-{why}")
         without = command(*words, stdout=stream)
         if results:
             assert without[:2] == (2, "") and "Traceback" not in without[2]
             assert without[2].splitlines()[-1] == f"error: standard output: {os.strerror(why)}"
         else:
             assert without[0] == code
-        if name == "prepare":
-            words = (*words[:-1], f"run=another-{why}")
         stream = stream and FULL.open("w")
         unheard = command(*words, stderr=stream)
         assert (unheard[0], unheard[2]) == (code, "")
-        assert unheard[1].splitlines()[:2] == results.splitlines()[:2]  # the others may tell the time
+        assert unheard[1].split("\n")[0] == results.split("\n")[0]  # the other lines may tell the time
+        assert unheard[1].count("\n") == results.count("\n")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
