@@ -26,10 +26,8 @@ def main() -> None:
     parser.add_argument("--curves", type=Path, help="loss and BLEU over updates: FILE.png or FILE.svg")
     parser.add_argument("--test", help="the test set that is drawn; the first of the report if not said")
     options = parser.parse_args()
-    reports = {
-        run.name: json.loads((run / "evaluation/report.json").read_text("utf-8")) for run in options.runs
-    }
-    sets = list(next(iter(reports.values()))["sets"])
+    reports = {run.name: reports_of(run) for run in options.runs}
+    sets = sorted(set.intersection(*({*report} for report in reports.values())))
     heads = ["run", "parameters", "epochs", "minutes", *(f"BLEU {name}" for name in sets)]
     print("| " + " | ".join(heads) + " |")
     print("|---" + "|---:" * (len(heads) - 1) + "|")
@@ -46,6 +44,12 @@ def main() -> None:
         )
 
 
+def reports_of(run: Path) -> dict[str, dict[str, Any]]:
+    """The reports of a run's test sets by their names."""
+    found = [json.loads(path.read_text("utf-8")) for path in (run / "evaluation").glob("*.json")]
+    return {report["set"]: report for report in found}
+
+
 def row(run: Path, report: dict[str, Any], sets: list[str]) -> list[str]:
     """The cells of a run."""
     last = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").split("\n") if line][-1]
@@ -56,12 +60,12 @@ def row(run: Path, report: dict[str, Any], sets: list[str]) -> list[str]:
 
 def bleu(report: dict[str, Any], name: str) -> dict[str, Any]:
     """BLEU of a test set, with its signature."""
-    return next(score for score in report["sets"][name]["scores"] if score["name"] == "BLEU")
+    return next(score for score in report[name]["scores"] if score["name"] == "BLEU")
 
 
 def buckets(report: dict[str, Any], name: str) -> list[LengthBucket]:
     """BLEU by source length, read back from a report."""
-    found = report["sets"][name]["by_length"]
+    found = report[name]["by_length"]
     return [LengthBucket(**{**bucket, "score": Score(**bucket["score"])}) for bucket in found]
 
 

@@ -52,7 +52,7 @@ from seq2attn.weights import Vocabularies, check_vocabularies, is_damaged, origi
 
 logger = logging.getLogger("seq2attn")
 FIX = "train it, or give another run directory"
-SETTABLE = ("search", "data")
+SETTABLE = ("search", "data", "evaluation")
 """What may be set otherwise for a model that is trained."""
 
 
@@ -104,8 +104,8 @@ class Run:
         experiment = load(self.config, Experiment, overrides, self.trust, former)
         for override in overrides:
             if (part := re.split("[.=]", override)[0]) not in SETTABLE:
-                known = " and ".join(f"`{name}`" for name in SETTABLE)
-                raise UserError(f"--set {override}: a trained run keeps its `{part}`; {known} may be set")
+                known = ", ".join(f"`{name}`" for name in SETTABLE)
+                raise UserError(f"--set {override}: a trained run keeps its `{part}`; it may set {known}")
         return experiment
 
     def check(self) -> None:

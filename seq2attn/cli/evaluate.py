@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +21,22 @@ def evaluate(
         Path | None, typer.Option(help="Score this file instead of the config's test sets.", metavar="FILE")
     ] = None,
     reference: Annotated[
-        Path | None, typer.Option(help="The reference translations of --source.", metavar="FILE")
+        list[Path] | None,
+        typer.Option(help="Reference translations of --source; repeat it for several.", metavar="FILE"),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="bleu, chrf, chrf++, ter, exact or token-error-rate; repeat it for several.", metavar="NAME"
+        ),
+    ] = None,
+    tokenize: Annotated[
+        str | None,
+        typer.Option(
+            help="sacreBLEU's tokenizer for BLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or flores200; by default by"
+            " the script of the references.",
+            metavar="NAME",
+        ),
     ] = None,
     greedy: Annotated[bool, typer.Option("--greedy", help="Take the likeliest word at every step.")] = False,
     beam: Annotated[
@@ -36,17 +53,18 @@ def evaluate(
 ) -> None:
     """Score a run on the test sets of its config, or on any pair of files: BLEU, chrF and TER by sacreBLEU.
 
-    Translations and the report are kept in the run directory, under `evaluation`.
+    Translations and a report of each set are kept in the run directory, under `evaluation`.
 
     \b
     Examples:
       seq2attn evaluate runs/phrasebook
       seq2attn evaluate runs/phrasebook --beam 10 --json
       seq2attn evaluate runs/phrasebook --source new.de --reference new.en
+      seq2attn evaluate runs/phrasebook --metric bleu --metric exact --tokenize intl
       seq2attn evaluate runs/phrasebook --engine ctranslate2
     """
     from seq2attn.drawing.figure import check_picture
-    from seq2attn.evaluation.evaluate import Learnt, evaluate_run, test_sets, write_report
+    from seq2attn.evaluation.evaluate import Learnt, evaluate_run, load_with_origin, test_sets, write_reports
     from seq2attn.evaluation.report import as_tables, draw
     from seq2attn.run import Run
     from seq2attn.search.options import check_size, chosen_search
@@ -56,19 +74,27 @@ def evaluate(
     if picture is not None:
         check_picture(picture)
     folder = Run(run, allow_code)
-    experiment = folder.experiment(overrides)
-    sets = test_sets(experiment, source, reference)
+    experiment = folder.experiment([*overrides, *_settings(metric, tokenize)])
+    sets = test_sets(experiment, source, reference or [])
     search = chosen_search(experiment.search, beam=beam, greedy=greedy, long=long)
     if beam is None:
         check_size(search, folder.config, overrides)
-    translator = Translator.load(
-        run, device, engine=engine, engine_folder=engine_folder, allow_code=allow_code
+    load = partial(
+        Translator.load, run, device, engine=engine, engine_folder=engine_folder, allow_code=allow_code
     )
+    translator, origin = load_with_origin(folder, load)
     check_engine(translator.engine, search, folder, overrides)
-    origin = folder.origin()
-    results = evaluate_run(translator, sets, search, Learnt.of(folder))
+    results = evaluate_run(translator, sets, search, experiment.evaluation, Learnt.of(folder))
+    for line in dict.fromkeys(result.note for result in results if result.note):
+        typer.echo(line, err=True)
     warn(concern for result in results for concern in result.concerns)
-    report = write_report(folder, origin, results, search)
+    report = write_reports(folder, origin, results, search)
     if picture is not None:
         draw(results, picture)
     typer.echo(json.dumps(report, ensure_ascii=False, indent=1) if as_json else as_tables(results))
+
+
+def _settings(metric: Sequence[str] | None, tokenize: str | None) -> list[str]:
+    """The options as overrides of the config, in which their values are checked."""
+    metrics = [f"evaluation.metrics=[{','.join(metric)}]"] if metric else []
+    return [*metrics, *([f"evaluation.tokenize={tokenize}"] if tokenize else [])]

@@ -1,9 +1,17 @@
-"""How good a run is on held-out text."""
+"""Scores of a run on test sets, and a report of each set in the run.
+
+evaluation/NAME.json    scores, the origin of the weights, and SHA-256 of source, references and translations
+evaluation/NAME.txt     the translations
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +19,10 @@ from typing import Any
 from seq2attn.data.inspection.overlap import Hashes, load_hashes
 from seq2attn.data.inspection.report import DataReport, test_set_warnings
 from seq2attn.data.inspection.statistics import CorpusReport, inspect_pairs
-from seq2attn.data.read import AlignedConfig, CorpusConfig, check_regular, read_pairs
+from seq2attn.data.read import AlignedConfig, CorpusConfig, check_regular, read_pairs, read_references
 from seq2attn.errors import UserError
-from seq2attn.evaluation.metrics import LengthBucket, Score, bleu_by_length, scores
+from seq2attn.evaluation.config import EvaluationConfig
+from seq2attn.evaluation.metrics import LengthBucket, Metrics, References, Score, bleu_by_length
 from seq2attn.experiment import Experiment
 from seq2attn.noticed import Noticed
 from seq2attn.run import Run
@@ -23,17 +32,56 @@ from seq2attn.translator import Translator
 
 
 @dataclass(frozen=True)
-class Result:
-    """What was found on one test set."""
+class EvaluationSet:
+    """A test set, read, with the metrics for its references."""
 
     name: str
+    pairs: Sequence[tuple[str, str]]
+    references: References
+    metrics: Metrics
+
+    @classmethod
+    def read(cls, name: str, corpus: CorpusConfig, evaluation: EvaluationConfig) -> EvaluationSet:
+        """The set of a corpus. Raises DataError for text that cannot be used."""
+        pairs = list(read_pairs(corpus))
+        references = read_references(corpus, [target for _, target in pairs])
+        return cls(
+            name, pairs, references, evaluation.build(line for stream in references for line in stream)
+        )
+
+    @property
+    def sources(self) -> list[str]:
+        """The lines to be translated."""
+        return [source for source, _ in self.pairs]
+
+    @property
+    def digests(self) -> Digests:
+        """By which the set is known, whatever its name."""
+        return Digests(text_digest(self.sources), tuple(map(text_digest, self.references)))
+
+
+@dataclass(frozen=True)
+class Digests:
+    """SHA-256 of the text of a test set, as of files with a line feed after each line."""
+
+    source: str
+    references: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """Scores and translations of one test set."""
+
+    name: str
+    digests: Digests
     sentences: int
     scores: tuple[Score, ...]
     by_length: tuple[LengthBucket, ...]
     seconds: float  # of translating, the model already loaded
     words: int  # target tokens made
     translations: tuple[str, ...]
-    concerns: tuple[str, ...]  # what should be known of the set before its scores are believed
+    note: str | None  # how the tokenizer of BLEU was chosen
+    concerns: tuple[str, ...]  # warnings about the set and its scores
 
 
 @dataclass(frozen=True)
@@ -50,15 +98,28 @@ class Learnt:
         return cls(report.train if report else None, load_hashes(run.folder))
 
 
-def test_sets(experiment: Experiment, source: Path | None, reference: Path | None) -> dict[str, CorpusConfig]:
-    """The test sets of a config, or the one pair of files that was given.
+def text_digest(lines: Iterable[str]) -> str:
+    """SHA-256 of lines, as hex."""
+    return hashlib.sha256(_file(lines)).hexdigest()
 
-    Raises UserError when only one of the files was given, or when there is nothing to score.
+
+def _file(lines: Iterable[str]) -> bytes:
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def test_sets(
+    experiment: Experiment, source: Path | None, references: Sequence[Path]
+) -> dict[str, CorpusConfig]:
+    """The test sets of a config, or the one of the files that were given.
+
+    Raises UserError when source or references are missing, or when there is nothing to score.
     """
-    if (source is None) != (reference is None):
+    if (source is None) != (not references):
         raise UserError("give --source and --reference together")
-    if source is not None and reference is not None:
-        return {source.name: AlignedConfig(kind="aligned", source=source, target=reference)}
+    if source is not None:
+        # Its report takes no place of one of a set of the config.
+        name = source.name + "_" * (source.name in experiment.data.test)
+        return {name: AlignedConfig(source=source, target=references[0], references=tuple(references[1:]))}
     if not experiment.data.test:
         raise UserError("the config has no `data.test`; give --source and --reference")
     for corpus in experiment.data.test.values():
@@ -66,59 +127,83 @@ def test_sets(experiment: Experiment, source: Path | None, reference: Path | Non
     return dict(experiment.data.test)
 
 
+def load_with_origin(run: Run, load: Callable[[], Translator]) -> tuple[Translator, dict[str, Any]]:
+    """A translator and the origin of its weights; loaded again where a training replaced them meanwhile."""
+    while True:
+        origin = run.origin() if run.weights.is_file() else {}
+        translator = load()
+        if run.origin() == origin:
+            return translator, origin
+
+
 def evaluate_run(
     translator: Translator,
     sets: Mapping[str, CorpusConfig],
     search: SearchConfig,
+    evaluation: EvaluationConfig,
     learnt: Learnt | None = None,
 ) -> list[Result]:
     """Translate and score each test set; all are read before the first is translated.
 
     `learnt` is what the sets are compared with.
     """
-    texts = {name: list(read_pairs(corpus)) for name, corpus in sets.items()}
+    read = [EvaluationSet.read(name, corpus, evaluation) for name, corpus in sets.items()]
     learnt = learnt or Learnt(None, None)
-    return [_evaluate(translator, name, pairs, search, learnt) for name, pairs in texts.items()]
+    return [_evaluate(translator, one, search, learnt) for one in read]
 
 
-def _evaluate(
-    translator: Translator, name: str, pairs: list[tuple[str, str]], search: SearchConfig, learnt: Learnt
-) -> Result:
-    sources, references = [source for source, _ in pairs], [reference for _, reference in pairs]
+def _evaluate(translator: Translator, test: EvaluationSet, search: SearchConfig, learnt: Learnt) -> Result:
     noticed = Noticed()
     started = time.monotonic()
-    found = list(translator.translate_iterable(sources, search, num_hypotheses=1, noticed=noticed))
+    found = list(translator.translate_iterable(test.sources, search, num_hypotheses=1, noticed=noticed))
     seconds = time.monotonic() - started
     translations = tuple(translation.text for translation in found)
-    inspected = inspect_pairs(pairs, translator.source, translator.target, learnt.hashes)
+    inspected = inspect_pairs(test.pairs, translator.source, translator.target, learnt.hashes)
     concerns = (
-        *test_set_warnings(name, inspected, learnt.train),
-        *(f"{name}: {said}" for said in noticed.lengths()),
+        *test_set_warnings(test.name, inspected, learnt.train),
+        *(f"{test.name}: {said}" for said in (*noticed.lengths(), *test.metrics.warnings())),
     )
     return Result(
-        name=name,
-        sentences=len(pairs),
-        scores=tuple(scores(translations, references)),
-        by_length=tuple(bleu_by_length(sources, translations, references)),
+        name=test.name,
+        digests=test.digests,
+        sentences=len(test.pairs),
+        scores=tuple(test.metrics.scores(translations, test.references)),
+        by_length=tuple(bleu_by_length(test.metrics, test.sources, translations, test.references)),
         seconds=seconds,
         words=sum(len(translation.tokens) for translation in found),
         translations=translations,
+        note=test.metrics.note,
         concerns=concerns,
     )
 
 
-def write_report(
+def write_reports(
     run: Run, origin: Mapping[str, Any], results: list[Result], search: SearchConfig
 ) -> dict[str, Any]:
-    """Keep the translations and the report in the run; the report. `origin` is the run's when it was loaded."""
-    folder = run.folder / "evaluation"
-    report: dict[str, Any] = {"model": dict(origin), "search": search.model_dump(mode="json"), "sets": {}}
+    """Keep translations and a report of each set in the run; all reports. `origin` is that of the weights."""
+    about = {"model": dict(origin), "search": search.model_dump(mode="json")}
+    sets: dict[str, Any] = {}
     for result in results:
         content = asdict(result)
-        del content["translations"], content["name"]
+        del content["translations"], content["name"], content["note"]
+        content["digests"]["translations"] = text_digest(result.translations)
         content["sentences_per_second"] = result.sentences / result.seconds
-        report["sets"][result.name] = content
-        text = "".join(line + "\n" for line in result.translations)
-        write_bytes(folder / f"{result.name}.txt", text.encode())
-    write_json(folder / "report.json", report)
-    return report
+        sets[result.name] = content
+    with _locked(run.folder / "evaluation") as folder:  # lest report and translations be of two commands
+        for result in results:
+            write_bytes(folder / f"{result.name}.txt", _file(result.translations))
+            write_json(folder / f"{result.name}.json", {"set": result.name, **about, **sets[result.name]})
+    return {**about, "sets": sets}
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[Path]:
+    """Wait for other processes that write into a folder, where the file system has locks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        os.close(descriptor)

@@ -9,13 +9,15 @@ from itertools import groupby
 from typing import Literal
 
 from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.metrics.ter import TER
 
-from seq2attn.errors import DataError, UserError
+from seq2attn.errors import DataError
+from seq2attn.text.scripts import UNSPACED, main_script
 
 MetricName = Literal["bleu", "chrf", "chrf++", "ter", "exact", "token-error-rate"]
+References = Sequence[Sequence[str]]
+"""Reference streams: `references[k][i]` is the k-th reference of sentence i."""
+LENGTHS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
+"""Maximum words of the buckets of BLEU by length, twice as many characters of text without spaces."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +31,14 @@ class Score:
 
 @dataclass(frozen=True)
 class LengthBucket:
-    """The sentences whose source has `lowest` to `highest` whitespace words, and their score."""
+    """The sentences whose source has `lowest` to `highest` words or characters, and their BLEU."""
 
     lowest: int
     highest: int
     sentences: int
     mean_length: float
     score: Score
+    unit: str = "words"  # between white space, or characters without it
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,10 @@ class Metrics:
     def scores(
         self,
         hypotheses: Sequence[str],
-        references: Sequence[Sequence[str]],
+        references: References,
         names: Sequence[MetricName] | None = None,
     ) -> list[Score]:
         """Scores of detokenized `hypotheses`, in the order of `names`.
-
-        `references` are streams: `references[k][i]` is the k-th reference of sentence i.
 
         Raises: DataError if a stream has another number of lines than `hypotheses`, or if there are none.
         """
@@ -77,59 +78,51 @@ class Metrics:
         return self.names if names is None else names
 
 
-def scores(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    metrics: Sequence[str] = ("bleu", "chrf", "ter"),
-) -> list[Score]:
-    """Score detokenised `hypotheses` against one reference each. Raises DataError if they do not pair up."""
-    _check_pairs(hypotheses, references, "references")
-    return [_score(_metric(name), hypotheses, references) for name in metrics]
-
-
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """BLEU of detokenised `hypotheses`. Raises DataError if they do not pair up with `references`."""
-    return scores(hypotheses, references, ["bleu"])[0]
-
-
 def bleu_by_length(
+    metrics: Metrics,
     sources: Sequence[str],
     hypotheses: Sequence[str],
-    references: Sequence[str],
-    edges: Sequence[int] = (5, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100),
+    references: References,
+    edges: Sequence[int] = LENGTHS,
     *,
     fewest: int = 20,
 ) -> list[LengthBucket]:
     """BLEU of sentences of similar source length, shortest first (Bahdanau et al. 2015, figure 2).
 
-    `edges` are the longest lengths of the buckets, in words, ascending; what is longer than all of them is
+    `edges` are the maximum lengths of the buckets, in words, ascending; what is longer than all of them is
     one more. Neighbours are merged until each has `fewest` sentences: BLEU of a handful says nothing.
-    Raises DataError if the three do not pair up.
+
+    Raises: DataError if sources, hypotheses and references differ in number.
     """
-    _check_pairs(hypotheses, references, "references")
     _check_pairs(hypotheses, sources, "sources")
-    lengths = [len(source.split()) for source in sources]
+    unit, lengths, edges = "words", [len(source.split()) for source in sources], list(edges)
+    if main_script(sources) in UNSPACED:
+        unit, lengths = "characters", [len("".join(source.split())) for source in sources]
+        edges = [2 * edge for edge in edges]
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     groups = [list(group) for _, group in groupby(order, key=lambda i: bisect_left(edges, lengths[i]))]
+
+    def bleu(group: list[int]) -> Score:
+        streams = [[stream[i] for i in group] for stream in references]
+        return metrics.scores([hypotheses[i] for i in group], streams, ["bleu"])[0]
+
     return [
         LengthBucket(
             lowest=lengths[group[0]],
             highest=lengths[group[-1]],
             sentences=len(group),
             mean_length=sum(lengths[i] for i in group) / len(group),
-            score=bleu([hypotheses[i] for i in group], [references[i] for i in group]),
+            score=bleu(group),
+            unit=unit,
         )
         for group in _merge(groups, fewest)
     ]
 
 
 def table(systems: Mapping[str, Sequence[Score]], *, markdown: bool = False) -> str:
-    """A row a system, a column a metric, and below them the signatures; all systems have the same metrics."""
+    """A row a system, a column a metric with one signature, and below them the signatures."""
     columns = list(dict.fromkeys((score.name, score.signature) for row in systems.values() for score in row))
-    rows = [
-        [system, *(f"{score.value:.2f}" for _, score in zip(columns, row, strict=True))]
-        for system, row in systems.items()
-    ]
+    rows = [[system, *_cells(columns, row)] for system, row in systems.items()]
     signatures = [f"{name}: {f'`{signature}`' if markdown else signature}" for name, signature in columns]
     grid = _render([["system", *(name for name, _ in columns)], *rows], markdown)
     return grid + "\n\n" + ("  \n" if markdown else "\n").join(signatures)
@@ -141,7 +134,13 @@ def length_table(systems: Mapping[str, Sequence[LengthBucket]], *, markdown: boo
         [f"{row[0].lowest}-{row[0].highest}", str(row[0].sentences), *(f"{b.score.value:.2f}" for b in row)]
         for row in zip(*systems.values(), strict=True)
     ]
-    return _render([["words", "sentences", *systems], *rows], markdown)
+    unit = next((bucket.unit for buckets in systems.values() for bucket in buckets), "words")
+    return _render([[unit, "sentences", *systems], *rows], markdown)
+
+
+def _cells(columns: Sequence[tuple[str, str]], row: Sequence[Score]) -> list[str]:
+    values = {(score.name, score.signature): f"{score.value:.2f}" for score in row}
+    return [values.get(column, "") for column in columns]
 
 
 def _check_pairs(hypotheses: Sequence[str], others: Sequence[str], name: str) -> None:
@@ -151,22 +150,6 @@ def _check_pairs(hypotheses: Sequence[str], others: Sequence[str], name: str) ->
         )
     if not hypotheses:
         raise DataError("there is nothing to score: no hypotheses and no references")
-
-
-def _metric(name: str) -> BLEU | CHRF | TER:
-    match name:
-        case "bleu":
-            return BLEU()
-        case "chrf":
-            return CHRF()
-        case "ter":
-            return TER(case_sensitive=True)  # sacreBLEU's own default lower-cases here, and here only
-    raise UserError(f"unknown metric `{name}`; there are bleu, chrf and ter")
-
-
-def _score(metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    result = metric.corpus_score(hypotheses, [references])
-    return Score(result.name, result.score, str(metric.get_signature()))
 
 
 def _merge(groups: list[list[int]], fewest: int) -> list[list[int]]:

@@ -151,6 +151,9 @@ def _check(plan: Plan) -> None:
     Raises ConfigError.
     """
     mistakes: list[str] = []
+    evaluation = plan.cells[0].experiment.evaluation
+    if "bleu" not in (evaluation.metrics or ["bleu"]):
+        mistakes.append(f"{plan.path}: `evaluation.metrics` needs `bleu`, by which the cells are compared")
     seen: dict[str, Cell] = {}
     for cell in plan.cells:
         try:
@@ -162,6 +165,11 @@ def _check(plan: Plan) -> None:
             mistakes.append(
                 f"{plan.path}: the cells {same.name} and {cell.name} are the same experiment;"
                 " leave one out by `without`, or by `unless` of the axis that does not matter to them"
+            )
+        if cell.experiment.evaluation != evaluation:
+            mistakes.append(
+                f"{plan.path}: the cells {plan.cells[0].name} and {cell.name} have different `evaluation` settings,"
+                " so they cannot be compared"
             )
         if not cell.experiment.data.test:
             mistakes.append(f"{plan.path}: the cell {cell.name} has no `data.test` to be measured on")

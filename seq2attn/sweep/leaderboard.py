@@ -6,9 +6,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from seq2attn.data.read import read_pairs
-from seq2attn.sweep.cells import Cell, Plan
-from seq2attn.sweep.record import Record, read_record
+from seq2attn.errors import RunError
+from seq2attn.evaluation.evaluate import EvaluationSet
+from seq2attn.sweep.cells import Cell, Plan, Training
+from seq2attn.sweep.record import Record, changed, read_record
 from seq2attn.sweep.significance import Compared, Judgement, compare, judge
 
 
@@ -33,8 +34,7 @@ class OnSet:
     """A cell on one test set."""
 
     bleu: Spread
-    chrf: Spread
-    ter: Spread
+    others: dict[str, Spread]  # scores of other metrics, by their names
     sentences_per_second: Spread
     compared: tuple[Compared, ...]  # with the baseline, a seed each; none for the baseline itself
     judgement: Judgement | None
@@ -96,47 +96,63 @@ class Leaderboard:
 
 
 def assemble(plan: Plan) -> Leaderboard:
-    """The leaderboard of what is finished."""
+    """The leaderboard of what is finished.
+
+    Raises: RunError for results of other test sets, or of other settings of evaluation, than those of the plan.
+    """
+    base = plan.baseline.experiment
+    tests = [EvaluationSet.read(name, one, base.evaluation) for name, one in base.data.test.items()]
     records: dict[str, dict[int, Record]] = {cell.name: {} for cell in plan.cells}
     missing = []
     for training in plan.trainings:
         if record := read_record(training.folder):
+            _check_measured(plan, training, record, tests)
             records[training.cell.name][training.seed] = record
         else:
             missing.append(str(training))
-    tests = plan.baseline.experiment.data.test
-    references = {name: [target for _, target in read_pairs(corpus)] for name, corpus in tests.items()}
-    compared = _compared(plan.baseline.name, records, references)
+    compared = _compared(plan.baseline.name, records, tests)
     rows = [
-        _row(plan, cell, found, {name: compared[name].get(cell.name, []) for name in tests})
+        _row(plan, cell, found, {name: of.get(cell.name, []) for name, of in compared.items()})
         for cell in plan.cells
         if (found := records[cell.name])
     ]
-    first = next(iter(tests))
-    rows.sort(key=lambda row: -row.sets[first].bleu.mean)
+    rows.sort(key=lambda row: -row.sets[tests[0].name].bleu.mean)
     return Leaderboard(
         name=plan.path.stem,
         baseline=plan.baseline.name,
         axes={name: tuple(axis.choices) for name, axis in plan.sweep.axes.items()},
         seeds=plan.sweep.seeds,
-        sets={name: len(lines) for name, lines in references.items()},
+        sets={test.name: len(test.pairs) for test in tests},
         signatures=_signatures(records, compared),
         rows=tuple(rows),
         missing=tuple(missing),
     )
 
 
+def _check_measured(plan: Plan, training: Training, record: Record, tests: Sequence[EvaluationSet]) -> None:
+    how = f"put it back, or do it anew: seq2attn sweep {plan.path} --redo"
+    for test in tests:
+        if test.name not in record.sets or record.sets[test.name].digests != test.digests:
+            raise RunError(
+                f"{training.folder}: the text of the test set `{test.name}` has changed since; {how}"
+            )
+    settings = training.experiment.model_dump(mode="json", include={"search", "evaluation"})
+    if parts := changed(training, settings):
+        raise RunError(f"{training.folder}: was measured with another {' and '.join(parts)}; {how}")
+
+
 def _compared(
-    baseline: str, records: Mapping[str, Mapping[int, Record]], references: Mapping[str, Sequence[str]]
+    baseline: str, records: Mapping[str, Mapping[int, Record]], tests: Sequence[EvaluationSet]
 ) -> dict[str, dict[str, list[Compared]]]:
     """By test set and cell, a comparison for each seed that both the cell and the baseline have finished."""
-    found: dict[str, dict[str, list[Compared]]] = {name: {} for name in references}
+    found: dict[str, dict[str, list[Compared]]] = {test.name: {} for test in tests}
     for seed, base in records[baseline].items():
         others = {name: of[seed] for name, of in records.items() if seed in of and name != baseline}
-        for test, lines in references.items():
-            systems = {name: record.sets[test].translations for name, record in others.items()}
-            for name, one in compare(seed, base.sets[test].translations, systems, lines).items():
-                found[test].setdefault(name, []).append(one)
+        for test in tests:
+            systems = {name: record.sets[test.name].translations for name, record in others.items()}
+            translations = base.sets[test.name].translations
+            for name, one in compare(seed, translations, systems, test.metrics, test.references).items():
+                found[test.name].setdefault(name, []).append(one)
     return found
 
 
@@ -167,11 +183,13 @@ def _row(plan: Plan, cell: Cell, found: Mapping[int, Record], compared: Mapping[
 
 def _on_set(name: str, records: Sequence[Record], compared: list[Compared]) -> OnSet:
     measured = [record.sets[name] for record in records]
-    bleu, chrf, ter = (
-        Spread.of([one.score(score).value for one in measured]) for score in ("BLEU", "chrF2", "TER")
-    )
+    spreads = {
+        score.name: Spread.of([one.score(score.name).value for one in measured])
+        for score in measured[0].scores
+    }
+    bleu = spreads.pop("BLEU")
     speed = Spread.of([one.sentences / one.seconds for one in measured])
-    return OnSet(bleu, chrf, ter, speed, tuple(compared), judge(compared))
+    return OnSet(bleu, spreads, speed, tuple(compared), judge(compared))
 
 
 def _signatures(

@@ -2,6 +2,7 @@
 
 cell.json       the config, and what it is known by: options and the content of files, wherever they lie
 result.json     written last, so that a training with a result is finished
+trained.json    a former result, of other test sets or another search, that a training is measured anew after
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from pydantic import TypeAdapter
 from seq2attn.data.fingerprint import fingerprint
 from seq2attn.data.read import CorpusConfig
 from seq2attn.errors import RunError
+from seq2attn.evaluation.evaluate import Digests
 from seq2attn.evaluation.metrics import Score
 from seq2attn.experiment import Experiment
 from seq2attn.formats import SWEEP, format_of
 from seq2attn.sweep.cells import Training
 from seq2attn.text.files import read_object, write_json
 
-CELL, RESULT = "cell.json", "result.json"
+CELL, RESULT, TRAINED = "cell.json", "result.json", "trained.json"
 FIX = "remove the folder it is in, and start the sweep again"
 
 
@@ -30,6 +32,7 @@ FIX = "remove the folder it is in, and start the sweep again"
 class Measured:
     """What was found on one test set."""
 
+    digests: Digests
     sentences: int
     scores: tuple[Score, ...]
     seconds: float  # of translating
@@ -106,7 +109,7 @@ class Identities:
 
     def of(self, experiment: Experiment) -> dict[str, Any]:
         """All that decides what comes of an experiment; that its text lies elsewhere changes nothing."""
-        parts = experiment.model_dump(mode="json", include={"model", "training", "search"})
+        parts = experiment.model_dump(mode="json", include={"model", "training", "search", "evaluation"})
         tests = {name: self._hash(experiment, corpus) for name, corpus in experiment.data.test.items()}
         return {"text": self.text(experiment), "test sets": tests, **parts}
 

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
+
+from seq2attn.evaluation.metrics import Metrics, References
 
 RESAMPLES = 1000
 LEVEL = 0.05
@@ -46,11 +47,16 @@ class Judgement:
 
 
 def compare(
-    seed: int, baseline: Sequence[str], systems: Mapping[str, Sequence[str]], references: Sequence[str]
+    seed: int,
+    baseline: Sequence[str],
+    systems: Mapping[str, Sequence[str]],
+    metrics: Metrics,
+    references: References,
 ) -> dict[str, Compared]:
-    """Each system's translations against the baseline's of the same sentences."""
+    """BLEU of each system's translations against the baseline's of the same sentences."""
     named: list[tuple[str, Sequence[str]]] = [("baseline", baseline), *systems.items()]
-    test = PairedTest(named, {"BLEU": BLEU()}, [list(references)], test_type="bs", n_samples=RESAMPLES)
+    bleu = {"BLEU": metrics.by_name["bleu"]}
+    test = PairedTest(named, bleu, references, test_type="bs", n_samples=RESAMPLES)
     signatures, scores = test()
     results: list[Any] = list(scores["BLEU"])
     first, *others = results

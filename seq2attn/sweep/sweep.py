@@ -18,9 +18,12 @@ from seq2attn.sweep.lock import locked
 from seq2attn.sweep.markdown import as_markdown
 from seq2attn.sweep.page import leaderboard_page
 from seq2attn.sweep.processes import Ended, run_all, threads
-from seq2attn.sweep.record import Identities, changed, read_record, write_cell
+from seq2attn.sweep.record import RESULT, TRAINED, Identities, changed, read_record, write_cell
 from seq2attn.sweep.text import share_text
 from seq2attn.text.files import write_bytes, write_json
+
+MEASURING = {"test sets", "search"}
+"""Parts of a config that training does not depend on."""
 
 
 def run_sweep(plan: Plan, jobs: int, log: Log, *, redo: bool = False) -> list[Ended]:
@@ -81,8 +84,14 @@ def _settle_changes(plan: Plan, known_by: dict[str, dict[str, object]], redo: bo
             " do them anew by --redo, or give another `folder`"
         )
     for name, (training, parts) in others.items():
-        log(f"{name}: done anew, since other than before: {', '.join(parts)}")
-        _forget(training)
+        is_trained_alike = {*parts} <= MEASURING and (training.folder / RESULT).is_file()
+        log(
+            f"{name}: {'measured' if is_trained_alike else 'trained'} anew, since changed: {', '.join(parts)}"
+        )
+        if is_trained_alike:
+            (training.folder / RESULT).rename(training.folder / TRAINED)
+        else:
+            _forget(training)
 
 
 def _forget(training: Training) -> None:

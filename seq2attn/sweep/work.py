@@ -14,10 +14,19 @@ from pathlib import Path
 
 import torch
 
+from seq2attn.config.plugin import modules_in
 from seq2attn.describe import count_parameters
 from seq2attn.errors import Stopped, UserError
-from seq2attn.evaluation.evaluate import Learnt, Result, evaluate_run, test_sets, write_report
-from seq2attn.sweep.record import Measured, Record, read_cell, write_record
+from seq2attn.evaluation.evaluate import (
+    Learnt,
+    Result,
+    evaluate_run,
+    load_with_origin,
+    test_sets,
+    write_reports,
+)
+from seq2attn.run import Run
+from seq2attn.sweep.record import TRAINED, Measured, Record, read_cell, write_record
 from seq2attn.training.checkpoint import list_checkpoints
 from seq2attn.training.train import train
 from seq2attn.translator import Translator
@@ -39,13 +48,21 @@ def main() -> int:
 
 
 def work(folder: Path, jobs: int) -> Record:
-    """Train in `folder`, from its newest checkpoint if it has one, then translate and score the test sets."""
+    """Train in `folder`, from its newest checkpoint if it has one, then translate and score the test sets.
+
+    Where a training is only to be measured anew, it is not trained again.
+    """
     experiment = read_cell(folder)
-    run = train(experiment, go_on="auto")
+    if (folder / TRAINED).is_file():
+        run = Run(folder, modules_in(experiment))
+        run.save_experiment(experiment)
+    else:
+        run = train(experiment, go_on="auto")
     state = list_checkpoints(folder)[-1].state
-    translator, origin = Translator.load(folder, allow_code=run.allow_code), run.origin()
-    results = evaluate_run(translator, test_sets(experiment, None, None), experiment.search, Learnt.of(run))
-    write_report(run, origin, results, experiment.search)
+    translator, origin = load_with_origin(run, lambda: Translator.load(folder, allow_code=run.allow_code))
+    sets, learnt = test_sets(experiment, None, []), Learnt.of(run)
+    results = evaluate_run(translator, sets, experiment.search, experiment.evaluation, learnt)
+    write_reports(run, origin, results, experiment.search)
     return Record(
         parameters=count_parameters(translator.model),
         seconds=state.seconds,
@@ -61,7 +78,9 @@ def work(folder: Path, jobs: int) -> Record:
 
 
 def _measured(result: Result) -> Measured:
-    return Measured(result.sentences, result.scores, result.seconds, result.words, result.translations)
+    return Measured(
+        result.digests, result.sentences, result.scores, result.seconds, result.words, result.translations
+    )
 
 
 def machine() -> str:

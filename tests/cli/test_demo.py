@@ -18,8 +18,8 @@ def test_the_demonstration_on_a_fresh_copy(tmp_path):
     copy = tmp_path / "seq2attn"
     shutil.copytree(ROOT, copy, ignore=LEFT_OUT)
     subprocess.run(["bash", "scripts/demo.sh", "here"], cwd=copy, check=True)
-    report = json.loads((copy / "here/run/evaluation/report.json").read_text(encoding="utf-8"))
-    bleu = report["sets"]["unseen"]["scores"][0]
+    report = json.loads((copy / "here/run/evaluation/unseen.json").read_text(encoding="utf-8"))
+    bleu = report["scores"][0]
     assert bleu["name"] == "BLEU"
     assert bleu["value"] >= 90
     for name in ("attention.png", "bleu-by-length.png"):

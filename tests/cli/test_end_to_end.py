@@ -225,9 +225,8 @@ class TestEvaluate:
     def test_scores_are_those_of_sacrebleu(self, seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
         done = seq2attn(tmp_path, "evaluate", toy.run, "--picture", "lengths.svg")
         assert all(line.startswith("warning: ") for line in done.err.splitlines())
-        report = json.loads((toy.run / "evaluation" / "report.json").read_text(encoding="utf-8"))
-        assert set(report["sets"]) == {"short", "mixed"}
-        for name, found in report["sets"].items():
+        for name in ("short", "mixed"):
+            found = json.loads((toy.run / "evaluation" / f"{name}.json").read_text(encoding="utf-8"))
             files = [toy.folder / "text" / f"{name}.en", "-i", toy.run / "evaluation" / f"{name}.txt"]
             score = seq2attn.run(
                 tmp_path, [sys.executable, "-m", "sacrebleu", *map(str, files), "-b", "-w", "6"]

@@ -224,7 +224,8 @@ class TestOptions:
 
     def test_what_a_trained_run_keeps(self, mistake, toy: Toy) -> None:
         assert mistake("translate", toy.run, "rot", "--set", "model.decoder.dim=48") == (
-            "error: --set model.decoder.dim=48: a trained run keeps its `model`; `search` and `data` may be set\n"
+            "error: --set model.decoder.dim=48: a trained run keeps its `model`;"
+            " it may set `search`, `data`, `evaluation`\n"
         )
 
     def test_nothing_to_read(self, mistake, toy: Toy, tmp_path: Path) -> None:

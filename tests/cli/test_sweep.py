@@ -206,12 +206,18 @@ def test_other_configs_and_texts_are_refused_or_done_anew(
         " do them anew by --redo, or give another `folder`\n"
     )
     assert results(tmp_path) == before
-    done = invoke("sweep", "sweep.yaml", "--redo", "--set", "seeds=[2]")
-    assert "luong seed 2: done anew, since other than before: model" in done.err
-    after = results(tmp_path)
-    assert {name for name in before if after[name] != before[name]} == {"luong/seed-2"}
     write_lines(tmp_path / "text/short.de", ["rot"] * 20)
     assert "fixed seed 1 (test sets)" in invoke("sweep", "sweep.yaml", code=2).err
+    (weights,) = (tmp_path / "runs/sweep/cells/fixed/seed-2").glob("model.safetensors")
+    trained = weights.stat().st_mtime_ns
+    done = invoke("sweep", "sweep.yaml", "--redo", "--set", "seeds=[2]")
+    assert "luong seed 2: trained anew, since changed: test sets, model" in done.err
+    assert "fixed seed 2: measured anew, since changed: test sets" in done.err
+    assert weights.stat().st_mtime_ns == trained
+    after = results(tmp_path)
+    assert {name for name in before if after[name] != before[name]} == {"luong/seed-2", "fixed/seed-2"}
+    said = invoke("sweep", "sweep.yaml", "--leaderboard", code=2).err
+    assert "fixed/seed-1: the text of the test set `short` has changed since" in said
 
 
 def test_nothing_is_trained_for_a_list(invoke: Invoke, tmp_path: Path) -> None:

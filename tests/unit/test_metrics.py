@@ -8,8 +8,9 @@ from itertools import pairwise
 import pytest
 import sacrebleu
 
-from seq2attn.errors import DataError, UserError
-from seq2attn.evaluation.metrics import Score, bleu, bleu_by_length, length_table, scores, table
+from seq2attn.errors import DataError
+from seq2attn.evaluation.config import EvaluationConfig
+from seq2attn.evaluation.metrics import Score, bleu_by_length, length_table, table
 
 REFERENCES = [
     "The little dog sleeps under the table.",
@@ -19,19 +20,16 @@ REFERENCES = [
 HYPOTHESES = ["The small dog sleeps under a table.", "we drank tea.", "Nobody saw Anna since Monday, right?"]
 
 
+METRICS = EvaluationConfig().build(REFERENCES)
+
+
+def scores(hypotheses: list[str], references: list[str]) -> list[Score]:
+    return METRICS.scores(hypotheses, [references])
+
+
 def sentences(count: int, longest: int = 30) -> list[str]:
     rng = random.Random(count)
     return [" ".join(rng.choices("abcdefgh", k=rng.randint(1, longest))) for _ in range(count)]
-
-
-def test_scores_are_sacrebleus():
-    found = scores(HYPOTHESES, REFERENCES)
-    expected = [
-        sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]),
-        sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]),
-        sacrebleu.corpus_ter(HYPOTHESES, [REFERENCES], case_sensitive=True),
-    ]
-    assert [(s.name, s.value) for s in found] == [(e.name, e.score) for e in expected]
 
 
 def test_case_matters_to_every_metric():
@@ -44,28 +42,26 @@ def test_signatures_say_how_it_was_scored():
     for score in scores(HYPOTHESES, REFERENCES):
         assert f"version:{sacrebleu.__version__}" in score.signature
         assert "case:mixed" in score.signature
-    assert "tok:13a" in bleu(HYPOTHESES, REFERENCES).signature
+    assert "tok:13a" in scores(HYPOTHESES, REFERENCES)[0].signature
 
 
 def test_bleu_of_the_references_is_a_hundred():
-    assert bleu(REFERENCES, REFERENCES).value == pytest.approx(100)
+    assert scores(REFERENCES, REFERENCES)[0].value == pytest.approx(100)
 
 
 def test_what_does_not_pair_up_is_refused():
     with pytest.raises(DataError, match="3 hypotheses but 2 references"):
         scores(HYPOTHESES, REFERENCES[:2])
     with pytest.raises(DataError, match="nothing to score"):
-        bleu([], [])
+        scores([], [])
     with pytest.raises(DataError, match="2 sources"):
-        bleu_by_length(HYPOTHESES[:2], HYPOTHESES, REFERENCES)
-    with pytest.raises(UserError, match="unknown metric `bleurt`"):
-        scores(HYPOTHESES, REFERENCES, ["bleurt"])
+        bleu_by_length(METRICS, HYPOTHESES[:2], HYPOTHESES, [REFERENCES])
 
 
 @pytest.mark.parametrize("count", [1, 19, 20, 21, 150, 400])
 def test_buckets_cover_every_sentence_once(count: int):
     sources = sentences(count)
-    buckets = bleu_by_length(sources, sources, sources)
+    buckets = bleu_by_length(METRICS, sources, sources, [sources])
     lengths = [len(source.split()) for source in sources]
     assert sum(bucket.sentences for bucket in buckets) == count
     assert all(low.highest < high.lowest for low, high in pairwise(buckets))
@@ -80,11 +76,25 @@ def test_a_bucket_is_scored_on_its_own_sentences():
     sources = ["a b"] * 3 + ["a b c d e f"] * 3 + [""]
     references = ["yes it is so ."] * 3 + ["no it is not so ."] * 3 + ["yes it is so ."]
     hypotheses = references[:3] + ["something else in every place"] * 3 + references[6:]
-    short, long = bleu_by_length(sources, hypotheses, references, (5, 10), fewest=1)
+    short, long = bleu_by_length(METRICS, sources, hypotheses, [references], (5, 10), fewest=1)
     assert (short.lowest, short.highest, short.sentences) == (0, 2, 4)
     assert (long.lowest, long.highest, long.sentences) == (6, 6, 3)
     assert short.score.value == pytest.approx(100)
-    assert long.score == bleu(hypotheses[3:6], references[3:6])
+    assert long.score == scores(hypotheses[3:6], references[3:6])[0]
+    # All references count, each of its own sentence.
+    streams = [["other"] * 7, references]
+    short, long = bleu_by_length(METRICS, sources, references, streams, (5, 10), fewest=1)
+    assert (short.score.value, long.score.value) == pytest.approx((100, 100))
+
+
+def test_lengths_of_text_without_spaces_are_in_characters():
+    sources = ["今 天"] * 3 + ["今天天气很好，我们去公园散步"] * 3
+    (short, long) = buckets = bleu_by_length(METRICS, sources, sources, [sources], fewest=1)
+    assert (short.highest, long.lowest, long.mean_length) == (2, 14, 14)
+    assert length_table({"one": buckets}).split()[:2] == ["characters", "sentences"]
+    # The script of the source counts: this is BLEU by length of English words.
+    (bucket,) = bleu_by_length(METRICS, ["a b"] * 6, sources, [sources])
+    assert (bucket.unit, bucket.highest) == ("words", 2)
 
 
 def test_tables_align_and_carry_signatures():
@@ -103,9 +113,25 @@ def test_tables_align_and_carry_signatures():
     ]
 
 
+def test_systems_of_different_metrics_have_columns_of_their_own():
+    systems = {
+        "a": [Score("BLEU", 1.0, "tok:13a")],
+        "b": [Score("BLEU", 2.0, "tok:zh"), Score("TER", 3.0, "t")],
+    }
+    assert [line.split() for line in table(systems).splitlines()] == [
+        ["system", "BLEU", "BLEU", "TER"],
+        ["a", "1.00"],
+        ["b", "2.00", "3.00"],
+        [],
+        ["BLEU:", "tok:13a"],
+        ["BLEU:", "tok:zh"],
+        ["TER:", "t"],
+    ]
+
+
 def test_length_table_has_a_row_a_bucket():
     sources = sentences(100)
-    buckets = bleu_by_length(sources, sources, sources)
+    buckets = bleu_by_length(METRICS, sources, sources, [sources])
     lines = length_table({"one": buckets, "two": buckets}).splitlines()
     assert len(lines) == 1 + len(buckets)
     assert lines[0].split() == ["words", "sentences", "one", "two"]

@@ -12,12 +12,14 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
-from seq2attn.evaluation.metrics import scores
+from seq2attn.errors import ConfigError, RunError
+from seq2attn.evaluation.config import EvaluationConfig
+from seq2attn.evaluation.evaluate import Digests, text_digest
 from seq2attn.sweep.cells import load_plan
 from seq2attn.sweep.leaderboard import Spread, assemble
 from seq2attn.sweep.markdown import as_markdown
 from seq2attn.sweep.page import leaderboard_page
-from seq2attn.sweep.record import Measured, Record, write_record
+from seq2attn.sweep.record import CELL, Measured, Record, write_cell, write_record
 from seq2attn.sweep.significance import Compared, compare, judge
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in "aeiou"]
@@ -37,6 +39,13 @@ def spoilt(lines, share, seed):
 
 
 REFERENCES = {"first": text(0), "second": text(1)}
+METRICS = EvaluationConfig().build(REFERENCES["first"])
+
+
+def measured(name, lines, seconds):
+    digests = Digests(text_digest(REFERENCES[name]), (text_digest(REFERENCES[name]),))
+    scores = METRICS.scores(lines, [REFERENCES[name]])
+    return Measured(digests, SENTENCES, tuple(scores), seconds, 99, lines)
 
 
 @cache
@@ -52,10 +61,7 @@ def record(share, seed, parameters=1000):
         machine="a machine, 2 cores",
         torch="2.13",
         date="2026-11-21",
-        sets={
-            name: Measured(SENTENCES, tuple(scores(lines, REFERENCES[name])), 2.0 * seed, 99, lines)
-            for name, lines in made.items()
-        },
+        sets={name: measured(name, lines, 2.0 * seed) for name, lines in made.items()},
     )
 
 
@@ -102,6 +108,10 @@ def board(plan):
     return assemble(plan)
 
 
+def with_settings(plan, *settings):
+    return load_plan(plan.path, [f"folder={plan.sweep.folder}", *settings])
+
+
 def direct(seed, name):
     """What sacreBLEU says of cell `name` beside cell `a`, both with `seed`, on the first test set."""
     systems = [(cell, list(record(SPOILT[cell], seed).sets["first"].translations)) for cell in ("a", name)]
@@ -123,7 +133,7 @@ def test_mean_and_spread_are_those_of_numpy(numbers):
 class TestSignificance:
     def test_a_system_beside_itself_is_no_different(self):
         lines = spoilt(REFERENCES["first"], 0.3, 0)
-        found = compare(1, lines, {"same": lines}, REFERENCES["first"])["same"]
+        found = compare(1, lines, {"same": lines}, METRICS, [REFERENCES["first"]])["same"]
         assert found.difference == 0
         assert judge([found]).verdict == "no difference"
 
@@ -208,6 +218,38 @@ class TestLeaderboard:
         assert board.missing == ("c seed 3",)
         assert "Not finished: c seed 3." in as_markdown(board)
         assert [seed.seed for row in board.rows if row.name == "c" for seed in row.seeds] == [1, 2]
+
+    def test_the_scores_of_all_metrics_are_there(self, board):
+        for row in board.rows:
+            assert [*row.sets["first"].others] == ["chrF2", "TER"]
+            own = [record(SPOILT[row.name], one.seed).sets["second"].score("TER").value for one in row.seeds]
+            assert row.sets["second"].others["TER"].mean == pytest.approx(np.mean(own))
+
+    def test_results_of_another_text_are_refused(self, plan):
+        path = plan.path.parent / "second.txt"
+        content = path.read_text(encoding="utf-8")
+        refusal = r"a/seed-1: the text of the test set `second` has changed.*--redo"
+        for other in (content.replace("\n", " x\n", 1), content.partition("\n")[2]):
+            path.write_text(other, encoding="utf-8")
+            with pytest.raises(RunError, match=refusal):
+                assemble(plan)
+        path.write_text(content, encoding="utf-8")
+        assemble(plan)
+
+    def test_results_of_other_settings_are_refused(self, plan):
+        training = plan.trainings[0]
+        write_cell(training, training.experiment.model_dump(mode="json", include={"search", "evaluation"}))
+        assemble(plan)
+        changed = with_settings(plan, "changes={evaluation: {tokenize: char, lowercase: true}}")
+        with pytest.raises(RunError, match="a/seed-1: was measured with another evaluation; "):
+            assemble(changed)
+        (training.folder / CELL).unlink()
+        assert "|case:lc|eff:no|tok:char|" in assemble(changed).signatures["paired bootstrap"]
+        with pytest.raises(ConfigError, match=r"`evaluation\.metrics` needs `bleu`"):
+            with_settings(plan, "changes={evaluation: {metrics: [chrf]}}")
+        axis = "axes={cell: {at: evaluation.tokenize, choices: {a: char, b: intl, c: zh, d: auto}}}"
+        with pytest.raises(ConfigError, match="the cells a and b have different `evaluation` settings"):
+            with_settings(plan, axis)
 
     def test_without_a_result_there_is_an_empty_board(self, plan, tmp_path):
         board = assemble(load_plan(plan.path, [f"folder={tmp_path}"]))

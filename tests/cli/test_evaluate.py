@@ -1,0 +1,171 @@
+"""`evaluate`: which text is scored how, and what is kept of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sacrebleu
+
+from seq2attn.evaluation.config import EvaluationConfig
+from seq2attn.evaluation.evaluate import EvaluationSet, Result, load_with_origin, write_reports
+from seq2attn.run import Run
+from seq2attn.search.config import BeamConfig
+from seq2attn.translator import Translator
+from seq2attn.weights import load_tensors
+from tests.cli.conftest import Invoke, write_lines
+from tests.safe.untrained import LINES, untrained
+
+
+def report_of(run: Run, name: str) -> dict[str, Any]:
+    return json.loads((run.folder / "evaluation" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_each_set_has_a_report_with_the_digests_of_its_files(invoke: Invoke, tmp_path: Path) -> None:
+    run = untrained(tmp_path)
+    invoke("evaluate", run.folder)
+    ours = report_of(run, "ours")
+    translations = run.folder / "evaluation/ours.txt"
+    lines = digest(tmp_path / "lines.txt")
+    assert ours["digests"] == {"source": lines, "references": [lines], "translations": digest(translations)}
+    assert (ours["set"], ours["sentences"]) == ("ours", len(LINES))
+    # A file that has the name of one of the config's sets takes no place of its report.
+    for name in ("other", "ours"):
+        write_lines(tmp_path / name, ["many words", "few"])
+        invoke("evaluate", run.folder, "--source", name, "--reference", name)
+    assert report_of(run, "ours") == ours
+    assert [report_of(run, name)["sentences"] for name in ("other", "ours_")] == [2, 2]
+
+
+def test_all_references_count(invoke: Invoke, tmp_path: Path) -> None:
+    run = untrained(tmp_path)
+    write_lines(tmp_path / "source", ["many words", "few"])
+    references = [["many words are there", "not many"], ["are", "words of which there are a few"]]
+    for number, lines in enumerate(references):
+        write_lines(tmp_path / f"reference-{number}", lines)
+    given = ["--source", "source", "--reference", "reference-0", "--reference", "reference-1"]
+    invoke("evaluate", run.folder, *given)
+    translations = (run.folder / "evaluation/source.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    bleu, chrf, ter = report_of(run, "source")["scores"]
+    assert bleu["value"] == sacrebleu.corpus_bleu(translations, references).score > 0
+    assert chrf["value"] == sacrebleu.corpus_chrf(translations, references).score
+    assert ter["value"] == sacrebleu.corpus_ter(translations, references, case_sensitive=True).score
+    assert all("nrefs:2|" in score["signature"] for score in (bleu, chrf, ter))
+    override = "data.test.more={kind: aligned, source: lines.txt, target: lines.txt, references: [source]}"
+    assert invoke("evaluate", run.folder, "--set", override, code=2).err == (
+        f"error: {tmp_path / 'lines.txt'} has 3 lines and {tmp_path / 'source'} has 2 lines: line by line,"
+        " they must be translations of the same source\n"
+    )
+
+
+def test_metrics_and_the_tokenizer_may_be_others_than_those_of_the_config(
+    invoke: Invoke, tmp_path: Path
+) -> None:
+    run = untrained(tmp_path)
+    names = ("exact", "bleu", "token-error-rate", "chrf++")
+    chosen = [part for name in names for part in ("--metric", name)]
+    said = json.loads(invoke("evaluate", run.folder, "--json", "--tokenize", "char", *chosen).out)
+    scores = said["sets"]["ours"]["scores"]
+    assert [score["name"] for score in scores] == ["exact match", "BLEU", "token error rate", "chrF2++"]
+    assert "|tok:char|" in scores[1]["signature"]
+    assert "|tok:char|" in said["sets"]["ours"]["by_length"][0]["score"]["signature"]
+    for option, value in (("--metric", "bleurt"), ("--tokenize", "14a")):
+        error = invoke("evaluate", run.folder, option, value, code=2).err
+        assert f"`evaluation.{option[2:].replace('metric', 'metrics.0')}` should be" in error
+        assert value in error
+
+
+def test_the_script_of_each_set_chooses_its_tokenizer(invoke: Invoke, tmp_path: Path) -> None:
+    run = untrained(tmp_path)
+    write_lines(tmp_path / "zh", ["今天天气很好。", "我们去公园散步。", "他们学习中文。"])
+    override = "data.test.zh={kind: aligned, source: zh, target: zh}"
+    done = invoke("evaluate", run.folder, "--set", override)
+    assert "as the references are in Han" in done.err
+    table, *_ = done.out.split("\n\n")
+    assert [line.split()[0] for line in table.splitlines()] == ["system", "ours", "zh"]
+    assert "BLEU: nrefs:1|case:mixed|eff:no|tok:13a|" in done.out
+    assert "BLEU: nrefs:1|case:mixed|eff:no|tok:zh|" in done.out
+    assert report_of(run, "zh")["by_length"][0]["unit"] == "characters"
+    asked = invoke("evaluate", run.folder, "--set", override, "--tokenize", "13a")
+    assert "warning: zh: BLEU with `tokenize: 13a` counts words between spaces" in asked.err
+    assert "warning: ours: BLEU" not in asked.err
+
+
+def test_settings_of_the_config_of_the_run_count(invoke: Invoke, tmp_path: Path) -> None:
+    run = untrained(tmp_path)
+    config = run.config.read_text(encoding="utf-8")
+    assert "  lowercase: false\n  chrf:\n" in config
+    run.config.write_text(
+        config.replace("  lowercase: false\n  chrf:\n", "  lowercase: true\n  chrf:\n"), encoding="utf-8"
+    )
+    invoke("evaluate", run.folder)
+    assert all("|case:lc|" in score["signature"] for score in report_of(run, "ours")["scores"][:2])
+
+
+def test_weights_and_origin_are_of_one_file(tmp_path: Path) -> None:
+    run, other = untrained(tmp_path), untrained(tmp_path / "other")
+    source, target = run.tokenizers()
+    vocabularies = source.vocabulary, target.vocabulary
+    tensors = load_tensors(other.weights)
+    other.save_model(
+        {name: tensor + 1 for name, tensor in tensors.items()}, vocabularies, {"checkpoints": ["7"]}
+    )
+    loads = 0
+
+    def load() -> Translator:
+        nonlocal loads
+        loads += 1
+        translator = Translator.load(run.folder)
+        if loads == 1:  # a training keeps better weights
+            shutil.copy(other.weights, run.weights)
+            shutil.copy(other.header, run.header)
+        return translator
+
+    translator, origin = load_with_origin(run, load)
+    assert (loads, origin) == (2, {"checkpoints": ["7"]})
+    assert all(
+        tensor.equal(load_tensors(other.weights)[name])
+        for name, tensor in translator.model.state_dict().items()
+        if name in tensors
+    )
+
+
+def result(name: str, translations: Sequence[str]) -> Result:
+    sets = EvaluationSet(name, [], [[]], EvaluationConfig().build([]))
+    return Result(name, sets.digests, 1, (), (), 1.0, 1, tuple(translations), None, ())
+
+
+def test_of_two_that_write_one_report_the_last_whole_one_stands(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    folder = tmp_path / "evaluation"
+
+    def write(letter: str) -> None:
+        for _ in range(8):
+            write_reports(run, {}, [result("set", [letter * 50_000] * 20)], BeamConfig(kind="beam"))
+
+    with ThreadPoolExecutor(4) as pool:
+        writers = [pool.submit(write, letter) for letter in "abcd"]
+        while not all(writer.done() for writer in writers):
+            if (folder / "set.txt").is_file():
+                content = (folder / "set.txt").read_text(encoding="utf-8")
+                assert content == (content[0] * 50_000 + "\n") * 20
+        for writer in writers:
+            writer.result()
+    assert sorted(path.name for path in folder.iterdir()) == ["set.json", "set.txt"]
+    assert report_of(run, "set")["digests"]["translations"] == digest(folder / "set.txt")
+
+
+@pytest.mark.parametrize("given", [["--source", "a"], ["--reference", "a"]])
+def test_source_and_reference_go_together(invoke: Invoke, tmp_path: Path, given: list[str]) -> None:
+    said = invoke("evaluate", untrained(tmp_path).folder, *given, code=2).err
+    assert said == "error: give --source and --reference together\n"
