@@ -25,6 +25,8 @@ BATCH_TOKENS = (4096, 2048, 1024, 512, 256)
 """Batch sizes to choose from."""
 MIN_UPDATES = 150
 """Updates per epoch that the batch size of a small corpus allows."""
+MAX_RATIO = 4
+"""A batch size that is so many times the automatic one is warned of."""
 MAX_WARMUP = 4000
 DEFAULT_LENGTH = Amount(20, "epochs")
 """The length of a training that only a time limits, for its warm-up."""
@@ -35,13 +37,22 @@ Lengths = NDArray[np.int64]  # [pairs, 2]
 def resolve_auto(
     config: TrainingConfig, lengths: Lengths, world: World, log: Callable[[str], None]
 ) -> TrainingConfig:
-    """The config with numbers in the place of `auto`. They are logged, as is a warm-up that is too long."""
+    """The config with numbers in the place of `auto`, which are logged.
+
+    Numbers that the user gave are kept, with a warning if they are far too large for the corpus.
+    """
     batch, schedule = config.batch, config.schedule
+    suggested = auto_batch_tokens(lengths, batch.accumulate * world.size)
     if batch.tokens == "auto":
-        tokens = max(auto_batch_tokens(lengths, batch.accumulate * world.size), batch.at_once or 0)
+        tokens = max(suggested, batch.at_once or 0)
         log(f"batch: {tokens:,} tokens, by the size of the corpus")
         config = config.model_copy(update={"batch": batch.model_copy(update={"tokens": tokens})})
     per_epoch = len(updates_of(lengths, config, world, epoch=0))
+    if (tokens := config.batch.most()) >= MAX_RATIO * suggested:
+        log(
+            f"warning: batches of {tokens:,} tokens make {per_epoch:,} updates per epoch of this corpus;"
+            f" `training.batch.tokens: {suggested}` suits its size"
+        )
     limit = num_updates(config.until, per_epoch)
     if isinstance(schedule, NoamConfig | InverseSquareRootConfig) and schedule.warmup == "auto":
         updates = limit or num_updates([DEFAULT_LENGTH], per_epoch) or 1

@@ -121,6 +121,19 @@ def test_what_is_chosen_is_logged_and_what_is_given_is_kept():
     assert lines == []
 
 
+def test_a_batch_size_that_is_far_too_large_is_warned_of():
+    lengths = lengths_of(10_000, 15)
+    given = {"batch": {"tokens": 4096}, "until": ["20 epochs"]}
+    config, (line, *_) = resolved(lengths, **given)
+    assert config.batch.tokens == 4096
+    assert line == (
+        f"warning: batches of 4,096 tokens make {updates_per_epoch(config, lengths)} updates per epoch of this corpus;"
+        " `training.batch.tokens: 1024` suits its size"
+    )
+    assert not any("batches" in one for one in resolved(lengths, batch={"tokens": 4095})[1])
+    assert any("tokens: 512`" in one for one in resolved(lengths, batch={"tokens": 2048, "accumulate": 2})[1])
+
+
 def test_a_warm_up_that_is_longer_than_the_training_is_warned_of():
     lengths = lengths_of(40, 14)
     config, (line,) = resolved(
