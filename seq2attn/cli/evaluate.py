@@ -59,8 +59,7 @@ def evaluate(
     Examples:
       seq2attn evaluate runs/phrasebook
       seq2attn evaluate runs/phrasebook --beam 10 --json
-      seq2attn evaluate runs/phrasebook --source new.de --reference new.en
-      seq2attn evaluate runs/phrasebook --metric bleu --metric exact --tokenize intl
+      seq2attn evaluate runs/phrasebook --source new.de --reference new.en --metric bleu --metric exact
       seq2attn evaluate runs/phrasebook --engine ctranslate2
     """
     from seq2attn.drawing.figure import check_picture

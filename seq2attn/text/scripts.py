@@ -33,6 +33,11 @@ def is_unspaced(character: str) -> bool:
     return script(character) == HAN or "\u3000" <= character <= "\u303f" or "\uff00" <= character <= "\uffef"
 
 
+def is_of_unspaced_script(character: str) -> bool:
+    """Whether a character, or the letter below a mark, is of a script without spaces between words."""
+    return is_unspaced(character) or unicodedata.name(character, "").split(" ")[0].capitalize() in UNSPACED
+
+
 def main_script(lines: Iterable[str]) -> str | None:
     """Script of most letters of a text; None for a text without letters."""
     scripts: Counter[str] = Counter()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seq2attn.text.scripts import is_of_unspaced_script
 from seq2attn.text.tokenizer import Tokenizer
 
 
@@ -18,15 +20,24 @@ class Segmented:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> Segmented:
-        """The line with these ids, controls included."""
-        tokens, texts = tokenizer.tokens(ids), tokenizer.decode(ids).split()
-        words, word_of, last = list[str](), list[int](), -1
-        for token, number in zip(tokens, tokenizer.word_indices(ids), strict=True):
-            if number < 0 or number != last:
-                words.append(token if number < 0 else texts[number])
+        """The line with these ids, controls included.
+
+        Where a script has no spaces, tokens are words.
+        """
+        tokens, word_of, last = tokenizer.tokens(ids), list[int](), -1
+        words = list[list[int]]()
+        for id, number in zip(ids, tokenizer.word_indices(ids), strict=True):
+            if (
+                number < 0
+                or number != last
+                or not _belong(tokenizer.decode(words[-1]), tokenizer.decode([id]))
+            ):
+                words.append([])
+            words[-1].append(id)
             word_of.append(len(words) - 1)
             last = number
-        return cls(tuple(tokens), tuple(words), tuple(word_of))
+        texts = (tokenizer.decode(word) or tokens[word_of.index(place)] for place, word in enumerate(words))
+        return cls(tuple(tokens), tuple(texts), tuple(word_of))
 
     @classmethod
     def joined(cls, parts: Sequence[Segmented]) -> Segmented:
@@ -42,3 +53,10 @@ class Segmented:
     def plain(cls, tokens: Sequence[str]) -> Segmented:
         """Tokens each of which is a word."""
         return cls(tuple(tokens), tuple(tokens), tuple(range(len(tokens))))
+
+
+def _belong(left: str, right: str) -> bool:
+    """Whether two tokens that touch are of one word."""
+    if not left or not right or unicodedata.category(right[0]).startswith("M"):
+        return True
+    return not (is_of_unspaced_script(left[-1]) or is_of_unspaced_script(right[0]))

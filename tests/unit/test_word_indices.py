@@ -7,7 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from seq2attn.text.characters import CharactersConfig
 from seq2attn.text.numbering import number_words
+from seq2attn.text.segmented import Segmented
+from seq2attn.text.subwords import UnigramConfig
 from seq2attn.text.tokenizer import Tokenizer
 from seq2attn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
 from seq2attn.text.words import WordsConfig
@@ -89,3 +92,32 @@ def test_numbers_are_those_of_the_words_of_the_joined_text(surfaces: list[str]) 
             assert number == len((before + "x").split()) - 1
             assert surface.split()[0] in words[number]
         assert (number == -1) == (not surface or not words)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("red boat", ["red", "boat"]),
+        ("我们学习中文。", [*"我们学习中文。"]),
+        ("我用 Python 写 red12。", ["我", "用", "Python", "写", "red12", "。"]),
+        ("我用Python写", ["我", "用", "Python", "写"]),
+        ("カタカナで", [*"カタカナで"]),
+        ("วันนี้", ["วั", "น", "นี้"]),
+        ("한국어 문장", ["한국어", "문장"]),
+    ],
+)
+def test_tokens_of_scripts_without_spaces_are_words(line: str, words: list[str]) -> None:
+    tokenizer = CharactersConfig().train([line])
+    found = Segmented.of(tokenizer, [*tokenizer.encode(line), EOS])
+    assert found.words == (*words, "</s>")
+    pieces = zip(found.tokens, found.word_of, strict=True)
+    made = ["".join(token for token, _ in part) for _, part in groupby(pieces, key=lambda piece: piece[1])]
+    assert [word.replace("▁", "") for word in made] == [*found.words]
+
+
+def test_sub_words_of_scripts_without_spaces_are_not_joined() -> None:
+    lines = ["今日は天気がいいです。", "今日は本を読みます。", "Pythonは今日"] * 9
+    tokenizer = UnigramConfig(size=300).train(lines)
+    found = Segmented.of(tokenizer, tokenizer.encode(lines[0]))
+    assert "".join(found.words) == lines[0]
+    assert len(found.words) == sum(token != "▁" for token in found.tokens) > 3
