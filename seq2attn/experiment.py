@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.config.base import Config, Mistake
-from seq2attn.data.prepare import DataConfig
+from seq2attn.data.config import DataConfig
 from seq2attn.data.read import AlignedConfig
 from seq2attn.decoders import (
     ConvolutionalDecoderConfig,
@@ -47,12 +47,18 @@ def _bert_reads_its_own_pieces(text: TextConfig, model: ModelConfig) -> list[Mis
     return [Mistake("text.source.path", f"should be the folder of `model.encoder`, {path}")]
 
 
+def _tags_have_vectors(data: DataConfig, text: TextConfig) -> list[Mistake]:
+    if not data.tags or not isinstance(text.source, WordPieceConfig):
+        return []
+    return [Mistake("data.train", "has a `tag`, for which the vocabulary of `wordpiece` has no entry")]
+
+
 def _guided_can_be(data: DataConfig, model: ModelConfig, training: TrainingConfig) -> list[Mistake]:
     guided, shape = training.guided, _attentions(model.decoder)
     if guided is None:
         return []
     mistakes = []
-    if not isinstance(data.train, AlignedConfig) or data.train.alignment is None:
+    if not any(isinstance(corpus, AlignedConfig) and corpus.alignment for corpus in data.train):
         message = "learns from links between words: give `data.train.alignment`, beside `kind: aligned`"
         mistakes.append(Mistake("training.guided", message))
     if shape is not None and (found := guided.missing(*shape)):
@@ -94,7 +100,7 @@ def _attentions(decoder: DecoderConfig) -> tuple[int, int] | None:
 class Experiment(Config):
     """A model, the text it learns from, and how."""
 
-    rules = (_tied_is_joint, _bert_reads_its_own_pieces, _guided_can_be, _packed_can_be)
+    rules = (_tied_is_joint, _bert_reads_its_own_pieces, _tags_have_vectors, _guided_can_be, _packed_can_be)
 
     run: Path
     """The run directory: where all that training makes is kept, relative to the working directory."""

@@ -8,6 +8,7 @@ from seq2attn.data.inspection.report import MAX_UNKNOWN_SHARE
 from seq2attn.data.inspection.statistics import CorpusReport
 from seq2attn.data.inspection.text_style import TextStyle, style_differences
 from seq2attn.reading import Reading
+from seq2attn.text.tags import TaggedTokenizer, split_tag
 from seq2attn.text.tokenizer import Tokenizer
 from seq2attn.text.vocabulary import UNK
 
@@ -28,6 +29,8 @@ class Noticed:
         self._learnt, self._style = learnt, TextStyle()
         self.lines = self.tokens = self.unknown = 0
         self._unknown_words: dict[str, int] = {}  # and the line of each
+        self._untagged: list[int] = []
+        self._tags = ""
         self._long: list[str] = []
         self._cut_off: list[int] = []
         self._told_long = 0
@@ -37,6 +40,12 @@ class Noticed:
         """Count the next lines, as they are given to the search."""
         if self._learnt is not None:
             self._style += TextStyle.from_lines([reading.line for reading in readings])
+        if isinstance(tokenizer, TaggedTokenizer) and tokenizer.required:
+            self._tags = ", ".join(f"`{tag}`" for tag in tokenizer.tags)
+            numbered = enumerate(readings, self.lines + 1)
+            self._untagged += [
+                n for n, one in numbered if one.tokens and not split_tag(tokenizer, one.line)[0]
+            ]
         for number, reading in enumerate(readings, self.lines + 1):
             self.tokens += reading.tokens
             self.unknown += reading.unknown
@@ -88,6 +97,13 @@ class Noticed:
             words = ", ".join(f"`{word}` (line {line:,})" for word, line in self._unknown_words.items())
             share = f"{self.unknown / self.tokens:.1%} of the tokens, {self.unknown:,} of {self.tokens:,}"
             found.append(f"the model does not know {share}" + (words and f", such as {words}"))
+        if self._untagged:
+            lines = (
+                f"line {self._untagged[0]:,}"
+                if len(self._untagged) == 1
+                else f"{len(self._untagged):,} lines"
+            )
+            found.append(f"{lines} without a tag; all training text had one of {self._tags} (see `--tag`)")
         self._is_text_told = bool(found)
         yield from found
 

@@ -9,6 +9,7 @@ from seq2attn.reach import Reach
 from seq2attn.search.batched import Hypothesis
 from seq2attn.search.config import Long
 from seq2attn.text.shorten import shorten
+from seq2attn.text.tags import split_tag
 from seq2attn.text.tokenizer import Tokenizer
 from seq2attn.text.vocabulary import UNK
 
@@ -50,7 +51,10 @@ def _shortened(
     if how == "truncate":
         kept = ids[:most]
         return (tuple(kept),), (tokenizer.decode(kept),), f"only the first {most:,} are translated"
-    texts = shorten(line, most, lambda text: len(tokenizer.encode(text))) or [line]
+    tag, rest = split_tag(tokenizer, line)  # which each part has
+    room = max(1, most - 1) if tag else most
+    texts = shorten(rest, room, lambda text: len(tokenizer.encode(text))) or [rest]
+    texts = [f"{tag} {text}" if tag else text for text in texts]
     # A letter may have more tokens than there is room for: bytes, after the mark of a space.
     parts = tuple(tuple(tokenizer.encode(text)[:most]) for text in texts)
     return parts, tuple(texts), f"translated in {len(parts):,} parts"

@@ -25,6 +25,7 @@ from seq2attn.search.config import Long, SearchConfig
 from seq2attn.search.options import check_num_hypotheses, check_size, chosen_search
 from seq2attn.text.files import output
 from seq2attn.text.lines import BOM
+from seq2attn.text.tags import add_tag, check_tag
 from seq2attn.translation import Translation
 from seq2attn.translator import Translator, check_engine
 
@@ -49,6 +50,7 @@ class Wishes:
     engine: str
     engine_folder: Path | None
     device: str
+    tag: str | None
     overrides: tuple[str, ...]
     allow_code: tuple[str, ...]
 
@@ -81,6 +83,8 @@ def translate_stream(folder: Path, wishes: Wishes) -> None:
         allow_code=wishes.allow_code,
     )
     check_engine(translator.engine, search, run, wishes.overrides)
+    if wishes.tag is not None:
+        check_tag(translator.source, wishes.tag)
     if wishes.attention is not None:  # is there what was chosen? Better known before the work
         choose = wishes.choice.maps if wishes.wants_page else wishes.choice.map
         choose(translator.look("", ""))
@@ -103,8 +107,9 @@ def _translate(
     for lines in groups:
         number = noticed.lines + 1
         drawn = wishes.attention is not None and (number == 1 or wishes.wants_page)
+        tagged = [add_tag(line, wishes.tag) for line in lines]
         found = translator.translate_iterable(
-            lines, search, num_hypotheses=wishes.n_best, attention=drawn, noticed=noticed
+            tagged, search, num_hypotheses=wishes.n_best, attention=drawn, noticed=noticed
         )
         for line, translation in enumerate(found, number):
             out.write(shown(line, lines[line - number], translation, wishes))

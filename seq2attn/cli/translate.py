@@ -59,6 +59,12 @@ def translate(
         Literal["max", "row", "0-1"],
         typer.Option(help="Weight with the full color: the largest, the largest of each row, or 1."),
     ] = "max",
+    tag: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Put the tag <NAME> before each line, for a model trained with it."
+        ),
+    ] = None,
     long: Long = None,
     engine: EngineName = "native",
     engine_folder: EngineFolder = None,
@@ -93,6 +99,7 @@ def translate(
         engine=engine,
         engine_folder=engine_folder,
         device=device,
+        tag=tag,
         overrides=tuple(overrides),
         allow_code=tuple(allow_code),
     )

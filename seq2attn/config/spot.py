@@ -47,6 +47,8 @@ class Spot:
 
     def below(self, name: str) -> Spot:
         """One key or list item further in."""
+        if name == "0" and self._stands_for_a_list:
+            return replace(self, expects=_inside(self.expects, name))
         names = (*self.names, name)
         if not self.found:
             return replace(self, names=names)
@@ -56,6 +58,12 @@ class Spot:
         if value is None:
             return replace(self, names=names, known=known, found=False)
         return Spot(value, _inside(owner, name), key, names, known, fits=self.fits, trust=self.trust)
+
+    @property
+    def _stands_for_a_list(self) -> bool:
+        """Whether what is written is the one item of a list, which pydantic sees."""
+        is_list = get_origin(self.expects) in (list, tuple)
+        return self.found and is_list and isinstance(self.node, MappingNode)
 
     def along(self, loc: tuple[int | str, ...]) -> Spot:
         """Where pydantic's `loc` leads, which also names the chosen members of unions; the file does not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
@@ -65,9 +65,14 @@ class FilterReport:
         why = [f"{count:,} {reason.replace('_', ' ')}" for reason, count in counts.items() if count]
         return f"kept {kept:,} of {read:,} pairs" + (f"; left out: {', '.join(why)}" if why else "")
 
+    @classmethod
+    def total(cls, reports: Iterable[FilterReport]) -> FilterReport:
+        """The counts of several corpora together."""
+        return cls(*(sum(counts) for counts in zip(*map(astuple, reports), strict=True)))
+
 
 class Filter:
-    """Sifts pairs, and counts while it does."""
+    """Sifts the pairs of corpora, one after the other; a duplicate may be that of a pair of an earlier corpus."""
 
     def __init__(self, config: FiltersConfig) -> None:
         self._config = config
@@ -75,7 +80,8 @@ class Filter:
         self._seen: set[bytes] = set()
 
     def sift(self, pairs: Iterable[Encoded]) -> Iterator[Encoded]:
-        """The pairs worth keeping, in their order."""
+        """The pairs of a corpus that are worth keeping, in their order; `report` counts anew."""
+        self._counts.clear()
         for pair in pairs:
             reason = self._config.objection(pair) or self._repetition(pair)
             self._counts["read"] += 1
@@ -95,5 +101,5 @@ class Filter:
 
     @property
     def report(self) -> FilterReport:
-        """The counts so far."""
+        """The counts of the last corpus."""
         return FilterReport(**{"read": 0, "kept": 0, **self._counts})

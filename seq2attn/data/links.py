@@ -24,6 +24,14 @@ class Alignment:
     sure: frozenset[Link]
     possible: frozenset[Link]  # the sure ones among them
 
+    def shifted(self, words: int) -> Alignment:
+        """The same links where so many words stand before the source."""
+        sure, possible = (
+            frozenset((source + words, target) for source, target in links)
+            for links in (self.sure, self.possible)
+        )
+        return Alignment(sure, possible)
+
 
 def split_words(line: str) -> list[str]:
     """The words of a line that links count."""

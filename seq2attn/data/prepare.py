@@ -11,64 +11,34 @@ data/prepared.json       written last: what all of it was made from
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from pathlib import Path
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 from tqdm import tqdm
 
 from seq2attn import formats
-from seq2attn.config.base import Config, Mistake
+from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus, Growing, Guide
-from seq2attn.data.filter import Encoded, Filter, FilterReport, FiltersConfig
+from seq2attn.data.filter import Encoded, Filter, FilterReport
 from seq2attn.data.fingerprint import fingerprint
 from seq2attn.data.inspection.overlap import load_hashes, save_hashes
-from seq2attn.data.inspection.report import REPORT_TEXT, DataReport
+from seq2attn.data.inspection.report import REPORT_TEXT, DataReport, TrainingCorpusReport
 from seq2attn.data.inspection.statistics import CorpusInspector, inspect_pairs
 from seq2attn.data.links import Alignment
 from seq2attn.data.read import AlignedConfig, CorpusConfig, read_aligned, read_pairs, read_references
 from seq2attn.data.texts import read_texts, texts_writer
-from seq2attn.data.training import NUMBERS, TrainingData
-from seq2attn.data.word_numbers import word_numbers
+from seq2attn.data.tokenizers import Log, train_tokenizers
+from seq2attn.data.training import NUMBERS, TrainingData, TrainingPart
+from seq2attn.data.word_numbers import number_pair
 from seq2attn.errors import DataError, RunError
-from seq2attn.text.config import TextConfig, TokenizerConfig
+from seq2attn.text.config import TextConfig
 from seq2attn.text.files import read_object, write_json
-from seq2attn.text.subwords import BPEConfig, UnigramConfig
 from seq2attn.text.tokenizer import Tokenizer, load_tokenizer
 
 PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
 FIX = "remove the folder it is in, and prepare the data again"
-
-Log = Callable[[str], None]
-
-
-def _names_of_files(test: Mapping[str, CorpusConfig]) -> list[Mistake]:
-    message = "is the name of files with translations too: take letters, digits, `_`, `-` and `.`"
-    return [Mistake(f"test.{name}", message) for name in test if not re.fullmatch(r"\w[\w.-]*", name)]
-
-
-def _references_are_for_scores(train: CorpusConfig) -> list[Mistake]:
-    if not isinstance(train, AlignedConfig) or not train.references:
-        return []
-    return [Mistake("train.references", "are for `dev` and `test`: training takes one target a source")]
-
-
-class DataConfig(Config):
-    """The text to learn from and to be measured on."""
-
-    rules = (_names_of_files, _references_are_for_scores)
-
-    train: CorpusConfig
-    """What the tokenisers and the model learn from."""
-    dev: CorpusConfig
-    """What decides when to stop and which weights are best; never filtered."""
-    test: dict[str, CorpusConfig] = Field(default_factory=dict)
-    """What finished models are measured on, each set by a name; never filtered."""
-    filters: FiltersConfig = FiltersConfig()
-    """Which training pairs to leave out."""
 
 
 @dataclass(frozen=True)
@@ -98,30 +68,31 @@ def prepare(
         log(f"{folder}: already prepared from this text")
         _log_report(_with_these_tests(DataReport.load(folder), data, text, folder), folder, log)
         return load_prepared(folder)
-    sizes = {"train": _count(data.train), "dev": _count(data.dev)}
-    log(", ".join(f"{name}: {size:,} pairs" for name, size in (sizes | tests).items()))
+    trained = {name: _count(corpus) for name, corpus in zip(_names(data), data.train, strict=True)}
+    sizes = trained | {"dev": _count(data.dev)} | tests
+    log(", ".join(f"{name}: {size:,} pairs" for name, size in sizes.items()))
     (folder / PREPARED).unlink(missing_ok=True)
     if not keep_tokenizers:
-        _train_tokenizers(data.train, text, folder, log)
+        train_tokenizers(data, text, folder, log)
     source, target = load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
-    inspectors = CorpusInspector(source, target), CorpusInspector(source, target)
-    sieve = Filter(data.filters)
-    train = tqdm(read_aligned(data.train), "encode", sizes["train"], unit=" pairs", disable=None)
-    kept = sieve.sift(inspectors[0].inspect(_encoded(train, source, target)))
-    _save(kept, source, target, folder / TRAIN)
-    log(f"train: {sieve.report}")
-    if not sieve.report.kept:
-        raise DataError(
-            f"{data.train.files[0]}: no pair is left to learn from: {sieve.report}; see `filters`"
-        )
-    dev = ((pair, None) for pair in read_pairs(data.dev))
-    _save(inspectors[1].inspect(_encoded(dev, source, target)), source, target, folder / DEV)
-    hashes = inspectors[0].hashes
+    inspector, corpora = CorpusInspector(source, target), list[TrainingCorpusReport]()
+    pairs = _training_pairs(data, (source, target), inspector, trained, corpora)
+    is_guided = any(isinstance(one, AlignedConfig) and one.alignment is not None for one in data.train)
+    _save(pairs, source, target, folder / TRAIN, is_guided=is_guided)
+    of_dev = CorpusInspector(source, target)
+    dev = _encoded(((pair, None) for pair in read_pairs(data.dev)), source, target)
+    _save(of_dev.inspect(dev), source, target, folder / DEV)
+    hashes = inspector.hashes
     save_hashes(hashes, folder)
-    reports = inspectors[0].report(), inspectors[1].report(hashes)
-    counted = DataReport(sieve.report, *reports, tests={}, tests_fingerprint="")
+    reports = inspector.report(), of_dev.report(hashes)
+    counted = DataReport(tuple(corpora), *reports, tests={}, tests_fingerprint="")
+    for line in counted.corpus_lines():
+        log(line)
     _log_report(_with_these_tests(counted, data, text, folder), folder, log)
-    prepared = {"report": asdict(sieve.report), "references": _save_references(data.dev, folder)}
+    prepared = {
+        "corpora": [asdict(one.part) for one in corpora],
+        "references": _save_references(data.dev, folder),
+    }
     made_from = _fingerprint(data, text)
     write_json(folder / PREPARED, {"format": formats.PREPARED, "fingerprint": made_from, **prepared})
     return load_prepared(folder)
@@ -135,7 +106,7 @@ def load_prepared(folder: Path) -> Prepared:
     content = read_object(folder / PREPARED, "prepare the data first")
     formats.format_of(content, formats.PREPARED, folder / PREPARED, FIX)
     try:
-        report = TypeAdapter(FilterReport).validate_python(content.get("report"))
+        parts = TypeAdapter(tuple[TrainingPart, ...]).validate_python(content.get("corpora"))
     except ValueError:
         raise RunError(f"{folder / PREPARED}: does not say what was left out; {FIX}") from None
     source, target = load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
@@ -144,11 +115,11 @@ def load_prepared(folder: Path) -> Prepared:
     return Prepared(
         source,
         target,
-        TrainingData(source, target, train, _texts(folder / TRAIN)),
+        TrainingData(source, target, train, _texts(folder / TRAIN), parts),
         dev,
         tuple(source for source, _ in texts[0]),
         tuple(tuple(target for _, target in stream) for stream in texts),
-        report,
+        FilterReport.total(part.report for part in parts),
     )
 
 
@@ -194,7 +165,7 @@ def _is_prepared(folder: Path, data: DataConfig, text: TextConfig) -> bool:
 
 
 def _fingerprint(data: DataConfig, text: TextConfig) -> str:
-    return fingerprint((data.train, data.dev), data.filters, text)
+    return fingerprint((*data.train, data.dev), data.filters, text)
 
 
 def _count(corpus: CorpusConfig) -> int:
@@ -208,28 +179,38 @@ def _read_references(corpus: CorpusConfig) -> list[Sequence[str]]:
     return read_references(corpus, [target for _, target in read_pairs(corpus)])
 
 
-def _train_tokenizers(corpus: CorpusConfig, text: TextConfig, folder: Path, log: Log) -> None:
-    def side(column: int) -> Iterator[str]:
-        return (pair[column] for pair in read_pairs(corpus))
-
-    def learn(config: TokenizerConfig, lines: Iterable[str], *names: str) -> None:
-        tokenizer = config.train(lines)
-        for name in names:
-            tokenizer.save(folder / name)
-        log(f"{' and '.join(names)}: {_described(config, len(tokenizer.vocabulary))}")
-
-    source, target = text.sides
-    if text.is_joint:
-        learn(source, chain(side(0), side(1)), "source", "target")
-    else:
-        learn(source, side(0), "source")
-        learn(target, side(1), "target")
+def _names(data: DataConfig) -> list[str]:
+    """Names for people: `train`, or `train 1`, `train 2` ..."""
+    several = len(data.train) > 1
+    return [f"train {number}" if several else "train" for number in range(1, len(data.train) + 1)]
 
 
-def _described(config: TokenizerConfig, size: int) -> str:
-    asked = config.size if isinstance(config, BPEConfig | UnigramConfig) else size
-    fewer = f" ({asked:,} were asked for; the text gives no more)" if size < asked else ""
-    return f"{config.kind}, {size:,} entries{fewer}"
+def _training_pairs(
+    data: DataConfig,
+    sides: tuple[Tokenizer, Tokenizer],
+    inspector: CorpusInspector,
+    sizes: Mapping[str, int],
+    reports: list[TrainingCorpusReport],
+) -> Iterator[Encoded]:
+    """The pairs of all training corpora that filters keep; each corpus adds its report at its end.
+
+    Raises: DataError for a corpus of which an epoch would have no pair.
+    """
+    sieve = Filter(data.filters)
+    for corpus, (name, size) in zip(data.train, sizes.items(), strict=True):
+        texts = tqdm(read_aligned(corpus), f"encode {name}", size, unit=" pairs", disable=None)
+        pairs = inspector.inspect(_encoded(texts, *sides))
+        own = CorpusInspector(*sides) if len(data.train) > 1 else inspector
+        yield from sieve.sift(pairs if own is inspector else own.inspect(pairs))
+        part = TrainingPart(sieve.report, corpus.repeat)
+        if not part.report.kept:
+            raise DataError(f"{corpus.files[0]}: no pair is left to learn from: {part.report}; see `filters`")
+        if not part.num_pairs_per_epoch:
+            raise DataError(
+                f"{corpus.files[0]}: {part.report}, and `repeat: {corpus.repeat:g}` of these is less than a pair"
+            )
+        files = tuple(file.name for file in corpus.files)
+        reports.append(TrainingCorpusReport(name, files, corpus.tag, part, own.report()))
 
 
 def _encoded(
@@ -238,18 +219,22 @@ def _encoded(
     return (Encoded(text, source.encode(text[0]), target.encode(text[1]), links) for text, links in pairs)
 
 
-def _save(pairs: Iterable[Encoded], source: Tokenizer, target: Tokenizer, folder: Path) -> None:
+def _save(
+    pairs: Iterable[Encoded], source: Tokenizer, target: Tokenizer, folder: Path, *, is_guided: bool = False
+) -> None:
+    """Write pairs; with their links where they are to guide attention, of which some pairs may have none."""
     ids = Growing(max(len(source.vocabulary), len(target.vocabulary)))
-    words, links, is_guided = Growing(NUMBERS), Growing(NUMBERS), False
+    words, links = Growing(NUMBERS), Growing(NUMBERS)
     with texts_writer(_texts(folder)) as write:
         for pair in pairs:
             write(pair.text)
             ids.add((pair.source, pair.target))
-            if pair.alignment is not None:
-                is_guided = True
-                of_source = word_numbers(source, pair.text[0], pair.source)
-                words.add((of_source, word_numbers(target, pair.text[1], pair.target)))
-                sure = sorted(pair.alignment.sure)
+            sure = sorted(pair.alignment.sure) if pair.alignment else []
+            if is_guided:
+                numbered = (
+                    number_pair((source, target), pair.text, (pair.source, pair.target)) if sure else ([], [])
+                )
+                words.add(numbered)
                 links.add(([link[0] for link in sure], [link[1] for link in sure]))
         ids.corpus(Guide(words.corpus(), links.corpus()) if is_guided else None).save(folder)
 

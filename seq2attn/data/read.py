@@ -14,6 +14,7 @@ from seq2attn.config.base import Config, InputPath
 from seq2attn.data.links import Alignment, parse_alignment
 from seq2attn.errors import DataError
 from seq2attn.text.lines import read_lines
+from seq2attn.text.tags import NAME, add_tag
 
 __all__ = [
     "AlignedConfig",
@@ -29,7 +30,16 @@ __all__ = [
 Pair = tuple[str, str]
 
 
-class AlignedConfig(Config):
+class _TaggedConfig(Config):
+    """What corpora of all kinds may say."""
+
+    tag: Annotated[str, Field(pattern=NAME)] | None = None
+    """A name such as `2en` or `news`, of which the token `<2en>` is put before each source: see docs/corpora.md."""
+    repeat: Annotated[float, Field(gt=0, le=1000)] = 1
+    """How often each pair is in an epoch of training; of a fraction, pairs are drawn anew for each epoch."""
+
+
+class AlignedConfig(_TaggedConfig):
     """Two files of which each line of one is the translation of the same line of the other."""
 
     kind: Literal["aligned"] = "aligned"
@@ -79,7 +89,7 @@ class AlignedConfig(Config):
                 )
 
 
-class TSVConfig(Config):
+class TSVConfig(_TaggedConfig):
     """A file with a pair a line, in columns separated by tabs (quotes are ordinary characters)."""
 
     kind: Literal["tsv"] = "tsv"
@@ -106,7 +116,7 @@ class TSVConfig(Config):
             yield columns[self.source - 1], columns[self.target - 1]
 
 
-class JSONLinesConfig(Config):
+class JSONLinesConfig(_TaggedConfig):
     """A file with a JSON object a line."""
 
     kind: Literal["jsonl"] = "jsonl"
@@ -139,11 +149,11 @@ CorpusConfig = Annotated[AlignedConfig | TSVConfig | JSONLinesConfig, Field(disc
 
 
 def read_pairs(corpus: CorpusConfig) -> Iterator[Pair]:
-    """The (source, target) pairs of a corpus, in their order.
+    """The (source, target) pairs of a corpus, in their order, each source with the tag of the corpus.
 
     Raises: DataError at the first line that cannot be used.
     """
-    return corpus.pairs()
+    return ((add_tag(source, corpus.tag), target) for source, target in corpus.pairs())
 
 
 def read_aligned(corpus: CorpusConfig) -> Iterator[tuple[Pair, Alignment | None]]:
@@ -151,9 +161,14 @@ def read_aligned(corpus: CorpusConfig) -> Iterator[tuple[Pair, Alignment | None]
 
     Raises: DataError at the first line that cannot be used.
     """
-    if isinstance(corpus, AlignedConfig):
-        return corpus.aligned_pairs()
-    return ((pair, None) for pair in corpus.pairs())
+    if not isinstance(corpus, AlignedConfig):
+        yield from ((pair, None) for pair in read_pairs(corpus))
+        return
+    for (source, target), alignment in corpus.aligned_pairs():
+        tagged = add_tag(source, corpus.tag)
+        if alignment is not None and tagged != source:
+            alignment = alignment.shifted(1)  # the tag is a word, too
+        yield (tagged, target), alignment
 
 
 def check_regular(corpus: CorpusConfig) -> None:

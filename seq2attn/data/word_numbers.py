@@ -6,8 +6,6 @@ them apart: its normal form may split a word, and an unknown mark has lost its j
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from seq2attn.data.links import split_words
 from seq2attn.errors import DataError
 from seq2attn.text.tokenizer import Tokenizer
@@ -25,13 +23,15 @@ def encode_numbered(tokenizer: Tokenizer, line: str) -> Numbered:
     return ids, word_numbers(tokenizer, line, ids)
 
 
-def sample_numbered(tokenizer: Tokenizer, lines: Sequence[str], seed: int) -> list[Numbered]:
-    """The same for lines cut at random: the ids are those of `tokenizer.sample(lines, seed)`.
+def number_pair(
+    tokenizers: tuple[Tokenizer, Tokenizer], texts: tuple[str, str], ids: tuple[list[int], list[int]]
+) -> tuple[list[int], list[int]]:
+    """The words of the ids of both sides of a pair.
 
     Raises: DataError when it cannot be told.
     """
-    drawn = tokenizer.sample(lines, seed)
-    return [(ids, word_numbers(tokenizer, line, ids)) for line, ids in zip(lines, drawn, strict=True)]
+    source, target = (word_numbers(*side) for side in zip(tokenizers, texts, ids, strict=True))
+    return source, target
 
 
 def word_numbers(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:

@@ -115,7 +115,7 @@ class Identities:
 
     def text(self, experiment: Experiment) -> str:
         """What the text that an experiment learns from is known by, once it is prepared."""
-        return self._hash(experiment, experiment.data.train, experiment.data.dev)
+        return self._hash(experiment, *experiment.data.train, experiment.data.dev)
 
     def _hash(self, experiment: Experiment, *corpora: CorpusConfig) -> str:
         key = (corpora, experiment.data.filters, experiment.text)

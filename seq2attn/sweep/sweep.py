@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from tqdm import tqdm
 
-from seq2attn.data.prepare import Log
+from seq2attn.data.tokenizers import Log
 from seq2attn.describe import count_parameters, sketch
 from seq2attn.errors import RunError
 from seq2attn.sweep.cells import Plan, Training

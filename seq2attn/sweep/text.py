@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from seq2attn.data.inspection.report import REPORT_JSON, REPORT_TEXT
-from seq2attn.data.prepare import PREPARED, Log, prepare
+from seq2attn.data.prepare import PREPARED, prepare
+from seq2attn.data.tokenizers import Log
 from seq2attn.sweep.cells import Training
 from seq2attn.sweep.record import Identities
 

@@ -18,8 +18,9 @@ from seq2attn.text.files import read_bytes, write_json
 from seq2attn.text.vocabulary import Vocabulary
 
 HEADER, VOCABULARY = "tokenizer.json", "vocabulary.json"
-MODELS = ("sentencepiece.model", "wordpiece.json")
-"""What lies beside them, by kind."""
+TAGS = "tags.json"
+MODELS = ("sentencepiece.model", "wordpiece.json", TAGS)
+"""What lies beside them, by kind, and the tags where there are some."""
 
 
 def save_header(folder: Path, config: Config, vocabulary: Vocabulary) -> None:

@@ -16,8 +16,9 @@ from seq2attn.text.config import TokenizerConfig
 from seq2attn.text.files import read_object
 from seq2attn.text.header import HEADER, VOCABULARY, check_digest
 from seq2attn.text.subwords import MODEL, BPEConfig, UnigramConfig, load_subwords
+from seq2attn.text.tags import UntaggedTokenizer, with_tags
 from seq2attn.text.vocabulary import Vocabulary, check_same
-from seq2attn.text.wordpiece import FILE, WordPieceConfig, load_wordpiece
+from seq2attn.text.wordpiece import FILE, WordPieceConfig, WordPieceTokenizer, load_wordpiece
 from seq2attn.text.words import WordsConfig, WordTokenizer
 
 FIX = "prepare the data again, or copy the whole folder from where it was prepared"
@@ -67,10 +68,10 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         raise RunError(f"{folder / HEADER}: describes no tokeniser known to this version; {FIX}") from None
     tokenizer = _loaded(config, folder)
     check_digest(folder, header, FIX)
-    return tokenizer
+    return tokenizer if isinstance(tokenizer, WordPieceTokenizer) else with_tags(tokenizer, folder, FIX)
 
 
-def _loaded(config: TokenizerConfig, folder: Path) -> Tokenizer:
+def _loaded(config: TokenizerConfig, folder: Path) -> UntaggedTokenizer | WordPieceTokenizer:
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     match config:
         case WordsConfig():

@@ -177,7 +177,9 @@ class Trainer:
     def _plan(self, corpus: Corpus) -> list[Update]:
         """The epoch's updates."""
         state = self.state
-        updates = updates_of(corpus.lengths, self.config, self.world, epoch=state.epoch)
+        rows = self.prepared.train.rows(self.config.seed, state.epoch)
+        planned = updates_of(corpus.lengths[rows], self.config, self.world, epoch=state.epoch)
+        updates = [[rows[part] for part in update] for update in planned]
         if state.update == 0:
             share = padding_share(corpus.lengths, [part for update in updates for part in update])
             self.reporter.say(f"{len(updates)} updates an epoch, {share:.1%} padding")

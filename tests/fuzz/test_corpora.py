@@ -11,7 +11,8 @@ import pytest
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from seq2attn.data.prepare import DataConfig, prepare
+from seq2attn.data.config import DataConfig
+from seq2attn.data.prepare import prepare
 from seq2attn.errors import DataError
 from seq2attn.text.config import TextConfig
 from seq2attn.text.vocabulary import EOS, PAD
@@ -96,7 +97,7 @@ def tried(home: Path, data: dict[str, Any], text: str) -> None:
         assert message and "Traceback" not in message
         assert str(home) in message or any(said in message for said in OF_ALL_TEXT), message
         return
-    train, report = DataConfig.model_validate(data).train, prepared.report
+    (train,), report = DataConfig.model_validate(data).train, prepared.report
     pairs = sum(1 for _ in train.pairs())
     left_out = sum(value for name, value in vars(report).items() if name not in ("kept", "read"))
     assert report.kept + left_out == pairs and len(prepared.train.corpus) == report.kept > 0

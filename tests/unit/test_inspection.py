@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seq2attn.data.config import DataConfig
 from seq2attn.data.inspection.overlap import HASHES, hash_pairs, load_hashes, save_hashes
 from seq2attn.data.inspection.report import (
     REPORT_JSON,
@@ -22,7 +23,7 @@ from seq2attn.data.inspection.report import (
 )
 from seq2attn.data.inspection.statistics import CHUNK, CorpusReport, inspect_pairs
 from seq2attn.data.inspection.text_style import TextStyle, style_differences
-from seq2attn.data.prepare import DataConfig, prepare
+from seq2attn.data.prepare import prepare
 from seq2attn.data.read import AlignedConfig
 from seq2attn.errors import RunError
 from seq2attn.text.characters import CharactersConfig
@@ -173,7 +174,7 @@ class TestPreparing:
         run = tmp_path / "run"
         prepared = prepare(self.data(tmp_path, test=PHRASES[290:310]), self.TEXT, run, log.append)
         report = DataReport.load(run)
-        assert report is not None and report.filters == prepared.report
+        assert report is not None and report.corpora[0].part.report == prepared.report
         assert (report.train.num_pairs, report.train.num_duplicates, report.train.num_one_sided) == (
             351,
             50,

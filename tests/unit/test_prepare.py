@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.filter import FilterReport, FiltersConfig
-from seq2attn.data.prepare import DataConfig, load_prepared, prepare
+from seq2attn.data.prepare import load_prepared, prepare
 from seq2attn.data.read import AlignedConfig, JSONLinesConfig
 from seq2attn.data.training import CHUNK, TrainingData
 from seq2attn.errors import DataError, RunError
@@ -71,7 +72,7 @@ def test_further_references_of_the_dev_set_are_kept(tmp_path: Path, data: DataCo
     test = data.test["hard"].model_copy(update={"references": (tmp_path / "further-0",)})
     with pytest.raises(DataError, match=r"test\.tgt has 2 lines and .*further-0 has 1 line"):
         prepare(data.model_copy(update={"test": {"hard": test}}), JOINT, tmp_path / "other", str)
-    with pytest.raises(ValueError, match=r"train\.references: are for `dev` and `test`"):
+    with pytest.raises(ValueError, match=r"train\.0\.references: are for `dev` and `test`"):
         DataConfig(train=test, dev=data.dev)
 
 
@@ -115,8 +116,8 @@ def test_what_changed_is_prepared_again(tmp_path: Path, data: DataConfig) -> Non
     assert not is_done_again(stricter, JOINT)
     moved = data.model_copy(
         update={
-            "train": aligned(
-                tmp_path / "new", "train", [*SOURCE, "alone", SOURCE[0]], [*TARGET, "", TARGET[0]]
+            "train": (
+                aligned(tmp_path / "new", "train", [*SOURCE, "alone", SOURCE[0]], [*TARGET, "", TARGET[0]]),
             ),
             "filters": stricter.filters,
         }
@@ -128,7 +129,9 @@ def test_what_changed_is_prepared_again(tmp_path: Path, data: DataConfig) -> Non
 
 def test_tokenisers_can_be_kept(tmp_path: Path, data: DataConfig) -> None:
     first = prepare(data, JOINT, tmp_path / "run", print)
-    other = data.model_copy(update={"train": aligned(tmp_path, "other", ["brand new text"], ["ANOTHER ONE"])})
+    other = data.model_copy(
+        update={"train": (aligned(tmp_path, "other", ["brand new text"], ["ANOTHER ONE"]),)}
+    )
     kept = prepare(other, JOINT, tmp_path / "run", print, keep_tokenizers=True)
     assert kept.source.vocabulary == first.source.vocabulary and len(kept.train.corpus) == 1
     with pytest.raises(RunError, match=r"source/tokenizer.json: cannot be read"):
@@ -153,7 +156,7 @@ def test_without_chance_an_epoch_is_the_corpus(tmp_path: Path, data: DataConfig)
 def test_line_breaks_in_json_are_no_lines(tmp_path: Path, data: DataConfig) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text("".join(json.dumps({"source": "a\nb", "target": "c\u2028\rd"}) + "\n" for _ in range(3)))
-    odd = data.model_copy(update={"train": JSONLinesConfig(path=path)})
+    odd = data.model_copy(update={"train": (JSONLinesConfig(path=path),)})
     prepared = prepare(odd, DRAWN, tmp_path / "run", print)
     assert [prepared.source.decode(ids.tolist()) for ids, _ in prepared.train.epoch(0, 0)] == ["a b"] * 3
 
@@ -178,7 +181,7 @@ def test_nothing_left(tmp_path: Path, data: DataConfig) -> None:
 
 def test_unbalanced_pairs(tmp_path: Path, data: DataConfig) -> None:
     long = aligned(tmp_path, "long", ["one two three four", *SOURCE], ["ONE", *TARGET])
-    balanced = data.model_copy(update={"train": long, "filters": FiltersConfig(max_ratio=3.5)})
+    balanced = data.model_copy(update={"train": (long,), "filters": FiltersConfig(max_ratio=3.5)})
     words = TextConfig(joint=WordsConfig())
     assert prepare(balanced, words, tmp_path / "run", print).report == FilterReport(10, 9, unbalanced=1)
 
@@ -197,7 +200,7 @@ def test_draws_are_not_repeated_from_chunk_to_chunk(tmp_path: Path) -> None:
     text, word = tmp_path / "train.jsonl", "lantern"
     text.write_text(f'["{word}", "x"]\n' * (CHUNK + 20), encoding="utf-8")
     drawn = BPEConfig(size=300, dropout=0.5).train([*SOURCE, "x"])
-    train = TrainingData(drawn, WordsConfig().train(["x"]), Corpus.of([], 300), text)
+    train = TrainingData(drawn, WordsConfig().train(["x"]), Corpus.of([], 300), text, ())
     epoch = train.epoch(1, 0)
     first, second = ([epoch[start + row][0].tolist() for row in range(20)] for start in (0, CHUNK))
     assert first != second

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -21,10 +22,14 @@ HINT = "remove the folder it is in, and prepare the data again"
 
 
 def hash_pairs(pairs: Iterable[tuple[str, str]]) -> Hashes:
-    """A hash of each pair, after NFC and with single spaces, [pairs]"""
-    texts = ("\n".join(one_line(unicodedata.normalize("NFC", line)) for line in pair) for pair in pairs)
+    """A hash of each pair, after NFC, with single spaces and without a tag, [pairs]"""
+    texts = ("\n".join(map(_plain, pair)) for pair in pairs)
     digests = [blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts]
     return np.frombuffer(b"".join(digests), dtype="<u8")
+
+
+def _plain(line: str) -> str:
+    return re.sub(r"^<[^\s<>]+> ", "", one_line(unicodedata.normalize("NFC", line)))
 
 
 def save_hashes(hashes: Hashes, run: Path) -> None:

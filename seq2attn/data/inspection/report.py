@@ -13,9 +13,9 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 from tabulate import tabulate
 
-from seq2attn.data.filter import FilterReport
 from seq2attn.data.inspection.statistics import CorpusReport
 from seq2attn.data.inspection.text_style import style_differences
+from seq2attn.data.training import TrainingPart
 from seq2attn.errors import RunError
 from seq2attn.formats import DATA_REPORT, format_of
 from seq2attn.text.files import read_object, write_bytes, write_json
@@ -31,14 +31,37 @@ MIN_PAIRS = 3
 
 
 @dataclass(frozen=True)
+class TrainingCorpusReport:
+    """A training corpus, by itself."""
+
+    name: str  # `train`, or `train 1`, `train 2` ... of several
+    files: tuple[str, ...]
+    tag: str | None
+    part: TrainingPart
+    counts: CorpusReport
+
+
+@dataclass(frozen=True)
 class DataReport:
     """Counts over all corpora of a run."""
 
-    filters: FilterReport
-    train: CorpusReport
+    corpora: tuple[TrainingCorpusReport, ...]
+    train: CorpusReport  # all training corpora together
     dev: CorpusReport
     tests: Mapping[str, CorpusReport]
     tests_fingerprint: str  # of the files of the test sets
+
+    def corpus_lines(self) -> list[str]:
+        """For each training corpus what filters left of it; of several also their shares of an epoch."""
+        if len(self.corpora) == 1:
+            return [f"train: {self.corpora[0].part.report}"]
+        total = sum(one.part.num_pairs_per_epoch for one in self.corpora)
+        return [
+            f"{one.name} ({', '.join(one.files)}): {one.part.report}; each {one.part.repeat:g} times an epoch,"
+            f" {one.part.num_pairs_per_epoch / total:.1%} of its pairs"
+            + (f"; tag <{one.tag}>" if one.tag else "")
+            for one in self.corpora
+        ]
 
     @property
     def evaluation_sets(self) -> dict[str, CorpusReport]:
@@ -56,10 +79,12 @@ class DataReport:
 
     def warnings(self) -> list[str]:
         """What the owner of the text should know before training, a line each."""
-        train, filters = self.train, self.filters
-        found = list(_corpus_warnings("train", train))
-        if filters.read - filters.kept > MAX_FILTERED_SHARE * filters.read:
-            found.append(f"train: {filters}")
+        train, found = self.train, list[str]()
+        for one in self.corpora:
+            found += _corpus_warnings(one.name, one.counts)
+            filters = one.part.report
+            if filters.read - filters.kept > MAX_FILTERED_SHARE * filters.read:
+                found.append(f"{one.name}: {filters}")
         if train.num_duplicates > max(MIN_PAIRS, MAX_DUPLICATE_SHARE * train.num_pairs):
             share = train.num_duplicates / train.num_pairs
             found.append(
@@ -73,12 +98,14 @@ class DataReport:
     def save(self, folder: Path) -> None:
         """Write what `load` reads, and the same for people."""
         write_json(folder / REPORT_JSON, {"format": DATA_REPORT, **asdict(self)})
-        columns = {name: _cells(one) for name, one in {"train": self.train, **self.evaluation_sets}.items()}
+        several = {one.name: one.counts for one in self.corpora if len(self.corpora) > 1}
+        reports = {"train": self.train, **several, **self.evaluation_sets}
+        columns = {name: _cells(one) for name, one in reports.items()}
         rows = [[what, *(cells[what] for cells in columns.values())] for what in columns["train"]]
         aligned = ("left", *["right"] * len(columns))
         table = tabulate(rows, ["", *columns], "plain", disable_numparse=True, colalign=aligned)
         warnings = [f"warning: {line}" for line in self.warnings()] or ["no warnings"]
-        text = "\n".join([f"train: {self.filters}", "", table, "", *warnings, ""])
+        text = "\n".join([*self.corpus_lines(), "", table, "", *warnings, ""])
         write_bytes(folder / REPORT_TEXT, text.encode())
 
     @classmethod

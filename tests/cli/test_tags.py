@@ -1,0 +1,61 @@
+"""Corpora with tags, from a config to translations of which the tag decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from tests.cli.conftest import Invoke, write_lines
+
+WORDS = ["haus", "baum", "hund", "katze", "vogel", "fisch", "berg", "tal"]
+CONFIG = {
+    "run": "run",
+    "data": {
+        "train": [
+            {"kind": "tsv", "path": "en.tsv", "tag": "2en"},
+            {"kind": "tsv", "path": "fr.tsv", "tag": "2fr", "repeat": 2},
+        ],
+        "dev": {"kind": "tsv", "path": "fr.tsv", "tag": "2fr"},
+        "test": {"english": {"kind": "tsv", "path": "en.tsv", "tag": "2en"}},
+    },
+    "text": {"source": {"kind": "words"}, "target": {"kind": "words"}},
+    "model": {
+        "embeddings": {"dim": 16},
+        "encoder": {"kind": "gru", "dim": 16},
+        "decoder": {"kind": "luong", "dim": 16},
+    },
+    "training": {
+        "until": ["60 updates"],
+        "batch": {"tokens": 200},
+        "optimizer": {"kind": "adam", "rate": 0.02},
+        "schedule": {"kind": "constant"},
+        "validation": {"every": "30 updates"},
+        "seed": 1,
+    },
+}
+
+
+def test_a_tag_decides(invoke: Invoke, tmp_path: Path) -> None:
+    for language, answer in (("en", "the answer"), ("fr", "la réponse")):
+        write_lines(tmp_path / f"{language}.tsv", [f"{a} {b}\t{answer}" for a in WORDS for b in WORDS])
+    (tmp_path / "tags.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
+    invoke("train", "tags.yaml")
+    for options, given, expected in (
+        (["--tag", "2en"], "haus baum\n\nhund tal\n", "the answer\n\nthe answer\n"),
+        (["--tag", "2fr"], "haus baum\n", "la réponse\n"),
+        ([], "<2fr> haus baum\n<2en> haus baum\n", "la réponse\nthe answer\n"),
+    ):
+        done = invoke("translate", "run", "--greedy", *options, given=given.encode())
+        assert done.out == expected
+        assert "without a tag" not in done.err
+    assert '"source": "haus"' in invoke("translate", "run", "--tag", "2en", "--json", "haus").out
+    invoke("evaluate", "run", "--greedy")
+    assert (tmp_path / "run/evaluation/english.txt").read_text(encoding="utf-8") == "the answer\n" * 64
+    done = invoke("translate", "run", "haus baum")
+    assert "line 1 without a tag; all training text had one of `<2en>`, `<2fr>` (see `--tag`)" in done.err
+    done = invoke("translate", "run", "--tag", "2de", "haus", code=2)
+    assert (
+        done.err == "error: the model does not know the tag `2de`: its tags are `2en`, `2fr`\n"
+        and not done.out
+    )

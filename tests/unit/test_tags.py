@@ -1,0 +1,103 @@
+"""Tags are one token each, whatever the tokenizer, and lose nothing of the text that they stand before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from seq2attn.errors import RunError, UserError
+from seq2attn.reach import Reach
+from seq2attn.reading import Reading
+from seq2attn.text.characters import CharactersConfig
+from seq2attn.text.config import TokenizerConfig
+from seq2attn.text.segmented import Segmented
+from seq2attn.text.subwords import BPEConfig, UnigramConfig
+from seq2attn.text.tags import TaggedTokenizer, add_tag, check_tag
+from seq2attn.text.tokenizer import load_tokenizer
+from seq2attn.text.words import WordsConfig
+
+LINES = ["the red boat", "a green lantern, by the river", "boats and rivers"]
+KINDS: dict[str, TokenizerConfig] = {
+    "words": WordsConfig(),
+    "spaces": WordsConfig(split="spaces"),
+    "characters": CharactersConfig(),
+    "bpe": BPEConfig(size=300, dropout=0.5),
+    "unigram": UnigramConfig(size=300, lowercase=True),
+}
+
+
+@pytest.fixture(params=KINDS)
+def tokenizer(request: pytest.FixtureRequest) -> TaggedTokenizer:
+    trained = KINDS[request.param].train(LINES)
+    return TaggedTokenizer(trained, ("<2en>", "<News.1>"), required=True)  # type: ignore[arg-type]
+
+
+def test_a_tag_is_one_entry_after_those_of_the_text(tokenizer: TaggedTokenizer) -> None:
+    plain = tokenizer.tokenizer
+    assert tokenizer.vocabulary.tokens == (*plain.vocabulary.tokens, "<2en>", "<News.1>")
+    for line in LINES:
+        for tag, id in (("2en", len(plain.vocabulary)), ("News.1", len(plain.vocabulary) + 1)):
+            assert tokenizer.encode(add_tag(line, tag)) == [id, *plain.encode(line)]
+        assert tokenizer.encode(line) == plain.encode(line)
+        assert tokenizer.encode(f"<2fr> {line}") == plain.encode(f"<2fr> {line}")
+    mixed = [LINES[0], add_tag(LINES[1], "2en"), add_tag(LINES[2], "News.1")]
+    drawn = tokenizer.sample(mixed, 3)
+    assert [
+        ids[1:] if line[0] == "<" else ids for line, ids in zip(mixed, drawn, strict=True)
+    ] == plain.sample(LINES, 3)
+    assert tokenizer.sample([], 1) == []
+
+
+def test_it_is_shown_as_a_word(tokenizer: TaggedTokenizer) -> None:
+    line = add_tag(LINES[1], "2en")
+    ids = tokenizer.encode(line)
+    assert tokenizer.decode(ids) == line and tokenizer.tokens(ids)[0] == "<2en>"
+    found = Segmented.of(tokenizer, [*ids, 2])
+    plain = Segmented.of(tokenizer.tokenizer, [*ids[1:], 2])
+    assert found.words == ("<2en>", *plain.words)
+    assert found.word_of == (0, *(number + 1 for number in plain.word_of))
+
+
+def test_it_is_saved(tokenizer: TaggedTokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path)
+    loaded = load_tokenizer(tmp_path)
+    assert isinstance(loaded, TaggedTokenizer) and loaded.required
+    assert loaded.vocabulary == tokenizer.vocabulary
+    line = add_tag(LINES[0], "News.1")
+    assert loaded.encode(line) == tokenizer.encode(line)
+    (tmp_path / "tags.json").write_text(json.dumps({"tags": ["<other>"], "required": True}))
+    with pytest.raises(RunError, match="is damaged"):
+        load_tokenizer(tmp_path)
+
+
+def test_text_that_has_tags_as_words_gets_no_second_entry() -> None:
+    trained = WordsConfig(split="spaces").train(["<2en> a b"])
+    tokenizer = TaggedTokenizer(trained, ("<2en>",))
+    assert tokenizer.vocabulary == trained.vocabulary
+    assert tokenizer.encode("<2en> a") == trained.encode("<2en> a")
+
+
+def test_an_empty_line_stays_empty() -> None:
+    assert [add_tag(line, "2en") for line in ("", " \t", "a")] == ["", " \t", "<2en> a"]
+    assert add_tag("a", None) == "a"
+
+
+def test_a_tag_that_a_model_lacks_is_refused(tokenizer: TaggedTokenizer) -> None:
+    check_tag(tokenizer, "2en")
+    with pytest.raises(UserError, match=r"does not know the tag `2fr`: its tags are `2en`, `News\.1`"):
+        check_tag(tokenizer, "2fr")
+    with pytest.raises(UserError, match="trained without tags"):
+        check_tag(tokenizer.tokenizer, "2en")
+
+
+def test_each_part_of_a_long_line_has_the_tag() -> None:
+    line = "One two three. Four five six. Seven eight."
+    tokenizer = TaggedTokenizer(WordsConfig().train([line]), ("<2en>",))
+    tag = tokenizer.vocabulary.id("<2en>")
+    for most in (5, 4, 3):
+        reading = Reading.of(tokenizer, add_tag(line, "2en"), "split", Reach(most, "it is a test"))
+        assert all(text.startswith("<2en> ") for text in reading.texts)
+        assert all(part[0] == tag and len(part) <= most for part in reading.parts)
+        assert [id for part in reading.parts for id in part[1:]] == tokenizer.encode(line)
