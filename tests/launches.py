@@ -6,32 +6,11 @@ from collections import Counter
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-NO_KERNEL = {
-    "alias",
-    "as_strided",
-    "chunk",
-    "detach",
-    "expand",
-    "lift_fresh",
-    "permute",
-    "select",
-    "slice",
-    "split",
-    "split_with_sizes",
-    "squeeze",
-    "t",
-    "transpose",
-    "unbind",
-    "unfold",
-    "unsqueeze",
-    "view",
-    "_unsafe_view",
-    "empty",
-    "empty_like",
-    "empty_strided",
-    "new_empty",
-    "_reshape_alias",
-}
+NAMES = """
+    alias as_strided chunk detach expand lift_fresh permute select slice split split_with_sizes squeeze t transpose
+    unbind unfold unsqueeze view _unsafe_view empty empty_like empty_strided new_empty _reshape_alias
+"""
+NO_KERNEL = frozenset(NAMES.split())
 """What only looks at a tensor otherwise, or asks for memory."""
 
 

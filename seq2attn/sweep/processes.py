@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import torch
+
 from seq2attn.import_path import environment
 from seq2attn.sweep.cells import Training
 
@@ -41,14 +43,18 @@ def run_all(trainings: Iterable[Training], jobs: int, lock: int) -> Iterator[End
     `lock` is the file descriptor that keeps other sweeps out for as long as one of the processes lives.
     """
     waiting = deque(trainings)
-    working: dict[subprocess.Popen[bytes], tuple[Training, float]] = {}
+    working: dict[subprocess.Popen[bytes], tuple[Training, float, int]] = {}  # the last: which of the `jobs`
+    cards = visible_cards()
     try:
         while waiting or working:
             while waiting and len(working) < jobs:
                 training = waiting.popleft()
-                working[_start(training, jobs, lock)] = training, time.monotonic()
+                place = min({*range(jobs)} - {place for *_, place in working.values()})
+                card = cards[place % len(cards)] if cards else None
+                process = _start(training, jobs, lock, card)
+                working[process] = training, time.monotonic(), place
             for process in [process for process in working if process.poll() is not None]:
-                training, started = working.pop(process)
+                training, started, _ = working.pop(process)
                 yield Ended(training, process.returncode, time.monotonic() - started)
             time.sleep(0.05)
     finally:
@@ -62,8 +68,20 @@ def threads(jobs: int) -> int:
     return int(asked) if asked.isdecimal() else max(1, cores // jobs)
 
 
-def _start(training: Training, jobs: int, lock: int) -> subprocess.Popen[bytes]:
-    """Start a process that hears nothing of Ctrl-C: whether trainings end is for the sweep to say."""
+def visible_cards() -> list[str]:
+    """Names of the CUDA devices that this process may use, as CUDA_VISIBLE_DEVICES has them."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return [str(card) for card in range(torch.cuda.device_count())]
+    return [name.strip() for name in named.split(",") if name.strip()]
+
+
+def _start(training: Training, jobs: int, lock: int, card: str | None) -> subprocess.Popen[bytes]:
+    """Start a process that hears nothing of Ctrl-C: whether trainings end is for the sweep to say.
+
+    It sees one `card` alone, lest all of them train on the first.
+    """
+    seen = {} if card is None else {"CUDA_VISIBLE_DEVICES": card}
     command = [sys.executable, "-m", "seq2attn.sweep.work", str(training.folder), str(jobs)]
     with (training.folder / LOG).open("ab") as log:
         return subprocess.Popen(
@@ -71,7 +89,7 @@ def _start(training: Training, jobs: int, lock: int) -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,  # closed when this process ends, which is what the other waits for
             stdout=log,
             stderr=subprocess.STDOUT,
-            env=environment() | {"OMP_NUM_THREADS": str(threads(jobs)), "PYTHONUNBUFFERED": "1"},
+            env=environment() | {"OMP_NUM_THREADS": str(threads(jobs)), "PYTHONUNBUFFERED": "1"} | seen,
             start_new_session=True,
             pass_fds=[lock],
         )
