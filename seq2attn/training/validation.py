@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +45,7 @@ class Validator:
         self, config: TrainingConfig, evaluation: EvaluationConfig, prepared: Prepared, world: World
     ) -> None:
         self.config, self.prepared, self.world = config.validation, prepared, world
+        self.compiled = config.compile
         self.tokens = config.batch.most()
         self.rows = spread(len(prepared.dev), self.config.max_sentences)
         shown = [self.rows[place] for place in spread(len(self.rows), self.config.samples)]
@@ -61,7 +63,9 @@ class Validator:
         """Scores of a model; the processes share the work."""
         was_training = objective.training
         objective.eval()
-        scores = self._losses(objective)
+        # Uncompiled: without gradients, and of other shapes, the model would be compiled anew for a minute or two.
+        with torch.compiler.set_stance("force_eager") if self.compiled else nullcontext():
+            scores = self._losses(objective)
         translations = self._translate(objective)
         objective.train(was_training)
         if self.config.metric == "loss":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partialmethod
+
 import pytest
 import torch
 import torch._dynamo
@@ -47,13 +49,23 @@ def test_a_transformer_is_one_graph_for_all_sizes(lay):
             torch.testing.assert_close(same_gradients[name], gradient)
 
 
+@pytest.mark.usefixtures("fresh")
+def test_validation_compiles_nothing(corpus, monkeypatch):
+    """It has no gradients, and padded batches: for either the model would be compiled once more."""
+    compile_ = torch.nn.Module.compile
+    monkeypatch.setattr(torch.nn.Module, "compile", partialmethod(compile_, backend="eager"))
+    options = {"model": config(layers=1), "until": ["2 updates"], "batch": {"tokens": 150, "packed": True}}
+    options["validation"] = {"every": "1 updates", "metric": "loss"}
+    trained(corpus, "compiled", compile=True, **options)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.usefixtures("fresh")
 def test_a_compiled_training_is_the_training(corpus, packed):
     options = {"model": config(), "until": ["3 epochs"], "batch": {"tokens": 64, "packed": packed}}
     options["optimizer"] = {"kind": "sgd", "rate": 0.5}
-    with torch._dynamo.config.patch(error_on_recompile=False):  # validation has no gradients
+    with torch._dynamo.config.patch(error_on_recompile=False):  # a batch of one sentence is another model
         compiled = trained(corpus, "compiled", compile=True, **options)
     assert "compiled, and tried the largest batch, in" in (compiled.folder / "train.log").read_text()
     assert_near(last_weights(compiled), last_weights(trained(corpus, "plain", **options)))
