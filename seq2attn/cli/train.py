@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from seq2attn.cli.options import AllowCode, ConfigPath, Overrides
+
+if TYPE_CHECKING:
+    from seq2attn.config.trust import Trust
+    from seq2attn.experiment import Experiment
 
 
 class Resume(StrEnum):
@@ -66,7 +72,8 @@ def train(
     from seq2attn.config.trust import Trust
     from seq2attn.experiment import Experiment
 
-    experiment = load(config, Experiment, overrides, Trust(allow_code, is_full=True))
+    trust = Trust(allow_code, is_full=True)
+    experiment = load(config, Experiment, overrides, trust)
     if dry_run:
         from seq2attn.describe import dry_run as describe
 
@@ -75,9 +82,24 @@ def train(
     from seq2attn.errors import Stopped
     from seq2attn.training.train import train as start
 
+    _check_device(experiment, config, overrides, trust)
     try:
         start(experiment, go_on="auto" if resume is Resume.auto else resume is Resume.newest)
     except Stopped as stopped:
         again = ["seq2attn", "train", str(config), *(f"--set={value}" for value in overrides), "--resume"]
         typer.echo(f"go on with: {shlex.join(again)}", err=True)
         raise typer.Exit(stopped.code) from None
+
+
+def _check_device(experiment: Experiment, config: Path, overrides: Sequence[str], trust: Trust) -> None:
+    """Raises ConfigError, with its place, for a `training.device` that is not there."""
+    from seq2attn.config.base import Mistake
+    from seq2attn.config.load import mistaken
+    from seq2attn.errors import UserError
+    from seq2attn.training.distributed import training_device
+
+    try:
+        training_device(experiment.training.device)
+    except UserError as error:
+        mistakes = [Mistake("training.device", str(error))]
+        raise mistaken(config, type(experiment), mistakes, overrides, trust) from None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+import re
+from typing import Annotated, Literal, Self
 
 import torch
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from seq2attn.config.base import Config, Mistake, Mistakes
-from seq2attn.config.duration import Amount, Duration, Time
+from seq2attn.config.duration import Amount, Duration, OneOrMore, Time
 from seq2attn.training.guided import GuidedConfig
 from seq2attn.training.optimizers import AdamConfig, OptimizerConfig
 from seq2attn.training.schedules import InverseSquareRootConfig, ScheduleConfig
@@ -16,6 +17,15 @@ from seq2attn.training.schedules import InverseSquareRootConfig, ScheduleConfig
 Metric = Literal["bleu", "chrf", "exact", "loss"]
 NEAR = 1408
 """Tokens that a CPU is given at once, for less memory and padding. A recurrence is faster with whole batches."""
+
+
+def _is_device(name: str) -> str:
+    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", name):
+        raise ValueError("expected auto, cpu, cuda, or a CUDA device such as `cuda:1`")
+    return name
+
+
+Device = Annotated[str, AfterValidator(_is_device)]
 
 
 class BatchConfig(Config):
@@ -83,8 +93,8 @@ class CheckpointConfig(Config):
 class TrainingConfig(Config):
     """How a model is trained."""
 
-    until: tuple[Duration, ...] = Field((Amount(20, "epochs"),), min_length=1)
-    """Durations; training ends with the first that is over."""
+    until: Annotated[tuple[Duration, ...], OneOrMore] = Field((Amount(20, "epochs"),), min_length=1)
+    """A duration, or a list of durations; training ends with the first that is over."""
     stop_after: Time | None = None
     """Save, stop and exit with 75 when the process has trained for so long, like `2h55m`: a few minutes less than a
     batch queue gives it. `train --resume auto` goes on."""
@@ -99,6 +109,9 @@ class TrainingConfig(Config):
     """The greatest norm of the gradient of an update."""
     max_consecutive_skips: PositiveInt = 5
     """An update whose loss or gradient is not finite is skipped; after so many in a row training ends with an error."""
+    device: Device = "auto"
+    """auto: a CUDA device where there is one, else the CPU; cpu, cuda, or one of several, such as `cuda:1`. Under
+    torchrun each process takes a CUDA device of its own, and the number is left out."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 where the card computes in it, else float32; products of float32 are rounded to TF32 on a card.
     float32: exact products."""

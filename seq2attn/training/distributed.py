@@ -13,6 +13,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from seq2attn.devices import chosen_device
+from seq2attn.errors import UserError
+
 
 @dataclass(frozen=True)
 class World:
@@ -73,13 +76,25 @@ class World:
             dist.barrier()
 
 
+def training_device(name: str) -> torch.device:
+    """The device of this process for a `training.device` of that name: under torchrun one CUDA device a process.
+
+    Raises: UserError when there is no such device, or when several processes would share a CUDA device.
+    """
+    device = chosen_device(name)
+    if device.type == "cpu":
+        return device
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        if device.index is not None:
+            raise UserError(f"`{name}` would be shared by several processes; `cuda` gives each its own")
+        return chosen_device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}")
+    return torch.device("cuda", device.index or 0)
+
+
 @contextmanager
-def join_world(device: torch.device | None = None) -> Iterator[World]:
+def join_world(device: torch.device) -> Iterator[World]:
     """The world that torchrun's environment tells of (gloo on CPU, NCCL on CUDA), or one of this process alone."""
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    if device is None:
-        local = int(os.environ.get("LOCAL_RANK", 0))
-        device = torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if size == 1:

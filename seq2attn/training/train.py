@@ -25,7 +25,7 @@ from seq2attn.training.auto import resolve_auto
 from seq2attn.training.checkpoint import FOLDER, Checkpoint, TrainState, read_checkpoint, resume
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.determinism import deterministic
-from seq2attn.training.distributed import World, join_world
+from seq2attn.training.distributed import World, join_world, training_device
 from seq2attn.training.groups import parameter_groups
 from seq2attn.training.kept import newest_sound, refuse_trained
 from seq2attn.training.lock import locked
@@ -43,11 +43,11 @@ def train(config: Experiment, *, go_on: bool | Literal["auto"] = False) -> Run:
     Raises RunError when the run already holds a training, or when there is none to go on with, and when another process
     is at work in it; Stopped when it was asked to stop before its end (see `training.stopping`).
     """
-    started = time.monotonic()
+    started, device = time.monotonic(), training_device(config.training.device)
     run = Run(config.run, modules_in(config))  # what the config names, the user has named
     run.check_files()
     exactly = deterministic(config.training.deterministic)
-    with exactly, join_world() as world, locked(run.folder) if world.leads else nullcontext():
+    with exactly, join_world(device) as world, locked(run.folder) if world.leads else nullcontext():
         configure_cuda(world.device, tf32=config.training.precision != "float32")
         notes: list[str] = []
         since = _since(config, run, world, notes.append, go_on=go_on)

@@ -27,6 +27,8 @@ from seq2attn.model.config import EmbeddingsConfig, ModelConfig
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
 from seq2attn.search.options import chosen_search
 from seq2attn.text.words import WordsConfig
+from seq2attn.training import distributed
+from seq2attn.training.distributed import training_device
 from seq2attn.translator import Translator
 
 WORDS = ["a", "few", "words", "of", "which", "there", "are", "not", "many"]
@@ -197,6 +199,28 @@ def test_devices() -> None:
     assert chosen_device("auto").type in ("cpu", "cuda")
     with pytest.raises(UserError, match=r"there is no device `cuda:77` here; known: auto, cpu"):
         chosen_device("cuda:77")
+
+
+def test_the_device_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    for processes in ("1", "2"):
+        monkeypatch.setenv("WORLD_SIZE", processes)
+        assert training_device("cpu") == torch.device("cpu")
+    with pytest.raises(UserError, match=r"there is no device `cuda:77` here"):
+        training_device("cuda:77")
+    cards: list[str] = []
+    monkeypatch.setattr(distributed, "chosen_device", lambda name: cards.append(name) or torch.device(name))
+    assert training_device("cuda") == torch.device("cuda:1")  # its own, which must be there
+    assert cards == ["cuda", "cuda:1"]
+    with pytest.raises(
+        UserError, match="`cuda:0` would be shared by several processes; `cuda` gives each its own"
+    ):
+        training_device("cuda:0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert (training_device("cuda"), training_device("cuda:1")) == (
+        torch.device("cuda:0"),
+        torch.device("cuda:1"),
+    )
 
 
 class TestArriving:
