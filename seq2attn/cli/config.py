@@ -13,21 +13,23 @@ from seq2attn.errors import ConfigError
 
 
 def check(configs: ConfigPaths, overrides: Overrides, allow_code: AllowCode) -> None:
-    """Find every mistake in configs, and show its place.
+    """Find every mistake in configs, and every file that they name and that is not there, and show its place.
 
     \b
     Examples:
       seq2attn config check my.yaml
       seq2attn config check configs/*.yaml --set model.decoder.dim=256
     """
-    from seq2attn.config.load import load
+    from seq2attn.config.files import missing_files
+    from seq2attn.config.load import load, mistaken
     from seq2attn.config.trust import Trust
     from seq2attn.experiment import Experiment
 
-    wrong = 0
+    wrong, trust = 0, Trust(allow_code, is_full=True)
     for path in configs:
         try:
-            load(path, Experiment, overrides, Trust(allow_code, is_full=True))
+            if missing := missing_files(load(path, Experiment, overrides, trust)):
+                raise mistaken(path, Experiment, missing, overrides, trust)
             typer.echo(f"{path}: ok")
         except ConfigError as error:
             typer.echo(f"{error}\n", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os.path
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeAlias
@@ -30,7 +31,10 @@ def _beside_its_file(value: Any) -> Any:
         return value
     folder = value.folder if isinstance(value, Placed) else Path.cwd()
     try:
-        return (folder / Path(value).expanduser()).resolve()
+        path = Path(os.path.abspath(folder / Path(value).expanduser()))  # noqa: PTH100  # keeps links
+        resolved = path.resolve()
+        # A pipe, such as /dev/fd/63 of `<(...)`, resolves to a name that no file has.
+        return resolved if resolved.exists() or not path.exists() else path
     except RuntimeError as error:  # a `~` of nobody's, links in a circle
         raise ValueError(f"leads nowhere: {error}") from None
 

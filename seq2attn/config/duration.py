@@ -42,6 +42,14 @@ Duration = Annotated[
 ]
 """A number of updates or epochs, or a time."""
 
+
+def _listed(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) and not isinstance(value, Amount) else [value]
+
+
+OneOrMore = BeforeValidator(_listed, json_schema_input_type=Duration | list[Duration])
+"""A single duration in the place of a list of one."""
+
 PARTS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 TIME = r"^\s*(?=\d)(?:(\d{1,9})d)?\s*(?:(\d{1,9})h)?\s*(?:(\d{1,9})m)?\s*(?:(\d{1,9})s)?\s*$"
 

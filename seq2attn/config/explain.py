@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
 from seq2attn.config.base import Config, Mistake, Mistakes, broken, sound_fields
+from seq2attn.config.hints import our_key
 from seq2attn.config.place import SHOWN, Fault, kind_of
 from seq2attn.config.read import plain
 from seq2attn.config.spot import Spot, kinds
@@ -37,7 +38,7 @@ def explain(
     root = Spot(tree, model, trust=trust)
     faults: list[Fault] = []
     wrong: dict[str, tuple[Spot, list[str]]] = {}
-    details = error.errors(include_url=False)
+    details = _without_emptied(error.errors(include_url=False))
     left = 0
     for number, detail in enumerate(details):
         if len(faults) + len(wrong) >= SHOWN:
@@ -56,6 +57,12 @@ def explain(
     for mistake in broken(model.rules, sound_fields(model, plain(tree), error, trust)):
         faults += _across(root, mistake)
     return faults, left
+
+
+def _without_emptied(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """The mistakes without those in the length of a list that pydantic emptied for the mistakes in its items."""
+    places = {detail["loc"][:depth] for detail in details for depth in range(len(detail["loc"]))}
+    return [detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in places]
 
 
 def placed(mistakes: Sequence[Mistake], model: type[Config], tree: Node, trust: Trust = OWN) -> list[Fault]:
@@ -80,7 +87,9 @@ def _other(spot: Spot, detail: ErrorDetails) -> Fault:
     match detail["type"]:
         case "extra_forbidden":
             key = spot.key or spot.node
-            message = f"unknown key `{spot.name}`{_hint(spot.names[-1], spot.known)}"
+            ours = our_key(spot.names[-1])
+            tip = f"; seq2attn calls it {ours}" if ours else _hint(spot.names[-1], spot.known)
+            message = f"unknown key `{spot.name}`{tip}"
             return Fault(message, key.start_mark, key.end_mark)
         case "missing":
             return spot.fault(f"`{spot.name}` is missing")
@@ -112,8 +121,8 @@ def _expected(detail: ErrorDetails) -> str | None:
 def _mismatch(spot: Spot, expected: Sequence[str]) -> Fault:
     wanted = " or ".join(dict.fromkeys(expected))
     tip = _tip(spot.node, wanted)
-    if isinstance(spot.node, ScalarNode) and spot.node.value in kinds(spot.expects):
-        tip = f"; write `{{kind: {spot.node.value}}}`"
+    if isinstance(spot.node, ScalarNode) and spot.node.value.lower() in kinds(spot.expects):
+        tip = f"; write `{{kind: {spot.node.value.lower()}}}`"
     return spot.fault(f"`{spot.name}` should be {wanted}, not {_shown(spot.node)}{tip}")
 
 

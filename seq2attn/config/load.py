@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -11,6 +12,7 @@ from yaml import MappingNode
 
 from seq2attn.config.base import Config, Mistake
 from seq2attn.config.explain import explain, placed
+from seq2attn.config.overrides import override
 from seq2attn.config.place import Fault, config_error
 from seq2attn.config.read import Reader, merge, plain
 from seq2attn.config.trust import OWN, Trust
@@ -36,7 +38,9 @@ def load_with_places(
     path: Path, model: type[C], overrides: Sequence[str] = (), trust: Trust = OWN, former: str = ""
 ) -> tuple[C, MappingNode]:
     """`load`, and the merged YAML that tells where each value was written."""
-    tree, faults = read(path, overrides, trust, former)
+    tree, faults, dropped = _merged(path, model, overrides, trust, former)
+    for message in dropped:
+        print(message, file=sys.stderr)
     config, left = None, 0
     try:
         config = model.model_validate(plain(tree), context=trust)
@@ -58,18 +62,31 @@ def mistaken(
     trust: Trust = OWN,
 ) -> ConfigError:
     """What a valid config asks for that cannot be had, each at its place."""
-    return config_error(path, placed(mistakes, model, read(path, overrides, trust)[0], trust))
+    return config_error(path, placed(mistakes, model, _merged(path, model, overrides, trust)[0], trust))
 
 
-def read(
-    path: Path, overrides: Sequence[str] = (), trust: Trust = OWN, former: str = ""
-) -> tuple[MappingNode, list[Fault]]:
-    """The merged YAML, and the mistakes in it that did not prevent reading on."""
+def read(path: Path, trust: Trust = OWN, former: str = "") -> tuple[MappingNode, list[Fault]]:
+    """The YAML of a file with what it extends, and the mistakes in it that did not prevent reading on."""
     reader = Reader(path, trust)
-    tree = merge(reader.former(former), reader.file(path)) if former else reader.file(path)
-    # Overrides are merged with each other first, so that their order on the command line does not matter.
-    given = None
+    return _tree(reader, former), reader.faults
+
+
+def _merged(
+    path: Path, model: type[Config], overrides: Sequence[str], trust: Trust, former: str = ""
+) -> tuple[MappingNode, list[Fault], list[str]]:
+    """The YAML with all overrides, the mistakes in it, and what was dropped for another kind."""
+    reader = Reader(path, trust)
+    tree = _tree(reader, former)
+    given = None  # merged with each other first, so that their order on the command line does not matter
     for text in overrides:
-        override = reader.override(text)
-        given = override if given is None else merge(given, override)
-    return (tree if given is None else merge(tree, given)), reader.faults
+        one = reader.override(text)
+        given = one if given is None else merge(given, one)
+    if given is None:
+        return tree, reader.faults, []
+    merged, dropped = override(tree, given, model, trust)
+    return merged, reader.faults, dropped
+
+
+def _tree(reader: Reader, former: str) -> MappingNode:
+    tree = reader.file(reader.path)
+    return merge(reader.former(former), tree) if former else tree

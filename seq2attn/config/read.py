@@ -34,14 +34,14 @@ _KNOWN = _TEXT | {_YAML + name for name in ("int", "float", "bool", "null", "map
 
 
 def merge(base: Node, over: N) -> N:
-    """`over` laid on `base`: mappings merge deep unless their kinds differ; anything else is replaced."""
+    """`over` laid on `base`: mappings merge deep, anything else is replaced; so is a part of another kind in a file."""
     if not (isinstance(base, MappingNode) and isinstance(over, MappingNode)):
-        return over
-    kind, base_kind = kind_of(over), kind_of(base)
-    if kind and base_kind and kind != base_kind:
         return over
     # What both make up together is shown in a file rather than on the command line, which says little of it.
     given = over.start_mark.name == COMMAND_LINE
+    kind, base_kind = kind_of(over), kind_of(base)
+    if kind and base_kind and kind != base_kind and not given:
+        return over
     entries = {key.value: (key, value) for key, value in base.value}
     for key, value in over.value:
         base_key, base_value = entries.get(key.value, (key, None))

@@ -63,7 +63,16 @@ class Spot:
     def _stands_for_a_list(self) -> bool:
         """Whether what is written is the one item of a list, which pydantic sees."""
         is_list = get_origin(self.expects) in (list, tuple)
-        return self.found and is_list and isinstance(self.node, MappingNode)
+        return self.found and is_list and not isinstance(self.node, SequenceNode)
+
+    def keys(self) -> tuple[str, ...] | None:
+        """The keys of what is written here: of its kind, or none where no type is known; None for an unknown kind."""
+        if self._stands_for_a_list:
+            return self.below("0").keys()
+        owner = self._alternative(kind_of(self.node))
+        if is_model(owner):
+            return tuple(owner.model_fields)
+        return None if kinds(self.expects) else ()
 
     def along(self, loc: tuple[int | str, ...]) -> Spot:
         """Where pydantic's `loc` leads, which also names the chosen members of unions; the file does not."""
@@ -79,15 +88,15 @@ class Spot:
 
     def alternatives(self) -> list[Any]:
         """The members of the union that is expected here, or the one type that is."""
-        members = _members(self.expects)
+        found = members(self.expects)
         written = child(self.node, "kind")[1]
         kind = written and plain(written)  # which knows its folder
-        if isinstance(kind, str) and ":" in kind and any(is_model(member) for member in members):
+        if isinstance(kind, str) and ":" in kind and any(is_model(member) for member in found):
             try:
                 return [config_class(kind, "part", self.trust)]
             except Mistake:
-                return members
-        return members
+                return found
+        return found
 
     def _alternative(self, label: str | None) -> Any:
         members = self.alternatives()
@@ -108,7 +117,7 @@ def is_model(expects: Any) -> bool:
 
 def kinds(expects: Any) -> list[str]:
     """What `kind` may be in a model, or in the models of a union."""
-    models = [member for member in _members(expects) if is_model(member)]
+    models = [member for member in members(expects) if is_model(member)]
     return [kind for model in models if "kind" in model.model_fields for kind in _kinds(model)]
 
 
@@ -116,12 +125,13 @@ def _kinds(model: type[BaseModel]) -> tuple[str, ...]:
     return get_args(model.model_fields["kind"].annotation)
 
 
-def _members(expects: Any) -> list[Any]:
+def members(expects: Any) -> list[Any]:
+    """The members of a union, or the one type that is expected; without None."""
     origin = get_origin(expects)
     if origin is Annotated:
-        return _members(get_args(expects)[0])
+        return members(get_args(expects)[0])
     if origin in (Union, types.UnionType):
-        return [m for arg in get_args(expects) if arg is not types.NoneType for m in _members(arg)]
+        return [m for arg in get_args(expects) if arg is not types.NoneType for m in members(arg)]
     return [expects]
 
 

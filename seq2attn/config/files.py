@@ -1,0 +1,53 @@
+"""Input files that a config names and that are not there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from seq2attn.config.base import Config, InputPath, Mistake
+
+_READS = InputPath.__metadata__[0]  # type: ignore[attr-defined]  # the mark of a path that is read from
+
+
+def missing_files(config: Config) -> list[Mistake]:
+    """A mistake for each input file or folder of `config` that does not exist, with a similar name if there is one."""
+    return [
+        Mistake(key, f"there is no such file: {path}{_similar(path)}")
+        for key, path in _inputs(config)
+        if not path.exists()
+    ]
+
+
+def _inputs(config: BaseModel, above: str = "") -> Iterator[tuple[str, Path]]:
+    for name, field in type(config).model_fields.items():
+        reads = _READS in field.metadata or _is_read(field.annotation)
+        yield from _paths(getattr(config, name), f"{above}{name}", reads=reads)
+
+
+def _is_read(annotation: Any) -> bool:
+    """Whether an InputPath is among the types of a field."""
+    return _READS in getattr(annotation, "__metadata__", ()) or any(map(_is_read, get_args(annotation)))
+
+
+def _paths(value: Any, key: str, *, reads: bool) -> Iterator[tuple[str, Path]]:
+    if isinstance(value, BaseModel):
+        yield from _inputs(value, f"{key}.")
+    elif isinstance(value, Path) and reads:
+        yield key, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _paths(item, f"{key}.{name}", reads=reads)
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from _paths(item, f"{key}.{number}", reads=reads)
+
+
+def _similar(path: Path) -> str:
+    known = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,168 @@
+"""Keys of other toolkits, kinds that are changed on the command line, one value for a list, and missing files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seq2attn.config.base import Config
+from seq2attn.config.files import missing_files
+from seq2attn.config.hints import HINTS
+from seq2attn.config.load import load, mistaken
+from seq2attn.config.spot import is_model, members
+from seq2attn.errors import ConfigError
+from seq2attn.experiment import Experiment
+
+Write = Callable[[str], Path]
+WHOLE = """\
+run: run
+data:
+  train: {kind: aligned, source: a.de, target: a.en}
+  dev: {kind: aligned, source: a.de, target: a.en}
+text: {joint: {kind: words}}
+model:
+  encoder: {kind: gru, dim: 12, layers: 2}
+  decoder: {kind: luong, dim: 16, cell: lstm, input_feeding: false}
+search: {kind: beam, width: 3, patience: 1.5, lengths: {max_length: 9}}
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def written(text: str) -> Path:
+        path = tmp_path / "my.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return written
+
+
+def said(path: Path, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        load(path, Experiment, overrides)
+    return str(raised.value)
+
+
+def has_key(names: list[str], models: list[type[Config]]) -> bool:
+    """Whether a dotted key leads somewhere in one of the models."""
+    found = [model.model_fields[names[0]].annotation for model in models if names[0] in model.model_fields]
+    inner = [member for annotation in found for member in members(annotation) if is_model(member)]
+    return bool(found) and (len(names) == 1 or has_key(names[1:], inner))
+
+
+def every_model(model: type[Config]) -> set[type[Config]]:
+    inner = {m for field in model.model_fields.values() for m in members(field.annotation) if is_model(m)}
+    return {model}.union(*map(every_model, inner))
+
+
+class TestHints:
+    @pytest.mark.parametrize("place", HINTS)
+    def test_what_they_name_is_there(self, place: str) -> None:
+        for name in re.findall(r"`([a-z_.]+)`", place):
+            models = [Experiment] if "." in name else list(every_model(Experiment))
+            assert has_key(name.split("."), models), name
+
+    @pytest.mark.parametrize(
+        ("key", "place", "ours"),
+        [
+            ("training.learning_rate", "training.learning_rate", "training.optimizer.rate"),
+            ("training.lr", "training.lr", "training.optimizer.rate"),
+            ("lr", "lr", "training.optimizer.rate"),
+            ("training.batch_size", "training.batch_size", "training.batch.tokens"),
+            ("training.batch.batch-size", "training.batch.batch-size", "training.batch.tokens"),
+            ("search.beam", "search.beam", "search.width"),
+            ("search.beam_size", "search.beam_size", "search.width"),
+            ("training.epochs", "training.epochs", "training.until"),
+            ("training.max_epochs", "training.max_epochs", "training.until"),
+            ("text.sentencepiece", "text.sentencepiece", "text"),
+            ("data.train.src", "data.train.src", "source"),
+            ("data.train.trg", "data.train.trg", "target"),
+            ("model.hidden_size", "model.hidden_size", "model.embeddings.dim"),
+            ("model.encoder.num_layers", "model.encoder.num_layers", "layers"),
+        ],
+    )
+    def test_the_place_here_is_named(self, write: Write, key: str, place: str, ours: str) -> None:
+        line = said(write(WHOLE), f"{key}=3").splitlines()[0]
+        assert re.match(rf"<command line>:1:\d+: unknown key `{place}`; seq2attn calls it `{ours}`", line)
+
+    @pytest.mark.parametrize("word", ["adam", "Adam"])
+    def test_a_kind_as_a_plain_word(self, write: Write, word: str) -> None:
+        assert "; write `{kind: adam}`" in said(write(WHOLE + f"training: {{optimizer: {word}}}"))
+
+
+class TestAnotherKind:
+    def test_common_keys_are_kept_and_others_named(
+        self, write: Write, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        found = load(write(WHOLE), Experiment, ["search.kind=greedy", "model.decoder.kind=bahdanau"])
+        assert (found.search.kind, found.search.lengths.max_length) == ("greedy", 9)
+        assert (found.model.decoder.kind, found.model.decoder.dim, found.model.decoder.cell) == (
+            "bahdanau",
+            16,
+            "lstm",
+        )
+        assert capsys.readouterr().err.splitlines() == [
+            "`search` of kind `greedy` has no `search.width`, `search.patience`: dropped",
+            "`model.decoder` of kind `bahdanau` has no `model.decoder.input_feeding`: dropped",
+        ]
+
+    def test_nothing_is_said_where_nothing_is_dropped(
+        self, write: Write, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        encoder = load(write(WHOLE), Experiment, ["model.encoder.kind=lstm"]).model.encoder
+        assert (encoder.kind, encoder.dim, encoder.layers) == ("lstm", 12, 2)
+        assert capsys.readouterr().err == ""
+
+    def test_what_is_set_is_never_dropped(self, write: Write) -> None:
+        path = write(WHOLE)
+        assert load(path, Experiment, ["search.kind=sample", "search.width=7"]).search.width == 7
+        assert "unknown key `search.width`" in said(path, "search.width=7", "search.kind=greedy")
+
+    def test_an_unknown_kind_is_the_only_mistake(self, write: Write) -> None:
+        text = said(write(WHOLE), "search.kind=greedi")
+        assert "did you mean `greedy`?" in text and text.endswith("1 mistake in " + str(write(WHOLE)))
+
+
+class TestOneForAList:
+    def test_one_duration(self, write: Write) -> None:
+        one, many = (
+            load(write(WHOLE + f"training: {{until: {until}}}"), Experiment).training.until
+            for until in ("20 epochs", "[20 epochs]")
+        )
+        assert one == many
+
+    @pytest.mark.parametrize("until", ["20", "soon", "{}"])
+    def test_a_mistake_has_a_place(self, write: Write, until: str) -> None:
+        text = said(write(WHOLE + f"training: {{until: {until}}}"))
+        assert text.endswith(f"1 mistake in {write('')}")
+        assert "my.yaml:10:19: `training.until`: a duration is a number and a unit" in text
+
+
+class TestMissingFiles:
+    def test_all_are_named_with_their_places(self, write: Write, tmp_path: Path) -> None:
+        text = WHOLE + "training: {guided: {}}\n"
+        text = text.replace("target: a.en}", "target: a.en, alignment: no.align}", 1).replace(
+            "model:", "model:\n  embeddings: {source_vectors: ~/no.vec}"
+        )
+        path = write(text)
+        (tmp_path / "a.de").touch()
+        found = missing_files(load(path, Experiment))
+        assert [mistake.key for mistake in found] == [
+            "data.train.0.target",
+            "data.train.0.alignment",
+            "data.dev.target",
+            "model.embeddings.source_vectors",
+        ]
+        (tmp_path / "a.enn").touch()
+        lines = str(mistaken(path, Experiment, missing_files(load(path, Experiment)))).splitlines()
+        assert lines[0] == (
+            f"{path}:3:48: `data.train.target`: there is no such file: {tmp_path / 'a.en'}; did you mean a.enn?"
+        )
+        for name in ("a.en", "no.align"):
+            (tmp_path / name).touch()
+        assert [mistake.key for mistake in missing_files(load(path, Experiment))] == [
+            "model.embeddings.source_vectors"
+        ]
