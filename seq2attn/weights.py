@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -184,7 +185,8 @@ def _check_head(path: Path) -> None:
     """Refuse a file whose head is longer than any of ours, before it is taken apart."""
     with open_regular(path) as file:
         length = int.from_bytes(file.read(8), "little")
-    if length > LARGEST_HEAD:
+        is_there = length <= file.seek(0, os.SEEK_END)  # else it is no such file, which the library says
+    if is_there and length > LARGEST_HEAD:
         raise DamagedError(
             f"{path}: its head has {length:,} bytes, more than the {LARGEST_HEAD:,} that it may have"
         )

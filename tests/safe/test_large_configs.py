@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,7 @@ class TestHeadsOfWeights:
 
     def test_a_head_without_end(self, tmp_path: Path) -> None:
         forge(tmp_path / "it", {}, b"", length=LARGEST_HEAD + 1)
+        os.truncate(tmp_path / "it", LARGEST_HEAD + 9)
         with pytest.raises(RunError, match="its head has 67,108,865 bytes, more than"):
             load_tensors(tmp_path / "it")
 
