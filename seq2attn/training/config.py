@@ -33,7 +33,7 @@ class BatchConfig(Config):
 
     tokens: PositiveInt | Literal["auto", "fit"] = "auto"
     """Rows times the longer side of a batch, padding counted, on each device; auto: 256 to 4096, by the size of the
-    corpus; fit: what the card's memory holds."""
+    corpus; fit: what the card's memory holds, with 150 updates per epoch at least."""
     at_once: PositiveInt | None = None
     """How many of these go through the model together; the gradients of such parts add up to those of the batch.
     Unless it is given: on a card all of them, on a CPU about 1400, with less memory and padding."""

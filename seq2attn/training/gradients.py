@@ -89,7 +89,7 @@ class Gradients:
         self.compiled = config.compile
         if self.compiled:
             objective.model.compile(dynamic=True)  # the loss is made by hand, a chunk at a time
-        self.autocast = use_bfloat16(config.precision, world.device)
+        self.precision = config.precision
         self.packed = config.batch.packed
 
     def parts(self, corpus: Corpus, update: Update) -> list[Part]:
@@ -149,7 +149,7 @@ class Gradients:
         return sums, None
 
     def _loss(self, part: Part, baseline: float | None) -> Loss:
-        with self._precision():
+        with autocast(self.precision, self.world.device):
             return self.wrapped(part.batch.to(self.world.device), baseline)
 
     def _back(self, objective: Tensor, last: bool) -> None:
@@ -184,11 +184,6 @@ class Gradients:
             return [part]
         return self.parts(work.corpus, list(np.array_split(part.rows, 2)))
 
-    def _precision(self) -> AbstractContextManager[Any]:
-        if not self.autocast:
-            return nullcontext()
-        return torch.autocast(self.world.device.type, dtype=torch.bfloat16)
-
 
 def fitted(compute: Callable[[], T]) -> T | None:
     """What is computed; None when memory did not hold it, all of which is then free again."""
@@ -200,8 +195,10 @@ def fitted(compute: Callable[[], T]) -> T | None:
     return None
 
 
-def use_bfloat16(precision: str, device: torch.device) -> bool:
-    """Whether to compute in bfloat16: asked for, or on a card that has it."""
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
+    """Within it products are in bfloat16 where `training.precision` asks for it, or has a card that computes in it."""
     if precision == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return precision == "bfloat16"
+        wanted = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        wanted = precision == "bfloat16"
+    return torch.autocast(device.type, dtype=torch.bfloat16) if wanted else nullcontext()

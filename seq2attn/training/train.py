@@ -22,6 +22,7 @@ from seq2attn.run import Run
 from seq2attn.text.vocabulary import EOS
 from seq2attn.text.wordpiece import WordPieceTokenizer
 from seq2attn.training.auto import resolve_auto
+from seq2attn.training.batch_size import most_tokens
 from seq2attn.training.checkpoint import FOLDER, Checkpoint, TrainState, read_checkpoint, resume
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.determinism import deterministic
@@ -33,7 +34,6 @@ from seq2attn.training.objective import Objective
 from seq2attn.training.report import Reporter
 from seq2attn.training.stopping import Stop
 from seq2attn.training.trainer import Trainer
-from seq2attn.training.updates import most_tokens
 from seq2attn.weights import check_vocabularies
 
 
@@ -82,7 +82,7 @@ def _trainer(
     objective = Objective(model, config.training.label_smoothing, config.training.guided)
     _check_guided(objective)
     if config.training.batch.tokens == "fit":
-        config = _with_tokens(config, _fitting(config, objective, prepared, world, reporter))
+        config = _with_tokens(config, _fitting(config, objective, optimizer, prepared, world, reporter))
     config = _with_training(
         config, resolve_auto(config.training, prepared.train.corpus.lengths, world, reporter.note)
     )
@@ -131,7 +131,12 @@ def _check_same(config: Experiment, run: Run) -> None:
 
 
 def _fitting(
-    config: Experiment, objective: Objective, prepared: Prepared, world: World, reporter: Reporter
+    config: Experiment,
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    prepared: Prepared,
+    world: World,
+    reporter: Reporter,
 ) -> int:
     """The tokens that the card's memory holds. Raises UserError where no card says how much that is."""
     if world.device.type != "cuda":
@@ -139,7 +144,7 @@ def _fitting(
             "`training.batch.tokens: fit` asks how much the memory of a CUDA card holds, and this trains on a CPU: "
             "give a number; 4096 is usual"
         )
-    tokens = most_tokens(objective, prepared.train.corpus, world, packed=config.training.batch.packed)
+    tokens = most_tokens(config.training, objective, optimizer, prepared.train.corpus, world)
     reporter.note(f"a batch of {tokens:,} tokens fits")
     return tokens
 

@@ -1,4 +1,4 @@
-"""How many tokens fit, and what is made ahead."""
+"""What is made ahead."""
 
 from __future__ import annotations
 
@@ -7,21 +7,6 @@ import threading
 import pytest
 
 from seq2attn.data.ahead import ahead
-from seq2attn.training.updates import FIRST, MARGIN, most
-
-
-@pytest.mark.parametrize("room", [2_000, 5_000, 300_000, 1_234_567])
-def test_nearly_all_of_the_room_is_found_and_a_margin_left(room):
-    tried = []
-
-    def holds(tokens):
-        tried.append(tokens)
-        return tokens <= room
-
-    found = most(holds)
-    assert found >= FIRST
-    assert (1 - 1 / 8) * MARGIN * room <= max(found, FIRST / MARGIN) <= max(room, FIRST / MARGIN)
-    assert len(tried) <= 16
 
 
 def test_all_is_made_in_order_and_one_ahead():
