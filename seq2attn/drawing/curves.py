@@ -41,9 +41,10 @@ def draw_bleu_by_length(lines: Mapping[str, Sequence[LengthBucket]], path: Path)
         )
         lower.bar_label(bars, fontsize=8, color="#666666", padding=1)
         lower.margins(y=0.3)
+        units = dict.fromkeys(bucket.unit for buckets in lines.values() for bucket in buckets)
         lower.set_yticks([])
         lower.set_ylabel("sentences")
-        lower.set_xlabel("source length in words")
+        lower.set_xlabel(f"source length in {' or '.join(units)}")
 
 
 def draw_training(metrics_jsonl: Sequence[Path], path: Path) -> None:

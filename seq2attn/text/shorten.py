@@ -58,7 +58,7 @@ def _halves(word: str, most: int, length: Length) -> list[str]:
     middle = len(word) // 2
     if length(word) <= most or not middle:
         return [word]
-    while middle < len(word) and unicodedata.combining(word[middle]):
+    while middle < len(word) and unicodedata.category(word[middle]).startswith("M"):
         middle += 1
     middle = middle if middle < len(word) else len(word) // 2
     halves = filter(None, (word[:middle].strip(), word[middle:].strip()))

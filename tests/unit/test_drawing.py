@@ -228,6 +228,12 @@ def test_bleu_by_length_is_drawn(tmp_path: Path):
     assert len(np.unique(pixels(tmp_path / "length.png").reshape(-1, 3), axis=0)) > 50
 
 
+def test_bleu_by_length_in_characters_says_so(tmp_path: Path):
+    buckets = [LengthBucket(1, 9, 30, 5.0, Score("BLEU", 20.0, ""), unit="characters")]
+    draw_bleu_by_length({"one": buckets}, tmp_path / "length.svg")
+    assert "source length in characters" in (tmp_path / "length.svg").read_text(encoding="utf-8")
+
+
 def write_run(folder: Path, *, bleu: float | None, end: str = "") -> Path:
     records = [
         {"kind": "train", "update": 50, "loss": 5.0, "tokens_per_second": 9000.0, "learning_rate": 0.001},

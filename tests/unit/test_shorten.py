@@ -90,9 +90,10 @@ def test_pieces_are_put_together_as_far_as_they_fit() -> None:
     assert join(parts) == line
 
 
-def test_accents_stay_with_their_letters() -> None:
-    parts = shorten("e\u0301" * 40, 7, len)
-    assert all(part.startswith("e") for part in parts) and "".join(parts) == "e\u0301" * 40
+@pytest.mark.parametrize("letter", ["e\u0301", "ก\u0e34\u0e48", "က\u103b"])  # Latin, Thai and Burmese
+def test_accents_stay_with_their_letters(letter: str) -> None:
+    parts = shorten(letter * 40, 7, len)
+    assert all(part.startswith(letter[0]) for part in parts) and "".join(parts) == letter * 40
     assert "".join(shorten("\u0301" * 50, 7, len)) == "\u0301" * 50
 
 
