@@ -24,13 +24,10 @@ from seq2attn.run import Run
 from seq2attn.search.config import Long, SearchConfig
 from seq2attn.search.options import check_num_hypotheses, check_size, chosen_search
 from seq2attn.text.files import output
-from seq2attn.text.lines import BOM
+from seq2attn.text.lines import BOM, escape_breaks
 from seq2attn.text.tags import add_tag, check_tag
 from seq2attn.translation import Translation
 from seq2attn.translator import Translator, check_engine
-
-BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}
-"""Characters at which others may cut lines, and which JSON need not escape."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +149,7 @@ def shown(number: int, line: str, translation: Translation, wishes: Wishes) -> s
             content["cut_off"] = True
         if wishes.n_best > 1:
             content["alternatives"] = found[1:]
-        return json.dumps(content, ensure_ascii=False).translate(BREAKS) + "\n"
+        return escape_breaks(json.dumps(content, ensure_ascii=False)) + "\n"
     if wishes.n_best > 1:
         return "".join(f"{number}\t{t.score:.4f}\t{t.text}\n" for t in best)
     return translation.text + "\n"

@@ -101,7 +101,7 @@ def scores_are_forced(patient: Patient) -> Found:
     found = patient.engine.translate(patient.sources, patient.search, budget=BUDGET)
     pairs = list(zip(patient.sentences, found, strict=True))
     read = [(sentence.source, one.tokens) for sentence, some in pairs for one in some]
-    scores = iter(patient.engine.score(read, budget=BUDGET))
+    scores = map(sum, patient.engine.token_log_probs(read, budget=BUDGET))
 
     def deviations() -> Iterator[tuple[int, float]]:
         for sentence, some in pairs:

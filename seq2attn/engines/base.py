@@ -30,8 +30,13 @@ class Engine(Protocol):
         """
         ...
 
-    def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, budget: int) -> list[float]:
-        """log p(target, end | source) of each pair of ids without their ends."""
+    def token_log_probs(
+        self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, budget: int
+    ) -> list[list[float]]:
+        """Forced decoding: the log-probability of each target token and of the end, for pairs of ids without ends.
+
+        A pair of two empty sides has none.
+        """
         ...
 
 

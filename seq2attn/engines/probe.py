@@ -101,7 +101,7 @@ def probe(
     other = [theirs.translate(sources, search, budget=budget) for _, search in searches]
     names = [name for name, _ in searches]
     read = [(source, best[0].tokens) for source, best in zip(sources, mine[0], strict=True) if len(source)]
-    both = ours.score(read, budget=budget), theirs.score(read, budget=budget)
+    both = (map(sum, engine.token_log_probs(read, budget=budget)) for engine in (ours, theirs))
     forced = Forced(*differences(list(zip(*both, strict=True))))
     return Probed(tuple(map(Agreement.of, names, mine, other)), forced)
 

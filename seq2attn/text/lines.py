@@ -12,6 +12,12 @@ from typing import IO
 from seq2attn.errors import DataError
 
 BOM = b"\xef\xbb\xbf"
+_BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}
+
+
+def escape_breaks(text: str) -> str:
+    """JSON in which the characters are escaped at which other programs may cut lines."""
+    return text.translate(_BREAKS)
 
 
 def read_lines(path: Path) -> Iterator[str]:

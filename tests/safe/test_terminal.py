@@ -83,6 +83,7 @@ COMMANDS = {
     "translate": ("run", "a few words"),
     "evaluate": ("run", "--greedy"),
     "align": ("run", "--source", "lines.txt", "--target", "lines.txt"),
+    "score": ("run", "--source", "lines.txt", "--target", "lines.txt"),
     "prepare": ("own.yaml", "--set", "run=other"),
     "average": ("run", "--last", "1"),
     "export": ("run", "--to", "ctranslate2"),

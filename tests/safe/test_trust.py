@@ -85,7 +85,12 @@ def commands(given: str = "run") -> Iterator[tuple[str, Any]]:
             yield name, command
 
 
-MORE = {"export": ("--to", "ctranslate2"), "average": ("--last", "1"), "align": ("--choose",)}
+MORE = {
+    "export": ("--to", "ctranslate2"),
+    "score": ("--source", "own.yaml", "--target", "own.yaml"),
+    "average": ("--last", "1"),
+    "align": ("--choose",),
+}
 
 
 def test_the_commands_are_found() -> None:

@@ -46,7 +46,7 @@ LAYERS = """
     training  translator  alignment
     drawing
     evaluation
-    translating  aligning  sweep  verifying  doctor
+    translating  aligning  scoring  sweep  verifying  doctor
     cli
     __main__
 """

@@ -87,8 +87,10 @@ class Searcher:
     def _max_tokens(self) -> int:
         return MAX_TOKENS.get(self.device.type, MAX_TOKENS_ON_CARD)
 
-    def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, budget: int) -> list[float]:
-        """log p(target, end | source) of each pair of ids without their ends."""
+    def token_log_probs(
+        self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, budget: int
+    ) -> list[list[float]]:
+        """Forced decoding: the log-probability of each target token and of the end."""
         read = [(self._names(source, 0), self._names(target, 1)) for source, target in pairs]
         with explained():
             found = self._translator(alone=len(read) == 1).score_batch(
@@ -98,7 +100,7 @@ class Searcher:
                 batch_type="tokens",
                 max_input_length=0,
             )
-        return [sum(one.log_probs) for one in found]
+        return [list(one.log_probs) for one in found]
 
     def _search(
         self,
@@ -147,7 +149,7 @@ class Searcher:
             return {}
         words = {row: list(dict.fromkeys(whole(some) for some, _ in found[row])) for row in found}
         pairs = [(sources[row], some[:-1]) for row in words for some in words[row]]
-        scores = iter(self.score(pairs, budget=budget))
+        scores = map(sum, self.token_log_probs(pairs, budget=budget))
         return {row: [(some, next(scores)) for some in words[row]] for row in words}
 
     def _ranked(

@@ -1,0 +1,49 @@
+"""`seq2attn score`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seq2attn.cli.options import AllowCode, Device, RunPath
+
+
+def score(
+    run: RunPath,
+    allow_code: AllowCode,
+    source: Annotated[Path, typer.Option(help="Text in the language translated from.", metavar="FILE")],
+    target: Annotated[Path, typer.Option(help="Its translations, line by line.", metavar="FILE")],
+    output_file: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to FILE.", metavar="FILE")
+    ] = None,
+    per_token: Annotated[
+        bool, typer.Option("--per-token", help="Add each token with its log-probability, the end last.")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print a JSON object a line, with all tokens and log-probabilities."),
+    ] = False,
+    device: Device = "auto",
+) -> None:
+    """Print the log-probability of each given translation, by forced decoding: natural logarithms, the end counted.
+
+    One line for each pair, in their order; the perplexity of the whole comes last, on standard error.
+
+    \b
+    Examples:
+      seq2attn score runs/phrasebook --source new.de --target new.en
+      seq2attn score runs/phrasebook --source new.de --target new.en --per-token -o new.scores
+      seq2attn score runs/phrasebook --source <(zcat new.de.gz) --target <(zcat new.en.gz) --json
+    """
+    from seq2attn.data.read import AlignedConfig
+    from seq2attn.devices import chosen_device
+    from seq2attn.run import Run
+    from seq2attn.scoring import score_files
+
+    corpus = AlignedConfig(source=source, target=target)
+    folder = Run(run, allow_code)
+    model, *tokenizers = folder.model(chosen_device(device))
+    pair = tokenizers[0], tokenizers[1]
+    score_files(folder, model, pair, corpus, output_file, as_json=as_json, per_token=per_token)
