@@ -1,0 +1,142 @@
+"""Laws of wiring: each option of a config reaches the part that it is about, and no other."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from seq2attn.data.batches import IGNORE, collate
+from seq2attn.data.prepare import load_prepared
+from seq2attn.dropout import Dropout
+from seq2attn.model import ModelConfig, build_model
+from tests.laws.parts import DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS
+from tests.laws.small import CALM, corpus, last_weights, metrics, trained
+
+__all__ = ["corpus"]  # a fixture
+WHOLE = {"batch": {"tokens": 10_000}, "until": ["1 update"]}
+"""An update that learns from all of the text."""
+
+
+@pytest.mark.parametrize(
+    ("smoothing", "clip", "decay"), [(0.0, None, 0.0), (0.3, None, 0.0), (0.3, 0.05, 0.2)]
+)
+def test_an_update_is_its_formula(corpus, smoothing, clip, decay):
+    """The gradient of the smoothed cross-entropy of a word, clipped, and the decay, times the rate of the schedule."""
+    run = trained(
+        corpus,
+        "run",
+        optimizer={"kind": "sgd", "rate": 2.0, "weight_decay": decay},
+        schedule={"kind": "constant", "warmup": 4},
+        label_smoothing=smoothing,
+        clip=clip,
+        seed=3,
+        **WHOLE,
+    )
+    prepared = load_prepared(run.folder)
+    torch.manual_seed(3)
+    sizes = len(prepared.source.vocabulary), len(prepared.target.vocabulary)
+    model = build_model(ModelConfig.model_validate(CALM), *sizes)
+    pairs = prepared.train.corpus
+    batch = collate([pairs[row] for row in range(len(pairs))])
+    logits = model.output(model(batch.source, batch.source_mask, batch.target).hidden)
+    labels = batch.labels.flatten()
+    loss = F.cross_entropy(logits.flatten(0, 1), labels, ignore_index=IGNORE, label_smoothing=smoothing)
+    loss.backward()
+    norm = math.sqrt(sum(float(p.grad.pow(2).sum()) for p in model.parameters()))
+    assert clip is None or norm > clip
+    share = 1.0 if clip is None else clip / norm
+    expected = {name: p - 0.5 * (share * p.grad + decay * p) for name, p in model.named_parameters()}
+    found = last_weights(run)
+    for name, weights in expected.items():
+        torch.testing.assert_close(found[name], weights.detach(), rtol=1e-4, atol=1e-6, msg=name)
+    report = metrics(run, "train")[-1]
+    likelihood = F.cross_entropy(logits.flatten(0, 1), labels, ignore_index=IGNORE)
+    assert report["loss"] == pytest.approx(loss.item(), rel=1e-4)
+    assert report["perplexity"] == pytest.approx(likelihood.exp().item(), rel=1e-4)
+    assert (report["learning_rate"], report["gradient_norm"]) == pytest.approx((0.5, norm), rel=1e-4)
+
+
+def test_rates_follow_the_updates_and_the_epochs(corpus):
+    options = {"batch": {"tokens": 100}, "report_every": 1, "until": ["3 epochs"]}
+    halved = trained(corpus, "halved", schedule={"kind": "halving", "start": 1.0}, **options)
+    rates = [line["learning_rate"] for line in metrics(halved, "train")]
+    an_epoch = len(rates) // 3
+    assert an_epoch > 1
+    assert rates == pytest.approx([0.01] * an_epoch + [0.005] * an_epoch + [0.0025] * an_epoch)
+    warm = trained(corpus, "warm", schedule={"kind": "noam", "dim": 16, "warmup": 4}, **options)
+    for n, line in enumerate(metrics(warm, "train"), 1):
+        assert line["learning_rate"] == pytest.approx(0.01 * 16**-0.5 * min(n**-0.5, n * 4**-1.5))
+
+
+def test_each_update_of_each_seed_draws_its_own_dropout(corpus, monkeypatch):
+    seeds: list[int] = []
+    seed_all = torch.manual_seed
+    monkeypatch.setattr(torch, "manual_seed", lambda seed: (seeds.append(seed), seed_all(seed))[1])
+    for seed in (1, 2):
+        trained(corpus, f"seed-{seed}", seed=seed, batch={"tokens": 200}, until=["3 updates"])
+        seeds.append(-seed)
+    text = " ".join(map(str, seeds))
+    first, second = ({*part.split()} for part in re.split(r" -[12]\b", text)[:2])
+    assert min(len(first), len(second)) >= 4 and not first & second
+
+
+def places(model):
+    """Every module that drops, its probability, and where it is."""
+    for name, module in model.named_modules():
+        if isinstance(module, Dropout):
+            yield name, module.p
+        elif isinstance(module, nn.RNNBase) and module.num_layers > 1:
+            yield name, module.dropout
+
+
+PAIRS = [(encoder, "luong") for encoder in ENCODERS if encoder not in OWN_EMBEDDINGS]
+PAIRS += [("gru", decoder) for decoder in (*DECODERS, *FIXED)]
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
+def test_every_dropout_has_the_probability_of_its_part(encoder, decoder):
+    parts = {"encoder": dict(ENCODERS[encoder]), "decoder": dict({**DECODERS, **FIXED}[decoder])}
+    parts["encoder"]["dropout"], parts["decoder"]["dropout"] = 0.25, 0.375
+    for part in parts.values():
+        if part["kind"] == "transformer":
+            part["attention_dropout"] = part["dropout"] + 0.5
+    if parts["decoder"]["kind"] != "fixed":
+        parts["decoder"]["attention"] = {"score": {"kind": "multi-head", "heads": 4}, "dropout": 0.125}
+    model = build_model(
+        ModelConfig.model_validate({"embeddings": {"dim": 16, "dropout": 0.5}, **parts}), 11, 13
+    )
+    found = list(places(model))
+    for name, p in found:
+        side = name.split(".")[0]
+        expected = {"source": 0.5, "target": 0.5, "encoder": 0.25, "decoder": 0.375}[side]
+        if re.search(r"(attention|source)\.dropout$", name) and side == "decoder":
+            expected = 0.125
+        elif re.search(r"(attention|\.target)\.dropout$", name):
+            expected += 0.5
+        assert p == expected, name
+    assert {name.split(".")[0] for name, _ in found} == {"source", "target", "encoder", "decoder"}
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("tie", ["none", "output", "all"])
+def test_tables_are_tied_and_scaled_as_the_config_says(tie, scaled):
+    config = CALM | {"embeddings": {"dim": 8, "tie": tie, "scaled": scaled}}
+    model = build_model(ModelConfig.model_validate(config), 13, 13).eval()
+    tables = model.source.table.weight, model.target.table.weight, model.output.weight
+    assert [tables[0] is tables[1], tables[1] is tables[2]] == [tie == "all", tie != "none"]
+    for side in (model.source, model.target):
+        torch.testing.assert_close(side(torch.arange(13)), side.table.weight * (8**0.5 if scaled else 1))
+
+
+def test_each_side_has_its_own_vocabulary():
+    model = build_model(ModelConfig.model_validate(CALM), 11, 13)
+    assert [len(model.source.table.weight), len(model.target.table.weight), len(model.output.weight)] == [
+        11,
+        13,
+        13,
+    ]
