@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Installed, Invoke, Toy
+from tests.unit.looks import page_data
 
 SENTENCES = ["rot haus", "blau und alt"]
 
@@ -179,10 +180,13 @@ class TestTranslate:
         assert (tmp_path / name).read_bytes().startswith(begins)
 
     def test_attention_of_every_line_as_a_page(self, seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
-        seq2attn(tmp_path, "translate", toy.run, *SENTENCES, "", "--attention", "page.html")
+        seq2attn(
+            tmp_path, "translate", toy.run, *SENTENCES, "", "--attention", "page.html", "--color-scale", "row"
+        )
         page = (tmp_path / "page.html").read_text(encoding="utf-8")
-        (data,) = re.findall(r"const sentences = (.*);$", page, re.MULTILINE)
-        sentences = json.loads(data)
+        data = page_data(page)
+        assert (data["run"], data["scale"]) == (str(toy.run), "row")
+        sentences = data["sentences"]
         assert len(sentences) == len(SENTENCES)
         for sentence, line in zip(sentences, SENTENCES, strict=True):
             (found,) = sentence["maps"]
@@ -213,12 +217,15 @@ class TestTranslate:
         titles = [f"layer {layer}, mean of heads" for layer in (1, 2)]
         assert [line for line in text.splitlines() if "layer" in line] == titles
         assert sum(line.split()[:1] == ["haus"] for line in text.splitlines()) == 2
-        invoke(*look, "a.svg", "--attention-of", "encoder", "--head", 3)
-        assert (tmp_path / "a.svg").is_file()
+        invoke(*look, "a.svg", "--attention-of", "encoder", "--head", 3, "--color-scale", "row")
+        picture = (tmp_path / "a.svg").read_text(encoding="utf-8")
+        for text in ("few", "rot haus", "weight/row max"):  # the run is the end of a long path
+            assert f"{text} -->" in picture
         invoke(*look, "a.html")
         page = (tmp_path / "a.html").read_text(encoding="utf-8")
-        (data,) = re.findall(r"const sentences = (.*);$", page, re.MULTILINE)
-        assert [len(one["weights"]) for one in json.loads(data)[0]["maps"]] == [1, 2]
+        data = page_data(page)
+        assert [len(one["weights"]) for one in data["sentences"][0]["maps"]] == [1, 2]
+        assert data["scale"] == "max"
 
 
 class TestEvaluate:

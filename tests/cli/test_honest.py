@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from seq2attn.cli import app
 from seq2attn.text.tokenizer import load_tokenizer
 from tests.cli.conftest import Done, Invoke, write_lines
+from tests.unit.looks import page_data
 
 PHRASEBOOK = Path(__file__).parents[2] / "data" / "phrasebook"
 CONFIG = """\
@@ -200,8 +201,7 @@ class TestLong:
         assert [row.split("\t")[0] for row in done.out.splitlines()] == [*"1122", "3", *"44"]
         invoke("translate", raw, "--attention", "all.html", given=self.GIVEN)
         page = (tmp_path / "all.html").read_text(encoding="utf-8")
-        (data,) = re.findall(r"const sentences = (.*);$", page, re.MULTILINE)
-        keys = json.loads(data)[1]["maps"][0]["keys"]
+        keys = page_data(page)["sentences"][1]["maps"][0]["keys"]
         assert keys["tokens"].count("</s>") == 9 and keys["tokens"][-1] == "</s>"
         assert invoke("translate", raw, "--attention", "-", given=self.GIVEN.split(b"\n", 1)[1]).out
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+from typing import Any
+
 import numpy as np
 
 from seq2attn.looked import Looked
@@ -24,3 +28,10 @@ def looked(
         return random.dirichlet([0.3] * len(SOURCE.tokens), size=size).astype(np.float32)
 
     return Looked(SOURCE, TARGET, weights(TARGET) if decoder else None, weights(SOURCE) if encoder else None)
+
+
+def page_data(page: str) -> dict[str, Any]:
+    """The data in a page of attention: `run`, `scale`, `sentences` and more."""
+    (data,) = re.findall(r"const data = (.*), { sentences } = data;$", page, re.MULTILINE)
+    found: dict[str, Any] = json.loads(data)
+    return found

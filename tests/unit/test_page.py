@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from seq2attn.drawing.attention import AttentionChoice, draw_attention
 from seq2attn.drawing.attention_map import AttentionMap
 from seq2attn.drawing.page import attention_page
 from tests.unit.browser import Browser
-from tests.unit.looks import SOURCE, TARGET, looked
+from tests.unit.looks import SOURCE, TARGET, looked, page_data
 
 FIRST, SECOND = looked(), looked(seed=1)
 WORDS = "[...document.querySelectorAll('#{} .word')].map(w => w.textContent)"
@@ -25,8 +24,7 @@ def test_the_page_holds_all_weights_and_asks_nothing_of_a_network():
     page = attention_page(
         [AttentionChoice().maps(FIRST), AttentionChoice("decoder", layer=2, head="mean").maps(SECOND)]
     )
-    (data,) = re.findall(r"const data = (.*), { sentences } = data;$", page, re.MULTILINE)
-    first, second = json.loads(data)["sentences"]
+    first, second = page_data(page)["sentences"]
     assert [first["title"], second["title"]] == ["The cat <!--"] * 2
     for found, expected in zip(first["maps"], (FIRST.decoder, FIRST.encoder), strict=True):
         np.testing.assert_allclose(np.array(found["weights"]) / 1000, expected, atol=6e-4)
