@@ -1,7 +1,7 @@
 """A run directory: everything that a training made, and all that translating needs.
 
 run.json                the format of this folder, and of the config; a folder without is older
-config.yaml             the resolved config
+config.yaml             the resolved config; config.00001200.yaml: that up to this update, where --resume changed it
 source/ target/         the tokenisers
 data/                   the encoded text
 model.safetensors       the weights that translate, and the vocabularies they know

@@ -51,6 +51,13 @@ def train(
             show_default=False,
         ),
     ] = None,
+    new_dev_set: Annotated[
+        bool,
+        typer.Option(
+            "--new-dev-set",
+            help="With --resume: take another dev set than before, and rank checkpoints anew.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Build the model without any data, print its parts, and stop.")
     ] = False,
@@ -84,7 +91,11 @@ def train(
 
     _check_device(experiment, config, overrides, trust)
     try:
-        start(experiment, go_on="auto" if resume is Resume.auto else resume is Resume.newest)
+        start(
+            experiment,
+            go_on="auto" if resume is Resume.auto else resume is Resume.newest,
+            new_dev_set=new_dev_set,
+        )
     except Stopped as stopped:
         again = ["seq2attn", "train", str(config), *(f"--set={value}" for value in overrides), "--resume"]
         typer.echo(f"go on with: {shlex.join(again)}", err=True)

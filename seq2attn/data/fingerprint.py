@@ -42,9 +42,14 @@ def _is_elsewhere(value: Any) -> bool:
 
 
 def _content(path: Path) -> list[Any]:
+    digest = file_digest(path)
+    return [path.suffix, path.stat().st_size, digest]
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of the content of a file. Raises: DataError when it cannot be read."""
     try:
         with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        return [path.suffix, path.stat().st_size, digest]
+            return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None

@@ -49,6 +49,7 @@ class TrainState:
     words: int = 0  # target words learnt from
     validated: int = 0  # the last update after which there was a validation
     scores: dict[str, float] = field(default_factory=dict)  # of this validation: loss, BLEU ...
+    texts: dict[str, dict[str, str]] = field(default_factory=dict)  # digests of the files of train and dev
     validation_digest: str = ""  # of sentences, references and settings that the scores are of
     metric: str = ""  # by which validations were ranked
     best: dict[str, float] = field(default_factory=dict)  # scores of the best validation
@@ -187,16 +188,17 @@ def load_checkpoint(checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str
     )
 
 
-def resume(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState:
-    """Put model and optimiser back to where the checkpoint was made.
+def resume(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer | None) -> TrainState:
+    """Put model and optimiser back to where the checkpoint was made; no optimiser where it is of another kind now.
 
     Raises: RunError when what it has is not of this model and optimiser.
     """
     weights, tensors = load_checkpoint(checkpoint)
-    _check_remembered(tensors, checkpoint, optimizer)
     put_weights(model, weights, checkpoint.model)
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": _unflatten(tensors, checkpoint.numbers), "param_groups": groups})
+    if optimizer is not None:
+        _check_remembered(tensors, checkpoint, optimizer)
+        groups = optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": _unflatten(tensors, checkpoint.numbers), "param_groups": groups})
     return dataclasses.replace(checkpoint.state)
 
 

@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ logger = logging.getLogger("seq2attn")
 METRICS, LOG, SAMPLES = "metrics.jsonl", "train.log", "samples.txt"
 CLOCKS = frozenset({"seconds", "words_per_second"})
 """The numbers of metrics.jsonl that a clock says: all others are the same when a training is done again."""
-CLOCK_TEXTS = re.compile(r"^[0-9-]+ [0-9:]+ |[0-9,]+ words/s")
+CLOCK_TEXTS = re.compile(r"^[0-9-]+ [0-9:]+ |[0-9,]+ words/s(, [0-9,]+ min left)?")
 """The same of train.log."""
 MARK = "# "
 """Before what the log says of a sitting, after the time."""
@@ -122,7 +123,8 @@ class _BesideBar(logging.Handler):
     """Lines on standard error that do not tear the progress bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        tqdm.write(self.format(record), file=sys.stderr)
+        with suppress(OSError):  # whoever read it has gone: training does not end for that
+            tqdm.write(self.format(record), file=sys.stderr)
 
 
 class _Visible(logging.Formatter):

@@ -1,4 +1,4 @@
-"""Ending a sitting between two updates: by SIGTERM, by Ctrl-C, or when its time is over."""
+"""Ending a sitting between two updates: by SIGTERM, SIGHUP, Ctrl-C, or when its time is over."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 TIME_OVER = "training.stop_after"
 TRY_AGAIN = 75
 """The exit code of a training whose time is over: `EX_TEMPFAIL` of sysexits.h, so that a queue can start it anew."""
@@ -37,7 +37,9 @@ class Stop:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # the only one that may
-            self._before = {number: signal.signal(number, self._hear) for number in SIGNALS}
+            ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # as under nohup
+            heard = [number for number in SIGNALS if number != signal.SIGHUP or not ignored]
+            self._before = {number: signal.signal(number, self._hear) for number in heard}
         return self
 
     def __exit__(

@@ -23,6 +23,7 @@ from seq2attn.text.vocabulary import EOS
 from seq2attn.text.wordpiece import WordPieceTokenizer
 from seq2attn.training.auto import resolve_auto
 from seq2attn.training.batch_size import most_tokens
+from seq2attn.training.changes import changes_since, keep_config, text_digests
 from seq2attn.training.checkpoint import FOLDER, Checkpoint, TrainState, read_checkpoint, resume
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.determinism import deterministic
@@ -37,8 +38,10 @@ from seq2attn.training.trainer import Trainer
 from seq2attn.weights import check_vocabularies
 
 
-def train(config: Experiment, *, go_on: bool | Literal["auto"] = False) -> Run:
+def train(config: Experiment, *, go_on: bool | Literal["auto"] = False, new_dev_set: bool = False) -> Run:
     """Train the model of a config; with `go_on`, from the newest checkpoint of its run; `auto`: if it has one.
+
+    What has changed since that checkpoint is reported, one line each; another dev set is refused unless `new_dev_set`.
 
     Raises RunError when the run already holds a training, or when there is none to go on with, and when another process
     is at work in it; Stopped when it was asked to stop before its end (see `training.stopping`).
@@ -50,16 +53,24 @@ def train(config: Experiment, *, go_on: bool | Literal["auto"] = False) -> Run:
     with exactly, join_world(device) as world, locked(run.folder) if world.leads else nullcontext():
         configure_cuda(world.device, tf32=config.training.precision != "float32")
         notes: list[str] = []
-        since = _since(config, run, world, notes.append, go_on=go_on)
+        since = _since(run, world, notes.append, go_on=go_on)
+        keeps_optimizer = since is not None
         if since:
-            config = _as_begun(config, run.experiment())
+            before = run.experiment()
+            config = _as_begun(config, before)
+            changes = changes_since(since, run, config, new_dev_set=new_dev_set)
+            keeps_optimizer = type(before.training.optimizer) is type(config.training.optimizer)
+            notes += changes if keeps_optimizer else [*changes, "the new optimizer starts without a state"]
+            world.wait()  # until all have read the config that is replaced
+            if changes and world.leads:
+                keep_config(run, since)
         tensorboard = config.training.tensorboard
         reporter = Reporter(run, leads=world.leads, since=since, tensorboard=tensorboard)
         try:
             for note in notes:
                 reporter.note(note)
             stop = Stop(config.training.stop_after, started)
-            trainer = _trainer(config, run, world, reporter, since, stop)
+            trainer = _trainer(config, run, world, reporter, since, stop, keeps_optimizer=keeps_optimizer)
             with stop:  # what came before has nothing to save: a signal ends it at once
                 trainer.train()
         finally:
@@ -68,7 +79,14 @@ def train(config: Experiment, *, go_on: bool | Literal["auto"] = False) -> Run:
 
 
 def _trainer(
-    config: Experiment, run: Run, world: World, reporter: Reporter, since: Checkpoint | None, stop: Stop
+    config: Experiment,
+    run: Run,
+    world: World,
+    reporter: Reporter,
+    since: Checkpoint | None,
+    stop: Stop,
+    *,
+    keeps_optimizer: bool,
 ) -> Trainer:
     """All parts of a training, as they were when its checkpoint was saved."""
     prepared = _prepare(config, run, world, reporter, keep_tokenizers=since is not None)
@@ -77,7 +95,8 @@ def _trainer(
         check_vocabularies(since.model, run.folder, vocabularies)
     model = _model(config, prepared, reporter, pretrained=since is None).to(world.device)
     optimizer = config.training.optimizer.build(parameter_groups(model))
-    state = resume(since, model, optimizer) if since else TrainState()
+    state = resume(since, model, optimizer if keeps_optimizer else None) if since else TrainState()
+    state.texts = text_digests(config.data)
     reporter.note(_greeting(model, world, state))
     objective = Objective(model, config.training.label_smoothing, config.training.guided)
     _check_guided(objective)
@@ -92,7 +111,6 @@ def _trainer(
 
 
 def _since(
-    config: Experiment,
     run: Run,
     world: World,
     warn: Callable[[str], None],
@@ -108,26 +126,8 @@ def _since(
             refuse_trained(run.folder)
         if go_on is True and found is None:
             raise RunError(f"{run.folder}: has no checkpoint to resume; train without --resume")
-        if found is not None:
-            _check_same(config, run)
     name = world.gather(found and found.folder.name)[0]
     return found if world.leads or name is None else read_checkpoint(run.folder / FOLDER / name)
-
-
-def _check_same(config: Experiment, run: Run) -> None:
-    before = run.experiment()
-    tests = {"test"}  # sets to be measured on may come and go
-    changed = [
-        name
-        for name in ("data", "text", "model")
-        if getattr(before, name).model_dump(exclude=tests) != getattr(config, name).model_dump(exclude=tests)
-    ]
-    if changed:
-        names = " and ".join(f"`{name}`" for name in changed)
-        raise RunError(
-            f"{run.folder}: was trained with another {names}; resume with the config it has"
-            f" ({run.config}), or give another `run`"
-        )
 
 
 def _fitting(

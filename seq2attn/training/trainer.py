@@ -32,7 +32,7 @@ from seq2attn.training.report import Reporter
 from seq2attn.training.schedules import Progress
 from seq2attn.training.soundness import Tried, Watch, are_finite, diverged, is_usable, learnt, unsound
 from seq2attn.training.stopping import Stop, name_of
-from seq2attn.training.tally import empty_tally, kept_tally
+from seq2attn.training.tally import Tally, empty_tally, kept_tally
 from seq2attn.training.updates import Update, updates_of
 from seq2attn.training.validation import describe
 
@@ -129,7 +129,7 @@ class Trainer:
             self._look()
         if validates or reports:
             self._report()  # before a checkpoint too, so that none has to keep what was not reported yet
-        self.reporter.advance(self._time_left())
+        self.reporter.advance(self._speed(self.tally))
         return validates
 
     def _take_time(self) -> None:
@@ -235,11 +235,13 @@ class Trainer:
         self.reporter.note(why)
         raise Stopped(why, code)
 
-    def _time_left(self) -> str:
+    def _speed(self, tally: Tally) -> str:
+        """Words a second, and how long training takes at most, by how much of it is over."""
         share = share_done(self.config.until, self.state)
-        left = self.state.seconds * (1 - share) / share if share else 0.0
-        rate = self.tally.words / self.tally.seconds if self.tally.seconds else 0.0
-        return f"{rate:,.0f} words/s, {left / 60:.0f} min left"
+        minutes = self.state.seconds * max(0.0, 1 / share - 1) / 60 if share else math.nan
+        rate = tally.words / tally.seconds if tally.seconds else 0.0
+        left = f", {minutes:,.0f} min left" if share else ""
+        return f"{rate:,.0f} words/s{left}"
 
     # ------------------------------------------------------------------ reports
 
@@ -272,7 +274,8 @@ class Trainer:
         self.reporter.measure("train", self.state.update, numbers)
         self.reporter.say(
             f"epoch {numbers['epoch']:.2f}  update {self.state.update}  loss {numbers['loss']:.3f}"
-            f"  ppl {numbers['perplexity']:.2f}{links}  {numbers['words_per_second']:,.0f} words/s"
+            f"  ppl {numbers['perplexity']:.2f}{links}"
+            f"  lr {numbers['learning_rate']:.3g}  {self._speed(tally)}"
         )
         if self.state.update == self.config.report_every and (
             warning := time_limit_warning(self.config, self.state)

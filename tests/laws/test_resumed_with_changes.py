@@ -1,0 +1,131 @@
+"""What is reported, kept and refused where a training is resumed with another config or text."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from seq2attn.errors import RunError
+from seq2attn.experiment import Experiment
+from seq2attn.training.checkpoint import list_checkpoints
+from seq2attn.training.train import train
+from seq2attn.weights import load_tensors
+from tests.laws.small import assert_same, content, corpus, metrics, trained
+
+__all__ = ["corpus"]  # a fixture
+
+FIRST = {"until": ["2 updates"], "validation": {"every": "2 updates", "metric": "loss"}}
+NEXT = {**FIRST, "until": ["4 updates"]}
+
+
+def log_of(run):
+    return (run.folder / "train.log").read_text()
+
+
+def test_each_changed_key_is_told_and_former_configs_are_kept(corpus, capsys):
+    run = trained(corpus, "run", **FIRST)
+    first = run.config.read_text()
+    changed = {"optimizer": {"kind": "adam", "rate": 0.02}, "batch": {"tokens": 96}, "seed": 2}
+    trained(corpus, "run", go_on=True, **NEXT, **changed)
+    lines = [
+        'config: `training.until` was ["2 updates"] and is ["4 updates"]',
+        "config: `training.seed` was 1 and is 2",
+        "config: `training.batch.tokens` was 64 and is 96",
+        "config: `training.optimizer.rate` was 0.01 and is 0.02",
+    ]
+    log = log_of(run).split("\n")
+    told = [line.partition(" # ")[2] for line in log if " # config: " in line]
+    assert sorted(told) == sorted(lines)
+    error = capsys.readouterr().err
+    assert all(line in error for line in lines)
+    assert (run.folder / "config.00000002.yaml").read_text() == first
+    assert yaml.safe_load(run.config.read_text())["training"]["optimizer"]["rate"] == 0.02
+    assert metrics(run, "train")[-1]["learning_rate"] == 0.02
+
+
+def test_nothing_is_told_or_kept_where_nothing_has_changed(corpus):
+    run = trained(corpus, "run", **FIRST)
+    trained(corpus, "run", go_on=True, **FIRST)
+    assert " was " not in log_of(run)
+    assert not list(run.folder.glob("config.0*.yaml"))
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adadelta"])
+def test_another_optimizer_starts_without_a_state(corpus, kind):
+    trained(corpus, "run", **FIRST)
+    other = {"kind": kind, "rate": 0.1, **({"momentum": 0.9} if kind == "sgd" else {})}
+    run = trained(corpus, "run", go_on=True, **NEXT, optimizer=other)
+    log = log_of(run)
+    assert f'`training.optimizer.kind` was "adam" and is "{kind}"' in log
+    assert "the new optimizer starts without a state" in log
+    trained(corpus, "run", go_on=True, **NEXT, optimizer=other)  # what it saved is its own
+
+
+def test_adamw_goes_on_with_the_state_of_adam(corpus):
+    for name in ("adam", "adamw"):
+        trained(corpus, name, **FIRST)
+        trained(corpus, name, go_on=True, **NEXT, optimizer={"kind": name, "rate": 0.01})
+    one, other = (list_checkpoints(corpus / name)[-1].model for name in ("adam", "adamw"))
+    assert_same(load_tensors(one), load_tensors(other))
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("model", {"embeddings": {"dim": 4}}),
+        ("text", {"source": {"kind": "words", "max_size": 20}, "target": {"kind": "words"}}),
+    ],
+)
+def test_another_model_or_tokenizer_is_refused(corpus, part, value):
+    run = trained(corpus, "run", **FIRST)
+    config = run.config.read_text()
+    other = content(corpus, "run", **NEXT)
+    other[part] = {**other[part], **value}
+    with pytest.raises(RunError, match=f"was trained with another `{part}`") as caught:
+        train(Experiment.model_validate(other), go_on=True)
+    key = {
+        "model": "model.embeddings.dim` was 8 and is 4",
+        "text": "text.source.max_size` was null and is 20",
+    }
+    assert key[part] in str(caught.value)
+    assert run.config.read_text() == config and not list(run.folder.glob("config.0*.yaml"))
+
+
+def test_another_training_text_is_told(corpus):
+    run = trained(corpus, "run", **FIRST)
+    path = corpus / "train.tgt"
+    path.write_text("ba\n" * len(path.read_text().splitlines()))
+    trained(corpus, "run", go_on=True, **NEXT)
+    assert f" # text of `data.train`: {path} has changed (SHA-256 was " in log_of(run)
+    assert f"data.train`: {corpus / 'train.src'}" not in log_of(run)
+
+
+def test_another_dev_set_is_refused_unless_asked_for(corpus):
+    run = trained(corpus, "run", **FIRST)
+    path = corpus / "dev.tgt"
+    path.write_text("ba\n" * 6)
+    prepared = (run.folder / "data/prepared.json").read_text()
+    with pytest.raises(RunError, match=r"another dev set, .* give --new-dev-set") as caught:
+        trained(corpus, "run", go_on=True, **NEXT)
+    assert f"{path} has changed" in str(caught.value)
+    assert (run.folder / "data/prepared.json").read_text() == prepared
+    config = Experiment.model_validate(content(corpus, "run", **NEXT))
+    train(config, go_on=True, new_dev_set=True)
+    log = log_of(run)
+    assert "the dev set, or the way that scores are computed, has changed" in log
+    assert run.origin()["checkpoints"] == ["00000004"]  # with nothing but itself to compare
+    train(config, go_on=True)
+
+
+def test_text_that_has_moved_is_the_same(corpus):
+    run = trained(corpus, "run", **FIRST)
+    (corpus / "elsewhere").mkdir()
+    moved = content(corpus, "run", **NEXT)
+    for part in moved["data"].values():
+        for side in ("source", "target"):
+            before = part[side]
+            part[side] = before.replace(str(corpus), str(corpus / "elsewhere"))
+            (corpus / before).rename(part[side])
+    train(Experiment.model_validate(moved), go_on=True)
+    log = log_of(run)
+    assert "`data.dev.source` was " in log and "text of" not in log and "ranked anew" not in log
