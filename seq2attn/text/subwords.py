@@ -6,11 +6,15 @@ character that is no piece is written as its bytes (`<0xF0>`), so every line com
 
 from __future__ import annotations
 
-import io
+import json
 import re
+import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
+from subprocess import PIPE, Popen
+from tempfile import TemporaryFile
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -38,33 +42,28 @@ class _SubwordsConfig(NormalizeConfig):
     0.98 and more."""
 
     def _train(self, lines: Iterable[str], model_type: str) -> bytes:
-        from sentencepiece import SentencePieceTrainer
-
-        model = io.BytesIO()
-        try:
-            SentencePieceTrainer.train(
-                sentence_iterator=(line for line in map(self.normalize, lines) if line),
-                model_writer=model,
-                model_type=model_type,
-                vocab_size=self.size,
-                hard_vocab_limit=False,
-                character_coverage=self.character_coverage,
-                byte_fallback=True,
-                normalization_rule_name="identity",
-                remove_extra_whitespaces=False,
-                pad_id=PAD,
-                bos_id=BOS,
-                eos_id=EOS,
-                unk_id=UNK,
-                pad_piece=SPECIALS[PAD],
-                unk_surface=UNKNOWN,
-                max_sentence_length=LONGEST,
-                num_threads=2,  # a number, whatever the machine: sums depend on how the text is shared out
-                minloglevel=2,
-            )
-        except RuntimeError as error:
-            raise self._explained(str(error)) from None
-        return model.getvalue()
+        options = {
+            "model_type": model_type,
+            "vocab_size": self.size,
+            "hard_vocab_limit": False,
+            "character_coverage": self.character_coverage,
+            "byte_fallback": True,
+            "normalization_rule_name": "identity",
+            "remove_extra_whitespaces": False,
+            "pad_id": PAD,
+            "bos_id": BOS,
+            "eos_id": EOS,
+            "unk_id": UNK,
+            "pad_piece": SPECIALS[PAD],
+            "unk_surface": UNKNOWN,
+            "max_sentence_length": LONGEST,
+            "num_threads": 2,  # a number, whatever the machine: sums depend on how the text is shared out
+            "minloglevel": 2,
+        }
+        code, model, said = _run_trainer(options, (line for line in map(self.normalize, lines) if line))
+        if code:
+            raise self._explained(said.decode(errors="replace"))
+        return model
 
     def _explained(self, message: str) -> DataError:
         if "sentences_.empty()" in message:
@@ -75,6 +74,31 @@ class _SubwordsConfig(NormalizeConfig):
                 f"raise `size` to {found[1]} or more, or lower `character_coverage`"
             )
         return DataError(f"SentencePiece could not learn pieces from the text: {message}")
+
+
+def _run_trainer(options: dict[str, Any], lines: Iterable[str]) -> tuple[int, bytes, bytes]:
+    """Exit code, model and messages of `train_sentencepiece.py`, which ends when this process is interrupted."""
+    command = [
+        sys.executable,
+        "-P",
+        str(Path(__file__).with_name("train_sentencepiece.py")),
+        json.dumps(options),
+    ]
+    with (
+        TemporaryFile() as said,
+        Popen(command, stdin=PIPE, stdout=PIPE, stderr=said) as trainer,
+    ):
+        try:
+            assert trainer.stdin is not None and trainer.stdout is not None
+            with suppress(BrokenPipeError), trainer.stdin as text:
+                text.writelines(line.encode() + b"\n" for line in lines)
+            model = trainer.stdout.read()
+            code = trainer.wait()
+        except BaseException:
+            trainer.kill()
+            raise
+        said.seek(0)
+        return code, model, said.read()
 
 
 class BPEConfig(_SubwordsConfig):

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -54,7 +55,8 @@ class Stop:
             self._signal, self._heard = number, now
         elif now - self._heard > ECHO:
             # What is being written has a name of its own until it is whole, so there is nothing to tidy.
-            print(f"\n{name_of(128 + number)} again: gone", file=sys.stderr, flush=True)
+            with suppress(OSError):  # the terminal may have gone
+                print(f"\n{name_of(128 + number)} again: gone", file=sys.stderr, flush=True)
             os._exit(128 + number)
 
 

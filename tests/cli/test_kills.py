@@ -4,6 +4,7 @@ ends where the undisturbed one ends."""
 from __future__ import annotations
 
 import os
+import pty
 import random
 import shutil
 import signal
@@ -86,6 +87,8 @@ def test_terminated_in_every_phase(home):
     said = end("interrupted", None, signal.SIGINT)
     assert {codes[phase] for phase in ("between", "saving")} == {143}
     assert codes["interrupted"] == 130 and "stopped by SIGINT after update" in said
+    said = end("hung up", None, signal.SIGHUP)
+    assert codes["hung up"] == 129 and "stopped by SIGHUP after update" in said
     assert_sound(run)
     assert home.train("parts", "--resume")[0] == 0
     assert_identical(home.run("whole"), run)
@@ -98,7 +101,7 @@ def test_a_validation_is_ended_before_the_training_is(corpus):
     running.send(signal.SIGTERM)
     assert running.wait() == 143
     (checkpoint,) = list_checkpoints(home.run("run").folder)
-    assert checkpoint.state.update == checkpoint.state.validated == 2 and checkpoint.score is not None
+    assert checkpoint.state.update == checkpoint.state.validated == 2 and checkpoint.is_validated
 
 
 def test_a_second_signal_ends_it_at_once(corpus):
@@ -115,6 +118,23 @@ def test_a_second_signal_ends_it_at_once(corpus):
     assert time.monotonic() - asked < 1
     assert "SIGTERM again" in running.said()
     assert not list_checkpoints(home.run("run").folder)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "terminal"])
+def test_a_reader_that_has_gone_ends_nothing(home, kind):
+    read, write = os.pipe() if kind == "pipe" else pty.openpty()
+    command = [sys.executable, "-m", "seq2attn", "train", str(home.config("run", report_every=1))]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=write, stderr=write, env=environment
+    ) as process:
+        os.close(write)
+        os.read(read, 1)
+        os.close(read)
+        assert process.wait() == 0
+    run = home.run("run")
+    assert list_checkpoints(run.folder)[-1].state.update == 14
+    assert " # training ended after " in (run.folder / "train.log").read_text()
 
 
 def test_a_time_limit_stops_it_for_the_queue_to_start_again(home):
@@ -155,6 +175,6 @@ def test_processes_that_train_together_stop_and_go_on_together(home):
     assert torchrun("parts", stop=True) != 0
     assert "stopped by SIGTERM after update" in (home.folder / "parts.txt").read_text()
     newest = list_checkpoints(home.run("parts").folder)[-1]
-    assert newest.score is None and len(newest.state.tally) == 2
+    assert not newest.is_validated and len(newest.state.tally) == 2
     assert torchrun("parts", stop=False) == 0
     assert_identical(home.run("whole"), home.run("parts"))

@@ -1,0 +1,30 @@
+"""Signals that end a training between two updates."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from seq2attn.training.stopping import Stop
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_is_heard_and_its_handler_put_back(number: int) -> None:
+    before = signal.getsignal(number)
+    with Stop() as stop:
+        assert stop.code == 0
+        os.kill(os.getpid(), number)
+        assert stop.code == 128 + number
+    assert signal.getsignal(number) is before
+
+
+def test_a_hang_up_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Stop() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stop.code == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
