@@ -24,6 +24,7 @@ def train_tokenizers(data: DataConfig, text: TextConfig, folder: Path, log: Log)
         return (pair[column] for corpus in data.train for pair in corpus.pairs())
 
     def train(config: TokenizerConfig, lines: Iterable[str], *names: str) -> None:
+        log(f"{' and '.join(names)}: training the {config.kind} tokenizer")
         trained = config.train(lines)
         tokenizer: Tokenizer = trained
         if data.tags and "source" in names and not isinstance(trained, WordPieceTokenizer):

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from seq2attn.config.base import Config
+from seq2attn.data.config import DataConfig
 from seq2attn.data.fingerprint import file_digest
-from seq2attn.data.prepare import DataConfig
 from seq2attn.errors import RunError
 from seq2attn.experiment import Experiment
 from seq2attn.run import Run
@@ -26,7 +26,11 @@ Texts = dict[str, dict[str, str]]
 
 def text_digests(data: DataConfig) -> Texts:
     """Digests of the files that are trained and validated on. Raises: DataError when one cannot be read."""
-    return {name: {str(f): file_digest(f) for f in _files(getattr(data, name))} for name in ("train", "dev")}
+    corpora = {"train": data.train, "dev": (data.dev,)}
+    return {
+        name: {str(file): file_digest(file) for corpus in part for file in corpus.files}
+        for name, part in corpora.items()
+    }
 
 
 def changes_since(checkpoint: Checkpoint, run: Run, config: Experiment, *, new_dev_set: bool) -> list[str]:
@@ -70,11 +74,6 @@ def keep_config(run: Run, checkpoint: Checkpoint) -> None:
         write_bytes(path, read_bytes(run.config, "train it anew"))
 
 
-def _files(corpora: Any) -> Iterator[Any]:
-    for corpus in corpora if isinstance(corpora, tuple | list) else (corpora,):
-        yield from corpus.files
-
-
 def _text_changes(name: str, before: dict[str, str], now: dict[str, str]) -> list[str]:
     if not before or [*before.values()] == [*now.values()]:  # files may have moved
         return []
@@ -87,6 +86,8 @@ def _text_changes(name: str, before: dict[str, str], now: dict[str, str]) -> lis
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, list) and any(isinstance(part, dict) for part in value):
+        value = {str(number): part for number, part in enumerate(value)}
     if isinstance(value, dict) and value:
         for key, part in value.items():
             yield from _leaves(part, f"{name}.{key}" if name else key)
