@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from seq2attn.errors import UserError
 from seq2attn.reach import Reach
 from seq2attn.search.batched import Hypothesis
 from seq2attn.search.config import Long
@@ -24,6 +25,7 @@ class Reading:
     tokens: int = 0  # of the line
     unknown: int = 0  # of these
     concern: str | None = None  # what is to be said of a line that is too long
+    prefix: tuple[int, ...] = ()  # the first tokens of the translation
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, line: str, how: Long, reach: Reach | None) -> Reading:
@@ -37,9 +39,22 @@ class Reading:
         return cls(line, parts, texts, len(ids), unknown, concern)
 
     @property
+    def prefixes(self) -> list[tuple[int, ...]]:
+        """The prefix of each part: the first has that of the line."""
+        return [self.prefix, *[()] * (len(self.parts) - 1)]
+
+    @property
     def longest(self) -> int:
         """Tokens of the longest part."""
         return max(map(len, self.parts))
+
+
+def encode_prefix(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
+    """The tokens that a translation begins with. Raises UserError for text with unknown tokens."""
+    ids = tuple(tokenizer.encode(text))
+    if UNK in ids:
+        raise UserError(f"no translation can begin with {text!r}: the model does not know all of its tokens")
+    return ids
 
 
 def _shortened(

@@ -20,12 +20,14 @@ from seq2attn.drawing.figure import check_picture
 from seq2attn.errors import DataError, UserError
 from seq2attn.looked import Looked
 from seq2attn.noticed import Noticed
+from seq2attn.reading import encode_prefix
 from seq2attn.run import Run
 from seq2attn.search.config import Long, SearchConfig
 from seq2attn.search.options import check_num_hypotheses, check_size, chosen_search
 from seq2attn.text.files import output
-from seq2attn.text.lines import BOM, escape_breaks
+from seq2attn.text.lines import BOM, escape_breaks, read_lines
 from seq2attn.text.tags import add_tag, check_tag
+from seq2attn.text.tokenizer import Tokenizer
 from seq2attn.translation import Translation
 from seq2attn.translator import Translator, check_engine
 
@@ -40,6 +42,8 @@ class Wishes:
     beam: int | None
     greedy: bool
     n_best: int
+    prefix: str | None
+    prefix_file: Path | None
     as_json: bool
     attention: str | None
     choice: AttentionChoice
@@ -55,6 +59,19 @@ class Wishes:
     def wants_page(self) -> bool:
         """Whether the attention of every line is to be drawn as a page, rather than that of the first."""
         return self.attention is not None and is_page(Path(self.attention))
+
+    def prefixes(self, tokenizer: Tokenizer) -> list[str] | None:
+        """The lines of the file of prefixes, if there is one. Raises UserError for a prefix with unknown tokens."""
+        if self.prefix is not None and self.prefix_file is not None:
+            raise UserError("--prefix and --prefix-file exclude each other")
+        encode_prefix(tokenizer, self.prefix or "")
+        lines = None if self.prefix_file is None else list(read_lines(self.prefix_file))
+        for number, line in enumerate(lines or [], start=1):
+            try:
+                encode_prefix(tokenizer, line)
+            except UserError as error:
+                raise DataError(f"{self.prefix_file}:{number}: {error}") from None
+        return lines
 
 
 def translate_stream(folder: Path, wishes: Wishes) -> None:
@@ -101,12 +118,18 @@ def _translate(
 ) -> list[Looked]:
     """Write the translations of all lines, group by group; where the model looked, as far as that is drawn."""
     noticed, seen = Noticed(translator.learnt), list[Looked]()
+    prefixes = wishes.prefixes(translator.target)
     for lines in groups:
         number = noticed.lines + 1
         drawn = wishes.attention is not None and (number == 1 or wishes.wants_page)
         tagged = [add_tag(line, wishes.tag) for line in lines]
         found = translator.translate_iterable(
-            tagged, search, num_hypotheses=wishes.n_best, attention=drawn, noticed=noticed
+            tagged,
+            search,
+            num_hypotheses=wishes.n_best,
+            prefix=_prefix(prefixes, number, len(lines), wishes),
+            attention=drawn,
+            noticed=noticed,
         )
         for line, translation in enumerate(found, number):
             out.write(shown(line, lines[line - number], translation, wishes))
@@ -117,7 +140,25 @@ def _translate(
         if drawn and not wishes.wants_page:
             _draw(seen, wishes, folder)
     warn(noticed.rest())
+    if prefixes is not None and noticed.lines < len(prefixes):
+        raise DataError(_unequal(wishes, len(prefixes), f"{noticed.lines:,}"))
     return seen
+
+
+def _prefix(prefixes: list[str] | None, number: int, count: int, wishes: Wishes) -> str | list[str]:
+    """The prefixes of `count` lines from the line `number` on, or the one of all lines."""
+    if prefixes is None:
+        return wishes.prefix or ""
+    found = prefixes[number - 1 : number - 1 + count]
+    if len(found) < count:
+        raise DataError(_unequal(wishes, len(prefixes), "more"))
+    return found
+
+
+def _unequal(wishes: Wishes, count: int, lines: str) -> str:
+    return (
+        f"{wishes.prefix_file}: has {count:,} lines and the input has {lines}: a line of each belong together"
+    )
 
 
 def warn(said: Iterable[str]) -> None:

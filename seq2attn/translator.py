@@ -25,7 +25,7 @@ from seq2attn.memory import ran_out
 from seq2attn.model import Seq2Seq
 from seq2attn.noticed import InputWarning, Noticed
 from seq2attn.reach import Reach, engine_reach, reach_in, reach_of
-from seq2attn.reading import Reading, joined_score, ranked
+from seq2attn.reading import Reading, encode_prefix, joined_score, ranked
 from seq2attn.run import Run
 from seq2attn.search.batched import Hypothesis
 from seq2attn.search.config import LengthsConfig, SearchConfig
@@ -115,6 +115,7 @@ class Translator:
         *,
         beam_size: int | None = None,
         num_hypotheses: int | None = None,
+        prefix: str = "",
         attention: bool = False,
     ) -> Translation: ...
 
@@ -126,6 +127,7 @@ class Translator:
         *,
         beam_size: int | None = None,
         num_hypotheses: int | None = None,
+        prefix: str | Iterable[str] = "",
         attention: bool = False,
     ) -> list[Translation]: ...
 
@@ -136,22 +138,26 @@ class Translator:
         *,
         beam_size: int | None = None,
         num_hypotheses: int | None = None,
+        prefix: str | Iterable[str] = "",
         attention: bool = False,
     ) -> Translation | list[Translation]:
         """The translation of one line, or a list of translations of several, in their order.
 
         An empty line has an empty translation. `beam_size` asks for beam search of that width in place of the run's
         own search, or of `search`. `num_hypotheses` is the number of translations of each line, the best and its
-        `alternatives`; by default all that the search finds. With `attention` the best one has attention weights; an
-        empty line has none. Warns with InputWarning of lines that the model may translate badly.
+        `alternatives`; by default all that the search finds. `prefix` is the beginning of each translation, or of all
+        of them; its log-probability counts. With `attention` the best translation has attention weights; an empty line
+        has none. Warns with InputWarning of lines that the model may translate badly.
 
-        Raises UserError for more hypotheses than the search finds.
+        Raises UserError for more hypotheses than the search finds, and for a prefix with unknown words; ValueError
+        when there are not as many prefixes as lines.
         """
         noticed = Noticed(self.learnt)
         found = self.translate_iterable(
             [lines] if isinstance(lines, str) else lines,
             chosen_search(search or self.search, beam=beam_size, greedy=False),
             num_hypotheses=num_hypotheses,
+            prefix=prefix,
             attention=attention,
             noticed=noticed,
         )
@@ -165,6 +171,7 @@ class Translator:
         search: SearchConfig | None = None,
         *,
         num_hypotheses: int | None = None,
+        prefix: str | Iterable[str] = "",
         attention: bool = False,
         window: int = 4096,
         noticed: Noticed | None = None,
@@ -178,10 +185,10 @@ class Translator:
         search = search or self.search
         check_num_hypotheses(search, num_hypotheses or 1)
         notes = Noticed(self.learnt) if noticed is None else noticed
-        lines = iter(lines)
-        while some := list(islice(lines, window)):
+        pairs = ((x, prefix) for x in lines) if isinstance(prefix, str) else zip(lines, prefix, strict=True)
+        while some := list(islice(pairs, window)):
             number = notes.lines + 1
-            readings = [self._read(line, search.lengths) for line in some]
+            readings = [self._read(line, search.lengths, begin) for line, begin in some]
             notes.read(readings, self.source)
             answers = self._search(readings, search, notes, number)
             cut_off = _are_cut_off(answers, search.lengths)
@@ -194,11 +201,11 @@ class Translator:
         if noticed is None:
             _warn(notes)
 
-    def _read(self, line: str, lengths: LengthsConfig) -> Reading:
+    def _read(self, line: str, lengths: LengthsConfig, prefix: str) -> Reading:
         reading = Reading.of(self.source, line, lengths.long, reach_in(lengths, self.reach))
-        if self.engine_reach is None or reading.longest <= self.engine_reach.tokens:
-            return reading
-        return Reading.of(self.source, line, "split", self.engine_reach)
+        if self.engine_reach is not None and reading.longest > self.engine_reach.tokens:
+            reading = Reading.of(self.source, line, "split", self.engine_reach)
+        return replace(reading, prefix=encode_prefix(self.target, prefix)) if prefix else reading
 
     def _search(
         self, readings: Sequence[Reading], search: SearchConfig, notes: Noticed, number: int
@@ -209,7 +216,8 @@ class Translator:
         """
         try:
             parts = [part for reading in readings for part in reading.parts]
-            found = iter(self.engine.translate(parts, search, budget=self.budget))
+            prefixes = [ids for reading in readings for ids in reading.prefixes]
+            found = iter(self.engine.translate(parts, search, budget=self.budget, prefixes=prefixes))
             return [(reading, [next(found) for _ in reading.parts]) for reading in readings]
         except (RuntimeError, MemoryError, UserError) as error:
             if not ran_out(error):
@@ -225,6 +233,7 @@ class Translator:
             raise UserError("there is no memory to translate a single token")
         reach = Reach(longest // 2, "there is no memory for them at once")
         reading = Reading.of(self.source, readings[0].line, "split", reach)
+        reading = replace(reading, prefix=readings[0].prefix)
         notes.too_long(number, reading.concern or "")
         return self._search([reading], search, notes, number)
 

@@ -31,6 +31,15 @@ def translate(
     n_best: Annotated[
         int, typer.Option(min=1, help="Print so many translations of each line: number, score, text.")
     ] = 1,
+    prefix: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Begin each translation with TEXT.", show_default=False)
+    ] = None,
+    prefix_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Begin each translation with the same line of FILE.", show_default=False
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line, with scores.")] = False,
     attention: Annotated[
         str | None,
@@ -80,6 +89,7 @@ def translate(
       seq2attn translate runs/phrasebook -i input.de -o output.en --beam 10
       echo "Das Haus ist alt." | seq2attn translate runs/phrasebook --n-best 3
       seq2attn translate runs/phrasebook "Das Haus ist alt." --attention - --whole-words
+      seq2attn translate runs/phrasebook "Das Haus ist alt." --prefix "This house"
       seq2attn translate runs/phrasebook --set search.kind=sample --set search.temperature=0.8 "Guten Tag."
     """
     from seq2attn.drawing.attention import AttentionChoice
@@ -92,6 +102,8 @@ def translate(
         beam=beam,
         greedy=greedy,
         n_best=n_best,
+        prefix=prefix,
+        prefix_file=prefix_file,
         as_json=as_json,
         attention=attention,
         choice=AttentionChoice(attention_of, layer, head, whole_words, color_scale),

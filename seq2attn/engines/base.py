@@ -20,13 +20,19 @@ class Engine(Protocol):
     """Searches for translations."""
 
     def translate(
-        self, sources: Sequence[Sequence[int]], search: SearchConfig, *, budget: int
+        self,
+        sources: Sequence[Sequence[int]],
+        search: SearchConfig,
+        *,
+        budget: int,
+        prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source (ids without the end), best first, in the order of the sources.
 
         At most `budget` source tokens, padding counted, times the hypotheses of each, are searched together. An empty
-        source has one hypothesis, which is empty. Raises EngineError for a search that this engine has not, even if
-        there are no sources.
+        source has one hypothesis, which is empty. The hypotheses of a source begin with its prefix, whose tokens count
+        in length, log-probability and score as all others do. Raises EngineError for a search that this engine has
+        not, even if there are no sources.
         """
         ...
 

@@ -20,10 +20,15 @@ class Native:
     model: Seq2Seq = field(repr=False)
 
     def translate(
-        self, sources: Sequence[Sequence[int]], search: SearchConfig, *, budget: int
+        self,
+        sources: Sequence[Sequence[int]],
+        search: SearchConfig,
+        *,
+        budget: int,
+        prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source, best first."""
-        return translate_ids(self.model, sources, search, budget=budget)
+        return translate_ids(self.model, sources, search, budget=budget, prefixes=prefixes)
 
     @torch.no_grad()
     def token_log_probs(

@@ -12,7 +12,6 @@ from seq2attn.data.batches import collate_source
 from seq2attn.model import Seq2Seq
 from seq2attn.search.choose import Sample
 from seq2attn.search.config import SearchConfig
-from seq2attn.search.lengths import Limits
 from seq2attn.search.search import Hypotheses, search
 from seq2attn.search.side_by_side import side_by_side
 from seq2attn.text.vocabulary import BOS, EOS, PAD
@@ -31,12 +30,17 @@ class Hypothesis:
 
 
 def translate_ids(
-    model: Seq2Seq, sources: Sequence[Sequence[int]], config: SearchConfig, *, budget: int
+    model: Seq2Seq,
+    sources: Sequence[Sequence[int]],
+    config: SearchConfig,
+    *,
+    budget: int,
+    prefixes: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each source (ids without the end), best first, in the order of the sources.
 
     At most `budget` source tokens, padding counted, times the hypotheses of each, are searched together. An empty
-    source has one hypothesis, which is empty.
+    source has one hypothesis, which is empty. The hypotheses of a source begin with its prefix.
     """
     choose = config.build(model.device)
 
@@ -44,6 +48,8 @@ def translate_ids(
     def translate(rows: list[int]) -> list[list[Hypothesis]]:
         source, mask = collate_source([sources[row] for row in rows])
         limits = config.lengths.limits(mask.sum(1) - 1)
+        if prefixes is not None:
+            limits = limits.with_prefixes([prefixes[row] for row in rows])
         device = model.device
         memory, state = model.encode(source.to(device), mask.to(device))
         found = search(
@@ -51,7 +57,7 @@ def translate_ids(
             state,
             memory,
             choose=choose,
-            limits=Limits(limits.fewest.to(device), limits.most.to(device)),
+            limits=limits.to(device),
             bos=BOS,
             eos=EOS,
             never=(PAD, BOS),

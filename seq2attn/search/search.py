@@ -85,7 +85,7 @@ def search(
             live, state = _take(live, parent), go_on_from(state, parent)
         live[..., t] = token.gather(1, kept)
 
-        ends = ends + ended[:, :k].sum(1)
+        ends = ends + (ended & (score > NEVER))[:, :k].sum(1)
         going = (scores[:, 0] / longest_penalty > found.scores[:, -1]) & (ends < choose.enough)
         scores = scores.where(going.unsqueeze(1), NEVER)
         if device.type == "cpu" or t % LOOK_EVERY == 0:
@@ -128,7 +128,10 @@ class Bars:
         return cls(barred, eos, *bounds)
 
     def put(self, log_probs: Tensor, limits: Limits, t: int) -> Tensor:
-        """No end before the fewest words, nothing but the end at the most, nothing of `never`: into [b, K or 1, V]"""
+        """No end before the fewest words, nothing but the end at the most, nothing of `never`, and the prefix first:
+
+        [b, K or 1, V], which is written into.
+        """
         log_probs.index_fill_(-1, self.never, NEVER)
         end = log_probs[..., self.eos]
         if t <= self.last_early:
@@ -137,7 +140,7 @@ class Bars:
             kept = end.clone()
             log_probs.masked_fill_((t >= limits.most)[:, None, None], NEVER)
             end.copy_(kept)
-        return log_probs
+        return limits.force(log_probs, t)
 
 
 def _best(

@@ -128,6 +128,18 @@ def test_the_likeliest_words_are_the_same(pair: tuple[Native, Searcher]) -> None
     torch.testing.assert_close(*scores, atol=1e-3, rtol=1e-5)
 
 
+@pytest.mark.parametrize("width", [1, 4])
+def test_prefixes_are_the_same(plain: tuple[Native, Searcher], width: int) -> None:
+    prefixes = [[], [5], [6, 7, 8, 9, 3]] * 10
+    lengths = LengthsConfig(max_length=4)  # fewer than the longest prefix
+    search = BeamConfig(kind="beam", width=width, lengths=lengths)
+    ours, theirs = (engine.translate(SOURCES, search, budget=200, prefixes=prefixes) for engine in plain)
+    best = [[(one[0].tokens, one[0].score, one[0].log_prob) for one in engine] for engine in (ours, theirs)]
+    for prefix, mine, other in zip(prefixes, *best, strict=True):
+        assert [*other[0][: len(prefix)]] == prefix and other[0] == mine[0]
+        assert other[1:] == pytest.approx(mine[1:], abs=1e-3)
+
+
 @pytest.mark.parametrize("normalise", ["none", "average", "gnmt"])
 def test_beams_are_the_same(tmp_path: Path, normalise: str) -> None:
     config, model = built({})

@@ -186,13 +186,18 @@ class Small:
     error: Exception
 
     def translate(
-        self, sources: Sequence[Sequence[int]], search: SearchConfig, *, budget: int
+        self,
+        sources: Sequence[Sequence[int]],
+        search: SearchConfig,
+        *,
+        budget: int,
+        prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         width = getattr(search, "width", 1)
         for rows in by_length(sources, max(1, budget // width)):
             if len(rows) * (len(sources[rows[0]]) + 1) * width > self.most:
                 raise self.error
-        return self.inner.translate(sources, search, budget=budget)
+        return self.inner.translate(sources, search, budget=budget, prefixes=prefixes)
 
 
 FAILURES = [

@@ -24,6 +24,7 @@ from seq2attn.encoders import (
 from seq2attn.errors import UserError
 from seq2attn.model import build_model
 from seq2attn.model.config import EmbeddingsConfig, ModelConfig
+from seq2attn.reach import Reach
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
 from seq2attn.search.options import chosen_search
 from seq2attn.text.words import WordsConfig
@@ -119,6 +120,35 @@ def test_beam_size_and_number_of_hypotheses_are_arguments() -> None:
             UserError, match=rf"{count} translations of a line .*--beam {count}, .*beam_size={count}"
         ):
             one.translate("a few words", search, num_hypotheses=count)
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+def test_a_prefix_is_the_beginning_of_each_translation(kind: str) -> None:
+    one = translator(kind)
+    found = one.translate(LINES, prefix="of which")
+    assert all(each.text.startswith("of which") for each in found if each.source_tokens)
+    assert (found[1].text, found[3].text) == ("", "")
+    prefixes = ["there", "", "not many", "", "", "are", "words", "a few words of"]
+    each_its_own = one.translate(iter(LINES), prefix=iter(prefixes))
+    for line, prefix, each in zip(LINES, prefixes, each_its_own, strict=True):
+        assert each.tokens == one.translate(line, prefix=prefix).tokens
+        assert each.tokens[: len(prefix.split())] == tuple(prefix.split()) or not line.strip()
+    free = one.translate("a few words", GreedyConfig(kind="greedy"))
+    again = one.translate("a few words", GreedyConfig(kind="greedy"), prefix=" ".join(free.tokens[:2]))
+    assert (again.tokens, again.log_prob) == (free.tokens, pytest.approx(free.log_prob))
+    with pytest.raises(ValueError, match="shorter"):
+        one.translate(["a", "few"], prefix=["a"])
+    with pytest.raises(UserError, match="no translation can begin with 'strange'"):
+        one.translate("a", prefix="strange")
+
+
+def test_a_line_in_parts_begins_with_its_prefix_once() -> None:
+    one = translator()
+    one.reach = Reach(3, "it is a test")
+    found = one.translate("a few words of which there are", prefix="not many")
+    assert len(found.parts) > 1 and found.text.startswith("not many")
+    alone = [one.translate(part, prefix="not many" * (not number)) for number, part in enumerate(found.parts)]
+    assert [token for each in alone for token in each.tokens] == list(found.tokens)
 
 
 def test_what_is_printed_of_them_is_short() -> None:

@@ -5,6 +5,7 @@ What it does otherwise, and what is done about it:
 - It has one limit of length for a call, we have one for each sentence. Sentences alike in length are searched together,
   under the loosest of their limits; those that went beyond their own are searched again under it.
 - At the limit it cuts a hypothesis off, where we make it end. The same words are then read, for the end's probability.
+- Its scores leave out the tokens of a prefix. Translations with a prefix are read again.
 - It may choose the padding and the beginning as words, though no trained model does. Where a translation has them it
   searches again without.
 - It ends a beam when `patience` times its width are finished; we end it sooner where none could be better any more.
@@ -61,7 +62,12 @@ class Searcher:
     threads: int
 
     def translate(
-        self, sources: Sequence[Sequence[int]], search: SearchConfig, *, budget: int
+        self,
+        sources: Sequence[Sequence[int]],
+        search: SearchConfig,
+        *,
+        budget: int,
+        prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source, best first. Raises EngineError for a search that CTranslate2 has not."""
         if mistakes := refused(search):
@@ -69,18 +75,27 @@ class Searcher:
         width = search.width if isinstance(search, BeamConfig) else 1
         patience = (search.patience or UNENDING) if isinstance(search, BeamConfig) and width > 1 else 1.0
         beam = {"beam_size": width, "num_hypotheses": width, "patience": patience}
-        most = (search.lengths.limits(torch.tensor([len(source) for source in sources])).most - 1).tolist()
+        prefixes = prefixes or [()] * len(sources)
+        limits = search.lengths.limits(torch.tensor([len(source) for source in sources])).with_prefixes(
+            prefixes
+        )
+        most = (limits.most - 1).tolist()
         share = sum(len(source) + 1 for source in sources) // self.threads + 1  # lest one thread has it all
         batches = by_length(sources, min(budget // width, share, self._max_tokens))
-        found = self._search(sources, [Call(rows, max(most[row] for row in rows)) for rows in batches], beam)
+        pairs = list(zip(sources, prefixes, strict=True))
+        found = self._search(pairs, [Call(rows, max(most[row] for row in rows)) for rows in batches], beam)
         astray = [row for row, some in found.items() if any(is_astray(words, most[row]) for words, _ in some)]
         calls = [
             Call([row for row in astray if most[row] == limit], limit)
             for limit in {most[row] for row in astray}
         ]
         if calls:
-            found |= self._search(sources, calls, beam, barred=(PAD, BOS))
-        odd = {row: some for row, some in found.items() if row in astray or any(map(is_cut_off, some))}
+            found |= self._search(pairs, calls, beam, barred=(PAD, BOS))
+        odd = {
+            row: some
+            for row, some in found.items()
+            if row in astray or prefixes[row] or any(map(is_cut_off, some))
+        }
         return self._ranked(len(sources), found | self._read_again(sources, odd, budget), search)
 
     @property
@@ -104,12 +119,12 @@ class Searcher:
 
     def _search(
         self,
-        sources: Sequence[Sequence[int]],
+        pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
         calls: Sequence[Call],
         beam: dict[str, float],
         barred: Sequence[int] = (),
     ) -> dict[int, Found]:
-        """What is found for the sources of all calls, which are under way side by side."""
+        """What is found for the sources of all calls, each with its prefix, which are under way side by side."""
         translator = self._translator(alone=len(calls) == 1 and len(calls[0].rows) == 1)
         options: dict[str, Any] = {
             **beam,
@@ -123,7 +138,8 @@ class Searcher:
         with explained():
             waiting = [
                 translator.translate_batch(
-                    [self._names(sources[row], 0) for row in call.rows],
+                    [self._names(pairs[row][0], 0) for row in call.rows],
+                    target_prefix=[self._names(pairs[row][1], 1) for row in call.rows],
                     max_decoding_length=call.most,
                     **options,
                 )
