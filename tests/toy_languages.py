@@ -1,14 +1,14 @@
 """Toy corpora into Japanese, Thai and Chinese: sentences made from small lexicons, with an English side.
 
-`write_corpus("japanese", folder)` writes train, dev and test as `NAME.en` and `NAME.target`.
+`write_corpus` writes each set as `NAME.en` and `NAME.target`.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 ENGLISH = {
     "who": ["the teacher", "my mother", "the doctor", "our friend", "the child", "a student", "the cat"],
@@ -41,14 +41,13 @@ WORDS = {
         "when": ["昨天", "今天", "5月3日", "星期一", "10:30", "去年"],
     },
 }
-SIZES = {"train": 1200, "dev": 40, "test": 40}
 
 
-def pairs(language: str) -> list[tuple[str, str]]:
-    """All sentences, in an order that is always the same."""
+def pairs(language: str, num_words: int) -> list[tuple[str, str]]:
+    """All sentences with the first words of each lexicon, in an order that is always the same."""
     made: list[tuple[str, str]] = []
-    for places in product(*(range(len(words)) for words in ENGLISH.values())):
-        chosen: dict[str, Any] = dict(zip(ENGLISH, places, strict=True))
+    for places in product(range(num_words), repeat=len(ENGLISH)):
+        chosen = dict(zip(ENGLISH, places, strict=True))
         english = {part: ENGLISH[part][place] for part, place in chosen.items()}
         target = {part: WORDS[language][part][place] for part, place in chosen.items()}
         made.append(("{who} {did} {what} {when}.".format(**english), ORDERS[language].format(**target)))
@@ -56,11 +55,11 @@ def pairs(language: str) -> list[tuple[str, str]]:
     return made
 
 
-def write_corpus(language: str, folder: Path) -> None:
-    """Disjoint sentences of each size in `SIZES`."""
-    lines = iter(pairs(language))
-    for name, size in SIZES.items():
-        some = [next(lines) for _ in range(size)]
+def write_corpus(language: str, folder: Path, sizes: Mapping[str, int], num_words: int = 6) -> None:
+    """Disjoint sets of sentences, each of a size and a name."""
+    lines = iter(pairs(language, num_words))
+    for name, size in sizes.items():
+        chosen = [next(lines) for _ in range(size)]
         for side, suffix in enumerate(("en", "target")):
-            text = "".join(pair[side] + "\n" for pair in some)
+            text = "".join(pair[side] + "\n" for pair in chosen)
             (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
