@@ -5,21 +5,37 @@ from __future__ import annotations
 import math
 import re
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from pydantic import TypeAdapter
 from torch import nn
 
-from seq2attn.data.batches import IGNORE, collate
+from seq2attn.data.batches import IGNORE, collate, plan
 from seq2attn.data.prepare import load_prepared
 from seq2attn.dropout import Dropout
 from seq2attn.model import ModelConfig, build_model
-from tests.laws.parts import DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS
-from tests.laws.small import CALM, corpus, last_weights, metrics, trained
+from seq2attn.search.batched import translate_ids
+from seq2attn.search.config import SearchConfig
+from seq2attn.text.vocabulary import BOS, EOS, PAD
+from seq2attn.training.distributed import World
+from seq2attn.training.report import Reporter
+from seq2attn.training.stopping import Stop
+from seq2attn.training.train import _trainer
+from tests.laws.parts import DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS, model
+from tests.laws.small import CALM, CUT_ANEW, WORDWISE, corpus, last_weights, metrics, trained
 
 __all__ = ["corpus"]  # a fixture
 WHOLE = {"batch": {"tokens": 10_000}, "until": ["1 update"]}
 """An update that learns from all of the text."""
+
+
+def fewer_words(corpus):
+    """Make the vocabulary of the target another one, and smaller."""
+    for name in ("train", "dev"):
+        target = corpus / f"{name}.tgt"
+        target.write_text(target.read_text().replace("ul", "o").upper())
 
 
 @pytest.mark.parametrize(
@@ -27,6 +43,7 @@ WHOLE = {"batch": {"tokens": 10_000}, "until": ["1 update"]}
 )
 def test_an_update_is_its_formula(corpus, smoothing, clip, decay):
     """The gradient of the smoothed cross-entropy of a word, clipped, and the decay, times the rate of the schedule."""
+    fewer_words(corpus)
     run = trained(
         corpus,
         "run",
@@ -85,9 +102,76 @@ def test_each_update_of_each_seed_draws_its_own_dropout(corpus, monkeypatch):
     assert min(len(first), len(second)) >= 4 and not first & second
 
 
-def places(model):
+@pytest.mark.parametrize("text", [WORDWISE, CUT_ANEW], ids=["words", "BPE-dropout"])
+def test_each_epoch_has_its_own_batches_and_its_own_cut(corpus, text):
+    options = {"batch": {"tokens": 200}, "report_every": 1, "until": ["3 epochs"]}
+    run = trained(corpus, "run", text=text, seed=5, **options)
+    train, words = load_prepared(run.folder).train, []
+    for epoch in range(3):
+        lengths = train.epoch(5, epoch).lengths
+        batches = plan(lengths, tokens=200, seed=5, epoch=epoch)
+        words += [int((lengths[batch, 1] + 1).sum()) for batch in batches]
+    assert [line["words"] for line in metrics(run, "train")] == np.cumsum(words).tolist()
+
+
+def test_each_process_draws_its_own_dropout(corpus, monkeypatch):
+    run = trained(corpus, "run", **WHOLE)
+    config, seeds = run.experiment(), []
+    seed_all = torch.manual_seed
+    monkeypatch.setattr(torch, "manual_seed", lambda seed: (seeds.append(seed), seed_all(seed))[1])
+    for rank in (0, 1):
+        world = World(rank, 1, torch.device("cpu"))
+        reporter = Reporter(run, leads=False, since=None, tensorboard=False)
+        trainer = _trainer(config, run, world, reporter, None, Stop(None, 0.0))
+        seeds.clear()
+        corpus_of_epoch = trainer.prepared.train.corpus
+        trainer._update(corpus_of_epoch, trainer.gradients.parts(corpus_of_epoch, [np.arange(9)]))
+        if rank == 0:
+            first = {*seeds}
+    assert first and seeds and not first & {*seeds}
+
+
+def test_translations_of_a_validation_are_of_the_target_s_words(corpus):
+    fewer_words(corpus)
+    run = trained(corpus, "run", validation={"every": "1 update", "metric": "bleu"}, **WHOLE)
+    lines = (run.folder / "samples.txt").read_text().splitlines()
+    said = [line.split(":", 1)[1] for line in lines if line.startswith("translation:")]
+    assert "".join(said).strip() and all(line.isupper() for line in said if line.strip())
+
+
+def never_ending():
+    """A model for which the end is impossible, and which would say BOS and PAD if it might."""
+    net = model("gru", "luong")
+    with torch.no_grad():
+        net.output.bias[[PAD, BOS]], net.output.bias[EOS] = 99.0, -99.0
+    return net
+
+
+@pytest.mark.parametrize("kind", ["greedy", "beam", "sample"])
+def test_lengths_are_those_of_the_source_and_controls_are_not_said(kind):
+    lengths = {"max_ratio": 1.5, "max_length": 15}
+    search = TypeAdapter(SearchConfig).validate_python({"kind": kind, "lengths": lengths})
+    for source, most in (([4], 11), ([4, 5], 13), ([4, 5, 6, 7], 15)):
+        ((best, *_),) = translate_ids(never_ending(), [source], search, budget=100)
+        assert len(best.tokens) == most and not {PAD, BOS, EOS} & {*best.tokens}
+
+
+@pytest.mark.parametrize(
+    ("normalise", "divisor"),
+    [("none", lambda n: 1.0), ("average", lambda n: n**0.7), ("gnmt", lambda n: ((5 + n) / 6) ** 0.7)],
+)
+def test_scores_are_normalised_as_the_config_says(normalise, divisor):
+    lengths = {"normalise": normalise, "alpha": 0.7, "max_length": 9}
+    search = TypeAdapter(SearchConfig).validate_python({"kind": "beam", "width": 4, "lengths": lengths})
+    (found,) = translate_ids(model("gru", "luong"), [[4, 5, 6]], search, budget=100)
+    assert len(found) == 4
+    for one in found:
+        assert one.score == pytest.approx(one.log_prob / divisor(len(one.tokens) + 1), rel=1e-5)
+
+
+def places(net):
     """Every module that drops, its probability, and where it is."""
-    for name, module in model.named_modules():
+    for name, module in net.named_modules():
         if isinstance(module, Dropout):
             yield name, module.p
         elif isinstance(module, nn.RNNBase) and module.num_layers > 1:
