@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,11 +82,11 @@ def draw_attention(
     Raises UserError when there is no such attention, or `path` is none of these.
     """
     several = [looked] if isinstance(looked, Looked) else list(looked)
-    path = Path(path)
+    path, run_name = Path(path), os.fsencode(run).decode(errors="replace")  # a name need not be UTF-8
     if is_page(path):
         page = attention_page(
             [choice.maps(one) for one in several],
-            run=str(run),
+            run=run_name,
             whole_words=choice.whole_words,
             color_scale=choice.color_scale,
         )
@@ -99,7 +100,7 @@ def draw_attention(
             f"{path}: a picture is of one sentence, not of {len(several)}; a page (.html) has room for all"
         )
     one = choice.map(several[0])
-    title = f"{run}\n{one.texts[1]}"
+    title = f"{run_name}\n{one.texts[1]}"
     draw_map(one, path, color_scale=choice.color_scale, title=title)
 
 

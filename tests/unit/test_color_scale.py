@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -113,6 +114,12 @@ def test_every_map_of_a_picture_has_its_labels_above(saved: list[Any], tmp_path:
             above[0] if i < 3 else canvas.axes[i - 3].get_window_extent().y0,
         ]
         assert edges == sorted(edges)
+
+
+@pytest.mark.parametrize("suffix", ["svg", "html"])
+def test_the_name_of_a_run_need_not_be_utf8(tmp_path: Path, suffix: str) -> None:
+    draw_attention(FAINT, tmp_path / f"map.{suffix}", run=os.fsdecode(b"runs/M\xfcll"))
+    assert "runs/M�ll" in (tmp_path / f"map.{suffix}").read_text(encoding="utf-8")
 
 
 def test_a_long_sentence_and_a_long_word_leave_room_for_each_other(saved: list[Any], tmp_path: Path) -> None:
