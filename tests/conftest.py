@@ -7,10 +7,18 @@ import random
 from collections import Counter
 from typing import Any
 
+import pytest
+
 # Drawn once, for the processes that share the tests.
 os.environ.setdefault("FUZZ_SEED", str(random.SystemRandom().randrange(10**9)))
 TRIED = "fuzzed cases of "
 """Before an area, in what a test tells for the summary: how many cases of it were tried."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests are of the CPU, also where there is a CUDA device, unless those of one are asked for by `-m cuda`."""
+    if config.option.markexpr != "cuda":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

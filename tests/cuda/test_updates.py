@@ -1,0 +1,137 @@
+"""An update on CUDA: nobody waits for the device, and it is told little."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch._dynamo
+
+from seq2attn.config.load import load
+from seq2attn.cuda import configure_cuda
+from seq2attn.data.batches import collate, collate_packed
+from seq2attn.data.corpus import Corpus
+from seq2attn.experiment import Experiment
+from seq2attn.model import build_model
+from seq2attn.training.config import TrainingConfig
+from seq2attn.training.distributed import World
+from seq2attn.training.gradients import Gradients, Sums, Work
+from seq2attn.training.groups import parameter_groups
+from seq2attn.training.objective import Objective
+from seq2attn.training.soundness import Tried, Watch, unsound
+from seq2attn.training.tally import empty_tally
+from tests.cuda import DEVICE, MARKS, far
+from tests.laws.test_compiled import pairs
+from tests.laws.test_packed import learnt, objective
+
+pytestmark = MARKS
+BENCH = Path(__file__).parents[2] / "configs" / "bench"
+
+
+def words(count, tokens, vocabulary=8_000):
+    """`count` pairs of about 14 tokens each, and the corpus that they are."""
+    draw = np.random.default_rng(0)
+    lengths = draw.integers(max(2, tokens - 8), tokens + 8, (count, 2))
+    made = [tuple(draw.integers(4, vocabulary, n).tolist() for n in both) for both in lengths]
+    return Corpus.of(made, vocabulary)
+
+
+class Updates:
+    """Updates of a config of the benchmark, without a run."""
+
+    def __init__(self, name, vocabulary=8_000, **training):
+        experiment = load(BENCH / f"{name}.yaml", Experiment)
+        self.config = TrainingConfig.model_validate({**experiment.training.model_dump(), **training})
+        self.world = World(0, 1, DEVICE)
+        configure_cuda(DEVICE, tf32=True)
+        model = build_model(experiment.model, vocabulary, vocabulary).to(DEVICE)
+        self.objective = Objective(model, 0.1).train()
+        self.optimizer = self.config.optimizer.build(parameter_groups(model))
+        self.gradients = Gradients(self.config, self.objective, self.world, None)
+        self.watch = Watch(5, self.optimizer, self.world, None)
+        self.tally = empty_tally(DEVICE)
+
+    def parts(self, corpus):
+        return self.gradients.parts(corpus, [np.arange(len(corpus))])
+
+    def learn(self, corpus, parts):
+        before = Sums(self.tally.objective, self.tally.likelihood, self.tally.guided)
+        work = Work(1, corpus, parts, float(sum(part.words for part in parts)), 7, None)
+        sums, parts, count = self.gradients.of(work, before)
+        norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), 1.0)
+        loss = (sums.objective - before.objective) / count
+        flag = unsound(loss, norm)
+        self.watch.step(Tried(1, 1e-3, np.arange(len(corpus)), count, loss, norm, flag))
+        self.optimizer.zero_grad(set_to_none=True)
+        self.tally.take(sums, norm, flag)
+
+
+NO_LENGTHS = pytest.mark.xfail(reason="the lengths of a padded batch are asked of the device", strict=True)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", ["t", pytest.param("r1", marks=NO_LENGTHS)])
+def test_an_update_waits_for_nothing(name, packed):
+    if packed and name == "r1":
+        pytest.xfail("a recurrence cannot read packed sentences")
+    updates = Updates(name, batch={"tokens": 4096, "packed": packed})
+    corpus = words(60, 14)
+    parts = updates.parts(corpus)
+    updates.learn(corpus, parts)  # what is made once may wait
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        updates.learn(corpus, parts)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+LAUNCH = ("cudaLaunch", "cuLaunch")
+
+
+def launches(compute):
+    """How often the device is told to run a kernel."""
+    with torch.profiler.profile(activities=list(torch.profiler.ProfilerActivity)[:2]) as profile:
+        compute()
+        torch.cuda.synchronize()
+    return sum(event.count for event in profile.key_averages() if event.key.startswith(LAUNCH))
+
+
+@pytest.mark.parametrize(("packed", "most"), [(False, 1_700), (True, 1_700)])
+def test_an_update_of_the_base_transformer_is_few_launches(packed, most):
+    updates = Updates("transformer-base", batch={"tokens": 24_000, "packed": packed})
+    corpus = words(1_600, 14)
+    parts = updates.parts(corpus)
+    updates.learn(corpus, parts)
+    assert 500 < launches(lambda: updates.learn(corpus, parts)) < most
+
+
+def test_attention_is_not_cudnns():
+    """Which builds a plan for each new shape."""
+    updates = Updates("t", batch={"tokens": 4096})
+    corpus = words(60, 14)
+    with torch.profiler.profile() as profile:
+        updates.learn(corpus, updates.parts(corpus))
+        torch.cuda.synchronize()
+    names = {event.key for event in profile.key_averages()}
+    assert any("attention" in name for name in names)
+    assert not any("cudnn_attention" in name for name in names)
+
+
+@pytest.mark.parametrize("lay", [collate, collate_packed])
+def test_a_compiled_transformer_is_compiled_once_for_all_sizes(lay):
+    torch._dynamo.reset()
+    plain, compiled = objective().to(DEVICE), objective().to(DEVICE)
+    compiled.model.compile(dynamic=True)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for count, length in itertools.product((5, 7, 11, 33), (9, 20, 30)):
+            batch = lay(pairs(count, length)).to(DEVICE)
+            with torch.autocast(DEVICE.type, torch.bfloat16):
+                loss, gradients = learnt(plain, batch)
+                same, same_gradients = learnt(compiled, batch)
+            assert float(same.objective.detach()) == pytest.approx(float(loss.objective.detach()), rel=0.02)
+            assert max(far(same_gradients[name], grad) for name, grad in gradients.items()) < 0.1
+    torch._dynamo.reset()
