@@ -34,6 +34,7 @@ from seq2attn.terminal import STANDARD_OUTPUT, open_standard_streams, visible
 
 P = ParamSpec("P")
 HALF = re.compile("[\ud800-\udfff]")
+OUT_OF_MEMORY = "error: there is not enough memory for this"
 
 
 def main() -> None:
@@ -76,12 +77,14 @@ def polite(command: Callable[P, None]) -> Callable[P, None]:
             raise _ended(2, f"error: {line[:200]}: is not UTF-8; give it another name") from None
         except (typer.Exit, typer.Abort):
             raise
-        except (MemoryError, RuntimeError) as error:
+        except MemoryError:  # with none left to import anything
+            raise _ended(2, OUT_OF_MEMORY) from None
+        except RuntimeError as error:
             from seq2attn.memory import ran_out
 
             if not ran_out(error):
                 raise
-            raise _ended(2, "error: there is not enough memory for this") from None
+            raise _ended(2, OUT_OF_MEMORY) from None
 
     return run
 

@@ -13,6 +13,7 @@ from seq2attn.data.filter import FiltersConfig
 from seq2attn.data.read import CorpusConfig
 from seq2attn.errors import DataError
 from seq2attn.text.config import TextConfig
+from seq2attn.text.files import open_regular
 from seq2attn.text.words import WordsConfig
 
 
@@ -49,7 +50,7 @@ def _content(path: Path) -> list[Any]:
 def file_digest(path: Path) -> str:
     """SHA-256 of the content of a file. Raises: DataError when it cannot be read."""
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None

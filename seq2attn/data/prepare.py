@@ -63,6 +63,8 @@ def prepare(
 
     Raises: DataError for text that cannot be used, before anything is learnt; RunError for a bad `folder`.
     """
+    for corpus in (*data.train, data.dev, *data.test.values()):
+        _check_files(corpus)
     tests = {name: _count(corpus) for name, corpus in data.test.items()}
     if _is_prepared(folder, data, text):
         log(f"{folder}: already prepared from this text")
@@ -166,6 +168,13 @@ def _is_prepared(folder: Path, data: DataConfig, text: TextConfig) -> bool:
 
 def _fingerprint(data: DataConfig, text: TextConfig) -> str:
     return fingerprint((*data.train, data.dev), data.filters, text)
+
+
+def _check_files(corpus: CorpusConfig) -> None:
+    """Raises DataError for a pipe, which can be read only once, or a device, which may have no end."""
+    for path in corpus.files:
+        if path.exists() and not path.is_file() and not path.is_dir():  # of a folder reading says more
+            raise DataError(f"{path}: is no regular file, and text is read several times; write it to a file")
 
 
 def _count(corpus: CorpusConfig) -> int:

@@ -12,6 +12,8 @@ from typing import IO
 from seq2attn.errors import DataError
 
 BOM = b"\xef\xbb\xbf"
+MAX_LINE_BYTES = 2**24
+"""Bytes of the longest line: far more than any sentence, and little enough for memory."""
 _BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}
 
 
@@ -25,12 +27,16 @@ def read_lines(path: Path) -> Iterator[str]:
 
     Files that end in .gz or .xz are decompressed.
 
-    Raises: DataError for a file that is missing, a directory, empty, badly compressed or not UTF-8.
+    Raises: DataError for a file that is missing, a directory, empty, badly compressed or not UTF-8, and for a line
+    of more than `MAX_LINE_BYTES`.
     """
     number = 0
     try:
         with _open(path) as stream:
-            for number, raw in enumerate(stream, start=1):
+            while raw := stream.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                if len(raw) > MAX_LINE_BYTES:
+                    raise too_long(f"{path}:{number}")
                 yield _decode(raw, path, number)
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise DataError(f"{path}: the compressed file is broken after line {number} ({error})") from None
@@ -42,6 +48,13 @@ def read_lines(path: Path) -> Iterator[str]:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     if number == 0:
         raise DataError(f"{path}: is empty")
+
+
+def too_long(place: str) -> DataError:
+    """Error of a line that is no sentence."""
+    return DataError(
+        f"{place}: the line has more than {MAX_LINE_BYTES:,} bytes; is it a text file, with a sentence a line?"
+    )
 
 
 def _open(path: Path) -> IO[bytes] | gzip.GzipFile:

@@ -40,7 +40,7 @@ LAYERS = """
     experiment
     describe  run
     engines
-    reach
+    reach  arrivals
     reading
     noticed
     training  translator  alignment

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from seq2attn.errors import RunError
 from seq2attn.text.files import create, sync_file
-from seq2attn.text.normalize import one_line
+from seq2attn.text.normalize import normalize, one_line
 
 Hashes: TypeAlias = NDArray[np.uint64]
 HASHES = "data/hashes.npy"
@@ -29,7 +28,7 @@ def hash_pairs(pairs: Iterable[tuple[str, str]]) -> Hashes:
 
 
 def _plain(line: str) -> str:
-    return re.sub(r"^<[^\s<>]+> ", "", one_line(unicodedata.normalize("NFC", line)))
+    return re.sub(r"^<[^\s<>]+> ", "", one_line(normalize("NFC", line)))
 
 
 def save_hashes(hashes: Hashes, run: Path) -> None:

@@ -1,0 +1,129 @@
+"""Text that is no text: lines without end, devices, pipes, thousands of marks on a letter."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2attn.arrivals import arriving
+from seq2attn.cli import polite
+from seq2attn.data.config import DataConfig
+from seq2attn.data.fingerprint import fingerprint
+from seq2attn.data.prepare import prepare
+from seq2attn.data.read import TSVConfig
+from seq2attn.errors import DataError
+from seq2attn.text.config import TextConfig
+from seq2attn.text.lines import MAX_LINE_BYTES, read_lines
+from seq2attn.text.normalize import MAX_MARKS, NormalizeConfig, normalize
+from seq2attn.text.words import WordsConfig
+
+WORDS = TextConfig(source=WordsConfig(), target=WordsConfig())
+ABOVE, BELOW = "\u0301", "\u0316"  # marks that Unicode sorts, the lower ones first
+
+
+@pytest.fixture
+def bomb(tmp_path: Path) -> Path:
+    """A small file of a line, and then one that unpacks to more than is taken for a line."""
+    path = tmp_path / "bomb.gz"
+    with gzip.open(path, "wb", compresslevel=9) as file:
+        file.write(b"a line\n" + b" " * (MAX_LINE_BYTES + 1))
+    assert path.stat().st_size < 2**16
+    return path
+
+
+def test_a_line_without_end_has_a_place(bomb: Path) -> None:
+    lines = read_lines(bomb)
+    assert next(lines) == "a line"
+    with pytest.raises(
+        DataError, match=r"bomb\.gz:2: the line has more than 16,777,216 bytes; is it a text file"
+    ):
+        next(lines)
+    with pytest.raises(DataError, match=r"^/dev/zero:1: the line has more than"):
+        next(read_lines(Path("/dev/zero")))
+
+
+def test_the_longest_line_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "long"
+    path.write_bytes(b"x" * (MAX_LINE_BYTES - 1) + b"\nend\n")
+    assert [len(line) for line in read_lines(path)] == [MAX_LINE_BYTES - 1, 3]
+
+
+def test_input_without_end_is_refused_after_what_came_before() -> None:
+    groups = arriving(io.BufferedReader(io.BytesIO(b"one\ntwo\n" + bytes(MAX_LINE_BYTES + 2**19))))  # type: ignore[arg-type]
+    assert next(groups) == [b"one", b"two"]
+    with pytest.raises(DataError, match=r"^line 3 of the input: the line has more than 16,777,216 bytes"):
+        next(groups)
+    with Path("/dev/zero").open("rb") as zero, pytest.raises(DataError, match=r"^line 1 of the input"):
+        next(arriving(zero))
+
+
+@pytest.mark.parametrize("which", ["train", "dev", "test"])
+def test_pipes_and_devices_are_no_corpora(tmp_path: Path, which: str) -> None:
+    good = {"kind": "tsv", "path": tmp_path / "good.tsv"}
+    good["path"].write_text("a\tb\n", encoding="utf-8")  # type: ignore[attr-defined]
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        bad = {"kind": "tsv", "path": path}
+        data = {"train": good, "dev": good, which: {"set": bad} if which == "test" else bad}
+        with pytest.raises(DataError, match=f"^{path}: is no regular file, and text is read several times"):
+            prepare(DataConfig.model_validate(data), WORDS, tmp_path / "run", str)
+        with pytest.raises(DataError, match=f"^{path}: cannot be read"):  # sweeps ask for this first
+            fingerprint([TSVConfig(path=path)], DataConfig.model_validate(data).filters, WORDS)
+
+
+def test_missing_memory_is_a_message_for_which_nothing_is_imported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "seq2attn.memory", None)  # an import of it fails
+
+    def hungry() -> None:
+        raise MemoryError
+
+    with pytest.raises(typer.Exit) as ended:
+        polite(hungry)()
+    assert ended.value.exit_code == 2
+    assert capsys.readouterr().err == "error: there is not enough memory for this\n"
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+def test_marks_are_sorted_in_runs_that_are_not_long(form: str) -> None:
+    marks = (ABOVE + BELOW) * 15
+    assert normalize(form, "a" + marks) == unicodedata.normalize(form, "a" + marks)  # type: ignore[arg-type]
+    found = normalize(form, "a" + marks * 2000)  # type: ignore[arg-type]  # which would take a minute
+    runs = found.split("\u034f")
+    assert len(runs) == 2000 and all(len(run) <= MAX_MARKS for run in runs)
+    assert all(run == BELOW * 15 + ABOVE * 15 for run in runs[1:])
+    assert runs[0] == unicodedata.normalize(form, "a" + marks)
+    assert normalize(form, found) == found  # type: ignore[arg-type]
+
+
+@given(st.text() | st.text(st.sampled_from(["a", "é", "ﬁ", ABOVE, BELOW, "ַ", "゙"])))
+def test_other_text_is_in_its_normal_form(line: str) -> None:
+    for form in ("NFC", "NFKC"):
+        if not any(run > MAX_MARKS for run in _runs(line)):
+            assert normalize(form, line) == unicodedata.normalize(form, line)  # type: ignore[arg-type]
+        assert normalize(form, normalize(form, line)) == normalize(form, line)  # type: ignore[arg-type]
+
+
+def _runs(line: str) -> list[int]:
+    runs = [0]
+    for character in line:
+        runs = [*runs[:-1], runs[-1] + 1] if unicodedata.combining(character) else [*runs, 0]
+    return runs
+
+
+def test_tokenizers_take_marks_in_linear_time() -> None:
+    config = NormalizeConfig()
+    line = "a" + (ABOVE + BELOW) * 100_000
+    assert config.normalize(config.normalize(line)) == config.normalize(line)
+    words = WordsConfig().train([line])
+    assert words.decode(words.encode(line)) == config.normalize(line)
