@@ -63,8 +63,7 @@ def prepare(
 
     Raises: DataError for text that cannot be used, before anything is learnt; RunError for a bad `folder`.
     """
-    for corpus in (*data.train, data.dev, *data.test.values()):
-        _check_files(corpus)
+    _check_files(data)
     tests = {name: _count(corpus) for name, corpus in data.test.items()}
     if _is_prepared(folder, data, text):
         log(f"{folder}: already prepared from this text")
@@ -170,9 +169,9 @@ def _fingerprint(data: DataConfig, text: TextConfig) -> str:
     return fingerprint((*data.train, data.dev), data.filters, text)
 
 
-def _check_files(corpus: CorpusConfig) -> None:
+def _check_files(data: DataConfig) -> None:
     """Raises DataError for a pipe, which can be read only once, or a device, which may have no end."""
-    for path in corpus.files:
+    for path in (path for one in (*data.train, data.dev, *data.test.values()) for path in one.files):
         if path.exists() and not path.is_file() and not path.is_dir():  # of a folder reading says more
             raise DataError(f"{path}: is no regular file, and text is read several times; write it to a file")
 
