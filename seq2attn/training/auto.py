@@ -22,14 +22,14 @@ from seq2attn.training.schedules import InverseSquareRootConfig, NoamConfig
 from seq2attn.training.updates import updates_of
 
 BATCH_TOKENS = (4096, 2048, 1024, 512, 256)
-"""Batch sizes to choose from."""
+"""Candidates for the batch size, in tokens."""
 MIN_UPDATES = 150
-"""Updates per epoch that the batch size of a small corpus allows."""
+"""Minimum number of updates per epoch at the automatic batch size."""
 MAX_RATIO = 4
-"""A batch size that is so many times the automatic one is warned of."""
+"""Ratio to the automatic batch size from which a given one causes a warning."""
 MAX_WARMUP = 4000
 DEFAULT_LENGTH = Amount(20, "epochs")
-"""The length of a training that only a time limits, for its warm-up."""
+"""Assumed length of a training that has only a time limit."""
 
 Lengths = NDArray[np.int64]  # [pairs, 2]
 
@@ -97,7 +97,7 @@ def warmup_warning(config: TrainingConfig, updates: int) -> str | None:
 
 
 def time_limit_warning(config: TrainingConfig, state: TrainState) -> str | None:
-    """The same where a time ends the training, by the speed so far; it changes no value."""
+    """The warning for a training that a time limit will end, from the speed so far. No value depends on it."""
     times = [limit for limit in config.until if limit.unit in SECONDS]
     updates = num_updates(config.until, state.updates_an_epoch)
     share = share_done(times, state) if times else 0.0
