@@ -29,7 +29,8 @@ def average_run(folder: Path, *, last: int | None, best: int | None, allow_code:
     chosen = every[-count:] if last else _best(folder, every, count, metric)
     if len(chosen) < count:
         raise RunError(
-            f"{folder}: keeps {len(chosen)} checkpoints, not {count}; see `training.checkpoints` of its config"
+            f"{folder}: keeps {len(chosen)} checkpoints, not {count}; average fewer, or train with more validations and"
+            f" a larger `training.checkpoints.keep_{'last' if last else 'best'}`"
         )
     source, target = run.tokenizers()
     vocabularies = source.vocabulary, target.vocabulary

@@ -85,7 +85,8 @@ class CheckpointConfig(Config):
 
     keep_last: PositiveInt = 2
     """At least two are there, so that one is left should the other be damaged."""
-    keep_best: NonNegativeInt = 1
+    keep_best: NonNegativeInt = 3
+    """The best ones; those that are not among the newest two are weights alone. `average --best` takes their mean."""
     average: Literal["none", "last", "best"] = "none"
     """At the end, translate with the mean of the kept last or best checkpoints instead of the best one."""
 

@@ -93,7 +93,8 @@ class TestRun:
             "error: runs/toy: has no checkpoint to resume; train without --resume\n"
         )
         assert mistake("average", "runs/toy", "--best", 1) == (
-            "error: runs/toy: keeps 0 checkpoints, not 1; see `training.checkpoints` of its config\n"
+            "error: runs/toy: keeps 0 checkpoints, not 1; average fewer, or train with more validations and a larger"
+            " `training.checkpoints.keep_best`\n"
         )
 
     def test_a_torn_model(self, seq2attn: Installed, invoke: Invoke, mistake, run_copy: Path) -> None:

@@ -14,7 +14,7 @@ import yaml
 from seq2attn.config.duration import Amount
 from seq2attn.data.batches import plan
 from seq2attn.data.prepare import load_prepared
-from seq2attn.errors import UserError
+from seq2attn.errors import RunError, UserError
 from seq2attn.run import Run
 from seq2attn.training.averaging import average_run
 from seq2attn.training.checkpoint import list_checkpoints
@@ -233,6 +233,25 @@ def test_averages_are_means_of_the_files(corpus, how):
     assert "the mean of 3 checkpoints" in (run.folder / "train.log").read_text()
     average_run(run.folder, last=3 if how == "last" else None, best=3 if how == "best" else None)
     assert_same(load_tensors(run.weights), mean)
+
+
+def test_by_default_the_best_three_can_be_averaged(corpus):
+    """Rates that rise and overshoot: the best are not the newest."""
+    run = trained(corpus, "run", until=["20 updates"], optimizer={"kind": "adam", "rate": 0.3})
+    validations = metrics(run, "validation")
+    assert len(validations) == 5
+    best = sorted(validations, key=lambda line: line["loss"])[:3]
+    weights = [
+        load_tensors(run.folder / "checkpoints" / f"{line['update']:08}" / "model.safetensors")
+        for line in best
+    ]
+    average_run(run.folder, last=None, best=3)
+    for name, tensor in load_tensors(run.weights).items():
+        torch.testing.assert_close(tensor, sum(each[name].double() for each in weights).div(3).float())
+    with pytest.raises(
+        RunError, match=r"keeps \d checkpoints, not 6; average fewer, .*`training.checkpoints.keep_best`"
+    ):
+        average_run(run.folder, last=None, best=6)
 
 
 def test_the_mean_of_the_best_needs_none_kept_as_best(corpus):
