@@ -19,10 +19,12 @@ from seq2attn.model import ModelConfig, build_model
 from seq2attn.search.batched import translate_ids
 from seq2attn.search.config import SearchConfig
 from seq2attn.text.vocabulary import BOS, EOS, PAD
+from seq2attn.training.checkpoint import TrainState
 from seq2attn.training.distributed import World
+from seq2attn.training.objective import Objective
 from seq2attn.training.report import Reporter
 from seq2attn.training.stopping import Stop
-from seq2attn.training.train import _trainer
+from seq2attn.training.trainer import Trainer
 from tests.laws.parts import DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS, model
 from tests.laws.small import CALM, CUT_ANEW, WORDWISE, corpus, last_weights, metrics, trained
 
@@ -122,7 +124,12 @@ def test_each_process_draws_its_own_dropout(corpus, monkeypatch):
     for rank in (0, 1):
         world = World(rank, 1, torch.device("cpu"))
         reporter = Reporter(run, leads=False, since=None, tensorboard=False)
-        trainer = _trainer(config, run, world, reporter, None, Stop(None, 0.0))
+        objective = Objective(run.model()[0])
+        optimizer = config.training.optimizer.build(objective.parameters())
+        for group in optimizer.param_groups:
+            group["share"] = 1.0
+        parts = objective, optimizer, TrainState(), world, reporter, Stop(None, 0.0)
+        trainer = Trainer(config, run, load_prepared(run.folder), *parts)
         seeds.clear()
         corpus_of_epoch = trainer.prepared.train.corpus
         trainer._update(corpus_of_epoch, trainer.gradients.parts(corpus_of_epoch, [np.arange(9)]))
