@@ -79,15 +79,31 @@ def digest_of(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
 
 
 def save_tensors(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, str] | None = None) -> str:
-    """Write tensors to a file, and what there is to know about them. Returns the digest that the file holds."""
+    """Write tensors to a file, and what there is to know about them. Returns the digest that the file holds.
+
+    The same tensors and metadata give the same bytes.
+    """
     contents = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     digest = digest_of(contents, about or {})
     create(path).close()  # or it would write to where a link of that name leads
     try:
         safetensors.torch.save_file(contents, path, {**(about or {}), DIGEST: digest})
+        _sort_metadata(path)
     except safetensors.SafetensorError as error:
         raise RunError(f"{path}: cannot be written ({error})") from None
     return digest
+
+
+def _sort_metadata(path: Path) -> None:
+    """Sort the metadata in the header of a file, which safetensors writes in an order that is drawn at random."""
+    with path.open("r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        assert len(text) <= length, "the same JSON is no longer than before"
+        file.seek(8)
+        file.write(text.ljust(length))
 
 
 def load_tensors(

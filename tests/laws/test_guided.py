@@ -11,7 +11,8 @@ import torch
 from seq2attn.aligning import Aligner
 from seq2attn.alignment.head import compare
 from seq2attn.config.load import load
-from seq2attn.data.batches import collate
+from seq2attn.data.batches import batch_of, collate
+from seq2attn.data.corpus import Growing, Guide
 from seq2attn.data.read import AlignedConfig, read_aligned
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment import Experiment
@@ -131,6 +132,25 @@ def test_the_row_of_a_label_is_the_step_that_says_it():
     right[0, 2, 3] = 1  # the end looks at the end
     assert guided_cross_entropy(right, guide)[0] == 0
     assert guided_cross_entropy(right.roll(1, dims=1), guide)[0] > 80
+
+
+def test_each_target_token_shares_out_one_over_the_tokens_of_its_words():
+    # Source words of 1, 2, 1 and 1 tokens; target words of 2, 1 and 1. Both sides have words with several links.
+    source, target, links = [0, 1, 1, 2, 3], [0, 0, 1, 2], {(0, 0), (1, 0), (2, 0), (2, 1)}
+    ids, words, numbers = Growing(10), Growing(10), Growing(10)
+    for shift in (0, 1):  # a second, shorter pair, which has no link but one
+        ids.add(([4] * (5 - shift), [5] * (4 - shift)))
+        words.add((source[: 5 - shift], target[: 4 - shift]))
+    numbers.add(tuple(zip(*sorted(links), strict=True)))
+    numbers.add(([1], [0]))
+    found = batch_of(ids.corpus(Guide(words.corpus(), numbers.corpus())), [1, 0]).guide
+    for row, (shift, linked) in enumerate(((1, {(1, 0)}), (0, links))):
+        expected = torch.zeros_like(found[row])
+        for t, word in enumerate(target[: 4 - shift]):
+            tokens = [s for s, other in enumerate(source[: 5 - shift]) if (other, word) in linked]
+            for s in tokens:
+                expected[t, s] = 1 / len(tokens)
+        torch.testing.assert_close(found[row], expected)
 
 
 def test_a_batch_without_links_is_not_guided():

@@ -1,0 +1,78 @@
+"""What is on the disk before a file or folder gets its name: the system's calls, recorded in their order."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from seq2attn.run import Run
+from seq2attn.text.files import write_bytes
+from seq2attn.text.vocabulary import Vocabulary
+from seq2attn.training.checkpoint import TrainState, save_checkpoint
+
+Call = tuple[str, Path, Path | bytes | None]
+"""`sync` of a file with its content then, or of a folder; or `rename` from one path to another."""
+VOCABULARIES = Vocabulary.of(["a"]), Vocabulary.of(["b"])
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """The calls so far."""
+    recorded: list[Call] = []
+    real = {name: getattr(os, name) for name in ("fsync", "rename", "replace")}
+
+    def fsync(descriptor: int) -> None:
+        real["fsync"](descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        recorded.append(("sync", path, path.read_bytes() if path.is_file() else None))
+
+    def renaming(name: str) -> object:
+        def rename(old: os.PathLike[str], new: os.PathLike[str]) -> None:
+            recorded.append(("rename", Path(old), Path(new)))
+            real[name](old, new)
+
+        return rename
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(os, name, renaming(name))
+    return recorded
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, calls: list[Call]) -> None:
+    path = tmp_path / "it"
+    write_bytes(path, b"content")
+    partial = calls[0][1]
+    assert partial.parent == tmp_path and partial != path
+    assert calls == [("sync", partial, b"content"), ("rename", partial, path), ("sync", tmp_path, None)]
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path: Path, calls: list[Call]) -> None:
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    saved = save_checkpoint(tmp_path, model, VOCABULARIES, optimizer, TrainState(7), {})
+    partial = saved.folder.with_name("00000007.partial")
+    named = calls.index(("rename", partial, saved.folder))
+    before = calls[:named]
+    contents = [call[2] for call in before if call[0] == "sync"]
+    files = sorted(saved.folder.iterdir())
+    assert [file.name for file in files] == ["model.safetensors", "state.json", "training.safetensors"]
+    assert all(file.read_bytes() in contents for file in files)
+    assert ("sync", partial, None) in before
+    assert calls[named + 1 :] == [("sync", saved.folder.parent, None)]
+
+
+def test_weights_are_on_the_disk_before_they_have_their_name(tmp_path: Path, calls: list[Call]) -> None:
+    run = Run(tmp_path)
+    run.save_model({"weight": torch.ones(2)}, VOCABULARIES, {"checkpoints": ["1"]})
+    partial = tmp_path / "model.safetensors.partial"
+    assert calls[:3] == [
+        ("sync", partial, run.weights.read_bytes()),
+        ("rename", partial, run.weights),
+        ("sync", tmp_path, None),
+    ]
