@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from seq2attn.data.filter import Encoded, FiltersConfig
+from seq2attn.errors import RunError
+from seq2attn.text.words import WordsConfig
 from seq2attn.translator import Translator
 from tests.cli.conftest import Invoke
-from tests.safe.untrained import LINES, untrained
+from tests.safe.untrained import CONFIG, LINES, WORDS, untrained
 
 SHORT = ("--set", "search.lengths.max_length=2")
 
@@ -32,3 +37,32 @@ def test_evaluate(tmp_path: Path, invoke: Invoke) -> None:
         assert (report["search"]["width"], report["search"]["lengths"]["max_length"]) == (width, most)
         texts = (run / "evaluation/ours.txt").read_text("utf-8").split("\n")[:-1]
         assert [len(text.split()) for text in texts] == [most, most, 0]
+
+
+def test_scores_by_length_go_by_the_sources(tmp_path: Path, invoke: Invoke) -> None:
+    config = CONFIG.replace("ours: {kind: aligned, source: lines.txt, target: lines.txt}", OTHER)
+    (tmp_path / "references.txt").write_text("a\nfew\nwords\n", encoding="utf-8")
+    run = untrained(tmp_path, config).folder
+    invoke("evaluate", run)
+    (bucket,) = json.loads((run / "evaluation/ours.json").read_text("utf-8"))["by_length"]
+    assert bucket["mean_length"] == sum(len(line.split()) for line in LINES) / len(LINES)
+
+
+OTHER = "ours: {kind: aligned, source: lines.txt, target: references.txt}"
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_weights_are_for_the_vocabulary_of_either_side(tmp_path: Path, side: str) -> None:
+    run = untrained(tmp_path)
+    WordsConfig().train([f"other-{word}" for word in WORDS]).save(run.folder / side)
+    with pytest.raises(RunError, match=f"another vocabulary. .*{side}/vocabulary.json"):
+        Translator.load(run.folder)
+
+
+@pytest.mark.parametrize("pair", [([4], [4] * 4), ([4] * 4, [4])])
+def test_filters_look_at_either_side(pair: tuple[list[int], list[int]]) -> None:
+    encoded = Encoded(("", ""), *pair)
+    assert FiltersConfig(max_length=3).objection(encoded) == "too_long"
+    assert FiltersConfig(max_length=4).objection(encoded) is None
+    assert FiltersConfig(max_ratio=3).objection(encoded) == "unbalanced"
+    assert FiltersConfig(max_ratio=4).objection(encoded) is None

@@ -18,7 +18,9 @@ from seq2attn.dropout import Dropout
 from seq2attn.model import ModelConfig, build_model
 from seq2attn.search.batched import translate_ids
 from seq2attn.search.config import SearchConfig
-from seq2attn.text.vocabulary import BOS, EOS, PAD
+from seq2attn.sweep.work import work
+from seq2attn.text.files import read_object, write_json
+from seq2attn.text.vocabulary import BOS, EOS, PAD, UNK
 from seq2attn.training.checkpoint import TrainState
 from seq2attn.training.distributed import World
 from seq2attn.training.objective import Objective
@@ -26,7 +28,18 @@ from seq2attn.training.report import Reporter
 from seq2attn.training.stopping import Stop
 from seq2attn.training.trainer import Trainer
 from tests.laws.parts import DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS, model
-from tests.laws.small import CALM, CUT_ANEW, WORDWISE, corpus, last_weights, metrics, trained
+from tests.laws.small import (
+    CALM,
+    CUT_ANEW,
+    MODELS,
+    WORDS,
+    WORDWISE,
+    content,
+    corpus,
+    last_weights,
+    metrics,
+    trained,
+)
 
 __all__ = ["corpus"]  # a fixture
 WHOLE = {"batch": {"tokens": 10_000}, "until": ["1 update"]}
@@ -174,6 +187,43 @@ def test_scores_are_normalised_as_the_config_says(normalise, divisor):
     assert len(found) == 4
     for one in found:
         assert one.score == pytest.approx(one.log_prob / divisor(len(one.tokens) + 1), rel=1e-5)
+
+
+def test_a_validation_is_without_dropout(corpus):
+    run = trained(corpus, "run", model=MODELS["transformer"], label_smoothing=0.2, **WHOLE)
+    (found,), dev = metrics(run, "validation"), load_prepared(run.folder).dev
+    net = run.model()[0]
+    batch = collate([dev[row] for row in range(len(dev))])
+    with torch.no_grad():
+        logits = net.output(net(batch.source, batch.source_mask, batch.target).hidden).flatten(0, 1)
+    loss = F.cross_entropy(logits, batch.labels.flatten(), ignore_index=IGNORE, label_smoothing=0.2)
+    assert found["loss"] == pytest.approx(loss.item(), rel=1e-5)
+
+
+def test_vectors_of_the_target_are_for_the_target_s_words(corpus):
+    fewer_words(corpus)
+    words = [word.upper() for word in WORDS if not word.endswith("ul")]
+    vectors = torch.arange(8.0 * len(words)).view(-1, 8) / 100
+    lines = [f"{word} {' '.join(map(str, v))}\n" for word, v in zip(words, vectors.tolist(), strict=True)]
+    (corpus / "vectors.txt").write_text("".join(lines))
+    embeddings = {"dim": 8, "target_vectors": str(corpus / "vectors.txt")}
+    sgd = {"kind": "sgd", "rate": 1e-12}
+    run = trained(corpus, "run", model={**CALM, "embeddings": embeddings}, optimizer=sgd, **WHOLE)
+    net, _, target = run.model()
+    ids = [target.vocabulary.id(word) for word in words]
+    assert UNK not in ids
+    torch.testing.assert_close(net.target(torch.tensor(ids)), vectors)
+
+
+def test_a_training_of_a_sweep_searches_as_its_config_says(corpus):
+    config = content(corpus, "run", **WHOLE)
+    config["data"]["test"] = {"ours": config["data"]["dev"]}
+    config["search"] = {"kind": "beam", "width": 2, "lengths": {"max_length": 3}}
+    write_json(corpus / "run" / "cell.json", {"config": config})
+    record = work(corpus / "run", 1)
+    assert all(len(text.split()) <= 3 for text in record.sets["ours"].translations)
+    report = read_object(corpus / "run/evaluation/ours.json", "")["search"]
+    assert (report["width"], report["lengths"]["max_length"]) == (2, 3)
 
 
 def places(net):
