@@ -38,7 +38,7 @@ def test_each_set_has_a_report_with_the_digests_of_its_files(invoke: Invoke, tmp
     translations = run.folder / "evaluation/ours.txt"
     lines = digest(tmp_path / "lines.txt")
     assert ours["digests"] == {"source": lines, "references": [lines], "translations": digest(translations)}
-    assert (ours["set"], ours["sentences"]) == ("ours", len(LINES))
+    assert (ours["set"], ours["sentences"], ours["model"]) == ("ours", len(LINES), {"checkpoints": []})
     # A file that has the name of one of the config's sets takes no place of its report.
     for name in ("other", "ours"):
         write_lines(tmp_path / name, ["many words", "few"])
@@ -56,7 +56,12 @@ def test_all_references_count(invoke: Invoke, tmp_path: Path) -> None:
     given = ["--source", "source", "--reference", "reference-0", "--reference", "reference-1"]
     invoke("evaluate", run.folder, *given)
     translations = (run.folder / "evaluation/source.txt").read_text(encoding="utf-8").split("\n")[:-1]
-    bleu, chrf, ter = report_of(run, "source")["scores"]
+    report = report_of(run, "source")
+    assert report["digests"]["source"] == digest(tmp_path / "source")
+    assert report["digests"]["references"] == [digest(tmp_path / f"reference-{n}") for n in (0, 1)]
+    assert report["by_length"][0]["mean_length"] == 1.5
+    bleu, chrf, ter = report["scores"]
+    assert report["by_length"][0]["score"] == bleu  # all sentences are in one bucket
     assert bleu["value"] == sacrebleu.corpus_bleu(translations, references).score > 0
     assert chrf["value"] == sacrebleu.corpus_chrf(translations, references).score
     assert ter["value"] == sacrebleu.corpus_ter(translations, references, case_sensitive=True).score

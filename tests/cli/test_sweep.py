@@ -25,6 +25,7 @@ changes:
   model: {embeddings: {dim: 16}, encoder: {dim: 16}}
   training: {until: [12 updates], validation: {every: 4 updates}, optimizer: {rate: 0.02}}
   search: {kind: greedy}
+  evaluation: {lowercase: true, metrics: [bleu, exact]}
 axes:
   decoder:
     at: model.decoder
@@ -129,7 +130,10 @@ def test_a_run_is_one_that_train_makes_and_evaluate_measures(
     report = json.loads(invoke("evaluate", run, "--json").out)
     record = json.loads((run / "result.json").read_text(encoding="utf-8"))
     for name in ("short", "mixed"):
-        assert report["sets"][name]["scores"] == record["sets"][name]["scores"]
+        scores = report["sets"][name]["scores"]
+        assert scores == record["sets"][name]["scores"]
+        assert [score["name"] for score in scores] == ["BLEU", "exact match"]
+        assert all("|case:lc|" in score["signature"] for score in scores)
     invoke("train", run / "config.yaml", "--set", "run=own")
     assert_same(load_tensors(tmp_path / "own/model.safetensors"), load_tensors(run / "model.safetensors"))
 
@@ -238,6 +242,6 @@ def test_nothing_is_trained_for_a_board(swept: tuple[Path, Done], invoke: Invoke
 def test_a_mistake_comes_before_any_training(invoke: Invoke, tmp_path: Path) -> None:
     home(tmp_path, SWEEP.replace("kind: general", "kind: generall"))
     said = invoke("sweep", "sweep.yaml", code=2).err
-    assert "sweep.yaml:12:" in said
+    assert "sweep.yaml:13:" in said
     assert "has no kind `generall`; did you mean `general`? (in the cell luong)" in said
     assert not (tmp_path / "runs").exists()

@@ -129,6 +129,12 @@ def test_the_token_error_rate_is_edits_over_tokens_of_the_reference():
     assert score.value == pytest.approx(10)
 
 
+def test_case_counts_in_the_token_error_rate_unless_it_is_to_be_ignored():
+    for lowercase, expected in ((False, 50), (True, 0)):
+        metrics = EvaluationConfig(lowercase=lowercase).build(["a"])
+        assert metrics.scores(["a B"], [["a b"]], ["token-error-rate"])[0].value == pytest.approx(expected)
+
+
 def test_the_edit_distance_is_that_of_its_recursion():
     def slow(left: str, right: str) -> int:
         if not left or not right:

@@ -7,10 +7,13 @@ from itertools import pairwise
 
 import pytest
 import sacrebleu
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest
 
 from seq2attn.errors import DataError
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.metrics import Score, bleu_by_length, length_table, table
+from seq2attn.sweep.significance import RESAMPLES, compare
 
 REFERENCES = [
     "The little dog sleeps under the table.",
@@ -135,3 +138,14 @@ def test_length_table_has_a_row_a_bucket():
     lines = length_table({"one": buckets, "two": buckets}).splitlines()
     assert len(lines) == 1 + len(buckets)
     assert lines[0].split() == ["words", "sentences", "one", "two"]
+
+
+def test_all_references_count_in_the_paired_bootstrap():
+    sources = sentences(50)
+    references = [sources, [line.replace("a", "h") for line in sources]]
+    systems = [(letter, [line.replace(letter, "h") for line in sources]) for letter in "ab"]
+    found = compare(1, systems[0][1], dict(systems[1:]), METRICS, references)["b"]
+    _, expected = PairedTest(systems, {"BLEU": BLEU()}, references, test_type="bs", n_samples=RESAMPLES)()
+    base, other = expected["BLEU"]
+    assert (found.score, found.difference) == pytest.approx((other.score, other.score - base.score))
+    assert (found.p, "nrefs:2|" in found.signature) == (other.p_value, True)
