@@ -112,6 +112,10 @@ def load_prepared(folder: Path) -> Prepared:
         raise RunError(f"{folder / PREPARED}: does not say what was left out; {FIX}") from None
     source, target = load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
     train, dev = (_opened(folder / name, (source, target)) for name in (TRAIN, DEV))
+    if sum(part.report.kept for part in parts) != len(train):
+        raise RunError(
+            f"{folder / PREPARED}: its corpora do not add up to the pairs of {folder / TRAIN}; {FIX}"
+        )
     texts = [list(read_texts(path)) for path in _dev_texts(folder, content.get("references", 1))]
     return Prepared(
         source,
