@@ -5,10 +5,16 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-runs/attention}
 shift || true
-sentence="Die Mutter hat dem Kind gestern ein neues Buch gegeben."
+sentence="Dein Sohn hat den Brief nicht im Restaurant geschrieben."
+reference="Your son did not write the letter in the restaurant."
 mkdir -p "$folder"
 draw() {
-    seq2attn translate "runs/attention/$1" "$sentence" --whole-words --attention "$folder/$2.png" "${@:3}"
+    local translation
+    translation=$(seq2attn translate "runs/attention/$1" "$sentence" --whole-words --attention "$folder/$2.png" "${@:3}")
+    echo "$2.png: $translation"
+    if [ "$translation" != "$reference" ]; then
+        echo "warning: $2.png shows a translation that is not the reference: $reference" >&2
+    fi
 }
 for config in configs/attention/[0-9]*.yaml; do
     step=$(basename "$config" .yaml)

@@ -546,6 +546,16 @@ def test_articles_agree_with_nouns_in_the_files() -> None:
     assert checked > 1000
 
 
+def test_no_model_has_learnt_from_the_sentence_of_the_pictures() -> None:
+    script = (ROOT / "scripts" / "attention.sh").read_text(encoding="utf-8")
+    source, target = (re.findall(rf'^{name}="(.*)"$', script, re.M)[0] for name in ("sentence", "reference"))
+    assert (source, target) in PAIRS["test"]
+    assert source not in {de for de, _ in PAIRS["train"]}
+    story = (ROOT / "docs" / "attention.md").read_text(encoding="utf-8")
+    assert set(re.findall(r'^seq2attn translate \S+ "(.*?)"', story, re.M)) == {source}
+    assert target in story
+
+
 def test_english_articles_fit_the_next_sound() -> None:
     for _, en in PAIRS["train"]:
         assert not re.search(r"\b[Aa] [aeiou]|\b[Aa]n [^aeiou]", en), en
