@@ -54,20 +54,15 @@ def train(config: Experiment, *, go_on: bool | Literal["auto"] = False, new_dev_
         configure_cuda(world.device, tf32=config.training.precision != "float32")
         notes: list[str] = []
         since = _since(run, world, notes.append, go_on=go_on)
-        keeps_optimizer = since is not None
+        before = run.experiment() if since else config
+        keeps_optimizer = type(before.training.optimizer) is type(config.training.optimizer)
         if since:
-            before = run.experiment()
             config = _as_begun(config, before)
-            changes = changes_since(since, run, config, new_dev_set=new_dev_set)
-            keeps_optimizer = type(before.training.optimizer) is type(config.training.optimizer)
-            notes += changes if keeps_optimizer else [*changes, "the new optimizer starts without a state"]
-            world.wait()  # until all have read the config that is replaced
-            if changes and world.leads:
-                keep_config(run, since)
+            notes += _changes(config, run, world, since, new_dev_set=new_dev_set)
         tensorboard = config.training.tensorboard
         reporter = Reporter(run, leads=world.leads, since=since, tensorboard=tensorboard)
         try:
-            for note in notes:
+            for note in notes if keeps_optimizer else [*notes, "the new optimizer starts without a state"]:
                 reporter.note(note)
             stop = Stop(config.training.stop_after, started)
             trainer = _trainer(config, run, world, reporter, since, stop, keeps_optimizer=keeps_optimizer)
@@ -128,6 +123,17 @@ def _since(
             raise RunError(f"{run.folder}: has no checkpoint to resume; train without --resume")
     name = world.gather(found and found.folder.name)[0]
     return found if world.leads or name is None else read_checkpoint(run.folder / FOLDER / name)
+
+
+def _changes(
+    config: Experiment, run: Run, world: World, since: Checkpoint, *, new_dev_set: bool
+) -> list[str]:
+    """A line for each change since the checkpoint; the config until then is kept where there is any."""
+    changes = changes_since(since, run, config, new_dev_set=new_dev_set)
+    world.wait()  # until all have read the config that is replaced
+    if changes and world.leads:
+        keep_config(run, since)
+    return changes
 
 
 def _fitting(
