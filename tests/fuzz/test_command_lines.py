@@ -29,15 +29,16 @@ base: config.yaml
 axes: {size: {choices: {small: {model: {embeddings: {dim: 4}}}}}}
 """
 COMMANDS = (
-    "train", "translate", "translate", "evaluate", "align", "prepare", "average", "export", "sweep", "config check",
-    "config show", "config schema", "verify-resume", "doctor", "", "confgi",
+    "train", "translate", "translate", "evaluate", "align", "score", "prepare", "average", "export", "sweep",
+    "config check", "config show", "config schema", "verify-resume", "doctor", "", "confgi",
 )  # fmt: skip
 OPTIONS = (
     "--help", "-h", "--version", "--set", "--resume", "--dry-run", "--input", "-i", "--output", "-o", "--beam",
     "--greedy", "--n-best", "--json", "--attention", "--attention-of", "--layer", "--head", "--whole-words", "--engine",
     "--engine-folder", "--device", "--source", "--target", "--reference", "--picture", "--choose", "--last", "--best",
     "--to", "--type", "--probe", "--jobs", "--leaderboard", "--redo", "--origins", "--sentences", "--allow-code",
-    "--long", "--stop-after", "--updates", "--interruptions", "--seed", "--no-such-option", "--", "-", "-x", "--beam=3",
+    "--long", "--prefix", "--prefix-file", "--per-token", "--stop-after", "--updates", "--interruptions", "--seed",
+    "--no-such-option", "--", "-", "-x", "--beam=3",
 )  # fmt: skip
 VALUES = (
     "config.yaml", "sweep.yaml", "run", "lines", "odd", "empty", "folder", "nowhere", "run/config.yaml", "new.txt",

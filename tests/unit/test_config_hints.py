@@ -7,14 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from seq2attn.cli import app
 from seq2attn.config.base import Config
 from seq2attn.config.files import missing_files
 from seq2attn.config.hints import HINTS
 from seq2attn.config.load import load, mistaken
 from seq2attn.config.spot import is_model, members
-from seq2attn.errors import ConfigError
+from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment import Experiment
+from seq2attn.training.train import train
 
 Write = Callable[[str], Path]
 WHOLE = """\
@@ -166,3 +169,27 @@ class TestMissingFiles:
         assert [mistake.key for mistake in missing_files(load(path, Experiment))] == [
             "model.embeddings.source_vectors"
         ]
+
+    def test_the_command_names_them(self, write: Write, tmp_path: Path) -> None:
+        path = write(WHOLE)
+        (tmp_path / "a.de").touch()
+        done = CliRunner().invoke(app, ["config", "check", str(path)])
+        assert done.exit_code == 2 and "2 mistakes in" in done.stderr
+        assert done.stderr.count(f"there is no such file: {tmp_path / 'a.en'}") == 2
+        (tmp_path / "a.en").touch()
+        assert CliRunner().invoke(app, ["config", "check", str(path)]).exit_code == 0
+
+
+def test_a_training_is_refused_a_device_that_is_not_there(write: Write, tmp_path: Path) -> None:
+    path = write(WHOLE + "training: {device: 'cuda:77'}")
+    done = CliRunner().invoke(app, ["train", str(path), "--set", f"run={tmp_path / 'run'}"])
+    assert done.exit_code == 2 and not (tmp_path / "run").exists()
+    assert (
+        f"{path}:10:20: `training.device`: there is no device `cuda:77` here; known: auto, cpu" in done.stderr
+    )
+
+
+def test_a_training_runs_on_the_device_of_its_config(write: Write, tmp_path: Path) -> None:
+    config = load(write(WHOLE + "training: {device: 'cuda:77'}"), Experiment, [f"run={tmp_path / 'run'}"])
+    with pytest.raises(UserError, match="there is no device `cuda:77`"):
+        train(config)

@@ -21,7 +21,7 @@ from seq2attn.engines.ctranslate2.specification import specification
 from seq2attn.engines.native import Native
 from seq2attn.errors import UserError
 from seq2attn.model import ModelConfig, Seq2Seq, build_model
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
+from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.text.vocabulary import BOS, EOS, PAD, Vocabulary
 
 SIZE = 24
@@ -128,11 +128,18 @@ def test_the_likeliest_words_are_the_same(pair: tuple[Native, Searcher]) -> None
     torch.testing.assert_close(*scores, atol=1e-3, rtol=1e-5)
 
 
-@pytest.mark.parametrize("width", [1, 4])
-def test_prefixes_are_the_same(plain: tuple[Native, Searcher], width: int) -> None:
+@pytest.mark.parametrize(
+    "search",
+    [
+        GREEDY,
+        BeamConfig(kind="beam", width=4, lengths=LengthsConfig(max_length=9)),
+        BeamConfig(
+            kind="beam", width=4, lengths=LengthsConfig(max_length=4)
+        ),  # fewer than the longest prefix
+    ],
+)
+def test_prefixes_are_the_same(plain: tuple[Native, Searcher], search: SearchConfig) -> None:
     prefixes = [[], [5], [6, 7, 8, 9, 3]] * 10
-    lengths = LengthsConfig(max_length=4)  # fewer than the longest prefix
-    search = BeamConfig(kind="beam", width=width, lengths=lengths)
     ours, theirs = (engine.translate(SOURCES, search, budget=200, prefixes=prefixes) for engine in plain)
     best = [[(one[0].tokens, one[0].score, one[0].log_prob) for one in engine] for engine in (ours, theirs)]
     for prefix, mine, other in zip(prefixes, *best, strict=True):
