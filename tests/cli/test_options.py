@@ -29,6 +29,17 @@ def test_translate(tmp_path: Path, invoke: Invoke) -> None:
     assert len(json.loads(invoke("translate", run, line, "--json", *SHORT).out)["tokens"]) == 2
 
 
+def test_whole_words(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two words and the comma that joins them are three columns of a map, and one."""
+    monkeypatch.setattr("tests.safe.untrained.WORDS", (*WORDS, "few,many"))
+    words = ("translate", untrained(tmp_path).folder, "few,many", "--attention", "-", *SHORT)
+    rows = [
+        next(line for line in invoke(*words, *more).out.split("\n") if "</s> " in line).split()[1]
+        for more in ((), ("--whole-words",))
+    ]
+    assert len(rows[0]) - len(rows[1]) == 2 * 2  # a cell has two characters
+
+
 def test_evaluate(tmp_path: Path, invoke: Invoke) -> None:
     run = untrained(tmp_path).folder
     for more, width, most in (((), 3, 9), (("--beam", "2"), 2, 9), (SHORT, 3, 2)):
