@@ -95,6 +95,9 @@ def test_lengths_of_text_without_spaces_are_in_characters():
     (short, long) = buckets = bleu_by_length(METRICS, sources, sources, [sources], fewest=1)
     assert (short.highest, long.lowest, long.mean_length) == (2, 14, 14)
     assert length_table({"one": buckets}).split()[:2] == ["characters", "sentences"]
+    lines = ["今" * length for length in (6, 10, 11)]  # edges are in words, each of two characters
+    buckets = bleu_by_length(METRICS, lines, lines, [lines], (5,), fewest=1)
+    assert [(bucket.lowest, bucket.highest) for bucket in buckets] == [(6, 10), (11, 11)]
     # The script of the source counts: this is BLEU by length of English words.
     (bucket,) = bleu_by_length(METRICS, ["a b"] * 6, sources, [sources])
     assert (bucket.unit, bucket.highest) == ("words", 2)
