@@ -34,7 +34,7 @@ training:
 """
 ONE_LAYER = "layers: 1, heads: 2, feed_forward: 128"
 SIZES = (
-    "training.until=[5 epochs]",
+    "training.until=[12 epochs]",
     "model.embeddings.dim=64",
     f"model.encoder={{kind: transformer, {ONE_LAYER}}}",
     f"model.decoder={{kind: transformer, {ONE_LAYER}, attention: {{score: {{kind: multi-head, heads: 2}}}}}}",
