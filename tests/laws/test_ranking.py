@@ -237,6 +237,14 @@ def test_patience_and_plateaus_do_not_count_over_a_change_of_metric(corpus):
     assert "of update 2, 4 there is no chrf to compare with" in log and "there is no best one yet" in log
 
 
+def test_patience_starts_anew_where_there_is_a_best_one_to_compare_with(corpus):
+    trained(corpus, "run", until=["4 updates"], optimizer=HARDLY, validation=every(metric="bleu", patience=2))
+    validation = every(metric="chrf", patience=2)
+    run = trained(corpus, "run", until=["99 updates"], go_on=True, optimizer=HARDLY, validation=validation)
+    # Update 4 was one without a better BLEU; of chrF 6 is the first that is no better, and 8 the second.
+    assert [line["update"] for line in metrics(run, "validation")] == [2, 4, 6, 8]
+
+
 def test_another_way_to_measure_ranks_anew(corpus):
     run = trained(corpus, "run", until=["2 updates"], validation=every(metric="loss"))
     trained(corpus, "run", go_on=True, until=["4 updates"], validation=every(metric="loss", max_sentences=2))
