@@ -191,15 +191,17 @@ class Run:
             raise RunError(f"{self.header}: does not say where the weights come from; {FIX}")
         return dict(header["origin"])
 
-    def has_weights_since(self, checkpoint: str) -> bool:
-        """Whether those that translate are what was written, and come from that checkpoint or from newer ones."""
+    def has_weights_since(self, checkpoint: str, metric: str) -> bool:
+        """Whether those that translate are what was written, and come from that checkpoint or from newer ones.
+
+        Not if another metric chose them; an average by hand, which none chose, stays.
+        """
         try:
             if is_damaged(self.weights):
                 return False
             origin = self.origin()
-            return read_object(self.header, FIX).get("origin") == origin and bool(
-                max(origin["checkpoints"]) >= checkpoint
-            )
+            is_chosen = origin.get("metric", metric) == metric and max(origin["checkpoints"]) >= checkpoint
+            return is_chosen and read_object(self.header, FIX).get("origin") == origin
         except (RunError, KeyError, ValueError, TypeError):
             return False
 

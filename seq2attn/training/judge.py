@@ -105,7 +105,7 @@ class Judge:
         if not self.world.leads:
             return
         best = self._best(state)
-        if best and (is_changed or not self.run.has_weights_since(best[0].folder.name)):
+        if best and (is_changed or not self.run.has_weights_since(best[0].folder.name, metric)):
             weights = load_tensors(best[0].model, digest=best[0].digests[MODEL])
             self._translate_with(weights, best, state.best)
         for half in self.run.folder.glob("*.partial"):

@@ -117,6 +117,22 @@ def test_another_dev_set_is_refused_unless_asked_for(corpus):
     train(config, go_on=True)
 
 
+@pytest.mark.parametrize("until", ["2 updates", "3 updates"])  # without and with an update by the other
+@pytest.mark.parametrize("other", [{"metric": "loss"}, {"metric": "chrf", "max_sentences": 2}])
+def test_after_another_measure_and_back_the_first_best_translates(corpus, other, until):
+    def measured_by(until, measure, **go_on):
+        validation = {"every": "1 update", "patience": 9, **measure}
+        options = {"checkpoints": {"keep_last": 9}, "optimizer": {"kind": "adam", "rate": 0.3}}
+        return trained(corpus, "run", until=[until], validation=validation, **options, **go_on)
+
+    measured_by("2 updates", {"metric": "chrf"})
+    measured_by(until, other, go_on=True)
+    run = measured_by(until, {"metric": "chrf"}, go_on=True)
+    best = max(list_checkpoints(run.folder)[:2], key=lambda checkpoint: checkpoint.state.scores["chrf"])
+    assert (run.origin()["checkpoints"], run.origin()["metric"]) == ([best.folder.name], "chrf")
+    assert_same(load_tensors(run.weights), load_tensors(best.model))
+
+
 def test_text_that_has_moved_is_the_same(corpus):
     run = trained(corpus, "run", **FIRST)
     (corpus / "elsewhere").mkdir()
