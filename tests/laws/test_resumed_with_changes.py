@@ -58,6 +58,8 @@ def test_another_optimizer_starts_without_a_state(corpus, kind):
     log = log_of(run)
     assert f'`training.optimizer.kind` was "adam" and is "{kind}"' in log
     assert "the new optimizer starts without a state" in log
+    remembered = load_tensors(list_checkpoints(run.folder)[-1].training)
+    assert remembered and not any("exp_avg" in name for name in remembered)  # which are those of Adam
     trained(corpus, "run", go_on=True, **NEXT, optimizer=other)  # what it saved is its own
 
 
