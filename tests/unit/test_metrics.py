@@ -152,3 +152,18 @@ def test_all_references_count_in_the_paired_bootstrap():
     base, other = expected["BLEU"]
     assert (found.score, found.difference) == pytest.approx((other.score, other.score - base.score))
     assert (found.p, "nrefs:2|" in found.signature) == (other.p_value, True)
+
+
+def test_the_paired_bootstrap_is_of_the_bleu_of_the_config():
+    lines = sentences(20)
+    systems = [[line.replace(letter, "h") for line in lines] for letter in "ab"]
+    for settings in ({"lowercase": True}, {"tokenize": "char"}):
+        metrics = EvaluationConfig(**settings).build(lines)
+        upper = [line.upper() for line in lines]
+        found = compare(1, systems[0], {"b": systems[1]}, metrics, [upper])["b"]
+        (expected,) = metrics.scores(systems[1], [upper], ["bleu"])
+        assert found.score == pytest.approx(expected.value)
+        assert ("case:lc" in found.signature, "tok:char" in found.signature) == (
+            "lowercase" in settings,
+            "tokenize" in settings,
+        )
