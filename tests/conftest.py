@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 from collections import Counter
 from typing import Any
 
@@ -19,6 +20,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Tests are of the CPU, also where there is a CUDA device, unless those of one are asked for by `-m cuda`."""
     if config.option.markexpr != "cuda":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    # As in a terminal, also where the tests are run in the background or under nohup.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

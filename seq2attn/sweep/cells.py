@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from yaml import MappingNode, Node, ScalarNode
 
 from seq2attn.config.explain import explain
 from seq2attn.config.load import load_with_places, read
+from seq2attn.config.overrides import override
 from seq2attn.config.place import Fault, child, config_error
 from seq2attn.config.read import merge, plain
 from seq2attn.config.trust import OWN, Trust
@@ -94,8 +96,10 @@ def load_plan(path: Path, overrides: Sequence[str] = (), trust: Trust = OWN) -> 
     base, faults = read(sweep.base)
     if faults:
         raise config_error(sweep.base, faults)
-    if changes := child(tree, "changes")[1]:
-        base = merge(base, changes)  # type: ignore[assignment]  # a mapping, as the sweep is sound
+    if isinstance(changes := child(tree, "changes")[1], MappingNode):
+        base, dropped = override(base, changes, Experiment, trust)
+        for message in dropped:
+            print(message, file=sys.stderr)
     found: dict[str, tuple[Fault, list[str]]] = {}
     cells: list[Cell] = []
     for choices in expand(sweep.axes, sweep.only, sweep.without):

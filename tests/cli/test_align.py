@@ -78,10 +78,10 @@ def test_as_many_lines_come_out_as_go_in(invoke: Invoke, home: Path, tmp_path: P
         "--target",
         tmp_path / "t",
         "-o",
-        tmp_path / "out/a",
+        tmp_path / "a",
     )
     assert written.out == ""
-    assert (tmp_path / "out/a").read_text(encoding="utf-8") == done.out
+    assert (tmp_path / "a").read_text(encoding="utf-8") == done.out
 
 
 def test_a_head_is_chosen_and_kept(invoke: Invoke, home: Path, tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ class TestRun:
         assert mistake("train", toy.config, "--resume", *changed) == (
             f"error: {run_copy}: was trained with another `model`; resume with the config it has"
             f" ({run_copy}/config.yaml), or give another `run`\n"
+            "  config: `model.decoder.dim` was 32 and is 48\n"
         )
 
 

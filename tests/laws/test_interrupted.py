@@ -154,12 +154,13 @@ def test_weights_that_a_kill_kept_from_being_written_are_written(corpus):
 
 
 def test_leftovers_are_cleared_and_checkpoints_kept(corpus):
-    run = trained(corpus, "run", **{**PLAIN, "until": ["6 updates"]})
+    options = {**PLAIN, "checkpoints": {"keep_best": 1}}
+    run = trained(corpus, "run", **{**options, "until": ["6 updates"]})
     folder = run.folder / "checkpoints"
     for name in ("00000009.partial", "00000003.removed"):
         shutil.copytree(folder / "00000006", folder / name)
     (run.folder / "model.safetensors.partial").write_bytes(b"half")
-    trained(corpus, "run", go_on=True, **PLAIN)
+    trained(corpus, "run", go_on=True, **options)
     assert sorted(path.name for path in folder.iterdir()) == ["00000012", "00000013"]
     assert not list(run.folder.glob("*.partial"))
 

@@ -9,8 +9,9 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 import torch
@@ -54,17 +55,25 @@ class Command:
 
     def __call__(self, *arguments: object, **streams: Any) -> tuple[int, str, str]:
         files = {name: self.folder / name for name in ("stdout", "stderr")}
-        with self.patch.context() as patch:
+        with self.patch.context() as patch, ExitStack() as stack:
             patch.setattr(sys, "argv", ["seq2attn", *map(str, arguments)])
             for name, file in files.items():
                 file.unlink(missing_ok=True)
-                patch.setattr(sys, name, streams[name] if name in streams else file.open("w"))
+                stream = streams[name] if name in streams else file.open("w")
+                patch.setattr(sys, name, stream)
+                stack.callback(_close, stream)
             with pytest.raises(SystemExit) as ended:
                 main()
             sys.stdout.flush()
             sys.stderr.flush()
         said = [file.read_text("utf-8") if file.is_file() else "" for file in files.values()]
         return int(ended.value.code or 0), said[0], said[1]
+
+
+def _close(stream: TextIO | None) -> None:
+    with suppress(OSError):  # what a full disk did not take
+        if stream is not None:
+            stream.close()
 
 
 @pytest.fixture

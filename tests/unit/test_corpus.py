@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2attn.data.corpus import Corpus
@@ -14,6 +14,7 @@ Sequences = st.lists(st.integers(0, 65535), max_size=5)
 PAIRS = [([5, 6, 7], [8]), ([], []), ([9], [10, 11])]
 
 
+@settings(deadline=None)
 @given(pairs=st.lists(st.tuples(Sequences, Sequences)), size=st.sampled_from([2**16, 2**16 + 1]))
 def test_it_reads_back_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[list[int], list[int]]], size: int

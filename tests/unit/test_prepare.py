@@ -84,7 +84,8 @@ def test_joint_tokenisers_are_the_same_twice(tmp_path: Path, data: DataConfig) -
         for side in ("source", "target")
     ]
     assert contents[0] == contents[1] and len(contents[0]) == 3
-    assert "source and target: bpe, " in log[1] and "(8,000 were asked for; the text gives no more)" in log[1]
+    assert log[1] == "source and target: training the bpe tokenizer"
+    assert "source and target: bpe, " in log[2] and "(8,000 were asked for; the text gives no more)" in log[2]
 
 
 def test_a_second_time_does_nothing(tmp_path: Path, data: DataConfig) -> None:
