@@ -140,3 +140,12 @@ def test_pipes_are_read_once(invoke: Invoke, run: Run, tmp_path: Path, command: 
     for reading, _ in names:
         os.close(reading)
     assert done.out == expected and expected.count("\n") == len(lines)
+
+
+@pytest.mark.parametrize("command", ["score", "align"])
+def test_a_device_that_is_not_there_is_refused(
+    invoke: Invoke, run: Run, tmp_path: Path, command: str
+) -> None:
+    write(tmp_path / "in", LINES)
+    done = invoke(command, run.folder, "--source", "in", "--target", "in", "--device", "cuda:99", code=2)
+    assert done.err.startswith("error: there is no device `cuda:99` here") and not done.out
