@@ -65,10 +65,10 @@ def test_guided_attention_aligns_better(invoke: Invoke, home: Path) -> None:
 
 
 def test_as_many_lines_come_out_as_go_in(invoke: Invoke, home: Path, tmp_path: Path) -> None:
-    write_lines(tmp_path / "s", ["rot haus", "", "boot", "  ", "alt neu und"])
-    write_lines(tmp_path / "t", ["house red", "red", "", "", "and new old"])
+    write_lines(tmp_path / "s", ["rot haus", "", "boot", "  ", "alt neu und", "rot"])
+    write_lines(tmp_path / "t", ["house red", "red", "", "", "and new old", "red red"])
     done = invoke("align", home / "runs/guided", "--source", tmp_path / "s", "--target", tmp_path / "t")
-    assert done.out == "1-0 0-1\n\n\n\n2-0 1-1 0-2\n"
+    assert done.out == "1-0 0-1\n\n\n\n2-0 1-1 0-2\n0-0 0-1\n"
     assert done.err == "links by head 1 of layer 1, saying the word (the guided one)\n"
     written = invoke(
         "align",

@@ -142,10 +142,11 @@ def test_pipes_are_read_once(invoke: Invoke, run: Run, tmp_path: Path, command: 
     assert done.out == expected and expected.count("\n") == len(lines)
 
 
-@pytest.mark.parametrize("command", ["score", "align"])
+@pytest.mark.parametrize("command", [["score"], ["align"], ["align", "--choose", "--reference", "links"]])
 def test_a_device_that_is_not_there_is_refused(
-    invoke: Invoke, run: Run, tmp_path: Path, command: str
+    invoke: Invoke, run: Run, tmp_path: Path, command: list[str]
 ) -> None:
     write(tmp_path / "in", LINES)
-    done = invoke(command, run.folder, "--source", "in", "--target", "in", "--device", "cuda:99", code=2)
+    write(tmp_path / "links", ["0-0" if line else "" for line in LINES])
+    done = invoke(*command, run.folder, "--source", "in", "--target", "in", "--device", "cuda:99", code=2)
     assert done.err.startswith("error: there is no device `cuda:99` here") and not done.out
