@@ -54,8 +54,8 @@ class WordsConfig(NormalizeConfig):
     max_size: Annotated[int, Field(gt=4)] | None = None
     """Largest vocabulary, the four special entries among it; none: no limit."""
     vocabulary: InputPath | None = None
-    """Take the words from this file instead of counting them: `.txt` (a word a line), `.json` (a vocabulary
-    of ours) or `.pt` (a vocabulary of torchtext)."""
+    """Take the words from this file instead of counting them: `.txt` (a word a line) or `.json`
+    (a vocabulary of ours)."""
 
     def train(self, lines: Iterable[str]) -> WordTokenizer:
         """Count the words of `lines`, or read the vocabulary.
@@ -144,14 +144,10 @@ def _read_vocabulary(path: Path) -> Vocabulary:
     match path.suffix:
         case ".json":
             return Vocabulary.load(path)
-        case ".pt":
-            from seq2attn.text.torchtext_vocabulary import read_torchtext_vocabulary
-
-            words = read_torchtext_vocabulary(path)
         case ".txt":
             words = list(read_lines(path))
         case _:
-            raise DataError(f"{path}: expected a vocabulary as .txt (a word a line), .json or .pt")
+            raise DataError(f"{path}: expected a vocabulary as .txt (a word a line) or .json")
     seen: dict[str, int] = {}
     for number, word in enumerate(words, start=1):
         if word in seen:

@@ -35,7 +35,6 @@ KNOWN = {
     ("config/plugin.py", "importlib.import_module"): "asks for trust first: see test_trust.py",
     ("engines/ctranslate2/package.py", "importlib.import_module"): "CTranslate2 by its name",
     ("engines/ctranslate2/specification.py", "importlib.import_module"): "CTranslate2 by its name",
-    ("text/torchtext_vocabulary.py", "torch.load"): "with weights_only, for one's own training alone",
 }
 """What is there for a reason."""
 
@@ -103,9 +102,3 @@ def test_what_is_known_is_there():
 )
 def test_it_would_be_found(source):
     assert [*offences(ast.parse(source))]
-
-
-def test_weights_only_is_said():
-    tree = parse(PACKAGE / "text/torchtext_vocabulary.py")
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "torch.load"]
-    assert [any(ast.unparse(k) == "weights_only=True" for k in call.keywords) for call in calls] == [True]

@@ -134,7 +134,7 @@ def test_words_from_a_list(tmp_path: Path) -> None:
     ("name", "message"),
     [
         ("twice.txt", '{path}:3: "red" stands in line 1 too'),
-        ("list.csv", "{path}: expected a vocabulary as .txt (a word a line), .json or .pt"),
+        ("list.csv", "{path}: expected a vocabulary as .txt (a word a line) or .json"),
         ("none.txt", "{path}: there is no such file"),
     ],
 )

@@ -1,23 +1,18 @@
-"""From torchtext come word vectors and old vocabularies, and nothing that a stranger put beside them."""
+"""From torchtext come word vectors, and nothing that a stranger put beside them."""
 
 from __future__ import annotations
 
 import gzip
-import os
 import pickle
 import ssl
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
-import torch
-from torchtext.vocab import Vocab
 
 from seq2attn.errors import DataError
 from seq2attn.model.vectors import load_vectors
-from seq2attn.text.torchtext_vocabulary import read_torchtext_vocabulary
 
 WORDS = {"house": [0.5, -1.0, 2.0], "Haus": [1.0, 0.0, 0.25], "äpfel": [3.0, 3.5, -4.0]}
 LINES = [f"{word} {' '.join(map(str, vector))}" for word, vector in WORDS.items()]
@@ -26,9 +21,6 @@ LINES = [f"{word} {' '.join(map(str, vector))}" for word, vector in WORDS.items(
 def write(path: Path, lines: list[str]) -> Path:
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return path
-
-
-# vectors
 
 
 def test_vectors_are_found_exactly_then_in_lower_case(tmp_path: Path):
@@ -104,85 +96,6 @@ def test_a_missing_or_torn_file_is_named(tmp_path: Path):
 
 
 def test_torchtext_is_imported_only_when_used():
-    modules = "seq2attn.model.vectors, seq2attn.text.torchtext_vocabulary"
-    code = f"import sys, {modules}; print('torchtext' in sys.modules)"
+    code = "import sys, seq2attn.model.vectors; print('torchtext' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
-
-
-# vocabularies
-
-
-def save(saved: object, path: Path, *, zipped: bool = True) -> Path:
-    torch.save(saved, path, _use_new_zipfile_serialization=zipped)
-    return path
-
-
-COUNTS = Counter({"der": 5, "▁Hund": 4, "schläft": 3, "selten": 1})
-
-
-@pytest.mark.parametrize("zipped", [True, False])
-def test_a_vocabulary_comes_back_in_order(tmp_path: Path, zipped: bool):
-    path = save(Vocab(COUNTS, min_freq=2), tmp_path / "vocab.pt", zipped=zipped)
-    assert read_torchtext_vocabulary(path) == ["der", "▁Hund", "schläft"]
-
-
-def test_a_vocabulary_with_other_specials_and_vectors_comes_back(tmp_path: Path):
-    vocabulary = Vocab(COUNTS, specials=["<pad>", "<s>", "</s>"], specials_first=False)
-    vocabulary.set_vectors({"der": 0}, torch.ones(1, 4), 4)
-    path = save(vocabulary, tmp_path / "vocab.pt")
-    assert read_torchtext_vocabulary(path) == ["der", "▁Hund", "schläft", "selten", "<s>", "</s>"]
-
-
-class Malicious:
-    def __init__(self, function: object, *arguments: object) -> None:
-        self.call = function, arguments
-
-    def __reduce__(self) -> object:
-        return self.call
-
-
-def test_a_malicious_pickle_is_refused(tmp_path: Path):
-    proof = tmp_path / "was-run"
-    hidden = Vocab(COUNTS)
-    hidden.extra = Malicious(os.mkdir, str(proof))
-    for saved in (
-        hidden,
-        Malicious(os.mkdir, str(proof)),
-        Malicious(eval, f"__import__('os').mkdir({str(proof)!r})"),
-    ):
-        with pytest.raises(DataError, match=r"vocab\.pt.*could run code"):
-            read_torchtext_vocabulary(save(saved, tmp_path / "vocab.pt"))
-    assert not proof.exists()
-
-
-def test_torchtexts_own_constructor_is_not_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    called = []
-    monkeypatch.setattr(Vocab, "load_vectors", lambda *_, **__: called.append(True))
-    saved = Malicious(Vocab, COUNTS, None, 1, [], "glove.6B.50d")  # would fetch 800 MB
-    with pytest.raises(DataError):
-        read_torchtext_vocabulary(save(saved, tmp_path / "vocab.pt"))
-    assert not called
-
-
-@pytest.mark.parametrize("saved", [{"a": 1}, ["a", "b"], torch.ones(2)])
-def test_something_else_is_refused(tmp_path: Path, saved: object):
-    with pytest.raises(DataError, match=f"holds a {type(saved).__name__}, not a torchtext 0.6 Vocab"):
-        read_torchtext_vocabulary(save(saved, tmp_path / "vocab.pt"))
-
-
-def test_tokens_that_are_not_text_are_refused(tmp_path: Path):
-    vocabulary = Vocab(COUNTS)
-    vocabulary.itos = [1, 2]
-    with pytest.raises(DataError, match=r"not a torchtext .* with its tokens"):
-        read_torchtext_vocabulary(save(vocabulary, tmp_path / "vocab.pt"))
-
-
-@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
-def test_what_cannot_be_loaded_is_named(tmp_path: Path):
-    with pytest.raises(DataError, match=r"none\.pt: cannot be read"):
-        read_torchtext_vocabulary(tmp_path / "none.pt")
-    for content in (b"", b"plain text\n", pickle.dumps(Vocab(COUNTS))):
-        (tmp_path / "vocab.pt").write_bytes(content)
-        with pytest.raises(DataError, match=r"vocab\.pt"):
-            read_torchtext_vocabulary(tmp_path / "vocab.pt")
