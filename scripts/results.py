@@ -14,6 +14,7 @@ from safetensors import safe_open
 
 from seq2attn.drawing.curves import draw_bleu_by_length, draw_training
 from seq2attn.evaluation.metrics import LengthBucket, Score
+from seq2attn.tables import format_table
 
 
 def main() -> None:
@@ -29,10 +30,7 @@ def main() -> None:
     reports = {run.name: reports_of(run) for run in options.runs}
     sets = sorted(set.intersection(*({*report} for report in reports.values())))
     heads = ["run", "parameters", "epochs", "minutes", *(f"BLEU {name}" for name in sets)]
-    print("| " + " | ".join(heads) + " |")
-    print("|---" + "|---:" * (len(heads) - 1) + "|")
-    for run in options.runs:
-        print("| " + " | ".join(row(run, reports[run.name], sets)) + " |")
+    print(format_table([heads, *(row(run, reports[run.name], sets) for run in options.runs)], markdown=True))
     for signature in sorted({bleu(r, name)["signature"] for r in reports.values() for name in sets}):
         print(f"\nSignature: `{signature}`")
     if options.curves:

@@ -16,6 +16,7 @@ from seq2attn.devices import chosen_device
 from seq2attn.errors import RunError, UserError
 from seq2attn.model import Seq2Seq
 from seq2attn.run import Run
+from seq2attn.tables import format_table
 from seq2attn.text.files import output
 from seq2attn.text.tokenizer import Tokenizer
 
@@ -127,8 +128,12 @@ def choose_head(aligner: Aligner, corpus: AlignedConfig) -> None:
 def table(compared: Mapping[Head, Agreement]) -> str:
     """How heads agree with the gold alignments, a line each."""
     rows = [
-        f"{head.layer:>5}  {head.head:>4}  {head.step:<7}  {own.precision:>9.1%}  {own.recall:>6.1%}"
-        f"  {own.error_rate:>5.1%}"
+        (
+            f"{head.layer}",
+            f"{head.head}",
+            head.step,
+            *(f"{x:.1%}" for x in (own.precision, own.recall, own.error_rate)),
+        )
         for head, own in compared.items()
     ]
-    return "\n".join(["layer  head  step     precision  recall    AER", *rows])
+    return format_table([("layer", "head", "step", "precision", "recall", "AER"), *rows], num_text_columns=3)

@@ -9,6 +9,7 @@ from seq2attn.experiment import Experiment
 from seq2attn.initial import Undrawn
 from seq2attn.model.build import build_model
 from seq2attn.model.seq2seq import Seq2Seq
+from seq2attn.tables import format_table
 from seq2attn.text.config import TokenizerConfig
 
 UNKNOWN_SIZE = 8000
@@ -46,15 +47,15 @@ def _size(tokenizer: TokenizerConfig) -> int:
 
 def describe(model: Seq2Seq) -> str:
     """The parts of a model with their shapes and numbers of parameters; what is tied is counted once."""
-    lines, total = [], 0
+    rows = [("part", "type or shape", "parameters")]
     for name, part in model.named_children():
         own = {id(p): p.numel() for p in part.parameters()}
-        lines.append(f"{name:<48} {type(part).__name__:<22} {sum(own.values()):>12,}")
+        rows.append((name, type(part).__name__, f"{sum(own.values()):,}"))
         for key, parameter in part.named_parameters():
             shape = " x ".join(map(str, parameter.shape)) or "1"
-            lines.append(f"  {name}.{key:<{45 - len(name)}} {shape:<22} {parameter.numel():>12,}")
+            rows.append((f"{name}.{key}", shape, f"{parameter.numel():,}"))
     total = count_parameters(model)
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    lines.append(f"{'all parts (what is tied counted once)':<71} {total:>12,}")
-    lines.append(f"{'of which training changes':<71} {trained:>12,}")
-    return "\n".join(lines)
+    rows.append(("all parts (what is tied counted once)", "", f"{total:,}"))
+    rows.append(("of which training changes", "", f"{trained:,}"))
+    return format_table(rows, num_text_columns=2)

@@ -10,6 +10,7 @@ from typing import Any
 from seq2attn.engines.base import Engine
 from seq2attn.search.batched import Hypothesis
 from seq2attn.search.config import SearchConfig
+from seq2attn.tables import format_table
 
 LEAST = 0.99
 """The share of equal tokens below which two engines do not translate the same."""
@@ -70,19 +71,12 @@ class Probed:
         return asdict(self)
 
     def __str__(self) -> str:
-        names = "search", "sentences", "tokens", "same", "score: largest", "mean difference"
-        rows = [names]
+        rows = [("search", "sentences", "tokens", "same", "score: largest", "mean difference")]
         for one in self.searches:
             shares = f"{one.tokens:.2%}", f"{one.same:.1%}"
             rows.append((one.search, str(one.sentences), *shares, f"{one.largest:.1e}", f"{one.mean:.1e}"))
         rows.append(("forced", "", "", "", f"{self.forced.largest:.1e}", f"{self.forced.mean:.1e}"))
-        widths = [max(len(row[i]) for row in rows) for i in range(len(names))]
-        return "\n".join(
-            "  ".join(
-                [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
-            )
-            for row in rows
-        )
+        return format_table(rows)
 
 
 def probe(

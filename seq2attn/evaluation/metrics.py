@@ -11,6 +11,7 @@ from typing import Literal
 from sacrebleu.metrics.base import Metric
 
 from seq2attn.errors import DataError
+from seq2attn.tables import format_table
 from seq2attn.text.scripts import UNSPACED, main_script
 
 MetricName = Literal["bleu", "chrf", "chrf++", "ter", "exact", "token-error-rate"]
@@ -124,7 +125,7 @@ def table(systems: Mapping[str, Sequence[Score]], *, markdown: bool = False) -> 
     columns = list(dict.fromkeys((score.name, score.signature) for row in systems.values() for score in row))
     rows = [[system, *_cells(columns, row)] for system, row in systems.items()]
     signatures = [f"{name}: {f'`{signature}`' if markdown else signature}" for name, signature in columns]
-    grid = _render([["system", *(name for name, _ in columns)], *rows], markdown)
+    grid = format_table([["system", *(name for name, _ in columns)], *rows], markdown=markdown)
     return grid + "\n\n" + ("  \n" if markdown else "\n").join(signatures)
 
 
@@ -135,7 +136,7 @@ def length_table(systems: Mapping[str, Sequence[LengthBucket]], *, markdown: boo
         for row in zip(*systems.values(), strict=True)
     ]
     unit = next((bucket.unit for buckets in systems.values() for bucket in buckets), "words")
-    return _render([[unit, "sentences", *systems], *rows], markdown)
+    return format_table([[unit, "sentences", *systems], *rows], markdown=markdown)
 
 
 def _cells(columns: Sequence[tuple[str, str]], row: Sequence[Score]) -> list[str]:
@@ -162,19 +163,3 @@ def _merge(groups: list[list[int]], fewest: int) -> list[list[int]]:
     if len(merged) > 1 and len(merged[-1]) < fewest:
         merged[-2:] = [merged[-2] + merged[-1]]
     return merged
-
-
-def _render(rows: list[list[str]], markdown: bool) -> str:
-    """Rows of cells, the first being the heading: words to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    aligned = [
-        [
-            cell.rjust(width) if i else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        for row in rows
-    ]
-    if not markdown:
-        return "\n".join("  ".join(row).rstrip() for row in aligned)
-    rule = ["-" * width if i == 0 else "-" * (width - 1) + ":" for i, width in enumerate(widths)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [aligned[0], rule, *aligned[1:]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from seq2attn.sweep.leaderboard import Leaderboard, OnSet, Row, Spread
 from seq2attn.sweep.significance import LEVEL, RESAMPLES
+from seq2attn.tables import format_table
 
 MARKS = {"better": "▲", "worse": "▼", "no difference": "="}
 
@@ -17,9 +18,7 @@ def as_markdown(board: Leaderboard) -> str:
     lines = [
         f"# {board.name}",
         "",
-        "| " + " | ".join(heads) + " |",
-        "|---" + "|---:" * (len(heads) - 1) + "|",
-        *("| " + " | ".join(_row(row)) + " |" for row in board.rows),
+        format_table([heads, *map(_row, board.rows)], markdown=True),
         "",
         *(line for note in notes(board) for line in (note, "")),
     ]

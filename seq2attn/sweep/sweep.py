@@ -20,6 +20,7 @@ from seq2attn.sweep.page import leaderboard_page
 from seq2attn.sweep.processes import Ended, run_all, threads
 from seq2attn.sweep.record import RESULT, TRAINED, Identities, changed, read_record, write_cell
 from seq2attn.sweep.text import share_text
+from seq2attn.tables import format_table
 from seq2attn.text.files import write_bytes, write_json
 
 MEASURING = {"test sets", "search"}
@@ -62,16 +63,16 @@ def write_leaderboard(plan: Plan, log: Log) -> str:
 
 def describe(plan: Plan) -> str:
     """The cells with the sizes of their models, and how far each is."""
-    width = max(len(cell.name) for cell in plan.cells)
-    lines = []
+    rows = [("cell", "parameters", "finished", "")]
     for cell in plan.cells:
         size = count_parameters(sketch(cell.experiment))
         records = [read_record(training.folder) for training in cell.trainings(plan.sweep.seeds)]
         done = sum(record is not None for record in records)
-        mark = "  baseline" if cell is plan.baseline else ""
-        lines.append(f"{cell.name:<{width}} {size:>12,} parameters  {done}/{len(records)} finished{mark}")
-    lines.append(f"{len(plan.cells)} cells x {len(plan.sweep.seeds)} seeds (parameters at most)")
-    return "\n".join(lines)
+        mark = "baseline" if cell is plan.baseline else ""
+        rows.append((cell.name, f"{size:,}", f"{done}/{len(records)}", mark))
+    return (
+        f"{format_table(rows)}\n{len(plan.cells)} cells x {len(plan.sweep.seeds)} seeds (parameters at most)"
+    )
 
 
 def _settle_changes(plan: Plan, known_by: dict[str, dict[str, object]], redo: bool, log: Log) -> None:

@@ -17,7 +17,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}
 
 LAYERS = """
-    errors  import_path  terminal  state  initial  dropout  arrivals  cuda  memory
+    errors  tables  import_path  terminal  state  initial  dropout  arrivals  cuda  memory
     devices
     products  formats  text.files
     spans

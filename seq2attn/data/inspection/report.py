@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
-from tabulate import tabulate
 
 from seq2attn.data.inspection.statistics import CorpusReport
 from seq2attn.data.inspection.text_style import style_differences
 from seq2attn.data.training import TrainingPart
 from seq2attn.errors import RunError
 from seq2attn.formats import DATA_REPORT, format_of
+from seq2attn.tables import format_table
 from seq2attn.text.files import read_object, write_bytes, write_json
 
 REPORT_JSON, REPORT_TEXT = "data-report.json", "data-report.txt"
@@ -102,10 +102,8 @@ class DataReport:
         reports = {"train": self.train, **several, **self.evaluation_sets}
         columns = {name: _cells(one) for name, one in reports.items()}
         rows = [[what, *(cells[what] for cells in columns.values())] for what in columns["train"]]
-        aligned = ("left", *["right"] * len(columns))
-        table = tabulate(rows, ["", *columns], "plain", disable_numparse=True, colalign=aligned)
         warnings = [f"warning: {line}" for line in self.warnings()] or ["no warnings"]
-        text = "\n".join([*self.corpus_lines(), "", table, "", *warnings, ""])
+        text = "\n".join([*self.corpus_lines(), "", format_table([["", *columns], *rows]), "", *warnings, ""])
         write_bytes(folder / REPORT_TEXT, text.encode())
 
     @classmethod
