@@ -11,8 +11,6 @@ from seq2attn.encoders import (
     EncoderConfig,
     TransformerEncoderConfig,
 )
-from seq2attn.engines.ctranslate2.package import NAME
-from seq2attn.engines.ctranslate2.specification import POSITIONS
 from seq2attn.experiment import Experiment
 from seq2attn.search.config import LengthsConfig
 
@@ -34,18 +32,6 @@ def reach_of(experiment: Experiment) -> Reach:
             most = max(1, positions - 1)  # the end has one
             reaches.append(Reach(most, f"the model has positions for {most:,} (`model.{key}`)"))
     return min(reaches, key=lambda reach: reach.tokens)
-
-
-def engine_reach(experiment: Experiment, engine: str) -> Reach | None:
-    """What an engine cannot go beyond at all; None where there is nothing."""
-    encoder = experiment.model.encoder
-    has_table = isinstance(encoder, TransformerEncoderConfig) and encoder.positions in (
-        "sinusoidal",
-        "learned",
-    )
-    if engine != NAME or not has_table:
-        return None
-    return Reach(POSITIONS - 1, f"{NAME} takes no more than {POSITIONS - 1:,}")
 
 
 def reach_in(lengths: LengthsConfig, reach: Reach | None) -> Reach | None:

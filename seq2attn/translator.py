@@ -24,7 +24,7 @@ from seq2attn.looked import Looked
 from seq2attn.memory import ran_out
 from seq2attn.model import Seq2Seq
 from seq2attn.noticed import InputWarning, Noticed
-from seq2attn.reach import Reach, engine_reach, reach_in, reach_of
+from seq2attn.reach import Reach, reach_in, reach_of
 from seq2attn.reading import Reading, encode_prefix, joined_score, ranked
 from seq2attn.run import Run
 from seq2attn.search.batched import Hypothesis
@@ -53,13 +53,12 @@ class Translator:
         engine: Engine | None = None,
         budget: int = 8192,
         reach: Reach | None = None,
-        engine_reach: Reach | None = None,
         learnt: CorpusReport | None = None,
     ) -> None:
-        """`reach` is that of the model, `engine_reach` what the engine cannot go beyond; `learnt`, its text."""
+        """`reach` is that of the model; `learnt`, its text."""
         self.model, self.source, self.target, self.search, self.budget = model, source, target, search, budget
         self.engine = engine or Native(model)
-        self.reach, self.engine_reach, self.learnt = reach, engine_reach, learnt
+        self.reach, self.learnt = reach, learnt
 
     @classmethod
     def load(
@@ -99,7 +98,6 @@ class Translator:
             experiment.search,
             engine=searcher,
             reach=reach_of(experiment),
-            engine_reach=engine_reach(experiment, engine),
             learnt=report.train if report else None,
         )
 
@@ -203,8 +201,11 @@ class Translator:
 
     def _read(self, line: str, lengths: LengthsConfig, prefix: str) -> Reading:
         reading = Reading.of(self.source, line, lengths.long, reach_in(lengths, self.reach))
-        if self.engine_reach is not None and reading.longest > self.engine_reach.tokens:
-            reading = Reading.of(self.source, line, "split", self.engine_reach)
+        most = self.engine.max_source_length
+        if most is not None and reading.longest > most:
+            reading = Reading.of(
+                self.source, line, "split", Reach(most, f"the engine takes no more than {most:,}")
+            )
         return replace(reading, prefix=encode_prefix(self.target, prefix)) if prefix else reading
 
     def _search(

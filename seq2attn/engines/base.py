@@ -19,6 +19,11 @@ from seq2attn.search.config import SearchConfig
 class Engine(Protocol):
     """Searches for translations."""
 
+    @property
+    def max_source_length(self) -> int | None:
+        """Maximum tokens of a source, without the end; None without a limit."""
+        ...
+
     def translate(
         self,
         sources: Sequence[Sequence[int]],

@@ -18,6 +18,7 @@ class Native:
     """The engine that has every model and every search."""
 
     model: Seq2Seq = field(repr=False)
+    max_source_length: int | None = None
 
     def translate(
         self,

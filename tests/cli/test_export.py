@@ -122,4 +122,4 @@ def test_lines_that_are_too_long(exported: tuple[Path, Path, Done], invoke: Invo
     assert ours.out.count("\n") == 3 and "translated in" in ours.err
     whole = invoke("translate", run, *few[:3], "--long", "whole", *ENGINE, given=text.encode())
     assert whole.out.count("\n") == 3
-    assert "tokens, and ctranslate2 takes no more than 2,047; translated in" in whole.err
+    assert "tokens, and the engine takes no more than 2,047; translated in" in whole.err

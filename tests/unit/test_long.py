@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from seq2attn.engines.base import Engine
+from seq2attn.engines.native import Native
 from seq2attn.errors import UserError
 from seq2attn.model import ModelConfig, build_model
 from seq2attn.model.config import EmbeddingsConfig
@@ -115,10 +116,12 @@ def test_what_the_search_says_comes_first() -> None:
 
 def test_an_engine_has_its_own_limit_whatever_is_asked_for() -> None:
     one = limited()
-    one.engine_reach = Reach(20, "its table ends")
+    one.engine = Native(one.model, max_source_length=20)
     found, said = translated(one, [LONG, "a " * 40], search(long="whole"))
     assert [len(each.parts) for each in found] == [0, 2]
-    assert said[1].startswith("line 2: 40 tokens, and its table ends; translated in 2 parts")
+    assert said[1].startswith(
+        "line 2: 40 tokens, and the engine takes no more than 20; translated in 2 parts"
+    )
 
 
 def test_windows_and_batches_do_not_change_answers() -> None:
@@ -184,6 +187,7 @@ class Small:
     inner: Engine
     most: int
     error: Exception
+    max_source_length: int | None = None
 
     def translate(
         self,

@@ -60,6 +60,7 @@ class Searcher:
     vocabularies: tuple[Vocabulary, Vocabulary]
     device: torch.device
     threads: int
+    max_source_length: int | None = None
 
     def translate(
         self,

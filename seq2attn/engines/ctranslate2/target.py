@@ -15,7 +15,7 @@ from seq2attn.encoders import TransformerEncoderConfig
 from seq2attn.engines.ctranslate2.package import NAME, ctranslate2
 from seq2attn.engines.ctranslate2.packed import check_packed
 from seq2attn.engines.ctranslate2.searcher import Searcher
-from seq2attn.engines.ctranslate2.specification import specification
+from seq2attn.engines.ctranslate2.specification import POSITIONS, specification
 from seq2attn.experiment import Experiment
 from seq2attn.run import Run
 
@@ -61,7 +61,10 @@ class CTranslate2:
         check_packed(folder / "model.bin", f"export the run to {NAME} again")
         source, target = run.tokenizers()
         threads = torch.get_num_threads() if device.type == "cpu" else 1
-        return Searcher(folder, (source.vocabulary, target.vocabulary), device, threads)
+        # Both kinds of absolute positions are exported as a table.
+        has_table = run.experiment().model.encoder.positions in ("sinusoidal", "learned")  # type: ignore[union-attr]
+        max_source_length = POSITIONS - 1 if has_table else None
+        return Searcher(folder, (source.vocabulary, target.vocabulary), device, threads, max_source_length)
 
 
 def _asked(attention: AttentionConfig, heads: int) -> list[Mistake]:
