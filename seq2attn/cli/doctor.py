@@ -14,7 +14,7 @@ def doctor(
     run: RunPath,
     allow_code: AllowCode,
     sentences: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Try the laws with so many sentences.", metavar="N")
+        int, typer.Option(min=1, max=100_000, help="Check with so many sentences.", metavar="N")
     ] = 50,
     input_file: Annotated[
         Path | None,
@@ -28,11 +28,11 @@ def doctor(
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Try the laws that search and training rely on with a run's own model, on this machine.
+    """Check a run's own model on this machine: is search the model that was trained?
 
-    Among them: a batch gives each sentence what it gets alone, cached reading is uncached reading, padding never
-    matters, fused attention is its formula, scores are those of reading. A row for each tells the largest deviation
-    and the sentence where it was. The exit code is 1 if a law is broken.
+    Four checks, each with real sentences: a sentence in a batch is translated as alone, cached decoding is uncached
+    decoding, padding never matters, and scores are those of forced decoding. The table has the largest difference of
+    log-probabilities, and the sentence where it was. The exit code is 1 if a check fails.
 
     \b
     Examples:
@@ -40,14 +40,13 @@ def doctor(
       seq2attn doctor runs/phrasebook --sentences 200 --device cuda
       seq2attn doctor runs/phrasebook -i input.de
     """
-    from seq2attn.doctor.examine import admit, examine, healthy
-    from seq2attn.doctor.findings import table
+    from seq2attn.diagnostics.run_checks import format_check_table, load_subject, run_checks
     from seq2attn.run import Run
 
-    origin, patient = admit(Run(run, allow_code), sentences, input_file, device)
-    said = f"{len(patient.sentences)} sentences of {origin}, on {patient.device}"
-    typer.echo(said + (", in double precision" if patient.is_exact else ""), err=True)
-    rows = examine(patient)
-    typer.echo(table(rows))
-    if not healthy(rows):
+    subject = load_subject(Run(run, allow_code), sentences, input_file, device)
+    model = subject.reference_model
+    typer.echo(f"{len(subject.sentences)} sentences of {subject.origin}, on {model.device}", err=True)
+    results = run_checks(subject)
+    typer.echo(format_check_table(results))
+    if not all(result.passed for result in results):
         raise typer.Exit(1)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from seq2attn.engines.exported import write_header, written
 from seq2attn.engines.targets import chosen_target
-from tests.doctor.runs import FAMILIES, make_run
+from tests.diagnostics.runs import FAMILIES, make_run
 from tests.fuzz.fuzzed import command, fuzzed
 
 SENTENCES = ("ba be bi", "nul xa", "be")

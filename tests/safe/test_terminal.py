@@ -97,7 +97,7 @@ COMMANDS = {
     "average": ("run", "--last", "1"),
     "export": ("run", "--to", "ctranslate2"),
     "sweep": ("sweep.yaml", "--dry-run"),
-    "doctor": ("run", "--sentences", "1"),
+    "doctor": ("run", "--input", "lines.txt"),
     "verify-resume": ("none.yaml",),
     "config check": ("own.yaml",),
     "config show": ("own.yaml",),

@@ -46,7 +46,7 @@ LAYERS = """
     training  translator  alignment
     drawing
     evaluation
-    translating  aligning  scoring  sweep  verifying  doctor
+    translating  aligning  scoring  sweep  verifying  diagnostics
     cli
     __main__
 """

@@ -1,4 +1,4 @@
-"""Runs of seconds for the doctor: a small text, a model with first weights, and no training."""
+"""Runs for tests of commands: a small text, a model with first weights, and no training."""
 
 from __future__ import annotations
 

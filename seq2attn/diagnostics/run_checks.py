@@ -1,0 +1,153 @@
+"""The work of `seq2attn doctor`: a run and sentences are loaded, and every check is made."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from seq2attn.attention.align import LocalPredictive
+from seq2attn.attention.hard import Hard
+from seq2attn.attention.monotonic import Monotonic
+from seq2attn.data.prepare import DEV
+from seq2attn.data.texts import read_texts
+from seq2attn.diagnostics.checks import (
+    LOG_PROB_TOLERANCE,
+    MAX_BATCH_TOKENS,
+    Check,
+    Sentence,
+    Subject,
+    check_batching,
+    check_cache,
+    check_padding,
+    check_scores,
+)
+from seq2attn.engines.native import Native
+from seq2attn.errors import DataError
+from seq2attn.run import Run
+from seq2attn.search.config import GreedyConfig, SampleConfig
+from seq2attn.tables import format_table
+from seq2attn.text.lines import read_lines
+from seq2attn.translator import Translator
+
+CHECKS: dict[str, Check] = {
+    "batch equals single": check_batching,
+    "cached equals uncached": check_cache,
+    "padded equals unpadded": check_padding,
+    "scores equal forced scores": check_scores,
+}
+"""Every check by its name in the table."""
+DISCRETE_ALIGNMENTS = (Hard, Monotonic, LocalPredictive)
+"""Alignments that choose words: where two are nearly equal, rounding decides between them."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Largest difference that a check found and the number of its sentence, or the error that it ended in."""
+
+    check: str
+    max_difference: float
+    sentence: int | None
+    seconds: float
+    error: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the check ended, and all differences are small."""
+        return not self.error and self.max_difference <= LOG_PROB_TOLERANCE
+
+
+def load_subject(run: Run, count: int, file: Path | None, device: str) -> Subject:
+    """The model of a run, with the first `count` sentences that are not empty of its dev set or of a file.
+
+    A source without a translation is given the greedy one. A search that samples is replaced by a greedy one, and a
+    model with discrete alignments is checked in double precision.
+
+    Raises: UserError when the run or the file cannot be used.
+    """
+    translator = Translator.load(run.folder, device, allow_code=run.allow_code)
+    model, source, target = run.model(translator.model.device)
+    search_model, search = translator.model, translator.search
+    if any(isinstance(part, DISCRETE_ALIGNMENTS) for part in model.modules()):
+        model = search_model = copy.deepcopy(model).double()
+    greedy = GreedyConfig(kind="greedy", lengths=search.lengths)
+    path, texts = _texts(run, file)
+    numbered = (
+        (number, tuple(ids), translation)
+        for number, (text, translation) in enumerate(texts, start=1)
+        if (ids := source.encode(text))
+    )
+    sentences = list(islice(numbered, count))
+    if not sentences:
+        raise DataError(f"{path}: has no line to check the model with; give --input FILE")
+    if file is None:
+        targets = [tuple(target.encode(translation)) for _, _, translation in sentences]
+    else:
+        sources = [ids for _, ids, _ in sentences]
+        found = Native(model).translate(sources, greedy, budget=MAX_BATCH_TOKENS)
+        targets = [hypotheses[0].tokens for hypotheses in found]
+    return Subject(
+        model,
+        search_model,
+        greedy if isinstance(search, SampleConfig) else search,
+        tuple(
+            Sentence(number, ids, words) for (number, ids, _), words in zip(sentences, targets, strict=True)
+        ),
+        str(path),
+    )
+
+
+def run_checks(subject: Subject, checks: dict[str, Check] = CHECKS) -> list[CheckResult]:
+    """The result of every check. One that ends in an error has failed, and the others go on."""
+    return [
+        _run(name, check, subject) for name, check in tqdm(checks.items(), "check", leave=False, disable=None)
+    ]
+
+
+@torch.no_grad()
+def _run(name: str, check: Check, subject: Subject) -> CheckResult:
+    start, worst, where, error = time.perf_counter(), 0.0, None, ""
+    try:
+        for number, difference in check(subject):
+            difference = math.inf if math.isnan(difference) else difference
+            if where is None or difference > worst:
+                worst, where = difference, number
+    except Exception as failure:  # whatever a plugin's part or a device makes of it
+        error = f"{type(failure).__name__}: {failure}"
+    return CheckResult(name, worst, where, time.perf_counter() - start, error)
+
+
+def format_check_table(results: Iterable[CheckResult]) -> str:
+    """A check a line, and the errors below."""
+    results = list(results)
+    rows = [
+        (
+            result.check,
+            "pass" if result.passed else "FAIL",
+            "" if result.error else f"{result.max_difference:.1e}",
+            f"{LOG_PROB_TOLERANCE:.0e}",
+            "" if result.sentence is None else str(result.sentence),
+            f"{result.seconds:.1f} s",
+        )
+        for result in results
+    ]
+    head = ("check", "", "largest", "allowed", "sentence", "time")
+    errors = [f"\n{result.check}: {result.error}" for result in results if result.error]
+    return "\n".join([format_table([head, *rows], num_text_columns=2), *errors])
+
+
+def _texts(run: Run, file: Path | None) -> tuple[Path, Iterator[tuple[str, str]]]:
+    """Sources and translations, and where they are from; in a file of sources translations are empty."""
+    if file is not None:
+        return file, ((line, "") for line in read_lines(file))
+    dev = (run.folder / DEV).with_suffix(".jsonl")
+    if not dev.is_file():
+        raise DataError(f"{dev}: is missing; give --input FILE, with sentences in the source language")
+    return dev, read_texts(dev)
