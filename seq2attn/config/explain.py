@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 
@@ -11,7 +10,7 @@ from pydantic_core import ErrorDetails
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
 from seq2attn.config.base import Config, Mistake, Mistakes, broken, sound_fields
-from seq2attn.config.hints import our_key
+from seq2attn.config.hints import our_key, suggest, suggest_or_list
 from seq2attn.config.place import SHOWN, Fault, kind_of
 from seq2attn.config.read import plain
 from seq2attn.config.spot import Spot, kinds
@@ -88,7 +87,7 @@ def _other(spot: Spot, detail: ErrorDetails) -> Fault:
         case "extra_forbidden":
             key = spot.key or spot.node
             ours = our_key(spot.names[-1])
-            tip = f"; seq2attn calls it {ours}" if ours else _hint(spot.names[-1], spot.known)
+            tip = f"; seq2attn calls it {ours}" if ours else suggest_or_list(spot.names[-1], spot.known)
             message = f"unknown key `{spot.name}`{tip}"
             return Fault(message, key.start_mark, key.end_mark)
         case "missing":
@@ -102,7 +101,7 @@ def _other(spot: Spot, detail: ErrorDetails) -> Fault:
             if found is None:
                 return _mismatch(kind, ["text"])
             elsewhere = "; a part from elsewhere is written `package.module:Class`"
-            hint = elsewhere if "." in found else _hint(found, kinds(spot.expects))
+            hint = elsewhere if "." in found else suggest_or_list(found, kinds(spot.expects))
             return kind.fault(f"`{spot.name}` has no kind `{found}`{hint}")
         case _:
             text = detail["msg"].replace(" after validation", "")
@@ -136,12 +135,11 @@ def _shown(node: Node) -> str:
 def _tip(node: Node, wanted: str) -> str:
     value = plain(node)
     quoted = re.findall(r"'([^']*)'", wanted)
-    if isinstance(value, bool | int | float) and (quoted or "text" in wanted):
+    if isinstance(value, bool | int | float) and (node.value in quoted or "text" in wanted):
         reads = f"YAML reads `{node.value}` as {str(value).lower()}"
         return f"; {reads}: put it in quotes" if str(value).lower() != node.value else "; put it in quotes"
     if isinstance(value, str) and quoted:
-        near = difflib.get_close_matches(value, quoted, n=1)
-        return f"; did you mean `{near[0]}`?" if near else ""
+        return suggest(value, quoted)
     if (
         wanted == "a whole number"
         and isinstance(value, str)
@@ -149,10 +147,3 @@ def _tip(node: Node, wanted: str) -> str:
     ):
         return f"; write {float(value):.0f}" if float(value).is_integer() else ""
     return ""
-
-
-def _hint(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
-    if near:
-        return f"; did you mean `{near[0]}`?"
-    return f"; known: {', '.join(known)}" if known else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -10,6 +9,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from seq2attn.config.base import Config, InputPath, Mistake
+from seq2attn.config.hints import suggest
 
 _READS = InputPath.__metadata__[0]  # type: ignore[attr-defined]  # the mark of a path that is read from
 
@@ -49,5 +49,4 @@ def _paths(value: Any, key: str, *, reads: bool) -> Iterator[tuple[str, Path]]:
 
 def _similar(path: Path) -> str:
     known = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    return suggest(path.name, known)

@@ -1,9 +1,12 @@
-"""Keys of other toolkits, and the keys of seq2attn in their place.
+"""Hints for words that are not known: similar words, and the keys of seq2attn in the place of those of other toolkits.
 
 Sources of the names: configs and options of Joey NMT, OpenNMT-py, fairseq, Marian and Hugging Face.
 """
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
 
 HINTS = {
     "`training.optimizer.rate`": "learning_rate lr lrate",
@@ -70,6 +73,18 @@ HINTS = {
 """The place of a key in seq2attn, by the names of the key elsewhere."""
 
 OURS = {name: place for place, names in HINTS.items() for name in names.split()}
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """The end of an error message about `word`: the most similar of the known words; empty if none is similar."""
+    similar = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean `{similar[0]}`?" if similar else ""
+
+
+def suggest_or_list(word: str, known: Iterable[str]) -> str:
+    """`suggest`, and where no known word is similar all of them."""
+    known = list(known)
+    return suggest(word, known) or (f"; known: {', '.join(known)}" if known else "")
 
 
 def our_key(key: str) -> str | None:

@@ -16,7 +16,6 @@ loaded: nothing is imported before that is known.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
 
 from seq2attn.config.base import Config, Mistake
+from seq2attn.config.hints import suggest
 from seq2attn.config.trust import OWN, Trust, trust_of
 
 
@@ -80,10 +80,7 @@ def config_class(kind: str, noun: str, trust: Trust = OWN) -> type[Config]:
     module = _module(module_name, kind)
     found = getattr(module, path, None)
     if not isinstance(found, type):
-        near = difflib.get_close_matches(
-            path, [n for n, v in vars(module).items() if isinstance(v, type)], n=1
-        )
-        hint = f"; did you mean `{module_name}:{near[0]}`?" if near else ""
+        hint = suggest(path, [name for name, value in vars(module).items() if isinstance(value, type)])
         raise Mistake("kind", f"the module `{module_name}` has no class `{path}`{hint}")
     config = getattr(found, "Config", None)
     if config is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os.path
 import re
@@ -15,6 +14,7 @@ from yaml.error import Mark, MarkedYAMLError
 from yaml.reader import ReaderError
 
 from seq2attn.config.base import Placed
+from seq2attn.config.hints import suggest
 from seq2attn.config.place import COMMAND_LINE, Fault, child, config_error, kind_of
 from seq2attn.config.trust import OWN, Trust, is_run
 from seq2attn.errors import ConfigError
@@ -248,6 +248,5 @@ def _items(node: Node | None) -> list[Node]:
 def _why(path: Path, error: OSError) -> str:
     if not isinstance(error, FileNotFoundError):
         return f"cannot read {path}: {error.strerror}"
-    known = [str(file) for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(str(path), known, n=1)
-    return f"there is no file {path}" + (f"; did you mean {near[0]}?" if near else "")
+    known = [file.name for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+    return f"there is no file {path}{suggest(path.name, known)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, PositiveInt
 
 from seq2attn.config.base import Config, InputPath, Mistake
+from seq2attn.config.hints import suggest_or_list
 from seq2attn.sweep.grid import Axes, Choices, Pattern, expand, matches
 
 OURS = ("run", "training.seed")
@@ -92,20 +92,15 @@ def _unknown(pattern: Pattern, axes: Axes, key: str) -> list[Mistake]:
     for name, labels in pattern.items():
         if name not in axes:
             above = " above it" if key.endswith("unless") else ""
-            mistakes.append(Mistake(f"{key}.{name}", f"there is no axis `{name}`{above}{_hint(name, axes)}"))
+            mistakes.append(
+                Mistake(f"{key}.{name}", f"there is no axis `{name}`{above}{suggest_or_list(name, axes)}")
+            )
             continue
         for label in labels:
             if label not in axes[name].choices:
-                hint = _hint(label, axes[name].choices)
+                hint = suggest_or_list(label, axes[name].choices)
                 mistakes.append(Mistake(f"{key}.{name}", f"`{name}` has no choice `{label}`{hint}"))
     return mistakes
-
-
-def _hint(word: str, known: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
-    if near:
-        return f"; did you mean `{near[0]}`?"
-    return f"; known: {', '.join(known)}" if known else ""
 
 
 class Sweep(Config):

@@ -296,7 +296,7 @@ MISTAKES = {
         1 | decoder: {kind: 'no_such.place:Thing'}
           |                 ^^^^^^^^^^^^^^^^^^^^^"""),
     "module, no class": ("decoder: {kind: 'fractions:Fractoin'}\n", """\
-        FILE:1:17: `decoder.kind`: the module `fractions` has no class `Fractoin`; did you mean `fractions:Fraction`?
+        FILE:1:17: `decoder.kind`: the module `fractions` has no class `Fractoin`; did you mean `Fraction`?
           |
         1 | decoder: {kind: 'fractions:Fractoin'}
           |                 ^^^^^^^^^^^^^^^^^^^^"""),
@@ -364,7 +364,7 @@ def test_rules_are_checked_where_the_parts_they_need_are_valid(tmp_path):
 
 def test_a_missing_file_is_named_with_the_nearest(tmp_path):
     (tmp_path / "base.yaml").write_text("decoder: {kind: luong}\n")
-    assert mistakes(tmp_path / "bse.yaml") == "FILE: there is no file FILE; did you mean FOLDER/base.yaml?"
+    assert mistakes(tmp_path / "bse.yaml") == "FILE: there is no file FILE; did you mean `base.yaml`?"
 
 
 def test_a_folder_is_not_a_config(tmp_path):
@@ -388,7 +388,7 @@ def test_a_file_extended_that_is_not_there(tmp_path):
     path.write_text("extends: [bse.yaml]\n")
     (tmp_path / "base.yaml").write_text("decoder: {kind: luong}\n")
     assert mistakes(path) == dedent("""\
-        FILE:1:11: `extends`: there is no file FOLDER/bse.yaml; did you mean FOLDER/base.yaml?
+        FILE:1:11: `extends`: there is no file FOLDER/bse.yaml; did you mean `base.yaml`?
           |
         1 | extends: [bse.yaml]
           |           ^^^^^^^^

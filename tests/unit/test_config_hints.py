@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from typer.testing import CliRunner
@@ -144,6 +145,38 @@ class TestOneForAList:
         assert "my.yaml:10:19: `training.until`: a duration is a number and a unit" in text
 
 
+class Switch(Config):
+    power: Literal["on", "off"] = "on"
+    note: str = ""
+
+
+class TestQuotes:
+    @pytest.mark.parametrize(
+        ("line", "hint"),
+        [("power: off", "YAML reads `off` as false: put it in quotes"), ("note: 12", "put it in quotes")],
+    )
+    def test_they_are_proposed_where_they_help(self, write: Write, line: str, hint: str) -> None:
+        with pytest.raises(ConfigError, match=f"; {hint}\n"):
+            load(write(line), Switch)
+
+    @pytest.mark.parametrize(
+        ("training", "wrong"),
+        [
+            (
+                "schedule: {kind: inverse-sqrt, warmup: 0}",
+                "`training.schedule.warmup` should be greater than 0 or 'auto', not 0",
+            ),
+            (
+                "batch: {tokens: 0}",
+                "`training.batch.tokens` should be greater than 0 or 'auto' or 'fit', not 0",
+            ),
+        ],
+    )
+    def test_and_nowhere_else(self, write: Write, training: str, wrong: str) -> None:
+        lines = said(write(WHOLE + f"training: {{{training}}}")).split("\n")
+        assert lines[0].endswith(f": {wrong}")
+
+
 class TestMissingFiles:
     def test_all_are_named_with_their_places(self, write: Write, tmp_path: Path) -> None:
         text = WHOLE + "training: {guided: {}}\n"
@@ -162,7 +195,7 @@ class TestMissingFiles:
         (tmp_path / "a.enn").touch()
         lines = str(mistaken(path, Experiment, missing_files(load(path, Experiment)))).splitlines()
         assert lines[0] == (
-            f"{path}:3:48: `data.train.target`: there is no such file: {tmp_path / 'a.en'}; did you mean a.enn?"
+            f"{path}:3:48: `data.train.target`: there is no such file: {tmp_path / 'a.en'}; did you mean `a.enn`?"
         )
         for name in ("a.en", "no.align"):
             (tmp_path / name).touch()
