@@ -38,27 +38,20 @@ def check(configs: ConfigPaths, overrides: Overrides, allow_code: AllowCode) -> 
         raise typer.Exit(2)
 
 
-def show(
-    config: ConfigPath,
-    overrides: Overrides,
-    allow_code: AllowCode,
-    origins: Annotated[bool, typer.Option("--origins", help="Say where each value comes from.")] = False,
-) -> None:
+def show(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> None:
     """Print a config in full, with all defaults.
 
     \b
     Examples:
       seq2attn config show my.yaml
-      seq2attn config show my.yaml --origins --set search.width=10
+      seq2attn config show my.yaml --set search.width=10
     """
-    from seq2attn.config import show as shown
-    from seq2attn.config.load import load_with_places
+    from seq2attn.config.load import load
+    from seq2attn.config.show import dump
     from seq2attn.config.trust import Trust
     from seq2attn.experiment import Experiment
 
-    trust = Trust(allow_code, is_full=True)
-    experiment, tree = load_with_places(config, Experiment, overrides, trust)
-    typer.echo(shown.show(experiment, tree) if origins else shown.dump(experiment), nl=False)
+    typer.echo(dump(load(config, Experiment, overrides, Trust(allow_code, is_full=True))), nl=False)
 
 
 def schema(

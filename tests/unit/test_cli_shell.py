@@ -129,10 +129,6 @@ class TestConfig:
         done = invoke("config", "show", "good.yaml", "--set", "name=that")
         assert done.stdout == "part:\n  size: 4\nname: that\n"
 
-    def test_show_origins(self):
-        done = invoke("config", "show", "good.yaml", "--set", "name=that", "--origins")
-        assert done.stdout == "part:\n  size: 4   # good.yaml:1\nname: that  # command line\n"
-
     def test_show_of_a_bad_one(self):
         done = invoke("config", "show", "bad.yaml")
         assert (done.exit_code, done.stdout) == (2, "")

@@ -15,9 +15,9 @@ from pydantic import Field, PositiveInt
 
 from seq2attn.config.base import Config, InputPath, Placed
 from seq2attn.config.json_schema import json_schema
-from seq2attn.config.load import load, load_with_places
+from seq2attn.config.load import load
 from seq2attn.config.plugin import Pluggable
-from seq2attn.config.show import dump, show
+from seq2attn.config.show import dump
 from seq2attn.errors import ConfigError
 
 
@@ -278,33 +278,6 @@ class TestWritingOut:
         path = write("my.yaml", "")
         path.write_text(dump(config), encoding="utf-8")
         assert load(path, Root) == config
-
-    @pytest.mark.parametrize("config", CONFIGS)
-    def test_origins_are_comments(self, write, config):
-        path = write("my.yaml", "")
-        path.write_text(dump(config), encoding="utf-8")
-        path.write_text(show(*load_with_places(path, Root)), encoding="utf-8")
-        assert load(path, Root) == config
-
-    def test_origins(self, write):
-        write("configs/base.yaml", "rate: 0.5\ndata:\n  words: [a]")
-        path = write("configs/my.yaml", "extends: base.yaml\nscore:\n  kind: dot")
-        assert show(*load_with_places(path, Root, ["data.weights={x: 3}"])) == dedent("""\
-            score:
-              kind: dot     # configs/my.yaml:3
-              scale: 1.0    # default
-            more: {}        # default
-            data:
-              train: null   # default
-              words:
-              - a           # configs/base.yaml:3
-              weights:
-                x: 3.0      # command line
-            rate: 0.5       # configs/base.yaml:1
-            steps: null     # default
-            note: ''        # default
-            where: runs/it  # default
-            """)
 
 
 def test_json_schema():
