@@ -1,6 +1,6 @@
 """A run directory: everything that a training made, and all that translating needs.
 
-run.json                the format of this folder, and of the config; a folder without is older
+run.json                the version of the format of all these files
 config.yaml             the resolved config; config.00001200.yaml: that up to this update, where --resume changed it
 source/ target/         the tokenisers
 data/                   the encoded text
@@ -15,7 +15,6 @@ It may be a stranger's: its files are data, and lie inside it; code that its con
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -34,13 +33,11 @@ from seq2attn.config.trust import Trust
 from seq2attn.cuda import configure_cuda
 from seq2attn.errors import ConfigError, DamagedError, RunError, UserError
 from seq2attn.experiment import Experiment
-from seq2attn.formats import RUN, WEIGHTS, format_of
-from seq2attn.former import CONFIG, unsigned_format
+from seq2attn.formats import FORMAT_VERSION, check_format
 from seq2attn.model import Seq2Seq
 from seq2attn.model.fitting import build_with
 from seq2attn.text.files import (
     check_inside,
-    read_bytes,
     read_object,
     sync_file,
     sync_folder,
@@ -71,7 +68,7 @@ class Run:
 
     @property
     def about(self) -> Path:
-        """Of which format the folder is."""
+        """The version of the format of the folder."""
         return self.folder / "run.json"
 
     @property
@@ -100,8 +97,7 @@ class Run:
         Raises RunError when this is no run, UserError for what cannot be set any more.
         """
         self.check()
-        former = CONFIG.get(self.format(), "")
-        experiment = load(self.config, Experiment, overrides, self.trust, former)
+        experiment = load(self.config, Experiment, overrides, self.trust)
         for override in overrides:
             if (part := re.split("[.=]", override)[0]) not in SETTABLE:
                 known = ", ".join(f"`{name}`" for name in SETTABLE)
@@ -109,54 +105,25 @@ class Run:
         return experiment
 
     def check(self) -> None:
-        """Raises RunError when this is no run, or when not all of its files lie inside it."""
+        """Raises RunError when this is no run, or one of another format, or when not all of its files lie inside it."""
         self.check_files()
         if not self.config.is_file():
             raise RunError(f"{self.folder}: is no run directory (it has no config.yaml); {FIX}")
+        check_format(read_object(self.about, FIX), self.about, FIX)
 
     def check_files(self) -> None:
         """Raises RunError when something in the folder, if there is one, leads out of it."""
         if self.folder.is_dir():
             check_inside(self.folder)
 
-    def format(self) -> int:
-        """The format of the folder. Raises RunError for one that is newer than this seq2attn."""
-        if not self.about.is_file():
-            return unsigned_format(self.folder)
-        return format_of(read_object(self.about, FIX), RUN, self.about, FIX)
-
     def mistaken(self, mistakes: Sequence[Mistake], overrides: Sequence[str] = ()) -> ConfigError:
         """What the config asks for that cannot be had, each at its place."""
         return mistaken(self.config, Experiment, mistakes, overrides, self.trust)
 
     def save_experiment(self, experiment: Experiment) -> None:
-        """Write the resolved config, and then that it is of our format."""
+        """Write the resolved config, and then the version of its format."""
         write_bytes(self.config, dump(experiment).encode())
-        self.sign()
-
-    def sign(self) -> None:
-        """Say of which format the folder is, and what each part of the config is."""
-        parts = _digests(read_bytes(self.config, FIX))
-        write_json(self.about, {"format": RUN, "seq2attn": seq2attn.__version__, "config": parts})
-
-    def _check_parts(self) -> None:
-        """Warn of what was changed in the config since it was written.
-
-        Raises RunError for the model: weights mean something else in another, though their shapes may be the same.
-        """
-        signed = read_object(self.about, FIX).get("config") if self.about.is_file() else None
-        if not isinstance(signed, dict):  # as before there were digests
-            return
-        found = _digests(read_bytes(self.config, FIX))
-        changed = [part for part in {**found, **signed} if found.get(part) != signed.get(part)]
-        if "model" in changed:
-            raise RunError(
-                f"{self.config}: its `model` is not the one that was trained (the digest in {self.about.name} differs);"
-                " put it back as it was"
-            )
-        if changed:
-            parts = ", ".join(f"`{part}`" for part in changed)
-            logger.warning("warning: %s: was changed since it was written, in %s", self.config, parts)
+        write_json(self.about, {"format": FORMAT_VERSION, "seq2attn": seq2attn.__version__})
 
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Those of source and target. Raises RunError when their files are missing or do not fit together."""
@@ -179,17 +146,11 @@ class Run:
             raise
         partial.replace(self.weights)
         sync_folder(self.folder)
-        write_json(self.header, {"format": WEIGHTS, "origin": dict(origin)})
+        write_json(self.header, {"origin": dict(origin)})
 
     def origin(self) -> dict[str, Any]:
-        """Where the weights that translate come from."""
-        if self.weights.is_file() and (origin := origin_of(self.weights)) is not None:
-            return origin
-        header = read_object(self.header, FIX)
-        format_of(header, WEIGHTS, self.header, FIX)
-        if not isinstance(header.get("origin"), dict):
-            raise RunError(f"{self.header}: does not say where the weights come from; {FIX}")
-        return dict(header["origin"])
+        """Where the weights that translate come from. Raises RunError when they cannot be read."""
+        return origin_of(self.weights)
 
     def has_weights_since(self, checkpoint: str, metric: str) -> bool:
         """Whether those that translate are what was written, and come from that checkpoint or from newer ones.
@@ -225,7 +186,7 @@ class Run:
         def model_of(weights: Path) -> Seq2Seq:
             check_vocabularies(weights, self.folder, (source.vocabulary, target.vocabulary))
             sizes = len(source.vocabulary), len(target.vocabulary)
-            return build_with(weights, experiment.model, *sizes, format_=self.format())
+            return build_with(weights, experiment.model, *sizes)
 
         try:
             model = model_of(self.weights)
@@ -237,14 +198,5 @@ class Run:
                 raise DamagedError(f"{error}; {fix}") from None
             logger.warning("warning: %s; %s is taken, which it was made from", error, spare)
             model = model_of(spare)
-        self._check_parts()
         configure_cuda(torch.device(device), tf32=False)
         return model.to(device).eval(), source, target
-
-
-def _digests(config: bytes) -> dict[str, str]:
-    """SHA-256 of the text of each part of a config, as hex."""
-    parts = [part for part in re.split(rb"(?m)^(?=[^\s#])", config) if part.strip()]
-    return {
-        part.partition(b":")[0].decode(errors="replace"): hashlib.sha256(part).hexdigest() for part in parts
-    }

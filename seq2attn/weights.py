@@ -117,7 +117,7 @@ def load_tensors(
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
         about = dict(file.metadata() or {})
     said = about.pop(DIGEST, None)
-    expected = digest or said  # none in files of before there were digests, which say no origin either
+    expected = digest or said  # none in weights of another making, which say no origin either
     if (expected or ORIGIN in about) and not digest_of(tensors, about) == said == expected:
         raise DamagedError(
             f"{path}: is damaged: it does not hold what was written to it (the digest differs)"
@@ -134,18 +134,17 @@ def is_damaged(path: Path) -> bool:
     return False
 
 
-def origin_of(path: Path) -> dict[str, Any] | None:
-    """Where the weights in a file come from, if it says.
+def origin_of(path: Path) -> dict[str, Any]:
+    """Where the weights in a file come from.
 
-    Raises: RunError when it cannot be read.
+    Raises: RunError when it cannot be read, or does not say.
     """
     with _opened(path, "cpu") as file:
-        said = (file.metadata() or {}).get(ORIGIN)
-    try:
-        origin = None if said is None else json.loads(said)
-    except (ValueError, RecursionError):
-        raise DamagedError(f"{path}: is damaged: where its weights come from is not JSON") from None
-    return origin if isinstance(origin, dict) else None
+        said = (file.metadata() or {}).get(ORIGIN, "null")
+    origin = parse_json(said, path, FIX)
+    if not isinstance(origin, dict):
+        raise RunError(f"{path}: does not say where its weights come from; {FIX}")
+    return origin
 
 
 def save_weights(

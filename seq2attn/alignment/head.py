@@ -12,7 +12,6 @@ from seq2attn.alignment.error import Agreement
 from seq2attn.alignment.forced import READING, SAYING, Weights, links
 from seq2attn.data.links import Alignment, Link
 from seq2attn.errors import RunError
-from seq2attn.formats import ALIGNMENT, format_of
 from seq2attn.run import Run
 from seq2attn.text.files import read_object, write_json
 from seq2attn.training.guided import GuidedConfig
@@ -86,7 +85,6 @@ def record(run: Run, compared: Mapping[Head, Agreement]) -> None:
     best, agreement = next(iter(compared.items()))
     tried = [asdict(head) | _numbers(own) for head, own in compared.items()]
     content = {
-        "format": ALIGNMENT,
         **asdict(best),
         **_numbers(agreement),
         "model": run.origin(),
@@ -104,7 +102,6 @@ def recorded(run: Run) -> tuple[Head, bool] | None:
     if not path.is_file():
         return None
     content = read_object(path, FIX)
-    format_of(content, ALIGNMENT, path, FIX)
     values: dict[str, Any] = {key: content.get(key) for key in ("layer", "head", "step")}
     try:
         head = TypeAdapter(Head).validate_python(values)

@@ -21,24 +21,20 @@ from seq2attn.errors import ConfigError
 C = TypeVar("C", bound=Config)
 
 
-def load(
-    path: Path, model: type[C], overrides: Sequence[str] = (), trust: Trust = OWN, former: str = ""
-) -> C:
+def load(path: Path, model: type[C], overrides: Sequence[str] = (), trust: Trust = OWN) -> C:
     """The config in `path`, with what it `extends` and with `overrides` such as `search.width=10`.
-
-    `former` is YAML for what an older format did not say.
 
     Raises:
         ConfigError: all mistakes at once, each with its place.
     """
-    return load_with_places(path, model, overrides, trust, former)[0]
+    return load_with_places(path, model, overrides, trust)[0]
 
 
 def load_with_places(
-    path: Path, model: type[C], overrides: Sequence[str] = (), trust: Trust = OWN, former: str = ""
+    path: Path, model: type[C], overrides: Sequence[str] = (), trust: Trust = OWN
 ) -> tuple[C, MappingNode]:
     """`load`, and the merged YAML that tells where each value was written."""
-    tree, faults, dropped = _merged(path, model, overrides, trust, former)
+    tree, faults, dropped = _merged(path, model, overrides, trust)
     for message in dropped:
         print(message, file=sys.stderr)
     config, left = None, 0
@@ -65,18 +61,18 @@ def mistaken(
     return config_error(path, placed(mistakes, model, _merged(path, model, overrides, trust)[0], trust))
 
 
-def read(path: Path, trust: Trust = OWN, former: str = "") -> tuple[MappingNode, list[Fault]]:
+def read(path: Path, trust: Trust = OWN) -> tuple[MappingNode, list[Fault]]:
     """The YAML of a file with what it extends, and the mistakes in it that did not prevent reading on."""
     reader = Reader(path, trust)
-    return _tree(reader, former), reader.faults
+    return reader.file(path), reader.faults
 
 
 def _merged(
-    path: Path, model: type[Config], overrides: Sequence[str], trust: Trust, former: str = ""
+    path: Path, model: type[Config], overrides: Sequence[str], trust: Trust
 ) -> tuple[MappingNode, list[Fault], list[str]]:
     """The YAML with all overrides, the mistakes in it, and what was dropped for another kind."""
     reader = Reader(path, trust)
-    tree = _tree(reader, former)
+    tree = reader.file(path)
     given = None  # merged with each other first, so that their order on the command line does not matter
     for text in overrides:
         one = reader.override(text)
@@ -85,8 +81,3 @@ def _merged(
         return tree, reader.faults, []
     merged, dropped = override(tree, given, model, trust)
     return merged, reader.faults, dropped
-
-
-def _tree(reader: Reader, former: str) -> MappingNode:
-    tree = reader.file(reader.path)
-    return merge(reader.former(former), tree) if former else tree

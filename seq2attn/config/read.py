@@ -94,10 +94,6 @@ class Reader:
             merged = base if merged is None else merge(merged, base)
         return tree if merged is None else merge(merged, tree)
 
-    def former(self, text: str) -> MappingNode:
-        """What once was meant where nothing was said, to be laid beneath a config of that time."""
-        return cast(MappingNode, self._compose(text, "<before>"))
-
     def override(self, text: str) -> MappingNode:
         """`model.decoder.dim=256` as the mapping that it stands for.
 

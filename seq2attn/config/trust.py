@@ -11,7 +11,7 @@ from pydantic import ValidationInfo
 from seq2attn.config.base import Mistake, Placed
 
 RUN_FILES = ("run.json", "model.safetensors", "model.json", "checkpoints")
-"""The files that tell a run directory from other folders, across all formats."""
+"""The files that tell a run directory from other folders."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.errors import RunError
-from seq2attn.formats import CORPUS, format_of
 from seq2attn.text.files import read_object, sync_file, write_json
 
 Ids: TypeAlias = NDArray[np.uint16] | NDArray[np.int32]
@@ -97,7 +96,7 @@ class Corpus:
             sync_file(partial / name)
         tokens = self.lengths.sum(axis=0)
         counts = {"pairs": len(self), "source_tokens": int(tokens[0]), "target_tokens": int(tokens[1])}
-        write_json(partial / HEADER, {"format": CORPUS, **counts, "hash": self.hash})
+        write_json(partial / HEADER, {**counts, "hash": self.hash})
         if self.guide is not None:
             self.guide.words.save(partial / WORDS)
             self.guide.links.save(partial / LINKS)
@@ -111,7 +110,6 @@ class Corpus:
         Raises: RunError when a file is missing or the files do not fit together.
         """
         header = read_object(folder / HEADER, FIX)
-        format_of(header, CORPUS, folder / HEADER, FIX)
         try:
             ids = np.load(folder / IDS, mmap_mode="r", allow_pickle=False)
             offsets = np.load(folder / OFFSETS, mmap_mode="r", allow_pickle=False)

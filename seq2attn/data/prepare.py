@@ -18,7 +18,6 @@ from pathlib import Path
 from pydantic import TypeAdapter
 from tqdm import tqdm
 
-from seq2attn import formats
 from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus, Growing, Guide
 from seq2attn.data.filter import Encoded, Filter, FilterReport
@@ -33,6 +32,7 @@ from seq2attn.data.tokenizers import Log, train_tokenizers
 from seq2attn.data.training import NUMBERS, TrainingData, TrainingPart
 from seq2attn.data.word_numbers import number_pair
 from seq2attn.errors import DataError, RunError
+from seq2attn.formats import FORMAT_VERSION, check_format
 from seq2attn.text.config import TextConfig
 from seq2attn.text.files import read_object, write_json
 from seq2attn.text.tokenizer import Tokenizer, load_tokenizer
@@ -95,7 +95,7 @@ def prepare(
         "references": _save_references(data.dev, folder),
     }
     made_from = _fingerprint(data, text)
-    write_json(folder / PREPARED, {"format": formats.PREPARED, "fingerprint": made_from, **prepared})
+    write_json(folder / PREPARED, {"format": FORMAT_VERSION, "fingerprint": made_from, **prepared})
     return load_prepared(folder)
 
 
@@ -105,7 +105,7 @@ def load_prepared(folder: Path) -> Prepared:
     Raises: RunError when something is missing or damaged.
     """
     content = read_object(folder / PREPARED, "prepare the data first")
-    formats.format_of(content, formats.PREPARED, folder / PREPARED, FIX)
+    check_format(content, folder / PREPARED, FIX)
     try:
         parts = TypeAdapter(tuple[TrainingPart, ...]).validate_python(content.get("corpora"))
     except ValueError:
@@ -164,9 +164,7 @@ def _is_prepared(folder: Path, data: DataConfig, text: TextConfig) -> bool:
     if not (folder / PREPARED).is_file():
         return False
     content = read_object(folder / PREPARED, FIX)
-    return content.get("format") == formats.PREPARED and content.get("fingerprint") == _fingerprint(
-        data, text
-    )
+    return content.get("format") == FORMAT_VERSION and content.get("fingerprint") == _fingerprint(data, text)
 
 
 def _fingerprint(data: DataConfig, text: TextConfig) -> str:

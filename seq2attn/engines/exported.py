@@ -14,7 +14,7 @@ from typing import Any
 
 from seq2attn.engines.base import Target
 from seq2attn.errors import RunError, UserError
-from seq2attn.formats import EXPORT, format_of
+from seq2attn.formats import FORMAT_VERSION, check_format
 from seq2attn.run import Run
 from seq2attn.text.files import check_inside, open_regular, read_object, write_json
 
@@ -55,7 +55,7 @@ def written(folder: Path) -> Iterator[Path]:
 
 def write_header(run: Run, target: Target, type_: str, probed: Any, folder: Path) -> None:
     """Say what an export was made of, and what the probe found."""
-    about = {"format": EXPORT, "engine": target.name, "type": type_, "weights": fingerprint(run)}
+    about = {"format": FORMAT_VERSION, "engine": target.name, "type": type_, "weights": fingerprint(run)}
     write_json(folder / HEADER, {**about, "probe": probed, "digests": _digests(folder)})
 
 
@@ -70,7 +70,7 @@ def check_header(run: Run, target: Target, folder: Path) -> None:
         raise RunError(f"{folder}: holds no exported model; make it: {fix}")
     check_inside(folder)
     header = read_object(folder / HEADER, fix)
-    found = format_of(header, EXPORT, folder / HEADER, fix)
+    check_format(header, folder / HEADER, fix)
     if header.get("engine") != target.name:
         raise RunError(
             f"{folder}: was exported for the engine {header.get('engine')}, not {target.name}; {fix}"
@@ -79,7 +79,7 @@ def check_header(run: Run, target: Target, folder: Path) -> None:
         raise RunError(
             f"{folder}: was made of other weights than {run.weights} has now; make it again: {fix}"
         )
-    if found > 1 and header.get("digests") != _digests(folder):
+    if header.get("digests") != _digests(folder):
         raise RunError(f"{folder}: does not hold what was exported to it; make it again: {fix}")
 
 

@@ -12,19 +12,15 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from seq2attn.config.plugin import modules_in
 from seq2attn.errors import RunError
-from seq2attn.formats import RUN
-from seq2attn.former import as_today
 from seq2attn.initial import Undrawn
 from seq2attn.model.build import build_model
 from seq2attn.model.config import ModelConfig
 from seq2attn.model.seq2seq import Seq2Seq
-from seq2attn.weights import check_forms, forms_of, load_tensors, put_weights, read_forms
+from seq2attn.weights import check_forms, load_tensors, put_weights, read_forms
 
 
-def build_with(
-    weights: Path, config: ModelConfig, source_size: int, target_size: int, *, format_: int = RUN
-) -> Seq2Seq:
-    """The model of a config, with the weights in a file of a run of that format.
+def build_with(weights: Path, config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
+    """The model of a config, with the weights in a file.
 
     It is first built without memory and compared with the file's head, so that neither asks for more than it has. Parts
     from elsewhere need not be buildable so; they were trusted by name.
@@ -36,9 +32,7 @@ def build_with(
         with _without_memory(weights, most=2 * len(forms) + 32):  # what is tied or thrown away counts again
             check_forms(build_model(config, source_size, target_size), forms, weights)
     model = build_model(config, source_size, target_size)
-    tensors = load_tensors(weights)
-    check_forms(model, forms_of(tensors), weights)
-    put_weights(model, as_today(tensors, config.decoder.kind, format_), weights)
+    put_weights(model, load_tensors(weights), weights)
     return model
 
 

@@ -20,7 +20,7 @@ from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import Digests
 from seq2attn.evaluation.metrics import Score
 from seq2attn.experiment import Experiment
-from seq2attn.formats import SWEEP, format_of
+from seq2attn.formats import FORMAT_VERSION, check_format
 from seq2attn.sweep.cells import Training
 from seq2attn.text.files import read_object, write_json
 
@@ -65,7 +65,7 @@ _RECORD = TypeAdapter(Record)
 
 def write_record(folder: Path, record: Record) -> None:
     """Say that a training is finished, and what came of it."""
-    write_json(folder / RESULT, {"format": SWEEP, **_RECORD.dump_python(record, mode="json")})
+    write_json(folder / RESULT, {"format": FORMAT_VERSION, **_RECORD.dump_python(record, mode="json")})
 
 
 def read_record(folder: Path) -> Record | None:
@@ -73,7 +73,7 @@ def read_record(folder: Path) -> Record | None:
     if not (folder / RESULT).is_file():
         return None
     content = read_object(folder / RESULT, FIX)
-    format_of(content, SWEEP, folder / RESULT, FIX)
+    check_format(content, folder / RESULT, FIX)
     del content["format"]
     try:
         return _RECORD.validate_python(content)
@@ -84,7 +84,7 @@ def read_record(folder: Path) -> Record | None:
 def write_cell(training: Training, identity: Mapping[str, Any]) -> None:
     """Say what a training is to be."""
     config = training.experiment.model_dump(mode="json")
-    write_json(training.folder / CELL, {"format": SWEEP, "known_by": identity, "config": config})
+    write_json(training.folder / CELL, {"known_by": identity, "config": config})
 
 
 def read_cell(folder: Path) -> Experiment:

@@ -12,6 +12,7 @@ from tqdm import tqdm
 from seq2attn.data.tokenizers import Log
 from seq2attn.describe import count_parameters, sketch
 from seq2attn.errors import RunError
+from seq2attn.formats import FORMAT_VERSION
 from seq2attn.sweep.cells import Plan, Training
 from seq2attn.sweep.leaderboard import assemble
 from seq2attn.sweep.lock import locked
@@ -55,7 +56,10 @@ def write_leaderboard(plan: Plan, log: Log) -> str:
     board = assemble(plan)
     folder, markdown = plan.sweep.folder, as_markdown(board)
     write_bytes(folder / "leaderboard.md", markdown.encode())
-    write_json(folder / "leaderboard.json", {"format": 1, **asdict(board), "conditions": board.conditions})
+    write_json(
+        folder / "leaderboard.json",
+        {"format": FORMAT_VERSION, **asdict(board), "conditions": board.conditions},
+    )
     write_bytes(folder / "leaderboard.html", leaderboard_page(board).encode())
     log(f"leaderboard: {folder / 'leaderboard.html'} (and .md, .json)")
     return markdown

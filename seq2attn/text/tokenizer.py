@@ -10,11 +10,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from seq2attn.config.trust import Trust
 from seq2attn.errors import RunError
-from seq2attn.formats import TOKENIZER, format_of
 from seq2attn.text.characters import CharactersConfig, CharacterTokenizer
 from seq2attn.text.config import TokenizerConfig
 from seq2attn.text.files import read_object
-from seq2attn.text.header import HEADER, VOCABULARY, check_digest
+from seq2attn.text.header import HEADER, VOCABULARY
 from seq2attn.text.subwords import MODEL, BPEConfig, UnigramConfig, load_subwords
 from seq2attn.text.tags import UntaggedTokenizer, with_tags
 from seq2attn.text.vocabulary import Vocabulary, check_same
@@ -60,14 +59,12 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     Raises: RunError when a file is missing or the files do not fit together.
     """
     header = read_object(folder / HEADER, FIX)
-    format_of(header, TOKENIZER, folder / HEADER, FIX)
     adapter: TypeAdapter[TokenizerConfig] = TypeAdapter(TokenizerConfig)
     try:
         config = adapter.validate_python(header.get("config"), context=Trust())
     except ValidationError:
         raise RunError(f"{folder / HEADER}: describes no tokeniser known to this version; {FIX}") from None
     tokenizer = _loaded(config, folder)
-    check_digest(folder, header, FIX)
     return tokenizer if isinstance(tokenizer, WordPieceTokenizer) else with_tags(tokenizer, folder, FIX)
 
 

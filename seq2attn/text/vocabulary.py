@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +10,6 @@ from itertools import zip_longest
 from pathlib import Path
 
 from seq2attn.errors import RunError
-from seq2attn.formats import VOCABULARY, format_of
 from seq2attn.text.files import read_object, write_json
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
@@ -51,11 +48,6 @@ class Vocabulary:
     def _ids(self) -> dict[str, int]:
         return {token: index for index, token in enumerate(self.tokens)}
 
-    @cached_property
-    def hash(self) -> str:
-        """SHA-256 of the tokens in their order, as hex."""
-        return hashlib.sha256(json.dumps(self.tokens, ensure_ascii=False).encode()).hexdigest()
-
     def __len__(self) -> int:
         return len(self.tokens)
 
@@ -69,35 +61,22 @@ class Vocabulary:
 
     def save(self, path: Path) -> None:
         """Write the vocabulary as JSON, whole or not at all."""
-        size, tokens = len(self), list(self.tokens)
-        write_json(path, {"format": VOCABULARY, "size": size, "hash": self.hash, "tokens": tokens})
+        write_json(path, {"tokens": list(self.tokens)})
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
         """Read what `save` wrote.
 
-        Raises: RunError when the file is missing, is no vocabulary, or was changed by hand.
+        Raises: RunError when the file is missing, or is no vocabulary.
         """
         fix = "prepare the data again, or copy the file from where it was prepared"
-        content = read_object(path, fix)
-        tokens = content.get("tokens")
-        format_of(content, VOCABULARY, path, fix)
-        if not _are_strings(tokens):
+        tokens = read_object(path, fix).get("tokens")
+        if not (isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)):
             raise RunError(f"{path}: has no list of tokens; {fix}")
         try:
-            vocabulary = cls(tuple(tokens or ()))
-            is_same = vocabulary.hash == content.get("hash")
-        except ValueError as error:  # also of half a character, which JSON can escape
+            return cls(tuple(tokens))
+        except ValueError as error:
             raise RunError(f"{path}: {error}; {fix}") from None
-        if not is_same:
-            raise RunError(
-                f"{path}: the tokens are not those the file was saved with (its hash differs); {fix}"
-            )
-        return vocabulary
-
-
-def _are_strings(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def check_same(expected: Vocabulary, found: Vocabulary, file: Path) -> None:

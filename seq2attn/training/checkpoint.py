@@ -20,7 +20,6 @@ from pydantic import NonNegativeInt, TypeAdapter
 from torch import Tensor, nn
 
 from seq2attn.errors import DamagedError, RunError
-from seq2attn.formats import CHECKPOINT, format_of
 from seq2attn.text.files import read_object, sync_file, sync_folder, write_json
 from seq2attn.weights import (
     Vocabularies,
@@ -155,24 +154,13 @@ def checkpoint_folders(run: Path) -> list[Path]:
 def read_checkpoint(folder: Path) -> Checkpoint:
     """What a checkpoint says of itself.
 
-    Raises: DamagedError when that is not what was written; RunError when it is of another format.
+    Raises: DamagedError when that is not what was written.
     """
     path = folder / STATE
     try:
-        content = read_object(path, FIX)
+        return _unsealed(folder, read_object(path, FIX))
     except RunError as error:
         raise DamagedError(str(error)) from None
-    try:
-        number = format_of(content, CHECKPOINT, path, FIX)
-    except RunError as error:
-        is_newer = str(content.get("format")).isdecimal() and content["format"] > CHECKPOINT
-        raise error if is_newer else DamagedError(str(error)) from None
-    try:
-        if number < CHECKPOINT:
-            raise RunError(
-                f"{path}: is of an older format, which translates but is not trained on; train it anew"
-            )
-        return _unsealed(folder, content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(f"{path}: is damaged ({error}); {FIX}") from None
 
@@ -241,7 +229,6 @@ def _check_remembered(
 
 def _sealed(checkpoint: Checkpoint) -> dict[str, Any]:
     content = {
-        "format": CHECKPOINT,
         "state": dataclasses.asdict(checkpoint.state),
         "optimizer": checkpoint.numbers,
         "digests": checkpoint.digests,

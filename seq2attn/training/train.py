@@ -24,7 +24,14 @@ from seq2attn.text.wordpiece import WordPieceTokenizer
 from seq2attn.training.auto import resolve_auto
 from seq2attn.training.batch_size import most_tokens
 from seq2attn.training.changes import changes_since, keep_config, text_digests
-from seq2attn.training.checkpoint import FOLDER, Checkpoint, TrainState, read_checkpoint, resume
+from seq2attn.training.checkpoint import (
+    FOLDER,
+    Checkpoint,
+    TrainState,
+    checkpoint_folders,
+    read_checkpoint,
+    resume,
+)
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.determinism import deterministic
 from seq2attn.training.distributed import World, join_world, training_device
@@ -116,6 +123,8 @@ def _since(
     found: Checkpoint | None = None
     if world.leads:
         if go_on:
+            if checkpoint_folders(run.folder):
+                run.check()
             found = newest_sound(run.folder, warn)
         else:
             refuse_trained(run.folder)

@@ -151,7 +151,7 @@ def test_text_that_does_not_go_together(wrong, home: Path, tmp_path: Path) -> No
 
 def test_a_record_of_another_model(wrong, home: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(home / "runs/toy", tmp_path / "run"))
-    record = {"format": 1, "layer": 2, "head": 1, "step": "saying"}
+    record = {"layer": 2, "head": 1, "step": "saying"}
     (run / "alignment.json").write_text(json.dumps(record), encoding="utf-8")
     assert wrong(run, *files(home, "dev")).startswith(
         f"error: {run}/alignment.json: the model has no head 1 of layer 2, saying the word; choose again"

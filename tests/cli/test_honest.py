@@ -160,7 +160,7 @@ class TestInput:
 
     def test_a_damaged_report_is_told(self, invoke: Invoke, raw: Path, tmp_path: Path) -> None:
         run = Path(shutil.copytree(raw, tmp_path / "damaged"))
-        (run / "data-report.json").write_text('{"format": 2, "train": 3}', encoding="utf-8")
+        (run / "data-report.json").write_text('{"train": 3}', encoding="utf-8")
         done = invoke("translate", run, "Hallo.", code=2)
         assert done.err.startswith(f"error: {run / 'data-report.json'}: is no report on data, or was damaged")
 

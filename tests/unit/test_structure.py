@@ -25,7 +25,7 @@ LAYERS = """
     layers
     config
     text
-    weights  former
+    weights
     data
     attention
     encoders

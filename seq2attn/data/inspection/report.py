@@ -16,7 +16,6 @@ from seq2attn.data.inspection.statistics import CorpusReport
 from seq2attn.data.inspection.text_style import style_differences
 from seq2attn.data.training import TrainingPart
 from seq2attn.errors import RunError
-from seq2attn.formats import DATA_REPORT, format_of
 from seq2attn.tables import format_table
 from seq2attn.text.files import read_object, write_bytes, write_json
 
@@ -97,7 +96,7 @@ class DataReport:
 
     def save(self, folder: Path) -> None:
         """Write what `load` reads, and the same for people."""
-        write_json(folder / REPORT_JSON, {"format": DATA_REPORT, **asdict(self)})
+        write_json(folder / REPORT_JSON, asdict(self))
         several = {one.name: one.counts for one in self.corpora if len(self.corpora) > 1}
         reports = {"train": self.train, **several, **self.evaluation_sets}
         columns = {name: _cells(one) for name, one in reports.items()}
@@ -116,7 +115,6 @@ class DataReport:
         if not path.exists():
             return None
         content = read_object(path, HINT)
-        format_of(content, DATA_REPORT, path, HINT)
         try:
             return TypeAdapter(DataReport).validate_python(content)
         except ValidationError as error:
