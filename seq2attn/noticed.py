@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from seq2attn.data.inspection.report import MAX_UNKNOWN_SHARE
 from seq2attn.data.inspection.statistics import CorpusReport
 from seq2attn.data.inspection.text_style import TextStyle, style_differences
-from seq2attn.reading import Reading
+from seq2attn.source_line import SourceLine
 from seq2attn.text.tags import TaggedTokenizer, split_tag
 from seq2attn.text.tokenizer import Tokenizer
 from seq2attn.text.vocabulary import UNK
@@ -36,28 +36,24 @@ class Noticed:
         self._told_long = 0
         self._is_text_told = False
 
-    def read(self, readings: Sequence[Reading], tokenizer: Tokenizer) -> None:
+    def read(self, lines: Sequence[SourceLine], tokenizer: Tokenizer) -> None:
         """Count the next lines, as they are given to the search."""
         if self._learnt is not None:
-            self._style += TextStyle.from_lines([reading.line for reading in readings])
+            self._style += TextStyle.from_lines([one.line for one in lines])
         if isinstance(tokenizer, TaggedTokenizer) and tokenizer.required:
             self._tags = ", ".join(f"`{tag}`" for tag in tokenizer.tags)
-            numbered = enumerate(readings, self.lines + 1)
+            numbered = enumerate(lines, self.lines + 1)
             self._untagged += [
-                n for n, one in numbered if one.tokens and not split_tag(tokenizer, one.line)[0]
+                n for n, one in numbered if one.num_tokens and not split_tag(tokenizer, one.line)[0]
             ]
-        for number, reading in enumerate(readings, self.lines + 1):
-            self.tokens += reading.tokens
-            self.unknown += reading.unknown
-            if reading.unknown and len(self._unknown_words) < MAX_EXAMPLES:
-                self._name_unknown(reading.line, number, tokenizer)
-            if reading.concern is not None:
-                self.too_long(number, reading.concern)
-        self.lines += len(readings)
-
-    def too_long(self, line: int, concern: str) -> None:
-        """A line was too long for the model, or for the memory."""
-        self._long.append(f"line {line:,}: {concern}")
+        for number, one in enumerate(lines, self.lines + 1):
+            self.tokens += one.num_tokens
+            self.unknown += one.num_unknown
+            if one.num_unknown and len(self._unknown_words) < MAX_EXAMPLES:
+                self._name_unknown(one.line, number, tokenizer)
+            if one.warning is not None:
+                self._long.append(f"line {number:,}: {one.warning}")
+        self.lines += len(lines)
 
     def cut_off(self, lines: Sequence[int]) -> None:
         """The translations of these lines became as long as the search lets them be."""

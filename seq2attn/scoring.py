@@ -11,9 +11,9 @@ from pathlib import Path
 
 from seq2attn.data.read import AlignedConfig, read_pairs
 from seq2attn.engines.native import Native
+from seq2attn.long_inputs import model_source_limit
 from seq2attn.memory import ran_out
 from seq2attn.model import Seq2Seq
-from seq2attn.reach import reach_of
 from seq2attn.run import Run
 from seq2attn.text.files import output
 from seq2attn.text.lines import escape_breaks
@@ -111,12 +111,14 @@ def _line(pair: ScoredPair, *, as_json: bool, per_token: bool) -> str:
 
 def _warn(run: Run, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]]) -> None:
     """Name what makes log-probabilities hard to compare: long sources, unknown tokens and one empty side."""
-    reach, unknown = reach_of(run.experiment()), 0
+    limit, unknown = model_source_limit(run.experiment()), 0
     for number, (source, target) in enumerate(pairs, start=1):
         if bool(source.strip()) != bool(target.strip()):
             print(f"warning: line {number:,}: one side is empty; scored all the same", file=sys.stderr)
-        if (length := len(tokenizers[0].encode(source))) > reach.tokens:
-            said = f"warning: line {number:,}: {length:,} tokens, and {reach.why}; scored whole all the same"
+        if (length := len(tokenizers[0].encode(source))) > limit.max_tokens:
+            said = (
+                f"warning: line {number:,}: {length:,} tokens, and {limit.reason}; scored whole all the same"
+            )
             print(said, file=sys.stderr)
         unknown += tokenizers[1].encode(target).count(UNK)
     if unknown:

@@ -20,10 +20,10 @@ from seq2attn.drawing.figure import check_picture
 from seq2attn.errors import DataError, UserError
 from seq2attn.looked import Looked
 from seq2attn.noticed import Noticed
-from seq2attn.reading import encode_prefix
 from seq2attn.run import Run
-from seq2attn.search.config import Long, SearchConfig
+from seq2attn.search.config import LongInputs, SearchConfig
 from seq2attn.search.options import check_num_hypotheses, check_size, chosen_search
+from seq2attn.source_line import encode_prefix
 from seq2attn.text.files import output
 from seq2attn.text.lines import BOM, escape_breaks, read_lines
 from seq2attn.text.tags import add_tag, check_tag
@@ -47,7 +47,7 @@ class Wishes:
     as_json: bool
     attention: str | None
     choice: AttentionChoice
-    long: Long | None
+    long_inputs: LongInputs | None
     engine: str
     engine_folder: Path | None
     device: str
@@ -83,7 +83,10 @@ def translate_stream(folder: Path, wishes: Wishes) -> None:
         raise UserError("give sentences or --input, not both")
     run = Run(folder, wishes.allow_code)
     search = chosen_search(
-        run.experiment(wishes.overrides).search, beam=wishes.beam, greedy=wishes.greedy, long=wishes.long
+        run.experiment(wishes.overrides).search,
+        beam=wishes.beam,
+        greedy=wishes.greedy,
+        long_inputs=wishes.long_inputs,
     )
     if wishes.beam is None:
         check_size(search, run.config, wishes.overrides)

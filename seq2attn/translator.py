@@ -20,22 +20,26 @@ from seq2attn.engines.native import Native
 from seq2attn.engines.targets import exported_engine
 from seq2attn.errors import UserError
 from seq2attn.laid_out import lay_out_linears
+from seq2attn.long_inputs import (
+    SourceLimit,
+    effective_source_limit,
+    join_sentences,
+    model_source_limit,
+)
 from seq2attn.looked import Looked
 from seq2attn.memory import ran_out
 from seq2attn.model import Seq2Seq
 from seq2attn.noticed import InputWarning, Noticed
-from seq2attn.reach import Reach, reach_in, reach_of
-from seq2attn.reading import Reading, encode_prefix, joined_score, ranked
 from seq2attn.run import Run
 from seq2attn.search.batched import Hypothesis
 from seq2attn.search.config import LengthsConfig, SearchConfig
 from seq2attn.search.options import check_num_hypotheses, chosen_search
-from seq2attn.text.sentences import join
+from seq2attn.source_line import SourceLine, encode_prefix, joined_score, ranked
 from seq2attn.text.tokenizer import Tokenizer
 from seq2attn.translation import Translation
 
 Hypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
-"""Those of each part of a line, best first."""
+"""Those of each segment of a line, best first."""
 NATIVE = "native"
 """The name of our own engine."""
 
@@ -52,13 +56,13 @@ class Translator:
         *,
         engine: Engine | None = None,
         budget: int = 8192,
-        reach: Reach | None = None,
+        source_limit: SourceLimit | None = None,
         learnt: CorpusReport | None = None,
     ) -> None:
-        """`reach` is that of the model; `learnt`, its text."""
+        """`source_limit` is that of the model; `learnt`, its text."""
         self.model, self.source, self.target, self.search, self.budget = model, source, target, search, budget
         self.engine = engine or Native(model)
-        self.reach, self.learnt = reach, learnt
+        self.source_limit, self.learnt = source_limit, learnt
 
     @classmethod
     def load(
@@ -97,7 +101,7 @@ class Translator:
             target,
             experiment.search,
             engine=searcher,
-            reach=reach_of(experiment),
+            source_limit=model_source_limit(experiment),
             learnt=report.train if report else None,
         )
 
@@ -177,77 +181,57 @@ class Translator:
         """The translations of `lines` one by one, for input that is long or has no end.
 
         Lines are taken `window` at a time, and those alike in length are translated together. A line that is too long
-        is treated as `search.lengths.long` says. Remarks on the lines are added to `noticed`, which may have remarks
-        on earlier ones; without it, they are warned of at the end.
+        is treated as `search.lengths.long_inputs` says. Remarks on the lines are added to `noticed`, which may have
+        remarks on earlier ones; without it, they are warned of at the end.
         """
         search = search or self.search
         check_num_hypotheses(search, num_hypotheses or 1)
         notes = Noticed(self.learnt) if noticed is None else noticed
         pairs = ((x, prefix) for x in lines) if isinstance(prefix, str) else zip(lines, prefix, strict=True)
+        limit = effective_source_limit(search.lengths, self.source_limit, self.engine.max_source_length)
         while some := list(islice(pairs, window)):
             number = notes.lines + 1
-            readings = [self._read(line, search.lengths, begin) for line, begin in some]
-            notes.read(readings, self.source)
-            answers = self._search(readings, search, notes, number)
+            read = [SourceLine.encode(self.source, line, search.lengths, limit) for line, _ in some]
+            read = [
+                replace(one, prefix=encode_prefix(self.target, begin)) if begin else one
+                for one, (_, begin) in zip(read, some, strict=True)
+            ]
+            notes.read(read, self.source)
+            answers = list(zip(read, self._search(read, search), strict=True))
             cut_off = _are_cut_off(answers, search.lengths)
             notes.cut_off([line for line, is_so in enumerate(cut_off, number) if is_so])
-            for (reading, found), is_cut_off in zip(answers, cut_off, strict=True):
-                translation = replace(self._shown(reading, found, num_hypotheses), cut_off=is_cut_off)
-                if attention and any(reading.parts):
-                    translation = replace(translation, looked=self._looked(reading, found))
+            for (one, found), is_cut_off in zip(answers, cut_off, strict=True):
+                translation = replace(self._shown(one, found, num_hypotheses), cut_off=is_cut_off)
+                if attention and any(one.segments):
+                    translation = replace(translation, looked=self._looked(one, found))
                 yield translation
         if noticed is None:
             _warn(notes)
 
-    def _read(self, line: str, lengths: LengthsConfig, prefix: str) -> Reading:
-        reading = Reading.of(self.source, line, lengths.long, reach_in(lengths, self.reach))
-        most = self.engine.max_source_length
-        if most is not None and reading.longest > most:
-            reading = Reading.of(
-                self.source, line, "split", Reach(most, f"the engine takes no more than {most:,}")
-            )
-        return replace(reading, prefix=encode_prefix(self.target, prefix)) if prefix else reading
+    def _search(self, lines: Sequence[SourceLine], search: SearchConfig) -> list[Hypotheses]:
+        """The hypotheses of all segments of each line; batches are halved until they fit into memory."""
+        segments = [segment for line in lines for segment in line.segments]
+        prefixes = [ids for line in lines for ids in line.prefixes]
+        longest = max(map(len, segments))
+        while True:
+            try:
+                found = iter(self.engine.translate(segments, search, budget=self.budget, prefixes=prefixes))
+                return [[next(found) for _ in line.segments] for line in lines]
+            except (RuntimeError, MemoryError, UserError) as error:
+                if not ran_out(error) or self.budget <= longest:  # one segment at a time
+                    raise
+            self.budget //= 2  # after the error, which holds on to tensors, is gone
 
-    def _search(
-        self, readings: Sequence[Reading], search: SearchConfig, notes: Noticed, number: int
-    ) -> list[tuple[Reading, Hypotheses]]:
-        """The hypotheses of all parts of each line, the first of which has this number.
-
-        Where memory does not do, fewer tokens are searched together, then fewer lines, and in the end parts of one.
-        """
-        try:
-            parts = [part for reading in readings for part in reading.parts]
-            prefixes = [ids for reading in readings for ids in reading.prefixes]
-            found = iter(self.engine.translate(parts, search, budget=self.budget, prefixes=prefixes))
-            return [(reading, [next(found) for _ in reading.parts]) for reading in readings]
-        except (RuntimeError, MemoryError, UserError) as error:
-            if not ran_out(error):
-                raise
-        longest = max(reading.longest for reading in readings)
-        if self.budget > longest:
-            self.budget //= 2
-            return self._search(readings, search, notes, number)
-        if len(readings) > 1:
-            each = enumerate(readings, number)
-            return [one for line, reading in each for one in self._search([reading], search, notes, line)]
-        if longest <= 1:
-            raise UserError("there is no memory to translate a single token")
-        reach = Reach(longest // 2, "there is no memory for them at once")
-        reading = Reading.of(self.source, readings[0].line, "split", reach)
-        reading = replace(reading, prefix=readings[0].prefix)
-        notes.too_long(number, reading.concern or "")
-        return self._search([reading], search, notes, number)
-
-    def _shown(self, reading: Reading, found: Hypotheses, count: int | None) -> Translation:
-        sources = [self.source.tokens(part) for part in reading.parts]
+    def _shown(self, line: SourceLine, found: Hypotheses, count: int | None) -> Translation:
+        sources = [self.source.tokens(segment) for segment in line.segments]
         every = [
             Translation(
-                join([self.target.decode(one.tokens) for one in hypotheses]),
-                joined_score(reading, hypotheses),
+                join_sentences([self.target.decode(one.tokens) for one in hypotheses]),
+                joined_score(line, hypotheses),
                 sum(one.log_prob for one in hypotheses),
                 tuple(token for one in hypotheses for token in self.target.tokens(one.tokens)),
                 tuple(token for tokens in sources for token in tokens),
-                parts=reading.texts,
+                parts=line.segment_texts,
             )
             for hypotheses in islice(ranked(found), count)
         ]
@@ -257,9 +241,9 @@ class Translator:
         """Where the model looks when it reads a given translation of a given line."""
         return self._looked_at(self.source.encode(source), self.target.encode(target))
 
-    def _looked(self, reading: Reading, found: Hypotheses) -> Looked:
-        read = zip(reading.parts, found, strict=True)
-        return Looked.joined([self._looked_at(part, best.tokens) for part, (best, *_) in read])
+    def _looked(self, line: SourceLine, found: Hypotheses) -> Looked:
+        pairs = zip(line.segments, found, strict=True)
+        return Looked.joined([self._looked_at(segment, best.tokens) for segment, (best, *_) in pairs])
 
     def _looked_at(self, source: Sequence[int], target: Sequence[int]) -> Looked:
         return Looked.at(self.model, (self.source, self.target), source, target)
@@ -271,18 +255,18 @@ def _warn(noticed: Noticed) -> None:
         warn(message, InputWarning, stacklevel=3)
 
 
-def _are_cut_off(answers: Sequence[tuple[Reading, Hypotheses]], lengths: LengthsConfig) -> list[bool]:
-    """Whether the best of a line, or of a part of it, has as many words as it may: only the end could follow."""
-    parts = [part for reading, _ in answers for part in reading.parts]
+def _are_cut_off(answers: Sequence[tuple[SourceLine, Hypotheses]], lengths: LengthsConfig) -> list[bool]:
+    """Whether the best hypothesis of any segment of a line has the maximum length: only the end could follow."""
+    segments = [segment for line, _ in answers for segment in line.segments]
     best = [hypotheses[0] for _, found in answers for hypotheses in found]
-    most = (lengths.limits(torch.tensor([len(part) for part in parts])).most - 1).tolist()
+    most = (lengths.limits(torch.tensor([len(segment) for segment in segments])).most - 1).tolist()
     are = iter(
         [
-            len(part) > 0 and len(one.tokens) >= limit
-            for part, one, limit in zip(parts, best, most, strict=True)
+            len(segment) > 0 and len(one.tokens) >= limit
+            for segment, one, limit in zip(segments, best, most, strict=True)
         ]
     )
-    return [sum(next(are) for _ in reading.parts) > 0 for reading, _ in answers]
+    return [sum(next(are) for _ in line.segments) > 0 for line, _ in answers]
 
 
 def check_engine(engine: Engine, search: SearchConfig, run: Run, overrides: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, EngineFolder, EngineName, Long, Overrides, RunPath
+from seq2attn.cli.options import AllowCode, Device, EngineFolder, EngineName, LongInputs, Overrides, RunPath
 
 
 def evaluate(
@@ -46,7 +46,7 @@ def evaluate(
     picture: Annotated[
         Path | None, typer.Option(help="Draw BLEU by source length: FILE.png or FILE.svg.", metavar="FILE")
     ] = None,
-    long: Long = None,
+    long_inputs: LongInputs = None,
     engine: EngineName = "native",
     engine_folder: EngineFolder = None,
     device: Device = "auto",
@@ -75,7 +75,7 @@ def evaluate(
     folder = Run(run, allow_code)
     experiment = folder.experiment([*overrides, *_settings(metric, tokenize)])
     sets = test_sets(experiment, source, reference or [])
-    search = chosen_search(experiment.search, beam=beam, greedy=greedy, long=long)
+    search = chosen_search(experiment.search, beam=beam, greedy=greedy, long_inputs=long_inputs)
     if beam is None:
         check_size(search, folder.config, overrides)
     load = partial(

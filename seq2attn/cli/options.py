@@ -44,11 +44,11 @@ AllowCode: TypeAlias = Annotated[
     ),
 ]
 
-Long: TypeAlias = Annotated[
-    Literal["split", "truncate", "whole"] | None,
+LongInputs: TypeAlias = Annotated[
+    Literal["split", "truncate"] | None,
     typer.Option(
-        "--long",
-        help="Lines too long for the model: in parts, their beginning alone, or whole all the same. [split]",
+        "--long-inputs",
+        help="Lines too long for the model: sentence by sentence, or their beginning alone. [split]",
     ),
 ]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, EngineFolder, EngineName, Long, Overrides, RunPath
+from seq2attn.cli.options import AllowCode, Device, EngineFolder, EngineName, LongInputs, Overrides, RunPath
 
 
 def translate(
@@ -74,7 +74,7 @@ def translate(
             metavar="NAME", help="Put the tag <NAME> before each line, for a model trained with it."
         ),
     ] = None,
-    long: Long = None,
+    long_inputs: LongInputs = None,
     engine: EngineName = "native",
     engine_folder: EngineFolder = None,
     device: Device = "auto",
@@ -107,7 +107,7 @@ def translate(
         as_json=as_json,
         attention=attention,
         choice=AttentionChoice(attention_of, layer, head, whole_words, color_scale),
-        long=long,
+        long_inputs=long_inputs,
         engine=engine,
         engine_folder=engine_folder,
         device=device,

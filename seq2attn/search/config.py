@@ -15,8 +15,8 @@ from seq2attn.search.lengths import LengthRule, Limits
 WIDEST, LONGEST = 1000, 2**16
 """Up to which width and length there is a search: for more there is no memory, or no number."""
 
-Long: TypeAlias = Literal["split", "truncate", "whole"]
-"""What becomes of a line with too many tokens."""
+LongInputs: TypeAlias = Literal["split", "truncate"]
+"""Treatment of a source line with too many tokens."""
 
 
 class LengthsConfig(Config):
@@ -34,11 +34,13 @@ class LengthsConfig(Config):
     """Fewest tokens of a translation for each token of the source."""
     max_ratio: float = Field(3.0, gt=0, le=1000)
     """Most tokens of a translation for each token of the source, above the 10 that any source is granted."""
-    long: Long = "split"
-    """Lines with too many tokens: translated in parts, or their beginning alone, or whole all the same."""
+    long_inputs: LongInputs = "split"
+    """Lines with too many tokens: translated sentence by sentence, or their beginning alone."""
+    source_language: str = Field("en", pattern="^[a-z]{2,3}$")
+    """ISO 639 code of the source, for the abbreviations that end no sentence when a line is split."""
     max_source: PositiveInt | None = None
     """Most tokens of a line that is not too long; none: as many as `data.filters.max_length` let the model learn from,
-    or fewer where it has positions for fewer."""
+    or fewer where it has positions for fewer. An engine may take fewer still."""
 
     @model_validator(mode="after")
     def _ordered(self) -> LengthsConfig:

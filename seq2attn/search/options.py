@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seq2attn.errors import UserError
-from seq2attn.search.config import BeamConfig, GreedyConfig, Long, SampleConfig, SearchConfig
+from seq2attn.search.config import BeamConfig, GreedyConfig, LongInputs, SampleConfig, SearchConfig
 
 LARGEST = 2**16
 """Tokens that a search may keep for a sentence, over all hypotheses, without the user having asked for it."""
 
 
 def chosen_search(
-    search: SearchConfig, *, beam: int | None, greedy: bool, long: Long | None = None
+    search: SearchConfig, *, beam: int | None, greedy: bool, long_inputs: LongInputs | None = None
 ) -> SearchConfig:
     """The search asked for, else `search`; the limits and the normalisation of lengths stay, and a beam's patience.
 
@@ -21,8 +21,8 @@ def chosen_search(
     """
     if greedy and beam is not None:
         raise UserError("--greedy and --beam exclude each other")
-    if long is not None:
-        lengths = search.lengths.model_copy(update={"long": long})
+    if long_inputs is not None:
+        lengths = search.lengths.model_copy(update={"long_inputs": long_inputs})
         search = search.model_copy(update={"lengths": lengths})
     if greedy:
         return GreedyConfig(kind="greedy", lengths=search.lengths)

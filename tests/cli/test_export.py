@@ -120,6 +120,7 @@ def test_lines_that_are_too_long(exported: tuple[Path, Path, Done], invoke: Invo
     theirs = invoke("translate", run, *few, *ENGINE, given=text.encode())
     assert (ours.out, ours.err) == (theirs.out, theirs.err)
     assert ours.out.count("\n") == 3 and "translated in" in ours.err
-    whole = invoke("translate", run, *few[:3], "--long", "whole", *ENGINE, given=text.encode())
+    limit = ["--set", "search.lengths.max_source=9999"]
+    whole = invoke("translate", run, *few[:3], *limit, *ENGINE, given=text.encode())
     assert whole.out.count("\n") == 3
     assert "tokens, and the engine takes no more than 2,047; translated in" in whole.err

@@ -171,21 +171,21 @@ class TestLong:
 
     def test_each_way(self, invoke: Invoke, raw: Path) -> None:
         found = {}
-        for long in ("split", "truncate", "whole"):
-            done = invoke("translate", raw, "--long", long, "--json", given=self.GIVEN)
-            found[long] = [json.loads(line) for line in done.out.splitlines()]
-            assert len(found[long]) == 4
+        for how in ("split", "truncate"):
+            done = invoke("translate", raw, "--long-inputs", how, "--json", given=self.GIVEN)
+            found[how] = [json.loads(line) for line in done.out.splitlines()]
+            assert len(found[how]) == 4
             said = warnings(done, "tokens, and the model learnt from none with more than 30")
             assert [line.split(":")[1] for line in said] == [" line 2", " line 4"]
         assert found["split"][1]["parts"] == lines("train.de", 0, 9)
-        assert "parts" not in found["split"][0] and "parts" not in found["whole"][1]
+        assert "parts" not in found["split"][0]
         assert len(found["truncate"][1]["parts"]) == 1
         alone = invoke("translate", raw, given="".join(f"{x}\n" for x in found["split"][1]["parts"]).encode())
         assert found["split"][1]["text"] == " ".join(alone.out.split("\n")).strip()
         assert invoke("translate", raw, given=self.GIVEN).out.split("\n")[1] == found["split"][1]["text"]
 
     def test_the_config_may_say_so(self, invoke: Invoke, raw: Path) -> None:
-        by_config = ["--set", "search.lengths.long=truncate", "--json"]
+        by_config = ["--set", "search.lengths.long_inputs=truncate", "--json"]
         for other in ([], ["--greedy"], ["--beam", "3"]):
             first = json.loads(
                 invoke("translate", raw, *by_config, *other, given=self.GIVEN).out.split("\n")[1]
@@ -205,12 +205,12 @@ class TestLong:
         assert keys["tokens"].count("</s>") == 9 and keys["tokens"][-1] == "</s>"
         assert invoke("translate", raw, "--attention", "-", given=self.GIVEN.split(b"\n", 1)[1]).out
 
-    @pytest.mark.parametrize("long", ["split", "truncate", "whole"])
-    def test_any_bytes_give_as_many_lines(self, invoke: Invoke, raw: Path, long: str) -> None:
-        draw = random.Random(long)
+    @pytest.mark.parametrize("how", ["split", "truncate"])
+    def test_any_bytes_give_as_many_lines(self, invoke: Invoke, raw: Path, how: str) -> None:
+        draw = random.Random(how)
         some = [*(bytes([code]) for code in b"aA., \xff\x00\x1b\r"), "。\u2028\u0301".encode()]
         text = b"\n".join(b"".join(draw.choices(some, k=draw.choice([0, 1, 9, 200]))) for _ in range(40))
-        done = invoke("translate", raw, "--long", long, "--greedy", given=text + b"\n")
+        done = invoke("translate", raw, "--long-inputs", how, "--greedy", given=text + b"\n")
         assert done.out.count("\n") == 40
         assert all(line.isprintable() for line in done.err.split("\n"))
 
@@ -254,6 +254,6 @@ class TestEvaluate:
         run = Path(shutil.copytree(raw, tmp_path / "run"))
         write_lines(tmp_path / "s", [TestLong.TEXT, "Hallo."])
         write_lines(tmp_path / "r", ["It is long.", "Hello."])
-        done = invoke("evaluate", run, "--source", "s", "--reference", "r", "--long", "truncate")
+        done = invoke("evaluate", run, "--source", "s", "--reference", "r", "--long-inputs", "truncate")
         assert warnings(done, "warning: s: line 1: ", "only the first 30 are translated")
         assert (run / "evaluation" / "s.txt").read_text(encoding="utf-8").count("\n") == 2

@@ -36,8 +36,8 @@ OPTIONS = (
     "--help", "-h", "--version", "--set", "--resume", "--dry-run", "--input", "-i", "--output", "-o", "--beam",
     "--greedy", "--n-best", "--json", "--attention", "--attention-of", "--layer", "--head", "--whole-words", "--engine",
     "--engine-folder", "--device", "--source", "--target", "--reference", "--picture", "--choose", "--last", "--best",
-    "--to", "--type", "--probe", "--jobs", "--leaderboard", "--redo", "--sentences", "--allow-code",
-    "--long", "--prefix", "--prefix-file", "--per-token", "--stop-after", "--updates", "--interruptions", "--seed",
+    "--to", "--type", "--probe", "--jobs", "--leaderboard", "--redo", "--sentences", "--allow-code", "--long-inputs",
+    "--prefix", "--prefix-file", "--per-token", "--stop-after", "--updates", "--interruptions", "--seed",
     "--no-such-option", "--", "-", "-x", "--beam=3",
 )  # fmt: skip
 VALUES = (

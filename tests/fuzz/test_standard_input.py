@@ -35,8 +35,8 @@ given_bytes = st.one_of(lines, lines.map(lambda some: some + b"\n"), st.binary(m
 options = st.sampled_from(
     [[], ["--json"], ["--greedy", "--json"], ["--greedy"], ["--beam", "2"], ["--beam", "3", "--n-best", "3"],
      ["--n-best", "2", "--json"],
-     ["--set", "search={kind: sample, width: 2, temperature: 3}", "--n-best", "2"], ["--long", "split"],
-     ["--long", "truncate"]]
+     ["--set", "search={kind: sample, width: 2, temperature: 3}", "--n-best", "2"], ["--long-inputs", "split"],
+     ["--long-inputs", "truncate"]]
 )  # fmt: skip
 
 

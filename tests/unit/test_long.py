@@ -13,34 +13,33 @@ import torch
 from seq2attn.engines.base import Engine
 from seq2attn.engines.native import Native
 from seq2attn.errors import UserError
+from seq2attn.long_inputs import SourceLimit, join_sentences
 from seq2attn.model import ModelConfig, build_model
 from seq2attn.model.config import EmbeddingsConfig
 from seq2attn.noticed import MAX_EXAMPLES, InputWarning, Noticed
-from seq2attn.reach import Reach
 from seq2attn.search.batched import Hypothesis, by_length
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
-from seq2attn.text.sentences import join
 from seq2attn.text.words import WordsConfig
 from seq2attn.translator import Translator
 from tests.unit.test_translator import DECODERS, GRU, WORDS
 
-REACH = Reach(6, "it is a test")
+LIMIT = SourceLimit(6, "it is a test")
 PARTS = ["A few words.", "Of which, not many!", "Words?"]
 LONG = " ".join(PARTS)
 LINES = ["a few words", LONG, "", f"{LONG} {LONG}", "not many", "a " * 40]
 
 
-def limited(kind: str = "luong", reach: Reach | None = REACH) -> Translator:
+def limited(kind: str = "luong", limit: SourceLimit | None = LIMIT) -> Translator:
     """One with first weights that knows all words of the lines, and reads so many at once."""
     torch.manual_seed(3)
     words = WordsConfig().train([*WORDS, LONG])
     size = len(words.vocabulary)
     config = ModelConfig(embeddings=EmbeddingsConfig(dim=16), encoder=GRU, decoder=DECODERS[kind])
-    return Translator(build_model(config, size, size).eval(), words, words, search(), reach=reach)
+    return Translator(build_model(config, size, size).eval(), words, words, search(), source_limit=limit)
 
 
-def search(kind: str = "beam", long: str = "split", **lengths: float) -> SearchConfig:
-    limits = LengthsConfig.model_validate({"max_length": 12, "long": long, **lengths})
+def search(kind: str = "beam", long_inputs: str = "split", **lengths: float) -> SearchConfig:
+    limits = LengthsConfig.model_validate({"max_length": 12, "long_inputs": long_inputs, **lengths})
     if kind == "greedy":
         return GreedyConfig(kind="greedy", lengths=limits)
     if kind == "sample":
@@ -66,7 +65,7 @@ def test_parts_give_what_they_give_alone(kind: str, how: str) -> None:
         joined = [whole, *whole.alternatives][rank]
         ranks = [[part, *part.alternatives] for part in alone]
         theirs = [some[min(rank, len(some) - 1)] for some in ranks]
-        assert joined.text == join([part.text for part in theirs])
+        assert joined.text == join_sentences([part.text for part in theirs])
         assert joined.tokens == sum((part.tokens for part in theirs), ())
         assert joined.log_prob == pytest.approx(sum(part.log_prob for part in theirs))
         weights = [len(part.source_tokens) for part in alone]
@@ -76,16 +75,16 @@ def test_parts_give_what_they_give_alone(kind: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["greedy", "beam", "sample"])
-@pytest.mark.parametrize("long", ["split", "truncate", "whole"])
-def test_as_many_lines_come_out_and_each_is_treated(how: str, long: str) -> None:
+@pytest.mark.parametrize("long_inputs", ["split", "truncate"])
+def test_as_many_lines_come_out_and_each_is_treated(how: str, long_inputs: str) -> None:
     one = limited()
-    found, said = translated(one, LINES, search(how, long), window=4)
+    found, said = translated(one, LINES, search(how, long_inputs), window=4)
     assert len(found) == len(LINES)
-    assert [bool(each.parts) for each in found] == [long != "whole" and i in (1, 3, 5) for i in range(6)]
+    assert [bool(each.parts) for each in found] == [i in (1, 3, 5) for i in range(6)]
     assert [line.split(":")[0] for line in said if "it is a test" in line] == ["line 2", "line 4", "line 6"]
     for line, each in zip(LINES, found, strict=True):
         tokens = one.source.tokens(one.source.encode(line))
-        if long == "truncate":
+        if long_inputs == "truncate":
             tokens = tokens[:6]
         assert each.source_tokens == tuple(tokens)
         assert len([each, *each.alternatives]) <= (1 if how == "greedy" else 3)
@@ -93,35 +92,36 @@ def test_as_many_lines_come_out_and_each_is_treated(how: str, long: str) -> None
 
 def test_truncated_is_what_its_beginning_gives() -> None:
     one = limited()
-    (found,), said = translated(one, [LONG], search(long="truncate"))
+    (found,), said = translated(one, [LONG], search(long_inputs="truncate"))
     begin = one.source.decode(one.source.encode(LONG)[:6])
     (alone,), _ = translated(one, [begin], search())
     assert (found.text, found.score, found.parts) == (alone.text, alone.score, (begin,))
     assert said[0] == "line 1: 12 tokens, and it is a test; only the first 6 are translated"
 
 
-def test_whole_is_what_no_limit_gives() -> None:
-    found, said = translated(limited(), LINES, search(long="whole"))
-    free, nothing = translated(limited(reach=None), LINES, search())
-    assert found == free
-    assert [line for line in nothing if "tokens" in line] == [] != said
+def test_a_higher_limit_translates_lines_whole() -> None:
+    found, said = translated(limited(), LINES, search(max_source=40))
+    free, nothing = translated(limited(limit=None), LINES, search())
+    assert found == free and said == nothing
+    assert [line for line in said if "tokens" in line] == []
 
 
 def test_what_the_search_says_comes_first() -> None:
-    one = limited(reach=Reach(3, "never said"))
+    one = limited(limit=SourceLimit(3, "never said"))
     found, said = translated(one, LINES, search(max_source=6))
     assert [each.text for each in found] == [each.text for each in translated(limited(), LINES, search())[0]]
     assert "`search.lengths.max_source` allows 6; translated in 3 parts" in said[0]
 
 
-def test_an_engine_has_its_own_limit_whatever_is_asked_for() -> None:
+@pytest.mark.parametrize("long_inputs", ["split", "truncate"])
+def test_an_engine_has_its_own_limit_whatever_is_asked_for(long_inputs: str) -> None:
     one = limited()
     one.engine = Native(one.model, max_source_length=20)
-    found, said = translated(one, [LONG, "a " * 40], search(long="whole"))
-    assert [len(each.parts) for each in found] == [0, 2]
-    assert said[1].startswith(
-        "line 2: 40 tokens, and the engine takes no more than 20; translated in 2 parts"
-    )
+    found, said = translated(one, [LONG, "a " * 40], search(long_inputs=long_inputs, max_source=30))
+    assert [len(each.parts) for each in found] == [0, 2 if long_inputs == "split" else 1]
+    assert said[0].startswith("line 2: 40 tokens, and the engine takes no more than 20; ")
+    _, said = translated(one, ["a " * 40], search())
+    assert said[0].startswith("line 1: 40 tokens, and it is a test; ")  # the lower of the two
 
 
 def test_windows_and_batches_do_not_change_answers() -> None:
@@ -222,19 +222,12 @@ class TestMemory:
         assert [each.text for each in found] == [each.text for each in expected]
         assert said == quiet
 
-    def test_a_line_for_which_there_is_no_memory_is_split(self) -> None:
-        one = limited(reach=None)
+    def test_a_line_that_does_not_fit_alone_is_an_error_of_memory(self) -> None:
+        one = limited(limit=None)
         one.engine = Small(one.engine, 24, FAILURES[0])  # three hypotheses of seven tokens and an end
-        found, said = translated(one, LINES, search())
-        assert [len(each.parts) for each in found] == [0, 3, 0, 6, 0, 8]
-        assert said[0] == "line 2: 12 tokens, and there is no memory for them at once; translated in 3 parts"
-        assert "line 6: 40 tokens" in "".join(said)
-
-    def test_where_not_even_a_token_fits_that_is_said(self) -> None:
-        one = limited(reach=None)
-        one.engine = Small(one.engine, 5, FAILURES[0])
-        with pytest.raises(UserError, match="no memory to translate a single token"):
-            translated(one, ["a few words"], search())
+        assert translated(one, ["a few words"] * 9, search())[0]
+        with pytest.raises(torch.OutOfMemoryError):
+            translated(one, LINES, search())
 
     def test_other_errors_are_none_of_memory(self) -> None:
         one = limited()

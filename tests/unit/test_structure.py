@@ -40,8 +40,8 @@ LAYERS = """
     experiment
     describe  run
     engines
-    reach  arrivals
-    reading
+    long_inputs  arrivals
+    source_line
     noticed
     training  translator  alignment
     drawing

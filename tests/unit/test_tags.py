@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from seq2attn.errors import RunError, UserError
-from seq2attn.reach import Reach
-from seq2attn.reading import Reading
+from seq2attn.long_inputs import SourceLimit
+from seq2attn.search.config import LengthsConfig
+from seq2attn.source_line import SourceLine
 from seq2attn.text.characters import CharactersConfig
 from seq2attn.text.config import TokenizerConfig
 from seq2attn.text.segmented import Segmented
@@ -97,7 +98,8 @@ def test_each_part_of_a_long_line_has_the_tag() -> None:
     tokenizer = TaggedTokenizer(WordsConfig().train([line]), ("<2en>",))
     tag = tokenizer.vocabulary.id("<2en>")
     for most in (5, 4, 3):
-        reading = Reading.of(tokenizer, add_tag(line, "2en"), "split", Reach(most, "it is a test"))
-        assert all(text.startswith("<2en> ") for text in reading.texts)
-        assert all(part[0] == tag and len(part) <= most for part in reading.parts)
-        assert [id for part in reading.parts for id in part[1:]] == tokenizer.encode(line)
+        limit = SourceLimit(most, "it is a test")
+        read = SourceLine.encode(tokenizer, add_tag(line, "2en"), LengthsConfig(), limit)
+        assert all(text.startswith("<2en> ") for text in read.segment_texts)
+        assert all(ids[0] == tag and len(ids) <= most for ids in read.segments)
+        assert [id for ids in read.segments for id in ids[1:]] == tokenizer.encode(line)

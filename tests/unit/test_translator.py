@@ -22,9 +22,9 @@ from seq2attn.encoders import (
     TransformerEncoderConfig,
 )
 from seq2attn.errors import UserError
+from seq2attn.long_inputs import SourceLimit
 from seq2attn.model import build_model
 from seq2attn.model.config import EmbeddingsConfig, ModelConfig
-from seq2attn.reach import Reach
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
 from seq2attn.search.options import chosen_search
 from seq2attn.text.words import WordsConfig
@@ -144,7 +144,7 @@ def test_a_prefix_is_the_beginning_of_each_translation(kind: str) -> None:
 
 def test_a_line_in_parts_begins_with_its_prefix_once() -> None:
     one = translator()
-    one.reach = Reach(3, "it is a test")
+    one.source_limit = SourceLimit(3, "it is a test")
     found = one.translate("a few words of which there are", prefix="not many")
     assert len(found.parts) > 1 and found.text.startswith("not many")
     alone = [one.translate(part, prefix="not many" * (not number)) for number, part in enumerate(found.parts)]
