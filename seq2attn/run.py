@@ -37,10 +37,9 @@ from seq2attn.formats import FORMAT_VERSION, check_format
 from seq2attn.model import Seq2Seq
 from seq2attn.model.fitting import build_with
 from seq2attn.text.files import (
+    atomic_path,
     check_inside,
     read_object,
-    sync_file,
-    sync_folder,
     write_bytes,
     write_json,
 )
@@ -137,15 +136,8 @@ class Run:
         The file of weights says so itself, so that a kill leaves the old pair or the new one. The header is for people,
         and tells where lost weights can be had from.
         """
-        partial = self.weights.with_name(self.weights.name + ".partial")
-        try:
+        with atomic_path(self.weights) as partial:
             save_weights(weights, vocabularies, partial, origin)
-            sync_file(partial)
-        except (OSError, RunError):
-            partial.unlink(missing_ok=True)  # the disk may be full
-            raise
-        partial.replace(self.weights)
-        sync_folder(self.folder)
         write_json(self.header, {"origin": dict(origin)})
 
     def origin(self) -> dict[str, Any]:

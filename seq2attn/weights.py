@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2attn.errors import DamagedError, RunError
-from seq2attn.text.files import create, open_regular, parse_json
+from seq2attn.text.files import open_regular, parse_json
 from seq2attn.text.vocabulary import Vocabulary, check_same
 
 SIDES = ("source", "target")
@@ -85,7 +85,6 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, 
     """
     contents = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     digest = digest_of(contents, about or {})
-    create(path).close()  # or it would write to where a link of that name leads
     try:
         safetensors.torch.save_file(contents, path, {**(about or {}), DIGEST: digest})
         _sort_metadata(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.errors import RunError
-from seq2attn.text.files import read_object, sync_file, write_json
+from seq2attn.text.files import atomic_dir, read_object, write_json
 
 Ids: TypeAlias = NDArray[np.uint16] | NDArray[np.int32]
 IDS, OFFSETS, HEADER = "ids.npy", "offsets.npy", "header.json"
@@ -87,21 +86,15 @@ class Corpus:
 
     def save(self, folder: Path) -> None:
         """Write the corpus, whole or not at all, in place of what `folder` held."""
-        partial = folder.with_name(folder.name + ".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        np.save(partial / IDS, self.ids)
-        np.save(partial / OFFSETS, self.offsets)
-        for name in (IDS, OFFSETS):
-            sync_file(partial / name)
         tokens = self.lengths.sum(axis=0)
         counts = {"pairs": len(self), "source_tokens": int(tokens[0]), "target_tokens": int(tokens[1])}
-        write_json(partial / HEADER, {**counts, "hash": self.hash})
-        if self.guide is not None:
-            self.guide.words.save(partial / WORDS)
-            self.guide.links.save(partial / LINKS)
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.replace(folder)
+        with atomic_dir(folder) as partial:
+            np.save(partial / IDS, self.ids)
+            np.save(partial / OFFSETS, self.offsets)
+            write_json(partial / HEADER, {**counts, "hash": self.hash})
+            if self.guide is not None:
+                self.guide.words.save(partial / WORDS)
+                self.guide.links.save(partial / LINKS)
 
     @classmethod
     def open(cls, folder: Path) -> Corpus:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seq2attn.errors import RunError
-from seq2attn.text.files import parse_json, sync_file
+from seq2attn.text.files import atomic_path, parse_json
 from seq2attn.text.lines import read_lines
 
 Pair = tuple[str, str]
@@ -18,11 +18,8 @@ Pair = tuple[str, str]
 def texts_writer(path: Path) -> Iterator[Callable[[Pair], None]]:
     """A function that adds a pair to `path`; the file is there, whole, after the `with`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8", newline="\n") as stream:
+    with atomic_path(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as stream:
         yield lambda pair: print(json.dumps(pair, ensure_ascii=False), file=stream)
-    sync_file(partial)
-    partial.replace(path)
 
 
 def read_texts(path: Path) -> Iterator[Pair]:

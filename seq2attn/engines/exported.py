@@ -6,7 +6,6 @@ seq2attn.json    of which weights it was made, for which engine, how well both s
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from seq2attn.engines.base import Target
 from seq2attn.errors import RunError, UserError
 from seq2attn.formats import FORMAT_VERSION, check_format
 from seq2attn.run import Run
-from seq2attn.text.files import check_inside, open_regular, read_object, write_json
+from seq2attn.text.files import atomic_dir, check_inside, open_regular, read_object, write_json
 
 HEADER = "seq2attn.json"
 
@@ -42,15 +41,8 @@ def written(folder: Path) -> Iterator[Path]:
     """
     if folder.exists() and not (folder / HEADER).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: is there, and is no exported model; give another folder, or move it away")
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
+    with atomic_dir(folder) as partial:
         yield partial
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def write_header(run: Run, target: Target, type_: str, probed: Any, folder: Path) -> None:

@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,43 +26,71 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The errors of a disk that takes no more, which name no file."""
 
 
-def create(path: Path) -> BinaryIO:
-    """A new file of that name, to be written; what had the name before is gone."""
-    path.unlink(missing_ok=True)
-    return path.open("xb")
-
-
 def write_bytes(path: Path, content: bytes) -> None:
     """Write `path` so that a reader, or a crash, never meets half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with writing(path) as file:
-        file.write(content)
+    with atomic_path(path) as partial:
+        partial.write_bytes(content)
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[BinaryIO]:
-    """A new file that takes the place of `path` when it is whole; after an error there is none.
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A new path for a file that takes the place of `path` when it is whole and on the disk; not after an error.
 
     Each has a name of its own until then: of several that write one file, the last whole one stays.
     """
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        with create(partial) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+        yield partial
+        sync(partial)
         partial.replace(path)
     except BaseException as error:
         partial.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in FULL:
             error.filename = str(path)
         raise
-    sync_folder(path.parent)
+    sync(path.parent)
+
+
+@contextmanager
+def atomic_dir(folder: Path) -> Iterator[Path]:
+    """A new folder that takes the place of `folder` when it is whole and on the disk; not after an error."""
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        partial.mkdir(parents=True)
+        yield partial
+        for path in (*partial.rglob("*"), partial):
+            sync(path)
+        remove_dir(folder)
+        partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    sync(folder.parent)
+
+
+def remove_dir(folder: Path) -> None:
+    """Take a folder's name away before its files: killed in between, none is left that has only some of them."""
+    if folder.is_dir():
+        removed = folder.with_name(f"{folder.name}.removed")
+        shutil.rmtree(removed, ignore_errors=True)
+        folder.rename(removed)
+        shutil.rmtree(removed)
+
+
+def sync(path: Path) -> None:
+    """See that the content of a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
 def output(path: Path) -> Iterator[BinaryIO]:
-    """A file that the user named, to be written as `writing` does; a device or a pipe is written to as text comes.
+    """A file that the user named, to be written as `atomic_path` does; a device or a pipe is written to as text comes.
 
     Raises: UserError when it cannot be written.
     """
@@ -69,25 +98,11 @@ def output(path: Path) -> Iterator[BinaryIO]:
     is_special = target.exists() and not target.is_file()
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(target.open("wb") if is_special else writing(target))
+            partial = target if is_special else stack.enter_context(atomic_path(target))
+            file = stack.enter_context(partial.open("wb"))
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error.strerror}") from None
         yield file
-
-
-def sync_file(path: Path) -> None:
-    """See that the contents of a file are on the disk."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    """See that the names of its files are on the disk, not only their contents."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_json(path: Path, content: Any) -> None:

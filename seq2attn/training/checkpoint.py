@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +19,7 @@ from pydantic import NonNegativeInt, TypeAdapter
 from torch import Tensor, nn
 
 from seq2attn.errors import DamagedError, RunError
-from seq2attn.text.files import read_object, sync_file, sync_folder, write_json
+from seq2attn.text.files import atomic_dir, read_object, write_json
 from seq2attn.weights import (
     Vocabularies,
     forms_of,
@@ -109,25 +108,17 @@ def save_checkpoint(
     Raises: RunError when it cannot be written; the older ones are then as they were.
     """
     folder = run / FOLDER / f"{state.update:08d}"
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
     tensors, numbers = _flatten(optimizer.state_dict()["state"])
     try:
-        partial.mkdir(parents=True)
-        digests: Digests = {
-            MODEL: save_weights(own_weights(model), vocabularies, partial / MODEL),
-            TRAINING: save_tensors(tensors, partial / TRAINING),
-        }
-        made = Checkpoint(folder, dataclasses.replace(state), numbers, digests, lengths)
-        write_json(partial / STATE, _sealed(made))  # which also sees to the folder
-        for file in (partial / MODEL, partial / TRAINING):
-            sync_file(file)
-        remove(folder)
-        partial.rename(folder)
-        sync_folder(folder.parent)
+        with atomic_dir(folder) as partial:
+            digests: Digests = {
+                MODEL: save_weights(own_weights(model), vocabularies, partial / MODEL),
+                TRAINING: save_tensors(tensors, partial / TRAINING),
+            }
+            made = Checkpoint(folder, dataclasses.replace(state), numbers, digests, lengths)
+            write_json(partial / STATE, _sealed(made))
     except (OSError, RunError) as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        why = str(error) if isinstance(error, RunError) else f"{partial}: {error.strerror or error}"
+        why = str(error) if isinstance(error, RunError) else f"{folder}: {error.strerror or error}"
         raise RunError(
             f"update {state.update:,} could not be saved; what was saved before is as it was, and `train --resume`"
             f" goes on from there. {why}"
@@ -188,15 +179,6 @@ def resume(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Opti
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": _unflatten(tensors, checkpoint.numbers), "param_groups": groups})
     return dataclasses.replace(checkpoint.state)
-
-
-def remove(folder: Path) -> None:
-    """Take a checkpoint's name away before its files: killed in between, none is left that has only some of them."""
-    if folder.is_dir():
-        going = folder.with_name(folder.name + ".removed")
-        shutil.rmtree(going, ignore_errors=True)
-        folder.rename(going)
-        shutil.rmtree(going)
 
 
 def average(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seq2attn.errors import DamagedError, RunError
+from seq2attn.text.files import remove_dir
 from seq2attn.training.checkpoint import (
     FOLDER,
     Checkpoint,
@@ -14,7 +15,6 @@ from seq2attn.training.checkpoint import (
     list_checkpoints,
     load_checkpoint,
     read_checkpoint,
-    remove,
 )
 
 SPARE = 2
@@ -69,7 +69,7 @@ def prune(run: Path, best: list[Checkpoint], *, keep_last: int) -> None:
     kept |= {c.folder for c in every[-SPARE:] if c.state.update >= newest}
     for checkpoint in every:
         if checkpoint.folder not in kept:
-            remove(checkpoint.folder)
+            remove_dir(checkpoint.folder)
     for checkpoint in validated:
         if checkpoint.folder not in resumable:
             checkpoint.training.unlink(missing_ok=True)
@@ -115,5 +115,5 @@ def drop_unsound(run: Path) -> int | None:
     for checkpoint in reversed(list_checkpoints(run)):
         if not checkpoint.state.in_a_row:
             return checkpoint.state.update
-        remove(checkpoint.folder)
+        remove_dir(checkpoint.folder)
     return None

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from seq2attn.errors import RunError, UserError
 from seq2attn.run import Run
 from seq2attn.terminal import visible
-from seq2attn.text.files import sync_file
+from seq2attn.text.files import sync
 from seq2attn.training.checkpoint import Checkpoint
 
 logger = logging.getLogger("seq2attn")
@@ -63,7 +63,7 @@ class Reporter:
         """Bytes of the files, which are then on the disk."""
         paths = [path for name in (METRICS, LOG, SAMPLES) if (path := self.run.folder / name).is_file()]
         for path in paths:
-            sync_file(path)
+            sync(path)
         return {path.name: path.stat().st_size for path in paths}
 
     def measure(self, kind: str, update: int, numbers: Mapping[str, float | str]) -> None:

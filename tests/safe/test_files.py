@@ -9,14 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 from seq2attn.errors import RunError, UserError
 from seq2attn.run import Run
 from seq2attn.text.files import LARGEST, check_inside, open_regular, read_bytes, read_object, write_bytes
 from seq2attn.training.averaging import average_run
 from seq2attn.translator import Translator
-from seq2attn.weights import load_tensors, read_forms, save_tensors
+from seq2attn.weights import load_tensors, read_forms
 from tests.cli.conftest import Invoke
 from tests.safe.untrained import CONFIG, LINES, untrained
 
@@ -107,14 +106,6 @@ class TestWriting:
         write_bytes(run / "it", b"theirs")
         assert outside.read_text() == "mine" and not (run / "it").is_symlink()
         assert [(p.name, p.read_text()) for p in run.iterdir()] == [("it", "theirs")]
-
-    @pytest.mark.parametrize("link", [os.symlink, os.link])
-    def test_weights(self, outside: Path, link: Callable[[Path, Path], None]) -> None:
-        file = outside.parent / "run" / "it.safetensors"
-        link(outside, file)
-        save_tensors({"a": torch.arange(3)}, file)
-        assert outside.read_text() == "mine" and not file.is_symlink()
-        assert load_tensors(file)["a"].tolist() == [0, 1, 2]
 
 
 LINKS = {

@@ -70,7 +70,8 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path: Path, call
 def test_weights_are_on_the_disk_before_they_have_their_name(tmp_path: Path, calls: list[Call]) -> None:
     run = Run(tmp_path)
     run.save_model({"weight": torch.ones(2)}, VOCABULARIES, {"checkpoints": ["1"]})
-    partial = tmp_path / "model.safetensors.partial"
+    partial = calls[0][1]
+    assert partial.parent == tmp_path and partial != run.weights
     assert calls[:3] == [
         ("sync", partial, run.weights.read_bytes()),
         ("rename", partial, run.weights),

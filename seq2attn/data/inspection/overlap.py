@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.errors import RunError
-from seq2attn.text.files import create, sync_file
+from seq2attn.text.files import atomic_path
 from seq2attn.text.normalize import normalize, one_line
 
 Hashes: TypeAlias = NDArray[np.uint64]
@@ -33,12 +33,8 @@ def _plain(line: str) -> str:
 
 def save_hashes(hashes: Hashes, run: Path) -> None:
     """Write what `load_hashes` reads."""
-    path = run / HASHES
-    partial = path.with_name(path.name + ".partial")
-    with create(partial) as file:
+    with atomic_path(run / HASHES) as partial, partial.open("wb") as file:
         np.save(file, hashes)
-    sync_file(partial)
-    partial.replace(path)
 
 
 def load_hashes(run: Path) -> Hashes | None:
