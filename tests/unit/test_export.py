@@ -21,7 +21,7 @@ from seq2attn.experiment import Experiment
 from seq2attn.model import build_model
 from seq2attn.run import Run
 from seq2attn.search.batched import Hypothesis
-from seq2attn.search.config import BeamConfig, GreedyConfig
+from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.text.vocabulary import BOS, EOS, PAD
 from seq2attn.text.words import WordsConfig
 from seq2attn.weights import own_weights
@@ -48,15 +48,17 @@ CPU = torch.device("cpu")
 
 
 def weights(run: Run, seed: int) -> None:
-    """Give a run other first weights, in which words stand out, and no sentence ends before it must.
+    """Give a run other first weights, by which one word is always likelier than the others, and no sentence ends
+    before it must.
 
-    A beam over weights that know nothing finds ends by chance, and those of the last ranks.
+    A beam over weights that know nothing finds ends by chance, and CTranslate2 does not score those that must come.
     """
     _, target = run.tokenizers()
     torch.manual_seed(seed)
     model = build_model(run.experiment().model, len(target.vocabulary), len(target.vocabulary))
     with torch.no_grad():
-        model.output.weight.mul_(30)
+        model.output.weight.mul_(0.5)
+        model.output.bias.copy_(4.0 * torch.randperm(len(target.vocabulary)))
         model.output.bias[[PAD, BOS, EOS]] -= 1000
     run.save_model(own_weights(model), (target.vocabulary, target.vocabulary), {"seed": seed})
 
@@ -103,7 +105,7 @@ def test_an_export_translates_and_says_of_which_weights_it_is(run: Run, tmp_path
     engine = exported_engine(run, "ctranslate2", where, CPU)
     model, source, _ = run.model()
     sources = [source.encode("a few words"), [], source.encode("many")]
-    search = GreedyConfig(kind="greedy")
+    search = GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=9))
     ours = Native(model).translate(sources, search, budget=100)
     assert [one[0].tokens for one in engine.translate(sources, search, budget=100)] == [
         one[0].tokens for one in ours

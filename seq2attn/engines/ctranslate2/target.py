@@ -13,7 +13,6 @@ from seq2attn.config.base import Mistake
 from seq2attn.decoders import TransformerDecoderConfig
 from seq2attn.encoders import TransformerEncoderConfig
 from seq2attn.engines.ctranslate2.package import NAME, ctranslate2
-from seq2attn.engines.ctranslate2.packed import check_packed
 from seq2attn.engines.ctranslate2.searcher import Searcher
 from seq2attn.engines.ctranslate2.specification import POSITIONS, specification
 from seq2attn.experiment import Experiment
@@ -54,11 +53,7 @@ class CTranslate2:
         spec.save(str(folder))
 
     def open(self, run: Run, folder: Path, device: torch.device) -> Searcher:
-        """Their translator, with as many threads as PyTorch would take.
-
-        Raises RunError when the exported model is damaged.
-        """
-        check_packed(folder / "model.bin", f"export the run to {NAME} again")
+        """Their translator, with as many threads as PyTorch would take."""
         source, target = run.tokenizers()
         threads = torch.get_num_threads() if device.type == "cpu" else 1
         # Both kinds of absolute positions are exported as a table.
