@@ -6,12 +6,9 @@ evaluation/NAME.txt     the translations
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +25,11 @@ from seq2attn.noticed import Noticed
 from seq2attn.run import Run
 from seq2attn.search.config import SearchConfig
 from seq2attn.text.files import write_bytes, write_json
+from seq2attn.training.lock import locked
 from seq2attn.translator import Translator
+
+PATIENCE = 60.0
+"""Seconds in which another command has surely written its reports."""
 
 
 @dataclass(frozen=True)
@@ -189,21 +190,11 @@ def write_reports(
         content["digests"]["translations"] = text_digest(result.translations)
         content["sentences_per_second"] = result.sentences / result.seconds
         sets[result.name] = content
-    with _locked(run.folder / "evaluation") as folder:  # lest report and translations be of two commands
+    folder = run.folder / "evaluation"
+    with locked(
+        folder, "evaluation.lock", patience=PATIENCE
+    ):  # lest report and translations be of two commands
         for result in results:
             write_bytes(folder / f"{result.name}.txt", _file(result.translations))
             write_json(folder / f"{result.name}.json", {"set": result.name, **about, **sets[result.name]})
     return {**about, "sets": sets}
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[Path]:
-    """Wait for other processes that write into a folder, where the file system has locks."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield folder
-    finally:
-        os.close(descriptor)

@@ -15,7 +15,6 @@ from seq2attn.errors import RunError
 from seq2attn.formats import FORMAT_VERSION
 from seq2attn.sweep.cells import Plan, Training
 from seq2attn.sweep.leaderboard import assemble
-from seq2attn.sweep.lock import locked
 from seq2attn.sweep.markdown import as_markdown
 from seq2attn.sweep.page import leaderboard_page
 from seq2attn.sweep.processes import Ended, run_all, threads
@@ -23,9 +22,14 @@ from seq2attn.sweep.record import RESULT, TRAINED, Identities, changed, read_rec
 from seq2attn.sweep.text import share_text
 from seq2attn.tables import format_table
 from seq2attn.text.files import write_bytes, write_json
+from seq2attn.training.lock import locked
 
 MEASURING = {"test sets", "search"}
 """Parts of a config that training does not depend on."""
+
+
+PATIENCE = 5.0
+"""Seconds in which the trainings of a sweep that was killed have surely seen that it is gone."""
 
 
 def run_sweep(plan: Plan, jobs: int, log: Log, *, redo: bool = False) -> list[Ended]:
@@ -34,7 +38,7 @@ def run_sweep(plan: Plan, jobs: int, log: Log, *, redo: bool = False) -> list[En
     Trainings whose config has changed since are refused, or with `redo` done anew.
     """
     folder = plan.sweep.folder
-    with locked(folder) as lock:
+    with locked(folder, "sweep.lock", advice="give another `folder`", patience=PATIENCE) as lock:
         identities = Identities()
         known_by = {str(training): identities.of(training.experiment) for training in plan.trainings}
         _settle_changes(plan, known_by, redo, log)

@@ -1,53 +1,67 @@
-"""One process at a time works in a run directory."""
+"""Locks of folders: one process at a time works in a run directory, or in that of a sweep."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import lock_descriptor
+
 from seq2attn.errors import RunError
 
 LOCK = "run.lock"
-UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-"""What a file system says that has no locks."""
+UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+"""Errors of file systems without locks; nothing is locked there."""
+ADVICE = "give another `run` (--set run=DIR)"
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out of `folder`, which is made if need be. The lock goes with the process, however it ends.
+def locked(folder: Path, name: str = LOCK, *, advice: str = ADVICE, patience: float = 0.0) -> Iterator[int]:
+    """A lock on `folder`, which is made if need be: the descriptor of the file `name` in it, which says who holds it.
 
-    Raises: RunError when another process is at work in it, or when nothing can be written to it.
+    Another holder is waited for `patience` seconds. The lock ends with the last process that has the descriptor,
+    however it ends.
+
+    Raises: RunError when another process holds the lock, or when nothing can be written to the folder.
     """
+    path = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        # On Windows there is no such flag.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
     except OSError as error:
-        raise RunError(
-            f"{folder}: cannot be written to ({error.strerror}); give another `run` (--set run=DIR)"
-        ) from None
+        raise RunError(f"{folder}: cannot be written to ({error.strerror}); {advice}") from None
     try:
-        _lock(descriptor, folder)
-        yield
+        if not _locks(descriptor, time.monotonic() + patience):
+            raise RunError(
+                f"{folder}: {_holder(path)} is at work in it; wait for its end, stop it, or {advice}"
+            )
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, folder: Path) -> None:
+def _locks(descriptor: int, deadline: float) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        who = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "another process"
-        raise RunError(
-            f"{folder}: {who} is at work in it; wait for its end, stop it, or give another `run` (--set run=DIR)"
-        ) from None
+        while not lock_descriptor(descriptor, blocking=False):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
     except OSError as error:
-        if error.errno not in UNKNOWN:
+        if error.errno not in UNSUPPORTED:
             raise
-        return
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+    return True
+
+
+def _holder(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace").strip() or "another process"
+    except OSError:  # Windows lets nobody read a file that is locked
+        return "another process"

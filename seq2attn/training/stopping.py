@@ -11,7 +11,9 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+HANGUP = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []
+"""None on Windows."""
+SIGNALS = (signal.SIGTERM, signal.SIGINT, *HANGUP)
 TIME_OVER = "training.stop_after"
 TRY_AGAIN = 75
 """The exit code of a training whose time is over: `EX_TEMPFAIL` of sysexits.h, so that a queue can start it anew."""
@@ -38,8 +40,8 @@ class Stop:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # the only one that may
-            ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # as under nohup
-            heard = [number for number in SIGNALS if number != signal.SIGHUP or not ignored]
+            ignored = [n for n in HANGUP if signal.getsignal(n) is signal.SIG_IGN]  # as under nohup
+            heard = [number for number in SIGNALS if number not in ignored]
             self._before = {number: signal.signal(number, self._hear) for number in heard}
         return self
 

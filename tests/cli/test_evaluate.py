@@ -166,7 +166,7 @@ def test_of_two_that_write_one_report_the_last_whole_one_stands(tmp_path: Path) 
                 assert content == (content[0] * 50_000 + "\n") * 20
         for writer in writers:
             writer.result()
-    assert sorted(path.name for path in folder.iterdir()) == ["set.json", "set.txt"]
+    assert sorted(path.name for path in folder.iterdir()) == ["evaluation.lock", "set.json", "set.txt"]
     assert report_of(run, "set")["digests"]["translations"] == digest(folder / "set.txt")
 
 

@@ -170,7 +170,7 @@ def test_trainings_end_with_the_sweep(seq2attn: Installed, invoke: Invoke, tmp_p
         sweep = start(seq2attn, folder, "--jobs", "2")
         wait_for("seed-1/checkpoints/*/state.json", folder)
         assert len(workers(folder)) == 2
-        assert "runs/sweep: another sweep is at work in it" in invoke("sweep", "sweep.yaml", code=2).err
+        assert f"runs/sweep: process {sweep.pid} on " in invoke("sweep", "sweep.yaml", code=2).err
         sweep.send_signal(signal.SIGINT)
         _, said = sweep.communicate()
         assert sweep.returncode == 130, said

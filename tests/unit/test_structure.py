@@ -127,6 +127,17 @@ def test_functions_are_short():
     assert long == {}
 
 
+def test_nothing_of_unix_alone_is_imported():
+    of_unix = {"fcntl", "grp", "pwd", "resource", "termios"}
+    imported = {
+        module: {
+            name.name for node in ast.walk(parse(path)) if isinstance(node, ast.Import) for name in node.names
+        }
+        for module, path in MODULES.items()
+    }
+    assert [module for module, names in imported.items() if names & of_unix] == []
+
+
 def test_the_package_is_imported_without_anything_heavy():
     heavy = (
         "torch",
