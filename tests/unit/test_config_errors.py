@@ -85,237 +85,100 @@ class Root(Config):
 
 
 MISTAKES = {
-    "unknown key": ("decoder:\n  kind: luong\n  score:\n    kind: dot\n    scale: true\n", """\
-        FILE:5:5: unknown key `decoder.score.scale`; did you mean `scaled`?
-          |
-        5 |     scale: true
-          |     ^^^^^"""),
-    "unknown key, nothing near": ("decoder: {kind: luong}\nzzz: 1\n", """\
-        FILE:2:1: unknown key `zzz`; known: decoder, data, scores
-          |
-        2 | zzz: 1
-          | ^^^"""),
-    "missing key": ("decoder: {kind: luong}\ndata:\n  note: x\n", """\
-        FILE:2:1: `data.train` is missing
-          |
-        2 | data:
-          | ^^^^"""),
-    "missing key of the root": ("scores: []\n", """\
-        FILE:1:1: `decoder` is missing
-          |
-        1 | scores: []
-          | ^^^^^^^^^^"""),
-    "wrong literal": ("decoder:\n  kind: luong\n  cell: lstn\n", """\
-        FILE:3:9: `decoder.cell` should be 'gru' or 'lstm', not 'lstn'; did you mean `lstm`?
-          |
-        3 |   cell: lstn
-          |         ^^^^"""),
-    "wrong type": ("decoder: {kind: luong, dim: wide}\n", """\
-        FILE:1:29: `decoder.dim` should be a whole number, not 'wide'
-          |
-        1 | decoder: {kind: luong, dim: wide}
-          |                             ^^^^"""),
-    "fraction": ("decoder: {kind: luong, dim: 2.5}\n", """\
-        FILE:1:29: `decoder.dim` should be a whole number, not 2.5
-          |
-        1 | decoder: {kind: luong, dim: 2.5}
-          |                             ^^^"""),
-    "exponent": ("decoder: {kind: luong, dim: 1e3}\n", """\
-        FILE:1:29: `decoder.dim` should be a whole number, not '1e3'; write 1000
-          |
-        1 | decoder: {kind: luong, dim: 1e3}
-          |                             ^^^"""),
-    "nothing": ("decoder:\n  kind: luong\n  dim:\n", """\
-        FILE:3:7: `decoder.dim` should be a whole number, not nothing
-          |
-        3 |   dim:
-          |       ^"""),
-    "mapping for a number": ("decoder:\n  kind: luong\n  dim:\n    is: 3\n", """\
-        FILE:3:3: `decoder.dim` should be a whole number, not a mapping
-          |
-        3 |   dim:
-          |   ^^^"""),
-    "below a bound": ("decoder: {kind: luong, dim: 0}\n", """\
-        FILE:1:29: `decoder.dim` should be greater than 0, not 0
-          |
-        1 | decoder: {kind: luong, dim: 0}
-          |                             ^"""),
-    "above a bound": ("decoder: {kind: luong, dropout: 1.5}\n", """\
-        FILE:1:33: `decoder.dropout` should be less than 1, not 1.5
-          |
-        1 | decoder: {kind: luong, dropout: 1.5}
-          |                                 ^^^"""),
-    "not true or false": ("decoder: {kind: luong, score: {kind: dot, scaled: maybe}}\n", """\
-        FILE:1:51: `decoder.score.scaled` should be true or false, not 'maybe'
-          |
-        1 | decoder: {kind: luong, score: {kind: dot, scaled: maybe}}
-          |                                                   ^^^^^"""),
-    "kind": ("decoder: {kind: transfomer}\n", """\
-        FILE:1:17: `decoder` has no kind `transfomer`; did you mean `transformer`?
-          |
-        1 | decoder: {kind: transfomer}
-          |                 ^^^^^^^^^^"""),
-    "kind, nothing near": ("decoder: {kind: no}\n", """\
-        FILE:1:17: `decoder` has no kind `no`; known: luong, bahdanau, transformer
-          |
-        1 | decoder: {kind: no}
-          |                 ^^"""),
-    "kind is a list": ("decoder: {kind: [luong]}\n", """\
-        FILE:1:17: `decoder.kind` should be text, not a list
-          |
-        1 | decoder: {kind: [luong]}
-          |                 ^^^^^^^"""),
-    "no kind": ("decoder:\n  dim: 3\n", """\
-        FILE:1:1: `decoder` does not say its kind; known: luong, bahdanau, transformer
-          |
-        1 | decoder:
-          | ^^^^^^^"""),
-    "no mapping": ("decoder: luong\n", """\
-        FILE:1:10: `decoder` should be a mapping, not 'luong'; write `{kind: luong}`
-          |
-        1 | decoder: luong
-          |          ^^^^^"""),
-    "list item": ("decoder: {kind: luong}\nscores:\n- kind: dot\n- kind: additive\n  dim: -1\n", """\
-        FILE:5:8: `scores.1.dim` should be greater than 0, not -1
-          |
-        5 |   dim: -1
-          |        ^^"""),
-    "no list": ("decoder: {kind: luong}\nscores: {kind: dot}\n", """\
-        FILE:2:9: `scores` should be a list, not a mapping
-          |
-        2 | scores: {kind: dot}
-          |         ^^^^^^^^^^^"""),
-    "too few": ("decoder: {kind: luong}\ndata: {train: a, languages: [de]}\n", """\
-        FILE:2:29: `data.languages.1` is missing
-          |
-        2 | data: {train: a, languages: [de]}
-          |                             ^^^^"""),
-    "free key": ("decoder: {kind: luong}\ndata: {train: a, weights: {web: 1, news: 0}}\n", """\
-        FILE:2:42: `data.weights.news` should be greater than 0, not 0
-          |
-        2 | data: {train: a, weights: {web: 1, news: 0}}
-          |                                          ^"""),
-    "boolean for text": ("decoder: {kind: luong}\ndata: {train: a, languages: [no, en]}\n", """\
-        FILE:2:30: `data.languages.0` should be text, not no; YAML reads `no` as false: put it in quotes
-          |
-        2 | data: {train: a, languages: [no, en]}
-          |                              ^^"""),
-    "number for text": ("decoder: {kind: luong}\ndata: {train: a, note: 12}\n", """\
-        FILE:2:24: `data.note` should be text, not 12; put it in quotes
-          |
-        2 | data: {train: a, note: 12}
-          |                        ^^"""),
-    "neither of two": ("decoder: {kind: luong}\ndata: {train: {a: 1}}\n", """\
-        FILE:2:15: `data.train` should be a path or a list, not a mapping
-          |
-        2 | data: {train: {a: 1}}
-          |               ^^^^^^"""),
-    "item of one of two": ("decoder: {kind: luong}\ndata: {train: [a, 3]}\n", """\
-        FILE:2:19: `data.train.1` should be a path, not 3
-          |
-        2 | data: {train: [a, 3]}
-          |                   ^"""),
-    "validator of a field": ("decoder: {kind: luong}\ndata:\n  train: a\n  note: hey!\n", """\
-        FILE:4:9: `data.note`: no shouting
-          |
-        4 |   note: hey!
-          |         ^^^^"""),
-    "across fields": ("decoder:\n  kind: transformer\n  heads: 7\n", """\
-        FILE:3:10: `decoder.heads`: 7 heads do not divide dim 512
-          |
-        3 |   heads: 7
-          |          ^"""),
-    "across fields, by default": ("decoder:\n  kind: transformer\n  dim: 511\n", """\
-        FILE:1:1: `decoder.heads`: 8 heads do not divide dim 511
-          |
-        1 | decoder:
-          | ^^^^^^^"""),
-    "across parts": ("decoder: {kind: luong}\ndata: {train: a, languages: [de, de]}\n", """\
-        FILE:2:29: `data.languages`: source and target are the same
-          |
-        2 | data: {train: a, languages: [de, de]}
-          |                             ^^^^^^^^"""),
-    "double key": ("decoder: {kind: luong}\nscores: []\ndecoder: {kind: luong}\n", """\
-        FILE:3:1: the key `decoder` is here twice; first in line 1
-          |
-        3 | decoder: {kind: luong}
-          | ^^^^^^^"""),
-    "key of several lines": ("decoder: {kind: luong}\n? [a, b]\n: 1\n", """\
-        FILE:2:3: a key should be a name
-          |
-        2 | ? [a, b]
-          |   ^^^^^^"""),
-    "python tag": ("decoder: {kind: !!python/name:os.system luong}\n", """\
-        FILE:1:17: the tag tag:yaml.org,2002:python/name:os.system means nothing here
-          |
-        1 | decoder: {kind: !!python/name:os.system luong}
-          |                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^"""),
-    "empty hexadecimal": ("decoder: {kind: luong, score: {kind: additive, dim: 0x_}}\n", """\
-        FILE:1:53: '0x_' is not a YAML int
-          |
-        1 | decoder: {kind: luong, score: {kind: additive, dim: 0x_}}
-          |                                                     ^^^"""),
-    "merge of no mapping": ("decoder: {kind: luong, <<: 3}\n", """\
-        FILE:1:28: `<<` should be a mapping, or a list of mappings
-          |
-        1 | decoder: {kind: luong, <<: 3}
-          |                            ^"""),
-    "anchor inside itself": ("decoder: &d {kind: luong, score: *d}\n", """\
-        FILE:1:10: this anchor stands for something that contains itself
-          |
-        1 | decoder: &d {kind: luong, score: *d}
-          |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^"""),
-    "tabs": ("decoder:\n\tkind: luong\n", """\
-        FILE:2:1: this is not YAML: while scanning for the next token, found character '\\t' that cannot start any token
-          |
-        2 | \tkind: luong
-          | ^"""),
-    "not closed": ("decoder: {kind: luong\n", """\
-        FILE:2:1: this is not YAML: while parsing a flow mapping, expected ',' or '}', but got '<stream end>'
-          |
-        2 |\x20
-          | ^"""),
-    "control character": ("decoder: {kind: lu\x07ong}\n", """\
-        FILE:1:19: YAML allows no character 0x07
-          |
-        1 | decoder: {kind: lu\x07ong}
-          |                   ^"""),
-    "empty": ("", """\
-        FILE:1:1: the file is empty; expected `key: value` lines
-          |
-        1 |\x20
-          | ^"""),
-    "no mapping at all": ("- decoder\n", """\
-        FILE:1:1: expected `key: value` lines
-          |
-        1 | - decoder
-          | ^^^^^^^^^"""),
-    "module": ("decoder: {kind: 'no_such.place:Thing'}\n", """\
-        FILE:1:17: `decoder.kind`: there is no module `no_such` to import `no_such.place:Thing` from
-          |
-        1 | decoder: {kind: 'no_such.place:Thing'}
-          |                 ^^^^^^^^^^^^^^^^^^^^^"""),
-    "module, no class": ("decoder: {kind: 'fractions:Fractoin'}\n", """\
-        FILE:1:17: `decoder.kind`: the module `fractions` has no class `Fractoin`; did you mean `Fraction`?
-          |
-        1 | decoder: {kind: 'fractions:Fractoin'}
-          |                 ^^^^^^^^^^^^^^^^^^^^"""),
-    "class without a config": ("decoder: {kind: 'fractions:Fraction'}\n", """\
-        FILE:1:17: `decoder.kind`: `Fraction` has no `Config` beside it, so it cannot be used as a decoder
-          |
-        1 | decoder: {kind: 'fractions:Fraction'}
-          |                 ^^^^^^^^^^^^^^^^^^^^"""),
-    "no import path": ("decoder: {kind: 'my file.py:Thing'}\n", """\
-        FILE:1:17: `decoder.kind`: `my file.py:Thing` is not an import path; expected `package.module:Class`
-          |
-        1 | decoder: {kind: 'my file.py:Thing'}
-          |                 ^^^^^^^^^^^^^^^^^^"""),
-    "import path without colon": ("decoder: {kind: my_package.Thing}\n", """\
-        FILE:1:17: `decoder` has no kind `my_package.Thing`; a part from elsewhere is written `package.module:Class`
-          |
-        1 | decoder: {kind: my_package.Thing}
-          |                 ^^^^^^^^^^^^^^^^"""),
+    "unknown key": ("decoder:\n  kind: luong\n  score:\n    kind: dot\n    scale: true\n", "5:5", "scale",
+        "unknown key `decoder.score.scale`; did you mean `scaled`?"),
+    "unknown key, nothing near": ("decoder: {kind: luong}\nzzz: 1\n", "2:1", "zzz",
+        "unknown key `zzz`; known: decoder, data, scores"),
+    "missing key": ("decoder: {kind: luong}\ndata:\n  note: x\n", "2:1", "data",
+        "`data.train` is missing"),
+    "missing key of the root": ("scores: []\n", "1:1", "scores: []",
+        "`decoder` is missing"),
+    "wrong literal": ("decoder:\n  kind: luong\n  cell: lstn\n", "3:9", "lstn",
+        "`decoder.cell` should be 'gru' or 'lstm', not 'lstn'; did you mean `lstm`?"),
+    "wrong type": ("decoder: {kind: luong, dim: wide}\n", "1:29", "wide",
+        "`decoder.dim` should be a whole number, not 'wide'"),
+    "fraction": ("decoder: {kind: luong, dim: 2.5}\n", "1:29", "2.5",
+        "`decoder.dim` should be a whole number, not 2.5"),
+    "exponent": ("decoder: {kind: luong, dim: 1e3}\n", "1:29", "1e3",
+        "`decoder.dim` should be a whole number, not '1e3'; write 1000"),
+    "nothing": ("decoder:\n  kind: luong\n  dim:\n", "3:7", "",
+        "`decoder.dim` should be a whole number, not nothing"),
+    "mapping for a number": ("decoder:\n  kind: luong\n  dim:\n    is: 3\n", "3:3", "dim",
+        "`decoder.dim` should be a whole number, not a mapping"),
+    "below a bound": ("decoder: {kind: luong, dim: 0}\n", "1:29", "0",
+        "`decoder.dim` should be greater than 0, not 0"),
+    "above a bound": ("decoder: {kind: luong, dropout: 1.5}\n", "1:33", "1.5",
+        "`decoder.dropout` should be less than 1, not 1.5"),
+    "not true or false": ("decoder: {kind: luong, score: {kind: dot, scaled: maybe}}\n", "1:51", "maybe",
+        "`decoder.score.scaled` should be true or false, not 'maybe'"),
+    "kind": ("decoder: {kind: transfomer}\n", "1:17", "transfomer",
+        "`decoder` has no kind `transfomer`; did you mean `transformer`?"),
+    "kind, nothing near": ("decoder: {kind: no}\n", "1:17", "no",
+        "`decoder` has no kind `no`; known: luong, bahdanau, transformer"),
+    "kind is a list": ("decoder: {kind: [luong]}\n", "1:17", "[luong]",
+        "`decoder.kind` should be text, not a list"),
+    "no kind": ("decoder:\n  dim: 3\n", "1:1", "decoder",
+        "`decoder` does not say its kind; known: luong, bahdanau, transformer"),
+    "no mapping": ("decoder: luong\n", "1:10", "luong",
+        "`decoder` should be a mapping, not 'luong'; write `{kind: luong}`"),
+    "list item": ("decoder: {kind: luong}\nscores:\n- kind: dot\n- kind: additive\n  dim: -1\n", "5:8", "-1",
+        "`scores.1.dim` should be greater than 0, not -1"),
+    "no list": ("decoder: {kind: luong}\nscores: {kind: dot}\n", "2:9", "{kind: dot}",
+        "`scores` should be a list, not a mapping"),
+    "too few": ("decoder: {kind: luong}\ndata: {train: a, languages: [de]}\n", "2:29", "[de]",
+        "`data.languages.1` is missing"),
+    "free key": ("decoder: {kind: luong}\ndata: {train: a, weights: {web: 1, news: 0}}\n", "2:42", "0",
+        "`data.weights.news` should be greater than 0, not 0"),
+    "boolean for text": ("decoder: {kind: luong}\ndata: {train: a, languages: [no, en]}\n", "2:30", "no",
+        "`data.languages.0` should be text, not no; YAML reads `no` as false: put it in quotes"),
+    "number for text": ("decoder: {kind: luong}\ndata: {train: a, note: 12}\n", "2:24", "12",
+        "`data.note` should be text, not 12; put it in quotes"),
+    "neither of two": ("decoder: {kind: luong}\ndata: {train: {a: 1}}\n", "2:15", "{a: 1}",
+        "`data.train` should be a path or a list, not a mapping"),
+    "item of one of two": ("decoder: {kind: luong}\ndata: {train: [a, 3]}\n", "2:19", "3",
+        "`data.train.1` should be a path, not 3"),
+    "validator of a field": ("decoder: {kind: luong}\ndata:\n  train: a\n  note: hey!\n", "4:9", "hey!",
+        "`data.note`: no shouting"),
+    "across fields": ("decoder:\n  kind: transformer\n  heads: 7\n", "3:10", "7",
+        "`decoder.heads`: 7 heads do not divide dim 512"),
+    "across fields, by default": ("decoder:\n  kind: transformer\n  dim: 511\n", "1:1", "decoder",
+        "`decoder.heads`: 8 heads do not divide dim 511"),
+    "across parts": ("decoder: {kind: luong}\ndata: {train: a, languages: [de, de]}\n", "2:29", "[de, de]",
+        "`data.languages`: source and target are the same"),
+    "double key": ("decoder: {kind: luong}\nscores: []\ndecoder: {kind: luong}\n", "3:1", "decoder",
+        "the key `decoder` is here twice; first in line 1"),
+    "key of several lines": ("decoder: {kind: luong}\n? [a, b]\n: 1\n", "2:3", "[a, b]",
+        "a key should be a name"),
+    "python tag": ("decoder: {kind: !!python/name:os.system luong}\n", "1:17", "!!python/name:os.system luong",
+        "the tag tag:yaml.org,2002:python/name:os.system means nothing here"),
+    "empty hexadecimal": ("decoder: {kind: luong, score: {kind: additive, dim: 0x_}}\n", "1:53", "0x_",
+        "'0x_' is not a YAML int"),
+    "merge of no mapping": ("decoder: {kind: luong, <<: 3}\n", "1:28", "3",
+        "`<<` should be a mapping, or a list of mappings"),
+    "anchor inside itself": ("decoder: &d {kind: luong, score: *d}\n", "1:10", "&d {kind: luong, score: *d}",
+        "this anchor stands for something that contains itself"),
+    "tabs": ("decoder:\n\tkind: luong\n", "2:1", "\t",
+        "this is not YAML: while scanning for the next token, found character '\\t' that cannot start any token"),
+    "not closed": ("decoder: {kind: luong\n", "2:1", "",
+        "this is not YAML: while parsing a flow mapping, expected ',' or '}', but got '<stream end>'"),
+    "control character": ("decoder: {kind: lu\x07ong}\n", "1:19", "\x07",
+        "YAML allows no character 0x07"),
+    "empty": ("", "1:1", "",
+        "the file is empty; expected `key: value` lines"),
+    "no mapping at all": ("- decoder\n", "1:1", "- decoder",
+        "expected `key: value` lines"),
+    "module": ("decoder: {kind: 'no_such.place:Thing'}\n", "1:17", "'no_such.place:Thing'",
+        "`decoder.kind`: there is no module `no_such` to import `no_such.place:Thing` from"),
+    "module, no class": ("decoder: {kind: 'fractions:Fractoin'}\n", "1:17", "'fractions:Fractoin'",
+        "`decoder.kind`: the module `fractions` has no class `Fractoin`; did you mean `Fraction`?"),
+    "class without a config": ("decoder: {kind: 'fractions:Fraction'}\n", "1:17", "'fractions:Fraction'",
+        "`decoder.kind`: `Fraction` has no `Config` beside it, so it cannot be used as a decoder"),
+    "no import path": ("decoder: {kind: 'my file.py:Thing'}\n", "1:17", "'my file.py:Thing'",
+        "`decoder.kind`: `my file.py:Thing` is not an import path; expected `package.module:Class`"),
+    "import path without colon": ("decoder: {kind: my_package.Thing}\n", "1:17", "my_package.Thing",
+        "`decoder` has no kind `my_package.Thing`; a part from elsewhere is written `package.module:Class`"),
 }  # fmt: skip
+"""A config, the place of its mistake, what is marked there, and what is said."""
 
 
 def mistakes(path: Path, *overrides: str) -> str:
@@ -325,11 +188,20 @@ def mistakes(path: Path, *overrides: str) -> str:
     return str(raised.value).replace(str(path), "FILE").replace(str(path.parent), "FOLDER")
 
 
-@pytest.mark.parametrize(("text", "message"), MISTAKES.values(), ids=MISTAKES)
-def test_every_mistake_has_a_place(tmp_path, text, message):
+def shown(text: str, place: str, marked: str, message: str) -> str:
+    """A mistake as it is shown: where it is, what it is, and the line with what is wrong in it marked."""
+    number, column = map(int, place.split(":"))
+    line = text.split("\n")[number - 1]
+    assert line[column - 1 :].startswith(marked)
+    marks = " " * (column - 1) + "^" * max(1, len(marked))
+    return f":{place}: {message}\n  |\n{number} | {line}\n  | {marks}\n\n1 mistake in FILE"
+
+
+@pytest.mark.parametrize(("text", "place", "marked", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_every_mistake_has_a_place(tmp_path, text, place, marked, message):
     path = tmp_path / "my.yaml"
     path.write_text(text)
-    assert mistakes(path) == f"{dedent(message)}\n\n1 mistake in FILE"
+    assert mistakes(path) == f"FILE{shown(text, place, marked, message)}"
 
 
 def test_all_mistakes_come_at_once_in_the_order_of_their_places(tmp_path):
@@ -415,48 +287,26 @@ def test_extends_is_a_path(tmp_path):
     assert "FILE:1:10: `extends` should be the path of a file, or a list of paths" in mistakes(path)
 
 
-OVERRIDES = {
-    "decoder.dim=wide": """\
-        <command line>:1:13: `decoder.dim` should be a whole number, not 'wide'
-          |
-        1 | decoder.dim=wide
-          |             ^^^^""",
-    "decoder.dimm=3": """\
-        <command line>:1:9: unknown key `decoder.dimm`; did you mean `dim`?
-          |
-        1 | decoder.dimm=3
-          |         ^^^^""",
-    "decoder.dim": """\
-        <command line>:1:1: expected `key=value`, such as `search.width=10`
-          |
-        1 | decoder.dim
-          | ^^^^^^^^^^^""",
-    "=3": """\
-        <command line>:1:1: expected `key=value`, such as `search.width=10`
-          |
-        1 | =3
-          | ^^""",
-    "decoder.score={kind: dot": """\
-        <command line>:1:25: this is not YAML: while parsing a flow mapping, expected ',' or '}', \
-but got '<stream end>'
-          |
-        1 | decoder.score={kind: dot
-          |                         ^""",
-    "decoder.score.dim=3": """\
-        <command line>:1:15: unknown key `decoder.score.dim`; known: kind, scaled
-          |
-        1 | decoder.score.dim=3
-          |               ^^^""",
-    "decoder.dim=": """\
-        <command line>:1:13: `decoder.dim` should be a whole number, not nothing
-          |
-        1 | decoder.dim=
-          |             ^""",
-}
+OVERRIDES = [
+    ("decoder.dim=wide", "1:13", "wide",
+     "`decoder.dim` should be a whole number, not 'wide'"),
+    ("decoder.dimm=3", "1:9", "dimm",
+     "unknown key `decoder.dimm`; did you mean `dim`?"),
+    ("decoder.dim", "1:1", "decoder.dim",
+     "expected `key=value`, such as `search.width=10`"),
+    ("=3", "1:1", "=3",
+     "expected `key=value`, such as `search.width=10`"),
+    ("decoder.score={kind: dot", "1:25", "",
+     "this is not YAML: while parsing a flow mapping, expected ',' or '}', but got '<stream end>'"),
+    ("decoder.score.dim=3", "1:15", "dim",
+     "unknown key `decoder.score.dim`; known: kind, scaled"),
+    ("decoder.dim=", "1:13", "",
+     "`decoder.dim` should be a whole number, not nothing"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("override", "message"), OVERRIDES.items(), ids=OVERRIDES)
-def test_the_command_line_is_a_place(tmp_path, override, message):
+@pytest.mark.parametrize(("override", "place", "marked", "message"), OVERRIDES)
+def test_the_command_line_is_a_place(tmp_path, override, place, marked, message):
     path = tmp_path / "my.yaml"
     path.write_text("decoder: {kind: luong, score: {kind: dot}}\n")
-    assert mistakes(path, override) == f"{dedent(message)}\n\n1 mistake in FILE"
+    assert mistakes(path, override) == f"<command line>{shown(override, place, marked, message)}"

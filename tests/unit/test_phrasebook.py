@@ -15,7 +15,7 @@ import make_phrasebook  # noqa: E402
 from phrasebook import german_clauses as german  # noqa: E402
 from phrasebook import sentences as say  # noqa: E402
 from phrasebook.compose import Composer  # noqa: E402
-from phrasebook.corpus import Corpus, build, words  # noqa: E402
+from phrasebook.corpus import words  # noqa: E402
 from phrasebook.marks import bare  # noqa: E402
 from phrasebook.meaning import Clause, Comparison, Gap, Name, Phrase, Place, Pronoun  # noqa: E402
 from phrasebook.words import Text, lexicon  # noqa: E402
@@ -76,11 +76,6 @@ def bigger(adjective: str, than: Phrase) -> Comparison:
 
 # Written by hand before the grammar was asked. English, German, and the meaning of both.
 EXPECTED: dict[str, tuple[str, str, Text]] = {
-    "weak adjective": (
-        "The man buys the red bag.",
-        "Der Mann kauft die rote Tasche.",
-        say.statement(do(the("Mann"), "kaufen", the("Tasche", "rot"))),
-    ),
     "weak adjective, accusative masculine": (
         "Anna looks for the old key.",
         "Anna sucht den alten Schlüssel.",
@@ -91,97 +86,35 @@ EXPECTED: dict[str, tuple[str, str, Text]] = {
         "Ich habe ein schnelles Auto.",
         say.statement(do(I, "haben", a("Auto", "schnell"))),
     ),
-    "mixed adjective, accusative masculine": (
-        "You need a warm coat.",
-        "Du brauchst einen warmen Mantel.",
-        say.statement(do(YOU, "brauchen", a("Mantel", "warm"))),
-    ),
     "mixed adjective, nominative masculine, an adjective losing its e": (
         "An expensive coat is beautiful.",
         "Ein teurer Mantel ist schön.",
         say.statement(is_(a("Mantel", "teuer"), Text("schön", "beautiful"))),
-    ),
-    "strong adjective, masculine": (
-        "We drink cold coffee.",
-        "Wir trinken kalten Kaffee.",
-        say.statement(do(WE, "trinken", some("Kaffee", "kalt"))),
-    ),
-    "strong adjective, feminine": (
-        "She drinks warm milk.",
-        "Sie trinkt warme Milch.",
-        say.statement(do(SHE, "trinken", some("Milch", "warm"))),
     ),
     "strong adjective after a number": (
         "They eat three sweet apples.",
         "Sie essen drei süße Äpfel.",
         say.statement(do(THEY, "essen", the("Apfel", "süß", determiner="drei", plural=True))),
     ),
-    "plural after a possessive": (
-        "Paul sells my old clocks.",
-        "Paul verkauft meine alten Uhren.",
-        say.statement(do(PAUL, "verkaufen", my("Uhr", "alt", plural=True))),
-    ),
-    "this": (
-        "These women help this man.",
-        "Diese Frauen helfen diesem Mann.",
-        say.statement(
-            do(the("Frau", determiner="this", plural=True), "helfen", the("Mann", determiner="this"))
-        ),
-    ),
     "her own, their own": (
         "Anna calls her father.",
         "Anna ruft ihren Vater an.",
         say.statement(do(ANNA, "anrufen", the("Vater", determiner="her"))),
-    ),
-    "weak noun": (
-        "The boy sees the student.",
-        "Der Junge sieht den Studenten.",
-        say.statement(do(the("Junge"), "sehen", the("Student"))),
     ),
     "dative plural": (
         "The cook thanks the friendly children.",
         "Die Köchin dankt den freundlichen Kindern.",
         say.statement(do(the("Köchin"), "danken", the("Kind", "freundlich", plural=True))),
     ),
-    "receiver and object": (
-        "The mother gives the child an egg.",
-        "Die Mutter gibt dem Kind ein Ei.",
-        say.statement(do(the("Mutter"), "geben", a("Ei"), receiver=the("Kind"))),
-    ),
     "pronoun as receiver, before the time": (
         "He showed me the photo yesterday.",
         "Er hat mir gestern das Foto gezeigt.",
         say.statement(do(HE, "zeigen", the("Foto"), receiver=I, time="gestern", tense="past")),
     ),
-    "preposition with the accusative": (
-        "I wait for the bus.",
-        "Ich warte auf den Bus.",
-        say.statement(do(I, "warten", the("Bus"))),
-    ),
-    "preposition with the dative": (
-        "Paul talks to his sister.",
-        "Paul spricht mit seiner Schwester.",
-        say.statement(do(PAUL, "sprechen", the("Schwester", determiner="his"))),
-    ),
-    "reflexive": (
-        "My grandmother looks forward to you.",
-        "Meine Oma freut sich auf dich.",
-        say.statement(do(my("Oma"), "freuen", YOU)),
-    ),
     "reflexive before the subject": (
         "Did Anna remember me?",
         "Hat sich Anna an mich erinnert?",
         say.question(do(ANNA, "erinnern", I, tense="past")),
-    ),
-    "dative pronoun before the subject": (
-        "Do you like the garden?",
-        "Gefällt dir der Garten?",
-        say.question(do(the("Garten"), "gefallen", YOU)),
-    ),
-    "being there": (
-        "We eat soup in the kitchen.",
-        "Wir essen in der Küche Suppe.",
-        say.statement(do(WE, "essen", some("Suppe"), place=at("Küche"))),
     ),
     "melted article, being there": (
         "The guest waits for Anna at the station.",
@@ -197,11 +130,6 @@ EXPECTED: dict[str, tuple[str, str, Text]] = {
         "She opens the window.",
         "Sie macht das Fenster auf.",
         say.statement(do(SHE, "aufmachen", the("Fenster"))),
-    ),
-    "separable, participle": (
-        "You tidied up the room.",
-        "Du hast das Zimmer aufgeräumt.",
-        say.statement(do(YOU, "aufräumen", the("Zimmer"), tense="past")),
     ),
     "separable, after a modal": (
         "I have to pick him up.",
@@ -223,16 +151,6 @@ EXPECTED: dict[str, tuple[str, str, Text]] = {
         "Der Bäcker verkauft jetzt eine Uhr.",
         say.statement(do(the("Bäcker"), "verkaufen", a("Uhr"), time="jetzt")),
     ),
-    "frequency": (
-        "He never drinks milk.",
-        "Er trinkt nie Milch.",
-        say.statement(do(HE, "trinken", some("Milch"), time="nie")),
-    ),
-    "nicht after a definite object": (
-        "The girl does not find the ball.",
-        "Das Mädchen findet den Ball nicht.",
-        say.statement(do(the("Mädchen"), "finden", the("Ball"), negated=True)),
-    ),
     "nicht before a preposition": (
         "We did not think of you.",
         "Wir haben nicht an dich gedacht.",
@@ -242,16 +160,6 @@ EXPECTED: dict[str, tuple[str, str, Text]] = {
         "I do not have a bicycle.",
         "Ich habe kein Fahrrad.",
         say.statement(do(I, "haben", a("Fahrrad"), negated=True)),
-    ),
-    "kein for a mass": (
-        "She does not eat any meat.",
-        "Sie isst kein Fleisch.",
-        say.statement(do(SHE, "essen", some("Fleisch"), negated=True)),
-    ),
-    "profession without article": (
-        "My sister is a doctor.",
-        "Meine Schwester ist Ärztin.",
-        say.statement(is_(my("Schwester"), a("Ärztin"))),
     ),
     "no profession, past": (
         "He was not a teacher.",
@@ -263,70 +171,25 @@ EXPECTED: dict[str, tuple[str, str, Text]] = {
         "Der Hund ist größer als die Katze.",
         say.statement(is_(the("Hund"), bigger("groß", the("Katze")))),
     ),
-    "modal in the past": (
-        "Anna had to work yesterday.",
-        "Anna musste gestern arbeiten.",
-        say.statement(do(ANNA, "arbeiten", modal="müssen", time="gestern", tense="past")),
-    ),
-    "not allowed": (
-        "You are not allowed to sing.",
-        "Du darfst nicht singen.",
-        say.statement(do(YOU, "singen", modal="dürfen", negated=True)),
-    ),
     "cannot": (
         "They cannot swim.",
         "Sie können nicht schwimmen.",
         say.statement(do(THEY, "schwimmen", modal="können", negated=True)),
-    ),
-    "gern": (
-        "Paul likes to read books.",
-        "Paul liest gern Bücher.",
-        say.statement(do(PAUL, "lesen", some("Buch", plural=True), gladly=True)),
     ),
     "what pleases is liked": (
         "My mother does not like this house.",
         "Dieses Haus gefällt meiner Mutter nicht.",
         say.statement(do(the("Haus", determiner="this"), "gefallen", my("Mutter"), negated=True)),
     ),
-    "yes or no": (
-        "Does the man know your aunt?",
-        "Kennt der Mann deine Tante?",
-        say.question(do(the("Mann"), "kennen", the("Tante", determiner="your"))),
-    ),
-    "yes or no, past": (
-        "Did they bring along the cake?",
-        "Haben sie den Kuchen mitgebracht?",
-        say.question(do(THEY, "mitbringen", the("Kuchen"), tense="past")),
-    ),
     "whom": (
         "Who does Anna wait for?",
         "Auf wen wartet Anna?",
         say.asked_object(do(ANNA, "warten"), Text("wen", "who")),
     ),
-    "who": (
-        "Who wrote the letter?",
-        "Wer hat den Brief geschrieben?",
-        say.asked_subject(do(HE, "schreiben", the("Brief"), tense="past")),
-    ),
-    "where to": (
-        "Where are you flying now?",
-        "Wohin fliegst du jetzt?",
-        say.asked(do(YOU, "fliegen", time="jetzt"), Text("wohin", "where")),
-    ),
-    "command": (
-        "Please bring us the bread!",
-        "Bring uns bitte das Brot!",
-        say.command(do(YOU, "bringen", the("Brot"), receiver=WE), please=True),
-    ),
     "command not to": (
         "Do not open the door!",
         "Mach die Tür nicht auf!",
         say.command(do(YOU, "aufmachen", the("Tür"), negated=True)),
-    ),
-    "because": (
-        "He stays at home because he is tired.",
-        "Er bleibt zu Hause, weil er müde ist.",
-        say.trailing(say.statement(do(HE, "bleiben", place=HOME)), "weil", is_(HE, TIRED)),
     ),
     "subordinate first": (
         "When it rains, we stay at home.",
@@ -415,13 +278,6 @@ def test_words_that_say_the_same_are_linked(name: str) -> None:
     assert len(found) - len(LINKED[name].split()) <= 1  # a helper that two of the others may go with
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_every_german_word_is_linked(name: str) -> None:
-    text = say.finished(EXPECTED[name][2])
-    assert {i for i, _, _ in text.links} == set(range(len(text.de.split())))
-    assert bare(text.de + text.en) == text.de + text.en
-
-
 def test_links_of_the_files_point_at_words() -> None:
     alone = 0
     for part, pairs in PAIRS.items():
@@ -434,11 +290,6 @@ def test_links_of_the_files_point_at_words() -> None:
     assert alone < 200  # articles of professions: Er ist Lehrer, he is a teacher
 
 
-@pytest.fixture(scope="module")
-def corpus() -> Corpus:
-    return build()
-
-
 def lines(name: str) -> list[str]:
     return (DATA / name).read_text(encoding="utf-8").splitlines()
 
@@ -449,19 +300,14 @@ PAIRS = {
 }
 
 
-def test_files_are_what_the_grammar_writes_byte_for_byte(corpus: Corpus) -> None:
-    for name, content in corpus.files().items():
-        assert (DATA / name).read_bytes() == content, name
-
-
-def test_another_process_writes_the_same() -> None:
+def test_another_process_writes_the_files_byte_for_byte() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "make_phrasebook.py"), "--check"]
     assert subprocess.run(command, check=False).returncode == 0
 
 
 def test_the_command_notices_a_changed_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert make_phrasebook.main(["--output", str(tmp_path)]) == 0
-    assert make_phrasebook.main(["--output", str(tmp_path), "--check"]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in DATA.glob("*.*")} - {"README.md"}
     (tmp_path / "dev.en").write_text("changed")
     assert make_phrasebook.main(["--output", str(tmp_path), "--check"]) == 1
     assert "dev.en differs" in capsys.readouterr().err
@@ -510,7 +356,7 @@ def test_a_sentence_has_one_translation_whichever_way() -> None:
     composer = Composer(99)
     there: dict[str, str] = {}
     back: dict[str, str] = {}
-    for _ in range(4000):
+    for _ in range(1500):
         pair = composer.sentence()
         assert there.setdefault(pair.de, pair.en) == pair.en
         assert back.setdefault(pair.en, pair.de) == pair.de
@@ -518,7 +364,7 @@ def test_a_sentence_has_one_translation_whichever_way() -> None:
 
 def test_the_finite_verb_is_second_in_main_clauses_and_last_in_subordinate_ones() -> None:
     composer = Composer(5)
-    for _ in range(1500):
+    for _ in range(500):
         clause = composer.action(composer.subject())
         finite, rest, cluster = map(bare, german.verbs(clause))
         first = (
