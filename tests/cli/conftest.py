@@ -1,7 +1,8 @@
-"""The package as a user has it: built as a wheel, installed elsewhere, run in processes of its own."""
+"""`seq2attn` as a user calls it, and one small training for all tests."""
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,6 @@ from typer.testing import CliRunner
 from seq2attn.cli import app
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("seq2attn", "setup.cfg", "pyproject.toml", "LICENSE", "README.md")
 
 WORDS = {
     "rot": "red",
@@ -64,46 +65,33 @@ class Done:
     err: str
 
 
-@dataclass(frozen=True)
-class Installed:
-    """The package, installed in a folder of its own."""
-
-    site: Path
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return os.environ | {"PYTHONPATH": str(self.site), "OMP_NUM_THREADS": "1"}
-
-    def command(self, *arguments: object) -> list[str]:
-        return [sys.executable, "-m", "seq2attn", *map(str, arguments)]
-
-    def run(self, folder: Path, command: Sequence[str], given: bytes = b"") -> Done:
-        """Runs any command in `folder`."""
-        done = subprocess.run(command, cwd=folder, env=self.environment, input=given, capture_output=True)
-        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
-
-    def __call__(self, folder: Path, *arguments: object, given: bytes = b"", code: int = 0) -> Done:
-        """`seq2attn` with `arguments` in `folder`; its exit code must be `code`."""
-        done = self.run(folder, self.command(*arguments), given)
-        assert done.code == code, done.err
-        return done
+def invoke_in(folder: Path, *arguments: object, given: bytes = b"", code: int = 0) -> Done:
+    """`seq2attn` with `arguments` in `folder`, in this process: to import torch takes longer than most commands."""
+    here, logger = Path.cwd(), logging.getLogger("seq2attn")
+    assert logging.lastResort is not None
+    logger.addHandler(logging.lastResort)  # as without pytest, which has handlers of its own
+    os.chdir(folder)
+    try:
+        done = CliRunner().invoke(app, [*map(str, arguments)], input=given, prog_name="seq2attn")
+    finally:
+        os.chdir(here)
+        logger.removeHandler(logging.lastResort)
+    assert done.exit_code == code, (done.exception, done.stderr)
+    return Done(done.exit_code, done.stdout, done.stderr)
 
 
-@pytest.fixture(scope="session")
-def seq2attn(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The installed package. It is built from a copy, so that nothing is left behind in the checkout."""
-    copy, wheels, site = (tmp_path_factory.mktemp(name) for name in ("copy", "wheels", "site"))
-    for name in SOURCES:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-        elif (ROOT / name).exists():
-            shutil.copy(ROOT / name, copy)
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels), str(copy)]
-    subprocess.run([*pip, *build], check=True)
-    (wheel,) = wheels.glob("*.whl")
-    subprocess.run([*pip, "install", "--no-deps", "--target", str(site), str(wheel)], check=True)
-    return Installed(site)
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def command(*arguments: object) -> list[str]:
+    """`seq2attn` with `arguments`, for a process of its own."""
+    return [sys.executable, "-m", "seq2attn", *map(str, arguments)]
+
+
+def run_process(folder: Path, words: Sequence[str]) -> Done:
+    """Any command in `folder`, in a process of its own."""
+    done = subprocess.run(words, cwd=folder, env=ENVIRONMENT, capture_output=True)
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 Invoke = Callable[..., Done]
@@ -111,15 +99,9 @@ Invoke = Callable[..., Done]
 
 @pytest.fixture
 def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
-    """`seq2attn` in this process and an own folder: for the many cases that would otherwise import torch anew."""
+    """`seq2attn` in this process and an own folder."""
     monkeypatch.chdir(tmp_path)
-
-    def invoked(*arguments: object, given: bytes = b"", code: int = 0) -> Done:
-        done = CliRunner().invoke(app, [*map(str, arguments)], input=given, prog_name="seq2attn")
-        assert done.exit_code == code, (done.exception, done.stderr)
-        return Done(done.exit_code, done.stdout, done.stderr)
-
-    return invoked
+    return partial(invoke_in, tmp_path)
 
 
 @dataclass(frozen=True)
@@ -134,12 +116,12 @@ class Toy:
 
 
 @pytest.fixture(scope="session")
-def toy(seq2attn: Installed, tmp_path_factory: pytest.TempPathFactory) -> Toy:
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
     """One tiny training, shared by all tests; those that change a run make a copy."""
     folder = tmp_path_factory.mktemp("toy")
     write_toy(folder)
-    prepared = seq2attn(folder, "prepare", "toy.yaml")
-    trained = seq2attn(folder, "train", "toy.yaml")
+    prepared = invoke_in(folder, "prepare", "toy.yaml")
+    trained = invoke_in(folder, "train", "toy.yaml")
     return Toy(folder, folder / "toy.yaml", folder / "runs/toy", prepared, trained)
 
 

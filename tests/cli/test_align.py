@@ -15,7 +15,7 @@ from seq2attn.config.load import load
 from seq2attn.experiment import Experiment
 from seq2attn.training.train import train
 from tests.cli.conftest import CONFIG, ROOT, Invoke, write_lines, write_toy
-from tests.cli.test_readme import commands
+from tests.cli.test_readme import commands, copy_checkout
 
 SETS = ("train", "dev", "short", "mixed")
 
@@ -23,7 +23,7 @@ SETS = ("train", "dev", "short", "mixed")
 def write_aligned_toy(folder: Path) -> None:
     """The toy with targets from behind, so that links cross, and with its links."""
     config = re.sub(r"(train|dev)\.en}", r"\1.en, alignment: text/\1.align}", CONFIG)
-    write_toy(folder, config.replace("until: [200 updates]", "until: [150 updates]"))
+    write_toy(folder, config.replace("until: [200 updates]", "until: [100 updates]"))
     for name in SETS:
         path = folder / "text" / f"{name}.en"
         lines = [line.split()[::-1] for line in path.read_text(encoding="utf-8").splitlines()]
@@ -178,11 +178,7 @@ def test_bad_links_stop_training_before_it_starts(invoke: Invoke, tmp_path: Path
 
 
 def test_every_command_of_the_page_runs(invoke: Invoke, tmp_path: Path) -> None:
-    for name in ("configs", "data/phrasebook"):
-        shutil.copytree(ROOT / name, tmp_path / name)
-    for path in (tmp_path / "data/phrasebook").glob("*.*"):
-        lines = path.read_text(encoding="utf-8").split("\n")
-        write_lines(path, lines[: 2000 if path.stem == "train" else 40])
+    copy_checkout(tmp_path)
     said = commands("docs/alignment.md")
     assert [command.split()[1] for command in said] == ["train", "align", "align", "align"]
     for command in said:

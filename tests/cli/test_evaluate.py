@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pytest
 import sacrebleu
 
 from seq2attn.evaluation.config import EvaluationConfig
@@ -168,9 +167,3 @@ def test_of_two_that_write_one_report_the_last_whole_one_stands(tmp_path: Path) 
             writer.result()
     assert sorted(path.name for path in folder.iterdir()) == ["evaluation.lock", "set.json", "set.txt"]
     assert report_of(run, "set")["digests"]["translations"] == digest(folder / "set.txt")
-
-
-@pytest.mark.parametrize("given", [["--source", "a"], ["--reference", "a"]])
-def test_source_and_reference_go_together(invoke: Invoke, tmp_path: Path, given: list[str]) -> None:
-    said = invoke("evaluate", untrained(tmp_path).folder, *given, code=2).err
-    assert said == "error: give --source and --reference together\n"

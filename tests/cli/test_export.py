@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import CONFIG, Done, Installed, Invoke, Toy, write_toy
+from tests.cli.conftest import CONFIG, Done, Invoke, Toy, invoke_in, write_toy
 
 MODEL = """\
   encoder: {kind: transformer, layers: 1, heads: 4, feed_forward: 64}
@@ -24,14 +24,14 @@ ENGINE = ("--engine", "ctranslate2")
 
 
 @pytest.fixture(scope="module")
-def exported(seq2attn: Installed, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Done]:
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Done]:
     """The toy as a Transformer, exported: its folder, its run, and what `export` said."""
     folder = tmp_path_factory.mktemp("exported")
     config = re.sub(r"  encoder: .*\n  decoder: .*\n", MODEL, CONFIG)
     config = config.replace("200 updates", "400 updates").replace("rate: 0.01", "rate: 0.005")
     write_toy(folder, config)
-    seq2attn(folder, "train", "toy.yaml")
-    done = seq2attn(folder, "export", "runs/toy", "--to", "ctranslate2", "--probe", "text/short.de")
+    invoke_in(folder, "train", "toy.yaml")
+    done = invoke_in(folder, "export", "runs/toy", "--to", "ctranslate2", "--probe", "text/short.de")
     return folder, folder / "runs/toy", done
 
 

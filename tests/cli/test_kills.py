@@ -32,12 +32,15 @@ def home(corpus):
 # ---------------------------------------------------------------------- SIGKILL
 
 
-@pytest.mark.parametrize("name", ["recurrent", "transformer", "drawing"])
+@pytest.mark.parametrize(
+    "name",
+    ["transformer", *(pytest.param(name, marks=pytest.mark.slow) for name in ("recurrent", "drawing"))],
+)
 def test_killed_at_any_instant_and_resumed_is_never_killed(corpus, name):
     home, draw = Home(corpus, **{**CASES[name], **OFTEN}), random.Random(name)
     assert home.train("whole")[0] == 0
     whole, parts, kills, rounds = home.run("whole"), home.run("parts"), 0, 0
-    while kills < 9 or rounds == 0:
+    while kills < 6 or rounds == 0:
         running = home.start("parts", "--resume", "auto")
         if kills % 3 == 2:
             running.until(is_saving(parts))
@@ -51,7 +54,7 @@ def test_killed_at_any_instant_and_resumed_is_never_killed(corpus, name):
         kills += 1
         if (parts.folder / "config.yaml").is_file():
             assert_sound(parts)
-        if kills >= 9:
+        if kills >= 6:
             assert home.train("parts", "--resume", "auto")[0] == 0
             assert_identical(whole, parts)
             rounds += 1
@@ -61,7 +64,7 @@ def test_killed_at_any_instant_and_resumed_is_never_killed(corpus, name):
 
 
 def test_terminated_in_every_phase(home):
-    home.options |= {"until": ["60 updates"]}
+    home.options |= {"until": ["40 updates"]}
     assert home.train("whole")[0] == 0
     run, codes = home.run("parts"), {}
 

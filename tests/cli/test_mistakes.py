@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cli.conftest import CONFIG, Done, Installed, Invoke, Toy, write_lines, write_toy
+from tests.cli.conftest import CONFIG, Done, Invoke, Toy, command, run_process, write_toy
 
 
 @pytest.fixture
@@ -56,24 +56,6 @@ class TestData:
         (text / "dev.de").unlink()
         assert mistake("train", "toy.yaml").endswith(f"error: {text}/dev.de: there is no such file\n")
 
-    def test_unequal(self, mistake, text: Path) -> None:
-        write_lines(text / "train.en", ["red"] * 119)
-        assert mistake("prepare", "toy.yaml") == (
-            f"error: {text}/train.de has 120 lines and {text}/train.en has 119 lines: "
-            "line by line, one must be the translation of the other\n"
-        )
-
-    def test_not_utf8(self, mistake, text: Path) -> None:
-        (text / "mixed.de").write_bytes(b"rot\ngr\xfcn\n")
-        assert mistake("prepare", "toy.yaml") == (
-            f"error: {text}/mixed.de:2: byte 3 of the line (0xfc) is not UTF-8 (invalid start byte); "
-            "save the file as UTF-8\n"
-        )
-
-    def test_empty(self, mistake, text: Path) -> None:
-        (text / "train.de").write_bytes(b"")
-        assert mistake("prepare", "toy.yaml") == f"error: {text}/train.de: is empty\n"
-
 
 class TestRun:
     def test_none(self, mistake) -> None:
@@ -97,13 +79,13 @@ class TestRun:
             " `training.checkpoints.keep_best`\n"
         )
 
-    def test_a_torn_model(self, seq2attn: Installed, invoke: Invoke, mistake, run_copy: Path) -> None:
+    def test_a_torn_model(self, invoke: Invoke, mistake, run_copy: Path) -> None:
         before = invoke("translate", run_copy, "rot").out
         weights = run_copy / "model.safetensors"
         torn = weights.read_bytes()[:-100]
         weights.unlink()
         weights.write_bytes(torn)
-        done = seq2attn(run_copy, "translate", run_copy, "rot")
+        done = invoke("translate", run_copy, "rot")
         assert done.out == before
         assert f"warning: {weights}: the weights cannot be read (" in done.err
         shutil.rmtree(run_copy / "checkpoints")
@@ -260,8 +242,8 @@ class TestOptions:
         assert pipe.is_fifo()
 
 
-def test_without_standard_input(seq2attn: Installed, toy: Toy, tmp_path: Path) -> None:
-    done = seq2attn.run(tmp_path, ["sh", "-c", '"$@" <&-', "-", *seq2attn.command("translate", toy.run)])
+def test_without_standard_input(toy: Toy, tmp_path: Path) -> None:
+    done = run_process(tmp_path, ["sh", "-c", '"$@" <&-', "-", *command("translate", toy.run)])
     assert (done.code, done.err) == (2, "error: there is no standard input; give sentences or --input\n")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import CONFIG, Installed, write_toy
+from tests.cli.conftest import CONFIG, invoke_in, run_process, write_toy
 
 PARTS = '''
 import torch
@@ -105,22 +106,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_they_train_and_translate(seq2attn: Installed, folder: Path) -> None:
-    done = seq2attn(folder, "train", "toy.yaml", "--set", "training.until=[60 updates]")
+def test_they_train_and_translate(folder: Path) -> None:
+    done = invoke_in(folder, "train", "toy.yaml", "--set", "training.until=[60 updates]")
     assert "validation at update 60: " in done.err
     saved = (folder / "runs/toy/config.yaml").read_text(encoding="utf-8")
     assert "kind: my_parts:MyScore" in saved and "width: 24" in saved
     allowed = ("--allow-code", "my_parts")
-    done = seq2attn(folder, "translate", "runs/toy", "rot haus", "--attention", "-", *allowed)
+    done = invoke_in(folder, "translate", "runs/toy", "rot haus", "--attention", "-", *allowed)
     assert (done.err, "weight: " in done.out) == ("", True)
-    script = [str(seq2attn.site / "bin" / "seq2attn"), "translate", "runs/toy", "rot haus", *allowed]
-    assert seq2attn.run(folder, script).out == done.out.split("\n")[0] + "\n"
+    script = [str(Path(sys.executable).with_name("seq2attn")), "translate", "runs/toy", "rot haus", *allowed]
+    assert run_process(folder, script).out == done.out.split("\n")[0] + "\n"
 
 
-def test_their_options_are_checked(seq2attn: Installed, folder: Path) -> None:
+def test_their_options_are_checked(folder: Path) -> None:
     wrong = THEIRS.replace("width: 24", "widht: 24").replace("sharpness: 2", "sharpness: very")
     (folder / "wrong.yaml").write_text(CONFIG.replace(OURS, wrong), encoding="utf-8")
-    done = seq2attn(folder, "config", "check", "wrong.yaml", code=2)
+    done = invoke_in(folder, "config", "check", "wrong.yaml", code=2)
     assert [line for line in done.err.splitlines() if line.startswith("wrong")] == [
         "wrong.yaml:12:39: unknown key `model.encoder.widht`; did you mean `width`?",
         "wrong.yaml:13:94: `model.decoder.attention.score.sharpness` should be a number, not 'very'",

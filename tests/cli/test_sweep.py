@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from seq2attn.weights import load_tensors
-from tests.cli.conftest import Done, Installed, Invoke, write_lines, write_toy
+from tests.cli.conftest import ENVIRONMENT, Done, Invoke, command, invoke_in, write_lines, write_toy
 from tests.laws.small import assert_same
 
 SWEEP = """\
@@ -75,16 +75,16 @@ def results(folder: Path) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def swept(seq2attn: Installed, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     """A sweep that nothing disturbed, one training after the other."""
     folder = home(tmp_path_factory.mktemp("swept"))
-    return folder, seq2attn(folder, "sweep", "sweep.yaml")
+    return folder, invoke_in(folder, "sweep", "sweep.yaml")
 
 
-def start(seq2attn: Installed, folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    command = seq2attn.command("sweep", "sweep.yaml", *arguments)
+def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    words = command("sweep", "sweep.yaml", *arguments)
     return subprocess.Popen(
-        command, cwd=folder, env=seq2attn.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        words, cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
 
 
@@ -139,11 +139,9 @@ def test_a_run_is_one_that_train_makes_and_evaluate_measures(
 
 
 @pytest.mark.slow
-def test_killed_and_started_again_side_by_side(
-    swept: tuple[Path, Done], seq2attn: Installed, tmp_path: Path
-) -> None:
+def test_killed_and_started_again_side_by_side(swept: tuple[Path, Done], tmp_path: Path) -> None:
     folder = home(tmp_path / "home")
-    sweep = start(seq2attn, folder)
+    sweep = start(folder)
     # In the middle of the second training, after a checkpoint.
     wait_for("result.json", folder)
     wait_for("luong/seed-1/checkpoints/*/state.json", folder)
@@ -152,7 +150,7 @@ def test_killed_and_started_again_side_by_side(
     assert wait_until(lambda: workers(folder) == [])
     before = results(folder)
     assert 1 <= len(before) < 4
-    done = seq2attn(folder, "sweep", "sweep.yaml", "--jobs", 2)
+    done = invoke_in(folder, "sweep", "sweep.yaml", "--jobs", 2)
     after = results(folder)
     assert {name: after[name] for name in before} == before
     assert found(folder) == found(swept[0])
@@ -164,10 +162,10 @@ def test_killed_and_started_again_side_by_side(
 
 
 @pytest.mark.slow
-def test_trainings_end_with_the_sweep(seq2attn: Installed, invoke: Invoke, tmp_path: Path) -> None:
+def test_trainings_end_with_the_sweep(invoke: Invoke, tmp_path: Path) -> None:
     folder = home(tmp_path, SWEEP.replace("12 updates", "100000 updates"))
     try:
-        sweep = start(seq2attn, folder, "--jobs", "2")
+        sweep = start(folder, "--jobs", "2")
         wait_for("seed-1/checkpoints/*/state.json", folder)
         assert len(workers(folder)) == 2
         assert f"runs/sweep: process {sweep.pid} on " in invoke("sweep", "sweep.yaml", code=2).err
@@ -176,7 +174,7 @@ def test_trainings_end_with_the_sweep(seq2attn: Installed, invoke: Invoke, tmp_p
         assert sweep.returncode == 130, said
         assert said.decode().endswith("interrupted\n")
         assert workers(folder) == []
-        sweep = start(seq2attn, folder, "--jobs", "2")
+        sweep = start(folder, "--jobs", "2")
         assert wait_until(lambda: len(workers(folder)) == 2)
         sweep.kill()
         sweep.communicate()
@@ -186,12 +184,12 @@ def test_trainings_end_with_the_sweep(seq2attn: Installed, invoke: Invoke, tmp_p
             os.kill(process, signal.SIGKILL)
 
 
-def test_a_training_that_fails_is_told_of_and_the_others_go_on(seq2attn: Installed, tmp_path: Path) -> None:
+def test_a_training_that_fails_is_told_of_and_the_others_go_on(tmp_path: Path) -> None:
     sweep = re.sub(r"  decoder:.*?seeds:", f"{VECTORS}seeds:", SWEEP, flags=re.DOTALL)
     folder = home(
         tmp_path / "home", sweep.replace("[1, 2]", "[1]").replace("decoder: fixed", "vectors: none")
     )
-    done = seq2attn(folder, "sweep", "sweep.yaml", code=1)
+    done = invoke_in(folder, "sweep", "sweep.yaml", code=1)
     assert list(results(folder)) == ["none/seed-1"]
     assert re.search(r"^missing seed 1: FAILED, exit code 2: error: .*nowhere.txt", done.err, re.M)
     assert "1 training failed:" in done.err
@@ -237,11 +235,3 @@ def test_nothing_is_trained_for_a_board(swept: tuple[Path, Done], invoke: Invoke
         path.unlink()
     invoke("sweep", "sweep.yaml", "--leaderboard")
     assert found(tmp_path) == found(swept[0])
-
-
-def test_a_mistake_comes_before_any_training(invoke: Invoke, tmp_path: Path) -> None:
-    home(tmp_path, SWEEP.replace("kind: general", "kind: generall"))
-    said = invoke("sweep", "sweep.yaml", code=2).err
-    assert "sweep.yaml:13:" in said
-    assert "has no kind `generall`; did you mean `general`? (in the cell luong)" in said
-    assert not (tmp_path / "runs").exists()
