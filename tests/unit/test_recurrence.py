@@ -137,8 +137,8 @@ def test_late_steps_are_plain_ones(kind, layers):
     assert_same(*read, (*fed.parameters(), words, feed, *first))
 
 
-@pytest.mark.parametrize("lengths", [(4, 1, 7), (3, 3, 3), (5,), (1, 2, 2, 6)])
-@pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (1, True), (2, True)])
+@pytest.mark.parametrize("lengths", [(3, 3, 3), (5,), (1, 2, 2, 6)])
+@pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (2, True)])
 @pytest.mark.parametrize("kind", CELLS)
 def test_reading_by_hand_is_torchs_reading(kind, layers, bidirectional, lengths):
     rnn = CELLS[kind](5, 4, layers, bidirectional=bidirectional, batch_first=True).double()

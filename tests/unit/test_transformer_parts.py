@@ -148,18 +148,6 @@ def reader(positions, layers):
 
 
 @pytest.mark.parametrize("positions", ["relative", "rotary"])
-def test_reading_in_parts_keeps_the_distances(positions):
-    decoder, memory, state = reader(positions, layers=2)
-    words = rand(3, WORDS, DIM)
-    whole, hidden = decoder(words, state, memory).hidden, []
-    for part in words.split([1, 3, 2], 1):
-        read = decoder(part, state, memory)
-        state = read.state
-        hidden.append(read.hidden)
-    torch.testing.assert_close(torch.cat(hidden, 1), whole)
-
-
-@pytest.mark.parametrize("positions", ["relative", "rotary"])
 def test_the_order_of_the_words_before_matters(positions):
     # One layer that knew no distances would give the last word the same mean of those before it.
     decoder, memory, state = reader(positions, layers=1)

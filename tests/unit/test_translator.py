@@ -12,14 +12,12 @@ from torch import Tensor
 
 from seq2attn.arrivals import arriving
 from seq2attn.decoders import FixedConfig, LuongConfig, TransformerDecoderConfig
-from seq2attn.devices import chosen_device
 from seq2attn.drawing.attention_map import AttentionMap
 from seq2attn.encoders import (
     Encoded,
     Encoder,
     EncoderConfig,
     RecurrentEncoderConfig,
-    TransformerEncoderConfig,
 )
 from seq2attn.errors import UserError
 from seq2attn.long_inputs import SourceLimit
@@ -96,13 +94,6 @@ def test_an_empty_line_has_an_empty_translation() -> None:
             ("", (), (), None)
         ] * 2
     assert translator().translate([]) == []
-
-
-def test_alternatives_are_best_first() -> None:
-    found = translator().translate("a few words")
-    every = [found, *found.alternatives]
-    assert len(every) == len({one.tokens for one in every}) == 3
-    assert [one.score for one in every] == sorted((one.score for one in every), reverse=True)
 
 
 def test_beam_size_and_number_of_hypotheses_are_arguments() -> None:
@@ -190,14 +181,6 @@ def test_any_pair_can_be_looked_at() -> None:
     assert (nothing.source.tokens, nothing.decoder.shape) == (("</s>",), (1, 8, 1, 1))
 
 
-def test_the_encoder_is_looked_into() -> None:
-    one = translator("luong", TransformerEncoderConfig(kind="transformer", layers=2, heads=4))
-    found = one.translate("a few words", attention=True).looked
-    assert found is not None and found.encoder is not None
-    assert found.encoder.shape == (2, 4, 4, 4)
-    np.testing.assert_allclose(found.encoder.sum(-1), 1, rtol=1e-5)
-
-
 def test_an_encoder_from_elsewhere_need_not_know_the_question() -> None:
     class Elsewhere(Encoder):
         def __init__(self, inner: Encoder) -> None:
@@ -222,13 +205,6 @@ def test_what_is_asked_for_keeps_the_limits() -> None:
     wider = BeamConfig(kind="beam", width=7, patience=1.0, lengths=lengths)
     assert chosen_search(patient, beam=7, greedy=False) == wider
     assert chosen_search(search, beam=None, greedy=True) == GreedyConfig(kind="greedy", lengths=lengths)
-
-
-def test_devices() -> None:
-    assert chosen_device("cpu").type == "cpu"
-    assert chosen_device("auto").type in ("cpu", "cuda")
-    with pytest.raises(UserError, match=r"there is no device `cuda:77` here; known: auto, cpu"):
-        chosen_device("cuda:77")
 
 
 def test_the_device_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:

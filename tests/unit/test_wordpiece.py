@@ -19,14 +19,7 @@ from seq2attn.text.wordpiece import WordPieceConfig
 from tests.small_bert import make_bert
 
 WORDS = [
-    "the",
-    "un",
-    "##aff",
-    "##able",
-    "house",
-    "caf",
-    "##e",
-    "##é",
+    *("the", "un", "##aff", "##able", "house", "caf", "##e", "##é"),
     "a",
     ",",
     ".",
