@@ -307,7 +307,8 @@ def test_another_process_writes_the_files_byte_for_byte() -> None:
 
 def test_the_command_notices_a_changed_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert make_phrasebook.main(["--output", str(tmp_path)]) == 0
-    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in DATA.glob("*.*")} - {"README.md"}
+    expected = {path.name for path in DATA.iterdir()} - {"README.md"}
+    assert {path.name for path in tmp_path.iterdir()} == expected
     (tmp_path / "dev.en").write_text("changed")
     assert make_phrasebook.main(["--output", str(tmp_path), "--check"]) == 1
     assert "dev.en differs" in capsys.readouterr().err
