@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from seq2attn.data.batches import collate_source
 from seq2attn.model import Seq2Seq
-from seq2attn.search.batched import alignment
+from seq2attn.search.batched import cross_attention_weights
 from seq2attn.text.segmented import Segmented
 from seq2attn.text.tokenizer import Tokenizer
 from seq2attn.text.vocabulary import EOS
@@ -38,11 +37,12 @@ class Looked:
         target: Sequence[int],
     ) -> Looked:
         """Have `model` read ids that do not yet have their end, cut by the tokenisers of source and target."""
+        (decoder,) = cross_attention_weights(model, [(source, target)])
         return cls(
             Segmented.of(tokenizers[0], [*source, EOS]),
             Segmented.of(tokenizers[1], [*target, EOS]),
-            _plain(alignment(model, source, target)),
-            _plain(self_attention(model, source)),
+            decoder,
+            self_attention(model, source),
         )
 
     def __repr__(self) -> str:
@@ -75,13 +75,8 @@ def _diagonal(blocks: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float3
 
 
 @torch.no_grad()
-def self_attention(model: Seq2Seq, source: Sequence[int]) -> Tensor | None:
+def self_attention(model: Seq2Seq, source: Sequence[int]) -> NDArray[np.float32] | None:
     """The weights [layers, heads, source + end, source + end] of the encoder; None where it has no attention."""
-    device = next(model.parameters()).device
     words, mask = collate_source([source])
-    weights = model.self_attention(words.to(device), mask.to(device))
-    return None if weights is None else weights[0]
-
-
-def _plain(weights: Tensor | None) -> NDArray[np.float32] | None:
-    return None if weights is None else weights.float().cpu().numpy()
+    weights = model.self_attention(words.to(model.device), mask.to(model.device))
+    return None if weights is None else weights[0].float().cpu().numpy()

@@ -40,7 +40,7 @@ class Native:
         for rows in by_length([(*source, *target) for source, target in pairs], budget):
             batch = collate([pairs[row] for row in rows]).to(self.model.device)
             hidden = self.model(batch.source, batch.source_mask, batch.target).hidden
-            log_probs = torch.log_softmax(self.model.output(hidden).float(), -1)
+            log_probs = self.model.log_probs(hidden)
             labels = batch.labels.clamp(min=0).unsqueeze(-1)
             for row, each in zip(rows, log_probs.gather(-1, labels).squeeze(-1).tolist(), strict=True):
                 found[row] = each[: len(pairs[row][1]) + 1]

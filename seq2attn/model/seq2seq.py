@@ -73,4 +73,8 @@ class Seq2Seq(nn.Module):
     def step(self, word: Tensor, state: Any, memory: Memories) -> tuple[Tensor, Any]:
         """Read one word [N]; the log-probabilities [N, V] of the next, and the state after."""
         decoded = self.read(word.unsqueeze(1), state, memory)
-        return torch.log_softmax(self.output(decoded.hidden[:, -1]).float(), -1), decoded.state
+        return self.log_probs(decoded.hidden[:, -1]), decoded.state
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        """[..., D] of the decoder -> log-probabilities of the next word [..., V] in float32"""
+        return torch.log_softmax(self.output(hidden).float(), -1)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
-from seq2attn.data.batches import collate_source
+from seq2attn.data.batches import collate, collate_source
 from seq2attn.model import Seq2Seq
 from seq2attn.search.choose import Sample
 from seq2attn.search.config import SearchConfig
@@ -104,11 +105,20 @@ def read_out(found: Hypotheses) -> list[list[Hypothesis]]:
 
 
 @torch.no_grad()
-def alignment(model: Seq2Seq, source: Sequence[int], target: Sequence[int]) -> Tensor | None:
-    """The weights [layers, heads, target + end, source + end] of reading a translation; None without attention."""
-    device = next(model.parameters()).device
-    words, mask = collate_source([source])
-    memory, state = model.encode(words.to(device), mask.to(device))
-    read = torch.tensor([[BOS, *target]], device=device)
-    weights = model.read(read, state, memory, need_weights=True).weights
-    return None if weights is None else weights[0]
+def cross_attention_weights(
+    model: Seq2Seq, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, budget: int = 4096
+) -> list[NDArray[np.float32] | None]:
+    """Attention weights of given translations, by forced decoding; None for a model without attention.
+
+    Pairs of ids without ends -> [layers, heads, target + end, source + end] of each. Rows times the longer side are at
+    most `budget` at a time.
+    """
+    found: list[NDArray[np.float32] | None] = [None] * len(pairs)
+    for rows in by_length([range(max(len(source), len(target), 1)) for source, target in pairs], budget):
+        batch = collate([pairs[row] for row in rows]).to(model.device)
+        weights = model(batch.source, batch.source_mask, batch.target, need_weights=True).weights
+        if weights is not None:
+            for row, one in zip(rows, weights.float().cpu().numpy(), strict=True):
+                source, target = pairs[row]
+                found[row] = one[:, :, : len(target) + 1, : len(source) + 1]
+    return found

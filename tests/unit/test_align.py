@@ -12,6 +12,7 @@ import torch
 from seq2attn.alignment.error import Agreement
 from seq2attn.alignment.forced import Weights, links, word_weights
 from seq2attn.alignment.head import Head, compare, every_head, record, recorded, usual_head
+from seq2attn.data.batches import collate
 from seq2attn.data.links import Alignment
 from seq2attn.decoders import FixedConfig, LuongConfig, TransformerDecoderConfig
 from seq2attn.encoders import RecurrentEncoderConfig
@@ -19,7 +20,7 @@ from seq2attn.errors import RunError
 from seq2attn.model import Seq2Seq, build_model
 from seq2attn.model.config import EmbeddingsConfig, ModelConfig
 from seq2attn.run import Run
-from seq2attn.search.batched import alignment
+from seq2attn.search.batched import cross_attention_weights
 from seq2attn.text.subwords import BPEConfig
 from seq2attn.text.tokenizer import Tokenizer
 from seq2attn.text.words import WordsConfig
@@ -108,14 +109,25 @@ def test_weights_are_those_of_reading_the_pair_alone(decoder: str, cut: str) -> 
         ids = [tokenizer.encode(side) for side in (source, target)]
         # A space begins each word of these lines, so that pieces can be counted word by word.
         sizes = [[len(tokenizer.encode(word)) for word in side.split()] for side in (source, target)]
-        seen = alignment(model, *ids)
-        assert seen is not None
+        batch = collate([(ids[0], ids[1])])
+        seen = model(batch.source, batch.source_mask, batch.target, need_weights=True).weights[0].detach()
         for step, shift in enumerate((0, 1)):
             rows = seen[:, :, shift:].split([*sizes[1], seen.size(2) - shift - sum(sizes[1])], dim=2)
             for word, row in enumerate(rows[:-1]):
                 columns = row.mean(2).split([*sizes[0], 1], dim=-1)
                 expected = torch.stack([column.sum(-1) for column in columns[:-1]], -1)
                 np.testing.assert_allclose(found[step, :, :, word], expected.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_weights_of_empty_sides_are_those_of_their_ends(decoder: str) -> None:
+    pairs = [([4, 5, 6], [7]), ([], [4, 5]), ([4], []), ([], [])]
+    model = net(decoder, TOKENIZERS["words"])
+    for budget in (1, 100):
+        found = cross_attention_weights(model, pairs, budget=budget)
+        for (source, target), weights in zip(pairs, found, strict=True):
+            assert weights is not None and weights.shape[2:] == (len(target) + 1, len(source) + 1)
+            np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
 
 
 def test_a_model_without_attention_has_no_weights() -> None:
