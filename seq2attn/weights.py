@@ -69,8 +69,8 @@ def own_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def digest_of(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
-    """BLAKE2 of names, types, shapes and bytes, and of what is said about them: however a file lays them out."""
-    found = hashlib.blake2b(json.dumps(sorted(about.items())).encode(), digest_size=32)
+    """SHA-256 of names, types, shapes and bytes, and of what is said about them: however a file lays them out."""
+    found = hashlib.sha256(json.dumps(sorted(about.items())).encode())
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu()
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

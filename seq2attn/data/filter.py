@@ -92,7 +92,7 @@ class Filter:
     def _repetition(self, pair: Encoded) -> Reason | None:
         if not self._config.duplicates:
             return None
-        # A digest a pair rather than its text: millions of pairs fit in memory.
+        # A digest a pair rather than its text: millions of pairs fit in memory. BLAKE2, as it can be this short.
         digest = hashlib.blake2b("\n".join(pair.text).encode(), digest_size=16).digest()
         if digest in self._seen:
             return "duplicate"

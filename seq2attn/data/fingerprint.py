@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from seq2attn.data.filter import FiltersConfig
 from seq2attn.data.read import CorpusConfig
 from seq2attn.errors import DataError
 from seq2attn.text.config import TextConfig
-from seq2attn.text.files import open_regular
+from seq2attn.text.files import sha256_json, sha256_of
 from seq2attn.text.words import WordsConfig
 
 
@@ -28,7 +26,7 @@ def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: T
         "filters": _options(filters),
         "text": [text.is_joint, *map(_options, text.sides), *map(_content, lists)],
     }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return sha256_json(parts)
 
 
 def _options(config: Config) -> dict[str, Any]:
@@ -43,14 +41,12 @@ def _is_elsewhere(value: Any) -> bool:
 
 
 def _content(path: Path) -> list[Any]:
-    digest = file_digest(path)
-    return [path.suffix, path.stat().st_size, digest]
+    return [path.suffix, file_digest(path)]
 
 
 def file_digest(path: Path) -> str:
     """SHA-256 of the content of a file. Raises: DataError when it cannot be read."""
     try:
-        with open_regular(path) as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None

@@ -5,7 +5,6 @@ seq2attn.json    of which weights it was made, for which engine, how well both s
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from seq2attn.engines.base import Target
 from seq2attn.errors import RunError, UserError
 from seq2attn.formats import FORMAT_VERSION, check_format
 from seq2attn.run import Run
-from seq2attn.text.files import atomic_dir, check_inside, open_regular, read_object, write_json
+from seq2attn.text.files import atomic_dir, check_inside, read_object, sha256_of, write_json
 
 HEADER = "seq2attn.json"
 
@@ -26,7 +25,7 @@ def fingerprint(run: Run) -> str:
     Raises RunError when there are none.
     """
     try:
-        return _digest(run.weights)
+        return sha256_of(run.weights)
     except OSError as error:
         raise RunError(
             f"{run.weights}: cannot be read ({error.strerror}); train the run, or give another"
@@ -78,9 +77,4 @@ def check_header(run: Run, target: Target, folder: Path) -> None:
 def _digests(folder: Path) -> dict[str, str]:
     """SHA-256 of each file in a folder but its header, as hex."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / HEADER)
-    return {path.relative_to(folder).as_posix(): _digest(path) for path in files}
-
-
-def _digest(path: Path) -> str:
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files}

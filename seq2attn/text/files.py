@@ -7,6 +7,7 @@ is written is a new file that takes the place of the old one: never what a link 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import secrets
@@ -103,6 +104,17 @@ def output(path: Path) -> Iterator[BinaryIO]:
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error.strerror}") from None
         yield file
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of the content of a file, as hex. Raises OSError when it cannot be read."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_json(value: Any) -> str:
+    """SHA-256 of a value as JSON, as hex."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -11,7 +11,6 @@ special token written in the text is taken for one: `which city ? [SEP] anna liv
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
@@ -23,7 +22,7 @@ from pydantic import TypeAdapter, ValidationInfo, model_validator
 from seq2attn.config.base import Config, InputPath, Mistake
 from seq2attn.config.trust import trust_of
 from seq2attn.errors import DataError, RunError
-from seq2attn.text.files import read_object, write_json
+from seq2attn.text.files import read_object, sha256_json, sha256_of, write_json
 from seq2attn.text.header import save_header
 from seq2attn.text.normalize import one_line
 from seq2attn.text.numbering import number_words
@@ -64,8 +63,7 @@ def _digest(folder: Path) -> str:
     files = [folder / name for name in (*VOCABULARIES, *RULES) if (folder / name).is_file()]
     if not any(file.name in VOCABULARIES for file in files):
         raise Mistake("path", f"{folder} has neither {' nor '.join(VOCABULARIES)}")
-    content = [[file.name, hashlib.sha256(file.read_bytes()).hexdigest()] for file in files]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    return sha256_json([[file.name, sha256_of(file)] for file in files])
 
 
 class WordPieceConfig(Config):

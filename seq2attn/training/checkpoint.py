@@ -8,8 +8,6 @@ checkpoints/00001200/model.safetensors     the weights
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +17,7 @@ from pydantic import NonNegativeInt, TypeAdapter
 from torch import Tensor, nn
 
 from seq2attn.errors import DamagedError, RunError
-from seq2attn.text.files import atomic_dir, read_object, write_json
+from seq2attn.text.files import atomic_dir, read_object, sha256_json, write_json
 from seq2attn.weights import (
     Vocabularies,
     forms_of,
@@ -216,11 +214,11 @@ def _sealed(checkpoint: Checkpoint) -> dict[str, Any]:
         "digests": checkpoint.digests,
         "lengths": checkpoint.lengths,
     }
-    return {**content, "digest": _digest(content)}
+    return {**content, "digest": sha256_json(content)}
 
 
 def _unsealed(folder: Path, content: dict[str, Any]) -> Checkpoint:
-    if content.pop("digest", None) != _digest(content):
+    if content.pop("digest", None) != sha256_json(content):
         raise ValueError("its digest differs")
     state = TypeAdapter(TrainState).validate_python(content["state"])
     numbers = TypeAdapter(dict[str, int | float]).validate_python(content["optimizer"])
@@ -233,10 +231,6 @@ def _unsealed(folder: Path, content: dict[str, Any]) -> Checkpoint:
         {str(name): digest for name, digest in digests.validate_python(content["digests"]).items()},
         lengths.validate_python(content["lengths"]),
     )
-
-
-def _digest(content: dict[str, Any]) -> str:
-    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=32).hexdigest()
 
 
 def _flatten(state: dict[int, dict[str, Any]]) -> tuple[dict[str, Tensor], dict[str, float]]:

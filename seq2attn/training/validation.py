@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -18,6 +16,7 @@ from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.metrics import MetricName
 from seq2attn.search.batched import translate_ids
 from seq2attn.search.config import GreedyConfig, LengthsConfig
+from seq2attn.text.files import sha256_json
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import World
 from seq2attn.training.objective import Objective
@@ -56,7 +55,7 @@ class Validator:
         self.search = GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=self._max_length()))
         sources = [prepared.dev_sources[row] for row in self.rows]
         about = [sources, self.references, evaluation.model_dump(mode="json"), config.label_smoothing]
-        self.digest = hashlib.sha256(json.dumps(about).encode()).hexdigest()
+        self.digest = sha256_json(about)
 
     @torch.no_grad()
     def validate(self, objective: Objective) -> Validation:
