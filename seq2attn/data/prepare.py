@@ -209,9 +209,7 @@ def _training_pairs(
     sieve = Filter(data.filters)
     for corpus, (name, size) in zip(data.train, sizes.items(), strict=True):
         texts = tqdm(read_aligned(corpus), f"encode {name}", size, unit=" pairs", disable=None)
-        pairs = inspector.inspect(_encoded(texts, *sides))
-        own = CorpusInspector(*sides) if len(data.train) > 1 else inspector
-        yield from sieve.sift(pairs if own is inspector else own.inspect(pairs))
+        yield from sieve.sift(inspector.inspect(_encoded(texts, *sides)))
         part = TrainingPart(sieve.report, corpus.repeat)
         if not part.report.kept:
             raise DataError(f"{corpus.files[0]}: no pair is left to learn from: {part.report}; see `filters`")
@@ -220,7 +218,7 @@ def _training_pairs(
                 f"{corpus.files[0]}: {part.report}, and `repeat: {corpus.repeat:g}` of these is less than a pair"
             )
         files = tuple(file.name for file in corpus.files)
-        reports.append(TrainingCorpusReport(name, files, corpus.tag, part, own.report()))
+        reports.append(TrainingCorpusReport(name, files, corpus.tag, part))
 
 
 def _encoded(

@@ -118,8 +118,8 @@ class TestInput:
     @pytest.mark.parametrize(
         ("change", "expected"),
         [
-            (tokenised, "the input looks tokenized: "),
-            (str.lower, "the input looks lower-cased: "),
+            (tokenised, "the input is tokenized otherwise"),
+            (str.lower, "the input has other case"),
         ],
     )
     def test_other_text_is_told(self, invoke: Invoke, raw: Path, change: Change, expected: str) -> None:
@@ -128,7 +128,7 @@ class TestInput:
 
     def test_raw_text_is_told_where_training_had_tokenised(self, invoke: Invoke, cut: Path) -> None:
         done = invoke("translate", cut, "--greedy", given=given())
-        assert warnings(done, "the input does not look tokenized, as the training text was")
+        assert warnings(done, "the input is tokenized otherwise than the training text: 0% ")
 
     def test_unknown_tokens_are_counted_over_all_lines(self, invoke: Invoke, raw: Path) -> None:
         tokenizer = load_tokenizer(raw / "source")
@@ -137,13 +137,13 @@ class TestInput:
             ids = [tokenizer.encode(line) for line in text.decode().split("\n")]
             tokens, unknown = sum(map(len, ids)), sum(line.count(3) for line in ids)
             said = warnings(invoke("translate", raw, "--greedy", given=text), "the model does not know")
-            share = f"{unknown / tokens:.1%} of the tokens, {unknown:,} of {tokens:,}, such as `"
+            share = f"{unknown / tokens:.1%} of the tokens, {unknown:,} of {tokens:,}, in line"
             assert [share in line for line in said] == ([True] if unknown > 0.01 * tokens else [])
 
     def test_of_much_text_it_is_said_early_and_once(self, invoke: Invoke, raw: Path) -> None:
         text = given(lambda line: tokenised(line) + " Quokka .", 600, 900) * 40  # more than comes at once
         done = invoke("translate", raw, "--greedy", "--set", "search.lengths.max_length=1", given=text)
-        for said in ("the model does not know", "looks tokenized"):
+        for said in ("the model does not know", "is tokenized otherwise"):
             (early,) = warnings(done, said)
             first = int(re.search(r"\(in the first ([\d,]+) lines\)", early)[1].replace(",", ""))
             assert first < text.count(b"\n") == done.out.count("\n")
@@ -153,7 +153,7 @@ class TestInput:
     ) -> None:
         run = Path(shutil.copytree(raw, tmp_path / "moved"))
         shutil.rmtree(run / "data")
-        assert warnings(invoke("translate", run, given=given(tokenised)), "looks tokenized")
+        assert warnings(invoke("translate", run, given=given(tokenised)), "is tokenized otherwise")
         (run / "data-report.json").unlink()
         done = invoke("translate", run, given=given(tokenised, 0, 60))
         assert (warnings(done, "the input"), done.out.count("\n")) == ([], 60)
@@ -230,9 +230,9 @@ class TestEvaluate:
     @pytest.mark.parametrize(
         ("change", "expected"),
         [
-            ((str, tokenised), "the target looks tokenized"),
-            ((tokenised, str), "the source looks tokenized"),
-            ((str, str.lower), "the target looks lower-cased"),
+            ((str, tokenised), "the target is tokenized otherwise"),
+            ((tokenised, str), "the source is tokenized otherwise"),
+            ((str, str.lower), "the target has other case"),
         ],
     )
     def test_files_that_are_given(

@@ -22,7 +22,7 @@ from seq2attn.data.inspection.report import (
     test_set_warnings as warnings_of,
 )
 from seq2attn.data.inspection.statistics import CHUNK, CorpusReport, inspect_pairs
-from seq2attn.data.inspection.text_style import TextStyle, style_differences
+from seq2attn.data.inspection.text_style import TextStyle
 from seq2attn.data.prepare import prepare
 from seq2attn.data.read import AlignedConfig
 from seq2attn.errors import RunError
@@ -78,54 +78,60 @@ def test_counts_are_those_of_a_plain_recount(seed: int, pairs: int) -> None:
             sum(lengths),
             sum(line.count("<unk>") for line in tokens),
         )
-        found = side.token_lengths
-        assert (found.mean, found.median, found.p95, found.p99) == pytest.approx(
+        assert (side.mean_length, side.median_length, side.p95_length, side.p99_length) == pytest.approx(
             (np.mean(lengths), *np.quantile(lengths, (0.5, 0.95, 0.99)))
         )
-        assert (found.maximum, found.maximum_line) == (max(lengths), 1 + lengths.index(max(lengths)))
+        assert (side.max_length, side.max_length_line) == (max(lengths), 1 + lengths.index(max(lengths)))
         text = "\n".join(lines)
-        assert (side.style.num_upper, side.style.num_lower) == (
+        assert (side.style.num_upper, side.style.num_cased) == (
             sum(c.isupper() for c in text),
-            sum(c.islower() for c in text),
+            sum(c.isupper() or c.islower() for c in text),
         )
         words = [word for line in lines for word in line.split()]
         assert side.style.num_detached == sum(word in (".", ",") for word in words)
-        assert side.style.num_attached == sum(len(word) > 1 and word[-1] in ".," for word in words)
+        assert side.style.num_marks == sum(word[-1] in ".," for word in words)
+
+
+def test_a_corpus_without_pairs_has_counts_of_zero() -> None:
+    report = inspect_pairs([], WORDS, WORDS, hash_pairs([]))
+    assert (report.num_pairs, report.num_duplicates, report.num_in_train) == (0, 0, 0)
+    assert report.source.max_length == report.source.max_length_line == report.source.num_tokens == 0
 
 
 class TestStyle:
     RAW = TextStyle.from_lines([source for source, _ in PHRASES[:200]])
 
     @pytest.mark.parametrize(
-        ("change", "forth", "back"),
+        ("change", "expected"),
         [
-            (tokenized, "looks tokenized: 100%", "does not look tokenized, as the training text was: 0%"),
-            (str.lower, "looks lower-cased: 0.0%", "has capitals, and the training text was lower-cased: "),
+            (tokenized, "is tokenized otherwise than the training text: 100% "),
+            (str.lower, "has other case than the training text: 0.0% "),
         ],
     )
-    def test_it_is_compared_in_both_directions(
-        self, change: Callable[[str], str], forth: str, back: str
-    ) -> None:
+    def test_it_is_compared_in_both_directions(self, change: Callable[[str], str], expected: str) -> None:
         other = TextStyle.from_lines([change(source) for source, _ in PHRASES[:200]])
-        for text, trained, expected in ((other, self.RAW, forth), (self.RAW, other, back)):
-            (found,) = style_differences(text, trained)
-            assert found.startswith(expected)
-            assert style_differences(text, text) == []
+        (forth,), (back,) = other.differences(self.RAW), self.RAW.differences(other)
+        assert forth.startswith(expected) and back.startswith(expected.split(":")[0])
+        shares = re.compile(r"[\d.]+%")
+        assert shares.findall(forth) == shares.findall(back)[::-1]
+        assert other.differences(other) == self.RAW.differences(self.RAW) == []
 
     def test_nothing_is_said_of_few_lines_or_without_a_training_text(self) -> None:
         few = TextStyle.from_lines([tokenized(source.lower()) for source, _ in PHRASES[:3]])
-        assert style_differences(few, self.RAW) == []
-        assert style_differences(self.RAW, TextStyle()) == []
+        assert few.differences(self.RAW) == []
+        assert self.RAW.differences(TextStyle()) == TextStyle().differences(self.RAW) == []
 
     def test_marks_that_need_no_space(self) -> None:
         assert TextStyle.from_lines(["猫が、寝ている。はい。", "猫 が 、 寝 て いる 。"]) == TextStyle(
-            0, 0, 2, 3
+            0, 0, 2, 5
         )
 
     def test_case_does_not_count_where_the_tokenizer_ignores_it(self) -> None:
         lower = WordsConfig(lowercase=True).train([source for source, _ in PHRASES])
         reports = [inspect_pairs(PHRASES[:100], one, one) for one in (lower, CHARACTERS)]
         assert [one.source.style.num_upper > 0 for one in reports] == [False, True]
+        small = [(source.lower(), target.lower()) for source, target in PHRASES[:100]]
+        assert inspect_pairs(small, CHARACTERS, CHARACTERS).source.style.num_cased > 0
 
 
 @pytest.fixture(scope="module")
@@ -136,8 +142,11 @@ def train() -> CorpusReport:
 @pytest.mark.parametrize(
     ("plant", "expected"),
     [
-        (lambda p: [(tokenized(a), b) for a, b in p], "the source looks tokenized: 100%"),
-        (lambda p: [(a, b.lower()) for a, b in p], "the target looks lower-cased: 0.0%"),
+        (
+            lambda p: [(tokenized(a), b) for a, b in p],
+            "the source is tokenized otherwise than the training text: 100%",
+        ),
+        (lambda p: [(a, b.lower()) for a, b in p], "the target has other case than the training text: 0.0%"),
         (lambda p: p[:-10] + PHRASES[:10], "10 of its 200 pairs (5.0%) are training pairs"),
         (lambda p: [*p[:-3], ("a", ""), ("", "b"), (" ", "c")], "3 pairs have text on one side only"),
         (lambda p: [(a + "ţţ", b) for a, b in p], "the source has 4."),
@@ -187,7 +196,7 @@ class TestPreparing:
         assert warned == [f"warning: {line}" for line in report.warnings()]
         shown = (run / REPORT_TEXT).read_text(encoding="utf-8")
         assert all(line in shown for line in warned) and "train: kept 350 of 351 pairs" in shown
-        cells = re.search(r"^training pairs +(\d+) +(\d+)$", shown, re.MULTILINE)
+        cells = re.search(r"^num_in_train +(\d+) +(\d+)$", shown, re.MULTILINE)
         assert cells is not None and cells.groups() == ("0", "10")
 
     def test_test_sets_may_come_and_go(self, tmp_path: Path) -> None:

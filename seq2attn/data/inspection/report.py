@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from seq2attn.data.inspection.statistics import CorpusReport
-from seq2attn.data.inspection.text_style import style_differences
 from seq2attn.data.training import TrainingPart
 from seq2attn.errors import RunError
 from seq2attn.tables import format_table
@@ -31,13 +31,12 @@ MIN_PAIRS = 3
 
 @dataclass(frozen=True)
 class TrainingCorpusReport:
-    """A training corpus, by itself."""
+    """A training corpus by itself, after filters."""
 
     name: str  # `train`, or `train 1`, `train 2` ... of several
     files: tuple[str, ...]
     tag: str | None
     part: TrainingPart
-    counts: CorpusReport
 
 
 @dataclass(frozen=True)
@@ -70,17 +69,16 @@ class DataReport:
     @property
     def summary(self) -> str:
         """One line on the lengths of the training text."""
-        source, target = (side.token_lengths for _, side in self.train.sides)
+        source, target = self.train.source, self.train.target
         return (
-            f"source and target have {source.median:.0f} and {target.median:.0f} tokens in the median,"
-            f" {source.maximum:,} and {target.maximum:,} at most"
+            f"source and target have {source.median_length:.0f} and {target.median_length:.0f} tokens in the median,"
+            f" {source.max_length:,} and {target.max_length:,} at most"
         )
 
     def warnings(self) -> list[str]:
         """What the owner of the text should know before training, a line each."""
-        train, found = self.train, list[str]()
+        train, found = self.train, [*_corpus_warnings("train", self.train)]
         for one in self.corpora:
-            found += _corpus_warnings(one.name, one.counts)
             filters = one.part.report
             if filters.read - filters.kept > MAX_FILTERED_SHARE * filters.read:
                 found.append(f"{one.name}: {filters}")
@@ -97,12 +95,12 @@ class DataReport:
     def save(self, folder: Path) -> None:
         """Write what `load` reads, and the same for people."""
         write_json(folder / REPORT_JSON, asdict(self))
-        several = {one.name: one.counts for one in self.corpora if len(self.corpora) > 1}
-        reports = {"train": self.train, **several, **self.evaluation_sets}
-        columns = {name: _cells(one) for name, one in reports.items()}
-        rows = [[what, *(cells[what] for cells in columns.values())] for what in columns["train"]]
+        reports = {"train": self.train, **self.evaluation_sets}
+        columns = [dict(_cells(asdict(one))) for one in reports.values()]
+        rows = [[what, *(column[what] for column in columns)] for what in columns[0]]
+        table = format_table([["", *reports], *rows])
         warnings = [f"warning: {line}" for line in self.warnings()] or ["no warnings"]
-        text = "\n".join([*self.corpus_lines(), "", format_table([["", *columns], *rows]), "", *warnings, ""])
+        text = "\n".join([*self.corpus_lines(), "", table, "", *warnings, ""])
         write_bytes(folder / REPORT_TEXT, text.encode())
 
     @classmethod
@@ -133,34 +131,26 @@ def test_set_warnings(name: str, report: CorpusReport, train: CorpusReport | Non
         )
     if train is not None:
         for (side, ours), (_, theirs) in zip(report.sides, train.sides, strict=True):
-            found += [f"{name}: the {side} {what}" for what in style_differences(ours.style, theirs.style)]
+            found += [f"{name}: the {side} {what}" for what in ours.style.differences(theirs.style)]
     return found
 
 
 def _corpus_warnings(name: str, report: CorpusReport) -> Iterator[str]:
     for side, one in report.sides:
-        if one.unknown_rate > MAX_UNKNOWN_SHARE:
-            count = f"{one.num_unknown:,} of {one.num_tokens:,}"
-            yield f"{name}: the {side} has {one.unknown_rate:.1%} unknown tokens, {count}"
+        if one.num_unknown > MAX_UNKNOWN_SHARE * one.num_tokens:
+            share = f"{one.num_unknown / one.num_tokens:.1%} unknown tokens"
+            yield f"{name}: the {side} has {share}, {one.num_unknown:,} of {one.num_tokens:,}"
     if report.num_one_sided >= max(MIN_PAIRS, MAX_ONE_SIDED_SHARE * report.num_pairs):
         yield f"{name}: {report.num_one_sided:,} pairs have text on one side only"
 
 
-def _cells(report: CorpusReport) -> dict[str, str]:
-    """A column of the table: what was counted, and how much of it."""
-    cells = {"pairs": f"{report.num_pairs:,}"}
-    for side, one in report.sides:
-        lengths = one.token_lengths
-        quantiles = f"{lengths.mean:.1f} {lengths.median:.0f} {lengths.p95:.0f} {lengths.p99:.0f}"
-        cells[f"{side}: tokens, mean, median, 95 %, 99 %"] = quantiles
-        cells[f"{side}: tokens, most (line)"] = f"{lengths.maximum:,} ({lengths.maximum_line:,})"
-        cells[f"{side}: unknown tokens"] = f"{one.unknown_rate:.2%}"
-        cells[f"{side}: capitals among letters"] = f"{one.style.upper_share:.1%}"
-        cells[f"{side}: full stops and commas that stand alone"] = f"{one.style.detached_share:.1%}"
-    return {
-        **cells,
-        "empty pairs": f"{report.num_empty:,}",
-        "pairs with text on one side only": f"{report.num_one_sided:,}",
-        "duplicates of earlier pairs": f"{report.num_duplicates:,}",
-        "training pairs": "" if report.num_in_train is None else f"{report.num_in_train:,}",
-    }
+def _cells(counts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The names and values of a column of the table."""
+    for name, value in counts.items():
+        if isinstance(value, Mapping):
+            yield from _cells(value, f"{prefix}{name}.")
+        else:
+            yield (
+                prefix + name,
+                "" if value is None else f"{value:,.6g}" if isinstance(value, float) else f"{value:,}",
+            )

@@ -1,16 +1,12 @@
-"""Counts over the pairs of a corpus, made while they are encoded.
-
-Shapes: N pairs.
-"""
+"""Counts over the pairs of a corpus, made while they are encoded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seq2attn.data.filter import Encoded
 from seq2attn.data.inspection.overlap import Hashes, hash_pairs
@@ -20,43 +16,21 @@ from seq2attn.text.vocabulary import UNK
 
 CHUNK = 1000
 """Pairs counted at a time."""
-MAX_CASED = 100
-"""Lines with capitals that show whether a tokenizer ignores case."""
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """Mean, median, percentiles and maximum of the lengths of lines; all 0 where there is no line."""
-
-    mean: float = 0.0
-    median: float = 0.0
-    p95: float = 0.0
-    p99: float = 0.0
-    maximum: int = 0
-    maximum_line: int = 0  # the first of that length, counted from 1
-
-    @classmethod
-    def from_values(cls, values: NDArray[np.int64]) -> Distribution:
-        """That of a number a line, [N]"""
-        if not len(values):
-            return cls()
-        median, p95, p99 = np.percentile(values, (50, 95, 99)).tolist()
-        return cls(float(values.mean()), median, p95, p99, int(values.max()), int(values.argmax()) + 1)
 
 
 @dataclass(frozen=True)
 class SideStatistics:
-    """Counts over the source or the target lines of a corpus."""
+    """Counts over the source or the target lines of a corpus; lengths are in tokens, all 0 without a line."""
 
-    token_lengths: Distribution
     num_tokens: int
     num_unknown: int  # of these
-    style: TextStyle  # without case where the tokenizer ignores it
-
-    @property
-    def unknown_rate(self) -> float:
-        """The share of tokens that are `<unk>`."""
-        return self.num_unknown / max(self.num_tokens, 1)
+    mean_length: float
+    median_length: float
+    p95_length: float
+    p99_length: float
+    max_length: int
+    max_length_line: int  # the first of that length, counted from 1
+    style: TextStyle
 
 
 @dataclass(frozen=True)
@@ -95,20 +69,20 @@ class CorpusInspector:
 
     @property
     def hashes(self) -> Hashes:
-        """The hashes of all pairs, [N]"""
+        """The hashes of all pairs, [pairs]"""
         return np.concatenate(self._hashes)
 
     def report(self, train: Hashes | None = None) -> CorpusReport:
         """The counts. `train` has the hashes of the training pairs that a dev or test set should not have."""
         source, target = self._sides
-        is_empty = [np.array(side.lengths) == 0 for side in self._sides]
+        source_is_empty, target_is_empty = (np.array(side.lengths) == 0 for side in self._sides)
         hashes = self.hashes
         return CorpusReport(
             num_pairs=len(hashes),
             source=source.statistics(),
             target=target.statistics(),
-            num_empty=int((is_empty[0] & is_empty[1]).sum()),
-            num_one_sided=int((is_empty[0] ^ is_empty[1]).sum()),
+            num_empty=int((source_is_empty & target_is_empty).sum()),
+            num_one_sided=int((source_is_empty ^ target_is_empty).sum()),
             num_duplicates=len(hashes) - len(np.unique(hashes)),
             num_in_train=None if train is None else int(np.isin(hashes, train).sum()),
         )
@@ -116,26 +90,37 @@ class CorpusInspector:
 
 class _Side:
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+        self._encode = tokenizer.encode
         self.lengths: list[int] = []
         self._num_unknown, self._style = 0, TextStyle()
-        self._cased: list[str] = []  # some lines with capitals
+        self._ignores_case = True
 
     def add(self, lines: list[str], ids: list[list[int]]) -> None:
         """Count some more lines, encoded as `ids`."""
+        self._ignores_case = self._ignores_case and all(map(self._is_same_in_title_case, lines[:50], ids))
         self.lengths += map(len, ids)
         self._num_unknown += sum(line.count(UNK) for line in ids)
         self._style += TextStyle.from_lines(lines)
-        cased = (line for line in lines if line != line.lower())
-        self._cased += islice(cased, MAX_CASED - len(self._cased))
+
+    def _is_same_in_title_case(self, line: str, ids: list[int]) -> bool:
+        return self._encode(line.title()) == ids
 
     def statistics(self) -> SideStatistics:
         """The counts."""
-        lengths = np.array(self.lengths, dtype=np.int64)
-        encode = self._tokenizer.encode
-        ignores_case = all(encode(line) == encode(line.lower()) for line in self._cased)
-        style = self._style.without_case() if self._cased and ignores_case else self._style
-        return SideStatistics(Distribution.from_values(lengths), int(lengths.sum()), self._num_unknown, style)
+        lengths = np.array(self.lengths or [0])
+        median, p95, p99 = np.percentile(lengths, (50, 95, 99)).tolist()
+        style = replace(self._style, num_upper=0, num_cased=0) if self._ignores_case else self._style
+        return SideStatistics(
+            num_tokens=int(lengths.sum()),
+            num_unknown=self._num_unknown,
+            mean_length=float(lengths.mean()),
+            median_length=median,
+            p95_length=p95,
+            p99_length=p99,
+            max_length=int(lengths.max()),
+            max_length_line=int(lengths.argmax()) + bool(self.lengths),
+            style=style,
+        )
 
 
 def inspect_pairs(
