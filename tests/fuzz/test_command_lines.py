@@ -37,7 +37,7 @@ OPTIONS = (
     "--greedy", "--n-best", "--json", "--attention", "--attention-of", "--layer", "--head", "--whole-words", "--engine",
     "--engine-folder", "--device", "--source", "--target", "--reference", "--picture", "--choose", "--last", "--best",
     "--to", "--type", "--probe", "--jobs", "--leaderboard", "--redo", "--sentences", "--allow-code", "--long-inputs",
-    "--prefix", "--prefix-file", "--per-token", "--stop-after", "--updates", "--interruptions", "--seed",
+    "--prefix", "--prefix-file", "--per-token", "--stop-after", "--updates", "--seed",
     "--no-such-option", "--", "-", "-x", "--beam=3",
 )  # fmt: skip
 VALUES = (

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from seq2attn.diagnostics.compare_runs import compare_runs, format_comparison_table
 from seq2attn.errors import RunError, Stopped
 from seq2attn.experiment import Experiment
 from seq2attn.run import Run
@@ -15,7 +16,6 @@ from seq2attn.training.checkpoint import checkpoint_folders, list_checkpoints
 from seq2attn.training.kept import validated_checkpoints
 from seq2attn.training.report import CLOCKS
 from seq2attn.training.train import train
-from seq2attn.verifying.compared import compare, table
 from seq2attn.weights import load_tensors
 from tests.laws.small import CUT_ANEW, MODELS, WORDWISE, assert_same, content, corpus, trained
 
@@ -44,9 +44,9 @@ PLAIN = {
 
 
 def assert_identical(one, other):
-    rows = compare(one, other)
-    assert all(row.same for row in rows), table(rows)
-    assert all(not row.count.startswith("0 ") for row in rows[:6])
+    rows = compare_runs(one, other)
+    assert all(row.is_identical for row in rows), format_comparison_table(rows)
+    assert all(row.num_items for row in rows[:5])
 
 
 def sittings(folder, run, **options):
@@ -122,8 +122,7 @@ def test_the_log_says_of_each_sitting_how_it_began_and_ended(corpus):
 def test_a_log_that_goes_on_past_the_checkpoint_is_cut_back(corpus):
     whole = trained(corpus, "whole", **PLAIN)
     parts = trained(corpus, "parts", **{**PLAIN, "until": ["9 updates"]})
-    before = compare(whole, parts)
-    assert not all(row.same for row in before)
+    assert not all(row.is_identical for row in compare_runs(whole, parts))
     with parts.metrics.open("a") as file:  # as a kill leaves them, after the tenth update
         file.write(json.dumps({"kind": "train", "update": 10, "loss": 1.0}) + '\n{"kind": "tr')
     with (parts.folder / "train.log").open("a") as file:

@@ -44,7 +44,7 @@ LAYERS = """
     training  translator  alignment
     drawing
     evaluation
-    translating  aligning  scoring  sweep  verifying  diagnostics
+    translating  aligning  scoring  sweep  diagnostics
     cli
     __main__
 """

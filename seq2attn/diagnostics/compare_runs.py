@@ -1,0 +1,128 @@
+"""Comparison of what two trainings of one config left behind: every tensor, every number, every line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from seq2attn.run import Run
+from seq2attn.tables import format_table
+from seq2attn.training.kept import validated_checkpoints
+from seq2attn.training.report import CLOCK_TEXTS, CLOCKS, LOG, MARK, METRICS, SAMPLES
+from seq2attn.weights import load_tensors
+
+Items: TypeAlias = Mapping[str, Tensor | str]
+"""Tensors or texts by where they stand."""
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One kind of thing in two runs."""
+
+    name: str
+    num_items: int
+    difference: str = ""  # the first
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether there is no difference, in any bit."""
+        return not self.difference
+
+
+def compare_runs(one: Run, other: Run) -> list[ComparisonRow]:
+    """All that two trainings of the same config must have in common: all but what a clock says."""
+    return [_compared(name, items(one), items(other)) for name, items in ITEMS.items()]
+
+
+def format_comparison_table(rows: Iterable[ComparisonRow]) -> str:
+    """A line for each, and the first differences below."""
+    rows = list(rows)
+    cells = [
+        (row.name, "identical" if row.is_identical else "DIFFERENT", f"{row.num_items:,}") for row in rows
+    ]
+    differences = [f"\n{row.name}: {row.difference}" for row in rows if row.difference]
+    table = format_table([("compared", "", "how many"), *cells], num_text_columns=2)
+    return "\n".join([table, *differences])
+
+
+def _weights(run: Run) -> Items:
+    return {
+        f"update {checkpoint.state.update}: {name}": tensor
+        for checkpoint in validated_checkpoints(run.folder)
+        for name, tensor in load_tensors(checkpoint.model).items()
+    }
+
+
+def _optimizer(run: Run) -> Items:
+    newest = validated_checkpoints(run.folder)[-1]
+    return {**load_tensors(newest.training)}
+
+
+def _training_state(run: Run) -> Items:
+    return {
+        f"update {checkpoint.state.update}: {name}": repr(value)
+        for checkpoint in validated_checkpoints(run.folder)
+        for name, value in {**asdict(checkpoint.state), **checkpoint.numbers}.items()
+        if name not in CLOCKS
+    }
+
+
+def _metrics(run: Run) -> Items:
+    lines = map(json.loads, _text(run, METRICS))
+    return _numbered([json.dumps({k: v for k, v in line.items() if k not in CLOCKS}) for line in lines])
+
+
+def _log(run: Run) -> Items:
+    lines = [CLOCK_TEXTS.sub("", line) for line in _text(run, LOG)]
+    return _numbered([line for line in lines if not line.startswith(MARK)])
+
+
+ITEMS: dict[str, Callable[[Run], Items]] = {
+    "weights": _weights,
+    "optimizer": _optimizer,
+    "training state": _training_state,
+    "metrics": _metrics,
+    "log": _log,
+    "samples": lambda run: _numbered(_text(run, SAMPLES)),
+    "weights that translate": lambda run: {**load_tensors(run.weights)},
+    "their origin": lambda run: {"origin": json.dumps(run.origin())},
+}
+"""What is compared, by its name in the table."""
+
+
+def _text(run: Run, name: str) -> list[str]:
+    path = run.folder / name
+    return path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []
+
+
+def _numbered(lines: Sequence[str]) -> Items:
+    return {f"line {number}": line for number, line in enumerate(lines, start=1)}
+
+
+def _compared(name: str, one: Items, other: Items) -> ComparisonRow:
+    for place in dict.fromkeys([*one, *other]):
+        if difference := _difference(one.get(place), other.get(place)):
+            return ComparisonRow(name, len(one), f"{place}: {difference}")
+    return ComparisonRow(name, len(one))
+
+
+def _difference(one: Tensor | str | None, other: Tensor | str | None) -> str:
+    """What is said of two items that differ; nothing of equal ones."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor) and _described(one) == _described(other):
+        if torch.equal(*(tensor.flatten().view(torch.uint8) for tensor in (one, other))):
+            return ""
+        count, largest = (one != other).sum().item(), (one.double() - other.double()).abs().max().item()
+        return f"{count} of {one.numel()} numbers differ, by up to {largest:.3g}"
+    texts = _described(one), _described(other)
+    return "" if texts[0] == texts[1] else f"{texts[0]}\n  but: {texts[1]}"
+
+
+def _described(item: Tensor | str | None) -> str:
+    if isinstance(item, Tensor):
+        return f"{tuple(item.shape)} of {item.dtype}"
+    return "nothing" if item is None else item

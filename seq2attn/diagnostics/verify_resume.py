@@ -1,0 +1,129 @@
+"""The work of `seq2attn verify-resume`: a training that is interrupted twice is compared with one that is not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+from seq2attn.config.duration import Amount
+from seq2attn.config.plugin import modules_in
+from seq2attn.config.show import dump
+from seq2attn.data.prepare import prepare
+from seq2attn.data.read import AlignedConfig, read_pairs
+from seq2attn.diagnostics.compare_runs import ComparisonRow, compare_runs
+from seq2attn.errors import RunError
+from seq2attn.experiment import Experiment
+from seq2attn.import_path import environment
+from seq2attn.run import Run
+from seq2attn.text.files import write_bytes
+from seq2attn.training.report import METRICS
+
+NUM_DEV_PAIRS = 16
+"""Pairs of the dev set that are translated in a validation, which is to be short."""
+NUM_VALIDATIONS = 4
+REPORT_EVERY = 4
+"""Updates between two reports, so that interruptions come between them."""
+INTERRUPTIONS = (signal.SIGTERM, signal.SIGKILL)
+"""Ends of the first sessions: one that saves a checkpoint, and one that cannot."""
+SESSIONS_LOG = "sessions.log"
+
+
+def verify_resume(
+    experiment: Experiment, folder: Path, log: Callable[[str], None], *, updates: int
+) -> list[ComparisonRow]:
+    """Two trainings in `folder`, straight and with interruptions, and the comparison of all that they left behind.
+
+    Raises: UserError when the config or its text cannot be trained with.
+    """
+    straight, interrupted, config = folder / "straight", folder / "interrupted", folder / "config.yaml"
+    short = _shortened(experiment, folder, updates)
+    prepare(short.data, short.text, straight, log)
+    shutil.copytree(straight, interrupted)
+    write_bytes(config, dump(short).encode())
+    _train(config, straight)
+    log(f"{updates} updates without interruption")
+    run = Run(straight, modules_in(short))
+    batch = run.experiment().training.batch  # with the tokens that fitted
+    training = short.training.model_copy(update={"batch": batch})
+    write_bytes(config, dump(short.model_copy(update={"training": training})).encode())
+    for number, kind in enumerate(INTERRUPTIONS, start=1):
+        _train(config, interrupted, kind, number * updates // (len(INTERRUPTIONS) + 1))
+        log(f"{kind.name} after update {_updates_reported(interrupted)}, and resumed")
+    _train(config, interrupted)
+    return compare_runs(run, Run(interrupted, run.allow_code))
+
+
+def _train(config: Path, run: Path, kind: signal.Signals | None = None, after: int = 0) -> None:
+    """A session of training in a process of its own, to its end or to a signal once `after` updates are reported.
+
+    Raises: RunError when it ends in another way.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "seq2attn",
+        "train",
+        str(config),
+        "--set",
+        f"run={run}",
+        "--resume",
+        "auto",
+    ]
+    after = max(after, _updates_reported(run) + 1)  # at least one of this session
+    path = run.parent / SESSIONS_LOG
+    with (
+        path.open("ab") as log,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment()
+        ) as process,
+    ):
+        try:
+            if kind is not None:
+                while process.poll() is None and _updates_reported(run) < after:
+                    time.sleep(0.001)
+                process.send_signal(kind)
+            code = process.wait()
+        finally:
+            process.kill()
+    if kind is not None and code == 0:
+        raise RunError(f"{run}: the training ended before it could be interrupted; give more --updates")
+    if code not in ((0,) if kind is None else (-kind, 128 + kind)):
+        said = path.read_text("utf-8", errors="replace").strip().split("\n")
+        raise RunError(f"{run}: a training ended with exit code {code}: {said[-1]}")
+
+
+def _updates_reported(run: Path) -> int:
+    """The last update in metrics.jsonl."""
+    path = run / METRICS
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+    return int(json.loads(lines[-1])["update"]) if lines else 0
+
+
+def _shortened(experiment: Experiment, folder: Path, updates: int) -> Experiment:
+    """The same training, but for how long it is, how often it reports, and how many sentences it is tried on."""
+    for side, name in enumerate(("source", "target")):
+        lines = [pair[side] for pair in islice(read_pairs(experiment.data.dev), NUM_DEV_PAIRS)]
+        write_bytes(folder / f"dev.{name}", "".join(line + "\n" for line in lines).encode())
+    dev = AlignedConfig(source=folder / "dev.source", target=folder / "dev.target")
+    data = experiment.data.model_copy(update={"dev": dev, "test": {}})
+    training = experiment.training
+    every = Amount(max(1, updates // NUM_VALIDATIONS), "updates")
+    training = training.model_copy(
+        update={
+            "until": (Amount(updates, "updates"),),
+            "stop_after": None,
+            "report_every": REPORT_EVERY,
+            "tensorboard": False,
+            "deterministic": True,
+            "validation": training.validation.model_copy(update={"every": every}),
+            "checkpoints": training.checkpoints.model_copy(update={"keep_last": updates}),
+        }
+    )
+    return experiment.model_copy(update={"data": data, "training": training})
