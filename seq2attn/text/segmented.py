@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from seq2attn.text.scripts import is_of_unspaced_script
 from seq2attn.text.tokenizer import Tokenizer
 
+MAX_CHARACTER_TOKENS = 4
+"""Most tokens of one character: the bytes of its UTF-8."""
+
 
 @dataclass(frozen=True)
 class Segmented:
@@ -30,7 +33,7 @@ class Segmented:
             if (
                 number < 0
                 or number != last
-                or not _belong(tokenizer.decode(words[-1]), tokenizer.decode([id]))
+                or not _belong(tokenizer.decode(words[-1][-MAX_CHARACTER_TOKENS:]), tokenizer.decode([id]))
             ):
                 words.append([])
             words[-1].append(id)

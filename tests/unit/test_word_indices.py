@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seq2attn.text.characters import CharactersConfig
 from seq2attn.text.numbering import number_words
-from seq2attn.text.segmented import Segmented
+from seq2attn.text.segmented import Segmented, _belong
 from seq2attn.text.subwords import UnigramConfig
 from seq2attn.text.tokenizer import Tokenizer
 from seq2attn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
@@ -121,3 +121,22 @@ def test_sub_words_of_scripts_without_spaces_are_not_joined() -> None:
     found = Segmented.of(tokenizer, tokenizer.encode(lines[0]))
     assert "".join(found.words) == lines[0]
     assert len(found.words) == sum(token != "▁" for token in found.tokens) > 3
+
+
+@pytest.mark.parametrize("name", TRAINED)
+@given(
+    line=st.lists(
+        st.sampled_from(["a", "boat", "ß", "é", "日本", "天", "ก", "คำ", "😀", "👩🏽", "x\u0301", " ", ","])
+    )
+)
+def test_words_end_where_the_whole_text_before_a_token_says(name: str, line: list[str]) -> None:
+    tokenizer = TRAINED[name]
+    ids = tokenizer.encode("".join(line))
+    expected, start, numbers = list[int](), 0, tokenizer.word_indices(ids)
+    for place, id in enumerate(ids):
+        left, right = tokenizer.decode(ids[start:place]), tokenizer.decode([id])
+        if place and (numbers[place] != numbers[place - 1] or not _belong(left, right)):
+            start = place
+        expected.append(start)
+    starts = {start: number for number, start in enumerate(dict.fromkeys(expected))}
+    assert Segmented.of(tokenizer, ids).word_of == tuple(starts[start] for start in expected)
