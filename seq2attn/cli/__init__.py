@@ -95,15 +95,11 @@ def _ended(code: int, said: str) -> typer.Exit:
     return typer.Exit(code)
 
 
-PARSED = {"train": train.TrainCommand}
-"""Commands that have a say in how their words are read."""
-
-
 def group(about: str, *commands: Callable[..., None]) -> typer.Typer:
     """A command of several commands, named after their functions."""
     made = _typer(about)
     for command in commands:
-        made.command(cls=PARSED.get(command.__name__))(polite(command))
+        made.command()(polite(command))
     return made
 
 

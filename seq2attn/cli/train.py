@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from seq2attn.cli.options import AllowCode, ConfigPath, Overrides
 
@@ -18,39 +16,19 @@ if TYPE_CHECKING:
     from seq2attn.experiment import Experiment
 
 
-class Resume(StrEnum):
-    """What --resume may be told."""
-
-    newest = "newest"
-    auto = "auto"
-
-
-class TrainCommand(TyperCommand):
-    """`--resume` alone means the newest checkpoint; what follows it is another argument, unless it is `auto`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give `--resume` the value that it does not say."""
-        told: list[str] = []
-        for word in args:
-            if told[-1:] == ["--resume=newest"] and word in tuple(Resume):
-                told[-1] = f"--resume={word}"
-            else:
-                told.append("--resume=newest" if word == "--resume" else word)
-        return super().parse_args(ctx, told)
-
-
 def train(
     config: ConfigPath,
     overrides: Overrides,
     allow_code: AllowCode,
     resume: Annotated[
-        Resume | None,
+        bool, typer.Option("--resume", help="Go on from the newest checkpoint of the run; there must be one.")
+    ] = False,
+    resume_if_exists: Annotated[
+        bool,
         typer.Option(
-            metavar="[auto]",
-            help="Go on from the newest checkpoint of the run; auto: begin if there is none.",
-            show_default=False,
+            "--resume-if-exists", help="Go on from the newest checkpoint, or begin if there is none."
         ),
-    ] = None,
+    ] = False,
     new_dev_set: Annotated[
         bool,
         typer.Option(
@@ -72,13 +50,16 @@ def train(
       seq2attn train configs/phrasebook.yaml
       seq2attn train my.yaml --set training.batch.tokens=2048 --set run=runs/small
       seq2attn train my.yaml --resume
-      seq2attn train my.yaml --resume auto --set training.stop_after=2h55m
+      seq2attn train my.yaml --resume-if-exists --set training.stop_after=2h55m
       torchrun --nproc-per-node=4 -m seq2attn train my.yaml
     """
     from seq2attn.config.load import load
     from seq2attn.config.trust import Trust
+    from seq2attn.errors import Stopped, UserError
     from seq2attn.experiment import Experiment
 
+    if resume and resume_if_exists:
+        raise UserError("give either --resume or --resume-if-exists, not both")
     trust = Trust(allow_code, is_full=True)
     experiment = load(config, Experiment, overrides, trust)
     if dry_run:
@@ -86,14 +67,13 @@ def train(
 
         typer.echo(describe(experiment))
         return
-    from seq2attn.errors import Stopped
     from seq2attn.training.train import train as start
 
     _check_device(experiment, config, overrides, trust)
     try:
         start(
             experiment,
-            go_on="auto" if resume is Resume.auto else resume is Resume.newest,
+            go_on=resume or ("auto" if resume_if_exists else False),
             new_dev_set=new_dev_set,
         )
     except Stopped as stopped:

@@ -98,7 +98,7 @@ class TrainingConfig(Config):
     """A duration, or a list of durations; training ends with the first that is over."""
     stop_after: Time | None = None
     """Save, stop and exit with 75 when the process has trained for so long, like `2h55m`: a few minutes less than a
-    batch queue gives it. `train --resume auto` goes on."""
+    batch queue gives it. `train --resume-if-exists` goes on."""
     seed: int = Field(1, ge=0, lt=2**63)
     batch: BatchConfig = BatchConfig()
     optimizer: OptimizerConfig = AdamConfig(kind="adam")

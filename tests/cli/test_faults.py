@@ -39,7 +39,7 @@ def test_a_disk_that_fails_costs_no_checkpoint(home, what):
         if list_checkpoints(run.folder):
             assert_sound(run)
         if since == 33:
-            assert home.train(name, "--resume", "auto")[0] == 0
+            assert home.train(name, "--resume-if-exists")[0] == 0
             assert_identical(home.run("whole"), run)
             assert not list(run.folder.rglob("*.partial"))
         shutil.rmtree(run.folder)
@@ -76,7 +76,7 @@ def test_two_trainings_in_one_folder(corpus):
     home = slow_to_validate(corpus)
     running = home.start("run")
     assert running.until(has_reported(home.run("run"), 2))
-    for more in ([], ["--resume"], ["--resume", "auto"]):
+    for more in ([], ["--resume"], ["--resume-if-exists"]):
         code, said = command("train", home.folder / "run.yaml", *more, log=home.folder / "second.txt")
         assert code == 2
         assert f"process {running.process.pid} on " in said and "is at work in it" in said
@@ -84,7 +84,7 @@ def test_two_trainings_in_one_folder(corpus):
     assert code == 2 and "is at work in it" in said
     running.send(signal.SIGKILL)
     running.wait()
-    code, said = home.train("run", "--resume", "auto", until=["1 update"])
+    code, said = home.train("run", "--resume-if-exists", until=["1 update"])
     assert code == 0, said
 
 
@@ -94,15 +94,15 @@ def test_a_folder_that_cannot_be_made(home):
     assert code == 2 and "cannot be written to (Not a directory)" in said and "Traceback" not in said
 
 
-def test_resume_is_told_on_either_side_of_the_config(home):
+def test_resume_needs_a_checkpoint_unless_it_is_if_one_exists(home):
     config = home.config("run", until=["2 updates"])
     for code, words in [
         (2, ["train", config, "--resume"]),
         (2, ["train", "--resume", config]),
-        (0, ["train", "--resume", "auto", config]),
+        (0, ["train", "--resume-if-exists", config]),
         (0, ["train", "--resume", config]),
-        (0, ["train", config, "--resume=auto"]),
-        (2, ["train", config, "--resume", "aut"]),
+        (0, ["train", config, "--resume-if-exists"]),
+        (2, ["train", config, "--resume", "--resume-if-exists"]),
         (2, ["train", config]),
     ]:
         found, said = command(*words, log=home.folder / "said.txt")

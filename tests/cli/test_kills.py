@@ -41,7 +41,7 @@ def test_killed_at_any_instant_and_resumed_is_never_killed(corpus, name):
     assert home.train("whole")[0] == 0
     whole, parts, kills, rounds = home.run("whole"), home.run("parts"), 0, 0
     while kills < 6 or rounds == 0:
-        running = home.start("parts", "--resume", "auto")
+        running = home.start("parts", "--resume-if-exists")
         if kills % 3 == 2:
             running.until(is_saving(parts))
         time.sleep(draw.random() * (0.6, 0.2, 0.003)[kills % 3])
@@ -55,7 +55,7 @@ def test_killed_at_any_instant_and_resumed_is_never_killed(corpus, name):
         if (parts.folder / "config.yaml").is_file():
             assert_sound(parts)
         if kills >= 6:
-            assert home.train("parts", "--resume", "auto")[0] == 0
+            assert home.train("parts", "--resume-if-exists")[0] == 0
             assert_identical(whole, parts)
             rounds += 1
 
@@ -69,7 +69,7 @@ def test_terminated_in_every_phase(home):
     run, codes = home.run("parts"), {}
 
     def end(phase, moment, number=signal.SIGTERM):
-        before, running = size(), home.start("parts", "--resume", "auto")
+        before, running = size(), home.start("parts", "--resume-if-exists")
         assert running.until(moment or (lambda: size() > before)), phase
         running.send(number)
         codes[phase] = running.wait()
@@ -141,12 +141,12 @@ def test_a_reader_that_has_gone_ends_nothing(home, kind):
 
 
 def test_a_time_limit_stops_it_for_the_queue_to_start_again(home):
-    code, said = home.train("parts", "--resume", "auto", stop_after="1s", until=["9999 updates"])
+    code, said = home.train("parts", "--resume-if-exists", stop_after="1s", until=["9999 updates"])
     assert code == 75 and "stopped by training.stop_after after update" in said
     done = list_checkpoints(home.run("parts").folder)[-1].state.update
     until = [f"{done + 3} updates"]
     assert home.train("whole", until=until)[0] == 0
-    assert home.train("parts", "--resume", "auto", stop_after="1h", until=until)[0] == 0
+    assert home.train("parts", "--resume-if-exists", stop_after="1h", until=until)[0] == 0
     assert_identical(home.run("whole"), home.run("parts"))
 
 
@@ -156,7 +156,7 @@ def test_processes_that_train_together_stop_and_go_on_together(home):
         words = ["--standalone", "--nproc-per-node=2", "-m", "seq2attn", "train", str(home.config(run))]
         with (home.folder / f"{run}.txt").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "torch.distributed.run", *words, "--resume", "auto"],
+                [sys.executable, "-m", "torch.distributed.run", *words, "--resume-if-exists"],
                 env={
                     **os.environ,
                     "OMP_NUM_THREADS": "1",

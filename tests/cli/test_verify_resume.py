@@ -191,7 +191,7 @@ def phrasebook(home):
 
 
 def start(config, run):
-    more = ["--resume", "auto", "--set", f"run={run.folder}"]
+    more = ["--resume-if-exists", "--set", f"run={run.folder}"]
     with (run.folder.parent / f"{run.folder.name}.txt").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "seq2attn", "train", str(config), *more],

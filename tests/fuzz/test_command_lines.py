@@ -33,7 +33,8 @@ COMMANDS = (
     "config check", "config show", "config schema", "verify-resume", "doctor", "", "confgi",
 )  # fmt: skip
 OPTIONS = (
-    "--help", "-h", "--version", "--set", "--resume", "--dry-run", "--input", "-i", "--output", "-o", "--beam",
+    "--help", "-h", "--version", "--set", "--resume", "--resume-if-exists",
+    "--dry-run", "--input", "-i", "--output", "-o", "--beam",
     "--greedy", "--n-best", "--json", "--attention", "--attention-of", "--layer", "--head", "--whole-words", "--engine",
     "--engine-folder", "--device", "--source", "--target", "--reference", "--picture", "--choose", "--last", "--best",
     "--to", "--type", "--probe", "--jobs", "--leaderboard", "--redo", "--sentences", "--allow-code", "--long-inputs",
