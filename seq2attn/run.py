@@ -10,7 +10,7 @@ checkpoints/            where training can go on from
 alignment.json          the attention that links are taken from, once it was chosen
 metrics.jsonl train.log samples.txt
 
-It may be a stranger's: its files are data, and lie inside it; code that its config names is not run unless allowed.
+It may be a stranger's: its files are data, and code that its config names is not run unless allowed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from seq2attn.model import Seq2Seq
 from seq2attn.model.fitting import build_with
 from seq2attn.text.files import (
     atomic_path,
-    check_inside,
     read_object,
     write_bytes,
     write_json,
@@ -104,16 +103,10 @@ class Run:
         return experiment
 
     def check(self) -> None:
-        """Raises RunError when this is no run, or one of another format, or when not all of its files lie inside it."""
-        self.check_files()
+        """Raises RunError when this is no run, or one of another format."""
         if not self.config.is_file():
             raise RunError(f"{self.folder}: is no run directory (it has no config.yaml); {FIX}")
         check_format(read_object(self.about, FIX), self.about, FIX)
-
-    def check_files(self) -> None:
-        """Raises RunError when something in the folder, if there is one, leads out of it."""
-        if self.folder.is_dir():
-            check_inside(self.folder)
 
     def mistaken(self, mistakes: Sequence[Mistake], overrides: Sequence[str] = ()) -> ConfigError:
         """What the config asks for that cannot be had, each at its place."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2attn.errors import DamagedError, RunError
-from seq2attn.text.files import open_regular, parse_json
+from seq2attn.text.files import parse_json
 from seq2attn.text.vocabulary import Vocabulary, check_same
 
 SIDES = ("source", "target")
@@ -30,9 +29,6 @@ Vocabularies = tuple[Vocabulary, Vocabulary]
 DIGEST, ORIGIN = "digest", "origin"
 """What a file says of itself: the digest of all else in it, and where its weights come from."""
 FIX = "take another checkpoint"
-MOST_TENSORS = 2**16
-LARGEST_HEAD = 2**26
-"""Bytes of what a file says of its tensors and vocabularies: two of a million words each have about half of that."""
 TYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -182,10 +178,7 @@ def check_vocabularies(weights: Path, folder: Path, vocabularies: Vocabularies) 
 @contextmanager
 def _opened(path: Path, device: torch.device | str) -> Iterator[Any]:
     try:
-        _check_head(path)
         with safetensors.safe_open(path, "pt", device=str(device)) as file:
-            if len(file.keys()) > MOST_TENSORS:
-                raise DamagedError(f"{path}: has more than {MOST_TENSORS:,} tensors, as no model of ours has")
             yield file
     except FileNotFoundError:
         raise RunError(
@@ -193,17 +186,6 @@ def _opened(path: Path, device: torch.device | str) -> Iterator[Any]:
         ) from None
     except (safetensors.SafetensorError, OSError) as error:
         raise DamagedError(f"{path}: the weights cannot be read ({error}); {FIX}") from None
-
-
-def _check_head(path: Path) -> None:
-    """Refuse a file whose head is longer than any of ours, before it is taken apart."""
-    with open_regular(path) as file:
-        length = int.from_bytes(file.read(8), "little")
-        is_there = length <= file.seek(0, os.SEEK_END)  # else it is no such file, which the library says
-    if is_there and length > LARGEST_HEAD:
-        raise DamagedError(
-            f"{path}: its head has {length:,} bytes, more than the {LARGEST_HEAD:,} that it may have"
-        )
 
 
 def read_forms(path: Path) -> dict[str, Form]:

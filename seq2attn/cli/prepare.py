@@ -24,7 +24,6 @@ def prepare(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> 
 
     experiment = load(config, Experiment, overrides, Trust(allow_code, is_full=True))
     run = Run(experiment.run)
-    run.check_files()
     with locked(experiment.run):
         refuse_trained(experiment.run)
         start(experiment.data, experiment.text, experiment.run, lambda line: typer.echo(line, err=True))

@@ -14,7 +14,7 @@ from seq2attn.engines.base import Target
 from seq2attn.errors import RunError, UserError
 from seq2attn.formats import FORMAT_VERSION, check_format
 from seq2attn.run import Run
-from seq2attn.text.files import atomic_dir, check_inside, read_object, sha256_of, write_json
+from seq2attn.text.files import atomic_dir, read_object, sha256_of, write_json
 
 HEADER = "seq2attn.json"
 
@@ -59,7 +59,6 @@ def check_header(run: Run, target: Target, folder: Path) -> None:
     fix = f"seq2attn export {run.folder}{given} --to {target.name}"
     if not (folder / HEADER).is_file():
         raise RunError(f"{folder}: holds no exported model; make it: {fix}")
-    check_inside(folder)
     header = read_object(folder / HEADER, fix)
     check_format(header, folder / HEADER, fix)
     if header.get("engine") != target.name:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch import nn
-from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from seq2attn.config.plugin import modules_in
 from seq2attn.errors import RunError
@@ -27,34 +23,14 @@ def build_with(weights: Path, config: ModelConfig, source_size: int, target_size
 
     Raises: RunError when the file is missing or torn, or its weights are not of this model.
     """
-    forms = read_forms(weights)
     if not modules_in(config):
-        with _without_memory(weights, most=2 * len(forms) + 32):  # what is tied or thrown away counts again
-            check_forms(build_model(config, source_size, target_size), forms, weights)
+        try:
+            with Undrawn(), torch.device("meta"):
+                empty = build_model(config, source_size, target_size)
+        except (RuntimeError, TypeError, OverflowError) as error:  # sizes that no tensor can have
+            reason = str(error).partition("\n")[0]
+            raise RunError(f"{weights}: a model as the config says cannot be built ({reason})") from None
+        check_forms(empty, read_forms(weights), weights)
     model = build_model(config, source_size, target_size)
     put_weights(model, load_tensors(weights), weights)
     return model
-
-
-@contextmanager
-def _without_memory(weights: Path, *, most: int) -> Iterator[None]:
-    """Models that are built within take no memory, and end when they come to have more tensors than `most`."""
-    found = 0
-
-    def count(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
-        nonlocal found
-        found += 1
-        if found > most:
-            raise RunError(
-                f"{weights}: the model of the config has more layers than these are the weights of"
-            )
-
-    counting = register_module_parameter_registration_hook(count)
-    try:
-        with Undrawn(), torch.device("meta"):
-            yield
-    except (RuntimeError, TypeError, OverflowError) as error:  # sizes that no tensor can have
-        reason = str(error).partition("\n")[0]
-        raise RunError(f"{weights}: a model as the config says cannot be built ({reason})") from None
-    finally:
-        counting.remove()

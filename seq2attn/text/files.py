@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, and folders from a stranger.
+"""Files that are either whole or not there.
 
 What is read is a regular file and no larger than such files are: a pipe would make us wait, a device has no end. What
 is written is a new file that takes the place of the old one: never what a link of that name leads to.
@@ -171,39 +171,3 @@ def parse_json(text: bytes | str, path: Path, fix: str) -> Any:
         raise RunError(f"{path}: is not JSON ({error}); {fix}") from None
     except RecursionError:
         raise RunError(f"{path}: is nested too deep; {fix}") from None
-
-
-def check_inside(folder: Path) -> None:
-    """Refuse a folder, of a stranger perhaps, that has anything in it but files, folders, and links within.
-
-    What is then read and written in it lies in it. The folder itself may be a link, as whoever gives it knows.
-
-    Raises: RunError with the first that is refused.
-    """
-    root = os.path.realpath(folder)
-    waiting = [root]
-    while waiting:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    _check_entry(entry, Path(root))
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-        except FileNotFoundError:
-            continue  # a training may be at work in it, and remove what it has done with
-        except OSError as error:
-            raise RunError(f"{error.filename or folder}: cannot be read ({error.strerror})") from None
-
-
-def _check_entry(entry: os.DirEntry[str], root: Path) -> None:
-    if entry.is_symlink():
-        target = Path(os.path.realpath(entry.path))
-        if not target.is_relative_to(root):
-            raise RunError(
-                f"{entry.path}: is a link to {target}, out of {root}, whose files are read and written inside it only;"
-                " put what it leads to in its place, or make all of the folder a link"
-            )
-    elif not entry.is_dir(follow_symlinks=False) and not entry.is_file(follow_symlinks=False):
-        raise RunError(
-            f"{entry.path}: is no regular file (perhaps a pipe or a device), and has no place here; remove it"
-        )

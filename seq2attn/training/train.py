@@ -55,7 +55,6 @@ def train(config: Experiment, *, go_on: bool | Literal["auto"] = False, new_dev_
     """
     started, device = time.monotonic(), training_device(config.training.device)
     run = Run(config.run, modules_in(config))  # what the config names, the user has named
-    run.check_files()
     exactly = deterministic(config.training.deterministic)
     with exactly, join_world(device) as world, locked(run.folder) if world.leads else nullcontext():
         configure_cuda(world.device, tf32=config.training.precision != "float32")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,12 +10,11 @@ import pytest
 
 from seq2attn.errors import RunError, UserError
 from seq2attn.run import Run
-from seq2attn.text.files import LARGEST, check_inside, open_regular, read_bytes, read_object, write_bytes
-from seq2attn.training.averaging import average_run
+from seq2attn.text.files import LARGEST, read_bytes, read_object, write_bytes
 from seq2attn.translator import Translator
 from seq2attn.weights import load_tensors, read_forms
 from tests.cli.conftest import Invoke
-from tests.safe.untrained import CONFIG, LINES, untrained
+from tests.safe.untrained import CONFIG, untrained
 
 FIX = "mend it"
 
@@ -65,7 +62,7 @@ def test_no_json(tmp_path: Path, make: Callable[[Path], None]) -> None:
     assert str(error.value).startswith(f"{tmp_path / 'it.json'}: ") and FIX in str(error.value)
 
 
-@pytest.mark.parametrize("make", [fifo, device, sparse, deep, of_bytes, Path.mkdir, Path.touch])
+@pytest.mark.parametrize("make", [device, sparse, deep, of_bytes, Path.mkdir, Path.touch])
 def test_no_weights(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "it.safetensors")
     for read in (read_forms, load_tensors):
@@ -79,15 +76,6 @@ def test_the_largest_is_read(tmp_path: Path) -> None:
     (tmp_path / "it").write_bytes(bytes(LARGEST + 1))
     with pytest.raises(RunError, match="has more than the 33,554,432 bytes"):
         read_bytes(tmp_path / "it", FIX)
-
-
-def test_a_socket_is_no_file(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as one:
-        one.bind(str(tmp_path / "it"))
-        with pytest.raises(OSError):
-            open_regular(tmp_path / "it")
-        with pytest.raises(RunError, match="is no regular file"):
-            check_inside(tmp_path)
 
 
 class TestWriting:
@@ -106,86 +94,6 @@ class TestWriting:
         write_bytes(run / "it", b"theirs")
         assert outside.read_text() == "mine" and not (run / "it").is_symlink()
         assert [(p.name, p.read_text()) for p in run.iterdir()] == [("it", "theirs")]
-
-
-LINKS = {
-    "config.yaml": "config.yaml",
-    "run.json": "run.json",
-    "model.safetensors": "model.safetensors",
-    "source": "source",
-    "target/vocabulary.json": "target/vocabulary.json",
-    "model.safetensors.partial": "../lines.txt",
-    "evaluation": "evaluation",
-    "checkpoints/00000001": "nowhere",
-    "a/b/c": "../../../../../../../../etc/hostname",
-}
-
-
-class TestRun:
-    """A run is refused that has anything in it which leads out of it, before any of it is read."""
-
-    @pytest.mark.parametrize("name", LINKS)
-    @pytest.mark.parametrize("relative", [False, True])
-    def test_a_link_that_leads_out(self, tmp_path: Path, name: str, relative: bool) -> None:
-        run = untrained(tmp_path)
-        other = tmp_path / "elsewhere"
-        shutil.copytree(run.folder, other)
-        place = run.folder / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if place.is_dir():
-            shutil.rmtree(place)
-        place.unlink(missing_ok=True)
-        target = other / LINKS[name]
-        place.symlink_to(os.path.relpath(target, place.parent) if relative else target)
-        (run.folder / "model.json").unlink()  # would be missed otherwise
-        for load in (Translator.load, lambda folder: average_run(folder, last=1, best=None)):
-            with pytest.raises(RunError, match=f"{place}: is a link to .*, out of {run.folder}"):
-                load(run.folder)
-
-    @pytest.mark.parametrize("name", ["config.yaml", "run.json", "source/tokenizer.json", "extra"])
-    def test_a_pipe(self, tmp_path: Path, name: str) -> None:
-        run = untrained(tmp_path)
-        (run.folder / name).unlink(missing_ok=True)
-        os.mkfifo(run.folder / name)
-        with pytest.raises(RunError, match=f"{run.folder / name}: is no regular file"):
-            Translator.load(run.folder)
-
-    def test_links_within_and_of_the_run_itself(self, tmp_path: Path) -> None:
-        run = untrained(tmp_path)
-        expected = [t.text for t in Translator.load(run.folder).translate(LINES)]
-        run.weights.rename(run.folder / "best.safetensors")
-        run.weights.symlink_to("best.safetensors")
-        (run.folder / "circle").symlink_to(".")
-        (run.folder / "round").symlink_to("about")
-        (run.folder / "about").symlink_to("round")
-        (tmp_path / "link").symlink_to(run.folder)
-        assert [t.text for t in Translator.load(tmp_path / "link").translate(LINES)] == expected
-
-    @pytest.mark.parametrize("name", ["run-secret", "run2", "runs/run", "run.bak"])
-    def test_a_folder_that_begins_with_the_same_name_is_another(self, tmp_path: Path, name: str) -> None:
-        run = untrained(tmp_path)
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "words.txt").write_text("secret")
-        (run.folder / "inner").mkdir()
-        for place in (run.folder / "link", run.folder / "inner" / "link"):
-            place.symlink_to(tmp_path / name / "words.txt")
-            with pytest.raises(RunError, match=r"is a link to .*words.txt, out of"):
-                check_inside(run.folder)
-            place.unlink()
-        check_inside(run.folder)
-
-    def test_a_training_does_not_write_through_links(self, tmp_path: Path, invoke: Invoke) -> None:
-        untrained(tmp_path)
-        shutil.rmtree(tmp_path / "run")
-        (tmp_path / "run").mkdir()
-        (tmp_path / "mine").write_text("mine", encoding="utf-8")
-        for name in ("metrics.jsonl", "train.log", "samples.txt", "run.lock"):
-            (tmp_path / "run" / name).symlink_to(tmp_path / "mine")
-            for command in ("train", "prepare"):
-                assert "is a link to" in invoke(command, "own.yaml", code=2).err
-            (tmp_path / "run" / name).unlink()
-        assert (tmp_path / "mine").read_text() == "mine"
-        assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_evaluation_writes_inside(tmp_path: Path, invoke: Invoke) -> None:

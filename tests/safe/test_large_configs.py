@@ -1,21 +1,19 @@
-"""What is large beyond measure, in any way, is refused at once: configs, heads of weights, searches."""
+"""What is large beyond measure is refused at once: configs, searches."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from seq2attn.config.load import load
 from seq2attn.config.trust import OWN, Trust
-from seq2attn.errors import ConfigError, RunError, UserError
+from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment import Experiment
 from seq2attn.search.config import LONGEST, BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.search.options import check_size
-from seq2attn.weights import LARGEST_HEAD, MOST_TENSORS, load_tensors, origin_of, read_forms
 from tests.cli.conftest import Invoke
-from tests.safe.untrained import CONFIG, forge, untrained
+from tests.safe.untrained import CONFIG, untrained
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
@@ -72,23 +70,6 @@ def test_mistakes_of_all_kinds_are_counted(tmp_path: Path) -> None:
         load(tmp_path / "it.yaml", Experiment)
     said = str(error.value)
     assert said.count("it.yaml:") == 20 and "... and 13 more\n\n33 mistakes in" in said
-
-
-class TestHeadsOfWeights:
-    """Tensors are counted before anything is made of them."""
-
-    def test_a_million_names(self, tmp_path: Path) -> None:
-        one = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
-        forge(tmp_path / "it", {str(number): one for number in range(MOST_TENSORS + 1)}, b"")
-        for read in (load_tensors, read_forms, origin_of):
-            with pytest.raises(RunError, match="has more than 65,536 tensors"):
-                read(tmp_path / "it")
-
-    def test_a_head_without_end(self, tmp_path: Path) -> None:
-        forge(tmp_path / "it", {}, b"", length=LARGEST_HEAD + 1)
-        os.truncate(tmp_path / "it", LARGEST_HEAD + 9)
-        with pytest.raises(RunError, match="its head has 67,108,865 bytes, more than"):
-            load_tensors(tmp_path / "it")
 
 
 class TestSearches:
