@@ -4,7 +4,7 @@ What it does otherwise than our search:
 
 - It has one limit of length for a call: sentences alike in length are searched under the loosest limit among them.
 - At the limit it cuts a hypothesis off, so that its log-probability is without the end.
-- The log-probability of a translation with a prefix is that of what follows the prefix.
+- Its scores leave out the tokens of a prefix: they are read for their log-probability.
 - A beam ends when `patience` times its width are finished; ours ends sooner where none could become better.
 """
 
@@ -68,6 +68,9 @@ class Searcher:
         share = sum(len(source) + 1 for source in sources) // self.threads + 1  # lest one thread has it all
         batches = by_length(sources, min(budget // width, share, self._max_tokens))
         penalty = search.lengths.rule().penalty(torch.arange(max(most, default=0) + 2)).tolist()
+        given = [row for row, prefix in enumerate(prefixes) if prefix and sources[row]]
+        pairs = [(sources[row], prefixes[row]) for row in given]
+        known = dict(zip(given, self.token_log_probs(pairs, budget=budget), strict=True)) if pairs else {}
         answers = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
         with explained():
             waiting = [
@@ -88,7 +91,8 @@ class Searcher:
             ]
             for rows, results in zip(batches, waiting, strict=True):
                 for row, result in zip(rows, results, strict=True):
-                    answers[row] = self._hypotheses(result.result(), penalty)
+                    before = sum(known.get(row, ())[:-1])  # without the end
+                    answers[row] = self._hypotheses(result.result(), penalty, before)
         return answers
 
     def token_log_probs(
@@ -105,12 +109,12 @@ class Searcher:
             )
         return [list(one.log_probs) for one in found]
 
-    def _hypotheses(self, result: Any, penalty: Sequence[float]) -> list[Hypothesis]:
+    def _hypotheses(self, result: Any, penalty: Sequence[float], prefix_log_prob: float) -> list[Hypothesis]:
         """Best first by our own rule for lengths; CTranslate2's scores are log-probabilities per token."""
         found = list[Hypothesis]()
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             ids = tuple([self._ids[token] for token in tokens])
-            log_prob = score * len(ids)
+            log_prob = prefix_log_prob + score * len(ids)
             words = ids[:-1] if ids[-1:] == (EOS,) else ids
             found.append(Hypothesis(words, log_prob / penalty[len(ids)], log_prob))
         return sorted(found, key=lambda hypothesis: -hypothesis.score)
