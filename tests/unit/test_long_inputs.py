@@ -50,6 +50,11 @@ def test_sentences_are_split_and_joined(language: str) -> None:
 def test_abbreviations_are_those_of_the_language() -> None:
     assert split_sentences("Am 3. Mai kam sie.", "de") == ["Am 3. Mai kam sie."]
     assert split_sentences("Am 3. Mai kam sie.", "en") == ["Am 3.", "Mai kam sie."]
+    for language, count in (("de", 2), ("en", 3)):
+        lengths = LengthsConfig(source_language=language)
+        line = "Am 3. Mai kam sie. Er nicht."
+        read = SourceLine.encode(TOKENIZERS["words"], line, lengths, SourceLimit(7, "it is a test"))
+        assert len(read.segments) == count
 
 
 def test_paragraphs_of_the_phrasebook_fall_into_their_lines() -> None:
