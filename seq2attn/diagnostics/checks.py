@@ -120,7 +120,7 @@ def check_scores(subject: Subject) -> Iterator[tuple[int, float]]:
 
 def log_probs(model: Seq2Seq, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
     """Log-probabilities of every next token, all at once: [B, S], [B, S], [B, T] -> [B, T, V]"""
-    return model.output(model(source, mask, target).hidden).log_softmax(-1)
+    return model.log_probs(model(source, mask, target).hidden)
 
 
 def stepwise_log_probs(model: Seq2Seq, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:

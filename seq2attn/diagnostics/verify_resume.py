@@ -65,17 +65,8 @@ def _train(config: Path, run: Path, kind: signal.Signals | None = None, after: i
 
     Raises: RunError when it ends in another way.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "seq2attn",
-        "train",
-        str(config),
-        "--set",
-        f"run={run}",
-        "--resume",
-        "auto",
-    ]
+    options = ["--set", f"run={run}", "--resume-if-exists"]
+    command = [sys.executable, "-m", "seq2attn", "train", str(config), *options]
     after = max(after, _updates_reported(run) + 1)  # at least one of this session
     path = run.parent / SESSIONS_LOG
     with (
