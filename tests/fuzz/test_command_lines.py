@@ -103,11 +103,11 @@ def tried(home: Path, name: str, words: list[str]) -> None:
         assert done.stderr.strip()
 
 
-@fuzzed("command lines", line, quick=70, slow=1500)
+@fuzzed("command lines", line, quick=40, slow=1500)
 def test_any_words_are_understood_or_refused(home, case):
     tried(home, *case)
 
 
-@fuzzed("command lines", likely, quick=50, slow=1500)
+@fuzzed("command lines", likely, quick=40, slow=1500)
 def test_likely_words_are_understood_or_refused(home, case):
     tried(home, *case)

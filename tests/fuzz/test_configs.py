@@ -161,7 +161,7 @@ def is_small(tree: Any) -> bool:
 @fuzzed(
     "configs",
     st.tuples(st.sampled_from(PATHS), st.lists(change, min_size=1, max_size=4)),
-    quick=150,
+    quick=100,
     slow=2500,
 )
 def test_a_changed_config_is_accepted_or_refused_with_a_place(home, case):
@@ -177,7 +177,7 @@ def test_a_changed_config_is_accepted_or_refused_with_a_place(home, case):
 @fuzzed(
     "configs",
     st.tuples(st.sampled_from(PATHS), st.lists(damage, min_size=1, max_size=3)),
-    quick=80,
+    quick=50,
     slow=1300,
 )
 def test_damaged_yaml_is_accepted_or_refused_with_a_place(home, case):

@@ -115,7 +115,7 @@ forms = st.sampled_from(["aligned", "aligned", "tsv", "jsonl"])
 cases = st.tuples(forms, texts, filters, st.booleans(), st.tuples(whole, whole, whole, whole))
 
 
-@fuzzed("corpora", cases, quick=60, slow=1500)
+@fuzzed("corpora", cases, quick=40, slow=1500)
 def test_text_is_prepared_or_refused_with_its_place(home, case):
     form, text, left_out, is_paired, (source, target, dev, reference) = case
     if is_paired:
@@ -144,7 +144,7 @@ def test_tables_are_prepared_or_refused_with_their_place(home, case):
     tried(home, corpora(home, form, (content, b"", content, b"")), text)
 
 
-@fuzzed("corpora", st.tuples(texts, st.sampled_from([*LONG]), st.booleans(), whole), quick=4, slow=40)
+@fuzzed("corpora", st.tuples(texts, st.sampled_from([*LONG]), st.booleans(), whole), quick=2, slow=40)
 def test_lines_of_a_megabyte_are_prepared_or_refused(home, case):
     text, long, is_first, content = case
     source = LONG[long] + b"\n" + content if is_first else content + LONG[long] + b"\n"

@@ -133,7 +133,7 @@ def spoilt(
 cases = st.tuples(st.sampled_from([*TEXTS]), st.lists(spoil, min_size=1, max_size=2))
 
 
-@fuzzed("run directories", cases, quick=40, slow=1000)
+@fuzzed("run directories", cases, quick=30, slow=1000)
 def test_a_spoilt_run_is_refused_or_right(home, case):
     name, spoils = case
     kept = home[name]

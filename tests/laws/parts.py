@@ -94,13 +94,35 @@ FIXED = {
     "fixed-lstm": {"kind": "fixed", "cell": "lstm", "dim": WIDTH, "layers": 2},
 }
 EVERY_DECODER = [*DECODERS, *FIXED]
+REMEMBERING = [("coverage", "local-m"), ("multi-head", "monotonic"), ("coverage-2-heads", "monotonic")]
+"""Attentions whose state says where was looked."""
 ATTENTIONS = [
     *itertools.product(SCORES, ["global"]),
     *itertools.product(["multi-head"], ALIGNS),
-    ("coverage-2-heads", "monotonic"),
+    REMEMBERING[-1],
 ]
 ATTENTIONS = list(dict.fromkeys(ATTENTIONS))
-PLUGGED = [(d, s, a) for d in DECODERS for s, a in ATTENTIONS] + [(d, "none", "none") for d in FIXED]
+TELLING = [
+    ("additive", "global"),
+    ("offset", "global"),
+    ("coverage", "global"),
+    ("multi-head", "global"),
+    *REMEMBERING,
+]
+"""One attention of each family that asks a decoder for something of its own: its position, where it has looked."""
+PLUGGED = [
+    *[(d, *attention) for d in DECODERS for attention in TELLING],
+    *[(d, *attention) for d in ("luong-feeding", "transformer") for attention in ATTENTIONS],
+    *[(d, "none", "none") for d in FIXED],
+]
+"""Each decoder with each family of attention, and each attention with a decoder of each family."""
+PLUGGED = list(dict.fromkeys(PLUGGED))
+PAIRS = [
+    *itertools.product(ENCODERS, ("luong-feeding", "transformer", "fixed-lstm")),
+    *itertools.product(("gru", "transformer-relative"), EVERY_DECODER),
+]
+"""Each encoder with a decoder of each family, and each decoder with an encoder of each."""
+PAIRS = list(dict.fromkeys(PAIRS))
 
 
 def config(

@@ -104,8 +104,7 @@ def test_it_learns_at_a_share_of_the_rate(corpus, tmp_path):
     assert [line["learning_rate"] for line in metrics(half, "train")] == [0.1]
 
 
-@pytest.mark.parametrize("frozen", ["none", 1])
-def test_stopped_and_resumed_is_never_stopped(corpus, folder, frozen):
+def test_stopped_and_resumed_is_never_stopped(corpus, folder, frozen=1):
     fixed = {"batch": {"tokens": 160}, "report_every": 1, **options(folder, frozen=frozen, rate=0.3)}
     fixed["validation"] = {"every": "4 updates", "metric": "loss"}
     whole = trained(corpus, "whole", until=["8 updates"], **fixed)

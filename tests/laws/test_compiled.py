@@ -40,7 +40,7 @@ def test_a_transformer_is_one_graph_for_all_sizes(lay):
     """Traced, and run as it is: writing kernels takes long and shows no more."""
     plain, compiled = objective().double(), objective().double()
     compiled.model.compile(dynamic=True, fullgraph=True, backend="eager")
-    for count, words in ((7, 12), (5, 20), (11, 9), (33, 5), (4, 30)):
+    for count, words in ((7, 12), (33, 5), (4, 30)):
         batch = lay(pairs(count, words))
         loss, gradients = learnt(plain, batch)
         same, same_gradients = learnt(compiled, batch)

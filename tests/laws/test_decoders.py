@@ -9,11 +9,11 @@ import torch
 
 from seq2attn.state import map_tensors, repeat_rows, select_rows
 from tests.laws.parts import (
-    ATTENTIONS,
     DECODERS,
-    ENCODERS,
     EVERY_DECODER,
+    PAIRS,
     PLUGGED,
+    REMEMBERING,
     calm,
     model,
     sources,
@@ -26,10 +26,6 @@ def tensors(tree):
     leaves = []
     map_tensors(lambda x: leaves.append(x) or x, tree)
     return leaves
-
-
-REMEMBERING = [("coverage", "local-m"), ("multi-head", "monotonic"), ("coverage-2-heads", "monotonic")]
-"""Attentions whose state says where was looked."""
 
 
 @pytest.mark.parametrize(
@@ -59,7 +55,7 @@ def test_reading_in_parts_is_reading_at_once(decoder, score, align, training):
 @pytest.mark.parametrize(
     ("encoder", "decoder", "score", "align"),
     [
-        *[(e, d, "multi-head", "global") for e in ENCODERS for d in EVERY_DECODER],
+        *[(*pair, "multi-head", "global") for pair in PAIRS],
         *[("gru", *parts) for parts in PLUGGED if parts[1:] != ("multi-head", "global")],
     ],
 )
@@ -74,8 +70,7 @@ def test_padding_never_matters(encoder, decoder, score, align):
         torch.testing.assert_close(together[i : i + 1], net.read(read[i : i + 1], state, memory).hidden)
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("decoder", EVERY_DECODER)
+@pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
 def test_padding_has_no_gradient(encoder, decoder):
     net = model(encoder, decoder, "multi-head")
     mask = sources()[1]
@@ -134,27 +129,23 @@ def test_nothing_in_a_state_is_dead(decoder, score, align):
 
 
 @pytest.mark.parametrize(
-    ("encoder", "tie"),
-    [*[(e, "none") for e in ENCODERS], ("gru", "output"), ("gru", "all"), ("bert", "output")],
+    ("encoder", "decoder", "score", "align", "tie"),
+    [
+        *[(*pair, "multi-head", "global", "none") for pair in PAIRS if pair[0] != "gru"],
+        *[("gru", *parts, "none") for parts in PLUGGED if parts[2] != "hard-reinforce"],
+        *[
+            (*parts, "multi-head", "global", "output")
+            for parts in [("gru", "luong"), ("bert", "transformer")]
+        ],
+        ("gru", "convolutional", "multi-head", "global", "all"),
+    ],
 )
-@pytest.mark.parametrize("decoder", EVERY_DECODER)
-def test_every_parameter_learns(encoder, decoder, tie):
-    assert without_gradient(model(encoder, decoder, "multi-head", tie=tie)) == []
-
-
-@pytest.mark.parametrize(("score", "align"), [p for p in ATTENTIONS if p[1] != "hard-reinforce"])
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_every_parameter_of_every_attention_learns(decoder, score, align):
-    assert without_gradient(model("gru", decoder, score, align)) == []
-
-
-def without_gradient(net):
-    """The parameters that a loss does not reach."""
-    net.train()
+def test_every_parameter_learns(encoder, decoder, score, align, tie):
+    net = model(encoder, decoder, score, align, tie=tie).train()
     memory, state = net.encode(*sources())
     logits = net.output(net.read(targets(4, 5), state, memory).hidden)
     logits.log_softmax(-1)[..., 4].pow(2).sum().backward()
-    return [n for n, p in net.named_parameters() if p.grad is None]
+    assert [n for n, p in net.named_parameters() if p.grad is None] == []
 
 
 @pytest.mark.parametrize(("decoder", "score", "align"), PLUGGED)

@@ -64,8 +64,9 @@ def state_of(run):
 # ---------------------------------------------------------------------- one update
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("fault", ["states", "one gradient"])
+@pytest.mark.parametrize(
+    ("optimizer", "fault"), [*((name, "states") for name in OPTIMIZERS), ("adam", "one gradient")]
+)
 def test_a_skipped_update_is_as_if_it_had_not_been(corpus, optimizer, fault):
     options = {"optimizer": OPTIMIZERS[optimizer], "validation": {"every": "99 updates"}, "report_every": 1}
     before = trained(corpus, "before", model=faulty(), until=["3 updates"], **options)
@@ -78,7 +79,7 @@ def test_a_skipped_update_is_as_if_it_had_not_been(corpus, optimizer, fault):
     assert found["words"] == state_of(before)["words"]
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", ["adam", "momentum", "adadelta"])
 def test_the_first_update_may_be_skipped(corpus, optimizer):
     options = {"optimizer": OPTIMIZERS[optimizer], "validation": {"every": "1 update"}}
     run = trained(corpus, "run", model=faulty([1]), until=["1 update"], **options)
@@ -90,9 +91,17 @@ def test_the_first_update_may_be_skipped(corpus, optimizer):
     assert not any(tensor.any() for tensor in optimizer_of(run).values())
 
 
-@pytest.mark.parametrize(("clip", "part"), [(None, 0), (0.1, 2)])
-@pytest.mark.parametrize("fault", FAULTS)
-def test_it_may_go_wrong_anywhere(corpus, clip, part, fault):
+@pytest.mark.parametrize(
+    ("fault", "clip", "part"),
+    [
+        ("states", None, 0),
+        ("endless states", 0.1, 2),
+        ("gradients", 0.1, 0),
+        ("endless gradients", None, 2),
+        ("one gradient", 0.1, 2),
+    ],
+)
+def test_it_may_go_wrong_anywhere(corpus, fault, clip, part):
     parts = {"batch": {"tokens": 48, "at_once": 24, "accumulate": 2}, "clip": clip, "report_every": 99}
     model = faulty([2], part=part, **FAULTS[fault])
     run = trained(
@@ -221,9 +230,9 @@ def test_to_look_late_changes_nothing(corpus, monkeypatch, optimizer):
 
 
 @pytest.mark.parametrize(
-    ("name", "optimizer"), [("recurrent", "adam"), ("transformer", "momentum"), ("transformer", "adadelta")]
+    ("name", "optimizer", "rate"),
+    [("recurrent", "adam", 1e30), ("transformer", "momentum", 1e6), ("transformer", "adadelta", 1e30)],
 )
-@pytest.mark.parametrize("rate", [1e6, 1e30])
 def test_a_rate_beyond_reason_ends_in_a_report(corpus, name, optimizer, rate):
     fast = {**OPTIMIZERS[optimizer], "rate": rate}
     validation = {"every": "2 updates", "metric": "loss"}

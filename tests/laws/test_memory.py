@@ -52,8 +52,7 @@ def narrow(**limits):
 # ---------------------------------------------------------------------- halves
 
 
-@pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("error", ["cuda", "cpu", "python"])
+@pytest.mark.parametrize(("error", "backward"), [("cuda", True), ("cpu", False), ("python", True)])
 def test_a_batch_in_halves_is_the_whole_batch(corpus, backward, error):
     options = {"batch": {"tokens": 150}, "until": ["4 updates"], "report_every": 1, **SGD}
     model = narrow(rows=9, backward=backward, error=error)

@@ -30,7 +30,7 @@ def of(prefixes, most, fewest=1):
     return Limits(torch.full((count,), fewest), torch.full((count,), most)).with_prefixes(prefixes)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("rule", [LengthRule(), LengthRule("average")], ids=str)
 def test_a_wide_beam_finds_the_best_of_all_that_begin_so(seed, rule):
     table, step = markov(seed)
@@ -52,7 +52,7 @@ def test_a_wide_beam_finds_the_best_of_all_that_begin_so(seed, rule):
             assert found.scores[row, rank].item() == pytest.approx(every[path], abs=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("choose", [Greedy(), Beam(1), Beam(WORDS**2)], ids=str)
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_the_beginning_of_the_best_changes_nothing(seed, choose, length):

@@ -245,16 +245,6 @@ def test_patience_starts_anew_where_there_is_a_best_one_to_compare_with(corpus):
     assert [line["update"] for line in metrics(run, "validation")] == [2, 4, 6, 8]
 
 
-def test_another_way_to_measure_ranks_anew(corpus):
-    run = trained(corpus, "run", until=["2 updates"], validation=every(metric="loss"))
-    trained(corpus, "run", go_on=True, until=["4 updates"], validation=every(metric="loss", max_sentences=2))
-    assert (
-        "the dev set, or the way that scores are computed, has changed"
-        in (run.folder / "train.log").read_text()
-    )
-    assert run.origin()["checkpoints"] == ["00000004"]
-
-
 def test_an_average_of_the_best_takes_none_that_cannot_be_compared(corpus):
     options = {"checkpoints": {"keep_last": 9}, "until": ["4 updates"]}
     run = trained(corpus, "run", validation=every(metric="loss"), **options)

@@ -15,7 +15,7 @@ from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, Samp
 from seq2attn.search.likeliest import likeliest
 from seq2attn.state import repeat_rows
 from seq2attn.text.vocabulary import BOS, EOS, PAD
-from tests.laws.parts import ENCODERS, EVERY_DECODER, WORDS, model, sources
+from tests.laws.parts import EVERY_DECODER, PAIRS, WORDS, model, sources
 
 RULES = [LengthRule(), LengthRule("average"), LengthRule("average", 0.6), LengthRule("gnmt", 1.0)]
 
@@ -50,7 +50,7 @@ def test_the_beginning_is_read_once_a_sentence(choose):
     assert rows == [2, 2 * choose.width, 2 * choose.width]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("rule", RULES, ids=str)
 @pytest.mark.parametrize("fewest", [1, 2])
 def test_a_wide_beam_finds_the_best_of_all(seed, rule, fewest):
@@ -110,9 +110,9 @@ def plain_beam(table, width, most, rule, patience=math.inf):
     return sorted(done, reverse=True)[:width]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("rule", RULES, ids=str)
-@pytest.mark.parametrize("width", [1, 3, 4])
+@pytest.mark.parametrize("width", [1, 4])
 def test_stopping_early_changes_nothing(seed, width, rule):
     table, step = markov(seed)
     table[:, EOS] -= 1.0
@@ -121,9 +121,8 @@ def test_stopping_early_changes_nothing(seed, width, rule):
     assert found.scores[0].tolist() == pytest.approx(plain, abs=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("patience", [1.0, 1.5, 3.0])
-@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("width", "patience"), [(1, 1.0), (2, 1.5), (4, 1.0), (4, 3.0)])
 def test_patience_counts_the_ends_among_the_best_of_a_step(seed, width, patience):
     table, step = markov(seed)
     table[:, EOS] += 0.5
@@ -165,8 +164,7 @@ def test_scores_of_what_was_found_are_those_of_reading_it(decoder, choose):
     )
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("decoder", EVERY_DECODER)
+@pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
 def test_greedy_is_the_arg_max_of_uncached_reading(encoder, decoder):
     net = chance(model(encoder, decoder))
     memory, state = net.encode(*sources())
@@ -189,10 +187,11 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("search_config", CONFIGS.values(), ids=CONFIGS)
-@pytest.mark.parametrize("encoder", ["gru", "transformer"])
 @pytest.mark.parametrize("decoder", EVERY_DECODER)
-def test_a_batch_gives_each_sentence_what_it_gets_alone(encoder, decoder, search_config):
-    net = chance(model(encoder, decoder, "multi-head", "local-m"))
+def test_a_batch_gives_each_sentence_what_it_gets_alone(decoder, search_config):
+    net = chance(
+        model("transformer" if decoder.startswith("transformer") else "gru", decoder, "multi-head", "local-m")
+    )
     lines = [[4, 5, 6], [], [7], [3, 4, 5, 6, 7, 8, 9], [10, 9], [4, 5, 6]]
     together = translate_ids(net, lines, search_config, budget=1000)
     tight = translate_ids(net, lines, search_config, budget=1)
@@ -207,7 +206,7 @@ def test_a_batch_gives_each_sentence_what_it_gets_alone(encoder, decoder, search
     assert together[1][0].tokens == ()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("patience", [None, 1.0])
 def test_who_is_finished_finds_nothing_better_in_the_batch(seed, patience):
     """Among whole numbers many hypotheses are worth the same."""
@@ -224,8 +223,7 @@ def test_who_is_finished_finds_nothing_better_in_the_batch(seed, patience):
 
 
 @pytest.mark.parametrize("words", [50, 640, 701])
-@pytest.mark.parametrize("count", [1, 6, 30])
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize(("width", "count"), [(1, 1), (1, 30), (3, 6)])
 def test_the_likeliest_are_those_of_the_whole_table(width, count, words):
     draw = torch.Generator().manual_seed(words + count)
     for barred in (0.0, 0.5, 0.995):

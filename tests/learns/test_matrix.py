@@ -48,8 +48,8 @@ def test_every_cell_learns(encoder, decoder):
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
-def test_every_score_with_every_alignment_learns_in_some_decoder(decoder):
+def test_every_decoder_learns_with_some_scores_and_alignments(decoder):
     place = list(DECODERS).index(decoder)
     encoder = list(ENCODERS)[place % len(ENCODERS)]
-    cells = list(itertools.product(SCORES, ALIGNS))[place :: len(DECODERS)]
+    cells = list(itertools.product(SCORES, ALIGNS))[place :: 4 * len(DECODERS)]
     assert [cell for cell in cells if not learns(encoder, decoder, *cell)] == []

@@ -21,11 +21,10 @@ from seq2attn.decoders.where import BAHDANAU, LUONG
 from seq2attn.model import ModelConfig, build_model
 from seq2attn.state import repeat_rows
 from tests.laws.formulas import plain_attention, plain_context, plain_scores, plain_weights
-from tests.laws.parts import ALIGNS, SCORES
+from tests.laws.parts import ALIGNS, ATTENTIONS, SCORES
 
 B, T, S, QUERY, KEY, VALUE = 3, 9, 7, 8, 12, 4
 LENGTHS = (7, 3, 1)
-EVERY = [*itertools.product(SCORES, ALIGNS)]
 MODES = [(name, False) for name in ALIGNS] + [("monotonic", True)]
 """What an alignment does, after training and, where that is another thing that no chance decides, in it."""
 
@@ -91,7 +90,7 @@ def test_alignments(name, heads, training):
         torch.testing.assert_close(ours[b, :, t], torch.from_numpy(plain))
 
 
-@pytest.mark.parametrize(("score", "align"), EVERY)
+@pytest.mark.parametrize(("score", "align"), [*ATTENTIONS, *(("coverage", align) for align in ALIGNS)])
 def test_contexts(score, align):
     query, keys, values, mask, position = inputs(key_dim(score))
     attention = build(score, align)
@@ -119,7 +118,7 @@ class Whole(nn.Module):
         return self.attention(query, memory, self.position, self.attention.begin(memory)).context
 
 
-@pytest.mark.parametrize(("score", "align"), EVERY)
+@pytest.mark.parametrize(("score", "align"), ATTENTIONS)
 def test_gradients(score, align):
     query, keys, values, mask, _ = inputs(key_dim(score))
     mask = mask[1:, :3]
