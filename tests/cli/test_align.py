@@ -129,6 +129,7 @@ def test_what_does_not_go_together(wrong, home: Path, tmp_path: Path) -> None:
     assert wrong(tmp_path, *files(home, "dev")).startswith(f"error: {tmp_path}: is no run directory")
     config = (run / "config.yaml").read_text(encoding="utf-8")
     (tmp_path / "config.yaml").write_text(config.replace("dev.align", "none").replace("alignment:", "#"))
+    shutil.copy(run / "run.json", tmp_path)
     assert "(the run's `data.dev` has no `alignment`)" in wrong(tmp_path, "--choose")
 
 
