@@ -29,7 +29,7 @@ import seq2attn
 from seq2attn.config.base import Mistake
 from seq2attn.config.load import load, mistaken
 from seq2attn.config.show import dump
-from seq2attn.config.trust import Trust
+from seq2attn.config.trust import allow_code
 from seq2attn.cuda import configure_cuda
 from seq2attn.errors import ConfigError, DamagedError, RunError, UserError
 from seq2attn.experiment import Experiment
@@ -59,10 +59,8 @@ class Run:
     allow_code: Sequence[str] = ()
     """Modules outside of the package that may be imported for the config's parts."""
 
-    @property
-    def trust(self) -> Trust:
-        """How far what its files say is trusted."""
-        return Trust(tuple(self.allow_code))
+    def __post_init__(self) -> None:
+        allow_code(self.allow_code)
 
     @property
     def about(self) -> Path:
@@ -95,7 +93,7 @@ class Run:
         Raises RunError when this is no run, UserError for what cannot be set any more.
         """
         self.check()
-        experiment = load(self.config, Experiment, overrides, self.trust)
+        experiment = load(self.config, Experiment, overrides)
         for override in overrides:
             if (part := re.split("[.=]", override)[0]) not in SETTABLE:
                 known = ", ".join(f"`{name}`" for name in SETTABLE)
@@ -110,7 +108,7 @@ class Run:
 
     def mistaken(self, mistakes: Sequence[Mistake], overrides: Sequence[str] = ()) -> ConfigError:
         """What the config asks for that cannot be had, each at its place."""
-        return mistaken(self.config, Experiment, mistakes, overrides, self.trust)
+        return mistaken(self.config, Experiment, mistakes, overrides)
 
     def save_experiment(self, experiment: Experiment) -> None:
         """Write the resolved config, and then the version of its format."""

@@ -22,14 +22,15 @@ def check(configs: ConfigPaths, overrides: Overrides, allow_code: AllowCode) -> 
     """
     from seq2attn.config.files import missing_files
     from seq2attn.config.load import load, mistaken
-    from seq2attn.config.trust import Trust
+    from seq2attn.config.trust import allow_code as allow
     from seq2attn.experiment import Experiment
 
-    wrong, trust = 0, Trust(allow_code, is_full=True)
+    allow(allow_code)
+    wrong = 0
     for path in configs:
         try:
-            if missing := missing_files(load(path, Experiment, overrides, trust)):
-                raise mistaken(path, Experiment, missing, overrides, trust)
+            if missing := missing_files(load(path, Experiment, overrides)):
+                raise mistaken(path, Experiment, missing, overrides)
             typer.echo(f"{path}: ok")
         except ConfigError as error:
             typer.echo(f"{error}\n", err=True)
@@ -48,10 +49,11 @@ def show(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> Non
     """
     from seq2attn.config.load import load
     from seq2attn.config.show import dump
-    from seq2attn.config.trust import Trust
+    from seq2attn.config.trust import allow_code as allow
     from seq2attn.experiment import Experiment
 
-    typer.echo(dump(load(config, Experiment, overrides, Trust(allow_code, is_full=True))), nl=False)
+    allow(allow_code)
+    typer.echo(dump(load(config, Experiment, overrides)), nl=False)
 
 
 def schema(

@@ -15,14 +15,15 @@ def prepare(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> 
       seq2attn prepare configs/phrasebook.yaml
     """
     from seq2attn.config.load import load
-    from seq2attn.config.trust import Trust
+    from seq2attn.config.trust import allow_code as allow
     from seq2attn.data.prepare import prepare as start
     from seq2attn.experiment import Experiment
     from seq2attn.run import Run
     from seq2attn.training.kept import refuse_trained
     from seq2attn.training.lock import locked
 
-    experiment = load(config, Experiment, overrides, Trust(allow_code, is_full=True))
+    allow(allow_code)
+    experiment = load(config, Experiment, overrides)
     run = Run(experiment.run)
     with locked(experiment.run):
         refuse_trained(experiment.run)

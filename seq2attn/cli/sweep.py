@@ -40,11 +40,12 @@ def sweep(
     """
     from tqdm import tqdm
 
-    from seq2attn.config.trust import Trust
+    from seq2attn.config.trust import allow_code as allow
     from seq2attn.sweep.cells import load_plan
     from seq2attn.sweep.sweep import describe, run_sweep, write_leaderboard
 
-    plan = load_plan(config, overrides, Trust(allow_code, is_full=True))
+    allow(allow_code)
+    plan = load_plan(config, overrides)
     if dry_run:
         typer.echo(describe(plan))
         return

@@ -12,7 +12,6 @@ import typer
 from seq2attn.cli.options import AllowCode, ConfigPath, Overrides
 
 if TYPE_CHECKING:
-    from seq2attn.config.trust import Trust
     from seq2attn.experiment import Experiment
 
 
@@ -54,14 +53,14 @@ def train(
       torchrun --nproc-per-node=4 -m seq2attn train my.yaml
     """
     from seq2attn.config.load import load
-    from seq2attn.config.trust import Trust
+    from seq2attn.config.trust import allow_code as allow
     from seq2attn.errors import Stopped, UserError
     from seq2attn.experiment import Experiment
 
     if resume and resume_if_exists:
         raise UserError("give either --resume or --resume-if-exists, not both")
-    trust = Trust(allow_code, is_full=True)
-    experiment = load(config, Experiment, overrides, trust)
+    allow(allow_code)
+    experiment = load(config, Experiment, overrides)
     if dry_run:
         from seq2attn.describe import dry_run as describe
 
@@ -69,7 +68,7 @@ def train(
         return
     from seq2attn.training.train import train as start
 
-    _check_device(experiment, config, overrides, trust)
+    _check_device(experiment, config, overrides)
     try:
         start(
             experiment,
@@ -82,7 +81,7 @@ def train(
         raise typer.Exit(stopped.code) from None
 
 
-def _check_device(experiment: Experiment, config: Path, overrides: Sequence[str], trust: Trust) -> None:
+def _check_device(experiment: Experiment, config: Path, overrides: Sequence[str]) -> None:
     """Raises ConfigError, with its place, for a `training.device` that is not there."""
     from seq2attn.config.base import Mistake
     from seq2attn.config.load import mistaken
@@ -93,4 +92,4 @@ def _check_device(experiment: Experiment, config: Path, overrides: Sequence[str]
         training_device(experiment.training.device)
     except UserError as error:
         mistakes = [Mistake("training.device", str(error))]
-        raise mistaken(config, type(experiment), mistakes, overrides, trust) from None
+        raise mistaken(config, type(experiment), mistakes, overrides) from None

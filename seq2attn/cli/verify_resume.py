@@ -30,12 +30,13 @@ def verify_resume(
     from tempfile import TemporaryDirectory
 
     from seq2attn.config.load import load
-    from seq2attn.config.trust import Trust
+    from seq2attn.config.trust import allow_code as allow
     from seq2attn.diagnostics.compare_runs import format_comparison_table
     from seq2attn.diagnostics.verify_resume import verify_resume as verify
     from seq2attn.experiment import Experiment
 
-    experiment = load(config, Experiment, overrides, Trust(allow_code, is_full=True))
+    allow(allow_code)
+    experiment = load(config, Experiment, overrides)
     with TemporaryDirectory(prefix="seq2attn-") as folder:
         rows = verify(
             experiment, Path(folder).resolve(), lambda line: typer.echo(line, err=True), updates=updates

@@ -92,7 +92,7 @@ def broken(rules: Sequence[Rule], fields: Mapping[str, Any]) -> list[Mistake]:
     ]
 
 
-def sound_fields(model: type[Config], data: Any, error: ValidationError, context: Any) -> dict[str, Any]:
+def sound_fields(model: type[Config], data: Any, error: ValidationError) -> dict[str, Any]:
     """The fields of `data` in which `error` found nothing, validated; none if it is about all of them."""
     unsound = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
     if not unsound or not isinstance(data, Mapping):
@@ -102,4 +102,4 @@ def sound_fields(model: type[Config], data: Any, error: ValidationError, context
         model.__name__, __base__=Config, **{n: (f.annotation, f) for n, f in sound.items()}
     )  # type: ignore[call-overload]
     given = {name: data[name] for name in sound if name in data}
-    return dict(part.model_validate(given, context=context))
+    return dict(part.model_validate(given))

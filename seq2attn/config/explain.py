@@ -14,7 +14,6 @@ from seq2attn.config.hints import our_key, suggest, suggest_or_list
 from seq2attn.config.place import SHOWN, Fault, kind_of
 from seq2attn.config.read import plain
 from seq2attn.config.spot import Spot, kinds
-from seq2attn.config.trust import OWN, Trust
 
 EXPECTED = {
     "a whole number": ("int_type", "int_parsing", "int_from_float", "int_parsing_size"),
@@ -27,14 +26,12 @@ EXPECTED = {
 }
 
 
-def explain(
-    error: ValidationError, model: type[Config], tree: Node, trust: Trust = OWN
-) -> tuple[list[Fault], int]:
+def explain(error: ValidationError, model: type[Config], tree: Node) -> tuple[list[Fault], int]:
     """The mistakes that `error` tells of, and those across the parts of `model` that are valid alone.
 
     With them the number of those that were not looked into, since there are more than are shown.
     """
-    root = Spot(tree, model, trust=trust)
+    root = Spot(tree, model)
     faults: list[Fault] = []
     wrong: dict[str, tuple[Spot, list[str]]] = {}
     details = _without_emptied(error.errors(include_url=False))
@@ -53,7 +50,7 @@ def explain(
         elif spot.fits:
             faults.append(_other(spot, detail))
     faults += [_mismatch(spot, expected) for spot, expected in wrong.values()]
-    for mistake in broken(model.rules, sound_fields(model, plain(tree), error, trust)):
+    for mistake in broken(model.rules, sound_fields(model, plain(tree), error)):
         faults += _across(root, mistake)
     return faults, left
 
@@ -64,9 +61,9 @@ def _without_emptied(details: list[ErrorDetails]) -> list[ErrorDetails]:
     return [detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in places]
 
 
-def placed(mistakes: Sequence[Mistake], model: type[Config], tree: Node, trust: Trust = OWN) -> list[Fault]:
+def placed(mistakes: Sequence[Mistake], model: type[Config], tree: Node) -> list[Fault]:
     """Mistakes that were found in a valid config by whoever used it, at their places."""
-    return _across(Spot(tree, model, trust=trust), Mistakes(mistakes))
+    return _across(Spot(tree, model), Mistakes(mistakes))
 
 
 def _across(spot: Spot, error: Exception) -> list[Fault]:

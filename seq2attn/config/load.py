@@ -15,35 +15,32 @@ from seq2attn.config.explain import explain, placed
 from seq2attn.config.overrides import override
 from seq2attn.config.place import Fault, config_error
 from seq2attn.config.read import Reader, merge, plain
-from seq2attn.config.trust import OWN, Trust
 from seq2attn.errors import ConfigError
 
 C = TypeVar("C", bound=Config)
 
 
-def load(path: Path, model: type[C], overrides: Sequence[str] = (), trust: Trust = OWN) -> C:
+def load(path: Path, model: type[C], overrides: Sequence[str] = ()) -> C:
     """The config in `path`, with what it `extends` and with `overrides` such as `search.width=10`.
 
     Raises:
         ConfigError: all mistakes at once, each with its place.
     """
-    return load_with_places(path, model, overrides, trust)[0]
+    return load_with_places(path, model, overrides)[0]
 
 
-def load_with_places(
-    path: Path, model: type[C], overrides: Sequence[str] = (), trust: Trust = OWN
-) -> tuple[C, MappingNode]:
+def load_with_places(path: Path, model: type[C], overrides: Sequence[str] = ()) -> tuple[C, MappingNode]:
     """`load`, and the merged YAML that tells where each value was written."""
-    tree, faults, dropped = _merged(path, model, overrides, trust)
+    tree, faults, dropped = _merged(path, model, overrides)
     for message in dropped:
         print(message, file=sys.stderr)
     config, left = None, 0
     try:
-        config = model.model_validate(plain(tree), context=trust)
+        config = model.model_validate(plain(tree))
     except ValidationError as error:
         # What is no YAML value at all was reported already, and need not be of the right type.
         places = {fault.order for fault in faults}
-        explained, left = explain(error, model, tree, trust)
+        explained, left = explain(error, model, tree)
         faults += [fault for fault in explained if fault.order not in places]
     if faults or config is None:
         raise config_error(path, faults, left)
@@ -55,23 +52,22 @@ def mistaken(
     model: type[Config],
     mistakes: Sequence[Mistake],
     overrides: Sequence[str] = (),
-    trust: Trust = OWN,
 ) -> ConfigError:
     """What a valid config asks for that cannot be had, each at its place."""
-    return config_error(path, placed(mistakes, model, _merged(path, model, overrides, trust)[0], trust))
+    return config_error(path, placed(mistakes, model, _merged(path, model, overrides)[0]))
 
 
-def read(path: Path, trust: Trust = OWN) -> tuple[MappingNode, list[Fault]]:
+def read(path: Path) -> tuple[MappingNode, list[Fault]]:
     """The YAML of a file with what it extends, and the mistakes in it that did not prevent reading on."""
-    reader = Reader(path, trust)
+    reader = Reader(path)
     return reader.file(path), reader.faults
 
 
 def _merged(
-    path: Path, model: type[Config], overrides: Sequence[str], trust: Trust
+    path: Path, model: type[Config], overrides: Sequence[str]
 ) -> tuple[MappingNode, list[Fault], list[str]]:
     """The YAML with all overrides, the mistakes in it, and what was dropped for another kind."""
-    reader = Reader(path, trust)
+    reader = Reader(path)
     tree = reader.file(path)
     given = None  # merged with each other first, so that their order on the command line does not matter
     for text in overrides:
@@ -79,5 +75,5 @@ def _merged(
         given = one if given is None else merge(given, one)
     if given is None:
         return tree, reader.faults, []
-    merged, dropped = override(tree, given, model, trust)
+    merged, dropped = override(tree, given, model)
     return merged, reader.faults, dropped

@@ -10,21 +10,18 @@ from seq2attn.config.base import Config
 from seq2attn.config.place import child, kind_of
 from seq2attn.config.read import merge
 from seq2attn.config.spot import Spot
-from seq2attn.config.trust import Trust
 
 Names = tuple[str, ...]
 
 
-def override(
-    tree: MappingNode, given: MappingNode, model: type[Config], trust: Trust
-) -> tuple[MappingNode, list[str]]:
+def override(tree: MappingNode, given: MappingNode, model: type[Config]) -> tuple[MappingNode, list[str]]:
     """`given` laid over `tree`, and a message for each changed kind whose former keys had to be dropped.
 
     Keys of a part whose kind changes are kept where the new kind has them too.
     """
     merged, messages = merge(tree, given), list[str]()
     for names in _changed_kinds(tree, given):
-        part = Spot(merged, model, trust=trust)
+        part = Spot(merged, model)
         for name in names:
             part = part.below(name)
         known = part.keys()

@@ -25,12 +25,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from seq2attn.config.base import Config, Mistake
 from seq2attn.config.hints import suggest
-from seq2attn.config.trust import OWN, Trust, trust_of
+from seq2attn.config.trust import check_code
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Pluggable:
     noun: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.with_info_wrap_validator_function(
+        return core_schema.no_info_wrap_validator_function(
             self._validate,
             handler(source),
             serialization=core_schema.simple_ser_schema("any"),  # by the class of the part, not of our union
@@ -59,24 +59,21 @@ class Pluggable:
         }
         return {"anyOf": [handler(schema), elsewhere]}
 
-    def _validate(
-        self, value: Any, ours: core_schema.ValidatorFunctionWrapHandler, info: ValidationInfo
-    ) -> Any:
+    def _validate(self, value: Any, ours: core_schema.ValidatorFunctionWrapHandler) -> Any:
         kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
         if not isinstance(kind, str) or ":" not in kind:
             return ours(value)
-        trust = trust_of(info)
-        return config_class(kind, self.noun, trust).model_validate(value, context=trust)
+        return config_class(kind, self.noun).model_validate(value)
 
 
-def config_class(kind: str, noun: str, trust: Trust = OWN) -> type[Config]:
+def config_class(kind: str, noun: str) -> type[Config]:
     """The `Config` of the class at an import path.
 
     Raises:
         Mistake: its code was not allowed, there is no such module or class, or its config does not fit in.
     """
     module_name, _, path = kind.partition(":")
-    trust.check_code(kind)
+    check_code(kind)
     module = _module(module_name, kind)
     found = getattr(module, path, None)
     if not isinstance(found, type):

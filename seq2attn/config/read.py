@@ -16,7 +16,7 @@ from yaml.reader import ReaderError
 from seq2attn.config.base import Placed
 from seq2attn.config.hints import suggest
 from seq2attn.config.place import COMMAND_LINE, Fault, child, config_error, kind_of
-from seq2attn.config.trust import OWN, Trust, is_run
+from seq2attn.config.trust import is_run
 from seq2attn.errors import ConfigError
 from seq2attn.text.files import open_regular
 
@@ -67,8 +67,8 @@ def plain(node: Node) -> Any:
 class Reader:
     """Reads the parts of one config, and collects the mistakes that do not prevent reading on."""
 
-    def __init__(self, path: Path, trust: Trust = OWN) -> None:
-        self.path, self.trust = path, trust
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self.faults: list[Fault] = []
         self._values = 0
 
@@ -85,7 +85,7 @@ class Reader:
         if not isinstance(node, MappingNode):
             self._stop(_at(node, "expected `key: value` lines"))
         tree, extends = self._tidy(node), child(node, "extends")[1]
-        if extends is not None and not self.trust.is_full:
+        if extends is not None and is_run(path.parent):
             self._stop(_at(extends, "the config of a run is whole: it `extends` no other file"))
         tree.value = [(key, value) for key, value in tree.value if key.value != "extends"]
         merged = None
@@ -128,8 +128,7 @@ class Reader:
 
     def _text(self, path: Path, asked: Node | None) -> str:
         try:
-            is_strange = not self.trust.is_full or is_run(path.parent)
-            with open_regular(path) if is_strange else path.open("rb") as file:
+            with open_regular(path) if is_run(path.parent) else path.open("rb") as file:
                 raw = file.read(LARGEST + 1)
             if len(raw) > LARGEST:
                 raise OSError(errno.EFBIG, f"it has more than the {LARGEST:,} bytes that a config may have")

@@ -14,7 +14,6 @@ from seq2attn.config.base import Mistake
 from seq2attn.config.place import Fault, child, kind_of
 from seq2attn.config.plugin import config_class
 from seq2attn.config.read import plain
-from seq2attn.config.trust import OWN, Trust
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,6 @@ class Spot:
     """Whether the file has all `names`; if not, `node` is the last that it has."""
     fits: bool = True
     """False inside an alternative of another shape than what is written, where there is one of that shape."""
-    trust: Trust = OWN
-    """Whether parts from elsewhere may be imported to see what they expect."""
 
     @property
     def name(self) -> str:
@@ -57,7 +54,7 @@ class Spot:
         key, value = child(self.node, name)
         if value is None:
             return replace(self, names=names, known=known, found=False)
-        return Spot(value, _inside(owner, name), key, names, known, fits=self.fits, trust=self.trust)
+        return Spot(value, _inside(owner, name), key, names, known, fits=self.fits)
 
     @property
     def _stands_for_a_list(self) -> bool:
@@ -93,7 +90,7 @@ class Spot:
         kind = written and plain(written)  # which knows its folder
         if isinstance(kind, str) and ":" in kind and any(is_model(member) for member in found):
             try:
-                return [config_class(kind, "part", self.trust)]
+                return [config_class(kind, "part")]
             except Mistake:
                 return found
         return found

@@ -1,42 +1,33 @@
-"""How far a config is trusted: one's own names any code and any folder, a run's only what was allowed by name."""
+"""Which code a config may name: one's own config any, one beside the files of a run only what was allowed by name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
-
-from pydantic import ValidationInfo
 
 from seq2attn.config.base import Mistake, Placed
 
 RUN_FILES = ("run.json", "model.safetensors", "model.json", "checkpoints")
 """The files that tell a run directory from other folders."""
+_allowed = set[str]()
 
 
-@dataclass(frozen=True)
-class Trust:
-    """The context of pydantic's validation, for all parts of a config."""
+def allow_code(modules: Iterable[str]) -> None:
+    """Allow modules, each with all below it (`my_package` or `my_package.my_module`), for the rest of the process.
 
-    modules: Sequence[str] = ()
-    """Allowed modules, each with all below it: `my_package` or `my_package.my_module`."""
-    is_full: bool = False
-    """Whether the config is the user's own: it may name any module and any folder, except where a run's files lie
-    beside it."""
+    It is the process that imports them, once for all configs.
+    """
+    _allowed.update(module.partition(":")[0] for module in modules)
 
-    def check_code(self, kind: str) -> None:
-        """A check of an import path such as `my_package.my_module:Class`, to be made before any import.
 
-        Raises: Mistake for a module that was not allowed.
-        """
-        module = kind.partition(":")[0]
-        if any(
-            module == name or module.startswith(f"{name}.")
-            for name in (given.partition(":")[0] for given in self.modules)
-        ):
-            return
-        if self.is_full and not (isinstance(kind, Placed) and is_run(kind.folder)):
-            return
+def check_code(kind: str) -> None:
+    """A check of an import path such as `my_package.my_module:Class`, to be made before any import.
+
+    Raises: Mistake for a module that was not allowed, where a config of a run names it.
+    """
+    module = kind.partition(":")[0]
+    is_allowed = any(module == name or module.startswith(f"{name}.") for name in _allowed if name)
+    if not is_allowed and is_of_run(kind):
         raise Mistake(
             "kind",
             f"would run code of the module `{module}`, which may do anything that you may; if you trust it, say so by"
@@ -44,15 +35,11 @@ class Trust:
         )
 
 
-OWN = Trust(is_full=True)
-"""The trust in a config that the user wrote."""
+def is_of_run(value: str) -> bool:
+    """Whether a value was written beside the files of a run, so that it may be a stranger's."""
+    return isinstance(value, Placed) and is_run(value.folder)
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder has files of a run, so that a config in it may be a stranger's."""
+    """Whether a folder has files of a run."""
     return any((folder / name).exists() for name in RUN_FILES)
-
-
-def trust_of(info: ValidationInfo) -> Trust:
-    """The trust in what is being validated."""
-    return info.context if isinstance(info.context, Trust) else OWN

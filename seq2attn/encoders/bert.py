@@ -15,7 +15,7 @@ from pydantic import Field, PositiveFloat, ValidationInfo, model_validator
 from torch import Tensor, nn
 
 from seq2attn.config.base import Config, InputPath, Mistake, Mistakes
-from seq2attn.config.trust import trust_of
+from seq2attn.config.trust import is_of_run
 from seq2attn.encoders.base import Encoded, Encoder, mean_word
 from seq2attn.encoders.bert_checkpoint import TABLE, BertShape, read_bert, read_shape
 from seq2attn.errors import DataError
@@ -134,7 +134,7 @@ class BertEncoderConfig(Config):
             raise mistake
         if not isinstance(data, dict) or data.get("shape") or not isinstance(data.get("path"), str | Path):
             return data
-        if not trust_of(info).is_full:
+        if is_of_run(data["path"]):
             raise Mistake("shape", "is missing, which a run has: the folder that it names is not looked into")
         return {**data, "shape": read_shape(folder_of(data["path"]))}
 

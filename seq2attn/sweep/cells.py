@@ -16,7 +16,6 @@ from seq2attn.config.load import load_with_places, read
 from seq2attn.config.overrides import override
 from seq2attn.config.place import Fault, child, config_error
 from seq2attn.config.read import merge, plain
-from seq2attn.config.trust import OWN, Trust
 from seq2attn.describe import sketch
 from seq2attn.errors import ConfigError
 from seq2attn.experiment import Experiment
@@ -86,7 +85,7 @@ class Plan:
         return [Training(cell, seed) for seed in self.sweep.seeds for cell in self.cells]
 
 
-def load_plan(path: Path, overrides: Sequence[str] = (), trust: Trust = OWN) -> Plan:
+def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
     """The sweep in a file, with the experiment of each cell.
 
     Raises:
@@ -97,7 +96,7 @@ def load_plan(path: Path, overrides: Sequence[str] = (), trust: Trust = OWN) -> 
     if faults:
         raise config_error(sweep.base, faults)
     if isinstance(changes := child(tree, "changes")[1], MappingNode):
-        base, dropped = override(base, changes, Experiment, trust)
+        base, dropped = override(base, changes, Experiment)
         for message in dropped:
             print(message, file=sys.stderr)
     found: dict[str, tuple[Fault, list[str]]] = {}
@@ -105,9 +104,9 @@ def load_plan(path: Path, overrides: Sequence[str] = (), trust: Trust = OWN) -> 
     for choices in expand(sweep.axes, sweep.only, sweep.without):
         laid = _laid(base, tree, choices)
         try:
-            experiment = Experiment.model_validate(plain(laid), context=trust)
+            experiment = Experiment.model_validate(plain(laid))
         except ValidationError as error:
-            for fault in explain(error, Experiment, laid, trust)[0]:
+            for fault in explain(error, Experiment, laid)[0]:
                 found.setdefault(str(fault), (fault, []))[1].append(cell_name(choices))
             continue
         run = sweep.folder / "cells" / cell_name(choices)

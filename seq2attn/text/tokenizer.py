@@ -8,7 +8,6 @@ from typing import Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
-from seq2attn.config.trust import Trust
 from seq2attn.errors import RunError
 from seq2attn.text.characters import CharactersConfig, CharacterTokenizer
 from seq2attn.text.config import TokenizerConfig
@@ -61,7 +60,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     header = read_object(folder / HEADER, FIX)
     adapter: TypeAdapter[TokenizerConfig] = TypeAdapter(TokenizerConfig)
     try:
-        config = adapter.validate_python(header.get("config"), context=Trust())
+        config = adapter.validate_python(header.get("config"))
     except ValidationError:
         raise RunError(f"{folder / HEADER}: describes no tokeniser known to this version; {FIX}") from None
     tokenizer = _loaded(config, folder)

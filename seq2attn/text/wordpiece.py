@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import TypeAdapter, ValidationInfo, model_validator
 
 from seq2attn.config.base import Config, InputPath, Mistake
-from seq2attn.config.trust import trust_of
+from seq2attn.config.trust import is_of_run
 from seq2attn.errors import DataError, RunError
 from seq2attn.text.files import read_object, sha256_json, sha256_of, write_json
 from seq2attn.text.header import save_header
@@ -82,7 +82,7 @@ class WordPieceConfig(Config):
             raise mistake
         if not isinstance(data, dict) or data.get("digest") or not isinstance(data.get("path"), str | Path):
             return data
-        if not trust_of(info).is_full:
+        if is_of_run(data["path"]):
             raise Mistake(
                 "digest", "is missing, which a run has: the folder that it names is not looked into"
             )

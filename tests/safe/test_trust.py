@@ -15,16 +15,14 @@ import typer
 import seq2attn
 from seq2attn.aligning import Aligner
 from seq2attn.cli import app
+from seq2attn.config import trust
 from seq2attn.config.load import load
-from seq2attn.config.trust import Trust
 from seq2attn.errors import ConfigError, RunError
 from seq2attn.experiment import Experiment
 from seq2attn.run import Run
-from seq2attn.text.files import read_object, write_json
-from seq2attn.text.tokenizer import load_tokenizer
 from seq2attn.training.averaging import average_run
 from seq2attn.translator import Translator
-from tests.cli.conftest import Invoke
+from tests.cli.conftest import Invoke, invoke_in
 from tests.safe.untrained import CONFIG, LINES, untrained
 
 PARTS = """
@@ -49,6 +47,11 @@ class Theirs(RecurrentEncoder):
 """
 OURS, THEIRS = "encoder: {kind: gru, dim: 8}", "encoder: {kind: 'parts_{n}.inner:Theirs', dim: 8}"
 COUNT = iter(range(1000))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trust, "_allowed", set())
 
 
 @pytest.fixture
@@ -126,7 +129,7 @@ CONFIGS = [name for name, _ in commands("config")]
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_config_beside_the_files_of_a_run_runs_no_code(
-    run: Run, invoke: Invoke, name: str, monkeypatch: pytest.MonkeyPatch
+    run: Run, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the module lies beside it, and the command is given in that folder."""
     module = module_of(run)
@@ -134,10 +137,10 @@ def test_a_config_beside_the_files_of_a_run_runs_no_code(
     (run.folder / "sweep.yaml").write_text(SWEEP, encoding="utf-8")
     config, wrong = ("sweep.yaml", "axes.size.at=nothing") if name == "sweep" else ("config.yaml", "no=1")
     monkeypatch.chdir(run.folder)
-    said = invoke(*name.split(), config, code=2).err
+    said = invoke_in(run.folder, *name.split(), config, code=2).err
     assert f"would run code of the module `{module}.inner`" in said and f"--allow-code {module}" in said
     assert not has_run()
-    invoke(*name.split(), config, "--allow-code", module, "--set", wrong, code=2)
+    invoke_in(run.folder, *name.split(), config, "--allow-code", module, "--set", wrong, code=2)
     assert has_run()
 
 
@@ -230,6 +233,7 @@ def test_training_goes_on_with_what_ones_own_config_names(
     Path("theirs.yaml").write_text(CONFIG.replace(OURS, theirs) + training, encoding="utf-8")
     shutil.rmtree(run.folder)
     invoke("train", "theirs.yaml")
+    monkeypatch.setattr(trust, "_allowed", set())  # as in another process
     assert "would run code" in invoke("translate", "run", "a few", code=2).err
     invoke("train", "theirs.yaml", "--resume", "--set", "training.until=[4 updates]")
     assert (run.folder / "checkpoints/00000004").is_dir()
@@ -247,25 +251,17 @@ class TestFolders:
         ):
             run.experiment()
 
-    def test_vocabularies_of_berts(self, tmp_path: Path) -> None:
-        pytest.importorskip("transformers")
-        run = untrained(tmp_path)
-        os.mkfifo(tmp_path / "vocab.txt")
-        header = run.folder / "source/tokenizer.json"
-        write_json(header, read_object(header, "") | {"config": {"kind": "wordpiece", "path": str(tmp_path)}})
-        with pytest.raises(RunError, match="describes no tokeniser known"):
-            load_tokenizer(run.folder / "source")
-
     def test_shapes_of_berts(self, tmp_path: Path) -> None:
         pytest.importorskip("transformers")
         os.mkfifo(tmp_path / "config.json")
+        (tmp_path / "run.json").touch()
         path = tmp_path / "bert.yaml"
         bert = CONFIG.replace(OURS, f"encoder: {{kind: bert, path: {tmp_path}}}")
         path.write_text(
             bert.replace("source: {kind: words}", f"source: {{kind: wordpiece, path: {tmp_path}}}")
         )
         with pytest.raises(ConfigError) as error:
-            load(path, Experiment, trust=Trust())
+            load(path, Experiment)
         assert "`model.encoder.shape`: is missing, which a run has" in str(error.value)
         assert "`text.source.digest`: is missing, which a run has" in str(error.value)
 
