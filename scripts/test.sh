@@ -7,5 +7,5 @@ source scripts/environment.sh
 ruff check .
 ruff format --check .
 mypy
-# Two processes share the files of tests; each computes with one thread.
-OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile "$@"
+# Two processes share the tests, and who is done first takes from the other; each computes with one thread.
+OMP_NUM_THREADS=1 python -m pytest -n 2 --dist worksteal "$@"
