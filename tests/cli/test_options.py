@@ -48,6 +48,7 @@ def test_evaluate(tmp_path: Path, invoke: Invoke) -> None:
         assert (report["search"]["width"], report["search"]["lengths"]["max_length"]) == (width, most)
         texts = (run / "evaluation/ours.txt").read_text("utf-8").split("\n")[:-1]
         assert [len(text.split()) for text in texts] == [most, most, 0]
+    assert json.loads(invoke("evaluate", run, "--greedy", "--json").out)["search"]["kind"] == "greedy"
 
 
 def test_scores_by_length_go_by_the_sources(tmp_path: Path, invoke: Invoke) -> None:

@@ -21,7 +21,7 @@ from benchmark.process import Process  # noqa: E402
 from benchmark.programs import batches, marian, plain  # noqa: E402
 from benchmark.setting import MODELS, Setting, UnavailableError  # noqa: E402
 from benchmark.systems import PEERS, base, libraries, opennmt, others, ours  # noqa: E402
-from benchmark.systems.base import Progress, merged  # noqa: E402
+from benchmark.systems.base import Progress  # noqa: E402
 from benchmark.text import Lengths, joined, lengths, prepare_text  # noqa: E402
 from benchmark.training import counted  # noqa: E402
 
@@ -197,13 +197,6 @@ def test_a_peer_is_told_what_it_shall_train(name, model, tmp_path):
         text = peer.config(model, tmp_path / "save", tokens=4096, updates=7).read_text("utf-8")
         assert "4096" in text
         assert "$" not in text
-
-
-def test_what_differs_is_put_over_what_is_common():
-    assert merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"c": 4}, "d": {"e": 5}}) == {
-        "a": {"b": 1, "c": 4},
-        "d": {"e": 5},
-    }
 
 
 def test_marian_with_our_weights_says_what_ours_says(tmp_path):

@@ -11,8 +11,7 @@ from torch import nn
 
 from seq2attn.attention import self_attention
 from seq2attn.attention.scores import MultiHead
-from seq2attn.decoders import TransformerDecoderConfig
-from seq2attn.encoders import Encoded, TransformerEncoderConfig
+from seq2attn.encoders import TransformerEncoderConfig
 from seq2attn.layers import Learned, Sinusoidal
 from tests.laws.parts import model, sources
 
@@ -48,14 +47,8 @@ def copy_attention(ours, theirs):
 def copy_layer(ours, theirs):
     theirs.linear1.load_state_dict(ours.feed_forward.enter.state_dict())
     theirs.linear2.load_state_dict(ours.feed_forward.leave.state_dict())
-    if hasattr(ours, "source"):
-        copy_attention(ours.target, theirs.self_attn)
-        copy_attention(ours.source, theirs.multihead_attn)
-        branches = (ours.target_branch, ours.source_branch, ours.feed_forward_branch)
-        norms = (theirs.norm1, theirs.norm2, theirs.norm3)
-    else:
-        copy_attention(ours.attention, theirs.self_attn)
-        branches, norms = (ours.attention_branch, ours.feed_forward_branch), (theirs.norm1, theirs.norm2)
+    copy_attention(ours.attention, theirs.self_attn)
+    branches, norms = (ours.attention_branch, ours.feed_forward_branch), (theirs.norm1, theirs.norm2)
     for branch, norm in zip(branches, norms, strict=True):
         norm.load_state_dict(branch.norm.state_dict())
 
@@ -127,26 +120,6 @@ def test_where_the_encoder_looks_is_where_torchs_does(norm, activation):
     _, weights = ours.look(words, mask())
     rows = mask()[:, None, None].expand(weights.shape[:-1])  # what padding looks at is nobody's business
     torch.testing.assert_close(weights[rows], torch.stack(expected, 1)[rows])
-
-
-@pytest.mark.parametrize(("norm", "activation"), KINDS)
-def test_the_decoder_is_torchs(norm, activation):
-    config, theirs = options(norm, activation)
-    config["attention"] = {"score": {"kind": "multi-head", "heads": HEADS}}
-    encoder = TransformerEncoderConfig.model_validate(options(norm, activation)[0]).build(DIM)
-    ours = shuffled(TransformerDecoderConfig.model_validate(config).build(DIM, encoder))
-    layer = nn.TransformerDecoderLayer(DIM, HEADS, HIDDEN, **theirs)
-    theirs = nn.TransformerDecoder(layer, LAYERS, nn.LayerNorm(DIM) if norm == "pre" else None).double()
-    for one, other in zip(ours.layers, theirs.layers, strict=True):
-        copy_layer(one, other)
-    if norm == "pre":
-        theirs.norm.load_state_dict(ours.norm.state_dict())
-    words, source = rand(3, WORDS, DIM).requires_grad_(), rand(3, 6, DIM, seed=1).requires_grad_()
-    memory, state = ours.prepare(Encoded(source, source, mask(), (source[:, :1],)))
-    hidden = ours(words, state, memory).hidden
-    causal = torch.ones(WORDS, WORDS, dtype=torch.bool).triu(1)
-    expected = theirs(with_positions(words), source, tgt_mask=causal, memory_key_padding_mask=~mask())
-    same_with_gradients(hidden, expected, (words, source))
 
 
 @pytest.mark.parametrize("dim", [2, 6, 7, 64])
