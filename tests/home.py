@@ -65,8 +65,8 @@ def assert_sound(run):
 SLOW = {"every": "2 updates", "metric": "bleu"}
 
 
-def slow_to_validate(folder):
+def slow_to_validate(folder, sentences=3000):
     """One whose validations take seconds: sentences that it does not know how to end."""
     for name in ("src", "tgt"):
-        (folder / f"dev.{name}").write_text("ba be bi bo bul da de\n" * 3000)
+        (folder / f"dev.{name}").write_text("ba be bi bo bul da de\n" * sentences)
     return Home(folder, **{**OFTEN, "until": ["4 updates"], "model": MODELS["recurrent"], "validation": SLOW})

@@ -98,7 +98,7 @@ def test_terminated_in_every_phase(home):
 
 
 def test_a_validation_is_ended_before_the_training_is(corpus):
-    home = slow_to_validate(corpus)
+    home = slow_to_validate(corpus, 800)
     running = home.start("run")
     assert running.until(has_reported(home.run("run"), 2))
     running.send(signal.SIGTERM)

@@ -75,6 +75,10 @@ def test_stopped_after_every_update_is_never_stopped(corpus, name):
     assert [f.name for f in checkpoint_folders(whole.folder)] == [
         f.name for f in checkpoint_folders(parts.folder)
     ]
+    lines = (parts.folder / "train.log").read_text().splitlines()  # of each sitting how it began and ended
+    assert sum(" # stopped by training.stop_after after update " in line for line in lines) == count
+    assert sum(" # going on after update " in line for line in lines) == count
+    assert sum(" # starting: " in line for line in lines) == 1
 
 
 def test_where_it_was_interrupted_counts_for_nothing(corpus):
@@ -106,14 +110,6 @@ def test_what_was_not_reported_yet_is_reported_later(corpus):
         k: v for k, v in theirs.items() if k not in CLOCKS
     }
     assert ours["words"] == sum(c.state.words for c in list_checkpoints(run.folder)[-1:])
-
-
-def test_the_log_says_of_each_sitting_how_it_began_and_ended(corpus):
-    run, count = sittings(corpus, "run", **PLAIN)
-    lines = (run.folder / "train.log").read_text().splitlines()
-    assert sum(" # stopped by training.stop_after after update " in line for line in lines) == count
-    assert sum(" # going on after update " in line for line in lines) == count
-    assert sum(" # starting: " in line for line in lines) == 1
 
 
 # ---------------------------------------------------------------------- what a kill leaves
