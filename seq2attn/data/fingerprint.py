@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from seq2attn.data.filter import FiltersConfig
 from seq2attn.data.read import CorpusConfig
 from seq2attn.errors import DataError
 from seq2attn.text.config import TextConfig
-from seq2attn.text.files import sha256_json, sha256_of
+from seq2attn.text.files import open_regular, sha256_json
 from seq2attn.text.words import WordsConfig
 
 
@@ -47,6 +48,7 @@ def _content(path: Path) -> list[Any]:
 def file_digest(path: Path) -> str:
     """SHA-256 of the content of a file. Raises: DataError when it cannot be read."""
     try:
-        return sha256_of(path)
+        with open_regular(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
