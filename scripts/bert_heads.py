@@ -27,12 +27,12 @@ import torch.nn.functional as F
 from small_bert import make_bert
 from torch import Tensor, nn
 
-from seq2attn.data.batches import collate_source
+from seq2attn.data.collate import collate_source
 from seq2attn.encoders import BertEncoderConfig, Encoded
 from seq2attn.encoders.bert import load_bert
-from seq2attn.text.vocabulary import EOS
-from seq2attn.text.wordpiece import WordPieceConfig, WordPieceTokenizer
-from seq2attn.training.groups import parameter_groups
+from seq2attn.tokenizers.vocabulary import EOS
+from seq2attn.tokenizers.wordpiece import WordPieceConfig, WordPieceTokenizer
+from seq2attn.training.parameter_groups import parameter_groups
 
 GOOD, BAD = ("good", "great", "funny", "bright"), ("bad", "dull", "boring", "sad")
 WHO = ("anna", "ben", "carla", "old peter", "my brother", "queen mary")

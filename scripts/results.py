@@ -12,9 +12,9 @@ from typing import Any
 
 from safetensors import safe_open
 
-from seq2attn.drawing.curves import draw_bleu_by_length, draw_training
 from seq2attn.evaluation.metrics import LengthBucket, Score
-from seq2attn.tables import format_table
+from seq2attn.io.tables import format_table
+from seq2attn.visualization.curves import draw_bleu_by_length, draw_training
 
 
 def main() -> None:

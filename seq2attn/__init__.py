@@ -10,24 +10,24 @@ if TYPE_CHECKING:
     from seq2attn.config.base import InputPath as InputPath
     from seq2attn.config.base import Mistake as Mistake
     from seq2attn.config.base import Mistakes as Mistakes
-    from seq2attn.drawing.attention import AttentionChoice as AttentionChoice
-    from seq2attn.drawing.attention import attention_text as attention_text
-    from seq2attn.drawing.attention import draw_attention as draw_attention
     from seq2attn.errors import UserError as UserError
-    from seq2attn.translator import Translator as Translator
-    from seq2attn.translator import load as load
+    from seq2attn.inference.translator import Translator as Translator
+    from seq2attn.inference.translator import load as load
+    from seq2attn.visualization.attention import AttentionChoice as AttentionChoice
+    from seq2attn.visualization.attention import attention_text as attention_text
+    from seq2attn.visualization.attention import draw_attention as draw_attention
 
 _HOMES = {
-    "AttentionChoice": "seq2attn.drawing.attention",
+    "AttentionChoice": "seq2attn.visualization.attention",
     "Config": "seq2attn.config.base",
     "InputPath": "seq2attn.config.base",
     "Mistake": "seq2attn.config.base",
     "Mistakes": "seq2attn.config.base",
-    "Translator": "seq2attn.translator",
+    "Translator": "seq2attn.inference.translator",
     "UserError": "seq2attn.errors",
-    "attention_text": "seq2attn.drawing.attention",
-    "draw_attention": "seq2attn.drawing.attention",
-    "load": "seq2attn.translator",
+    "attention_text": "seq2attn.visualization.attention",
+    "draw_attention": "seq2attn.visualization.attention",
+    "load": "seq2attn.inference.translator",
 }
 
 __all__ = [

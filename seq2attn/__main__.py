@@ -1,6 +1,6 @@
 """`python -m seq2attn`."""
 
-from seq2attn.import_path import leave_out_working_directory
+from seq2attn.io.import_path import leave_out_working_directory
 
 leave_out_working_directory()  # before anything that is not Python's own is imported
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.config.base import Config, Mistake
 from seq2attn.data.config import DataConfig
-from seq2attn.data.read import AlignedConfig
+from seq2attn.data.readers import AlignedConfig
 from seq2attn.decoders import (
     ConvolutionalDecoderConfig,
     DecoderConfig,
@@ -18,10 +18,10 @@ from seq2attn.decoders.recurrent import AttentiveConfig
 from seq2attn.encoders import BertEncoderConfig
 from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.evaluation.config import EvaluationConfig
-from seq2attn.model.config import ModelConfig
+from seq2attn.models.config import ModelConfig
 from seq2attn.search.config import BeamConfig, SearchConfig
-from seq2attn.text.config import TextConfig
-from seq2attn.text.wordpiece import WordPieceConfig
+from seq2attn.tokenizers.config import TextConfig
+from seq2attn.tokenizers.wordpiece import WordPieceConfig
 from seq2attn.training.config import TrainingConfig
 
 

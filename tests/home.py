@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from seq2attn.run import Run
-from seq2attn.training.checkpoint import list_checkpoints, load_checkpoint
-from seq2attn.training.kept import newest_sound
+from seq2attn.run_directory import Run
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_checkpoint
+from seq2attn.training.checkpoints.retention import newest_sound
 from tests.forked import Command
 from tests.laws.small import MODELS, content
 from tests.laws.test_interrupted import PLAIN

@@ -8,7 +8,7 @@ from torch import nn
 
 from benchmark.text import Lengths
 from seq2attn.attention import Attention
-from seq2attn.model import Seq2Seq
+from seq2attn.models import Seq2Seq
 
 BACKWARD = 2
 """Times the forward pass: the gradients of what was multiplied, and of the weights."""

@@ -16,7 +16,7 @@ def prepare_all(ours: Ours, models: tuple[str, ...], *, timed: bool) -> None:
     from seq2attn.config.load import load
     from seq2attn.data.prepare import prepare
     from seq2attn.experiment import Experiment
-    from seq2attn.text.subwords import BPEConfig, SubwordTokenizer
+    from seq2attn.tokenizers.subwords import BPEConfig, SubwordTokenizer
 
     for model in models:
         experiment = load(ours.experiment(model), Experiment, list(ours.overrides))

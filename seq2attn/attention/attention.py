@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seq2attn.attention.align import Align, Global
-from seq2attn.attention.asked import NOTHING, Asked, Seen
+from seq2attn.attention.alignment import Align, Global
+from seq2attn.attention.base import NOTHING, Asked, Seen
 from seq2attn.attention.scores import Dot, Score, share, split_heads
-from seq2attn.dropout import Dropout
-from seq2attn.products import Linear
-from seq2attn.spans import Spans, attend_within
+from seq2attn.nn.dropout import Dropout
+from seq2attn.nn.linear import Linear
+from seq2attn.nn.varlen import Spans, attend_within
 
 NEAR = 64 * 64
 """Queries times keys of a sentence up to which a CPU learns sooner from plain products than from the fused kernel."""

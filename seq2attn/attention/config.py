@@ -6,17 +6,18 @@ from typing import Annotated
 
 from pydantic import Field
 
-from seq2attn.attention.addressing import CosineConfig, LocationConfig, OffsetConfig
-from seq2attn.attention.align import GlobalConfig, LocalMonotonicConfig, LocalPredictiveConfig
+from seq2attn.attention.alignment import GlobalConfig, LocalMonotonicConfig, LocalPredictiveConfig
 from seq2attn.attention.attention import Attention
+from seq2attn.attention.cosine import CosineConfig
 from seq2attn.attention.coverage import CoverageConfig
+from seq2attn.attention.entmax import SparseConfig
 from seq2attn.attention.hard import GumbelConfig, ReinforceConfig
 from seq2attn.attention.monotonic import MonotonicConfig
+from seq2attn.attention.position_scores import LocationConfig, OffsetConfig
 from seq2attn.attention.scores import AdditiveConfig, DotConfig, GeneralConfig, MultiHeadConfig
-from seq2attn.attention.sparse import SparseConfig
 from seq2attn.config.base import Config
 from seq2attn.config.plugin import Pluggable
-from seq2attn.products import Linear
+from seq2attn.nn.linear import Linear
 
 ScoreConfig = Annotated[
     DotConfig

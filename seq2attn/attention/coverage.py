@@ -11,10 +11,10 @@ import torch
 from pydantic import PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from seq2attn.attention.asked import Asked
+from seq2attn.attention.base import Asked
 from seq2attn.attention.scores import Additive, check_heads
 from seq2attn.config.base import Config
-from seq2attn.products import Linear
+from seq2attn.nn.linear import Linear
 
 
 class Coverage(Additive):

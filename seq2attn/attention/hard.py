@@ -12,8 +12,8 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from seq2attn.attention.align import Align, masked_softmax
-from seq2attn.attention.asked import Asked
+from seq2attn.attention.alignment import Align, masked_softmax
+from seq2attn.attention.base import Asked
 from seq2attn.config.base import Config
 
 

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
-from seq2attn.attention.align import Align
-from seq2attn.attention.asked import Asked
+from seq2attn.attention.alignment import Align
+from seq2attn.attention.base import Asked
 from seq2attn.config.base import Config
 
 

@@ -16,10 +16,10 @@ import torch
 from pydantic import PositiveInt, model_validator
 from torch import Tensor, nn
 
-from seq2attn.attention.additive import additive_scores
-from seq2attn.attention.asked import Asked, Part
+from seq2attn.attention.additive_kernel import additive_scores
+from seq2attn.attention.base import Asked, Part
 from seq2attn.config.base import Config, Mistake, Mistakes
-from seq2attn.products import Linear
+from seq2attn.nn.linear import Linear
 
 C = TypeVar("C", bound=Config)
 

@@ -29,8 +29,8 @@ from seq2attn.cli import (
     verify_resume,
 )
 from seq2attn.errors import ConfigError, UserError
-from seq2attn.import_path import leave_out_working_directory
-from seq2attn.terminal import STANDARD_OUTPUT, open_standard_streams, visible
+from seq2attn.io.import_path import leave_out_working_directory
+from seq2attn.io.terminal import STANDARD_OUTPUT, open_standard_streams, visible
 
 P = ParamSpec("P")
 HALF = re.compile("[\ud800-\udfff]")
@@ -80,7 +80,7 @@ def polite(command: Callable[P, None]) -> Callable[P, None]:
         except MemoryError:  # with none left to import anything
             raise _ended(2, OUT_OF_MEMORY) from None
         except RuntimeError as error:
-            from seq2attn.memory import ran_out
+            from seq2attn.nn.out_of_memory import ran_out
 
             if not ran_out(error):
                 raise

@@ -45,10 +45,10 @@ def align(
       seq2attn align runs/mine --choose          # on the config's dev set, if it has alignments
       seq2attn align runs/mine --source test.de --target test.en --reference test.align
     """
-    from seq2attn.aligning import Aligner, align_files, choose_by, choose_head
-    from seq2attn.data.read import AlignedConfig
+    from seq2attn.alignment.aligner import Aligner, align_files, choose_by, choose_head
+    from seq2attn.data.readers import AlignedConfig
     from seq2attn.errors import UserError
-    from seq2attn.run import Run
+    from seq2attn.run_directory import Run
 
     corpus = None
     if source is not None and target is not None:

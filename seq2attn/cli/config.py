@@ -71,7 +71,7 @@ def schema(
     """
     from seq2attn.config.json_schema import json_schema
     from seq2attn.experiment import Experiment
-    from seq2attn.text import files
+    from seq2attn.io import files
 
     text = json.dumps(json_schema(Experiment), indent=2, ensure_ascii=False) + "\n"
     if output is None:

@@ -41,7 +41,7 @@ def doctor(
       seq2attn doctor runs/phrasebook -i input.de
     """
     from seq2attn.diagnostics.run_checks import format_check_table, load_subject, run_checks
-    from seq2attn.run import Run
+    from seq2attn.run_directory import Run
 
     subject = load_subject(Run(run, allow_code), sentences, input_file, device)
     model = subject.reference_model

@@ -62,13 +62,13 @@ def evaluate(
       seq2attn evaluate runs/phrasebook --source new.de --reference new.en --metric bleu --metric exact
       seq2attn evaluate runs/phrasebook --engine ctranslate2
     """
-    from seq2attn.drawing.figure import check_picture
     from seq2attn.evaluation.evaluate import Learnt, evaluate_run, load_with_origin, test_sets, write_reports
-    from seq2attn.evaluation.report import as_tables, draw
-    from seq2attn.run import Run
+    from seq2attn.evaluation.tables import as_tables, draw
+    from seq2attn.inference.translate_files import warn
+    from seq2attn.inference.translator import Translator, check_engine
+    from seq2attn.run_directory import Run
     from seq2attn.search.options import check_size, chosen_search
-    from seq2attn.translating import warn
-    from seq2attn.translator import Translator, check_engine
+    from seq2attn.visualization.figure import check_picture
 
     if picture is not None:
         check_picture(picture)

@@ -42,9 +42,9 @@ def export(
       seq2attn export runs/phrasebook /srv/models/phrasebook --to ctranslate2 --type int8
       seq2attn translate runs/phrasebook --engine ctranslate2 "Das Haus ist alt."
     """
-    from seq2attn.engines.export import export_run
+    from seq2attn.engines.export_run import export_run
     from seq2attn.engines.targets import chosen_target
-    from seq2attn.run import Run
+    from seq2attn.run_directory import Run
 
     target = chosen_target(to)
     where = folder or run / target.name

@@ -18,9 +18,9 @@ def prepare(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> 
     from seq2attn.config.trust import allow_code as allow
     from seq2attn.data.prepare import prepare as start
     from seq2attn.experiment import Experiment
-    from seq2attn.run import Run
-    from seq2attn.training.kept import refuse_trained
-    from seq2attn.training.lock import locked
+    from seq2attn.io.lock import locked
+    from seq2attn.run_directory import Run
+    from seq2attn.training.checkpoints.retention import refuse_trained
 
     allow(allow_code)
     experiment = load(config, Experiment, overrides)

@@ -37,10 +37,10 @@ def score(
       seq2attn score runs/phrasebook --source new.de --target new.en --per-token -o new.scores
       seq2attn score runs/phrasebook --source <(zcat new.de.gz) --target <(zcat new.en.gz) --json
     """
-    from seq2attn.data.read import AlignedConfig
-    from seq2attn.devices import chosen_device
-    from seq2attn.run import Run
-    from seq2attn.scoring import score_files
+    from seq2attn.data.readers import AlignedConfig
+    from seq2attn.inference.scoring import score_files
+    from seq2attn.nn.device import chosen_device
+    from seq2attn.run_directory import Run
 
     corpus = AlignedConfig(source=source, target=target)
     folder = Run(run, allow_code)

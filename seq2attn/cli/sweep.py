@@ -41,8 +41,8 @@ def sweep(
     from tqdm import tqdm
 
     from seq2attn.config.trust import allow_code as allow
-    from seq2attn.sweep.cells import load_plan
-    from seq2attn.sweep.sweep import describe, run_sweep, write_leaderboard
+    from seq2attn.sweep.plan import load_plan
+    from seq2attn.sweep.run_sweep import describe, run_sweep, write_leaderboard
 
     allow(allow_code)
     plan = load_plan(config, overrides)

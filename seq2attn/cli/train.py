@@ -62,9 +62,9 @@ def train(
     allow(allow_code)
     experiment = load(config, Experiment, overrides)
     if dry_run:
-        from seq2attn.describe import dry_run as describe
+        from seq2attn.models.summary import dry_run as describe
 
-        typer.echo(describe(experiment))
+        typer.echo(describe(experiment.model, experiment.text))
         return
     from seq2attn.training.train import train as start
 

@@ -92,8 +92,8 @@ def translate(
       seq2attn translate runs/phrasebook "Das Haus ist alt." --prefix "This house"
       seq2attn translate runs/phrasebook --set search.kind=sample --set search.temperature=0.8 "Guten Tag."
     """
-    from seq2attn.drawing.attention import AttentionChoice
-    from seq2attn.translating import Wishes, translate_stream
+    from seq2attn.inference.translate_files import Wishes, translate_stream
+    from seq2attn.visualization.attention import AttentionChoice
 
     wishes = Wishes(
         sentences=tuple(sentences or ()),

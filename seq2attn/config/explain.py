@@ -11,9 +11,9 @@ from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
 from seq2attn.config.base import Config, Mistake, Mistakes, broken, sound_fields
 from seq2attn.config.hints import our_key, suggest, suggest_or_list
-from seq2attn.config.place import SHOWN, Fault, kind_of
-from seq2attn.config.read import plain
-from seq2attn.config.spot import Spot, kinds
+from seq2attn.config.source_location import SHOWN, Fault, kind_of
+from seq2attn.config.yaml_cursor import Spot, kinds
+from seq2attn.config.yaml_reader import plain
 
 EXPECTED = {
     "a whole number": ("int_type", "int_parsing", "int_from_float", "int_parsing_size"),

@@ -13,8 +13,8 @@ from yaml import MappingNode
 from seq2attn.config.base import Config, Mistake
 from seq2attn.config.explain import explain, placed
 from seq2attn.config.overrides import override
-from seq2attn.config.place import Fault, config_error
-from seq2attn.config.read import Reader, merge, plain
+from seq2attn.config.source_location import Fault, config_error
+from seq2attn.config.yaml_reader import Reader, merge, plain
 from seq2attn.errors import ConfigError
 
 C = TypeVar("C", bound=Config)

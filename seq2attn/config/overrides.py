@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from yaml import MappingNode, Node
 
 from seq2attn.config.base import Config
-from seq2attn.config.place import child, kind_of
-from seq2attn.config.read import merge
-from seq2attn.config.spot import Spot
+from seq2attn.config.source_location import child, kind_of
+from seq2attn.config.yaml_cursor import Spot
+from seq2attn.config.yaml_reader import merge
 
 Names = tuple[str, ...]
 

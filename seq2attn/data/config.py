@@ -10,8 +10,8 @@ from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, Wrap
 
 from seq2attn.config.base import Config, Mistake
 from seq2attn.data.filter import FiltersConfig
-from seq2attn.data.read import AlignedConfig, CorpusConfig
-from seq2attn.text.vocabulary import SPECIALS
+from seq2attn.data.readers import AlignedConfig, CorpusConfig
+from seq2attn.tokenizers.vocabulary import SPECIALS
 
 
 def _listed(value: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.errors import RunError
-from seq2attn.text.files import atomic_dir, read_object, write_json
+from seq2attn.io.files import atomic_dir, read_object, write_json
 
 Ids: TypeAlias = NDArray[np.uint16] | NDArray[np.int32]
 IDS, OFFSETS, HEADER = "ids.npy", "offsets.npy", "header.json"

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt
 
 from seq2attn.config.base import Config
-from seq2attn.data.links import Alignment
+from seq2attn.data.word_alignment import Alignment
 
 Reason = Literal["empty", "too_long", "unbalanced", "duplicate"]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from seq2attn.config.base import Config
 from seq2attn.data.filter import FiltersConfig
-from seq2attn.data.read import CorpusConfig
+from seq2attn.data.readers import CorpusConfig
 from seq2attn.errors import DataError
-from seq2attn.text.config import TextConfig
-from seq2attn.text.files import open_regular, sha256_json
-from seq2attn.text.words import WordsConfig
+from seq2attn.io.files import open_regular, sha256_json
+from seq2attn.tokenizers.config import TextConfig
+from seq2attn.tokenizers.words import WordsConfig
 
 
 def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: TextConfig) -> str:

@@ -25,17 +25,17 @@ from seq2attn.data.fingerprint import fingerprint
 from seq2attn.data.inspection.overlap import load_hashes, save_hashes
 from seq2attn.data.inspection.report import REPORT_TEXT, DataReport, TrainingCorpusReport
 from seq2attn.data.inspection.statistics import CorpusInspector, inspect_pairs
-from seq2attn.data.links import Alignment
-from seq2attn.data.read import AlignedConfig, CorpusConfig, read_aligned, read_pairs, read_references
-from seq2attn.data.texts import read_texts, texts_writer
-from seq2attn.data.tokenizers import Log, train_tokenizers
-from seq2attn.data.training import NUMBERS, TrainingData, TrainingPart
-from seq2attn.data.word_numbers import number_pair
+from seq2attn.data.readers import AlignedConfig, CorpusConfig, read_aligned, read_pairs, read_references
+from seq2attn.data.text_store import read_texts, texts_writer
+from seq2attn.data.train_tokenizers import Log, train_tokenizers
+from seq2attn.data.training_set import NUMBERS, TrainingData, TrainingPart
+from seq2attn.data.word_alignment import Alignment
+from seq2attn.data.word_ids import number_pair
 from seq2attn.errors import DataError, RunError
-from seq2attn.formats import FORMAT_VERSION, check_format
-from seq2attn.text.config import TextConfig
-from seq2attn.text.files import read_object, write_json
-from seq2attn.text.tokenizer import Tokenizer, load_tokenizer
+from seq2attn.io.files import read_object, write_json
+from seq2attn.io.format_version import FORMAT_VERSION, check_format
+from seq2attn.tokenizers.base import Tokenizer, load_tokenizer
+from seq2attn.tokenizers.config import TextConfig
 
 PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
 FIX = "remove the folder it is in, and prepare the data again"

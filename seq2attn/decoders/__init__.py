@@ -7,7 +7,7 @@ from pydantic import Field
 from seq2attn.config.plugin import Pluggable
 from seq2attn.decoders.base import Decoded, Decoder, every_layer
 from seq2attn.decoders.convolutional import ConvolutionalDecoderConfig
-from seq2attn.decoders.fixed import FixedConfig
+from seq2attn.decoders.fixed_context import FixedConfig
 from seq2attn.decoders.recurrent import BahdanauConfig, LuongConfig, RecurrentDecoderConfig
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 

@@ -16,12 +16,12 @@ from seq2attn.attention import Attended, Attention, Memories, Memory, Seen
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import DotConfig
 from seq2attn.decoders.base import Decoded, Decoder, all_drawn, every_layer
-from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.encoders.convolutional import HALF, ConvolutionalConfig
-from seq2attn.initial import initialise
-from seq2attn.layers import Learned
-from seq2attn.products import Linear
+from seq2attn.nn.dropout import Dropout
+from seq2attn.nn.initialization import initialise
+from seq2attn.nn.linear import Linear
+from seq2attn.nn.position_encoding import Learned
 
 
 @dataclass(frozen=True)

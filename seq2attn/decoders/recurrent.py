@@ -18,13 +18,13 @@ from seq2attn.attention import Attended, Attention, Memories, Seen, in_turn
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import AdditiveConfig, GeneralConfig
 from seq2attn.decoders.base import Decoded, Decoder, every_layer
-from seq2attn.decoders.cells import Bridge, FedCells, RecurrentConfig, WholeCells, by_layer, together
-from seq2attn.decoders.where import BAHDANAU, LUONG, WhereConfig
-from seq2attn.dropout import Dropout
+from seq2attn.decoders.wiring import BAHDANAU, LUONG, WhereConfig
 from seq2attn.encoders.base import Encoded, Encoder
-from seq2attn.initial import initialise
-from seq2attn.products import Linear, is_recording
-from seq2attn.recurrence import Cells, Late
+from seq2attn.nn.dropout import Dropout
+from seq2attn.nn.initialization import initialise
+from seq2attn.nn.linear import Linear, is_recording
+from seq2attn.nn.rnn import Cells, Late
+from seq2attn.nn.rnn.stacked import Bridge, FedCells, RecurrentConfig, WholeCells, by_layer, together
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from seq2attn.attention import Attended, Attention, Memories, Memory, Seen
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import MultiHeadConfig
 from seq2attn.decoders.base import Decoded, Decoder, all_drawn, every_layer
-from seq2attn.decoders.past import Adding, KeysValues, Past
-from seq2attn.dropout import Dropout
+from seq2attn.decoders.kv_cache import Adding, KeysValues, Past
 from seq2attn.encoders.base import Encoded, Encoder
 from seq2attn.encoders.transformer import TransformerConfig
-from seq2attn.initial import initialise
-from seq2attn.spans import Spans
+from seq2attn.nn.dropout import Dropout
+from seq2attn.nn.initialization import initialise
+from seq2attn.nn.varlen import Spans
 
 
 @dataclass(frozen=True)

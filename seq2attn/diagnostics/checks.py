@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seq2attn.data.batches import collate
+from seq2attn.data.batch_planner import by_length
+from seq2attn.data.collate import collate
 from seq2attn.engines.native import Native
-from seq2attn.model import Seq2Seq
-from seq2attn.search.batched import by_length
+from seq2attn.models import Seq2Seq
 from seq2attn.search.config import SearchConfig
 
 LOG_PROB_TOLERANCE = 1e-3

@@ -10,11 +10,11 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from seq2attn.run import Run
-from seq2attn.tables import format_table
-from seq2attn.training.kept import validated_checkpoints
-from seq2attn.training.report import CLOCK_TEXTS, CLOCKS, LOG, MARK, METRICS, SAMPLES
-from seq2attn.weights import load_tensors
+from seq2attn.io.tables import format_table
+from seq2attn.io.weights import load_tensors
+from seq2attn.run_directory import Run
+from seq2attn.training.checkpoints.retention import validated_checkpoints
+from seq2attn.training.metrics_logger import CLOCK_TEXTS, CLOCKS, LOG, MARK, METRICS, SAMPLES
 
 Items: TypeAlias = Mapping[str, Tensor | str]
 """Tensors or texts by where they stand."""

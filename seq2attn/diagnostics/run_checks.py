@@ -13,11 +13,11 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from seq2attn.attention.align import LocalPredictive
+from seq2attn.attention.alignment import LocalPredictive
 from seq2attn.attention.hard import Hard
 from seq2attn.attention.monotonic import Monotonic
 from seq2attn.data.prepare import DEV
-from seq2attn.data.texts import read_texts
+from seq2attn.data.text_store import read_texts
 from seq2attn.diagnostics.checks import (
     LOG_PROB_TOLERANCE,
     MAX_BATCH_TOKENS,
@@ -31,11 +31,11 @@ from seq2attn.diagnostics.checks import (
 )
 from seq2attn.engines.native import Native
 from seq2attn.errors import DataError
-from seq2attn.run import Run
+from seq2attn.inference.translator import Translator
+from seq2attn.io.tables import format_table
+from seq2attn.io.text_lines import read_lines
+from seq2attn.run_directory import Run
 from seq2attn.search.config import GreedyConfig, SampleConfig
-from seq2attn.tables import format_table
-from seq2attn.text.lines import read_lines
-from seq2attn.translator import Translator
 
 CHECKS: dict[str, Check] = {
     "batch equals single": check_batching,

@@ -16,14 +16,14 @@ from seq2attn.config.duration import Amount
 from seq2attn.config.plugin import modules_in
 from seq2attn.config.show import dump
 from seq2attn.data.prepare import prepare
-from seq2attn.data.read import AlignedConfig, read_pairs
+from seq2attn.data.readers import AlignedConfig, read_pairs
 from seq2attn.diagnostics.compare_runs import ComparisonRow, compare_runs
 from seq2attn.errors import RunError
 from seq2attn.experiment import Experiment
-from seq2attn.import_path import environment
-from seq2attn.run import Run
-from seq2attn.text.files import write_bytes
-from seq2attn.training.report import METRICS
+from seq2attn.io.files import write_bytes
+from seq2attn.io.import_path import environment
+from seq2attn.run_directory import Run
+from seq2attn.training.metrics_logger import METRICS
 
 NUM_DEV_PAIRS = 16
 """Pairs of the dev set that are translated in a validation, which is to be short."""

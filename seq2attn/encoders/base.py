@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from seq2attn.spans import Spans
+from seq2attn.nn.varlen import Spans
 
 
 @dataclass(frozen=True)

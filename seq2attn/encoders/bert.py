@@ -19,9 +19,9 @@ from seq2attn.config.trust import is_of_run
 from seq2attn.encoders.base import Encoded, Encoder, mean_word
 from seq2attn.encoders.bert_checkpoint import TABLE, BertShape, read_bert, read_shape
 from seq2attn.errors import DataError
-from seq2attn.initial import initialise
-from seq2attn.text.vocabulary import EOS, PAD
-from seq2attn.text.wordpiece import folder_of, missing_extra
+from seq2attn.nn.initialization import initialise
+from seq2attn.tokenizers.vocabulary import EOS, PAD
+from seq2attn.tokenizers.wordpiece import folder_of, missing_extra
 
 
 class _PartlyFrozen(nn.Module):

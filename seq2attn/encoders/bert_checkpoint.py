@@ -3,7 +3,7 @@
 config.json                     the shape
 model.safetensors               the weights, or
 model.safetensors.index.json    where they are in several files
-vocab.txt tokenizer.json ...    the vocabulary: see seq2attn/text/wordpiece.py
+vocab.txt tokenizer.json ...    the vocabulary: see seq2attn/tokenizers/wordpiece.py
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from torch import Tensor
 
 from seq2attn.config.base import Config, Mistake
 from seq2attn.errors import DataError, RunError
-from seq2attn.text.files import LARGEST, open_regular
-from seq2attn.weights import load_tensors
+from seq2attn.io.files import LARGEST, open_regular
+from seq2attn.io.weights import load_tensors
 
 SHAPE, WEIGHTS, INDEX, PICKLE = (
     "config.json",

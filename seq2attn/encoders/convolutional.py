@@ -13,11 +13,11 @@ from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from seq2attn.config.base import Config, Mistake, Mistakes
-from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder, mean_word
-from seq2attn.initial import initialise
-from seq2attn.layers import Learned
-from seq2attn.products import Linear
+from seq2attn.nn.dropout import Dropout
+from seq2attn.nn.initialization import initialise
+from seq2attn.nn.linear import Linear
+from seq2attn.nn.position_encoding import Learned
 
 HALF = 0.5**0.5
 """What the sum of two is multiplied by, so that its variance stays (Gehring et al. 2017, section 3.4)."""

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seq2attn.config.base import Config, Mistake, Mistakes
-from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder
-from seq2attn.initial import initialise
-from seq2attn.products import is_recording
-from seq2attn.recurrence import read_packed, run_rnn
+from seq2attn.nn.dropout import Dropout
+from seq2attn.nn.initialization import initialise
+from seq2attn.nn.linear import is_recording
+from seq2attn.nn.rnn import read_packed, run_rnn
 
 
 class RecurrentEncoder(Encoder):

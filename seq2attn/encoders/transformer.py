@@ -9,14 +9,16 @@ from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from seq2attn.attention import Attention, self_attention
-from seq2attn.attention.distance import Relative, Rotary
+from seq2attn.attention.relative_positions import Relative, Rotary
 from seq2attn.attention.scores import MultiHead, check_groups
 from seq2attn.config.base import Config
-from seq2attn.dropout import Dropout
 from seq2attn.encoders.base import Encoded, Encoder, mean_word
-from seq2attn.initial import initialise
-from seq2attn.layers import FeedForward, GatedFeedForward, Learned, Residual, Sinusoidal, Unplaced
-from seq2attn.spans import Spans
+from seq2attn.nn.dropout import Dropout
+from seq2attn.nn.feed_forward import FeedForward, GatedFeedForward
+from seq2attn.nn.initialization import initialise
+from seq2attn.nn.position_encoding import Learned, Sinusoidal, Unplaced
+from seq2attn.nn.residual import Residual
+from seq2attn.nn.varlen import Spans
 
 
 class TransformerConfig(Config):

@@ -11,9 +11,9 @@ import torch
 from seq2attn.config.base import Mistake
 from seq2attn.errors import UserError
 from seq2attn.experiment import Experiment
-from seq2attn.run import Run
-from seq2attn.search.batched import Hypothesis
+from seq2attn.run_directory import Run
 from seq2attn.search.config import SearchConfig
+from seq2attn.search.translate_ids import Hypothesis
 
 
 class Engine(Protocol):

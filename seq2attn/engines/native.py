@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from seq2attn.data.batches import collate
-from seq2attn.model import Seq2Seq
-from seq2attn.search.batched import Hypothesis, by_length, translate_ids
+from seq2attn.data.batch_planner import by_length
+from seq2attn.data.collate import collate
+from seq2attn.models import Seq2Seq
 from seq2attn.search.config import SearchConfig
+from seq2attn.search.translate_ids import Hypothesis, translate_ids
 
 
 @dataclass(frozen=True)

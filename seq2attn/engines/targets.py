@@ -8,9 +8,9 @@ import torch
 
 from seq2attn.engines.base import Engine, Target
 from seq2attn.engines.ctranslate2 import CTranslate2
-from seq2attn.engines.exported import check_header
+from seq2attn.engines.export_directory import check_header
 from seq2attn.errors import UserError
-from seq2attn.run import Run
+from seq2attn.run_directory import Run
 
 TARGETS: dict[str, Target] = {target.name: target for target in (CTranslate2(),)}
 """By name. `cli/options.py` lists the names again, so that `--help` comes without torch."""

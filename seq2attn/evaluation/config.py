@@ -15,7 +15,7 @@ from seq2attn.config.base import Config, Mistake
 from seq2attn.errors import UserError
 from seq2attn.evaluation.error_rate import ExactMatch, TokenErrorRate
 from seq2attn.evaluation.metrics import MetricName, Metrics
-from seq2attn.text.scripts import CHINESE, UNSPACED, main_script
+from seq2attn.tokenizers.unicode_scripts import CHINESE, UNSPACED, main_script
 
 Tokenize = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores200"]
 

@@ -16,17 +16,17 @@ from typing import Any
 from seq2attn.data.inspection.overlap import Hashes, load_hashes
 from seq2attn.data.inspection.report import DataReport, test_set_warnings
 from seq2attn.data.inspection.statistics import CorpusReport, inspect_pairs
-from seq2attn.data.read import AlignedConfig, CorpusConfig, check_regular, read_pairs, read_references
+from seq2attn.data.readers import AlignedConfig, CorpusConfig, check_regular, read_pairs, read_references
 from seq2attn.errors import UserError
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.metrics import LengthBucket, Metrics, References, Score, bleu_by_length
 from seq2attn.experiment import Experiment
-from seq2attn.noticed import Noticed
-from seq2attn.run import Run
+from seq2attn.inference.input_checks import Noticed
+from seq2attn.inference.translator import Translator
+from seq2attn.io.files import write_bytes, write_json
+from seq2attn.io.lock import locked
+from seq2attn.run_directory import Run
 from seq2attn.search.config import SearchConfig
-from seq2attn.text.files import write_bytes, write_json
-from seq2attn.training.lock import locked
-from seq2attn.translator import Translator
 
 PATIENCE = 60.0
 """Seconds in which another command has surely written its reports."""

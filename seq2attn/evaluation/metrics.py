@@ -11,8 +11,8 @@ from typing import Literal
 from sacrebleu.metrics.base import Metric
 
 from seq2attn.errors import DataError
-from seq2attn.tables import format_table
-from seq2attn.text.scripts import UNSPACED, main_script
+from seq2attn.io.tables import format_table
+from seq2attn.tokenizers.unicode_scripts import UNSPACED, main_script
 
 MetricName = Literal["bleu", "chrf", "chrf++", "ter", "exact", "token-error-rate"]
 References = Sequence[Sequence[str]]

@@ -1,9 +1,9 @@
 """One search for all decoders."""
 
-from seq2attn.search.choose import Beam, Choose, Greedy, Sample
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
-from seq2attn.search.lengths import LengthRule, Limits
+from seq2attn.search.length_penalty import LengthRule, Limits
 from seq2attn.search.search import Hypotheses, Step, search
+from seq2attn.search.strategies import Beam, Choose, Greedy, Sample
 
 __all__ = [
     "Beam",

@@ -9,8 +9,8 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model
 from torch import Tensor
 
 from seq2attn.config.base import Config, Mistake, Mistakes
-from seq2attn.search.choose import Beam, Choose, Greedy, Sample
-from seq2attn.search.lengths import LengthRule, Limits
+from seq2attn.search.length_penalty import LengthRule, Limits
+from seq2attn.search.strategies import Beam, Choose, Greedy, Sample
 
 WIDEST, LONGEST = 1000, 2**16
 """Up to which width and length there is a search: for more there is no memory, or no number."""

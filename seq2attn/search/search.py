@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2attn.search.choose import NEVER, Choose
-from seq2attn.search.lengths import LengthRule, Limits
-from seq2attn.state import go_on_from, repeat_rows, select_rows, select_sentences
+from seq2attn.nn.decoding_state import go_on_from, repeat_rows, select_rows, select_sentences
+from seq2attn.search.length_penalty import LengthRule, Limits
+from seq2attn.search.strategies import NEVER, Choose
 
 Step = Callable[[Tensor, Any, Any], tuple[Tensor, Any]]
 """(last words [N], state, memory) -> (log-probabilities [N, V], which are the search's to write into, next state)"""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import EvaluationSet
-from seq2attn.sweep.cells import Cell, Plan, Training
+from seq2attn.sweep.plan import Cell, Plan, Training
 from seq2attn.sweep.record import Record, changed, read_record
 from seq2attn.sweep.significance import Compared, Judgement, compare, judge
 

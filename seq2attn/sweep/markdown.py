@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from seq2attn.io.tables import format_table
 from seq2attn.sweep.leaderboard import Leaderboard, OnSet, Row, Spread
 from seq2attn.sweep.significance import LEVEL, RESAMPLES
-from seq2attn.tables import format_table
 
 MARKS = {"better": "▲", "worse": "▼", "no difference": "="}
 

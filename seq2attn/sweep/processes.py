@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
-from seq2attn.import_path import environment
-from seq2attn.sweep.cells import Training
+from seq2attn.io.import_path import environment
+from seq2attn.sweep.plan import Training
 
 LOG = "sweep.log"
 MERCY = 10.0
@@ -82,7 +82,7 @@ def _start(training: Training, jobs: int, lock: int, card: str | None) -> subpro
     It sees one `card` alone, lest all of them train on the first.
     """
     seen = {} if card is None else {"CUDA_VISIBLE_DEVICES": card}
-    command = [sys.executable, "-m", "seq2attn.sweep.work", str(training.folder), str(jobs)]
+    command = [sys.executable, "-m", "seq2attn.sweep.worker", str(training.folder), str(jobs)]
     with (training.folder / LOG).open("ab") as log:
         return subprocess.Popen(
             command,

@@ -15,14 +15,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from seq2attn.data.fingerprint import fingerprint
-from seq2attn.data.read import CorpusConfig
+from seq2attn.data.readers import CorpusConfig
 from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import Digests
 from seq2attn.evaluation.metrics import Score
 from seq2attn.experiment import Experiment
-from seq2attn.formats import FORMAT_VERSION, check_format
-from seq2attn.sweep.cells import Training
-from seq2attn.text.files import read_object, write_json
+from seq2attn.io.files import read_object, write_json
+from seq2attn.io.format_version import FORMAT_VERSION, check_format
+from seq2attn.sweep.plan import Training
 
 CELL, RESULT, TRAINED = "cell.json", "result.json", "trained.json"
 FIX = "remove the folder it is in, and start the sweep again"

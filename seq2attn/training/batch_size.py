@@ -8,14 +8,14 @@ from functools import partial
 import numpy as np
 import torch
 
-from seq2attn.data.batches import batch_of
+from seq2attn.data.collate import batch_of
 from seq2attn.data.corpus import Corpus
-from seq2attn.training.auto import MIN_UPDATES
+from seq2attn.training.auto_settings import MIN_UPDATES
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import World
-from seq2attn.training.gradients import autocast, fitted
-from seq2attn.training.objective import Objective
-from seq2attn.training.rehearsal import remembered
+from seq2attn.training.gradient_accumulation import autocast, fitted
+from seq2attn.training.loss import Objective
+from seq2attn.training.memory_check import remembered
 
 FIRST = 1024
 """Tokens that are tried first."""

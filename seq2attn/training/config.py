@@ -10,9 +10,9 @@ from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, Posit
 
 from seq2attn.config.base import Config, Mistake, Mistakes
 from seq2attn.config.duration import Amount, Duration, OneOrMore, Time
-from seq2attn.training.guided import GuidedConfig
+from seq2attn.training.guided_alignment import GuidedConfig
+from seq2attn.training.lr_schedules import InverseSquareRootConfig, ScheduleConfig
 from seq2attn.training.optimizers import AdamConfig, OptimizerConfig
-from seq2attn.training.schedules import InverseSquareRootConfig, ScheduleConfig
 
 Metric = Literal["bleu", "chrf", "exact", "loss"]
 NEAR = 1408

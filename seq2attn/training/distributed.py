@@ -13,8 +13,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from seq2attn.devices import chosen_device
 from seq2attn.errors import UserError
+from seq2attn.nn.device import chosen_device
 
 
 @dataclass(frozen=True)

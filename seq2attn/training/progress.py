@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from seq2attn.config.duration import SECONDS, Amount
-from seq2attn.training.checkpoint import TrainState
+from seq2attn.training.train_state import TrainState
 
 
 def amounts(state: TrainState) -> dict[str, float]:

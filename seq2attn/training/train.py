@@ -10,39 +10,39 @@ from typing import Literal
 import torch
 
 from seq2attn.config.plugin import modules_in
-from seq2attn.cuda import configure_cuda
 from seq2attn.data.prepare import Prepared, prepare
 from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment import Experiment
-from seq2attn.model import Seq2Seq, build_model
-from seq2attn.model.embeddings import Embedding
-from seq2attn.model.vectors import load_vectors
-from seq2attn.run import Run
-from seq2attn.text.vocabulary import EOS
-from seq2attn.text.wordpiece import WordPieceTokenizer
-from seq2attn.training.auto import resolve_auto
+from seq2attn.io.lock import locked
+from seq2attn.models import Seq2Seq, build_model
+from seq2attn.models.embeddings import Embedding
+from seq2attn.models.pretrained_vectors import load_vectors
+from seq2attn.models.weights import check_vocabularies
+from seq2attn.nn.device import configure_cuda
+from seq2attn.run_directory import Run
+from seq2attn.tokenizers.vocabulary import EOS
+from seq2attn.tokenizers.wordpiece import WordPieceTokenizer
+from seq2attn.training.auto_settings import resolve_auto
 from seq2attn.training.batch_size import most_tokens
-from seq2attn.training.changes import changes_since, keep_config, text_digests
-from seq2attn.training.checkpoint import (
+from seq2attn.training.checkpoints.checkpoint import (
     FOLDER,
     Checkpoint,
-    TrainState,
     checkpoint_folders,
     read_checkpoint,
     resume,
 )
+from seq2attn.training.checkpoints.retention import newest_sound, refuse_trained
 from seq2attn.training.config import TrainingConfig
+from seq2attn.training.config_changes import changes_since, keep_config, text_digests
 from seq2attn.training.determinism import deterministic
 from seq2attn.training.distributed import World, join_world, training_device
-from seq2attn.training.groups import parameter_groups
-from seq2attn.training.kept import newest_sound, refuse_trained
-from seq2attn.training.lock import locked
-from seq2attn.training.objective import Objective
-from seq2attn.training.report import Reporter
-from seq2attn.training.stopping import Stop
+from seq2attn.training.interruption import Stop
+from seq2attn.training.loss import Objective
+from seq2attn.training.metrics_logger import Reporter
+from seq2attn.training.parameter_groups import parameter_groups
+from seq2attn.training.train_state import TrainState
 from seq2attn.training.trainer import Trainer
-from seq2attn.weights import check_vocabularies
 
 
 def train(config: Experiment, *, go_on: bool | Literal["auto"] = False, new_dev_set: bool = False) -> Run:

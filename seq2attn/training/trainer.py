@@ -11,29 +11,37 @@ from typing import NoReturn
 import numpy as np
 import torch
 
-from seq2attn.data.ahead import ahead
-from seq2attn.data.batches import padding_share
+from seq2attn.data.batch_planner import padding_share
 from seq2attn.data.corpus import Corpus
+from seq2attn.data.prefetch import ahead
 from seq2attn.data.prepare import Prepared
 from seq2attn.errors import Stopped
 from seq2attn.experiment import Experiment
-from seq2attn.run import Run
-from seq2attn.training.auto import time_limit_warning
-from seq2attn.training.checkpoint import TrainState
+from seq2attn.run_directory import Run
+from seq2attn.training.auto_settings import time_limit_warning
+from seq2attn.training.checkpoints.manager import Judge
+from seq2attn.training.checkpoints.retention import drop_unsound
 from seq2attn.training.distributed import World
-from seq2attn.training.gradients import Gradients, Part, Sums, Work
-from seq2attn.training.judge import Judge
-from seq2attn.training.kept import drop_unsound
-from seq2attn.training.objective import Objective
+from seq2attn.training.gradient_accumulation import Gradients, Part, Sums, Work
+from seq2attn.training.interruption import Stop, name_of
+from seq2attn.training.loss import Objective
+from seq2attn.training.lr_schedules import Progress
+from seq2attn.training.memory_check import rehearse
+from seq2attn.training.metrics_logger import Reporter
 from seq2attn.training.progress import amounts, is_due, share_done
-from seq2attn.training.rehearsal import rehearse
+from seq2attn.training.recovery.nonfinite import (
+    Tried,
+    Watch,
+    are_finite,
+    diverged,
+    is_usable,
+    learnt,
+    unsound,
+)
 from seq2attn.training.reinforce import moved
-from seq2attn.training.report import Reporter
-from seq2attn.training.schedules import Progress
-from seq2attn.training.soundness import Tried, Watch, are_finite, diverged, is_usable, learnt, unsound
-from seq2attn.training.stopping import Stop, name_of
-from seq2attn.training.tally import Tally, empty_tally, kept_tally
-from seq2attn.training.updates import Update, updates_of
+from seq2attn.training.train_metrics import Tally, empty_tally, kept_tally
+from seq2attn.training.train_state import TrainState
+from seq2attn.training.update_planner import Update, updates_of
 from seq2attn.training.validation import describe
 
 

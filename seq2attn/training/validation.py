@@ -10,16 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from seq2attn.data.batches import collate, plan
+from seq2attn.data.batch_planner import plan
+from seq2attn.data.collate import collate
 from seq2attn.data.prepare import Prepared
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.metrics import MetricName
-from seq2attn.search.batched import translate_ids
+from seq2attn.io.files import sha256_json
 from seq2attn.search.config import GreedyConfig, LengthsConfig
-from seq2attn.text.files import sha256_json
+from seq2attn.search.translate_ids import translate_ids
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import World
-from seq2attn.training.objective import Objective
+from seq2attn.training.loss import Objective
 
 DECODED: tuple[MetricName, ...] = ("bleu", "chrf", "exact")
 """Metrics of translations, all of which are kept wherever the dev set is translated."""

@@ -14,10 +14,10 @@ import sacrebleu
 
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.evaluate import EvaluationSet, Result, load_with_origin, write_reports
-from seq2attn.run import Run
+from seq2attn.inference.translator import Translator
+from seq2attn.io.weights import load_tensors
+from seq2attn.run_directory import Run
 from seq2attn.search.config import BeamConfig
-from seq2attn.translator import Translator
-from seq2attn.weights import load_tensors
 from tests.cli.conftest import Invoke, write_lines
 from tests.safe.untrained import LINES, untrained
 

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from seq2attn.run import Run
-from seq2attn.training.checkpoint import list_checkpoints
+from seq2attn.run_directory import Run
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.forked import command
 from tests.home import OFTEN, Home, assert_sound, has_reported, slow_to_validate
 from tests.laws.small import corpus

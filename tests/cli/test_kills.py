@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.training.checkpoint import list_checkpoints
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.home import OFTEN, Home, assert_sound, has_reported, is_saving, slow_to_validate
 from tests.laws.small import corpus
 from tests.laws.test_interrupted import CASES, assert_identical

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from seq2attn.run import Run
+from seq2attn.run_directory import Run
 from tests.cli.conftest import ROOT, Done, Invoke
 from tests.toy_languages import write_corpus
 

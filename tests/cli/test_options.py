@@ -9,8 +9,8 @@ import pytest
 
 from seq2attn.data.filter import Encoded, FiltersConfig
 from seq2attn.errors import RunError
-from seq2attn.text.words import WordsConfig
-from seq2attn.translator import Translator
+from seq2attn.inference.translator import Translator
+from seq2attn.tokenizers.words import WordsConfig
 from tests.cli.conftest import Invoke
 from tests.safe.untrained import CONFIG, LINES, WORDS, untrained
 

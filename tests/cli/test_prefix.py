@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.run import Run
+from seq2attn.run_directory import Run
 from tests.cli.conftest import Invoke
 from tests.safe.untrained import untrained
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2attn.run import Run
+from seq2attn.inference.translator import Translator
+from seq2attn.io.weights import own_weights
+from seq2attn.run_directory import Run
 from seq2attn.search.config import BeamConfig, LengthsConfig
-from seq2attn.text.vocabulary import UNK
-from seq2attn.translator import Translator
-from seq2attn.weights import own_weights
+from seq2attn.tokenizers.vocabulary import UNK
 from tests.cli.conftest import Invoke
 from tests.safe.untrained import untrained
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.weights import load_tensors
+from seq2attn.io.weights import load_tensors
 from tests.cli.conftest import ENVIRONMENT, Done, Invoke, command, invoke_in, write_lines, write_toy
 from tests.laws.small import assert_same
 
@@ -109,7 +109,7 @@ def workers(folder: Path) -> list[int]:
             command, where = (process / "cmdline").read_bytes(), (process / "cwd").readlink()
         except OSError:
             continue
-        if b"seq2attn.sweep.work" in command and where == folder:
+        if b"seq2attn.sweep.worker" in command and where == folder:
             found.append(int(process.name))
     return found
 

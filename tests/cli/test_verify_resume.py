@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from seq2attn.diagnostics.compare_runs import compare_runs
-from seq2attn.run import Run
-from seq2attn.training.checkpoint import list_checkpoints
-from seq2attn.training.kept import newest_sound
-from seq2attn.weights import load_tensors, save_tensors
+from seq2attn.io.weights import load_tensors, save_tensors
+from seq2attn.run_directory import Run
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints
+from seq2attn.training.checkpoints.retention import newest_sound
 from tests.laws.small import CALM, MODELS, content, corpus, trained
 from tests.laws.test_interrupted import PLAIN, assert_identical
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seq2attn.attention.additive import additive_scores
+from seq2attn.attention.additive_kernel import additive_scores
 from seq2attn.attention.attention import attend_in_groups
-from seq2attn.attention.sparse import masked_entmax
-from seq2attn.recurrence import LATE, run_rnn
-from seq2attn.spans import Spans, attend_within
-from seq2attn.training.objective import linear_cross_entropy
+from seq2attn.attention.entmax import masked_entmax
+from seq2attn.nn.rnn import LATE, run_rnn
+from seq2attn.nn.varlen import Spans, attend_within
+from seq2attn.training.loss import linear_cross_entropy
 from tests.cuda import BFLOAT16, DEVICE, FLOAT32, MARKS, exact
 
 pytestmark = [*MARKS, pytest.mark.usefixtures("exact")]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seq2attn.data.batches import collate
-from seq2attn.training.objective import Objective
+from seq2attn.data.collate import collate
+from seq2attn.training.loss import Objective
 from tests.cuda import DEVICE, MARKS, far
 from tests.laws.parts import DECODERS, ENCODERS, FIXED, PLUGGED, calm, model, sources
 

@@ -7,8 +7,8 @@ import copy
 import pytest
 import torch
 
-from seq2attn.search.batched import translate_ids
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
+from seq2attn.search.translate_ids import translate_ids
 from tests.cuda import DEVICE, MARKS, exact
 from tests.laws.parts import EVERY_DECODER, FIXED, WORDS, model
 

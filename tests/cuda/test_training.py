@@ -12,15 +12,15 @@ from pydantic import TypeAdapter
 from seq2attn.data.corpus import Corpus
 from seq2attn.diagnostics.verify_resume import verify_resume
 from seq2attn.experiment import Experiment
-from seq2attn.model import ModelConfig, build_model
-from seq2attn.training.auto import MIN_UPDATES
+from seq2attn.inference.translator import Translator
+from seq2attn.models import ModelConfig, build_model
+from seq2attn.training.auto_settings import MIN_UPDATES
 from seq2attn.training.batch_size import FIRST, most_tokens
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import World
-from seq2attn.training.gradients import Gradients
-from seq2attn.training.groups import parameter_groups
-from seq2attn.training.objective import Objective
-from seq2attn.translator import Translator
+from seq2attn.training.gradient_accumulation import Gradients
+from seq2attn.training.loss import Objective
+from seq2attn.training.parameter_groups import parameter_groups
 from tests.cuda import DEVICE, MARKS
 from tests.laws.small import MODELS, content, corpus, metrics, trained
 

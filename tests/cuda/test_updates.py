@@ -11,18 +11,18 @@ import torch
 import torch._dynamo
 
 from seq2attn.config.load import load
-from seq2attn.cuda import configure_cuda
-from seq2attn.data.batches import collate, collate_packed
+from seq2attn.data.collate import collate, collate_packed
 from seq2attn.data.corpus import Corpus
 from seq2attn.experiment import Experiment
-from seq2attn.model import build_model
+from seq2attn.models import build_model
+from seq2attn.nn.device import configure_cuda
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import World
-from seq2attn.training.gradients import Gradients, Sums, Work
-from seq2attn.training.groups import parameter_groups
-from seq2attn.training.objective import Objective
-from seq2attn.training.soundness import Tried, Watch, unsound
-from seq2attn.training.tally import empty_tally
+from seq2attn.training.gradient_accumulation import Gradients, Sums, Work
+from seq2attn.training.loss import Objective
+from seq2attn.training.parameter_groups import parameter_groups
+from seq2attn.training.recovery.nonfinite import Tried, Watch, unsound
+from seq2attn.training.train_metrics import empty_tally
 from tests.cuda import DEVICE, MARKS, far
 from tests.laws.test_compiled import pairs
 from tests.laws.test_packed import learnt, objective

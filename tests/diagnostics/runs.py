@@ -9,9 +9,9 @@ import torch
 
 from seq2attn.data.prepare import prepare
 from seq2attn.experiment import Experiment
-from seq2attn.model import build_model
-from seq2attn.run import Run
-from seq2attn.weights import own_weights
+from seq2attn.io.weights import own_weights
+from seq2attn.models import build_model
+from seq2attn.run_directory import Run
 from tests.small_bert import make_bert
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in ("a", "e", "i", "o", "ul")]

@@ -16,10 +16,10 @@ from seq2attn.decoders.transformer import TransformerDecoder
 from seq2attn.diagnostics.checks import max_abs_difference
 from seq2attn.diagnostics.run_checks import CHECKS, load_subject, run_checks
 from seq2attn.encoders.transformer import TransformerEncoder
-from seq2attn.laid_out import LaidOut
+from seq2attn.nn.prepacked_linear import LaidOut
 from seq2attn.search import batched
 from seq2attn.search import choose as choosing
-from seq2attn.search.likeliest import likeliest
+from seq2attn.search.topk import likeliest
 from tests.diagnostics.runs import FAMILIES, make_run
 
 BATCHING, CACHE, PADDING, SCORES = CHECKS
@@ -193,7 +193,7 @@ def test_what_is_no_number_fails_and_equal_infinities_do_not(tmp_path):
 
 PLUGIN = """
 import torch
-from seq2attn.decoders.fixed import FixedConfig, FixedDecoder
+from seq2attn.decoders.fixed_context import FixedConfig, FixedDecoder
 from seq2attn.encoders import Encoded
 
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from seq2attn.config.load import load
 from seq2attn.config.show import dump
-from seq2attn.describe import dry_run
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment import Experiment
-from seq2attn.sweep.cells import load_plan
+from seq2attn.models.summary import dry_run
+from seq2attn.sweep.plan import load_plan
 from tests.fuzz.fuzzed import fuzzed
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -145,7 +145,7 @@ def try_config(path: Path, overrides: list[str]) -> None:
     assert load(again, Experiment) == experiment
     if is_small(experiment.model.model_dump()):
         try:
-            assert "all parts" in dry_run(experiment)
+            assert "all parts" in dry_run(experiment.model, experiment.text)
         except UserError as error:
             assert str(error)
 

@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 from seq2attn.data.config import DataConfig
 from seq2attn.data.prepare import prepare
 from seq2attn.errors import DataError
-from seq2attn.text.config import TextConfig
-from seq2attn.text.vocabulary import EOS, PAD
+from seq2attn.tokenizers.config import TextConfig
+from seq2attn.tokenizers.vocabulary import EOS, PAD
 from tests.fuzz.fuzzed import command, fuzzed
 
 TEXTS: dict[str, Any] = {

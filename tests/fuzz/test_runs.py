@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from seq2attn.engines.exported import write_header, written
+from seq2attn.engines.export_directory import write_header, written
 from seq2attn.engines.targets import chosen_target
 from tests.diagnostics.runs import FAMILIES, make_run
 from tests.fuzz.fuzzed import command, fuzzed

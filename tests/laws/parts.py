@@ -8,7 +8,7 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from seq2attn.model import ModelConfig, Seq2Seq, build_model
+from seq2attn.models import ModelConfig, Seq2Seq, build_model
 
 WIDTH, WORDS = 16, 11
 

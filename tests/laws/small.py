@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from seq2attn.experiment import Experiment
-from seq2attn.training.checkpoint import list_checkpoints
+from seq2attn.io.weights import load_tensors
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
-from seq2attn.weights import load_tensors
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in ("a", "e", "i", "o", "ul")]
 MODELS = {

@@ -13,14 +13,14 @@ import yaml
 from safetensors.torch import load_file
 
 from seq2attn.config.load import load
-from seq2attn.data.batches import plan
+from seq2attn.data.batch_planner import plan
 from seq2attn.data.prepare import load_prepared
 from seq2attn.experiment import Experiment
-from seq2attn.run import Run
-from seq2attn.training.checkpoint import list_checkpoints
+from seq2attn.inference.translator import Translator
+from seq2attn.io.weights import load_tensors
+from seq2attn.run_directory import Run
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
-from seq2attn.translator import Translator
-from seq2attn.weights import load_tensors
 from tests.laws.small import WORDS, assert_near, assert_same, content, corpus, last_weights, metrics, trained
 from tests.small_bert import make_bert
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch._dynamo
 
-from seq2attn.data.batches import collate, collate_packed
+from seq2attn.data.collate import collate, collate_packed
 from tests.laws.small import assert_near, corpus, last_weights, trained
 from tests.laws.test_packed import config, learnt, objective
 

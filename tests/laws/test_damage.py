@@ -12,16 +12,12 @@ import pytest
 import torch
 
 from seq2attn.errors import DamagedError, RunError
-from seq2attn.training.averaging import average_run
-from seq2attn.training.checkpoint import (
-    checkpoint_folders,
-    list_checkpoints,
-    load_checkpoint,
-)
-from seq2attn.training.kept import newest_sound, prune
-from seq2attn.training.lock import locked
-from seq2attn.translator import Translator
-from seq2attn.weights import load_tensors
+from seq2attn.inference.translator import Translator
+from seq2attn.io.lock import locked
+from seq2attn.io.weights import load_tensors
+from seq2attn.training.checkpoints.averaging import average_run
+from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_checkpoints, load_checkpoint
+from seq2attn.training.checkpoints.retention import newest_sound, prune
 from tests.laws.small import assert_same, corpus, trained
 from tests.laws.test_interrupted import PLAIN, assert_identical
 
@@ -170,9 +166,7 @@ def test_damaged_weights_are_mended_by_going_on_or_averaging(corpus):
 
 
 def test_a_run_is_one_processs(run):
-    code = (
-        "import sys, pathlib, seq2attn.training.lock as l\nwith l.locked(pathlib.Path(sys.argv[1])): input()"
-    )
+    code = "import sys, pathlib, seq2attn.io.lock as l\nwith l.locked(pathlib.Path(sys.argv[1])): input()"
     command = [sys.executable, "-c", code, str(run)]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as other:
         while not (run / "run.lock").read_text().startswith(f"process {other.pid} "):
@@ -195,7 +189,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
 
 
 def test_numbers_of_any_size_and_kind_come_back(tmp_path):
-    from seq2attn.weights import save_tensors
+    from seq2attn.io.weights import save_tensors
 
     tensors = {
         "none": torch.zeros(0, 3),

@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from seq2attn.state import map_tensors, repeat_rows, select_rows
+from seq2attn.nn.decoding_state import map_tensors, repeat_rows, select_rows
 from tests.laws.parts import (
     DECODERS,
     EVERY_DECODER,

@@ -9,17 +9,18 @@ import shutil
 import pytest
 import torch
 
-from seq2attn.data.batches import plan
+from seq2attn.data.batch_planner import plan
 from seq2attn.data.prepare import load_prepared
-from seq2attn.data.texts import read_texts
+from seq2attn.data.text_store import read_texts
 from seq2attn.errors import Stopped
 from seq2attn.experiment import Experiment
-from seq2attn.model import build_model
-from seq2attn.run import Run
-from seq2attn.training import soundness, trainer
-from seq2attn.training.checkpoint import list_checkpoints
-from seq2attn.training.soundness import DivergedError
-from seq2attn.weights import load_tensors, own_weights
+from seq2attn.io.weights import load_tensors, own_weights
+from seq2attn.models import build_model
+from seq2attn.run_directory import Run
+from seq2attn.training import trainer
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints
+from seq2attn.training.recovery import nonfinite as soundness
+from seq2attn.training.recovery.nonfinite import DivergedError
 from tests.laws.small import (
     CALM,
     MODELS,

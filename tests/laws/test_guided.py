@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from seq2attn.aligning import Aligner
-from seq2attn.alignment.head import compare
+from seq2attn.alignment.aligner import Aligner
+from seq2attn.alignment.head_selection import compare
 from seq2attn.config.load import load
-from seq2attn.data.batches import batch_of, collate
+from seq2attn.data.collate import batch_of, collate
 from seq2attn.data.corpus import Growing, Guide
-from seq2attn.data.read import AlignedConfig, read_aligned
+from seq2attn.data.readers import AlignedConfig, read_aligned
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment import Experiment
-from seq2attn.training.checkpoint import list_checkpoints
-from seq2attn.training.guided import GuidedConfig, guided_cross_entropy
-from seq2attn.training.objective import Objective
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints
+from seq2attn.training.guided_alignment import GuidedConfig, guided_cross_entropy
+from seq2attn.training.loss import Objective
 from seq2attn.training.train import train
 from tests.laws.parts import ALIGNS, DECODERS, model
 from tests.laws.small import (

@@ -10,13 +10,13 @@ import pytest
 from seq2attn.diagnostics.compare_runs import compare_runs, format_comparison_table
 from seq2attn.errors import RunError, Stopped
 from seq2attn.experiment import Experiment
-from seq2attn.run import Run
-from seq2attn.training.averaging import average_run
-from seq2attn.training.checkpoint import checkpoint_folders, list_checkpoints
-from seq2attn.training.kept import validated_checkpoints
-from seq2attn.training.report import CLOCKS
+from seq2attn.io.weights import load_tensors
+from seq2attn.run_directory import Run
+from seq2attn.training.checkpoints.averaging import average_run
+from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_checkpoints
+from seq2attn.training.checkpoints.retention import validated_checkpoints
+from seq2attn.training.metrics_logger import CLOCKS
 from seq2attn.training.train import train
-from seq2attn.weights import load_tensors
 from tests.laws.small import CUT_ANEW, MODELS, WORDWISE, assert_same, content, corpus, trained
 
 __all__ = ["corpus"]  # a fixture

@@ -13,21 +13,21 @@ import pytest
 import torch
 import yaml
 
-from seq2attn.data.batches import plan
+from seq2attn.data.batch_planner import plan
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import load_prepared
 from seq2attn.errors import UserError
 from seq2attn.experiment import Experiment
-from seq2attn.memory import ran_out
-from seq2attn.model import build_model
-from seq2attn.run import Run
-from seq2attn.training.checkpoint import list_checkpoints
+from seq2attn.models import build_model
+from seq2attn.nn.out_of_memory import ran_out
+from seq2attn.run_directory import Run
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import join_world
-from seq2attn.training.gradients import Gradients
-from seq2attn.training.groups import parameter_groups
-from seq2attn.training.objective import Objective
-from seq2attn.training.rehearsal import largest, rehearse
+from seq2attn.training.gradient_accumulation import Gradients
+from seq2attn.training.loss import Objective
+from seq2attn.training.memory_check import largest, rehearse
+from seq2attn.training.parameter_groups import parameter_groups
 from tests.laws.small import (
     CALM,
     MODELS,
@@ -205,7 +205,7 @@ def test_trying_leaves_nothing_behind(optimizer):
 
 LIMITED = """
 import resource, sys
-import seq2attn.training.train, seq2attn.translator  # what is loaded is there already
+import seq2attn.training.train, seq2attn.inference.translator  # what is loaded is there already
 from seq2attn.cli import app
 with open("/proc/self/statm") as file:
     now = int(file.read().split()[0]) * resource.getpagesize()

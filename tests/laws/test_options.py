@@ -12,20 +12,21 @@ import torch.nn.functional as F
 from pydantic import TypeAdapter
 from torch import nn
 
-from seq2attn.data.batches import IGNORE, collate, plan
+from seq2attn.data.batch_planner import plan
+from seq2attn.data.collate import IGNORE, collate
 from seq2attn.data.prepare import load_prepared
-from seq2attn.dropout import Dropout
-from seq2attn.model import ModelConfig, build_model
-from seq2attn.search.batched import translate_ids
+from seq2attn.io.files import read_object, write_json
+from seq2attn.models import ModelConfig, build_model
+from seq2attn.nn.dropout import Dropout
 from seq2attn.search.config import SearchConfig
-from seq2attn.sweep.work import work
-from seq2attn.text.files import read_object, write_json
-from seq2attn.text.vocabulary import BOS, EOS, PAD, UNK
-from seq2attn.training.checkpoint import TrainState
+from seq2attn.search.translate_ids import translate_ids
+from seq2attn.sweep.worker import work
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, UNK
 from seq2attn.training.distributed import World
-from seq2attn.training.objective import Objective
-from seq2attn.training.report import Reporter
-from seq2attn.training.stopping import Stop
+from seq2attn.training.interruption import Stop
+from seq2attn.training.loss import Objective
+from seq2attn.training.metrics_logger import Reporter
+from seq2attn.training.train_state import TrainState
 from seq2attn.training.trainer import Trainer
 from tests.laws.parts import DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS, model
 from tests.laws.small import (

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from seq2attn.data.batches import collate, collate_packed
-from seq2attn.model import build_model
-from seq2attn.model.config import ModelConfig
-from seq2attn.spans import Spans, attend_within
-from seq2attn.training.objective import Objective
+from seq2attn.data.collate import collate, collate_packed
+from seq2attn.models import build_model
+from seq2attn.models.config import ModelConfig
+from seq2attn.nn.varlen import Spans, attend_within
+from seq2attn.training.loss import Objective
 from tests.laws import parts
 from tests.laws.small import assert_near, corpus, last_weights, metrics, trained
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seq2attn.attention.sparse import masked_entmax
-from seq2attn.data.batches import collate
-from seq2attn.training.objective import Objective
+from seq2attn.attention.entmax import masked_entmax
+from seq2attn.data.collate import collate
+from seq2attn.training.loss import Objective
 from tests.laws.parts import FIXED, PLUGGED, calm, model
 
 BATCH = collate([([4, 5, 6], [5, 6, 7, 8]), ([4], [9]), ([7, 8, 9, 10, 3], [4, 4])])

@@ -9,9 +9,9 @@ import torch
 
 from seq2attn.engines.native import Native
 from seq2attn.search import Beam, Greedy, LengthRule, Limits, search
-from seq2attn.search.batched import translate_ids
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
-from seq2attn.text.vocabulary import BOS, EOS, PAD
+from seq2attn.search.translate_ids import translate_ids
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.laws.parts import EVERY_DECODER, WORDS, model
 from tests.laws.test_search import chance, markov
 

@@ -11,14 +11,15 @@ import torch
 from seq2attn.data.prepare import load_prepared
 from seq2attn.errors import RunError, Stopped
 from seq2attn.experiment import Experiment
-from seq2attn.training.averaging import average_run
-from seq2attn.training.checkpoint import Checkpoint, TrainState, list_checkpoints
+from seq2attn.inference.translator import Translator
+from seq2attn.io.weights import load_tensors
+from seq2attn.training.checkpoints.averaging import average_run
+from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoints
+from seq2attn.training.checkpoints.retention import best_checkpoints, comparable_checkpoints
 from seq2attn.training.distributed import join_world
-from seq2attn.training.kept import best_checkpoints, comparable_checkpoints
-from seq2attn.training.objective import Objective
+from seq2attn.training.loss import Objective
+from seq2attn.training.train_state import TrainState
 from seq2attn.training.validation import Validator
-from seq2attn.translator import Translator
-from seq2attn.weights import load_tensors
 from tests.laws.small import assert_same, content, corpus, metrics, trained
 
 __all__ = ["corpus"]  # a fixture
@@ -101,7 +102,7 @@ def test_some_sentences_are_measured_as_if_there_were_no_others(measured):
 
 
 def load_run(corpus):
-    from seq2attn.run import Run
+    from seq2attn.run_directory import Run
 
     return Run(corpus / "run")
 

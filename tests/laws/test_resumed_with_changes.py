@@ -7,9 +7,9 @@ import yaml
 
 from seq2attn.errors import RunError
 from seq2attn.experiment import Experiment
-from seq2attn.training.checkpoint import list_checkpoints
+from seq2attn.io.weights import load_tensors
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
-from seq2attn.weights import load_tensors
 from tests.laws.small import assert_same, content, corpus, metrics, trained
 
 __all__ = ["corpus"]  # a fixture

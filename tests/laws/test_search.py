@@ -8,13 +8,13 @@ import math
 import pytest
 import torch
 
+from seq2attn.nn.decoding_state import repeat_rows
 from seq2attn.search import Beam, Greedy, LengthRule, Limits, Sample, search
-from seq2attn.search.batched import translate_ids
-from seq2attn.search.choose import NEVER
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
-from seq2attn.search.likeliest import likeliest
-from seq2attn.state import repeat_rows
-from seq2attn.text.vocabulary import BOS, EOS, PAD
+from seq2attn.search.strategies import NEVER
+from seq2attn.search.topk import likeliest
+from seq2attn.search.translate_ids import translate_ids
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.laws.parts import EVERY_DECODER, PAIRS, WORDS, model, sources
 
 RULES = [LengthRule(), LengthRule("average"), LengthRule("average", 0.6), LengthRule("gnmt", 1.0)]

@@ -7,10 +7,10 @@ import itertools
 import pytest
 import torch
 
-from seq2attn.decoders.past import FIRST_STEPS
+from seq2attn.decoders.kv_cache import FIRST_STEPS
+from seq2attn.nn.decoding_state import go_on_from, map_tensors, repeat_rows, select_rows, select_sentences
 from seq2attn.search import Beam, Greedy, Limits, search
-from seq2attn.state import go_on_from, map_tensors, repeat_rows, select_rows, select_sentences
-from seq2attn.text.vocabulary import BOS, EOS
+from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.laws import parts
 from tests.laws.parts import EVERY_DECODER, WORDS, model, sources, targets
 

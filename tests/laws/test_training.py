@@ -11,14 +11,14 @@ import torch
 import yaml
 
 from seq2attn.config.duration import Amount
-from seq2attn.data.batches import plan
+from seq2attn.data.batch_planner import plan
 from seq2attn.data.prepare import load_prepared
 from seq2attn.errors import RunError, UserError
-from seq2attn.run import Run
-from seq2attn.training.averaging import average_run
-from seq2attn.training.checkpoint import list_checkpoints
+from seq2attn.io.weights import load_tensors
+from seq2attn.run_directory import Run
+from seq2attn.training.checkpoints.averaging import average_run
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.progress import is_due
-from seq2attn.weights import load_tensors
 from tests.laws.small import (
     CALM,
     WORDS,

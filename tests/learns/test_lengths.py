@@ -6,11 +6,11 @@ import random
 
 import torch
 
-from seq2attn.data.batches import collate
-from seq2attn.model import ModelConfig, build_model
-from seq2attn.search.batched import translate_ids
+from seq2attn.data.collate import collate
+from seq2attn.models import ModelConfig, build_model
 from seq2attn.search.config import GreedyConfig
-from seq2attn.training.objective import Objective
+from seq2attn.search.translate_ids import translate_ids
+from seq2attn.training.loss import Objective
 
 WORDS, DIM, RATE, UPDATES = 13, 32, 0.01, 300
 SEEN, UNSEEN = (1, 8), (9, 20)

@@ -8,9 +8,9 @@ import math
 import pytest
 import torch
 
-from seq2attn.data.batches import Batch, collate
-from seq2attn.model import build_model
-from seq2attn.training.objective import Objective
+from seq2attn.data.collate import Batch, collate
+from seq2attn.models import build_model
+from seq2attn.training.loss import Objective
 from tests.laws.parts import ALIGNS, DECODERS, ENCODERS, SCORES, WORDS, calm, config
 from tests.learns.test_overfit import PAIRS
 

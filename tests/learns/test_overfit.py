@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seq2attn.data.batches import collate
-from seq2attn.model import ModelConfig, build_model
-from seq2attn.search.batched import translate_ids
+from seq2attn.data.collate import collate
+from seq2attn.models import ModelConfig, build_model
 from seq2attn.search.config import GreedyConfig
-from seq2attn.training.objective import Objective
+from seq2attn.search.translate_ids import translate_ids
+from seq2attn.training.loss import Objective
 from tests.laws.parts import ALIGNS, ENCODERS, EVERY_DECODER, SCORES, WORDS, calm, config
 
 PAIRS = [

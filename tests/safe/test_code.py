@@ -34,7 +34,7 @@ KNOWN = {
     ("__init__.py", "importlib.import_module"): "our own public names",
     ("config/plugin.py", "importlib.import_module"): "asks for trust first: see test_trust.py",
     ("engines/ctranslate2/package.py", "importlib.import_module"): "CTranslate2 by its name",
-    ("engines/ctranslate2/specification.py", "importlib.import_module"): "CTranslate2 by its name",
+    ("engines/ctranslate2/spec.py", "importlib.import_module"): "CTranslate2 by its name",
 }
 """What is there for a reason."""
 

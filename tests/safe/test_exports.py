@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from seq2attn.engines.ctranslate2 import CTranslate2
-from seq2attn.engines.exported import check_header, write_header
+from seq2attn.engines.export_directory import check_header, write_header
 from seq2attn.errors import RunError
-from seq2attn.run import Run
+from seq2attn.run_directory import Run
 from tests.safe.untrained import CONFIG, untrained
 
 pytest.importorskip("ctranslate2")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from seq2attn.errors import RunError, UserError
-from seq2attn.run import Run
-from seq2attn.text.files import LARGEST, read_bytes, read_object, write_bytes
-from seq2attn.translator import Translator
-from seq2attn.weights import load_tensors, read_forms
+from seq2attn.inference.translator import Translator
+from seq2attn.io.files import LARGEST, read_bytes, read_object, write_bytes
+from seq2attn.io.weights import load_tensors, read_forms
+from seq2attn.run_directory import Run
 from tests.cli.conftest import Invoke
 from tests.safe.untrained import CONFIG, untrained
 

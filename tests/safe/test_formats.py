@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from seq2attn.data.prepare import load_prepared
-from seq2attn.engines.exported import check_header
+from seq2attn.engines.export_directory import check_header
 from seq2attn.engines.targets import TARGETS
 from seq2attn.errors import RunError
-from seq2attn.formats import FORMAT_VERSION, check_format
-from seq2attn.run import Run
+from seq2attn.inference.translator import Translator
+from seq2attn.io.format_version import FORMAT_VERSION, check_format
+from seq2attn.run_directory import Run
 from seq2attn.sweep.record import read_record
-from seq2attn.training.averaging import average_run
-from seq2attn.training.checkpoint import checkpoint_folders
-from seq2attn.translator import Translator
+from seq2attn.training.checkpoints.averaging import average_run
+from seq2attn.training.checkpoints.checkpoint import checkpoint_folders
 from tests.laws.small import corpus, trained
 from tests.safe.untrained import untrained
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn import import_path
-from seq2attn.import_path import environment, leave_out_working_directory
+from seq2attn.io import import_path
+from seq2attn.io.import_path import environment, leave_out_working_directory
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = "open('it ran', 'w'); raise SystemExit(9)"
@@ -49,7 +49,7 @@ class TestWorkingDirectory:
     ) -> None:
         (tmp_path / "seq2attn.py").write_text(HOSTILE, encoding="utf-8")
         monkeypatch.setenv("PYTHONPATH", ":")
-        code = "import seq2attn.import_path as found; print(found.__file__)"
+        code = "import seq2attn.io.import_path as found; print(found.__file__)"
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
         assert done.stdout == f"{import_path.__file__}\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from seq2attn.weights import load_tensors, save_tensors
+from seq2attn.io.weights import load_tensors, save_tensors
 
 ROOT = Path(__file__).parents[2]
 ABOUT = {

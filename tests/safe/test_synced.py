@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2attn.run import Run
-from seq2attn.text.files import write_bytes
-from seq2attn.text.vocabulary import Vocabulary
-from seq2attn.training.checkpoint import TrainState, save_checkpoint
+from seq2attn.io.files import write_bytes
+from seq2attn.run_directory import Run
+from seq2attn.tokenizers.vocabulary import Vocabulary
+from seq2attn.training.checkpoints.checkpoint import save_checkpoint
+from seq2attn.training.train_state import TrainState
 
 Call = tuple[str, Path, Path | bytes | None]
 """`sync` of a file with its content then, or of a folder; or `rename` from one path to another."""

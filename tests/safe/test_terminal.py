@@ -19,10 +19,10 @@ import typer
 import yaml
 
 from seq2attn.cli import app, main
-from seq2attn.run import Run
-from seq2attn.terminal import visible
-from seq2attn.text.files import output, read_object, write_json
-from seq2attn.weights import load_tensors, save_tensors
+from seq2attn.io.files import output, read_object, write_json
+from seq2attn.io.terminal import visible
+from seq2attn.io.weights import load_tensors, save_tensors
+from seq2attn.run_directory import Run
 from tests.cli.conftest import Invoke
 from tests.safe.untrained import CONFIG, untrained
 
@@ -183,7 +183,7 @@ class TestEscapes:
         self.refused(command, "translate", "run", "a")
 
     def test_the_log_of_a_training(self, run: Run, tmp_path: Path) -> None:
-        from seq2attn.training.report import Reporter
+        from seq2attn.training.metrics_logger import Reporter
 
         reporter = Reporter(run, leads=True, since=None, tensorboard=False)
         reporter.say(ESCAPE)

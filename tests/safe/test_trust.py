@@ -13,15 +13,15 @@ import pytest
 import typer
 
 import seq2attn
-from seq2attn.aligning import Aligner
+from seq2attn.alignment.aligner import Aligner
 from seq2attn.cli import app
 from seq2attn.config import trust
 from seq2attn.config.load import load
 from seq2attn.errors import ConfigError, RunError
 from seq2attn.experiment import Experiment
-from seq2attn.run import Run
-from seq2attn.training.averaging import average_run
-from seq2attn.translator import Translator
+from seq2attn.inference.translator import Translator
+from seq2attn.run_directory import Run
+from seq2attn.training.checkpoints.averaging import average_run
 from tests.cli.conftest import Invoke, invoke_in
 from tests.safe.untrained import CONFIG, LINES, untrained
 

@@ -15,9 +15,9 @@ import pytest
 import torch
 
 from seq2attn.errors import RunError
-from seq2attn.run import Run
-from seq2attn.translator import Translator
-from seq2attn.weights import load_tensors, own_weights, save_tensors
+from seq2attn.inference.translator import Translator
+from seq2attn.io.weights import load_tensors, own_weights, save_tensors
+from seq2attn.run_directory import Run
 from tests.safe.untrained import forge, head_of, untrained
 
 FIRST, SECOND = "output.bias", "output.weight"
@@ -203,7 +203,7 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 from seq2attn.errors import UserError
-from seq2attn.translator import Translator
+from seq2attn.inference.translator import Translator
 status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
 resource.setrlimit(resource.RLIMIT_AS, (int(status["VmSize"].split()[0]) * 1024 + 2**29,) * 2)
 for run in sys.argv[1:]:

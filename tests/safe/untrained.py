@@ -12,10 +12,10 @@ import torch
 
 from seq2attn.config.load import load
 from seq2attn.experiment import Experiment
-from seq2attn.model import build_model
-from seq2attn.run import Run
-from seq2attn.text.words import WordsConfig
-from seq2attn.weights import own_weights
+from seq2attn.io.weights import own_weights
+from seq2attn.models import build_model
+from seq2attn.run_directory import Run
+from seq2attn.tokenizers.words import WordsConfig
 
 WORDS = ("a", "few", "words", "of", "which", "there", "are", "not", "many")
 LINES = ("a few words", "not many words are there", "")

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from seq2attn.looked import Looked
-from seq2attn.text.segmented import Segmented
+from seq2attn.models.attention_weights import Looked
+from seq2attn.tokenizers.tokenized_text import Segmented
 
 SOURCE = Segmented(
     ("▁Die", "▁Kat", "ze", "</script>", "</s>"), ("Die", "Katze</script>", "</s>"), (0, 1, 1, 1, 2)

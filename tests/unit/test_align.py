@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 import torch
 
-from seq2attn.alignment.error import Agreement
-from seq2attn.alignment.forced import Weights, links, word_weights
-from seq2attn.alignment.head import Head, compare, every_head, record, recorded, usual_head
-from seq2attn.data.batches import collate
-from seq2attn.data.links import Alignment
+from seq2attn.alignment.alignment_error import Agreement
+from seq2attn.alignment.head_selection import Head, compare, every_head, record, recorded, usual_head
+from seq2attn.alignment.word_attention import Weights, links, word_weights
+from seq2attn.data.collate import collate
+from seq2attn.data.word_alignment import Alignment
 from seq2attn.decoders import FixedConfig, LuongConfig, TransformerDecoderConfig
 from seq2attn.encoders import RecurrentEncoderConfig
 from seq2attn.errors import RunError
-from seq2attn.model import Seq2Seq, build_model
-from seq2attn.model.config import EmbeddingsConfig, ModelConfig
-from seq2attn.run import Run
-from seq2attn.search.batched import cross_attention_weights
-from seq2attn.text.subwords import BPEConfig
-from seq2attn.text.tokenizer import Tokenizer
-from seq2attn.text.words import WordsConfig
-from seq2attn.training.guided import GuidedConfig
-from seq2attn.weights import save_tensors
+from seq2attn.io.weights import save_tensors
+from seq2attn.models import Seq2Seq, build_model
+from seq2attn.models.attention_weights import cross_attention_weights
+from seq2attn.models.config import EmbeddingsConfig, ModelConfig
+from seq2attn.run_directory import Run
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.subwords import BPEConfig
+from seq2attn.tokenizers.words import WordsConfig
+from seq2attn.training.guided_alignment import GuidedConfig
 
 # ---------------------------------------------------------------------- the score
 

@@ -14,12 +14,12 @@ from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from seq2attn.attention import Asked, Attention
-from seq2attn.attention.align import LocalMonotonic, LocalPredictive, masked_softmax
+from seq2attn.attention.alignment import LocalMonotonic, LocalPredictive, masked_softmax
 from seq2attn.attention.config import AlignConfig, AttentionConfig, ScoreConfig
 from seq2attn.attention.scores import Dot, MultiHead
-from seq2attn.decoders.where import BAHDANAU, LUONG
-from seq2attn.model import ModelConfig, build_model
-from seq2attn.state import repeat_rows
+from seq2attn.decoders.wiring import BAHDANAU, LUONG
+from seq2attn.models import ModelConfig, build_model
+from seq2attn.nn.decoding_state import repeat_rows
 from tests.laws.formulas import plain_attention, plain_context, plain_scores, plain_weights
 from tests.laws.parts import ALIGNS, ATTENTIONS, SCORES
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2attn.drawing.attention import AttentionChoice, attention_text, draw_attention
-from seq2attn.drawing.attention_map import AttentionMap
 from seq2attn.errors import UserError
-from seq2attn.text.scripts import is_of_unspaced_script
-from seq2attn.text.segmented import Segmented
-from seq2attn.text.vocabulary import BOS, EOS
+from seq2attn.tokenizers.tokenized_text import Segmented
+from seq2attn.tokenizers.unicode_scripts import is_of_unspaced_script
+from seq2attn.tokenizers.vocabulary import BOS, EOS
+from seq2attn.visualization.attention import AttentionChoice, attention_text, draw_attention
+from seq2attn.visualization.attention_map import AttentionMap
 from tests.unit.looks import SOURCE, TARGET, looked
 from tests.unit.test_text import TEXT, TRAINED
 

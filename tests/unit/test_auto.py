@@ -13,13 +13,13 @@ import yaml
 from seq2attn.config.duration import Amount
 from seq2attn.errors import Stopped
 from seq2attn.experiment import Experiment
-from seq2attn.training.auto import BATCH_TOKENS, MIN_UPDATES, resolve_auto, time_limit_warning
-from seq2attn.training.checkpoint import TrainState
+from seq2attn.training.auto_settings import BATCH_TOKENS, MIN_UPDATES, resolve_auto, time_limit_warning
 from seq2attn.training.config import BatchConfig, TrainingConfig
 from seq2attn.training.distributed import World
-from seq2attn.training.schedules import InverseSquareRootConfig, NoamConfig
+from seq2attn.training.lr_schedules import InverseSquareRootConfig, NoamConfig
 from seq2attn.training.train import train
-from seq2attn.training.updates import updates_of
+from seq2attn.training.train_state import TrainState
+from seq2attn.training.update_planner import updates_of
 from tests.laws.small import assert_same, content, corpus, last_weights, metrics, trained
 
 __all__ = ["corpus"]  # a fixture

@@ -7,13 +7,13 @@ import torch
 
 from seq2attn.data.corpus import Corpus
 from seq2attn.experiment import Experiment
-from seq2attn.model import build_model
-from seq2attn.training.auto import MIN_UPDATES
+from seq2attn.models import build_model
+from seq2attn.training.auto_settings import MIN_UPDATES
 from seq2attn.training.batch_size import FIRST, MARGIN, most, most_tokens
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import join_world
-from seq2attn.training.groups import parameter_groups
-from seq2attn.training.objective import Objective
+from seq2attn.training.loss import Objective
+from seq2attn.training.parameter_groups import parameter_groups
 from tests.laws.small import CALM, content
 
 

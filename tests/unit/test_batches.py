@@ -7,18 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from seq2attn.data.batches import (
-    IGNORE,
-    Batch,
-    check_complete,
-    collate,
-    collate_source,
-    padding_share,
-    plan,
-)
+from seq2attn.data.batch_planner import check_complete, padding_share, plan
+from seq2attn.data.collate import IGNORE, Batch, collate, collate_source
 from seq2attn.errors import DataError
-from seq2attn.products import EVEN
-from seq2attn.text.vocabulary import BOS, EOS, PAD
+from seq2attn.nn.linear import EVEN
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 Length = st.integers(0, 40)
 Few = st.lists(st.tuples(Length, Length), min_size=8, max_size=60).map(np.array)

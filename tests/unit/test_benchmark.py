@@ -26,13 +26,13 @@ from benchmark.text import Lengths, joined, lengths, prepare_text  # noqa: E402
 from benchmark.training import counted  # noqa: E402
 
 from seq2attn.config.load import load  # noqa: E402
-from seq2attn.data.batches import collate_source  # noqa: E402
-from seq2attn.describe import sketch  # noqa: E402
+from seq2attn.data.collate import collate_source  # noqa: E402
 from seq2attn.experiment import Experiment  # noqa: E402
-from seq2attn.model import build_model  # noqa: E402
-from seq2attn.text.subwords import BPEConfig, SubwordTokenizer  # noqa: E402
-from seq2attn.text.vocabulary import BOS  # noqa: E402
-from seq2attn.weights import own_weights, save_tensors  # noqa: E402
+from seq2attn.io.weights import own_weights, save_tensors  # noqa: E402
+from seq2attn.models import build_model  # noqa: E402
+from seq2attn.models.summary import sketch  # noqa: E402
+from seq2attn.tokenizers.subwords import BPEConfig, SubwordTokenizer  # noqa: E402
+from seq2attn.tokenizers.vocabulary import BOS  # noqa: E402
 
 PHRASEBOOK = ROOT / "data" / "phrasebook"
 
@@ -102,14 +102,16 @@ def test_flops_are_those_that_pytorch_counts():
             model(*words)
     finally:
         torch.backends.mha.set_fastpath_enabled(True)
-    ours = sketch(load(ROOT / "configs/bench/t.yaml", Experiment))
+    config = load(ROOT / "configs/bench/t.yaml", Experiment)
+    ours = sketch(config.model, config.text)
     assert flops_a_word(ours, Lengths((s,), (t,))) * t / (1 + BACKWARD) == counter.get_total_flops()
 
 
 @pytest.mark.parametrize("model", ["r1", "r2"])
 def test_flops_of_recurrent_models_are_those_that_pytorch_counts(model):
     s, t = 13, 9
-    net = sketch(load(ROOT / f"configs/bench/{model}.yaml", Experiment))
+    config = load(ROOT / f"configs/bench/{model}.yaml", Experiment)
+    net = sketch(config.model, config.text)
     net = net.to_empty(device="cpu").eval()
     source, target = torch.ones(1, s, dtype=torch.long), torch.ones(1, t, dtype=torch.long)
     with FlopCounterMode(display=False) as counter:

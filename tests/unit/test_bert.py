@@ -11,11 +11,11 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import BertForMaskedLM, BertForPreTraining, BertModel, BertTokenizerFast
 
-from seq2attn.data.batches import collate_source
+from seq2attn.data.collate import collate_source
 from seq2attn.encoders.bert import BertEncoderConfig, load_bert
 from seq2attn.errors import DataError
-from seq2attn.text.wordpiece import WordPieceConfig
-from seq2attn.training.groups import parameter_groups
+from seq2attn.tokenizers.wordpiece import WordPieceConfig
+from seq2attn.training.parameter_groups import parameter_groups
 from tests.small_bert import make_bert
 
 WORDS = [*"abcdefghij", "##a", "##b", "house", "."]

@@ -14,17 +14,17 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2attn.arrivals import arriving
 from seq2attn.cli import polite
 from seq2attn.data.config import DataConfig
 from seq2attn.data.fingerprint import fingerprint
 from seq2attn.data.prepare import prepare
-from seq2attn.data.read import TSVConfig
+from seq2attn.data.readers import TSVConfig
 from seq2attn.errors import DataError
-from seq2attn.text.config import TextConfig
-from seq2attn.text.lines import MAX_LINE_BYTES, read_lines
-from seq2attn.text.normalize import MAX_MARKS, NormalizeConfig, normalize
-from seq2attn.text.words import WordsConfig
+from seq2attn.inference.line_stream import arriving
+from seq2attn.io.text_lines import MAX_LINE_BYTES, read_lines
+from seq2attn.tokenizers.config import TextConfig
+from seq2attn.tokenizers.normalize import MAX_MARKS, NormalizeConfig, normalize
+from seq2attn.tokenizers.words import WordsConfig
 
 WORDS = TextConfig(source=WordsConfig(), target=WordsConfig())
 ABOVE, BELOW = "\u0301", "\u0316"  # marks that Unicode sorts, the lower ones first
@@ -83,7 +83,7 @@ def test_pipes_and_devices_are_no_corpora(tmp_path: Path, which: str) -> None:
 def test_missing_memory_is_a_message_for_which_nothing_is_imported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "seq2attn.memory", None)  # an import of it fails
+    monkeypatch.setitem(sys.modules, "seq2attn.nn.out_of_memory", None)  # an import of it fails
 
     def hungry() -> None:
         raise MemoryError

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from seq2attn.decoders.cells import Bridge, FedCells, WholeCells, by_layer, together
 from seq2attn.encoders import RecurrentEncoderConfig
+from seq2attn.nn.rnn.stacked import Bridge, FedCells, WholeCells, by_layer, together
 from tests.laws.parts import OWN_EMBEDDINGS, PAIRS, model
 
 WORD, FEED, DIM, STEPS, ROWS = 5, 4, 6, 7, 3

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seq2attn.drawing.attention import AttentionChoice, attention_text, draw_attention
-from seq2attn.drawing.color_scale import ColorScale, scale_weights
-from seq2attn.drawing.fonts import font_families
-from seq2attn.looked import Looked
-from seq2attn.text.segmented import Segmented
+from seq2attn.models.attention_weights import Looked
+from seq2attn.tokenizers.tokenized_text import Segmented
+from seq2attn.visualization.attention import AttentionChoice, attention_text, draw_attention
+from seq2attn.visualization.color_scale import ColorScale, scale_weights
+from seq2attn.visualization.fonts import font_families
 from tests.unit.browser import Browser
 from tests.unit.looks import looked
 

@@ -15,7 +15,7 @@ from seq2attn.config.base import Config
 from seq2attn.config.files import missing_files
 from seq2attn.config.hints import HINTS
 from seq2attn.config.load import load, mistaken
-from seq2attn.config.spot import is_model, members
+from seq2attn.config.yaml_cursor import is_model, members
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment import Experiment
 from seq2attn.training.train import train

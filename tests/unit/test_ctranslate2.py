@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 
 from seq2attn.engines import EngineError
-from seq2attn.engines.ctranslate2.searcher import Searcher, explained
-from seq2attn.engines.ctranslate2.specification import specification
+from seq2attn.engines.ctranslate2.engine import Searcher, explained
+from seq2attn.engines.ctranslate2.spec import specification
 from seq2attn.engines.native import Native
 from seq2attn.errors import UserError
-from seq2attn.model import ModelConfig, Seq2Seq, build_model
-from seq2attn.search.batched import Hypothesis
+from seq2attn.models import ModelConfig, Seq2Seq, build_model
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
-from seq2attn.text.vocabulary import BOS, EOS, PAD, Vocabulary
+from seq2attn.search.translate_ids import Hypothesis
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, Vocabulary
 
 SIZE = 24
 VOCABULARY = Vocabulary.of([f"w{number}" for number in range(SIZE - 4)])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seq2attn.cuda import configure_cuda
-from seq2attn.memory import ran_out
+from seq2attn.nn.device import configure_cuda
+from seq2attn.nn.out_of_memory import ran_out
 
 CUDA, CUDNN = torch.backends.cuda, torch.backends.cudnn
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2attn.drawing.alignment import alignment_text, scale_text
-from seq2attn.drawing.attention_map import AttentionMap
-from seq2attn.drawing.color_scale import scale_weights
-from seq2attn.drawing.curves import draw_bleu_by_length, draw_training
-from seq2attn.drawing.picture import draw_map
 from seq2attn.errors import DataError, UserError
 from seq2attn.evaluation.metrics import LengthBucket, Score
-from seq2attn.text.segmented import Segmented
+from seq2attn.tokenizers.tokenized_text import Segmented
+from seq2attn.visualization.attention_map import AttentionMap
+from seq2attn.visualization.color_scale import scale_weights
+from seq2attn.visualization.curves import draw_bleu_by_length, draw_training
+from seq2attn.visualization.heatmap import draw_map
+from seq2attn.visualization.text_heatmap import alignment_text, scale_text
 
 SOURCE = ["▁Die", "kleine", "Katze", "schläft", "für", "$5", "unter", "dem", "$6", "Tisch", "</s>"]
 TARGET = ["▁The", "little", "cat", "sleeps", "for", "$5", "under", "the", "$6", "table", "</s>"]

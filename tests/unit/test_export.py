@@ -11,20 +11,20 @@ import pytest
 import torch
 
 from seq2attn.config.load import load
+from seq2attn.engines.agreement import Agreement, probe
 from seq2attn.engines.ctranslate2 import CTranslate2
-from seq2attn.engines.export import export_run
+from seq2attn.engines.export_run import export_run
 from seq2attn.engines.native import Native
-from seq2attn.engines.probe import Agreement, probe
 from seq2attn.engines.targets import TARGETS, chosen_target, exported_engine
 from seq2attn.errors import ConfigError, DataError, RunError, UserError
 from seq2attn.experiment import Experiment
-from seq2attn.model import build_model
-from seq2attn.run import Run
-from seq2attn.search.batched import Hypothesis
+from seq2attn.io.weights import own_weights
+from seq2attn.models import build_model
+from seq2attn.run_directory import Run
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
-from seq2attn.text.vocabulary import BOS, EOS, PAD
-from seq2attn.text.words import WordsConfig
-from seq2attn.weights import own_weights
+from seq2attn.search.translate_ids import Hypothesis
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
+from seq2attn.tokenizers.words import WordsConfig
 
 WORDS = ["a", "few", "words", "of", "which", "there", "are", "not", "many"]
 CONFIG = """\

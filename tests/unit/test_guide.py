@@ -9,20 +9,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seq2attn.data.batches import batch_of, collate
+from seq2attn.data.collate import batch_of, collate
 from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.filter import FiltersConfig
-from seq2attn.data.links import split_words
 from seq2attn.data.prepare import load_prepared, prepare
-from seq2attn.data.read import AlignedConfig
-from seq2attn.data.word_numbers import encode_numbered, word_numbers
+from seq2attn.data.readers import AlignedConfig
+from seq2attn.data.word_alignment import split_words
+from seq2attn.data.word_ids import encode_numbered, word_numbers
 from seq2attn.errors import DataError
-from seq2attn.text.characters import CharactersConfig
-from seq2attn.text.config import TextConfig
-from seq2attn.text.subwords import BPEConfig, UnigramConfig
-from seq2attn.text.tokenizer import Tokenizer
-from seq2attn.text.words import WordsConfig
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.characters import CharactersConfig
+from seq2attn.tokenizers.config import TextConfig
+from seq2attn.tokenizers.subwords import BPEConfig, UnigramConfig
+from seq2attn.tokenizers.words import WordsConfig
 from tests.unit.test_text import DRAWING, TEXT, TRAINED
 
 ODD = "a•b\u00a0c ,d ﬁn ´x ▁ y▁z Σας don't"

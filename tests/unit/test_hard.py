@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from seq2attn.attention import Asked
-from seq2attn.attention.align import masked_softmax
+from seq2attn.attention.alignment import masked_softmax
 from seq2attn.attention.hard import Gumbel, Reinforce
-from seq2attn.data.batches import collate
-from seq2attn.training.objective import Objective
+from seq2attn.data.collate import collate
+from seq2attn.training.loss import Objective
 from seq2attn.training.reinforce import moved, reinforce
 from tests.laws.parts import calm, model
 

@@ -24,11 +24,11 @@ from transformers import (
     PegasusForConditionalGeneration,
 )
 
-from seq2attn.data.batches import collate_source
-from seq2attn.model import ModelConfig, build_model
+from seq2attn.data.collate import collate_source
+from seq2attn.models import ModelConfig, build_model
 from seq2attn.search import Beam, LengthRule, Limits, search
-from seq2attn.search.choose import NEVER
-from seq2attn.text.vocabulary import BOS, EOS, PAD
+from seq2attn.search.strategies import NEVER
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 WORDS, DIM, HEADS, HIDDEN, LAYERS, PLACES = 23, 16, 4, 24, 2, 40
 KINDS = {

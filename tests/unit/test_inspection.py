@@ -24,11 +24,11 @@ from seq2attn.data.inspection.report import (
 from seq2attn.data.inspection.statistics import CHUNK, CorpusReport, inspect_pairs
 from seq2attn.data.inspection.text_style import TextStyle
 from seq2attn.data.prepare import prepare
-from seq2attn.data.read import AlignedConfig
+from seq2attn.data.readers import AlignedConfig
 from seq2attn.errors import RunError
-from seq2attn.text.characters import CharactersConfig
-from seq2attn.text.config import TextConfig
-from seq2attn.text.words import WordsConfig
+from seq2attn.tokenizers.characters import CharactersConfig
+from seq2attn.tokenizers.config import TextConfig
+from seq2attn.tokenizers.words import WordsConfig
 from tests.unit.phrases import PHRASES, Pairs
 
 WORDS = WordsConfig().train([source for source, _ in PHRASES[:50]])

@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from seq2attn.text.subwords import BPEConfig, UnigramConfig
+from seq2attn.tokenizers.subwords import BPEConfig, UnigramConfig
 
 LETTERS = "abcdefghijklmnop"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2attn.data.links import Alignment, parse_alignment, pharaoh, split_words
-from seq2attn.data.read import AlignedConfig, read_aligned, read_pairs
+from seq2attn.data.readers import AlignedConfig, read_aligned, read_pairs
+from seq2attn.data.word_alignment import Alignment, parse_alignment, pharaoh, split_words
 from seq2attn.errors import DataError
 
 PAIR = ("a b c", "x y")

@@ -10,17 +10,18 @@ import numpy as np
 import pytest
 import torch
 
+from seq2attn.data.batch_planner import by_length
 from seq2attn.engines.base import Engine
 from seq2attn.engines.native import Native
 from seq2attn.errors import UserError
-from seq2attn.long_inputs import SourceLimit, join_sentences
-from seq2attn.model import ModelConfig, build_model
-from seq2attn.model.config import EmbeddingsConfig
-from seq2attn.noticed import MAX_EXAMPLES, InputWarning, Noticed
-from seq2attn.search.batched import Hypothesis, by_length
+from seq2attn.inference.input_checks import MAX_EXAMPLES, InputWarning, Noticed
+from seq2attn.inference.long_inputs import SourceLimit, join_sentences
+from seq2attn.inference.translator import Translator
+from seq2attn.models import ModelConfig, build_model
+from seq2attn.models.config import EmbeddingsConfig
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
-from seq2attn.text.words import WordsConfig
-from seq2attn.translator import Translator
+from seq2attn.search.translate_ids import Hypothesis
+from seq2attn.tokenizers.words import WordsConfig
 from tests.unit.test_translator import DECODERS, GRU, WORDS
 
 LIMIT = SourceLimit(6, "it is a test")

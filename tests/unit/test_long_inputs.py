@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2attn.long_inputs import SourceLimit, join_sentences, split_sentences, split_tokens
+from seq2attn.inference.long_inputs import SourceLimit, join_sentences, split_sentences, split_tokens
+from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.config import LengthsConfig
-from seq2attn.source_line import SourceLine
-from seq2attn.text.characters import CharactersConfig
-from seq2attn.text.subwords import BPEConfig
-from seq2attn.text.words import WordsConfig
+from seq2attn.tokenizers.characters import CharactersConfig
+from seq2attn.tokenizers.subwords import BPEConfig
+from seq2attn.tokenizers.words import WordsConfig
 from tests.unit.phrases import PHRASES
 
 TEXT = st.text(

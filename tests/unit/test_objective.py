@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seq2attn.data.batches import IGNORE, collate
+from seq2attn.data.collate import IGNORE, collate
 from seq2attn.training import objective
-from seq2attn.training.objective import Objective, linear_cross_entropy
+from seq2attn.training.loss import Objective, linear_cross_entropy
 from tests.launches import Launches
 from tests.laws.parts import model
 

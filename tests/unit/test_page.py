@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2attn.drawing.attention import AttentionChoice, draw_attention
-from seq2attn.drawing.attention_map import AttentionMap
-from seq2attn.drawing.page import attention_page
+from seq2attn.visualization.attention import AttentionChoice, draw_attention
+from seq2attn.visualization.attention_map import AttentionMap
+from seq2attn.visualization.html_page import attention_page
 from tests.unit.browser import Browser
 from tests.unit.looks import SOURCE, TARGET, looked, page_data
 

@@ -9,13 +9,13 @@ from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.filter import FilterReport, FiltersConfig
 from seq2attn.data.prepare import load_prepared, prepare
-from seq2attn.data.read import AlignedConfig, JSONLinesConfig
-from seq2attn.data.training import CHUNK, TrainingData
+from seq2attn.data.readers import AlignedConfig, JSONLinesConfig
+from seq2attn.data.training_set import CHUNK, TrainingData
 from seq2attn.errors import DataError, RunError
-from seq2attn.text.characters import CharactersConfig
-from seq2attn.text.config import TextConfig
-from seq2attn.text.subwords import BPEConfig
-from seq2attn.text.words import WordsConfig
+from seq2attn.tokenizers.characters import CharactersConfig
+from seq2attn.tokenizers.config import TextConfig
+from seq2attn.tokenizers.subwords import BPEConfig
+from seq2attn.tokenizers.words import WordsConfig
 
 SOURCE = [
     f"the {color} {thing} ." for color in ("red", "green", "blue") for thing in ("boat", "lantern", "river")

@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seq2attn.layers import FeedForward
-from seq2attn.products import EVEN, LEAST, Linear, back, pays, relu_linear
+from seq2attn.nn.feed_forward import FeedForward
+from seq2attn.nn.linear import EVEN, LEAST, Linear, back, pays, relu_linear
 
 ROWS = [1, EVEN, LEAST, LEAST + 1, 3 * EVEN]
 

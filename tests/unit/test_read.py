@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2attn.data.read import AlignedConfig, CorpusConfig, JSONLinesConfig, TSVConfig, read_lines, read_pairs
+from seq2attn.data.readers import (
+    AlignedConfig,
+    CorpusConfig,
+    JSONLinesConfig,
+    TSVConfig,
+    read_lines,
+    read_pairs,
+)
 from seq2attn.errors import DataError
 
 

@@ -11,11 +11,11 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from seq2attn.attention import additive
-from seq2attn.decoders.cells import FedCells, LateSteps, PlainSteps, by_layer, together
-from seq2attn.laid_out import LaidOut, lay_out_linears
-from seq2attn.products import HAS_ONEDNN, LEAST, REUSED, Repeated, linear
-from seq2attn.recurrence import LATE, Late, gru_step, lstm_step, read_packed
-from seq2attn.recurrence.fused import fused_gru, fused_lstm
+from seq2attn.nn.linear import HAS_ONEDNN, LEAST, REUSED, Repeated, linear
+from seq2attn.nn.prepacked_linear import LaidOut, lay_out_linears
+from seq2attn.nn.rnn import LATE, Late, gru_step, lstm_step, read_packed
+from seq2attn.nn.rnn.fused_ops import fused_gru, fused_lstm
+from seq2attn.nn.rnn.stacked import FedCells, LateSteps, PlainSteps, by_layer, together
 from tests.laws.parts import WORDS, model
 
 CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}

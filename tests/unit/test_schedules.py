@@ -8,7 +8,7 @@ import math
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from seq2attn.training.schedules import Progress, ScheduleConfig
+from seq2attn.training.lr_schedules import Progress, ScheduleConfig
 
 
 def at(config, update=1, epoch=0.0, plateaus=0):

@@ -11,15 +11,16 @@ import yaml
 
 from seq2attn.config.load import load
 from seq2attn.config.show import dump
-from seq2attn.data.batches import batch_of, plan
+from seq2attn.data.batch_planner import plan
+from seq2attn.data.collate import batch_of
 from seq2attn.data.config import DataConfig
 from seq2attn.data.inspection.report import REPORT_TEXT, DataReport
 from seq2attn.data.prepare import PREPARED, Prepared, load_prepared, prepare
 from seq2attn.errors import ConfigError, DataError, RunError
 from seq2attn.experiment import Experiment
-from seq2attn.text.config import TextConfig
-from seq2attn.text.subwords import BPEConfig
-from seq2attn.text.words import WordsConfig
+from seq2attn.tokenizers.config import TextConfig
+from seq2attn.tokenizers.subwords import BPEConfig
+from seq2attn.tokenizers.words import WordsConfig
 from tests.small_bert import make_bert
 
 WORDS = TextConfig(source=WordsConfig(), target=WordsConfig())

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from seq2attn.training.soundness import are_finite, learnt, unsound
+from seq2attn.training.recovery.nonfinite import are_finite, learnt, unsound
 
 
 @pytest.mark.parametrize(

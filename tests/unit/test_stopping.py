@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from seq2attn.training.stopping import Stop
+from seq2attn.training.interruption import Stop
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -15,40 +15,34 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}
 
 LAYERS = """
-    errors  tables  import_path  terminal  state  initial  dropout  arrivals  cuda  memory
-    devices
-    products  formats  text.files
-    spans
-    recurrence  laid_out
-    layers
+    errors
+    io
     config
-    text
-    weights
+    nn
+    tokenizers
     data
     attention
     encoders
     decoders
-    model
+    models
     search
-    looked
-    translation
     evaluation.metrics  evaluation.error_rate
-    evaluation.config  training.guided  training.optimizers  training.schedules
+    evaluation.config  training.guided_alignment  training.optimizers  training.lr_schedules
     training.config
     experiment
-    describe  run
+    run_directory
+    visualization
     engines
-    long_inputs  arrivals
-    source_line
-    noticed
-    training  translator  alignment
-    drawing
+    inference
     evaluation
-    translating  aligning  scoring  sweep  diagnostics
+    training
+    alignment
+    sweep
+    diagnostics
     cli
     __main__
 """
-"""Lowest first: a part imports from the lines above its own, and from itself. Of `evaluation.metrics` and
+"""Packages, lowest first: a package imports from the lines above its own, and from itself. Of `evaluation.metrics` and
 `evaluation`, the longer name is the one that counts."""
 
 LAYER = {f"seq2attn.{part}": row for row, line in enumerate(LAYERS.split("\n")) for part in line.split()}
@@ -162,10 +156,11 @@ def test_a_model_without_memory_comes_without_a_compiler():
     """As every run that is loaded is built at first, and PyTorch's compiler takes longer to import than all else."""
     code = (
         "import sys; from pathlib import Path\n"
-        "from seq2attn.config.load import load; from seq2attn.describe import sketch\n"
+        "from seq2attn.config.load import load; from seq2attn.models.summary import sketch\n"
         "from seq2attn.experiment import Experiment\n"
         "for path in sorted(Path('configs/attention').glob('[0-9]*.yaml')):\n"
-        "    print(sketch(load(path, Experiment)).output)\n"
+        "    config = load(path, Experiment)\n"
+        "    print(sketch(config.model, config.text).output)\n"
         "print(*[m for m in ('torch._dynamo', 'sympy') if m in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

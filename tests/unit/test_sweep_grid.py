@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2attn.errors import ConfigError
-from seq2attn.sweep.cells import load_plan
 from seq2attn.sweep.grid import Axis, expand, matches
+from seq2attn.sweep.plan import load_plan
 
 ROOT = Path(__file__).parents[2]
 BASE = """\

@@ -15,10 +15,10 @@ from sacrebleu.significance import PairedTest
 from seq2attn.errors import ConfigError, RunError
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.evaluate import Digests, text_digest
-from seq2attn.sweep.cells import load_plan
+from seq2attn.sweep.html_page import leaderboard_page
 from seq2attn.sweep.leaderboard import Spread, assemble
 from seq2attn.sweep.markdown import as_markdown
-from seq2attn.sweep.page import leaderboard_page
+from seq2attn.sweep.plan import load_plan
 from seq2attn.sweep.record import CELL, Measured, Record, write_cell, write_record
 from seq2attn.sweep.significance import Compared, compare, judge
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from seq2attn.errors import RunError, UserError
-from seq2attn.long_inputs import SourceLimit
+from seq2attn.inference.long_inputs import SourceLimit
+from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.config import LengthsConfig
-from seq2attn.source_line import SourceLine
-from seq2attn.text.characters import CharactersConfig
-from seq2attn.text.config import TokenizerConfig
-from seq2attn.text.segmented import Segmented
-from seq2attn.text.subwords import BPEConfig, UnigramConfig
-from seq2attn.text.tags import TaggedTokenizer, add_tag, check_tag
-from seq2attn.text.tokenizer import load_tokenizer
-from seq2attn.text.words import WordsConfig
+from seq2attn.tokenizers.base import load_tokenizer
+from seq2attn.tokenizers.characters import CharactersConfig
+from seq2attn.tokenizers.config import TokenizerConfig
+from seq2attn.tokenizers.subwords import BPEConfig, UnigramConfig
+from seq2attn.tokenizers.tags import TaggedTokenizer, add_tag, check_tag
+from seq2attn.tokenizers.tokenized_text import Segmented
+from seq2attn.tokenizers.words import WordsConfig
 
 LINES = ["the red boat", "a green lantern, by the river", "boats and rivers"]
 KINDS: dict[str, TokenizerConfig] = {

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from seq2attn.errors import DataError, RunError
-from seq2attn.text.characters import CharactersConfig
-from seq2attn.text.config import TextConfig, TokenizerConfig
-from seq2attn.text.draw import Merges, Paths
-from seq2attn.text.normalize import NormalizeConfig
-from seq2attn.text.subwords import BPEConfig, SubwordTokenizer, UnigramConfig
-from seq2attn.text.tokenizer import Tokenizer, load_tokenizer
-from seq2attn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
-from seq2attn.text.words import WordsConfig
+from seq2attn.tokenizers.base import Tokenizer, load_tokenizer
+from seq2attn.tokenizers.characters import CharactersConfig
+from seq2attn.tokenizers.config import TextConfig, TokenizerConfig
+from seq2attn.tokenizers.normalize import NormalizeConfig
+from seq2attn.tokenizers.subword_regularization import Merges, Paths
+from seq2attn.tokenizers.subwords import BPEConfig, SubwordTokenizer, UnigramConfig
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+from seq2attn.tokenizers.words import WordsConfig
 
 WORDS = ("red", "green", "lantern", "river", "mountain", "slowly", "wandering", "thunder", "paper", "boat")
 TEXT = [f"The {a} {b}, and (a {c}) of {b}s." for a in WORDS for b in WORDS for c in WORDS[:3]]
@@ -225,7 +225,7 @@ def test_another_process_draws_the_same(tmp_path: Path) -> None:
     DRAWING["bpe"].save(tmp_path / "t")
     (tmp_path / "lines.json").write_text(json.dumps(TEXT))
     program = (
-        "import json, sys; from pathlib import Path; from seq2attn.text.tokenizer import load_tokenizer\n"
+        "import json, sys; from pathlib import Path; from seq2attn.tokenizers.base import load_tokenizer\n"
         "folder = Path(sys.argv[1]); lines = json.loads((folder / 'lines.json').read_text())\n"
         "print(json.dumps(load_tokenizer(folder / 't').sample(lines, 5)))"
     )

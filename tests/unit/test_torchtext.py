@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from seq2attn.errors import DataError
-from seq2attn.model.vectors import load_vectors
+from seq2attn.models.pretrained_vectors import load_vectors
 
 WORDS = {"house": [0.5, -1.0, 2.0], "Haus": [1.0, 0.0, 0.25], "äpfel": [3.0, 3.5, -4.0]}
 LINES = [f"{word} {' '.join(map(str, vector))}" for word, vector in WORDS.items()]
@@ -96,6 +96,6 @@ def test_a_missing_or_torn_file_is_named(tmp_path: Path):
 
 
 def test_torchtext_is_imported_only_when_used():
-    code = "import sys, seq2attn.model.vectors; print('torchtext' in sys.modules)"
+    code = "import sys, seq2attn.models.pretrained_vectors; print('torchtext' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

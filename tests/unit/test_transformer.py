@@ -12,7 +12,7 @@ from torch import nn
 from seq2attn.attention import self_attention
 from seq2attn.attention.scores import MultiHead
 from seq2attn.encoders import TransformerEncoderConfig
-from seq2attn.layers import Learned, Sinusoidal
+from seq2attn.nn.position_encoding import Learned, Sinusoidal
 from tests.laws.parts import model, sources
 
 DIM, HEADS, HIDDEN, LAYERS = 12, 3, 20, 2

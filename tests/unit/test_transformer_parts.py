@@ -10,15 +10,15 @@ from torch import nn
 from transformers.models.llama.modeling_llama import LlamaConfig, LlamaDecoderLayer, LlamaRotaryEmbedding
 
 from seq2attn.attention import Asked, self_attention
-from seq2attn.attention.distance import Relative, Rotary, turn
+from seq2attn.attention.relative_positions import Relative, Rotary, turn
 from seq2attn.attention.scores import MultiHead
 from seq2attn.config.load import load
 from seq2attn.decoders import TransformerDecoderConfig
 from seq2attn.encoders import Encoded, TransformerEncoderConfig
 from seq2attn.errors import ConfigError
 from seq2attn.experiment import Experiment
-from seq2attn.layers import GatedFeedForward
-from seq2attn.model import ModelConfig
+from seq2attn.models import ModelConfig
+from seq2attn.nn.feed_forward import GatedFeedForward
 from tests.unit.test_transformer import mask, rand, shuffled
 
 DIM, HEADS, GROUPS, HIDDEN, WORDS = 16, 4, 2, 12, 6

@@ -10,9 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2attn.arrivals import arriving
 from seq2attn.decoders import FixedConfig, LuongConfig, TransformerDecoderConfig
-from seq2attn.drawing.attention_map import AttentionMap
 from seq2attn.encoders import (
     Encoded,
     Encoder,
@@ -20,15 +18,17 @@ from seq2attn.encoders import (
     RecurrentEncoderConfig,
 )
 from seq2attn.errors import UserError
-from seq2attn.long_inputs import SourceLimit
-from seq2attn.model import build_model
-from seq2attn.model.config import EmbeddingsConfig, ModelConfig
+from seq2attn.inference.line_stream import arriving
+from seq2attn.inference.long_inputs import SourceLimit
+from seq2attn.inference.translator import Translator
+from seq2attn.models import build_model
+from seq2attn.models.config import EmbeddingsConfig, ModelConfig
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
 from seq2attn.search.options import chosen_search
-from seq2attn.text.words import WordsConfig
+from seq2attn.tokenizers.words import WordsConfig
 from seq2attn.training import distributed
 from seq2attn.training.distributed import training_device
-from seq2attn.translator import Translator
+from seq2attn.visualization.attention_map import AttentionMap
 
 WORDS = ["a", "few", "words", "of", "which", "there", "are", "not", "many"]
 LINES = [

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from seq2attn.data.ahead import ahead
+from seq2attn.data.prefetch import ahead
 
 
 def test_all_is_made_in_order_and_one_ahead():

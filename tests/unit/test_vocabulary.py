@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seq2attn.errors import RunError
-from seq2attn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, check_same
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, check_same
 
 
 def test_the_special_ids() -> None:

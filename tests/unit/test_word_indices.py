@@ -7,13 +7,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seq2attn.text.characters import CharactersConfig
-from seq2attn.text.numbering import number_words
-from seq2attn.text.segmented import Segmented, _belong
-from seq2attn.text.subwords import UnigramConfig
-from seq2attn.text.tokenizer import Tokenizer
-from seq2attn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
-from seq2attn.text.words import WordsConfig
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.characters import CharactersConfig
+from seq2attn.tokenizers.subwords import UnigramConfig
+from seq2attn.tokenizers.tokenized_text import Segmented, _belong
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
+from seq2attn.tokenizers.word_ids import number_words
+from seq2attn.tokenizers.words import WordsConfig
 from tests.unit.test_text import DRAWING, TEXT, TRAINED
 
 

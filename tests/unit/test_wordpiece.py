@@ -10,12 +10,12 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from transformers import BertModel, BertTokenizerFast
 
-from seq2attn.data.batches import collate_source
+from seq2attn.data.collate import collate_source
 from seq2attn.errors import DataError, RunError
-from seq2attn.text.config import TextConfig
-from seq2attn.text.tokenizer import load_tokenizer
-from seq2attn.text.vocabulary import BOS, EOS, PAD, UNK
-from seq2attn.text.wordpiece import WordPieceConfig
+from seq2attn.tokenizers.base import load_tokenizer
+from seq2attn.tokenizers.config import TextConfig
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, UNK
+from seq2attn.tokenizers.wordpiece import WordPieceConfig
 from tests.small_bert import make_bert
 
 WORDS = [

@@ -21,12 +21,12 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from seq2attn.attention import Attention
 from seq2attn.config.load import load
-from seq2attn.data.batches import IGNORE, Batch
+from seq2attn.data.collate import IGNORE, Batch
 from seq2attn.decoders import Decoder
 from seq2attn.encoders import Encoder
 from seq2attn.experiment import Experiment
-from seq2attn.model import Seq2Seq
-from seq2attn.training.objective import Objective
+from seq2attn.models import Seq2Seq
+from seq2attn.training.loss import Objective
 from seq2attn.training.train import train
 
 PARTS: tuple[tuple[type[nn.Module], str], ...] = (

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.programs.writing import translate_all
+from seq2attn.inference.translator import Translator
 from seq2attn.search.options import chosen_search
-from seq2attn.translator import Translator
 
 
 def main() -> None:

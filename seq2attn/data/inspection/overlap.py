@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.errors import RunError
-from seq2attn.text.files import atomic_path
-from seq2attn.text.normalize import normalize, one_line
+from seq2attn.io.files import atomic_path
+from seq2attn.tokenizers.normalize import normalize, one_line
 
 Hashes: TypeAlias = NDArray[np.uint64]
 HASHES = "data/hashes.npy"

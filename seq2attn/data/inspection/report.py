@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from seq2attn.data.inspection.statistics import CorpusReport
-from seq2attn.data.training import TrainingPart
+from seq2attn.data.training_set import TrainingPart
 from seq2attn.errors import RunError
-from seq2attn.tables import format_table
-from seq2attn.text.files import read_object, write_bytes, write_json
+from seq2attn.io.files import read_object, write_bytes, write_json
+from seq2attn.io.tables import format_table
 
 REPORT_JSON, REPORT_TEXT = "data-report.json", "data-report.txt"
 HINT = "remove it, and input is translated without being compared with the training text"

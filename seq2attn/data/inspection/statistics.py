@@ -11,8 +11,8 @@ import numpy as np
 from seq2attn.data.filter import Encoded
 from seq2attn.data.inspection.overlap import Hashes, hash_pairs
 from seq2attn.data.inspection.text_style import TextStyle
-from seq2attn.text.tokenizer import Tokenizer
-from seq2attn.text.vocabulary import UNK
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.vocabulary import UNK
 
 CHUNK = 1000
 """Pairs counted at a time."""

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import torch
 
-from seq2attn.attention.align import GlobalConfig
+from seq2attn.attention.alignment import GlobalConfig
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import MultiHeadConfig
 from seq2attn.config.base import Mistake
 from seq2attn.decoders import TransformerDecoderConfig
 from seq2attn.encoders import TransformerEncoderConfig
+from seq2attn.engines.ctranslate2.engine import Searcher
 from seq2attn.engines.ctranslate2.package import NAME, ctranslate2
-from seq2attn.engines.ctranslate2.searcher import Searcher
-from seq2attn.engines.ctranslate2.specification import POSITIONS, specification
+from seq2attn.engines.ctranslate2.spec import POSITIONS, specification
 from seq2attn.experiment import Experiment
-from seq2attn.run import Run
+from seq2attn.run_directory import Run
 
 
 class CTranslate2:

@@ -1,0 +1,55 @@
+"""Score by cosine: content-based addressing (Graves et al. 2014).
+
+Shapes: B sentences, H heads, T queries, S keys, d the width in which a query and a key meet.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from seq2attn.attention.base import Asked
+from seq2attn.attention.scores import Score, divide
+from seq2attn.config.base import Config
+from seq2attn.nn.linear import Linear
+
+
+class Cosine(Score):
+    """beta * cos(q, W k): content addressing with a learned sharpness for each head (Graves et al. 2014, eq. 5 and 6).
+
+    W brings keys to the width of the query, and is paid once a sentence.
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, heads: int = 1) -> None:
+        super().__init__(heads)
+        divide(query_dim, heads)
+        self.w_key = Linear(key_dim, query_dim, bias=False)
+        self.sharpness = nn.Parameter(torch.full((heads, 1, 1), 10.0))
+
+    def query(self, x: Tensor, position: Tensor) -> Tensor:
+        """[B, T, Dq] -> [B, H, T, d], of length 1"""
+        return F.normalize(super().query(x, position), dim=-1)
+
+    def key(self, x: Tensor, position: Tensor) -> Tensor:
+        """[B, S, Dk] -> [B, H, S, d], of length 1"""
+        return F.normalize(super().key(self.w_key(x), position), dim=-1)
+
+    def forward(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor:
+        """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
+        return self.sharpness.to(q.dtype) * (q @ k.transpose(-2, -1))
+
+
+class CosineConfig(Config):
+    """Content addressing: the angle between query and key."""
+
+    kind: Literal["cosine"]
+    heads: PositiveInt = 1
+    """How many alignments are made side by side; they must divide the width of the query."""
+
+    def build(self, query_dim: int, key_dim: int) -> Cosine:
+        """Raises ValueError when the heads do not divide `query_dim`."""
+        return Cosine(query_dim, key_dim, self.heads)

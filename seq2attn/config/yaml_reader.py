@@ -1,0 +1,247 @@
+"""Reads the YAML of one config, in files and on the command line, into nodes that know their places."""
+
+from __future__ import annotations
+
+import errno
+import os.path
+import re
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar, cast
+
+import yaml
+from yaml import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.error import Mark, MarkedYAMLError
+from yaml.reader import ReaderError
+
+from seq2attn.config.base import Placed
+from seq2attn.config.hints import suggest
+from seq2attn.config.source_location import COMMAND_LINE, Fault, child, config_error, kind_of
+from seq2attn.config.trust import is_run
+from seq2attn.errors import ConfigError
+from seq2attn.io.files import open_regular
+
+N = TypeVar("N", bound=Node)
+
+_YAML = "tag:yaml.org,2002:"
+_TEXT = {_YAML + name for name in ("str", "timestamp", "value")}
+LARGEST = 2**18
+"""Bytes of the largest file that is taken for a config."""
+MOST = 2**16
+"""Values of the largest config, each counted as often as an anchor has it stand for something."""
+DEEPEST = 64
+"""Levels of the deepest config."""
+_KNOWN = _TEXT | {_YAML + name for name in ("int", "float", "bool", "null", "map", "seq")}
+
+
+def merge(base: Node, over: N) -> N:
+    """`over` laid on `base`: mappings merge deep, anything else is replaced; so is a part of another kind in a file."""
+    if not (isinstance(base, MappingNode) and isinstance(over, MappingNode)):
+        return over
+    # What both make up together is shown in a file rather than on the command line, which says little of it.
+    given = over.start_mark.name == COMMAND_LINE
+    kind, base_kind = kind_of(over), kind_of(base)
+    if kind and base_kind and kind != base_kind and not given:
+        return over
+    entries = {key.value: (key, value) for key, value in base.value}
+    for key, value in over.value:
+        base_key, base_value = entries.get(key.value, (key, None))
+        merged = value if base_value is None else merge(base_value, value)
+        entries[key.value] = (base_key if given else key, merged)
+    place = base if given else over
+    node = MappingNode(base.tag, list(entries.values()), place.start_mark, place.end_mark, place.flow_style)
+    return cast(N, node)
+
+
+def plain(node: Node) -> Any:
+    """Dicts, lists and scalars; a string knows the folder that it was written in."""
+    if isinstance(node, MappingNode):
+        return {key.value: plain(value) for key, value in node.value}
+    if isinstance(node, SequenceNode):
+        return [plain(item) for item in node.value]
+    if node.tag in _TEXT:
+        name = str(node.start_mark.name)
+        return Placed(node.value, Path.cwd() if name == COMMAND_LINE else Path(name).parent)
+    return yaml.SafeLoader("").construct_object(node)
+
+
+class Reader:
+    """Reads the parts of one config, and collects the mistakes that do not prevent reading on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.faults: list[Fault] = []
+        self._values = 0
+
+    def file(self, path: Path, chain: tuple[Path, ...] = (), asked: Node | None = None) -> MappingNode:
+        """The mapping in `path` over those it extends. `asked` is what names it in the last file of `chain`.
+
+        Raises:
+            ConfigError: a file cannot be read, or is not a YAML mapping.
+        """
+        text = self._text(path, asked)
+        node = self._compose(text, str(path))
+        if node is None:
+            self._stop(Fault("the file is empty; expected `key: value` lines", _mark(str(path), text, 0)))
+        if not isinstance(node, MappingNode):
+            self._stop(_at(node, "expected `key: value` lines"))
+        tree, extends = self._tidy(node), child(node, "extends")[1]
+        if extends is not None and is_run(path.parent):
+            self._stop(_at(extends, "the config of a run is whole: it `extends` no other file"))
+        tree.value = [(key, value) for key, value in tree.value if key.value != "extends"]
+        merged = None
+        for name in _items(extends):
+            base = self._base(name, path, (*chain, path))
+            merged = base if merged is None else merge(merged, base)
+        return tree if merged is None else merge(merged, tree)
+
+    def override(self, text: str) -> MappingNode:
+        """`model.decoder.dim=256` as the mapping that it stands for.
+
+        Raises:
+            ConfigError: it has no `=`, or no YAML after it.
+        """
+        dotted, equals, _ = text.partition("=")
+        if not equals or not all(dotted.split(".")) or dotted.count(".") >= DEEPEST:
+            whole = _mark(COMMAND_LINE, text, 0), _mark(COMMAND_LINE, text, len(text))
+            self._stop(Fault("expected `key=value`, such as `search.width=10`", *whole))
+        node = self._compose(text, COMMAND_LINE, skip=len(dotted) + 1)
+        end = _mark(COMMAND_LINE, text, len(text))
+        value = ScalarNode(_YAML + "null", "", end, end) if node is None else self._tidy(node)
+        stop = len(dotted)
+        for name in reversed(dotted.split(".")):
+            start = stop - len(name)
+            place = _mark(COMMAND_LINE, text, start), _mark(COMMAND_LINE, text, stop)
+            key = ScalarNode(_YAML + "str", name.strip(), *place)
+            value = MappingNode(_YAML + "map", [(key, value)], place[0], end, flow_style=True)
+            stop = start - 1
+        return value  # type: ignore[return-value]  # `dotted` has at least one name
+
+    def _base(self, asked: Node, path: Path, chain: tuple[Path, ...]) -> MappingNode:
+        if not isinstance(asked, ScalarNode) or asked.tag not in _TEXT:
+            self._stop(_at(asked, "`extends` should be the path of a file, or a list of paths"))
+        at_home = os.path.expanduser(asked.value)  # noqa: PTH111  # which leaves alone a `~` of nobody's
+        base = Path(os.path.normpath(path.parent / at_home))
+        if base.resolve() in [earlier.resolve() for earlier in chain]:
+            circle = " -> ".join(step.name for step in (*chain, base))
+            self._stop(_at(asked, f"`extends` goes in a circle: {circle}"))
+        return self.file(base, chain, asked)
+
+    def _text(self, path: Path, asked: Node | None) -> str:
+        try:
+            with open_regular(path) if is_run(path.parent) else path.open("rb") as file:
+                raw = file.read(LARGEST + 1)
+            if len(raw) > LARGEST:
+                raise OSError(errno.EFBIG, f"it has more than the {LARGEST:,} bytes that a config may have")
+        except OSError as error:
+            if asked is None:
+                raise ConfigError(f"{path}: {_why(path, error)}") from None
+            self._stop(_at(asked, f"`extends`: {_why(path, error)}"))
+        try:
+            return raw.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            before = raw[: error.start].decode("utf-8-sig")
+            text = before + raw[error.start :].decode(errors="replace")
+            message = f"this is not UTF-8 (byte 0x{raw[error.start]:02x}); save the file as UTF-8"
+            self._stop(_character(message, str(path), text, len(before)))
+
+    def _compose(self, text: str, name: str, *, skip: int = 0) -> Node | None:
+        """The YAML in `text` after the first `skip` characters, which still count as columns."""
+        try:
+            loader = yaml.SafeLoader(text)
+            loader.name = name
+            loader.forward(skip)
+            return loader.get_single_node()
+        except ReaderError as error:
+            message = f"YAML allows no character {ord(text[error.position]):#04x}"
+            self._stop(_character(message, name, text, error.position))
+        except MarkedYAMLError as error:
+            problem = ", ".join(part for part in (error.context, error.problem) if part)
+            mark = error.problem_mark or error.context_mark or _mark(name, text, 0)
+            self._stop(_character(f"this is not YAML: {problem}", name, text, mark.index))
+        except RecursionError:
+            self._stop(_character("this is nested too deep", name, text, loader.index))
+
+    def _tidy(self, node: N, above: tuple[Node, ...] = ()) -> N:
+        """The same tree without `<<` and double keys, and with scalars that `plain` can read."""
+        if node in above:
+            self._stop(_at(node, "this anchor stands for something that contains itself"))
+        self._values += 1
+        if self._values > MOST or len(above) > DEEPEST:
+            what = "more than any config says" if self._values > MOST else "nested too deep"
+            self._stop(_at(node, f"with all that its anchors stand for, this is {what}"))
+        value: Any = node.value
+        if isinstance(node, SequenceNode):
+            value = [self._tidy(item, (*above, node)) for item in node.value]
+        elif isinstance(node, MappingNode):
+            value = self._entries([(key, self._tidy(value, (*above, node))) for key, value in node.value])
+        tag = node.tag if self._means_something(node) else _YAML + "str"
+        return type(node)(tag, value, node.start_mark, node.end_mark)
+
+    def _entries(self, pairs: list[tuple[Node, Node]]) -> list[tuple[Node, Node]]:
+        own: dict[str, tuple[Node, Node]] = {}
+        merged: dict[str, tuple[Node, Node]] = {}
+        for key, value in pairs:
+            if key.tag == _YAML + "merge":
+                for part in _items(value):
+                    if isinstance(part, MappingNode):
+                        merged = {k.value: (k, v) for k, v in part.value} | merged
+                    else:
+                        self.faults.append(_at(part, "`<<` should be a mapping, or a list of mappings"))
+            elif not isinstance(key, ScalarNode):
+                self.faults.append(_at(key, "a key should be a name"))
+            elif self._is_text(key) and key.value in own:
+                line = own[key.value][0].start_mark.line + 1
+                self.faults.append(_at(key, f"the key `{key.value}` is here twice; first in line {line}"))
+            else:
+                own[key.value] = (key, value)
+        return list((merged | own).values())
+
+    def _means_something(self, node: Node) -> bool:
+        if node.tag not in _KNOWN:
+            self.faults.append(_at(node, f"the tag {node.tag} means nothing here"))
+            return False
+        try:
+            value = plain(node) if isinstance(node, ScalarNode) else None
+        except (KeyError, ValueError, OverflowError, yaml.YAMLError):
+            self.faults.append(_at(node, f"{node.value!r} is not a YAML {node.tag.removeprefix(_YAML)}"))
+            return False
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            self.faults.append(_at(node, "no number here is that large"))
+            return False
+        return not isinstance(node, ScalarNode) or self._is_text(node)
+
+    def _is_text(self, node: ScalarNode) -> bool:
+        """Whether a file can have such a name, and whether it can be printed."""
+        if "\0" not in node.value and not re.search("[\ud800-\udfff]", node.value):
+            return True
+        self.faults.append(_at(node, "no text has such a character (a NUL, or half of one)"))
+        node.value = "?"
+        return False
+
+    def _stop(self, fault: Fault) -> NoReturn:
+        raise config_error(self.path, [*self.faults, fault]) from None
+
+
+def _at(node: Node, message: str) -> Fault:
+    return Fault(message, node.start_mark, node.end_mark)
+
+
+def _character(message: str, name: str, text: str, index: int) -> Fault:
+    return Fault(message, _mark(name, text, index), _mark(name, text, index + 1))
+
+
+def _mark(name: str, text: str, index: int) -> Mark:
+    line = text.count("\n", 0, index)
+    return Mark(name, index, line, index - text.rfind("\n", 0, index) - 1, text + "\0", index)
+
+
+def _items(node: Node | None) -> list[Node]:
+    """What is listed, where a single thing may stand for a list of one."""
+    return [] if node is None else node.value if isinstance(node, SequenceNode) else [node]
+
+
+def _why(path: Path, error: OSError) -> str:
+    if not isinstance(error, FileNotFoundError):
+        return f"cannot read {path}: {error.strerror}"
+    known = [file.name for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+    return f"there is no file {path}{suggest(path.name, known)}"

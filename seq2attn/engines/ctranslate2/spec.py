@@ -1,0 +1,148 @@
+"""From our Transformer to CTranslate2's description of one.
+
+Its layers are told by the config, its weights are our own tensors. What our attention projects in three layers, theirs
+projects in one: query, key and value in self-attention, key and value in attention to the source.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seq2attn.attention import Attention
+from seq2attn.attention.relative_positions import Relative
+from seq2attn.attention.scores import MultiHead
+from seq2attn.decoders import TransformerDecoderConfig
+from seq2attn.decoders.transformer import TransformerDecoder, TransformerDecoderLayer
+from seq2attn.encoders.transformer import TransformerConfig, TransformerEncoder, TransformerEncoderLayer
+from seq2attn.models import ModelConfig, Seq2Seq
+from seq2attn.models.embeddings import Embedding
+from seq2attn.nn.feed_forward import FeedForward, GatedFeedForward
+from seq2attn.nn.position_encoding import Learned, Sinusoidal
+from seq2attn.nn.residual import Residual
+from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK, Vocabulary
+
+Spec: TypeAlias = Any
+"""A part of `ctranslate2.specs`, which has no types."""
+POSITIONS = 2048
+"""How many words a sentence may have whose positions are a table; that is made longer by its last row."""
+
+
+def specification(config: ModelConfig, model: Seq2Seq, vocabularies: Sequence[Vocabulary]) -> Spec:
+    """The whole model with its weights and vocabularies, to be validated, optimised and saved."""
+    specs = importlib.import_module("ctranslate2.specs")
+    encoder, decoder = (
+        cast("TransformerConfig", config.encoder),
+        cast("TransformerDecoderConfig", config.decoder),
+    )
+    made = specs.TransformerSpec(
+        specs.TransformerEncoderSpec(encoder.layers, encoder.heads, **_choices(encoder)),
+        specs.TransformerDecoderSpec(decoder.layers, decoder.heads, **_choices(decoder)),
+    )
+    _fill_encoder(made.encoder, model)
+    _fill_decoder(made.decoder, model)
+    source, target = vocabularies
+    made.register_source_vocabulary(list(source.tokens))
+    made.register_target_vocabulary(list(target.tokens))
+    made.config.unk_token, made.config.bos_token = target.token(UNK), target.token(BOS)
+    made.config.decoder_start_token, made.config.eos_token = target.token(BOS), target.token(EOS)
+    made.config.add_source_eos = True
+    norm = next(part for part in model.modules() if isinstance(part, nn.LayerNorm | nn.RMSNorm))
+    made.config.layer_norm_epsilon = norm.eps
+    return made
+
+
+def _choices(config: TransformerConfig) -> dict[str, Any]:
+    """What encoder and decoder are told alike."""
+    kinds = importlib.import_module("ctranslate2.specs").common_spec.Activation
+    activations = {"relu": kinds.RELU, "gelu": kinds.GELU, "swiglu": kinds.SWISH}
+    return {
+        "pre_norm": config.norm == "pre",
+        "activation": activations[config.activation],
+        "ffn_glu": config.activation == "swiglu",
+        "rms_norm": config.norm_layer == "rms",
+        "relative_position": config.positions == "relative",
+        "rotary_dim": 0 if config.positions == "rotary" else None,  # 0: the whole width of a head
+        "rotary_interleave": False,
+        "num_heads_kv": config.groups or config.heads,
+    }
+
+
+def _fill_encoder(spec: Spec, model: Seq2Seq) -> None:
+    encoder = cast("TransformerEncoder", model.encoder)
+    _fill_embedding(spec, spec.embeddings[0], cast("Embedding", model.source), encoder.positions)
+    for theirs, layer in zip(spec.layer, cast("list[TransformerEncoderLayer]", encoder.layers), strict=True):
+        _fill_self_attention(theirs.self_attention, layer.attention, layer.attention_branch)
+        _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_branch)
+    if hasattr(spec, "layer_norm"):
+        _fill_norm(spec.layer_norm, encoder.norm)
+
+
+def _fill_decoder(spec: Spec, model: Seq2Seq) -> None:
+    decoder = cast("TransformerDecoder", model.decoder)
+    _fill_embedding(spec, spec.embeddings, model.target, decoder.positions)
+    for theirs, layer in zip(spec.layer, cast("list[TransformerDecoderLayer]", decoder.layers), strict=True):
+        _fill_self_attention(theirs.self_attention, layer.target, layer.target_branch)
+        _fill_attention(theirs.attention, layer.source, layer.source_branch)
+        _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_branch)
+    if hasattr(spec, "layer_norm"):
+        _fill_norm(spec.layer_norm, decoder.norm)
+    _fill_linear(spec.projection, model.output)
+
+
+def _fill_embedding(spec: Spec, table: Spec, ours: Embedding, positions: nn.Module) -> None:
+    table.weight = ours.table.weight
+    spec.scale_embeddings = ours.scale != 1.0
+    if isinstance(positions, Sinusoidal | Learned):
+        spec.position_encodings.encodings = positions(torch.arange(POSITIONS)).detach()
+
+
+def _fill_self_attention(spec: Spec, ours: Attention, branch: Residual) -> None:
+    score = cast("MultiHead", ours.score)
+    _fill_linear(spec.linear[0], score.w_query, score.w_key, cast("nn.Linear", ours.value))
+    _fill_linear(spec.linear[1], cast("nn.Linear", ours.output))
+    _fill_norm(spec.layer_norm, branch.norm)
+    if isinstance(score, Relative):  # our values have no vectors
+        spec.relative_position_keys = score.distances.weight
+        spec.relative_position_values = torch.zeros_like(score.distances.weight)
+
+
+def _fill_attention(spec: Spec, ours: Attention, branch: Residual) -> None:
+    score = cast("MultiHead", ours.score)
+    _fill_linear(spec.linear[0], score.w_query)
+    _fill_linear(spec.linear[1], score.w_key, cast("nn.Linear", ours.value))
+    _fill_linear(spec.linear[2], cast("nn.Linear", ours.output))
+    spec.num_heads_kv = np.int32(score.groups)  # which need not be those of self-attention
+    _fill_norm(spec.layer_norm, branch.norm)
+
+
+def _fill_feed_forward(spec: Spec, ours: nn.Module, branch: Residual) -> None:
+    if isinstance(ours, GatedFeedForward):
+        _fill_linear(spec.linear_0, ours.gate)
+        _fill_linear(spec.linear_0_noact, ours.enter)
+        _fill_linear(spec.linear_1, ours.leave)
+    else:
+        plain = cast("FeedForward", ours)
+        _fill_linear(spec.linear_0, plain.enter)
+        _fill_linear(spec.linear_1, plain.leave)
+    _fill_norm(spec.layer_norm, branch.norm)
+
+
+def _fill_linear(spec: Spec, *ours: nn.Linear) -> None:
+    """One layer that makes all that `ours` make, side by side; a tied weight stays the same tensor."""
+    weights, biases = [one.weight for one in ours], [one.bias for one in ours]
+    spec.weight = weights[0] if len(ours) == 1 else torch.cat(weights).detach()
+    if all(bias is not None for bias in biases):
+        spec.bias = biases[0] if len(ours) == 1 else torch.cat(cast("list[Tensor]", biases)).detach()
+
+
+def _fill_norm(spec: Spec, ours: nn.Module) -> None:
+    norm = cast("nn.LayerNorm", ours)  # or RMSNorm, which has no bias
+    spec.gamma = norm.weight
+    if hasattr(spec, "beta"):
+        spec.beta = norm.bias

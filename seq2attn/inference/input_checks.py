@@ -1,0 +1,99 @@
+"""Warnings about the lines of a call that translates; all of them are translated nevertheless."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from seq2attn.data.inspection.report import MAX_UNKNOWN_SHARE
+from seq2attn.data.inspection.statistics import CorpusReport
+from seq2attn.data.inspection.text_style import TextStyle
+from seq2attn.inference.source_line import SourceLine
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.tags import TaggedTokenizer, split_tag
+
+MAX_EXAMPLES = 5
+"""Lines that are named; of more the number is told."""
+EARLY_WARNING_TOKENS = 500
+"""Tokens after which a warning about the text as a whole does not wait for the end."""
+
+
+class InputWarning(UserWarning):
+    """A warning about text given to be translated."""
+
+
+class Noticed:
+    """Counts over the lines so far, and the warnings that follow. `learnt` describes the training text, if known."""
+
+    def __init__(self, learnt: CorpusReport | None = None) -> None:
+        self._learnt, self._style = learnt, TextStyle()
+        self.lines = self.tokens = self.unknown = 0
+        self._with_unknown: list[int] = []
+        self._untagged: list[int] = []
+        self._long: list[str] = []
+        self._cut_off: list[int] = []
+        self._told_long = 0
+        self._is_text_told = False
+
+    def read(self, lines: Sequence[SourceLine], tokenizer: Tokenizer) -> None:
+        """Count the next lines, as they are given to the search."""
+        self._style += TextStyle.from_lines([one.line for one in lines]) if self._learnt else TextStyle()
+        needs_tag = isinstance(tokenizer, TaggedTokenizer) and tokenizer.required
+        for number, one in enumerate(lines, self.lines + 1):
+            self.tokens += one.num_tokens
+            self.unknown += one.num_unknown
+            if one.num_unknown:
+                self._with_unknown.append(number)
+            if needs_tag and one.num_tokens and not split_tag(tokenizer, one.line)[0]:
+                self._untagged.append(number)
+            if one.warning is not None:
+                self._long.append(f"line {number:,}: {one.warning}")
+        self.lines += len(lines)
+
+    def cut_off(self, lines: Sequence[int]) -> None:
+        """The translations of these lines became as long as the search lets them be."""
+        self._cut_off += lines
+
+    def news(self) -> Iterator[str]:
+        """New warnings, before all has been translated."""
+        yield from self._long[self._told_long : MAX_EXAMPLES]
+        self._told_long = min(len(self._long), MAX_EXAMPLES)
+        if self.tokens >= EARLY_WARNING_TOKENS:
+            yield from (f"{line} (in the first {self.lines:,} lines)" for line in self._text())
+
+    def rest(self) -> Iterator[str]:
+        """The warnings that are left in the end."""
+        yield from self.lengths()
+        yield from self._text()
+
+    def lengths(self) -> Iterator[str]:
+        """The warnings left about lines that are too long, and about translations that were cut off."""
+        yield from self._long[self._told_long : MAX_EXAMPLES]
+        if (more := len(self._long) - MAX_EXAMPLES) > 0:
+            yield f"{more:,} more lines are too long"
+        if self._cut_off:
+            limits = "`search.lengths.max_length` and `max_ratio`"
+            yield (
+                f"the translation of {_named(self._cut_off)} became as long as {limits} let it,"
+                " and may have been cut off"
+            )
+
+    def _text(self) -> Iterator[str]:
+        """Warnings about the text as a whole, once."""
+        if self._is_text_told:
+            return
+        differences = self._style.differences(self._learnt.source.style) if self._learnt else []
+        found = [f"the input {what}" for what in differences]
+        if self.unknown > MAX_UNKNOWN_SHARE * self.tokens:
+            share = f"{self.unknown / self.tokens:.1%} of the tokens, {self.unknown:,} of {self.tokens:,}"
+            found.append(f"the model does not know {share}, in {_named(self._with_unknown)}")
+        if self._untagged:
+            found.append(f"{_named(self._untagged)} without a tag; all training text had one (see `--tag`)")
+        self._is_text_told = bool(found)
+        yield from found
+
+
+def _named(lines: Sequence[int]) -> str:
+    """The first lines by their numbers, and how many more there are."""
+    more = len(lines) - MAX_EXAMPLES
+    numbers = ", ".join(f"{line:,}" for line in lines[:MAX_EXAMPLES])
+    return f"{'lines' if len(lines) > 1 else 'line'} {numbers}" + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,200 @@
+"""A model's weights in a safetensors file, with the vocabularies they know; what is tied is stored once.
+
+The file may be a stranger's. Its head is read first: names, shapes and types must be those of the model, which is then
+as large as the file, before memory is taken for either. That the head itself is sound (its length, offsets that neither
+overlap nor lead out of the file, shapes that fill them) is seen to by the safetensors library, and tested here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from seq2attn.errors import DamagedError, RunError
+from seq2attn.io.files import parse_json
+
+SIDES = ("source", "target")
+DIGEST, ORIGIN = "digest", "origin"
+"""What a file says of itself: the digest of all else in it, and where its weights come from."""
+FIX = "take another checkpoint"
+TYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+"""What safetensors calls the types that a model may have."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a tensor is, but for its numbers."""
+
+    type: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return " x ".join(map(str, self.shape)) or "one number"
+
+
+def own_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Each tensor of the model's state once, under the first of its names."""
+    weights: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            weights[name] = tensor.detach()
+    return weights
+
+
+def digest_of(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
+    """SHA-256 of names, types, shapes and bytes, and of what is said about them: however a file lays them out."""
+    found = hashlib.sha256(json.dumps(sorted(about.items())).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu()
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, str] | None = None) -> str:
+    """Write tensors to a file, and what there is to know about them. Returns the digest that the file holds.
+
+    The same tensors and metadata give the same bytes.
+    """
+    contents = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    digest = digest_of(contents, about or {})
+    try:
+        safetensors.torch.save_file(contents, path, {**(about or {}), DIGEST: digest})
+        _sort_metadata(path)
+    except safetensors.SafetensorError as error:
+        raise RunError(f"{path}: cannot be written ({error})") from None
+    return digest
+
+
+def _sort_metadata(path: Path) -> None:
+    """Sort the metadata in the header of a file, which safetensors writes in an order that is drawn at random."""
+    with path.open("r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        assert len(text) <= length, "the same JSON is no longer than before"
+        file.seek(8)
+        file.write(text.ljust(length))
+
+
+def load_tensors(
+    path: Path, device: torch.device | str = "cpu", *, digest: str | None = None
+) -> dict[str, Tensor]:
+    """Read what `save_tensors` wrote; `digest` is what it returned then, where that is known.
+
+    Raises: RunError when the file is missing; DamagedError when it is torn, or holds anything else than was written.
+    """
+    with _opened(path, device) as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
+        about = dict(file.metadata() or {})
+    said = about.pop(DIGEST, None)
+    expected = digest or said  # none in weights of another making, which say no origin either
+    if (expected or ORIGIN in about) and not digest_of(tensors, about) == said == expected:
+        raise DamagedError(
+            f"{path}: is damaged: it does not hold what was written to it (the digest differs)"
+        )
+    return tensors
+
+
+def is_damaged(path: Path) -> bool:
+    """Whether a file that is there does not hold what was written to it."""
+    try:
+        load_tensors(path)
+    except DamagedError:
+        return True
+    return False
+
+
+def origin_of(path: Path) -> dict[str, Any]:
+    """Where the weights in a file come from.
+
+    Raises: RunError when it cannot be read, or does not say.
+    """
+    with _opened(path, "cpu") as file:
+        said = (file.metadata() or {}).get(ORIGIN, "null")
+    origin = parse_json(said, path, FIX)
+    if not isinstance(origin, dict):
+        raise RunError(f"{path}: does not say where its weights come from; {FIX}")
+    return origin
+
+
+@contextmanager
+def _opened(path: Path, device: torch.device | str) -> Iterator[Any]:
+    try:
+        with safetensors.safe_open(path, "pt", device=str(device)) as file:
+            yield file
+    except FileNotFoundError:
+        raise RunError(
+            f"{path}: there is no such file; was the training stopped before its first checkpoint?"
+        ) from None
+    except (safetensors.SafetensorError, OSError) as error:
+        raise DamagedError(f"{path}: the weights cannot be read ({error}); {FIX}") from None
+
+
+def read_forms(path: Path) -> dict[str, Form]:
+    """What tensors a file has, without reading them.
+
+    Raises: RunError when the file is missing or torn.
+    """
+    with _opened(path, "cpu") as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
+        return {name: Form(part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()}
+
+
+def forms_of(weights: Mapping[str, Tensor]) -> dict[str, Form]:
+    """The same of tensors that are there."""
+    return {name: Form(TYPES.get(t.dtype, str(t.dtype)), tuple(t.shape)) for name, t in weights.items()}
+
+
+def check_forms(model: nn.Module, found: Mapping[str, Form], path: Path) -> None:
+    """Refuse tensors of `path` that are not those of a model, which need not have memory of its own.
+
+    Raises: RunError with the first that does not fit.
+    """
+    own = forms_of(own_weights(model))
+    for name in [*own, *found]:
+        if name not in found:
+            raise RunError(f"{path}: lacks `{name}`; the model's config is not the one it was trained with")
+        if name not in own:
+            raise RunError(f"{path}: holds `{name}`, which the model has not; the config is another one")
+        if own[name].shape != found[name].shape:
+            raise RunError(f"{path}: `{name}` is {found[name]}, and {own[name]} in the model of the config")
+        if own[name].type != found[name].type:
+            raise RunError(f"{path}: `{name}` is of {found[name].type}, and of {own[name].type} in the model")
+
+
+def put_weights(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Give a model the weights that were read from `path`.
+
+    Raises: RunError with the first tensor that does not fit, or that has a number in it that is none.
+    """
+    check_forms(model, forms_of(weights), path)
+    own = own_weights(model)
+    for name, _ in model.named_parameters():
+        if name in weights and not weights[name].isfinite().all():
+            raise RunError(f"{path}: `{name}` has numbers that are infinite or none; {FIX}")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(weights[name])

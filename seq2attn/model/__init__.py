@@ -1,7 +1,0 @@
-"""The translation model and how it is built."""
-
-from seq2attn.model.build import build_model
-from seq2attn.model.config import EmbeddingsConfig, ModelConfig
-from seq2attn.model.seq2seq import Seq2Seq
-
-__all__ = ["EmbeddingsConfig", "ModelConfig", "Seq2Seq", "build_model"]

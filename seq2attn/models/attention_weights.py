@@ -1,0 +1,102 @@
+"""Where a model looks when it reads a source and its translation: read once more, when somebody wants to see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from seq2attn.data.batch_planner import by_length
+from seq2attn.data.collate import collate, collate_source
+from seq2attn.models import Seq2Seq
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.tokenized_text import Segmented
+from seq2attn.tokenizers.vocabulary import EOS
+
+
+@dataclass(frozen=True, repr=False)
+class Looked:
+    """A source, a translation, and the weights of every layer and head. Both sides end with the end of the sentence."""
+
+    source: Segmented
+    target: Segmented
+    decoder: (
+        NDArray[np.float32] | None
+    )  # [layers, heads, target, source]: each step, named by the word it says
+    encoder: NDArray[np.float32] | None  # [layers, heads, source, source]: each source word, at the others
+
+    @classmethod
+    def at(
+        cls,
+        model: Seq2Seq,
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        source: Sequence[int],
+        target: Sequence[int],
+    ) -> Looked:
+        """Have `model` read ids that do not yet have their end, cut by the tokenisers of source and target."""
+        (decoder,) = cross_attention_weights(model, [(source, target)])
+        return cls(
+            Segmented.of(tokenizers[0], [*source, EOS]),
+            Segmented.of(tokenizers[1], [*target, EOS]),
+            decoder,
+            self_attention(model, source),
+        )
+
+    def __repr__(self) -> str:
+        shapes = [None if part is None else list(part.shape) for part in (self.decoder, self.encoder)]
+        return f"Looked(decoder={shapes[0]}, encoder={shapes[1]})"
+
+    @classmethod
+    def joined(cls, parts: Sequence[Looked]) -> Looked:
+        """One after the other: parts that were read each by itself, so that none looks at another."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            Segmented.joined([part.source for part in parts]),
+            Segmented.joined([part.target for part in parts]),
+            _diagonal([part.decoder for part in parts]),
+            _diagonal([part.encoder for part in parts]),
+        )
+
+
+def _diagonal(blocks: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
+    """[layers, heads, T, S] of each -> [layers, heads, sum of T, sum of S] with zeros between them"""
+    known = [block for block in blocks if block is not None]
+    if len(known) < len(blocks):
+        return None
+    rows, columns = (np.cumsum([0, *(block.shape[axis] for block in known)]) for axis in (2, 3))
+    whole = np.zeros((*known[0].shape[:2], rows[-1], columns[-1]), dtype=np.float32)
+    for number, block in enumerate(known):
+        whole[:, :, rows[number] : rows[number + 1], columns[number] : columns[number + 1]] = block
+    return whole
+
+
+@torch.no_grad()
+def self_attention(model: Seq2Seq, source: Sequence[int]) -> NDArray[np.float32] | None:
+    """The weights [layers, heads, source + end, source + end] of the encoder; None where it has no attention."""
+    words, mask = collate_source([source])
+    weights = model.self_attention(words.to(model.device), mask.to(model.device))
+    return None if weights is None else weights[0].float().cpu().numpy()
+
+
+@torch.no_grad()
+def cross_attention_weights(
+    model: Seq2Seq, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, budget: int = 4096
+) -> list[NDArray[np.float32] | None]:
+    """Attention weights of given translations, by forced decoding; None for a model without attention.
+
+    Pairs of ids without ends -> [layers, heads, target + end, source + end] of each. Rows times the longer side are at
+    most `budget` at a time.
+    """
+    found: list[NDArray[np.float32] | None] = [None] * len(pairs)
+    for rows in by_length([range(max(len(source), len(target), 1)) for source, target in pairs], budget):
+        batch = collate([pairs[row] for row in rows]).to(model.device)
+        weights = model(batch.source, batch.source_mask, batch.target, need_weights=True).weights
+        if weights is not None:
+            for row, one in zip(rows, weights.float().cpu().numpy(), strict=True):
+                source, target = pairs[row]
+                found[row] = one[:, :, : len(target) + 1, : len(source) + 1]
+    return found

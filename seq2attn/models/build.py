@@ -1,0 +1,45 @@
+"""From a config to a model."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from seq2attn.encoders import BertEncoderConfig
+from seq2attn.errors import ConfigError
+from seq2attn.models.config import ModelConfig
+from seq2attn.models.embeddings import Embedding
+from seq2attn.models.seq2seq import Seq2Seq
+from seq2attn.nn.initialization import initialise
+from seq2attn.nn.linear import Linear
+
+
+def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
+    """A model with first weights, for vocabularies of the given sizes.
+
+    Raises ConfigError when a part refuses what it is joined to.
+    """
+    shared = config.embeddings
+    try:
+        encoder = config.encoder.build(shared.dim)
+        decoder = config.decoder.build(shared.dim, encoder)
+    except ValueError as error:
+        raise ConfigError(f"`model`: {error}") from error
+    source = _source(config, source_size)
+    target = Embedding(target_size, shared.dim, scaled=shared.scaled, dropout=shared.dropout)
+    output = Linear(decoder.dim, target_size)
+    initialise(output)
+    if shared.tie != "none":
+        if decoder.dim != shared.dim:
+            raise ConfigError(f"`model.embeddings.tie`: the decoder is {decoder.dim} wide, not {shared.dim}")
+        output.weight = target.table.weight
+    if shared.tie == "all" and isinstance(source, Embedding):
+        source.table.weight = target.table.weight
+    return Seq2Seq(source, encoder, target, decoder, output)
+
+
+def _source(config: ModelConfig, size: int) -> nn.Module:
+    """What embeds source ids: the encoder's own where it brings one."""
+    if isinstance(config.encoder, BertEncoderConfig):
+        return config.encoder.build_embedding()
+    shared = config.embeddings
+    return Embedding(size, shared.dim, scaled=shared.scaled, dropout=shared.dropout)

@@ -1,0 +1,144 @@
+"""The model's part of a config, and the rules that its parts must keep together."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from seq2attn.attention.config import AttentionConfig
+from seq2attn.attention.cosine import CosineConfig
+from seq2attn.attention.scores import DotConfig, GeneralConfig, MultiHeadConfig
+from seq2attn.config.base import Config, InputPath, Mistake, Mistakes
+from seq2attn.decoders import ConvolutionalDecoderConfig, DecoderConfig, TransformerDecoderConfig
+from seq2attn.decoders.recurrent import AttentiveConfig
+from seq2attn.encoders import (
+    BertEncoderConfig,
+    ConvolutionalEncoderConfig,
+    EncoderConfig,
+    RecurrentEncoderConfig,
+    TransformerEncoderConfig,
+)
+from seq2attn.encoders.transformer import TransformerConfig
+from seq2attn.nn.rnn.stacked import RecurrentConfig
+
+
+class EmbeddingsConfig(Config):
+    """Vectors for source and target words."""
+
+    dim: PositiveInt = 256
+    tie: Literal["none", "output", "all"] = "none"
+    """output: the target's vectors are the output layer's weights (Press and Wolf 2017); all: the source's as well."""
+    scaled: bool = True
+    """Multiply by the square root of the width."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    source_vectors: InputPath | None = None
+    """Pretrained vectors for source words: a GloVe or fastText text file."""
+    target_vectors: InputPath | None = None
+    """Pretrained vectors for target words: a GloVe or fastText text file."""
+
+
+class ModelConfig(Config):
+    """Any encoder with any decoder."""
+
+    embeddings: EmbeddingsConfig = EmbeddingsConfig()
+    encoder: EncoderConfig
+    decoder: DecoderConfig
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> ModelConfig:
+        mistakes = [*self._heads(), *self._turned(), *self._dot(), *self._tied(), *self._brought()]
+        if mistakes:
+            raise Mistakes(mistakes)
+        return self
+
+    def _heads(self) -> list[Mistake]:
+        dim, encoder, decoder = self.embeddings.dim, self.encoder, self.decoder
+        wanted = []
+        if isinstance(encoder, TransformerEncoderConfig):
+            wanted.append(("encoder.heads", encoder.heads, dim, "the embeddings"))
+        if isinstance(decoder, TransformerDecoderConfig):
+            wanted.append(("decoder.heads", decoder.heads, dim, "the embeddings"))
+        if isinstance(decoder, TransformerDecoderConfig | ConvolutionalDecoderConfig | AttentiveConfig):
+            score, key = decoder.attention.score, "decoder.attention.score.heads"
+            heads = (
+                1 if ":" in score.kind else getattr(score, "heads", 1)
+            )  # a stranger's are its own to check
+            if isinstance(score, DotConfig | GeneralConfig | MultiHeadConfig | CosineConfig):
+                wanted.append((key, heads, *self._query_width()))
+            wanted += [(key, heads, *width) for width in self._context_width()]
+        return [
+            Mistake(key, f"{heads} heads do not divide {dim}, the width of {whose}")
+            for key, heads, dim, whose in dict.fromkeys(wanted)
+            if dim % heads
+        ]
+
+    def _turned(self) -> list[Mistake]:
+        dim = self.embeddings.dim
+        return [
+            Mistake(f"{side}.positions", f"rotary turns pairs, and heads are {dim // part.heads} wide")
+            for side, part in (("encoder", self.encoder), ("decoder", self.decoder))
+            if isinstance(part, TransformerConfig) and part.positions == "rotary"
+            if dim % (2 * part.heads) == part.heads
+        ]
+
+    def _dot(self) -> list[Mistake]:
+        attention = getattr(self.decoder, "attention", None)
+        if not isinstance(attention, AttentionConfig) or not isinstance(attention.score, DotConfig):
+            return []
+        query_dim, whose = self._query_width()
+        key_dim = self._key_width()
+        if key_dim is None or key_dim == query_dim:
+            return []
+        hint = "make them equal, or take `general`"
+        return [
+            Mistake(
+                "decoder.attention.score",
+                f"`dot` compares {whose}, {query_dim} wide, with an encoder {key_dim} wide; {hint}",
+            )
+        ]
+
+    def _tied(self) -> list[Mistake]:
+        if self.embeddings.tie == "none" or not isinstance(self.decoder, RecurrentConfig):
+            return []
+        if self.decoder.dim == self.embeddings.dim:
+            return []
+        return [
+            Mistake(
+                "embeddings.tie",
+                f"embeddings {self.embeddings.dim} wide cannot be the output's weights for a decoder"
+                f" {self.decoder.dim} wide; make the widths equal, or take `tie: none`",
+            )
+        ]
+
+    def _brought(self) -> list[Mistake]:
+        if not isinstance(self.encoder, BertEncoderConfig):
+            return []
+        shared, mistakes = self.embeddings, list[Mistake]()
+        if shared.tie == "all":
+            message = "BERT brings its own embeddings of source words; take `tie: output` or `none`"
+            mistakes.append(Mistake("embeddings.tie", message))
+        if shared.source_vectors is not None:
+            message = "BERT brings its own embeddings of source words; leave this out"
+            mistakes.append(Mistake("embeddings.source_vectors", message))
+        return mistakes
+
+    def _query_width(self) -> tuple[int, str]:
+        if isinstance(self.decoder, RecurrentConfig):
+            return self.decoder.dim, "the decoder"
+        return self.embeddings.dim, "the embeddings"
+
+    def _context_width(self) -> list[tuple[int, str]]:
+        """What several heads share out; nothing if only a stranger's encoder knows."""
+        if isinstance(self.decoder, TransformerDecoderConfig):
+            return [(self.embeddings.dim, "the embeddings")]
+        key_dim = self._key_width()
+        return [] if key_dim is None else [(key_dim, "the encoder")]
+
+    def _key_width(self) -> int | None:
+        if isinstance(self.encoder, RecurrentEncoderConfig):
+            return self.encoder.dim
+        if isinstance(self.encoder, BertEncoderConfig):
+            return self.encoder.described.hidden_size
+        ours = isinstance(self.encoder, TransformerEncoderConfig | ConvolutionalEncoderConfig)
+        return self.embeddings.dim if ours else None

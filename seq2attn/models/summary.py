@@ -1,0 +1,61 @@
+"""What a model is made of, as a table."""
+
+from __future__ import annotations
+
+import torch
+
+from seq2attn.errors import ConfigError
+from seq2attn.io.tables import format_table
+from seq2attn.models.build import build_model
+from seq2attn.models.config import ModelConfig
+from seq2attn.models.seq2seq import Seq2Seq
+from seq2attn.nn.initialization import Undrawn
+from seq2attn.tokenizers.config import TextConfig, TokenizerConfig
+
+UNKNOWN_SIZE = 8000
+"""What a vocabulary is taken to hold where only the text can tell."""
+
+
+def dry_run(model: ModelConfig, text: TextConfig) -> str:
+    """The parts of a config's model, as a table."""
+    sizes = [_size(tokenizer) for tokenizer in text.sides]
+    return f"{describe(sketch(model, text))}\nvocabularies of {sizes[0]:,} and {sizes[1]:,} entries (at most)"
+
+
+def sketch(model: ModelConfig, text: TextConfig) -> Seq2Seq:
+    """The model of a config, built without data and without memory for its weights.
+
+    Raises ConfigError for sizes that no tensor can have.
+    """
+    try:
+        with Undrawn(), torch.device("meta"):
+            return build_model(model, *(_size(tokenizer) for tokenizer in text.sides))
+    except (RuntimeError, TypeError, OverflowError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"`model`: cannot be built as the config says ({reason})") from None
+
+
+def count_parameters(model: Seq2Seq) -> int:
+    """How many numbers a model is made of; what is tied counts once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _size(tokenizer: TokenizerConfig) -> int:
+    size = getattr(tokenizer, "size", None) or getattr(tokenizer, "max_size", None)
+    return size or UNKNOWN_SIZE
+
+
+def describe(model: Seq2Seq) -> str:
+    """The parts of a model with their shapes and numbers of parameters; what is tied is counted once."""
+    rows = [("part", "type or shape", "parameters")]
+    for name, part in model.named_children():
+        own = {id(p): p.numel() for p in part.parameters()}
+        rows.append((name, type(part).__name__, f"{sum(own.values()):,}"))
+        for key, parameter in part.named_parameters():
+            shape = " x ".join(map(str, parameter.shape)) or "1"
+            rows.append((f"{name}.{key}", shape, f"{parameter.numel():,}"))
+    total = count_parameters(model)
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    rows.append(("all parts (what is tied counted once)", "", f"{total:,}"))
+    rows.append(("of which training changes", "", f"{trained:,}"))
+    return format_table(rows, num_text_columns=2)

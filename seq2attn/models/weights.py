@@ -1,0 +1,88 @@
+"""Weights of a model: saved, loaded, and compared with the model and its vocabularies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seq2attn.config.plugin import modules_in
+from seq2attn.errors import RunError
+from seq2attn.io.files import parse_json
+from seq2attn.io.weights import (
+    FIX,
+    ORIGIN,
+    SIDES,
+    _opened,
+    check_forms,
+    load_tensors,
+    put_weights,
+    read_forms,
+    save_tensors,
+)
+from seq2attn.models.build import build_model
+from seq2attn.models.config import ModelConfig
+from seq2attn.models.seq2seq import Seq2Seq
+from seq2attn.nn.initialization import Undrawn
+from seq2attn.tokenizers.vocabulary import Vocabulary, check_same
+
+
+def build_with(weights: Path, config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
+    """The model of a config, with the weights in a file.
+
+    It is first built without memory and compared with the file's head, so that neither asks for more than it has. Parts
+    from elsewhere need not be buildable so; they were trusted by name.
+
+    Raises: RunError when the file is missing or torn, or its weights are not of this model.
+    """
+    if not modules_in(config):
+        try:
+            with Undrawn(), torch.device("meta"):
+                empty = build_model(config, source_size, target_size)
+        except (RuntimeError, TypeError, OverflowError) as error:  # sizes that no tensor can have
+            reason = str(error).partition("\n")[0]
+            raise RunError(f"{weights}: a model as the config says cannot be built ({reason})") from None
+        check_forms(empty, read_forms(weights), weights)
+    model = build_model(config, source_size, target_size)
+    put_weights(model, load_tensors(weights), weights)
+    return model
+
+
+Vocabularies = tuple[Vocabulary, Vocabulary]
+
+
+def save_weights(
+    weights: Mapping[str, Tensor],
+    vocabularies: Vocabularies,
+    path: Path,
+    origin: Mapping[str, Any] | None = None,
+) -> str:
+    """Write a model's weights, the vocabularies that give its rows their meaning, and where they come from."""
+    about = {
+        side: json.dumps(v.tokens, ensure_ascii=False) for side, v in zip(SIDES, vocabularies, strict=True)
+    }
+    if origin is not None:
+        about[ORIGIN] = json.dumps(dict(origin), ensure_ascii=False)
+    return save_tensors(weights, path, about)
+
+
+def check_vocabularies(weights: Path, folder: Path, vocabularies: Vocabularies) -> None:
+    """Refuse weights that were trained with other vocabularies than those of the run in `folder`.
+
+    Raises: RunError with both files, how many entries there are, and the first that differs.
+    """
+    with _opened(weights, "cpu") as file:
+        about = file.metadata() or {}
+    for side, vocabulary in zip(SIDES, vocabularies, strict=True):
+        if side in about:  # not in weights of another making
+            tokens = parse_json(about[side], weights, FIX)
+            if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+                raise RunError(f"{weights}: what it says of its {side} words is no vocabulary; {FIX}")
+            try:
+                check_same(Vocabulary(tuple(tokens)), vocabulary, folder / side / "vocabulary.json")
+            except (RunError, ValueError) as error:
+                raise RunError(f"{weights}: was trained with another vocabulary. {error}") from None

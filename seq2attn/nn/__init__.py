@@ -1,0 +1,1 @@
+"""Layers that know neither source nor target."""

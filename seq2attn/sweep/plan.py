@@ -1,0 +1,185 @@
+"""From a sweep's file to the experiments of its cells, with every mistake in any of them at its place."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import ValidationError
+from yaml import MappingNode, Node, ScalarNode
+
+from seq2attn.config.explain import explain
+from seq2attn.config.load import load_with_places, read
+from seq2attn.config.overrides import override
+from seq2attn.config.source_location import Fault, child, config_error
+from seq2attn.config.yaml_reader import merge, plain
+from seq2attn.errors import ConfigError
+from seq2attn.experiment import Experiment
+from seq2attn.models.summary import sketch
+from seq2attn.sweep.config import Sweep, cell_name
+from seq2attn.sweep.grid import Choices, expand, matches
+
+MAP = "tag:yaml.org,2002:map"
+TEXT = "tag:yaml.org,2002:str"
+
+
+@dataclass(frozen=True)
+class Training:
+    """One cell with one seed: a run directory."""
+
+    cell: Cell
+    seed: int
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The cell's, with a seed and a run directory of its own."""
+        base = self.cell.experiment
+        training = base.training.model_copy(update={"seed": self.seed})
+        return base.model_copy(update={"run": base.run / f"seed-{self.seed}", "training": training})
+
+    @property
+    def folder(self) -> Path:
+        """The run directory."""
+        return self.experiment.run
+
+    def __str__(self) -> str:
+        return f"{self.cell.name} seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of choices."""
+
+    choices: Choices
+    experiment: Experiment  # its `run` is the folder that the runs of all seeds are in
+
+    @property
+    def name(self) -> str:
+        """Its labels."""
+        return cell_name(self.choices)
+
+    def trainings(self, seeds: Sequence[int]) -> list[Training]:
+        """One for each seed."""
+        return [Training(self, seed) for seed in seeds]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sweep that is sound, and its cells."""
+
+    path: Path
+    sweep: Sweep
+    cells: tuple[Cell, ...]
+
+    @property
+    def baseline(self) -> Cell:
+        """The cell that all others are compared with."""
+        return next(cell for cell in self.cells if matches(self.sweep.baseline, cell.choices))
+
+    @property
+    def trainings(self) -> list[Training]:
+        """All of them, a seed after the other, so that a sweep half done has all cells."""
+        return [Training(cell, seed) for seed in self.sweep.seeds for cell in self.cells]
+
+
+def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
+    """The sweep in a file, with the experiment of each cell.
+
+    Raises:
+        ConfigError: all mistakes at once, each with its place and the cells that it is in.
+    """
+    sweep, tree = load_with_places(path, Sweep, overrides)
+    base, faults = read(sweep.base)
+    if faults:
+        raise config_error(sweep.base, faults)
+    if isinstance(changes := child(tree, "changes")[1], MappingNode):
+        base, dropped = override(base, changes, Experiment)
+        for message in dropped:
+            print(message, file=sys.stderr)
+    found: dict[str, tuple[Fault, list[str]]] = {}
+    cells: list[Cell] = []
+    for choices in expand(sweep.axes, sweep.only, sweep.without):
+        laid = _laid(base, tree, choices)
+        try:
+            experiment = Experiment.model_validate(plain(laid))
+        except ValidationError as error:
+            for fault in explain(error, Experiment, laid)[0]:
+                found.setdefault(str(fault), (fault, []))[1].append(cell_name(choices))
+            continue
+        run = sweep.folder / "cells" / cell_name(choices)
+        cells.append(Cell(choices, experiment.model_copy(update={"run": run})))
+    if found:
+        raise config_error(path, [_of_cells(fault, names) for fault, names in found.values()])
+    plan = Plan(path, sweep, tuple(cells))
+    _check(plan)
+    return plan
+
+
+def _laid(base: MappingNode, sweep: MappingNode, choices: Choices) -> MappingNode:
+    """The YAML of a cell: each value still knows in which file it stands."""
+    laid = base
+    axes = child(sweep, "axes")[1]
+    for name, label in choices.items():
+        axis = child(axes, name)[1] if axes else None
+        where = child(axis, "at")[1] if axis else None
+        options = child(axis, "choices")[1] if axis else None
+        choice = child(options, label)[1] if options else None
+        if choice is None or choice.value == []:
+            continue  # a choice of nothing is to leave all as it is, also where the file says nothing yet
+        at = where if isinstance(where, ScalarNode) and where.tag == TEXT else None
+        laid = merge(laid, _below(at, choice))  # type: ignore[assignment]  # as the sweep is sound
+    return laid
+
+
+def _below(at: ScalarNode | None, choice: Node) -> Node:
+    """`choice` in as many mappings as `at` has names."""
+    for name in reversed(at.value.split(".") if at else []):
+        place = at.start_mark, at.end_mark  # type: ignore[union-attr]
+        key = ScalarNode(TEXT, name, *place)
+        choice = MappingNode(MAP, [(key, choice)], *place, flow_style=True)
+    return choice
+
+
+def _of_cells(fault: Fault, names: list[str]) -> Fault:
+    others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return Fault(f"{fault.message} (in the cell {names[0]}{others})", fault.start, fault.end)
+
+
+def _check(plan: Plan) -> None:
+    """What no single config can tell: parts that refuse each other, cells alike, and what cannot be compared.
+
+    Raises ConfigError.
+    """
+    mistakes: list[str] = []
+    evaluation = plan.cells[0].experiment.evaluation
+    if "bleu" not in (evaluation.metrics or ["bleu"]):
+        mistakes.append(f"{plan.path}: `evaluation.metrics` needs `bleu`, by which the cells are compared")
+    seen: dict[str, Cell] = {}
+    for cell in plan.cells:
+        try:
+            sketch(cell.experiment.model, cell.experiment.text)
+        except ConfigError as error:
+            mistakes.append(f"{plan.path}: the cell {cell.name}: {error}")
+        same = seen.setdefault(cell.experiment.model_dump_json(exclude={"run"}), cell)
+        if same is not cell:
+            mistakes.append(
+                f"{plan.path}: the cells {same.name} and {cell.name} are the same experiment;"
+                " leave one out by `without`, or by `unless` of the axis that does not matter to them"
+            )
+        if cell.experiment.evaluation != evaluation:
+            mistakes.append(
+                f"{plan.path}: the cells {plan.cells[0].name} and {cell.name} have different `evaluation` settings,"
+                " so they cannot be compared"
+            )
+        if not cell.experiment.data.test:
+            mistakes.append(f"{plan.path}: the cell {cell.name} has no `data.test` to be measured on")
+        elif cell.experiment.data.test != plan.cells[0].experiment.data.test:
+            mistakes.append(
+                f"{plan.path}: the cells {plan.cells[0].name} and {cell.name} have different test sets,"
+                " so they cannot be compared"
+            )
+    if mistakes:
+        raise ConfigError("\n".join(mistakes))

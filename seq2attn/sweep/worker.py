@@ -1,0 +1,102 @@
+"""The process of one training: `python -m seq2attn.sweep.worker RUN` trains what `RUN/cell.json` says, and measures it.
+
+It ends with the process that started it, however that ends: it holds the other end of its standard input.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from seq2attn.config.plugin import modules_in
+from seq2attn.errors import Stopped, UserError
+from seq2attn.evaluation.evaluate import (
+    Learnt,
+    Result,
+    evaluate_run,
+    load_with_origin,
+    test_sets,
+    write_reports,
+)
+from seq2attn.inference.translator import Translator
+from seq2attn.models.summary import count_parameters
+from seq2attn.run_directory import Run
+from seq2attn.sweep.record import TRAINED, Measured, Record, read_cell, write_record
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints
+from seq2attn.training.train import train
+
+
+def main() -> int:
+    """Train and measure; the exit code."""
+    folder, jobs = Path(sys.argv[1]), int(sys.argv[2])
+    threading.Thread(target=_end_with_the_sweep, daemon=True).start()
+    try:
+        write_record(folder, work(folder, jobs))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        return stopped.code
+    return 0
+
+
+def work(folder: Path, jobs: int) -> Record:
+    """Train in `folder`, from its newest checkpoint if it has one, then translate and score the test sets.
+
+    Where a training is only to be measured anew, it is not trained again.
+    """
+    experiment = read_cell(folder)
+    if (folder / TRAINED).is_file():
+        run = Run(folder, modules_in(experiment))
+        run.save_experiment(experiment)
+    else:
+        run = train(experiment, go_on="auto")
+    state = list_checkpoints(folder)[-1].state
+    translator, origin = load_with_origin(run, lambda: Translator.load(folder, allow_code=run.allow_code))
+    sets, learnt = test_sets(experiment, None, []), Learnt.of(run)
+    results = evaluate_run(translator, sets, experiment.search, experiment.evaluation, learnt)
+    write_reports(run, origin, results, experiment.search)
+    return Record(
+        parameters=count_parameters(translator.model),
+        seconds=state.seconds,
+        updates=state.update,
+        epochs=state.epochs,
+        threads=torch.get_num_threads(),
+        jobs=jobs,
+        machine=machine(),
+        torch=torch.__version__,
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        sets={result.name: _measured(result) for result in results},
+    )
+
+
+def _measured(result: Result) -> Measured:
+    return Measured(
+        result.digests, result.sentences, result.scores, result.seconds, result.words, result.translations
+    )
+
+
+def machine() -> str:
+    """What was measured on, as far as it tells."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text("utf-8").split("\n") if about.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
+
+
+def _end_with_the_sweep() -> None:
+    os.read(0, 1)  # nothing is ever written to it
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+"""Pieces of words by SentencePiece: byte-pair encoding and the unigram model.
+
+SentencePiece's own normalisation is off (`identity`): what happens to a line stands in `normalize.py`. A
+character that is no piece is written as its bytes (`<0xF0>`), so every line comes back as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from subprocess import PIPE, Popen
+from tempfile import TemporaryFile
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from seq2attn.errors import DataError, RunError
+from seq2attn.io.files import read_bytes, write_bytes
+from seq2attn.tokenizers.normalize import SPACE, NormalizeConfig, one_line
+from seq2attn.tokenizers.subword_regularization import Merges, Paths
+from seq2attn.tokenizers.tokenizer_files import save_header
+from seq2attn.tokenizers.vocabulary import BOS, CONTROLS, EOS, PAD, SPECIALS, UNK, Vocabulary, pieces
+from seq2attn.tokenizers.word_ids import number_words
+
+MODEL = "sentencepiece.model"
+LONGEST = 2**16
+"""Bytes of the longest line that pieces are learnt from; longer ones are left out."""
+UNKNOWN = f" {SPECIALS[UNK]} "
+"""How decoding shows what is unknown: a word of its own."""
+
+
+class _SubwordsConfig(NormalizeConfig):
+    size: Annotated[int, Field(gt=len(SPECIALS) + 256)] = 8000
+    """Entries of the vocabulary: pieces, 256 bytes and four special ones. A small text gives fewer."""
+    character_coverage: Annotated[float, Field(ge=0.98, le=1)] = 1.0
+    """Share of the text's characters that become pieces; the rarest beyond it are written as bytes. SentencePiece takes
+    0.98 and more."""
+
+    def _train(self, lines: Iterable[str], model_type: str) -> bytes:
+        options = {
+            "model_type": model_type,
+            "vocab_size": self.size,
+            "hard_vocab_limit": False,
+            "character_coverage": self.character_coverage,
+            "byte_fallback": True,
+            "normalization_rule_name": "identity",
+            "remove_extra_whitespaces": False,
+            "pad_id": PAD,
+            "bos_id": BOS,
+            "eos_id": EOS,
+            "unk_id": UNK,
+            "pad_piece": SPECIALS[PAD],
+            "unk_surface": UNKNOWN,
+            "max_sentence_length": LONGEST,
+            "num_threads": 2,  # a number, whatever the machine: sums depend on how the text is shared out
+            "minloglevel": 2,
+        }
+        code, model, said = _run_trainer(options, (line for line in map(self.normalize, lines) if line))
+        if code:
+            raise self._explained(said.decode(errors="replace"))
+        return model
+
+    def _explained(self, message: str) -> DataError:
+        if "sentences_.empty()" in message:
+            return DataError("there is no text to learn pieces from: all its lines are empty or overlong")
+        if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
+            return DataError(
+                f"a vocabulary of {self.size} entries is too small for the characters of the text: "
+                f"raise `size` to {found[1]} or more, or lower `character_coverage`"
+            )
+        return DataError(f"SentencePiece could not learn pieces from the text: {message}")
+
+
+def _run_trainer(options: dict[str, Any], lines: Iterable[str]) -> tuple[int, bytes, bytes]:
+    """Exit code, model and messages of `train_sentencepiece.py`, which ends when this process is interrupted."""
+    command = [
+        sys.executable,
+        "-P",
+        str(Path(__file__).with_name("train_sentencepiece.py")),
+        json.dumps(options),
+    ]
+    with (
+        TemporaryFile() as said,
+        Popen(command, stdin=PIPE, stdout=PIPE, stderr=said) as trainer,
+    ):
+        try:
+            assert trainer.stdin is not None and trainer.stdout is not None
+            with suppress(BrokenPipeError), trainer.stdin as text:
+                text.writelines(line.encode() + b"\n" for line in lines)
+            model = trainer.stdout.read()
+            code = trainer.wait()
+        except BaseException:
+            trainer.kill()
+            raise
+        said.seek(0)
+        return code, model, said.read()
+
+
+class BPEConfig(_SubwordsConfig):
+    """Byte-pair encoding: frequent neighbours are merged again and again (Sennrich et al. 2016)."""
+
+    kind: Literal["bpe"] = "bpe"
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of merges skipped at random in training (BPE-dropout, Provilkov et al. 2020); 0.1 is usual."""
+
+    def train(self, lines: Iterable[str]) -> SubwordTokenizer:
+        """Learn pieces from `lines`; the same lines give the same pieces.
+
+        Raises: DataError when the text is empty or has more characters than the vocabulary entries.
+        """
+        return SubwordTokenizer(self, self._train(lines, "bpe"))
+
+
+class UnigramConfig(_SubwordsConfig):
+    """The most probable cut under a unigram model of pieces (Kudo 2018)."""
+
+    kind: Literal["unigram"] = "unigram"
+    alpha: Annotated[float, Field(ge=0)] = 0.0
+    """Sharpness with which training draws among cuts (subword regularisation, Kudo 2018): small is wild,
+    0.1 to 0.5 is usual, and 0 turns it off."""
+
+    def train(self, lines: Iterable[str]) -> SubwordTokenizer:
+        """Learn pieces from `lines`; the same lines give the same pieces.
+
+        Raises: DataError when the text is empty or has more characters than the vocabulary entries.
+        """
+        return SubwordTokenizer(self, self._train(lines, "unigram"))
+
+
+class SubwordTokenizer:
+    """A SentencePiece model and how it is to be used."""
+
+    def __init__(self, config: BPEConfig | UnigramConfig, model: bytes) -> None:
+        from sentencepiece import SentencePieceProcessor
+
+        self.config = config
+        self.model = model
+        self._processor: Any = SentencePieceProcessor(model_proto=model)
+        ids = range(len(self._processor))
+        self.vocabulary = Vocabulary(tuple(map(self._processor.id_to_piece, ids)))
+        plain = [id for id in ids if id >= len(SPECIALS) and not self._processor.is_byte(id)]
+        self._scores: dict[str, float] = {
+            self.vocabulary.token(id): self._processor.get_score(id) for id in plain
+        }
+        self._draw = (
+            Merges(self._scores, config.dropout)
+            if isinstance(config, BPEConfig)
+            else Paths(self._scores, config.alpha)
+        )
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether `sample` differs from `encode`."""
+        config = self.config
+        return (config.dropout if isinstance(config, BPEConfig) else config.alpha) > 0
+
+    def encode(self, line: str) -> list[int]:
+        """The ids of a line's pieces, without BOS and EOS."""
+        ids: list[int] = self._processor.encode(self.config.normalize(line))
+        return ids
+
+    def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
+        """The ids of each line, cut at random: a function of `lines` and `seed` alone."""
+        if not self.stochastic:
+            return [self.encode(line) for line in lines]
+        random, drawn = Random(seed), list[list[int]]()
+        for line in lines:
+            words = self.config.normalize(line).split()
+            symbols = [symbol for word in words for symbol in self._draw.cut(SPACE + word, random)]
+            drawn.append([id for symbol in symbols for id in self._ids(symbol)])
+        return drawn
+
+    def _ids(self, symbol: str) -> Sequence[int]:
+        if symbol in self._scores:
+            return (self.vocabulary.id(symbol),)
+        return [self.vocabulary.id(f"<0x{byte:02X}>") for byte in symbol.encode()]
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The pieces as shown to people, `▁` where a space was."""
+        return pieces(self.vocabulary, ids)
+
+    def word_indices(self, ids: Sequence[int]) -> list[int]:
+        """For each id the number of the word of `decode(ids)` it belongs to; PAD, BOS and EOS: -1."""
+        return number_words(map(self._surface, ids))
+
+    def _surface(self, id: int) -> str:
+        if id in CONTROLS:
+            return ""
+        if id == UNK:
+            return UNKNOWN
+        token = self.vocabulary.token(id)
+        # Of the bytes only those that are spaces matter: wherever a letter is cut, it is in one word.
+        byte = re.fullmatch("<0x([0-7].)>", token) if token not in self._scores else None
+        return chr(int(byte[1], 16)) if byte else token.replace(SPACE, " ")
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text, always one line, without PAD, BOS and EOS; UNK is shown as `<unk>`, bad bytes as `�`."""
+        return one_line(self._processor.decode([int(id) for id in ids if id not in CONTROLS]))
+
+    def save(self, folder: Path) -> None:
+        """Write what `load_tokenizer` reads."""
+        write_bytes(folder / MODEL, self.model)
+        save_header(folder, self.config, self.vocabulary)
+
+
+def load_subwords(config: BPEConfig | UnigramConfig, folder: Path, fix: str) -> SubwordTokenizer:
+    """Read the model that `SubwordTokenizer.save` wrote.
+
+    Raises: RunError when it is missing or no SentencePiece model.
+    """
+    model = read_bytes(folder / MODEL, fix)
+    try:
+        return SubwordTokenizer(config, model)
+    except (RuntimeError, ValueError) as error:
+        raise RunError(f"{folder / MODEL}: is no SentencePiece model of ours ({error}); {fix}") from None

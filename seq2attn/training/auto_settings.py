@@ -1,0 +1,106 @@
+"""Values of `auto`: the batch size by the size of the corpus, the warm-up by the length of the training.
+
+Batches of 4,096 tokens and a warm-up of 4,000 updates are usual for millions of sentence pairs (Vaswani et al. 2017).
+With them, 20 epochs of 10,000 pairs are 900 updates, and the learning rate does not reach its maximum. The values are
+functions of corpus and config, never of measured speed: two trainings of one config stay equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seq2attn.config.duration import SECONDS, Amount
+from seq2attn.training.config import TrainingConfig
+from seq2attn.training.distributed import World
+from seq2attn.training.lr_schedules import InverseSquareRootConfig, NoamConfig
+from seq2attn.training.progress import share_done
+from seq2attn.training.train_state import TrainState
+from seq2attn.training.update_planner import updates_of
+
+BATCH_TOKENS = (4096, 2048, 1024, 512, 256)
+"""Candidates for the batch size, in tokens."""
+MIN_UPDATES = 150
+"""Minimum number of updates per epoch at the automatic batch size."""
+MAX_RATIO = 4
+"""Ratio to the automatic batch size from which a given one causes a warning."""
+MAX_WARMUP = 4000
+DEFAULT_LENGTH = Amount(20, "epochs")
+"""Assumed length of a training that has only a time limit."""
+
+Lengths = NDArray[np.int64]  # [pairs, 2]
+
+
+def resolve_auto(
+    config: TrainingConfig, lengths: Lengths, world: World, log: Callable[[str], None]
+) -> TrainingConfig:
+    """The config with numbers in the place of `auto`, which are logged.
+
+    Numbers that the user gave are kept, with a warning if they are far too large for the corpus.
+    """
+    batch, schedule = config.batch, config.schedule
+    suggested = auto_batch_tokens(lengths, batch.accumulate * world.size)
+    if batch.tokens == "auto":
+        tokens = max(suggested, batch.at_once or 0)
+        log(f"batch: {tokens:,} tokens, by the size of the corpus")
+        config = config.model_copy(update={"batch": batch.model_copy(update={"tokens": tokens})})
+    per_epoch = len(updates_of(lengths, config, world, epoch=0))
+    if (tokens := config.batch.most()) >= MAX_RATIO * suggested:
+        log(
+            f"warning: batches of {tokens:,} tokens make {per_epoch:,} updates per epoch of this corpus;"
+            f" `training.batch.tokens: {suggested}` suits its size"
+        )
+    limit = num_updates(config.until, per_epoch)
+    if isinstance(schedule, NoamConfig | InverseSquareRootConfig) and schedule.warmup == "auto":
+        updates = limit or num_updates([DEFAULT_LENGTH], per_epoch) or 1
+        warmup = auto_warmup(updates)
+        share = "a tenth" if warmup < MAX_WARMUP else "of a training"
+        log(f"warm-up: {warmup:,} updates, {share} of about {updates:,}")
+        config = config.model_copy(update={"schedule": schedule.model_copy(update={"warmup": warmup})})
+    if limit and (warning := warmup_warning(config, limit)):
+        log(warning)
+    return config
+
+
+def auto_batch_tokens(lengths: Lengths, batches_per_update: int = 1) -> int:
+    """The largest batch size that allows `MIN_UPDATES` per epoch, or the smallest."""
+    tokens = int((lengths.max(axis=1) + 1).sum())
+    allowed = (size for size in BATCH_TOKENS if tokens >= MIN_UPDATES * size * batches_per_update)
+    return next(allowed, BATCH_TOKENS[-1])
+
+
+def auto_warmup(updates: int) -> int:
+    """A tenth of the updates, at most the usual 4,000."""
+    return max(1, min(MAX_WARMUP, updates // 10))
+
+
+def num_updates(until: Iterable[Amount], per_epoch: int) -> int | None:
+    """The updates that the limits in updates and epochs allow; None if there are only times."""
+    size = {"updates": 1, "epochs": per_epoch}
+    return min(
+        (math.ceil(limit.number * size[limit.unit]) for limit in until if limit.unit in size), default=None
+    )
+
+
+def warmup_warning(config: TrainingConfig, updates: int) -> str | None:
+    """A warning if the warm-up takes more than half of a training of `updates`."""
+    warmup = getattr(config.schedule, "warmup", 0)
+    if 2 * warmup <= updates:
+        return None
+    return (
+        f"warning: warm-up is {warmup:,} updates; training will end after about {updates:,}:"
+        f" a tenth of that is usual, `training.schedule.warmup: {auto_warmup(updates)}`"
+    )
+
+
+def time_limit_warning(config: TrainingConfig, state: TrainState) -> str | None:
+    """The warning for a training that a time limit will end, from the speed so far. No value depends on it."""
+    times = [limit for limit in config.until if limit.unit in SECONDS]
+    updates = num_updates(config.until, state.updates_an_epoch)
+    share = share_done(times, state) if times else 0.0
+    expected = round(state.update / share) if share else 0
+    ends_by_time = expected and (updates is None or expected < updates)
+    return warmup_warning(config, expected) if ends_by_time else None

@@ -1,0 +1,1 @@
+"""Checkpoints: saved, kept, resumed from and averaged."""

@@ -1,0 +1,194 @@
+"""Checkpoints: folders of a run, each whole or not there, without pickle.
+
+checkpoints/00001200/model.safetensors     the weights
+                     training.safetensors  what the optimiser remembers (the newest ones only)
+                     state.json            where training stood, how good it was, and the digests of all three files
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import NonNegativeInt, TypeAdapter
+from torch import Tensor, nn
+
+from seq2attn.errors import DamagedError, RunError
+from seq2attn.io.files import atomic_dir, read_object, sha256_json, write_json
+from seq2attn.io.weights import load_tensors, own_weights, put_weights, save_tensors
+from seq2attn.models.weights import Vocabularies, save_weights
+from seq2attn.training.train_state import TrainState
+
+FOLDER, MODEL, TRAINING, STATE = "checkpoints", "model.safetensors", "training.safetensors", "state.json"
+FIX = "an older checkpoint is used"
+Digests = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint on disk."""
+
+    folder: Path
+    state: TrainState
+    numbers: dict[str, float]  # what the optimiser remembers beside tensors
+    digests: Digests  # of its files
+    lengths: dict[str, int]  # bytes of the run's logs, for they tell of what came before
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether it was made by a validation, not by an interruption."""
+        return self.state.validated == self.state.update
+
+    @property
+    def model(self) -> Path:
+        """The file of weights."""
+        return self.folder / MODEL
+
+    @property
+    def training(self) -> Path:
+        """The file of what the optimiser remembers: not in old ones, from which no training goes on."""
+        return self.folder / TRAINING
+
+
+def save_checkpoint(
+    run: Path,
+    model: nn.Module,
+    vocabularies: Vocabularies,
+    optimizer: torch.optim.Optimizer,
+    state: TrainState,
+    lengths: dict[str, int],
+) -> Checkpoint:
+    """Write a checkpoint under a temporary name, and give it its own when it is whole and on the disk.
+
+    Raises: RunError when it cannot be written; the older ones are then as they were.
+    """
+    folder = run / FOLDER / f"{state.update:08d}"
+    tensors, numbers = _flatten(optimizer.state_dict()["state"])
+    try:
+        with atomic_dir(folder) as partial:
+            digests: Digests = {
+                MODEL: save_weights(own_weights(model), vocabularies, partial / MODEL),
+                TRAINING: save_tensors(tensors, partial / TRAINING),
+            }
+            made = Checkpoint(folder, dataclasses.replace(state), numbers, digests, lengths)
+            write_json(partial / STATE, _sealed(made))
+    except (OSError, RunError) as error:
+        why = str(error) if isinstance(error, RunError) else f"{folder}: {error.strerror or error}"
+        raise RunError(
+            f"update {state.update:,} could not be saved; what was saved before is as it was, and `train --resume`"
+            f" goes on from there. {why}"
+        ) from None
+    return made
+
+
+def list_checkpoints(run: Path) -> list[Checkpoint]:
+    """The checkpoints of a run that can be read, oldest first."""
+    found = []
+    for folder in checkpoint_folders(run):
+        try:
+            found.append(read_checkpoint(folder))
+        except DamagedError:
+            continue
+    return found
+
+
+def checkpoint_folders(run: Path) -> list[Path]:
+    """Where the checkpoints of a run are, oldest first, whatever state they are in."""
+    return sorted((run / FOLDER).glob("[0-9]*[0-9]"))
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """What a checkpoint says of itself.
+
+    Raises: DamagedError when that is not what was written.
+    """
+    path = folder / STATE
+    try:
+        return _unsealed(folder, read_object(path, FIX))
+    except RunError as error:
+        raise DamagedError(str(error)) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"{path}: is damaged ({error}); {FIX}") from None
+
+
+def load_checkpoint(checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The weights, and the tensors of the optimiser.
+
+    Raises: RunError when they are not there, or not what was written.
+    """
+    return (
+        load_tensors(checkpoint.model, digest=checkpoint.digests[MODEL]),
+        load_tensors(checkpoint.training, digest=checkpoint.digests[TRAINING]),
+    )
+
+
+def resume(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer | None) -> TrainState:
+    """Put model and optimiser back to where the checkpoint was made; no optimiser where it is of another kind now.
+
+    Raises: RunError when what it has is not of this model and optimiser.
+    """
+    weights, tensors = load_checkpoint(checkpoint)
+    put_weights(model, weights, checkpoint.model)
+    if optimizer is not None:
+        _check_remembered(tensors, checkpoint, optimizer)
+        groups = optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": _unflatten(tensors, checkpoint.numbers), "param_groups": groups})
+    return dataclasses.replace(checkpoint.state)
+
+
+def _check_remembered(
+    tensors: dict[str, Tensor], checkpoint: Checkpoint, optimizer: torch.optim.Optimizer
+) -> None:
+    """Refuse what was remembered of other weights than these, which the optimiser would only meet at its next step."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    shapes = {str(index): parameter.shape for index, parameter in enumerate(parameters)}
+    for name in [*tensors, *checkpoint.numbers]:
+        shape = shapes.get(name.partition(".")[0])
+        tensor = tensors.get(name)
+        if shape is None or (tensor is not None and tensor.dim() > 0 and tensor.shape != shape):
+            raise RunError(f"{checkpoint.training}: `{name}` is not of the weights that are trained")
+
+
+def _sealed(checkpoint: Checkpoint) -> dict[str, Any]:
+    content = {
+        "state": dataclasses.asdict(checkpoint.state),
+        "optimizer": checkpoint.numbers,
+        "digests": checkpoint.digests,
+        "lengths": checkpoint.lengths,
+    }
+    return {**content, "digest": sha256_json(content)}
+
+
+def _unsealed(folder: Path, content: dict[str, Any]) -> Checkpoint:
+    if content.pop("digest", None) != sha256_json(content):
+        raise ValueError("its digest differs")
+    state = TypeAdapter(TrainState).validate_python(content["state"])
+    numbers = TypeAdapter(dict[str, int | float]).validate_python(content["optimizer"])
+    digests = TypeAdapter(dict[Literal["model.safetensors", "training.safetensors"], str])
+    lengths = TypeAdapter(dict[str, NonNegativeInt])
+    return Checkpoint(
+        folder,
+        state,
+        numbers,
+        {str(name): digest for name, digest in digests.validate_python(content["digests"]).items()},
+        lengths.validate_python(content["lengths"]),
+    )
+
+
+def _flatten(state: dict[int, dict[str, Any]]) -> tuple[dict[str, Tensor], dict[str, float]]:
+    tensors = {f"{i}.{k}": v for i, part in state.items() for k, v in part.items() if isinstance(v, Tensor)}
+    numbers = {
+        f"{i}.{k}": v for i, part in state.items() for k, v in part.items() if isinstance(v, int | float)
+    }
+    return tensors, numbers
+
+
+def _unflatten(tensors: dict[str, Tensor], numbers: dict[str, float]) -> dict[int, dict[str, Any]]:
+    state: dict[int, dict[str, Any]] = {}
+    for name, value in [*tensors.items(), *numbers.items()]:
+        index, _, key = name.partition(".")
+        state.setdefault(int(index), {})[key] = value
+    return state

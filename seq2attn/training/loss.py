@@ -1,0 +1,158 @@
+"""The training objective: cross-entropy with label smoothing, made together with the output layer.
+
+Shapes: M target words of a batch, D width of the decoder, V target vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seq2attn.data.collate import IGNORE, Batch
+from seq2attn.models import Seq2Seq
+from seq2attn.nn.linear import EVEN, autocast_dtype, back
+from seq2attn.training.guided_alignment import GuidedConfig, guided_cross_entropy
+from seq2attn.training.reinforce import reinforce
+
+CHUNK = {"cpu": 2**21}
+"""How many logits are made at a time on a kind of device (8 MB in float32): few enough to stay near the processor."""
+LARGE_CHUNK = 2**26
+"""The same elsewhere, where each chunk costs thirty launches, and up to 12 bytes a logit."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Sums over target words; whoever adds them up divides, once, by the number of words."""
+
+    objective: Tensor  # [] with label smoothing and guidance; what training makes small
+    negative_log_likelihood: Tensor  # [] without it; what perplexity is made from
+    words: int
+    guided: Tensor  # [] of the links alone, without their weight
+    guided_words: Tensor  # [] long: target words that have a link
+    drew: bool  # whether some attention drew where to look, and learns by how it went
+
+
+class Objective(nn.Module):
+    """A model and its loss as one module: what is trained, and what distributed training wraps."""
+
+    def __init__(
+        self, model: Seq2Seq, label_smoothing: float = 0.0, guided: GuidedConfig | None = None
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.label_smoothing = label_smoothing
+        self.guided = guided
+
+    def forward(self, batch: Batch, baseline: float | None = None) -> Loss:
+        """The loss of the labels [B, T] given the source and the words before each, and of where attention looked.
+
+        `baseline` is the log-probability that a target word has had of late, for hard attention to compare with.
+        """
+        is_guided = self.guided is not None and batch.guide is not None
+        decoded = self.model(
+            batch.source, batch.source_mask, batch.target, need_weights=is_guided, spans=batch.spans
+        )
+        output, said = self.model.output, batch.said
+        objective, log_probs = linear_cross_entropy(
+            decoded.hidden.flatten(0, 1).index_select(0, said),
+            output.weight,
+            output.bias,
+            batch.labels.flatten().index_select(0, said),
+            self.label_smoothing,
+        )
+        if decoded.drawn is not None:
+            seen = log_probs.new_zeros(batch.labels.numel()).index_copy(0, said, log_probs)
+            words = batch.labels != IGNORE
+            objective = objective + reinforce(decoded.drawn, seen.view_as(words), words, baseline)
+        guided, guided_words = torch.zeros_like(objective), said.new_zeros(())
+        if self.guided is not None and batch.guide is not None:
+            guided, guided_words = guided_cross_entropy(self.guided.attention(decoded.weights), batch.guide)
+            objective = objective + self.guided.weight * guided
+        return Loss(
+            objective,
+            -log_probs.sum(),
+            len(said),
+            guided,
+            guided_words,
+            decoded.drawn is not None,
+        )
+
+
+def linear_cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, label_smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """The sum of the smoothed cross-entropy, and each label's log-probability [M], which has no gradient.
+
+    hidden [M, D], weight [V, D], bias [V], labels [M]. The smoothed target gives every word of the vocabulary an equal
+    share of `label_smoothing` (Szegedy et al. 2016, section 7). The table of logits [M, V] is never held: a chunk of
+    them is made, and while it is at hand its gradients are as well.
+    """
+    if kind := autocast_dtype(hidden.device):
+        hidden, weight, bias = hidden.to(kind), weight.to(kind), bias.to(kind)
+    objective, right = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        hidden, weight, bias, labels.unsqueeze(1), label_smoothing, torch.is_grad_enabled()
+    )
+    return objective, right
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        smoothing: float,
+        gradients: bool,
+    ) -> tuple[Tensor, Tensor]:
+        rows = max(1, CHUNK.get(weight.device.type, LARGE_CHUNK) // weight.size(0))
+        rows -= rows % EVEN if rows > EVEN else 0
+        total = torch.zeros((), device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
+        every_right = total.new_zeros(labels.size(0))
+        d_hidden = torch.empty_like(hidden)
+        d_weight, d_bias = (torch.zeros_like(x, dtype=total.dtype) for x in (weight, bias))
+        # All chunks are made in the same place: to ask the system for memory takes as long as a softmax.
+        every_logit = hidden.new_empty(min(rows, hidden.size(0)), weight.size(0))
+        every_prob = torch.empty_like(every_logit, dtype=total.dtype)
+        for start in range(0, hidden.size(0), rows):
+            part, said = hidden[start : start + rows], labels[start : start + rows]
+            logits = torch.addmm(bias, part, weight.t(), out=every_logit[: len(part)]).to(total.dtype)
+            probs = torch.softmax(logits, 1, out=every_prob[: len(part)])
+            # The likeliest word tells what the logits were divided by: its probability is never too small for a log.
+            divisor = logits.amax(1, keepdim=True) - probs.amax(1, keepdim=True).log()
+            right = logits.gather(1, said) - divisor
+            every_right[start : start + rows] = right.squeeze(1)
+            total -= (1 - smoothing) * right.sum()
+            if smoothing:
+                total -= smoothing * (logits.mean(1, keepdim=True) - divisor).sum()
+            if gradients:
+                d_logits = _d_logits(probs, said, smoothing).to(hidden.dtype)
+                d_hidden[start : start + rows] = back(d_logits, weight)
+                if hidden.dtype == total.dtype:
+                    d_weight.addmm_(d_logits.t(), part)
+                else:  # the sum over chunks stays in full precision
+                    d_weight += d_logits.t() @ part
+                d_bias += d_logits.sum(0)
+        if gradients:
+            ctx.save_for_backward(d_hidden, d_weight.to(weight.dtype), d_bias.to(bias.dtype))
+        ctx.mark_non_differentiable(every_right)
+        return total, every_right
+
+    @staticmethod
+    def backward(
+        ctx: Any, d_total: Tensor, d_right: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
+        d_hidden, d_weight, d_bias = ctx.saved_tensors
+        # A tensor without dimensions keeps its precision in the product, and the other's type stays.
+        return d_hidden * d_total, d_weight * d_total, d_bias * d_total, None, None, None
+
+
+def _d_logits(probs: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """The gradient of the summed loss by the logits, in the place of `probs` [M, V]; labels [M, 1]."""
+    if smoothing:
+        probs -= smoothing / probs.size(1)
+    return probs.scatter_add_(1, labels, probs.new_full(labels.shape, smoothing - 1))

@@ -1,0 +1,195 @@
+"""Where training tells how it goes: a log, metrics.jsonl, a progress bar, sample translations, TensorBoard.
+
+The files are of the training, not of a sitting: resumed, they go on from where they were when the checkpoint was saved.
+What the log says of a sitting, how it began and was stopped, has a mark before it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from seq2attn.errors import RunError, UserError
+from seq2attn.io.files import sync
+from seq2attn.io.terminal import visible
+from seq2attn.run_directory import Run
+from seq2attn.training.checkpoints.checkpoint import Checkpoint
+
+logger = logging.getLogger("seq2attn")
+
+METRICS, LOG, SAMPLES = "metrics.jsonl", "train.log", "samples.txt"
+CLOCKS = frozenset({"seconds", "words_per_second"})
+"""The numbers of metrics.jsonl that a clock says: all others are the same when a training is done again."""
+CLOCK_TEXTS = re.compile(r"^[0-9-]+ [0-9:]+ |[0-9,]+ words/s(, [0-9,]+ min left)?")
+"""The same of train.log."""
+MARK = "# "
+"""Before what the log says of a sitting, after the time."""
+
+
+class Reporter:
+    """Writes the reports of the process that leads; in all others it keeps quiet."""
+
+    def __init__(self, run: Run, *, leads: bool, since: Checkpoint | None, tensorboard: bool) -> None:
+        self.leads = leads
+        self.run = run
+        update = since.state.update if since else 0
+        self.board: Any = _tensorboard(run.folder, update) if tensorboard and leads else None
+        self.bar: Any = None
+        if leads:
+            _go_back(run.folder, since)
+            self._handlers = _log_to(run.folder / LOG)
+
+    def say(self, text: str) -> None:
+        """A line for people, about the training: said again when it is done again."""
+        if self.leads:
+            logger.info(text)
+
+    def note(self, text: str) -> None:
+        """A line for people, about this sitting."""
+        if self.leads:
+            logger.info(text, extra={"mark": MARK})
+
+    def lengths(self) -> dict[str, int]:
+        """Bytes of the files, which are then on the disk."""
+        paths = [path for name in (METRICS, LOG, SAMPLES) if (path := self.run.folder / name).is_file()]
+        for path in paths:
+            sync(path)
+        return {path.name: path.stat().st_size for path in paths}
+
+    def measure(self, kind: str, update: int, numbers: Mapping[str, float | str]) -> None:
+        """A line of metrics.jsonl, and TensorBoard's scalars."""
+        if not self.leads:
+            return
+        line = {"kind": kind, "update": update, **{name: plain(number) for name, number in numbers.items()}}
+        self._append(METRICS, json.dumps(line, ensure_ascii=False) + "\n")
+        if self.board is not None:
+            for name, number in numbers.items():
+                if not isinstance(plain(number), str):
+                    self.board.add_scalar(f"{kind}/{name}", number, update)
+
+    def sample(self, update: int, text: str) -> None:
+        """Translations of this moment."""
+        if self.leads:
+            self._append(SAMPLES, f"== update {update}\n{text}\n")
+
+    def _append(self, name: str, text: str) -> None:
+        path = self.run.folder / name
+        try:
+            with path.open("a", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+        except OSError as error:
+            raise _unwritable(path, error) from None
+
+    def epoch(self, number: int, updates: int, done: int) -> None:
+        """A new progress bar."""
+        self.close_bar()
+        if self.leads and sys.stderr.isatty():
+            self.bar = tqdm(total=updates, initial=done, desc=f"epoch {number}", unit="update", leave=False)
+
+    def advance(self, text: str) -> None:
+        """One update more."""
+        if self.bar is not None:
+            self.bar.set_postfix_str(text, refresh=False)
+            self.bar.update()
+
+    def close_bar(self) -> None:
+        """Remove the progress bar."""
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self.close_bar()
+        if self.board is not None:
+            self.board.close()
+        if self.leads:
+            for handler in self._handlers:
+                logger.removeHandler(handler)
+                handler.close()
+
+
+class _BesideBar(logging.Handler):
+    """Lines on standard error that do not tear the progress bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # whoever read it has gone: training does not end for that
+            tqdm.write(self.format(record), file=sys.stderr)
+
+
+class _Visible(logging.Formatter):
+    """Lines that are safe to show on a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
+
+
+class _File(logging.FileHandler):
+    """Lines of a log that ends the training when it cannot be written."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # its name in `logging`
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):
+            raise _unwritable(Path(self.baseFilename), error) from None
+        super().handleError(record)
+
+
+def plain(number: float | str) -> float | str:
+    """A number as JSON has it, which knows none that is not finite."""
+    return number if isinstance(number, str) or math.isfinite(number) else str(number)
+
+
+def _unwritable(path: Path, error: OSError) -> RunError:
+    return RunError(
+        f"{path}: cannot be written ({error.strerror}); the checkpoints are as they were, and `train --resume` goes on"
+        " from the newest"
+    )
+
+
+def _log_to(path: Path) -> list[logging.Handler]:
+    logger.setLevel(logging.INFO)
+    handlers = [_File(path, encoding="utf-8"), _BesideBar()]
+    for handler, line in zip(
+        handlers, ("%(asctime)s %(mark)s%(message)s", "%(asctime)s %(message)s"), strict=True
+    ):
+        handler.setFormatter(_Visible(line, "%Y-%m-%d %H:%M:%S", defaults={"mark": ""}))
+        logger.addHandler(handler)
+    return handlers
+
+
+def _go_back(folder: Path, since: Checkpoint | None) -> None:
+    """Drop what was told after the checkpoint that training goes on from, and a line that a crash cut short."""
+    for name in (METRICS, LOG, SAMPLES):
+        path, length = folder / name, since.lengths.get(name, 0) if since else 0
+        if path.is_file() and path.stat().st_size > length:
+            with path.open("rb") as file:
+                file.seek(length)
+                later = [line for line in file if name == LOG and _is_note(line)]
+            os.truncate(path, length)
+            with path.open("ab") as file:
+                file.writelines(later)
+
+
+def _is_note(line: bytes) -> bool:
+    *_, text = line.split(b" ", 2)
+    return text.startswith(MARK.encode()) and line.endswith(b"\n")
+
+
+def _tensorboard(folder: Path, update: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UserError(
+            "`training.tensorboard` needs TensorBoard: pip install 'seq2attn[tensorboard]'"
+        ) from None
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=update + 1 if update else None)

@@ -1,0 +1,120 @@
+"""What a picture of attention shows, whatever draws it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seq2attn.errors import UserError
+from seq2attn.models.attention_weights import Looked
+from seq2attn.tokenizers.tokenized_text import Segmented
+from seq2attn.tokenizers.vocabulary import EOS, SPECIALS
+from seq2attn.tokenizers.word_ids import between_words
+
+Part = Literal["decoder", "encoder"]
+MEAN = "mean"  # the name of what is no head
+
+
+@dataclass(frozen=True, repr=False)
+class AttentionMap:
+    """Where the words at the side, which ask, look among the words above."""
+
+    part: Part
+    queries: Segmented
+    keys: Segmented
+    weights: NDArray[np.float32]  # [layers, heads, queries, keys]
+    layers: tuple[str, ...]  # how people call them: 1, 2, ...
+    heads: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Raises ValueError if the sizes do not fit."""
+        sizes = tuple(map(len, (self.layers, self.heads, self.queries.tokens, self.keys.tokens)))
+        if self.weights.shape != sizes:
+            raise ValueError(f"weights are {self.weights.shape}, not {sizes}: [layers, heads, queries, keys]")
+
+    def __repr__(self) -> str:
+        return f"AttentionMap({self.part}, {list(self.weights.shape)})"
+
+    @classmethod
+    def of(cls, looked: Looked, part: Part) -> AttentionMap:
+        """All layers and heads of the decoder, which looks at the source, or of the encoder, which looks within it.
+
+        Raises UserError when that part has no attention.
+        """
+        weights = looked.decoder if part == "decoder" else looked.encoder
+        if weights is None:
+            raise UserError(
+                f"there is no attention to draw: the model's {part} has none{_elsewhere(looked, part)}"
+            )
+        layers, heads = (tuple(str(i + 1) for i in range(n)) for n in weights.shape[:2])
+        queries = looked.target if part == "decoder" else looked.source
+        return cls(part, queries, looked.source, weights, layers, heads)
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """What asks, and what is looked at."""
+        return ("translation" if self.part == "decoder" else "source", "source")
+
+    def layer(self, wish: str | int) -> AttentionMap:
+        """One layer, counted from 1, lowest first; or the `top` one, or `all`.
+
+        Raises UserError when there is no such layer.
+        """
+        if wish == "all":
+            return self
+        place = (
+            len(self.layers) - 1 if wish == "top" else self._place("layer", wish, self.layers, "top or all")
+        )
+        return replace(self, weights=self.weights[place : place + 1], layers=(self.layers[place],))
+
+    def head(self, wish: str | int) -> AttentionMap:
+        """One head, counted from 1; or the `mean` of all, or `all`.
+
+        Raises UserError when there is no such head.
+        """
+        if wish == "all":
+            return self
+        if wish == MEAN:
+            name = MEAN if len(self.heads) > 1 else self.heads[0]
+            return replace(self, weights=self.weights.mean(1, keepdims=True), heads=(name,))
+        place = self._place("head", wish, self.heads, "mean or all")
+        return replace(self, weights=self.weights[:, place : place + 1], heads=(self.heads[place],))
+
+    def whole_words(self) -> AttentionMap:
+        """Sub-words become words: what looks at the pieces of a word adds up, and how its pieces look is averaged."""
+        sides = self.queries, self.keys
+        weights = between_words(self.weights, *((side.word_of, len(side.words)) for side in sides))
+        queries, keys = (Segmented.plain(side.words) for side in sides)
+        return replace(self, queries=queries, keys=keys, weights=weights)
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The sentences of queries and keys, without controls."""
+        query, key = (
+            " ".join(w for w in side.words if w != SPECIALS[EOS]) for side in (self.queries, self.keys)
+        )
+        return query, key
+
+    def name(self, layer: int, head: int) -> str:
+        """How people call one of the maps: `layer 2, head 1`."""
+        which = self.heads[head]
+        return f"layer {self.layers[layer]}, " + ("mean of heads" if which == MEAN else f"head {which}")
+
+    def _place(self, what: str, wish: str | int, names: tuple[str, ...], others: str) -> int:
+        if str(wish) in names:
+            return names.index(str(wish))
+        there = f"1 to {len(names)}" if len(names) > 1 else "1"
+        raise UserError(
+            f"there is no {what} `{wish}`: the {self.part}'s attention has {len(names)}; use {there}, {others}"
+        )
+
+
+def _elsewhere(looked: Looked, part: Part) -> str:
+    if part == "decoder" and looked.encoder is not None:
+        return "; its encoder has some (--attention-of encoder)"
+    if part == "encoder" and looked.decoder is not None:
+        return "; its decoder has some (--attention-of decoder)"
+    return ""

@@ -1,0 +1,96 @@
+"""A matplotlib figure that becomes a file: the one place that knows about back ends, suffixes and fonts."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seq2attn.errors import UserError
+from seq2attn.io.files import output
+from seq2attn.visualization.fonts import BASE_FAMILY, font_families
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SUFFIXES = (".png", ".svg", ".pdf")
+# Okabe and Ito's colours without their yellow: told apart by everyone, dark enough for lines on white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+INK = "#444444"
+
+
+def check_picture(path: Path, *, others: tuple[str, ...] = ()) -> None:
+    """Raises UserError when no picture can be drawn to `path`: better known before the work than after it.
+
+    `others` are the suffixes that the caller can do something with besides.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        known = ", ".join((*SUFFIXES, *others))
+        raise UserError(f"{path}: cannot draw a `{path.suffix}` file; use one of {known}")
+    if find_spec("matplotlib") is None:
+        raise UserError("drawing needs matplotlib: pip install 'seq2attn[plots]'")
+
+
+@contextmanager
+def figure(path: Path, *, width: float, height: float) -> Iterator[Figure]:
+    """A figure of `width` x `height` inches to draw on, written to `path` at the end.
+
+    Raises UserError if matplotlib is missing or does not write files of this suffix.
+    """
+    check_picture(path)
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    style: dict[Any, object] = {  # of the names that matplotlib knows
+        "font.family": [BASE_FAMILY],
+        "font.size": 10,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.edgecolor": INK,
+        "axes.labelcolor": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "axes.titlecolor": INK,
+        "legend.labelcolor": INK,
+        "savefig.dpi": 200,
+        "text.parse_math": False,  # "$5 or $10" are words, not a formula
+    }
+    with rc_context(style):
+        # Not through pyplot: no window, no global state, and Agg where there is no display.
+        canvas = Figure(figsize=(width, height), layout="constrained")
+        yield canvas
+        _choose_fonts(canvas)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with warnings.catch_warnings(record=True) as caught, output(path) as file:
+            form = path.suffix.lower().removeprefix(".")
+            canvas.savefig(file, format=form, bbox_inches="tight", pad_inches=0.08)
+        _say(caught, path)
+
+
+def _choose_fonts(canvas: Figure) -> None:
+    """Set fonts that have the characters of all texts, where the base font does not."""
+    from matplotlib.text import Text
+
+    texts: list[Text] = canvas.findobj(Text)
+    families = font_families({character for text in texts for character in text.get_text()})
+    if families != [BASE_FAMILY]:
+        for text in texts:
+            text.set_fontfamily(families)
+
+
+def _say(caught: list[warnings.WarningMessage], path: Path) -> None:
+    """One line about all the characters that no font has, instead of two for each."""
+    missing = {str(one.message) for one in caught if str(one.message).startswith("Glyph ")}
+    if missing:
+        print(
+            f"warning: {path}: no font here has {len(missing)} of the characters; install one that has "
+            "(Noto Sans CJK has Chinese, Japanese and Korean)",
+            file=sys.stderr,
+        )
+    for one in caught:
+        if str(one.message) not in missing:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
