@@ -28,10 +28,10 @@ from small_bert import make_bert
 from torch import Tensor, nn
 
 from seq2attn.data.collate import collate_source
-from seq2attn.encoders import BertEncoderConfig, Encoded
-from seq2attn.encoders.bert import load_bert
+from seq2attn.encoders import BertEncoderConfig, EncoderOutput
+from seq2attn.encoders.bert import load_bert_weights
 from seq2attn.tokenizers.vocabulary import EOS
-from seq2attn.tokenizers.wordpiece import WordPieceConfig, WordPieceTokenizer
+from seq2attn.tokenizers.wordpiece import WordPieceTokenizer, WordPieceTokenizerConfig
 from seq2attn.training.parameter_groups import parameter_groups
 
 GOOD, BAD = ("good", "great", "funny", "bright"), ("bad", "dull", "boring", "sad")
@@ -85,14 +85,14 @@ class Bert(nn.Module):
 
     def __init__(self, folder: Path, rate: float) -> None:
         super().__init__()
-        self.tokenizer: WordPieceTokenizer = WordPieceConfig(path=folder).train([])
-        config = BertEncoderConfig(kind="bert", path=folder, rate=rate)
+        self.tokenizer: WordPieceTokenizer = WordPieceTokenizerConfig(path=folder).train([])
+        config = BertEncoderConfig(kind="bert", path=folder, lr_scale=rate)
         self.source = config.build_embedding()
         self.encoder = config.build(0)  # BERT's own width
-        load_bert(folder, self.source, self.encoder, self.tokenizer.bert_ids)
+        load_bert_weights(folder, self.source, self.encoder, self.tokenizer.bert_ids)
         self.dim = self.encoder.key_dim
 
-    def forward(self, lines: Sequence[str]) -> tuple[Encoded, Tensor]:
+    def forward(self, lines: Sequence[str]) -> tuple[EncoderOutput, Tensor]:
         """What stands at each piece, and the ids of the pieces [B, S]"""
         ids, mask = collate_source([self.tokenizer.encode(line) for line in lines])
         return self.encoder(self.source(ids), mask), ids

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seq2attn.config.base import Config as Config
+    from seq2attn.config.base import FieldError as FieldError
+    from seq2attn.config.base import FieldErrors as FieldErrors
     from seq2attn.config.base import InputPath as InputPath
-    from seq2attn.config.base import Mistake as Mistake
-    from seq2attn.config.base import Mistakes as Mistakes
     from seq2attn.errors import UserError as UserError
     from seq2attn.inference.translator import Translator as Translator
     from seq2attn.inference.translator import load as load
-    from seq2attn.visualization.attention import AttentionChoice as AttentionChoice
+    from seq2attn.visualization.attention import AttentionSelection as AttentionSelection
     from seq2attn.visualization.attention import attention_text as attention_text
     from seq2attn.visualization.attention import draw_attention as draw_attention
 
-_HOMES = {
-    "AttentionChoice": "seq2attn.visualization.attention",
+_LAZY_IMPORTS = {
+    "AttentionSelection": "seq2attn.visualization.attention",
     "Config": "seq2attn.config.base",
     "InputPath": "seq2attn.config.base",
-    "Mistake": "seq2attn.config.base",
-    "Mistakes": "seq2attn.config.base",
+    "FieldError": "seq2attn.config.base",
+    "FieldErrors": "seq2attn.config.base",
     "Translator": "seq2attn.inference.translator",
     "UserError": "seq2attn.errors",
     "attention_text": "seq2attn.visualization.attention",
@@ -31,11 +31,11 @@ _HOMES = {
 }
 
 __all__ = [
-    "AttentionChoice",
+    "AttentionSelection",
     "Config",
+    "FieldError",
+    "FieldErrors",
     "InputPath",
-    "Mistake",
-    "Mistakes",
     "Translator",
     "UserError",
     "attention_text",
@@ -48,9 +48,9 @@ def __getattr__(name: str) -> Any:
     """Public names are imported when first used, so that `import seq2attn` takes no time and no torch."""
     if name == "__version__":
         return _version()
-    if name not in _HOMES:
+    if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_LAZY_IMPORTS[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -19,13 +19,13 @@ class RunError(UserError):
     """A run directory that is missing, incomplete, or does not fit together."""
 
 
-class DamagedError(RunError):
+class CorruptFileError(RunError):
     """A file that does not hold what was written to it."""
 
 
-class Stopped(Exception):  # noqa: N818  # nothing went wrong
+class TrainingInterrupted(Exception):  # noqa: N818  # nothing went wrong
     """A training that was asked to stop between two updates, and has saved where it stands."""
 
     def __init__(self, why: str, code: int) -> None:
         super().__init__(why)
-        self.code = code
+        self.exit_code = code

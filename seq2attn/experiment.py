@@ -5,107 +5,119 @@ from __future__ import annotations
 from pathlib import Path
 
 from seq2attn.attention.config import AttentionConfig
-from seq2attn.config.base import Config, Mistake
+from seq2attn.config.base import Config, FieldError
 from seq2attn.data.config import DataConfig
-from seq2attn.data.readers import AlignedConfig
+from seq2attn.data.readers import PlainTextConfig
 from seq2attn.decoders import (
     ConvolutionalDecoderConfig,
     DecoderConfig,
-    FixedConfig,
+    FixedContextDecoderConfig,
     TransformerDecoderConfig,
 )
-from seq2attn.decoders.recurrent import AttentiveConfig
+from seq2attn.decoders.recurrent import AttentionRNNDecoderConfig
 from seq2attn.encoders import BertEncoderConfig
 from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.models.config import ModelConfig
 from seq2attn.search.config import BeamConfig, SearchConfig
-from seq2attn.tokenizers.config import TextConfig
-from seq2attn.tokenizers.wordpiece import WordPieceConfig
+from seq2attn.tokenizers.config import TokenizersConfig
+from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from seq2attn.training.config import TrainingConfig
 
 
-def _tied_is_joint(text: TextConfig, model: ModelConfig) -> list[Mistake]:
+def _check_tied_needs_shared_vocab(text: TokenizersConfig, model: ModelConfig) -> list[FieldError]:
     if model.embeddings.tie != "all" or text.is_joint:
         return []
-    return [Mistake("model.embeddings.tie", "`all` needs one vocabulary for both sides: give `text.joint`")]
+    return [
+        FieldError(
+            "model.embeddings.tie", "`all` needs one vocabulary for both sides: give `tokenizer.joint`"
+        )
+    ]
 
 
-def _bert_reads_its_own_pieces(text: TextConfig, model: ModelConfig) -> list[Mistake]:
+def _check_bert_tokenizer(text: TokenizersConfig, model: ModelConfig) -> list[FieldError]:
     if not isinstance(model.encoder, BertEncoderConfig):
         return []
     path = model.encoder.path
-    if not isinstance(text.source, WordPieceConfig):
+    if not isinstance(text.source, WordPieceTokenizerConfig):
         side = "joint" if text.is_joint else "source"
         return [
-            Mistake(
+            FieldError(
                 f"text.{side}", f"BERT reads its own pieces: give `source: {{kind: wordpiece, path: {path}}}`"
             )
         ]
     if text.source.path == path:
         return []
-    return [Mistake("text.source.path", f"should be the folder of `model.encoder`, {path}")]
+    return [FieldError("tokenizer.source.path", f"should be the folder of `model.encoder`, {path}")]
 
 
-def _tags_have_vectors(data: DataConfig, text: TextConfig) -> list[Mistake]:
-    if not data.tags or not isinstance(text.source, WordPieceConfig):
+def _tags_have_vectors(data: DataConfig, text: TokenizersConfig) -> list[FieldError]:
+    if not data.tags or not isinstance(text.source, WordPieceTokenizerConfig):
         return []
-    return [Mistake("data.train", "has a `tag`, for which the vocabulary of `wordpiece` has no entry")]
+    return [FieldError("data.train", "has a `tag`, for which the vocabulary of `wordpiece` has no entry")]
 
 
-def _guided_can_be(data: DataConfig, model: ModelConfig, training: TrainingConfig) -> list[Mistake]:
-    guided, shape = training.guided, _attentions(model.decoder)
+def _check_guided_alignment(
+    data: DataConfig, model: ModelConfig, training: TrainingConfig
+) -> list[FieldError]:
+    guided, shape = training.guided_alignment, _attention_shape(model.decoder)
     if guided is None:
         return []
     mistakes = []
-    if not any(isinstance(corpus, AlignedConfig) and corpus.alignment for corpus in data.train):
+    if not any(isinstance(corpus, PlainTextConfig) and corpus.alignment for corpus in data.train):
         message = "learns from links between words: give `data.train.alignment`, beside `kind: aligned`"
-        mistakes.append(Mistake("training.guided", message))
-    if shape is not None and (found := guided.missing(*shape)):
-        mistakes.append(Mistake(".".join(filter(None, ("training.guided", found[0]))), found[1]))
+        mistakes.append(FieldError("training.guided_alignment", message))
+    if shape is not None and (found := guided.unsupported_reason(*shape)):
+        mistakes.append(FieldError(".".join(filter(None, ("training.guided_alignment", found[0]))), found[1]))
     return mistakes
 
 
-def _packed_can_be(model: ModelConfig, training: TrainingConfig) -> list[Mistake]:
-    if not training.batch.packed:
+def _check_padding_free(model: ModelConfig, training: TrainingConfig) -> list[FieldError]:
+    if not training.batch.padding_free:
         return []
-    name, attention = "training.batch.packed", getattr(model.decoder, "attention", None)
+    name, attention = "training.batch.padding_free", getattr(model.decoder, "attention", None)
     needs = "sentences in one row are read by Transformers alone, with other `positions` than relative ones"
     mistakes = [
-        Mistake(name, f"{needs}; see `model.{side}`")
+        FieldError(name, f"{needs}; see `model.{side}`")
         for side, part in (("encoder", model.encoder), ("decoder", model.decoder))
-        if not isinstance(part, TransformerConfig) or part.positions == "relative"
+        if not isinstance(part, TransformerConfig) or part.position_encoding == "relative"
     ]
-    if isinstance(attention, AttentionConfig) and not attention.is_scaled_dot:
+    if isinstance(attention, AttentionConfig) and not attention.supports_sdpa:
         message = "sentences in one row are asked by scaled dot products alone; see `model.decoder.attention`"
-        mistakes.append(Mistake(name, message))
-    if training.guided is not None:
-        mistakes.append(Mistake(name, "makes no weights, which `training.guided` needs"))
+        mistakes.append(FieldError(name, message))
+    if training.guided_alignment is not None:
+        mistakes.append(FieldError(name, "makes no weights, which `training.guided_alignment` needs"))
     return mistakes
 
 
-def _attentions(decoder: DecoderConfig) -> tuple[int, int] | None:
+def _attention_shape(decoder: DecoderConfig) -> tuple[int, int] | None:
     """The layers with attention and the heads of each; None where only a stranger's decoder knows."""
     attention = getattr(decoder, "attention", None)
-    if isinstance(decoder, FixedConfig):
+    if isinstance(decoder, FixedContextDecoderConfig):
         return 0, 0
     if not isinstance(attention, AttentionConfig) or ":" in attention.score.kind:
         return None
     heads = getattr(attention.score, "heads", 1)
     if isinstance(decoder, TransformerDecoderConfig | ConvolutionalDecoderConfig):
         return decoder.layers, heads
-    return (1, heads) if isinstance(decoder, AttentiveConfig) else None
+    return (1, heads) if isinstance(decoder, AttentionRNNDecoderConfig) else None
 
 
-class Experiment(Config):
+class ExperimentConfig(Config):
     """A model, the text it learns from, and how."""
 
-    rules = (_tied_is_joint, _bert_reads_its_own_pieces, _tags_have_vectors, _guided_can_be, _packed_can_be)
+    rules = (
+        _check_tied_needs_shared_vocab,
+        _check_bert_tokenizer,
+        _tags_have_vectors,
+        _check_guided_alignment,
+        _check_padding_free,
+    )
 
-    run: Path
+    run_dir: Path
     """The run directory: where all that training makes is kept, relative to the working directory."""
     data: DataConfig
-    text: TextConfig
+    tokenizer: TokenizersConfig
     model: ModelConfig
     training: TrainingConfig = TrainingConfig()
     search: SearchConfig = BeamConfig(kind="beam")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_checkpoint
-from seq2attn.training.checkpoints.retention import newest_sound
+from seq2attn.training.checkpoints.retention import latest_valid_checkpoint
 from tests.forked import Command
 from tests.laws.small import MODELS, content
 from tests.laws.test_interrupted import PLAIN
 
 OFTEN = {
     **PLAIN,
-    "until": ["14 updates"],
+    "max_duration": ["14 updates"],
     "validation": {"every": "2 updates", "metric": "loss"},
     "report_every": 3,
 }
@@ -41,7 +41,7 @@ class Home:
         return running.wait(), running.said()
 
     def run(self, name):
-        return Run(self.folder / name)
+        return RunDirectory(self.folder / name)
 
 
 def is_saving(run):
@@ -54,10 +54,10 @@ def has_reported(run, update):
 
 def assert_sound(run):
     """Whatever the instant: what is there is whole, and the newest checkpoint can be gone on from without a warning."""
-    newest = newest_sound(run.folder, pytest.fail)
+    newest = latest_valid_checkpoint(run.folder, pytest.fail)
     for checkpoint in list_checkpoints(run.folder)[-1:]:
         load_checkpoint(checkpoint)
-        assert checkpoint.state == newest.state
+        assert checkpoint.train_state == newest.train_state
     if run.weights.is_file():
         run.model()
 
@@ -69,4 +69,6 @@ def slow_to_validate(folder, sentences=3000):
     """One whose validations take seconds: sentences that it does not know how to end."""
     for name in ("src", "tgt"):
         (folder / f"dev.{name}").write_text("ba be bi bo bul da de\n" * sentences)
-    return Home(folder, **{**OFTEN, "until": ["4 updates"], "model": MODELS["recurrent"], "validation": SLOW})
+    return Home(
+        folder, **{**OFTEN, "max_duration": ["4 updates"], "model": MODELS["recurrent"], "validation": SLOW}
+    )

@@ -23,7 +23,10 @@ def flops_a_word(model: Seq2Seq, lengths: Lengths) -> float:
     """
     source, target = lengths.source, lengths.target
     s, t = sum(source), sum(target)
-    of_source, of_target = matrices(model.encoder), matrices(model.decoder) + model.output.weight.numel()
+    of_source, of_target = (
+        matrices(model.encoder),
+        matrices(model.decoder) + model.output_projection.weight.numel(),
+    )
     across = sum(n * m for n, m in zip(source, target, strict=True))
     products = 0
     for _, attention in _attentions(model.encoder):
@@ -33,7 +36,7 @@ def flops_a_word(model: Seq2Seq, lengths: Lengths) -> float:
             products += _widths(attention, model) * sum(n * n for n in target)
             continue
         products += _widths(attention, model) * across
-        looks = matrices(attention.score.get_submodule("w_key")) + matrices(attention.value)
+        looks = matrices(attention.score.get_submodule("w_key")) + matrices(attention.value_proj)
         of_source, of_target = of_source + looks, of_target - looks
     return (1 + BACKWARD) * 2 * (of_source * s + of_target * t + products) / t
 
@@ -55,8 +58,8 @@ def _attentions(module: nn.Module) -> Iterator[tuple[str, Attention]]:
 
 def _widths(attention: Attention, model: Seq2Seq) -> int:
     """Multiplications of a query with a key for its scores, and of its weight with a value, of all heads."""
-    sharing = attention.score.heads // attention.score.groups
-    key, value = attention.score.get_submodule("w_key"), attention.value
+    sharing = attention.score.heads // attention.score.kv_heads
+    key, value = attention.score.get_submodule("w_key"), attention.value_proj
     assert isinstance(key, nn.Linear)
     values = sharing * value.out_features if isinstance(value, nn.Linear) else model.encoder.value_dim
     return sharing * key.out_features + values

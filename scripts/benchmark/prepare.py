@@ -15,20 +15,20 @@ def prepare_all(ours: Ours, models: tuple[str, ...], *, timed: bool) -> None:
     """
     from seq2attn.config.load import load
     from seq2attn.data.prepare import prepare
-    from seq2attn.experiment import Experiment
-    from seq2attn.tokenizers.subwords import BPEConfig, SubwordTokenizer
+    from seq2attn.experiment import ExperimentConfig
+    from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer
 
     for model in models:
-        experiment = load(ours.experiment(model), Experiment, list(ours.overrides))
-        config = experiment.text.joint
-        assert isinstance(config, BPEConfig)
-        tokenizer = SubwordTokenizer(config, prepare_text(ours.setting, config.size))
+        experiment = load(ours.experiment(model), ExperimentConfig, list(ours.overrides))
+        config = experiment.tokenizer.joint
+        assert isinstance(config, BPETokenizerConfig)
+        tokenizer = SubwordTokenizer(config, prepare_text(ours.setting, config.vocab_size))
         for folder in [ours.timed(model, way) for way in ours.ways(model)] if timed else [ours.run(model)]:
             for side in ("source", "target"):
                 if not (folder / side).is_dir():
                     tokenizer.save(folder / side)
-            prepared = prepare(experiment.data, experiment.text, folder, say, keep_tokenizers=True)
-            corpus = prepared.train.epoch(0, 0)
+            prepared = prepare(experiment.data, experiment.tokenizer, folder, say, keep_tokenizers=True)
+            corpus = prepared.train.epoch_corpus(0, 0)
             found = int(corpus.lengths[:, 1].sum()) + len(corpus)  # the ends
             wanted = sum(lengths(ours.setting).target)
             if found != wanted:

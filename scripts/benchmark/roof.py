@@ -13,8 +13,8 @@ from benchmark.setting import Setting
 from benchmark.text import lengths
 from benchmark.training import Timing, say
 from seq2attn.config.load import load
-from seq2attn.experiment import Experiment
-from seq2attn.models.summary import sketch
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.models.summary import build_on_meta_device
 
 SHARE = 1 / 20
 """Of a window, for each product."""
@@ -33,8 +33,8 @@ def rates(setting: Setting, seconds: float) -> dict[str, dict[str, float]]:
 
 def measure_roofline(setting: Setting, model: str, timing: Timing, case: str = TRAINING) -> list[Record]:
     """Target tokens a second of a model at the rate of a large product, and at those of T's linear layers."""
-    config = load(setting.configs / f"{model}.yaml", Experiment)
-    net = sketch(config.model, config.text)
+    config = load(setting.configs / f"{model}.yaml", ExperimentConfig)
+    net = build_on_meta_device(config.model, config.tokenizer)
     flops, measured = flops_a_word(net, lengths(setting)), list[dict[str, dict[str, float]]]()
     for _ in range(timing.rounds):
         if not timing.busy_ok:

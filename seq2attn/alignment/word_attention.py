@@ -11,40 +11,42 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2attn.data.word_alignment import Link, split_words
-from seq2attn.data.word_ids import Numbered, encode_numbered
+from seq2attn.data.word_alignment import AlignmentLink, split_words
+from seq2attn.data.word_ids import IdsWithWords, encode_with_word_ids
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.word_ids import between_words
+from seq2attn.tokenizers.word_ids import pool_to_words
 
-Weights: TypeAlias = NDArray[np.float32]
-SAYING, READING = 0, 1
+WordAttention: TypeAlias = NDArray[np.float32]
+OUTPUT_STEP, INPUT_STEP = 0, 1
 """The step that says a target word, and the step that reads it to say the next (Chen et al. 2020)."""
 
 
-def word_weights(
+def word_attention_weights(
     model: Seq2Seq,
     tokenizers: tuple[Tokenizer, Tokenizer],
     pairs: Sequence[tuple[str, str]],
     *,
     budget: int = 4096,
-) -> list[Weights | None]:
+) -> list[WordAttention | None]:
     """For each pair [2, L, H, T, S], steps that say first; None where a side is empty, or there is no attention.
 
     Rows times the longer side are at most `budget` at a time.
     """
-    cut = [tuple(encode_numbered(*side) for side in zip(tokenizers, pair, strict=True)) for pair in pairs]
+    cut = [
+        tuple(encode_with_word_ids(*side) for side in zip(tokenizers, pair, strict=True)) for pair in pairs
+    ]
     full = [row for row, sides in enumerate(cut) if all(ids for ids, _ in sides)]
     ids = [(cut[row][0][0], cut[row][1][0]) for row in full]
-    found: list[Weights | None] = [None] * len(pairs)
+    found: list[WordAttention | None] = [None] * len(pairs)
     for row, weights in zip(full, cross_attention_weights(model, ids, budget=budget), strict=True):
         if weights is not None:
             found[row] = _of_words(weights, *zip(cut[row], map(_count, pairs[row]), strict=True))
     return found
 
 
-def links(weights: Weights) -> list[Link]:
+def argmax_links(weights: WordAttention) -> list[AlignmentLink]:
     """weights [T, S] -> each target word's link to the source word it looks at most (Garg et al. 2019, section 3).
 
     The first of equals; none where no word of the source was looked at at all.
@@ -56,7 +58,9 @@ def _count(line: str) -> int:
     return len(split_words(line))
 
 
-def _of_words(weights: Weights, source: tuple[Numbered, int], target: tuple[Numbered, int]) -> Weights:
+def _of_words(
+    weights: WordAttention, source: tuple[IdsWithWords, int], target: tuple[IdsWithWords, int]
+) -> WordAttention:
     """[L, H, tokens + end, tokens + end] -> [2, L, H, T, S]: summed over a source word, the mean of a target word.
 
     What goes to the end of the source goes to no word.
@@ -65,4 +69,4 @@ def _of_words(weights: Weights, source: tuple[Numbered, int], target: tuple[Numb
     (_, of_target), targets = target
     steps = len(of_target)
     cells = np.stack([weights[:, :, :steps], weights[:, :, 1:]])[..., : len(of_source)]
-    return between_words(cells, (of_target, targets), (of_source, sources))
+    return pool_to_words(cells, (of_target, targets), (of_source, sources))

@@ -1,16 +1,23 @@
 """Attention: one hierarchy, two axes; any score with any alignment."""
 
-from seq2attn.attention.attention import Attended, Attention, Memories, Memory, in_turn, self_attention
-from seq2attn.attention.base import NOTHING, Asked, Seen
+from seq2attn.attention.attention import (
+    Attention,
+    AttentionOutput,
+    Memories,
+    Memory,
+    build_self_attention,
+    concat_steps,
+)
+from seq2attn.attention.base import NO_STATE, AttentionState, QueryInfo
 
 __all__ = [
-    "NOTHING",
-    "Asked",
-    "Attended",
+    "NO_STATE",
     "Attention",
+    "AttentionOutput",
+    "AttentionState",
     "Memories",
     "Memory",
-    "Seen",
-    "in_turn",
-    "self_attention",
+    "QueryInfo",
+    "build_self_attention",
+    "concat_steps",
 ]

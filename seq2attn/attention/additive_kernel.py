@@ -15,9 +15,9 @@ from torch.autograd.function import once_differentiable
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
-NEAR = {"cpu": 2**18}
+CHUNK_SIZE = {"cpu": 2**18}
 """How many numbers of [B, H, T, S, d] are made at a time on a kind of device (1 MB in float32)."""
-FAR = 2**26
+DEFAULT_CHUNK_SIZE = 2**26
 """The same elsewhere, where small pieces cost more than memory."""
 
 
@@ -104,7 +104,7 @@ class _BySigmoid(torch.autograd.Function):
         return d_q, d_k, d_v
 
 
-Piece = tuple[slice, int, slice]
+Chunk = tuple[slice, int, slice]
 """Sentences, a head, queries."""
 
 
@@ -113,13 +113,13 @@ def _sigmoid_of_twice(x: Tensor) -> Tensor:
     return x.mul_(2).sigmoid_()
 
 
-def _pieces(q: Tensor, k: Tensor, fn: Callable[[Tensor], Tensor]) -> Iterator[tuple[Piece, Tensor]]:
+def _pieces(q: Tensor, k: Tensor, fn: Callable[[Tensor], Tensor]) -> Iterator[tuple[Chunk, Tensor]]:
     """fn(q + k) [b, t, S, d] of a few sentences, a head, and a few queries, each in the place of the last.
 
     `fn` changes its argument.
     """
     (sentences, heads, queries, dim), keys = q.shape, k.size(2)
-    most = NEAR.get(q.device.type, FAR)
+    most = CHUNK_SIZE.get(q.device.type, DEFAULT_CHUNK_SIZE)
     some = min(queries, max(1, most // max(1, keys * dim)))
     few = min(sentences, max(1, most // max(1, some * keys * dim)))
     place = q.new_empty(few, some, keys, dim)

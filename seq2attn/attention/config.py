@@ -6,39 +6,48 @@ from typing import Annotated
 
 from pydantic import Field
 
-from seq2attn.attention.alignment import GlobalConfig, LocalMonotonicConfig, LocalPredictiveConfig
+from seq2attn.attention.alignment import (
+    GlobalAlignmentConfig,
+    LocalMonotonicAlignmentConfig,
+    LocalPredictiveAlignmentConfig,
+)
 from seq2attn.attention.attention import Attention
-from seq2attn.attention.cosine import CosineConfig
-from seq2attn.attention.coverage import CoverageConfig
-from seq2attn.attention.entmax import SparseConfig
-from seq2attn.attention.hard import GumbelConfig, ReinforceConfig
-from seq2attn.attention.monotonic import MonotonicConfig
-from seq2attn.attention.position_scores import LocationConfig, OffsetConfig
-from seq2attn.attention.scores import AdditiveConfig, DotConfig, GeneralConfig, MultiHeadConfig
+from seq2attn.attention.cosine import CosineScoreConfig
+from seq2attn.attention.coverage import CoverageScoreConfig
+from seq2attn.attention.entmax import EntmaxAlignmentConfig
+from seq2attn.attention.hard import GumbelAlignmentConfig, ReinforceAlignmentConfig
+from seq2attn.attention.monotonic import MonotonicAlignmentConfig
+from seq2attn.attention.position_scores import LocationScoreConfig, OffsetScoreConfig
+from seq2attn.attention.scores import (
+    AdditiveScoreConfig,
+    DotScoreConfig,
+    GeneralScoreConfig,
+    MultiHeadScoreConfig,
+)
 from seq2attn.config.base import Config
 from seq2attn.config.plugin import Pluggable
 from seq2attn.nn.linear import Linear
 
-ScoreConfig = Annotated[
-    DotConfig
-    | GeneralConfig
-    | AdditiveConfig
-    | CoverageConfig
-    | MultiHeadConfig
-    | CosineConfig
-    | LocationConfig
-    | OffsetConfig,
+ScoreFunctionConfig = Annotated[
+    DotScoreConfig
+    | GeneralScoreConfig
+    | AdditiveScoreConfig
+    | CoverageScoreConfig
+    | MultiHeadScoreConfig
+    | CosineScoreConfig
+    | LocationScoreConfig
+    | OffsetScoreConfig,
     Field(discriminator="kind"),
     Pluggable("score"),
 ]
-AlignConfig = Annotated[
-    GlobalConfig
-    | LocalMonotonicConfig
-    | LocalPredictiveConfig
-    | SparseConfig
-    | ReinforceConfig
-    | GumbelConfig
-    | MonotonicConfig,
+AlignmentFunctionConfig = Annotated[
+    GlobalAlignmentConfig
+    | LocalMonotonicAlignmentConfig
+    | LocalPredictiveAlignmentConfig
+    | EntmaxAlignmentConfig
+    | ReinforceAlignmentConfig
+    | GumbelAlignmentConfig
+    | MonotonicAlignmentConfig,
     Field(discriminator="kind"),
     Pluggable("alignment"),
 ]
@@ -47,19 +56,21 @@ AlignConfig = Annotated[
 class AttentionConfig(Config):
     """Any score with any alignment."""
 
-    score: ScoreConfig
+    score: ScoreFunctionConfig
     """How a query and a key are compared."""
-    align: AlignConfig = GlobalConfig(kind="global")
+    align: AlignmentFunctionConfig = GlobalAlignmentConfig(kind="global")
     """How the scores become weights."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Share of the weights that training leaves out (CPU: anything but 0 costs the fused kernel)."""
 
     @property
-    def is_scaled_dot(self) -> bool:
+    def supports_sdpa(self) -> bool:
         """Whether it is a softmax of scaled dot products, for which there are fused kernels."""
         score = self.score
-        scaled = isinstance(score, DotConfig | GeneralConfig) and score.scaled
-        return (scaled or isinstance(score, MultiHeadConfig)) and isinstance(self.align, GlobalConfig)
+        scaled = isinstance(score, DotScoreConfig | GeneralScoreConfig) and score.scaled
+        return (scaled or isinstance(score, MultiHeadScoreConfig)) and isinstance(
+            self.align, GlobalAlignmentConfig
+        )
 
     def build(self, query_dim: int, key_dim: int, value_dim: int, output_dim: int | None = None) -> Attention:
         """An attention whose context is `output_dim` wide, projected, or `value_dim`, as the encoder made it.
@@ -77,7 +88,7 @@ class AttentionConfig(Config):
         return Attention(
             score,
             self.align.build(query_dim),
-            value=Linear(value_dim, output_dim // score.heads * score.groups),
+            value=Linear(value_dim, output_dim // score.heads * score.kv_heads),
             output=Linear(output_dim, output_dim),
             dropout=self.dropout,
         )

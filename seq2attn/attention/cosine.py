@@ -12,13 +12,13 @@ import torch.nn.functional as F
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from seq2attn.attention.base import Asked
-from seq2attn.attention.scores import Score, divide
+from seq2attn.attention.base import QueryInfo
+from seq2attn.attention.scores import ScoreFunction, check_heads_divide
 from seq2attn.config.base import Config
 from seq2attn.nn.linear import Linear
 
 
-class Cosine(Score):
+class CosineScore(ScoreFunction):
     """beta * cos(q, W k): content addressing with a learned sharpness for each head (Graves et al. 2014, eq. 5 and 6).
 
     W brings keys to the width of the query, and is paid once a sentence.
@@ -26,30 +26,30 @@ class Cosine(Score):
 
     def __init__(self, query_dim: int, key_dim: int, heads: int = 1) -> None:
         super().__init__(heads)
-        divide(query_dim, heads)
-        self.w_key = Linear(key_dim, query_dim, bias=False)
+        check_heads_divide(query_dim, heads)
+        self.key_proj = Linear(key_dim, query_dim, bias=False)
         self.sharpness = nn.Parameter(torch.full((heads, 1, 1), 10.0))
 
-    def query(self, x: Tensor, position: Tensor) -> Tensor:
+    def project_query(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, T, Dq] -> [B, H, T, d], of length 1"""
-        return F.normalize(super().query(x, position), dim=-1)
+        return F.normalize(super().project_query(x, position), dim=-1)
 
-    def key(self, x: Tensor, position: Tensor) -> Tensor:
+    def project_key(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, S, Dk] -> [B, H, S, d], of length 1"""
-        return F.normalize(super().key(self.w_key(x), position), dim=-1)
+        return F.normalize(super().project_key(self.key_proj(x), position), dim=-1)
 
-    def forward(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, asked: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
         return self.sharpness.to(q.dtype) * (q @ k.transpose(-2, -1))
 
 
-class CosineConfig(Config):
+class CosineScoreConfig(Config):
     """Content addressing: the angle between query and key."""
 
     kind: Literal["cosine"]
     heads: PositiveInt = 1
     """How many alignments are made side by side; they must divide the width of the query."""
 
-    def build(self, query_dim: int, key_dim: int) -> Cosine:
+    def build(self, query_dim: int, key_dim: int) -> CosineScore:
         """Raises ValueError when the heads do not divide `query_dim`."""
-        return Cosine(query_dim, key_dim, self.heads)
+        return CosineScore(query_dim, key_dim, self.heads)

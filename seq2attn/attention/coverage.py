@@ -11,13 +11,13 @@ import torch
 from pydantic import PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from seq2attn.attention.base import Asked
-from seq2attn.attention.scores import Additive, check_heads
+from seq2attn.attention.base import QueryInfo
+from seq2attn.attention.scores import AdditiveScore, check_heads
 from seq2attn.config.base import Config
 from seq2attn.nn.linear import Linear
 
 
-class Coverage(Additive):
+class CoverageScore(AdditiveScore):
     """v . tanh(W q + U k + z C): the additive score with linguistic coverage (Tu et al. 2016, eq. 6, 8 and 9).
 
     C is the sum of all weights that a word has been given before, over its fertility fertile * sigmoid(u . k): how
@@ -26,33 +26,35 @@ class Coverage(Additive):
 
     def __init__(self, query_dim: int, key_dim: int, dim: int, heads: int, fertile: float) -> None:
         super().__init__(query_dim, key_dim, dim, heads)
-        self.fertile = fertile
+        self.max_fertility = fertile
         self.fertility = Linear(key_dim, heads, bias=False)
         self.z = nn.Parameter(torch.empty(heads, 1, 1, dim // heads))
         nn.init.uniform_(self.z, -0.1, 0.1)
 
-    def begin(self, nowhere: Tensor) -> Tensor:
+    def initial_state(self, nowhere: Tensor) -> Tensor:
         """No word has been looked at: zeros [N, H, S]."""
         return nowhere
 
-    def remember(self, seen: Tensor, weights: Tensor) -> Tensor:
+    def update_state(self, seen: Tensor, weights: Tensor) -> Tensor:
         """The weights of all words so far, added up, [N, H, S]."""
         return seen + weights
 
-    def key(self, x: Tensor, position: Tensor) -> Tensor:
+    def project_key(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, S, Dk] -> [B, H, S, d + 1], of which the last is 1 / fertility"""
-        fertility = self.fertile * torch.sigmoid(self.fertility(x))
-        return torch.cat([super().key(x, position), fertility.reciprocal().transpose(1, 2).unsqueeze(-1)], -1)
+        fertility = self.max_fertility * torch.sigmoid(self.fertility(x))
+        return torch.cat(
+            [super().project_key(x, position), fertility.reciprocal().transpose(1, 2).unsqueeze(-1)], -1
+        )
 
-    def forward(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, asked: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, H, S, d + 1] -> [B, H, T, S]"""
-        assert asked.seen is not None, "an attention with coverage is asked with what it has seen"
-        covered = asked.seen.to(q.dtype) * k[..., -1].unsqueeze(-2)  # [B, H, T, S]
+        assert asked.state is not None, "an attention with coverage is asked with what it has seen"
+        covered = asked.state.to(q.dtype) * k[..., -1].unsqueeze(-2)  # [B, H, T, S]
         together = q.unsqueeze(-2) + k[..., :-1].unsqueeze(-3) + covered.unsqueeze(-1) * self.z
         return (torch.tanh(together) @ self.v.unsqueeze(-1)).squeeze(-1)
 
 
-class CoverageConfig(Config):
+class CoverageScoreConfig(Config):
     """The additive score with coverage: it sees which source words are done with."""
 
     kind: Literal["coverage"]
@@ -60,13 +62,13 @@ class CoverageConfig(Config):
     """Width of the hidden layer of the alignment model."""
     heads: PositiveInt = 1
     """How many alignments are made side by side."""
-    fertile: PositiveFloat = 2.0
+    max_fertility: PositiveFloat = 2.0
     """How many target words a source word may be worth at most."""
 
     @model_validator(mode="after")
-    def _heads_divide(self) -> CoverageConfig:
+    def _heads_divide(self) -> CoverageScoreConfig:
         return check_heads(self, self.heads, self.dim)
 
-    def build(self, query_dim: int, key_dim: int) -> Coverage:
+    def build(self, query_dim: int, key_dim: int) -> CoverageScore:
         """For queries [*, query_dim] and keys [*, key_dim]."""
-        return Coverage(query_dim, key_dim, self.dim, self.heads, self.fertile)
+        return CoverageScore(query_dim, key_dim, self.dim, self.heads, self.max_fertility)

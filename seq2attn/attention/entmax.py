@@ -14,31 +14,31 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from seq2attn.attention.alignment import Align
-from seq2attn.attention.base import Asked
+from seq2attn.attention.alignment import AlignmentFunction
+from seq2attn.attention.base import QueryInfo
 from seq2attn.config.base import Config
 
 
-class Sparse(Align):
+class EntmaxAlignment(AlignmentFunction):
     """alpha-entmax over every source word, for an alpha of 1.5 or 2."""
 
     def __init__(self, alpha: float) -> None:
         super().__init__()
         self.alpha = alpha
 
-    def forward(self, scores: Tensor, mask: Tensor, asked: Asked) -> Tensor:
+    def forward(self, scores: Tensor, mask: Tensor, asked: QueryInfo) -> Tensor:
         """scores [B, H, T, S], mask -> weights [B, H, T, S]"""
         return masked_entmax(scores, mask, self.alpha)
 
 
-class SparseConfig(Config):
+class EntmaxAlignmentConfig(Config):
     """A softmax's sparse relatives: entmax15 leaves some words out, sparsemax most."""
 
     kind: Literal["sparsemax", "entmax15"]
 
-    def build(self, query_dim: int) -> Sparse:
+    def build(self, query_dim: int) -> EntmaxAlignment:
         """For queries [*, query_dim]."""
-        return Sparse(2.0 if self.kind == "sparsemax" else 1.5)
+        return EntmaxAlignment(2.0 if self.kind == "sparsemax" else 1.5)
 
 
 def masked_entmax(scores: Tensor, mask: Tensor, alpha: float) -> Tensor:

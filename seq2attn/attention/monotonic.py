@@ -12,12 +12,12 @@ import torch.nn.functional as F
 from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
-from seq2attn.attention.alignment import Align
-from seq2attn.attention.base import Asked
+from seq2attn.attention.alignment import AlignmentFunction
+from seq2attn.attention.base import QueryInfo
 from seq2attn.config.base import Config
 
 
-class Monotonic(Align):
+class MonotonicAlignment(AlignmentFunction):
     """From where it looked last it goes on word by word, and stops at each with p = sigmoid(score): Raffel et al. 2017.
 
     Training takes the expected weights (section 2.3), with noise on the scores so that p comes near 0 or 1. Afterwards
@@ -27,44 +27,44 @@ class Monotonic(Align):
 
     def __init__(self, noise: float, stop: float) -> None:
         super().__init__()
-        self.noise = noise
-        self.stop = nn.Parameter(torch.tensor(stop))  # r of eq. 16
+        self.sigmoid_noise = noise
+        self.score_bias = nn.Parameter(torch.tensor(stop))  # r of eq. 16
 
-    def begin(self, nowhere: Tensor) -> Tensor:
+    def initial_state(self, nowhere: Tensor) -> Tensor:
         """It stands at the first word: [N, H, S]."""
         return nowhere.index_fill(-1, torch.zeros(1, dtype=torch.long, device=nowhere.device), 1.0)
 
-    def remember(self, seen: Tensor, weights: Tensor) -> Tensor:
+    def update_state(self, seen: Tensor, weights: Tensor) -> Tensor:
         """Where it looked last, [N, H, S]."""
         return weights.to(seen.dtype)
 
-    def forward(self, scores: Tensor, mask: Tensor, asked: Asked) -> Tensor:
+    def forward(self, scores: Tensor, mask: Tensor, asked: QueryInfo) -> Tensor:
         """scores [B, H, T, S], mask -> weights [B, H, T, S], each row after what its own `seen` says"""
-        assert asked.seen is not None, "monotonic attention is asked with where it looked last"
-        scores = scores.to(asked.seen.dtype) + self.stop
+        assert asked.state is not None, "monotonic attention is asked with where it looked last"
+        scores = scores.to(asked.state.dtype) + self.score_bias
         last = mask & (mask.flip(-1).cumsum(-1).flip(-1) == 1)
         if not self.training:
-            return stop_at_first((scores > 0) | last, mask, asked.seen)
-        if self.noise:
-            scores = scores + self.noise * torch.randn_like(scores)
-        return expected_stop(scores, mask, last, asked.seen)
+            return hard_monotonic_alignment((scores > 0) | last, mask, asked.state)
+        if self.sigmoid_noise:
+            scores = scores + self.sigmoid_noise * torch.randn_like(scores)
+        return expected_alignment(scores, mask, last, asked.state)
 
 
-class MonotonicConfig(Config):
+class MonotonicAlignmentConfig(Config):
     """Reads the source from left to right, and never back."""
 
     kind: Literal["monotonic"]
-    noise: NonNegativeFloat = 1.0
+    sigmoid_noise: NonNegativeFloat = 1.0
     """Standard deviation of what training adds to the scores."""
-    stop: float = -1.0
+    score_bias_init: float = -1.0
     """What is added to every score at first, before it is learnt: the lower, the longer the steps."""
 
-    def build(self, query_dim: int) -> Monotonic:
+    def build(self, query_dim: int) -> MonotonicAlignment:
         """For queries [*, query_dim]."""
-        return Monotonic(self.noise, self.stop)
+        return MonotonicAlignment(self.sigmoid_noise, self.score_bias_init)
 
 
-def expected_stop(scores: Tensor, mask: Tensor, last: Tensor, seen: Tensor) -> Tensor:
+def expected_alignment(scores: Tensor, mask: Tensor, last: Tensor, seen: Tensor) -> Tensor:
     """weights_j = p_j * sum over k <= j of seen_k * the product over k <= l < j of (1 - p_l); all [B, H, T, S].
 
     The products are made of sums of logarithms, which neither underflow nor divide as eq. 13's closed form does.
@@ -77,7 +77,7 @@ def expected_stop(scores: Tensor, mask: Tensor, last: Tensor, seen: Tensor) -> T
     return stops * (seen.unsqueeze(-2) @ reach).squeeze(-2)
 
 
-def stop_at_first(stops: Tensor, mask: Tensor, seen: Tensor) -> Tensor:
+def hard_monotonic_alignment(stops: Tensor, mask: Tensor, seen: Tensor) -> Tensor:
     """1 at the first word, from where it looked last on, at which it stops; all [B, H, T, S]."""
     here = stops & mask & (seen.cumsum(-1) > 0.5)
     first = here & (here.cumsum(-1) == 1)

@@ -17,54 +17,54 @@ from pydantic import PositiveInt, model_validator
 from torch import Tensor, nn
 
 from seq2attn.attention.additive_kernel import additive_scores
-from seq2attn.attention.base import Asked, Part
-from seq2attn.config.base import Config, Mistake, Mistakes
+from seq2attn.attention.base import AttentionComponent, QueryInfo
+from seq2attn.config.base import Config, FieldError, FieldErrors
 from seq2attn.nn.linear import Linear
 
 C = TypeVar("C", bound=Config)
 
 
-class Score(Part, ABC):
+class ScoreFunction(AttentionComponent, ABC):
     """f(query, key) for one or several heads."""
 
     def __init__(self, heads: int = 1) -> None:
         super().__init__()
         self.heads = heads
-        self.groups = heads  # how many heads keys and values have
+        self.kv_heads = heads  # how many heads keys and values have
 
-    def query(self, x: Tensor, position: Tensor) -> Tensor:
+    def project_query(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, T, Dq], at positions [B, T] -> [B, H, T, d]"""
         return split_heads(x, self.heads)
 
-    def key(self, x: Tensor, position: Tensor) -> Tensor:
+    def project_key(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, S, Dk], at positions [B, S] -> [B, H, S, d]"""
         return split_heads(x, self.heads)
 
     @abstractmethod
-    def forward(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, asked: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
 
 
-class Dot(Score):
+class DotScore(ScoreFunction):
     """q . k (Luong et al. 2015, eq. 8, dot); divided by sqrt(d) when scaled (Vaswani et al. 2017, eq. 1)."""
 
     def __init__(self, heads: int = 1, *, scaled: bool = False) -> None:
         super().__init__(heads)
         self.scaled = scaled
 
-    def bias(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor | None:
+    def bias(self, q: Tensor, k: Tensor, asked: QueryInfo) -> Tensor | None:
         """What is added to the dot products, [B, H, T, S], if anything is."""
         return None
 
-    def forward(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, asked: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, G, S, d] -> [B, H, T, S]"""
-        scores = q @ share(k, q.size(1)).transpose(-2, -1)
+        scores = q @ repeat_kv(k, q.size(1)).transpose(-2, -1)
         scores = scores / math.sqrt(q.size(-1)) if self.scaled else scores
         bias = self.bias(q, k, asked)
         return scores if bias is None else scores + bias
 
 
-class DotConfig(Config):
+class DotScoreConfig(Config):
     """The plain dot product: no weights, so query and key must be equally wide."""
 
     kind: Literal["dot"]
@@ -73,15 +73,15 @@ class DotConfig(Config):
     heads: PositiveInt = 1
     """How many alignments are made side by side; each compares its share of the width."""
 
-    def build(self, query_dim: int, key_dim: int) -> Dot:
+    def build(self, query_dim: int, key_dim: int) -> DotScore:
         """Raises ValueError when query and key differ in width, or the heads do not divide it."""
         if query_dim != key_dim:
             raise ValueError(f"dot needs query and key of one width, not {query_dim} and {key_dim}")
-        divide(query_dim, self.heads)
-        return Dot(self.heads, scaled=self.scaled)
+        check_heads_divide(query_dim, self.heads)
+        return DotScore(self.heads, scaled=self.scaled)
 
 
-class General(Dot):
+class GeneralScore(DotScore):
     """q W k (Luong et al. 2015, eq. 8, general); W stands on the key side, so it is paid once a sentence.
 
     Divided by sqrt(d) when scaled: else a step of Adam moves the scores by as much as query and key are wide.
@@ -89,15 +89,15 @@ class General(Dot):
 
     def __init__(self, query_dim: int, key_dim: int, heads: int = 1, *, scaled: bool = False) -> None:
         super().__init__(heads, scaled=scaled)
-        divide(query_dim, heads)
-        self.w_key = Linear(key_dim, query_dim, bias=False)
+        check_heads_divide(query_dim, heads)
+        self.key_proj = Linear(key_dim, query_dim, bias=False)
 
-    def key(self, x: Tensor, position: Tensor) -> Tensor:
+    def project_key(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, S, Dk] -> [B, H, S, d]"""
-        return super().key(self.w_key(x), position)
+        return super().project_key(self.key_proj(x), position)
 
 
-class GeneralConfig(Config):
+class GeneralScoreConfig(Config):
     """The bilinear form."""
 
     kind: Literal["general"]
@@ -106,12 +106,12 @@ class GeneralConfig(Config):
     heads: PositiveInt = 1
     """How many alignments are made side by side; they must divide the width of the query."""
 
-    def build(self, query_dim: int, key_dim: int) -> General:
+    def build(self, query_dim: int, key_dim: int) -> GeneralScore:
         """Raises ValueError when the heads do not divide `query_dim`."""
-        return General(query_dim, key_dim, self.heads, scaled=self.scaled)
+        return GeneralScore(query_dim, key_dim, self.heads, scaled=self.scaled)
 
 
-class Additive(Score):
+class AdditiveScore(ScoreFunction):
     """v . tanh(W q + U k): Bahdanau et al. 2015, section A.1.2, the alignment model.
 
     Luong's concat, v . tanh(W [q; k]) (Luong et al. 2015, eq. 8), is the same function: the matrix that multiplies
@@ -120,25 +120,25 @@ class Additive(Score):
 
     def __init__(self, query_dim: int, key_dim: int, dim: int, heads: int = 1) -> None:
         super().__init__(heads)
-        self.w_query = Linear(query_dim, dim, bias=False)
-        self.w_key = Linear(key_dim, dim, bias=False)
+        self.query_proj = Linear(query_dim, dim, bias=False)
+        self.key_proj = Linear(key_dim, dim, bias=False)
         self.v = nn.Parameter(torch.empty(heads, 1, dim // heads))
         nn.init.uniform_(self.v, -0.1, 0.1)
 
-    def query(self, x: Tensor, position: Tensor) -> Tensor:
+    def project_query(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, T, Dq] -> [B, H, T, d]"""
-        return super().query(self.w_query(x), position)
+        return super().project_query(self.query_proj(x), position)
 
-    def key(self, x: Tensor, position: Tensor) -> Tensor:
+    def project_key(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, S, Dk] -> [B, H, S, d]"""
-        return super().key(self.w_key(x), position)
+        return super().project_key(self.key_proj(x), position)
 
-    def forward(self, q: Tensor, k: Tensor, asked: Asked) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, asked: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
         return additive_scores(q, k, self.v)
 
 
-class AdditiveConfig(Config):
+class AdditiveScoreConfig(Config):
     """Bahdanau's alignment model; `concat` is Luong's name for it."""
 
     kind: Literal["additive", "concat"]
@@ -148,15 +148,15 @@ class AdditiveConfig(Config):
     """How many alignments are made side by side."""
 
     @model_validator(mode="after")
-    def _heads_divide(self) -> AdditiveConfig:
+    def _heads_divide(self) -> AdditiveScoreConfig:
         return check_heads(self, self.heads, self.dim)
 
-    def build(self, query_dim: int, key_dim: int) -> Additive:
+    def build(self, query_dim: int, key_dim: int) -> AdditiveScore:
         """For queries [*, query_dim] and keys [*, key_dim]."""
-        return Additive(query_dim, key_dim, self.dim, self.heads)
+        return AdditiveScore(query_dim, key_dim, self.dim, self.heads)
 
 
-class MultiHead(Dot):
+class MultiHeadScore(DotScore):
     """(W q) . (U k) / sqrt(d) in every head: Vaswani et al. 2017, section 3.2.2.
 
     With fewer `groups` than heads, heads / groups neighbours ask the same key (Ainslie et al. 2023, section 2.2), so
@@ -165,38 +165,38 @@ class MultiHead(Dot):
 
     def __init__(self, query_dim: int, key_dim: int, heads: int, groups: int | None = None) -> None:
         super().__init__(heads, scaled=True)
-        divide(query_dim, heads)
-        self.groups = groups or heads
-        if heads % self.groups:
+        check_heads_divide(query_dim, heads)
+        self.kv_heads = groups or heads
+        if heads % self.kv_heads:
             raise ValueError(f"{groups} groups do not divide {heads} heads")
-        self.w_query = Linear(query_dim, query_dim)
-        self.w_key = Linear(key_dim, query_dim // heads * self.groups)
+        self.query_proj = Linear(query_dim, query_dim)
+        self.key_proj = Linear(key_dim, query_dim // heads * self.kv_heads)
 
-    def query(self, x: Tensor, position: Tensor) -> Tensor:
+    def project_query(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, T, Dq] -> [B, H, T, d]"""
-        return split_heads(self.w_query(x), self.heads)
+        return split_heads(self.query_proj(x), self.heads)
 
-    def key(self, x: Tensor, position: Tensor) -> Tensor:
+    def project_key(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, S, Dk] -> [B, G, S, d]"""
-        return split_heads(self.w_key(x), self.groups)
+        return split_heads(self.key_proj(x), self.kv_heads)
 
 
-class MultiHeadConfig(Config):
+class MultiHeadScoreConfig(Config):
     """Scaled dot products of projected queries and keys; the heads share the width of the query."""
 
     kind: Literal["multi-head"]
     heads: PositiveInt = 8
     """How many heads; they must divide the width of the query."""
-    groups: PositiveInt | None = None
+    kv_heads: PositiveInt | None = None
     """How many heads keys and values have, which those of the query share; as many if it is not given."""
 
     @model_validator(mode="after")
-    def _groups_divide(self) -> MultiHeadConfig:
-        return check_groups(self, self.groups, self.heads)
+    def _groups_divide(self) -> MultiHeadScoreConfig:
+        return check_kv_heads(self, self.kv_heads, self.heads)
 
-    def build(self, query_dim: int, key_dim: int) -> MultiHead:
+    def build(self, query_dim: int, key_dim: int) -> MultiHeadScore:
         """Raises ValueError when the heads do not divide `query_dim`."""
-        return MultiHead(query_dim, key_dim, self.heads, self.groups)
+        return MultiHeadScore(query_dim, key_dim, self.heads, self.kv_heads)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -204,12 +204,12 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
     return x.reshape(*x.shape[:2], heads, x.size(-1) // heads).transpose(1, 2)
 
 
-def share(x: Tensor, heads: int) -> Tensor:
+def repeat_kv(x: Tensor, heads: int) -> Tensor:
     """[B, G, S, d] -> [B, H, S, d]: each group for as many heads as share it"""
     return x if x.size(1) == heads else x.repeat_interleave(heads // x.size(1), 1)
 
 
-def divide(query_dim: int, heads: int) -> None:
+def check_heads_divide(query_dim: int, heads: int) -> None:
     """Raises ValueError when the heads cannot share the query."""
     if query_dim % heads:
         raise ValueError(f"{heads} heads do not divide a query of width {query_dim}")
@@ -218,12 +218,12 @@ def divide(query_dim: int, heads: int) -> None:
 def check_heads(config: C, heads: int, dim: int) -> C:
     """The config itself; raises Mistakes when `heads` do not divide `dim`."""
     if dim % heads:
-        raise Mistakes([Mistake("heads", f"{heads} heads do not divide the width {dim}")])
+        raise FieldErrors([FieldError("heads", f"{heads} heads do not divide the width {dim}")])
     return config
 
 
-def check_groups(config: C, groups: int | None, heads: int) -> C:
+def check_kv_heads(config: C, groups: int | None, heads: int) -> C:
     """The config itself; raises Mistakes when `groups` do not divide `heads`."""
     if groups is not None and heads % groups:
-        raise Mistakes([Mistake("groups", f"{groups} groups do not divide {heads} heads")])
+        raise FieldErrors([FieldError("groups", f"{groups} groups do not divide {heads} heads")])
     return config

@@ -42,12 +42,12 @@ def main() -> None:
     leave_out_working_directory()
     open_standard_streams()
     try:
-        polite(app)(prog_name="seq2attn")
+        handle_errors(app)(prog_name="seq2attn")
     except typer.Exit as ended:
         sys.exit(ended.exit_code)
 
 
-def polite(command: Callable[P, None]) -> Callable[P, None]:
+def handle_errors(command: Callable[P, None]) -> Callable[P, None]:
     """`command`, with a traceback for our bugs only: a user's mistake exits 2, Ctrl-C 130."""
 
     @functools.wraps(command)
@@ -80,9 +80,9 @@ def polite(command: Callable[P, None]) -> Callable[P, None]:
         except MemoryError:  # with none left to import anything
             raise _ended(2, OUT_OF_MEMORY) from None
         except RuntimeError as error:
-            from seq2attn.nn.out_of_memory import ran_out
+            from seq2attn.nn.out_of_memory import is_oom_error
 
-            if not ran_out(error):
+            if not is_oom_error(error):
                 raise
             raise _ended(2, OUT_OF_MEMORY) from None
 
@@ -95,11 +95,11 @@ def _ended(code: int, said: str) -> typer.Exit:
     return typer.Exit(code)
 
 
-def group(about: str, *commands: Callable[..., None]) -> typer.Typer:
+def command_group(about: str, *commands: Callable[..., None]) -> typer.Typer:
     """A command of several commands, named after their functions."""
     made = _typer(about)
     for command in commands:
-        made.command()(polite(command))
+        made.command()(handle_errors(command))
     return made
 
 
@@ -130,7 +130,7 @@ def _options(
     pass
 
 
-ABOUT = """\
+HELP = """\
 Neural machine translation that is about attention: any encoder, decoder and attention, one YAML file.
 
 \b
@@ -141,8 +141,8 @@ Examples:
   seq2attn COMMAND --help
 """
 
-app = group(
-    ABOUT,
+app = command_group(
+    HELP,
     train.train,
     translate.translate,
     evaluate.evaluate,
@@ -157,5 +157,6 @@ app = group(
 )
 app.callback()(_options)
 app.add_typer(
-    group("Check, show and describe configs.", config.check, config.show, config.schema), name="config"
+    command_group("Check, show and describe configs.", config.check, config.show, config.schema),
+    name="config",
 )

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, RunPath
+from seq2attn.cli.options import AllowCode, Device, RunDir
 
 
 def align(
-    run: RunPath,
+    run: RunDir,
     allow_code: AllowCode,
     source: Annotated[
         Path | None, typer.Option(help="Text in the language translated from.", metavar="FILE")
@@ -45,21 +45,21 @@ def align(
       seq2attn align runs/mine --choose          # on the config's dev set, if it has alignments
       seq2attn align runs/mine --source test.de --target test.en --reference test.align
     """
-    from seq2attn.alignment.aligner import Aligner, align_files, choose_by, choose_head
-    from seq2attn.data.readers import AlignedConfig
+    from seq2attn.alignment.aligner import Aligner, align_files, head_selection_corpus, run_head_selection
+    from seq2attn.data.readers import PlainTextConfig
     from seq2attn.errors import UserError
-    from seq2attn.run_directory import Run
+    from seq2attn.run_directory import RunDirectory
 
     corpus = None
     if source is not None and target is not None:
-        corpus = AlignedConfig(source=source, target=target, alignment=reference)
+        corpus = PlainTextConfig(source=source, target=target, alignment=reference)
     elif (source, target, reference) != (None, None, None):
         raise UserError("give --source and --target together")
     if choose:
         if output_file is not None:
             raise UserError("--choose writes no links: leave out --output, and align afterwards")
-        corpus = choose_by(Run(run, allow_code), corpus)
-        choose_head(Aligner.load(run, device, allow_code=allow_code), corpus)
+        corpus = head_selection_corpus(RunDirectory(run, allow_code), corpus)
+        run_head_selection(Aligner.load(run, device, allow_code=allow_code), corpus)
     elif corpus is None:
         raise UserError("give --source and --target")
     else:

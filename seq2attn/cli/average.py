@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, RunPath
+from seq2attn.cli.options import AllowCode, RunDir
 
 
 def average(
-    run: RunPath,
+    run: RunDir,
     allow_code: AllowCode,
     last: Annotated[
         int | None, typer.Option(min=1, help="Average the newest N checkpoints.", metavar="N")

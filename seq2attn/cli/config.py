@@ -21,16 +21,16 @@ def check(configs: ConfigPaths, overrides: Overrides, allow_code: AllowCode) -> 
       seq2attn config check configs/*.yaml --set model.decoder.dim=256
     """
     from seq2attn.config.files import missing_files
-    from seq2attn.config.load import load, mistaken
+    from seq2attn.config.load import errors_at, load
     from seq2attn.config.trust import allow_code as allow
-    from seq2attn.experiment import Experiment
+    from seq2attn.experiment import ExperimentConfig
 
     allow(allow_code)
     wrong = 0
     for path in configs:
         try:
-            if missing := missing_files(load(path, Experiment, overrides)):
-                raise mistaken(path, Experiment, missing, overrides)
+            if missing := missing_files(load(path, ExperimentConfig, overrides)):
+                raise errors_at(path, ExperimentConfig, missing, overrides)
             typer.echo(f"{path}: ok")
         except ConfigError as error:
             typer.echo(f"{error}\n", err=True)
@@ -45,15 +45,15 @@ def show(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> Non
     \b
     Examples:
       seq2attn config show my.yaml
-      seq2attn config show my.yaml --set search.width=10
+      seq2attn config show my.yaml --set search.beam_size=10
     """
     from seq2attn.config.load import load
     from seq2attn.config.show import dump
     from seq2attn.config.trust import allow_code as allow
-    from seq2attn.experiment import Experiment
+    from seq2attn.experiment import ExperimentConfig
 
     allow(allow_code)
-    typer.echo(dump(load(config, Experiment, overrides)), nl=False)
+    typer.echo(dump(load(config, ExperimentConfig, overrides)), nl=False)
 
 
 def schema(
@@ -70,10 +70,10 @@ def schema(
       # yaml-language-server: $schema=seq2attn.schema.json
     """
     from seq2attn.config.json_schema import json_schema
-    from seq2attn.experiment import Experiment
+    from seq2attn.experiment import ExperimentConfig
     from seq2attn.io import files
 
-    text = json.dumps(json_schema(Experiment), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(json_schema(ExperimentConfig), indent=2, ensure_ascii=False) + "\n"
     if output is None:
         typer.echo(text, nl=False)
         return

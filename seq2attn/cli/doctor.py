@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, RunPath
+from seq2attn.cli.options import AllowCode, Device, RunDir
 
 
 def doctor(
-    run: RunPath,
+    run: RunDir,
     allow_code: AllowCode,
     sentences: Annotated[
         int, typer.Option(min=1, max=100_000, help="Check with so many sentences.", metavar="N")
@@ -41,9 +41,9 @@ def doctor(
       seq2attn doctor runs/phrasebook -i input.de
     """
     from seq2attn.diagnostics.run_checks import format_check_table, load_subject, run_checks
-    from seq2attn.run_directory import Run
+    from seq2attn.run_directory import RunDirectory
 
-    subject = load_subject(Run(run, allow_code), sentences, input_file, device)
+    subject = load_subject(RunDirectory(run, allow_code), sentences, input_file, device)
     model = subject.reference_model
     typer.echo(f"{len(subject.sentences)} sentences of {subject.origin}, on {model.device}", err=True)
     results = run_checks(subject)

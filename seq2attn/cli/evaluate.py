@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, EngineFolder, EngineName, LongInputs, Overrides, RunPath
+from seq2attn.cli.options import AllowCode, Device, EngineName, ExportDir, LongInputs, Overrides, RunDir
 
 
 def evaluate(
-    run: RunPath,
+    run: RunDir,
     overrides: Overrides,
     allow_code: AllowCode,
     source: Annotated[
@@ -48,7 +48,7 @@ def evaluate(
     ] = None,
     long_inputs: LongInputs = None,
     engine: EngineName = "native",
-    engine_folder: EngineFolder = None,
+    engine_folder: ExportDir = None,
     device: Device = "auto",
 ) -> None:
     """Score a run on the test sets of its config, or on any pair of files: BLEU, chrF and TER by sacreBLEU.
@@ -62,34 +62,40 @@ def evaluate(
       seq2attn evaluate runs/phrasebook --source new.de --reference new.en --metric bleu --metric exact
       seq2attn evaluate runs/phrasebook --engine ctranslate2
     """
-    from seq2attn.evaluation.evaluate import Learnt, evaluate_run, load_with_origin, test_sets, write_reports
-    from seq2attn.evaluation.tables import as_tables, draw
-    from seq2attn.inference.translate_files import warn
-    from seq2attn.inference.translator import Translator, check_engine
-    from seq2attn.run_directory import Run
-    from seq2attn.search.options import check_size, chosen_search
+    from seq2attn.evaluation.evaluate import (
+        TrainingTextInfo,
+        evaluate_run,
+        load_with_origin,
+        test_sets,
+        write_reports,
+    )
+    from seq2attn.evaluation.tables import as_tables, draw_by_length
+    from seq2attn.inference.translate_files import print_warnings
+    from seq2attn.inference.translator import Translator, check_engine_supports
+    from seq2attn.run_directory import RunDirectory
+    from seq2attn.search.options import check_size, resolve_search
     from seq2attn.visualization.figure import check_picture
 
     if picture is not None:
         check_picture(picture)
-    folder = Run(run, allow_code)
-    experiment = folder.experiment([*overrides, *_settings(metric, tokenize)])
+    folder = RunDirectory(run, allow_code)
+    experiment = folder.load_config([*overrides, *_settings(metric, tokenize)])
     sets = test_sets(experiment, source, reference or [])
-    search = chosen_search(experiment.search, beam=beam, greedy=greedy, long_inputs=long_inputs)
+    search = resolve_search(experiment.search, beam=beam, greedy=greedy, long_inputs=long_inputs)
     if beam is None:
-        check_size(search, folder.config, overrides)
+        check_size(search, folder.config_path, overrides)
     load = partial(
         Translator.load, run, device, engine=engine, engine_folder=engine_folder, allow_code=allow_code
     )
     translator, origin = load_with_origin(folder, load)
-    check_engine(translator.engine, search, folder, overrides)
-    results = evaluate_run(translator, sets, search, experiment.evaluation, Learnt.of(folder))
+    check_engine_supports(translator.engine, search, folder, overrides)
+    results = evaluate_run(translator, sets, search, experiment.evaluation, TrainingTextInfo.from_run(folder))
     for line in dict.fromkeys(result.note for result in results if result.note):
         typer.echo(line, err=True)
-    warn(concern for result in results for concern in result.concerns)
+    print_warnings(concern for result in results for concern in result.warnings)
     report = write_reports(folder, origin, results, search)
     if picture is not None:
-        draw(results, picture)
+        draw_by_length(results, picture)
     typer.echo(json.dumps(report, ensure_ascii=False, indent=1) if as_json else as_tables(results))
 
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, RunPath
+from seq2attn.cli.options import AllowCode, RunDir
 
 
 def export(
-    run: RunPath,
+    run: RunDir,
     allow_code: AllowCode,
     to: Annotated[str, typer.Option(metavar="ctranslate2", help="The engine to export to.")],
     folder: Annotated[
@@ -43,10 +43,10 @@ def export(
       seq2attn translate runs/phrasebook --engine ctranslate2 "Das Haus ist alt."
     """
     from seq2attn.engines.export_run import export_run
-    from seq2attn.engines.targets import chosen_target
-    from seq2attn.run_directory import Run
+    from seq2attn.engines.targets import get_target
+    from seq2attn.run_directory import RunDirectory
 
-    target = chosen_target(to)
+    target = get_target(to)
     where = folder or run / target.name
-    typer.echo(export_run(Run(run, allow_code), target, where, type_=type_, sentences=probe))
+    typer.echo(export_run(RunDirectory(run, allow_code), target, where, type_=type_, sentences=probe))
     typer.echo(f"exported to {where}", err=True)

@@ -15,7 +15,7 @@ ConfigPaths: TypeAlias = Annotated[
     list[Path], typer.Argument(metavar="CONFIG", help="One or more YAML files.", show_default=False)
 ]
 
-RunPath: TypeAlias = Annotated[
+RunDir: TypeAlias = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run directory that `train` made.", show_default=False)
 ]
 
@@ -28,7 +28,7 @@ EngineName: TypeAlias = Annotated[
     ),
 ]
 
-EngineFolder: TypeAlias = Annotated[
+ExportDir: TypeAlias = Annotated[
     Path | None,
     typer.Option("--engine-folder", metavar="DIR", help="Where the run was exported to, if not inside it."),
 ]
@@ -61,6 +61,6 @@ Overrides: TypeAlias = Annotated[
         metavar="KEY=VALUE",
         default_factory=list,
         show_default=False,
-        help="Set a value of the config, e.g. --set search.width=10. May be given many times.",
+        help="Set a value of the config, e.g. --set search.beam_size=10. May be given many times.",
     ),
 ]

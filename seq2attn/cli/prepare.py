@@ -17,15 +17,17 @@ def prepare(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> 
     from seq2attn.config.load import load
     from seq2attn.config.trust import allow_code as allow
     from seq2attn.data.prepare import prepare as start
-    from seq2attn.experiment import Experiment
-    from seq2attn.io.lock import locked
-    from seq2attn.run_directory import Run
-    from seq2attn.training.checkpoints.retention import refuse_trained
+    from seq2attn.experiment import ExperimentConfig
+    from seq2attn.io.lock import lock_directory
+    from seq2attn.run_directory import RunDirectory
+    from seq2attn.training.checkpoints.retention import refuse_existing_training
 
     allow(allow_code)
-    experiment = load(config, Experiment, overrides)
-    run = Run(experiment.run)
-    with locked(experiment.run):
-        refuse_trained(experiment.run)
-        start(experiment.data, experiment.text, experiment.run, lambda line: typer.echo(line, err=True))
-        run.save_experiment(experiment)
+    experiment = load(config, ExperimentConfig, overrides)
+    run = RunDirectory(experiment.run_dir)
+    with lock_directory(experiment.run_dir):
+        refuse_existing_training(experiment.run_dir)
+        start(
+            experiment.data, experiment.tokenizer, experiment.run_dir, lambda line: typer.echo(line, err=True)
+        )
+        run.save_config(experiment)

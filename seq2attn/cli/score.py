@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, RunPath
+from seq2attn.cli.options import AllowCode, Device, RunDir
 
 
 def score(
-    run: RunPath,
+    run: RunDir,
     allow_code: AllowCode,
     source: Annotated[Path, typer.Option(help="Text in the language translated from.", metavar="FILE")],
     target: Annotated[Path, typer.Option(help="Its translations, line by line.", metavar="FILE")],
@@ -37,13 +37,13 @@ def score(
       seq2attn score runs/phrasebook --source new.de --target new.en --per-token -o new.scores
       seq2attn score runs/phrasebook --source <(zcat new.de.gz) --target <(zcat new.en.gz) --json
     """
-    from seq2attn.data.readers import AlignedConfig
+    from seq2attn.data.readers import PlainTextConfig
     from seq2attn.inference.scoring import score_files
-    from seq2attn.nn.device import chosen_device
-    from seq2attn.run_directory import Run
+    from seq2attn.nn.device import resolve_device
+    from seq2attn.run_directory import RunDirectory
 
-    corpus = AlignedConfig(source=source, target=target)
-    folder = Run(run, allow_code)
-    model, *tokenizers = folder.model(chosen_device(device))
+    corpus = PlainTextConfig(source=source, target=target)
+    folder = RunDirectory(run, allow_code)
+    model, *tokenizers = folder.load_model(resolve_device(device))
     pair = tokenizers[0], tokenizers[1]
     score_files(folder, model, pair, corpus, output_file, as_json=as_json, per_token=per_token)

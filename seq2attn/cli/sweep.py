@@ -42,12 +42,12 @@ def sweep(
 
     from seq2attn.config.trust import allow_code as allow
     from seq2attn.sweep.plan import load_plan
-    from seq2attn.sweep.run_sweep import describe, run_sweep, write_leaderboard
+    from seq2attn.sweep.run_sweep import describe_plan, run_sweep, write_leaderboard
 
     allow(allow_code)
     plan = load_plan(config, overrides)
     if dry_run:
-        typer.echo(describe(plan))
+        typer.echo(describe_plan(plan))
         return
 
     def log(line: str) -> None:
@@ -58,5 +58,5 @@ def sweep(
     if failed:
         log(f"{len(failed)} training{'s' * (len(failed) > 1)} failed:")
         for ended in failed:
-            log(f"  {ended.training}: {ended.why}")
+            log(f"  {ended.training}: {ended.failure_reason}")
         raise typer.Exit(1)

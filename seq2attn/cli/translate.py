@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, EngineFolder, EngineName, LongInputs, Overrides, RunPath
+from seq2attn.cli.options import AllowCode, Device, EngineName, ExportDir, LongInputs, Overrides, RunDir
 
 
 def translate(
-    run: RunPath,
+    run: RunDir,
     overrides: Overrides,
     allow_code: AllowCode,
     sentences: Annotated[
@@ -76,7 +76,7 @@ def translate(
     ] = None,
     long_inputs: LongInputs = None,
     engine: EngineName = "native",
-    engine_folder: EngineFolder = None,
+    engine_folder: ExportDir = None,
     device: Device = "auto",
 ) -> None:
     """Translate sentences, a file, or standard input line by line as it comes.
@@ -92,10 +92,10 @@ def translate(
       seq2attn translate runs/phrasebook "Das Haus ist alt." --prefix "This house"
       seq2attn translate runs/phrasebook --set search.kind=sample --set search.temperature=0.8 "Guten Tag."
     """
-    from seq2attn.inference.translate_files import Wishes, translate_stream
-    from seq2attn.visualization.attention import AttentionChoice
+    from seq2attn.inference.translate_files import TranslateOptions, run_translate
+    from seq2attn.visualization.attention import AttentionSelection
 
-    wishes = Wishes(
+    wishes = TranslateOptions(
         sentences=tuple(sentences or ()),
         input_file=input_file,
         output_file=output_file,
@@ -106,13 +106,13 @@ def translate(
         prefix_file=prefix_file,
         as_json=as_json,
         attention=attention,
-        choice=AttentionChoice(attention_of, layer, head, whole_words, color_scale),
+        attention_selection=AttentionSelection(attention_of, layer, head, whole_words, color_scale),
         long_inputs=long_inputs,
         engine=engine,
-        engine_folder=engine_folder,
+        export_dir=engine_folder,
         device=device,
         tag=tag,
         overrides=tuple(overrides),
         allow_code=tuple(allow_code),
     )
-    translate_stream(run, wishes)
+    run_translate(run, wishes)

@@ -33,10 +33,10 @@ def verify_resume(
     from seq2attn.config.trust import allow_code as allow
     from seq2attn.diagnostics.compare_runs import format_comparison_table
     from seq2attn.diagnostics.verify_resume import verify_resume as verify
-    from seq2attn.experiment import Experiment
+    from seq2attn.experiment import ExperimentConfig
 
     allow(allow_code)
-    experiment = load(config, Experiment, overrides)
+    experiment = load(config, ExperimentConfig, overrides)
     with TemporaryDirectory(prefix="seq2attn-") as folder:
         rows = verify(
             experiment, Path(folder).resolve(), lambda line: typer.echo(line, err=True), updates=updates

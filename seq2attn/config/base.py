@@ -11,12 +11,12 @@ from typing import Annotated, Any, ClassVar, Self, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model, model_validator
 
 
-class Placed(str):
+class PathString(str):
     """A YAML string that knows the folder of the file it stands in."""
 
     folder: Path
 
-    def __new__(cls, text: str, folder: Path) -> Placed:
+    def __new__(cls, text: str, folder: Path) -> PathString:
         """`text`, written in a file of `folder`."""
         placed = super().__new__(cls, text)
         placed.folder = folder
@@ -26,10 +26,10 @@ class Placed(str):
         return str(self), self.folder
 
 
-def _beside_its_file(value: Any) -> Any:
+def _resolve_path(value: Any) -> Any:
     if not isinstance(value, str | Path):
         return value
-    folder = value.folder if isinstance(value, Placed) else Path.cwd()
+    folder = value.folder if isinstance(value, PathString) else Path.cwd()
     try:
         path = Path(os.path.abspath(folder / Path(value).expanduser()))  # noqa: PTH100  # keeps links
         resolved = path.resolve()
@@ -39,30 +39,30 @@ def _beside_its_file(value: Any) -> Any:
         raise ValueError(f"leads nowhere: {error}") from None
 
 
-InputPath = Annotated[Path, BeforeValidator(_beside_its_file)]
+InputPath = Annotated[Path, BeforeValidator(_resolve_path)]
 """A path to read from: relative to the file it is written in, elsewhere to the working directory."""
 
 
-class Mistake(ValueError):  # noqa: N818
+class FieldError(ValueError):
     """One mistake across fields; `key` is what to point at, dotted, from the config that raises it."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(f"{key}: {message}")
-        self.key, self.message = key, message
+        self.field, self.message = key, message
 
-    def __reduce__(self) -> tuple[type[Mistake], tuple[str, str]]:
-        return type(self), (self.key, self.message)
+    def __reduce__(self) -> tuple[type[FieldError], tuple[str, str]]:
+        return type(self), (self.field, self.message)
 
 
-class Mistakes(ValueError):  # noqa: N818
+class FieldErrors(ValueError):  # noqa: N818
     """Several mistakes across fields, found together. Raise it from a pydantic `model_validator`."""
 
-    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+    def __init__(self, mistakes: Sequence[FieldError]) -> None:
         super().__init__("; ".join(str(mistake) for mistake in mistakes))
-        self.mistakes = list(mistakes)
+        self.errors = list(mistakes)
 
 
-Rule: TypeAlias = Callable[..., Sequence[Mistake]]
+Rule: TypeAlias = Callable[..., Sequence[FieldError]]
 """Checks parts of a config against each other. Its parameters are named after the fields that it needs."""
 
 
@@ -75,13 +75,13 @@ class Config(BaseModel):
     """What must hold across fields. In a root config a rule is checked if the fields it needs are valid."""
 
     @model_validator(mode="after")
-    def _obey(self) -> Self:
-        if mistakes := broken(self.rules, dict(self)):
-            raise Mistakes(mistakes)
+    def _check_rules(self) -> Self:
+        if mistakes := check_rules(self.rules, dict(self)):
+            raise FieldErrors(mistakes)
         return self
 
 
-def broken(rules: Sequence[Rule], fields: Mapping[str, Any]) -> list[Mistake]:
+def check_rules(rules: Sequence[Rule], fields: Mapping[str, Any]) -> list[FieldError]:
     """What is wrong across `fields`, as far as they are those that a rule needs."""
     needs = [(rule, list(inspect.signature(rule).parameters)) for rule in rules]
     return [
@@ -92,7 +92,7 @@ def broken(rules: Sequence[Rule], fields: Mapping[str, Any]) -> list[Mistake]:
     ]
 
 
-def sound_fields(model: type[Config], data: Any, error: ValidationError) -> dict[str, Any]:
+def valid_fields(model: type[Config], data: Any, error: ValidationError) -> dict[str, Any]:
     """The fields of `data` in which `error` found nothing, validated; none if it is about all of them."""
     unsound = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
     if not unsound or not isinstance(data, Mapping):

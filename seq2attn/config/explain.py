@@ -9,48 +9,48 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
-from seq2attn.config.base import Config, Mistake, Mistakes, broken, sound_fields
+from seq2attn.config.base import Config, FieldError, FieldErrors, check_rules, valid_fields
 from seq2attn.config.hints import our_key, suggest, suggest_or_list
-from seq2attn.config.source_location import SHOWN, Fault, kind_of
-from seq2attn.config.yaml_cursor import Spot, kinds
-from seq2attn.config.yaml_reader import plain
+from seq2attn.config.source_location import SHOWN, Diagnostic, kind_of
+from seq2attn.config.yaml_cursor import YAMLCursor, kinds
+from seq2attn.config.yaml_reader import to_python
 
-EXPECTED = {
+TYPE_NAMES = {
     "a whole number": ("int_type", "int_parsing", "int_from_float", "int_parsing_size"),
     "a number": ("float_type", "float_parsing"),
     "true or false": ("bool_type", "bool_parsing"),
-    "text": ("string_type",),
+    "tokenizer": ("string_type",),
     "a path": ("path_type",),
     "a list": ("list_type", "tuple_type", "set_type", "frozen_set_type"),
     "a mapping": ("dict_type", "model_type", "model_attributes_type"),
 }
 
 
-def explain(error: ValidationError, model: type[Config], tree: Node) -> tuple[list[Fault], int]:
+def explain(error: ValidationError, model: type[Config], tree: Node) -> tuple[list[Diagnostic], int]:
     """The mistakes that `error` tells of, and those across the parts of `model` that are valid alone.
 
     With them the number of those that were not looked into, since there are more than are shown.
     """
-    root = Spot(tree, model)
-    faults: list[Fault] = []
-    wrong: dict[str, tuple[Spot, list[str]]] = {}
+    root = YAMLCursor(tree, model)
+    faults: list[Diagnostic] = []
+    wrong: dict[str, tuple[YAMLCursor, list[str]]] = {}
     details = _without_emptied(error.errors(include_url=False))
     left = 0
     for number, detail in enumerate(details):
         if len(faults) + len(wrong) >= SHOWN:
             left = len(details) - number
             break
-        spot = root.along(detail["loc"])
+        spot = root.resolve(detail["loc"])
         if detail["type"] in ("value_error", "assertion_error"):
             faults += _across(spot, detail["ctx"]["error"])
         elif expected := _expected(detail):
             # Each member of a union complains; what is written was meant for one of its own shape.
-            if spot.fits:
-                wrong.setdefault(spot.name, (spot, []))[1].append(expected)
-        elif spot.fits:
+            if spot.matches_shape:
+                wrong.setdefault(spot.dotted_key, (spot, []))[1].append(expected)
+        elif spot.matches_shape:
             faults.append(_other(spot, detail))
     faults += [_mismatch(spot, expected) for spot, expected in wrong.values()]
-    for mistake in broken(model.rules, sound_fields(model, plain(tree), error)):
+    for mistake in check_rules(model.rules, valid_fields(model, to_python(tree), error)):
         faults += _across(root, mistake)
     return faults, left
 
@@ -61,76 +61,80 @@ def _without_emptied(details: list[ErrorDetails]) -> list[ErrorDetails]:
     return [detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in places]
 
 
-def placed(mistakes: Sequence[Mistake], model: type[Config], tree: Node) -> list[Fault]:
+def locate(mistakes: Sequence[FieldError], model: type[Config], tree: Node) -> list[Diagnostic]:
     """Mistakes that were found in a valid config by whoever used it, at their places."""
-    return _across(Spot(tree, model), Mistakes(mistakes))
+    return _across(YAMLCursor(tree, model), FieldErrors(mistakes))
 
 
-def _across(spot: Spot, error: Exception) -> list[Fault]:
+def _across(spot: YAMLCursor, error: Exception) -> list[Diagnostic]:
     """What a validator of ours, or of a part from elsewhere, says about `spot` or about keys below it."""
-    if isinstance(error, Mistakes):
-        return [fault for mistake in error.mistakes for fault in _across(spot, mistake)]
+    if isinstance(error, FieldErrors):
+        return [fault for mistake in error.errors for fault in _across(spot, mistake)]
     message = str(error)
-    if isinstance(error, Mistake):
+    if isinstance(error, FieldError):
         message = error.message
-        for name in error.key.split(".") if error.key else []:
-            spot = spot.below(name)
-    return [spot.fault(f"`{spot.name}`: {message}" if spot.names else message)]
+        for name in error.field.split(".") if error.field else []:
+            spot = spot.child(name)
+    return [spot.diagnostic(f"`{spot.dotted_key}`: {message}" if spot.names else message)]
 
 
-def _other(spot: Spot, detail: ErrorDetails) -> Fault:
+def _other(spot: YAMLCursor, detail: ErrorDetails) -> Diagnostic:
     """Mistakes in keys and kinds, and those for which pydantic's words do."""
     match detail["type"]:
         case "extra_forbidden":
             key = spot.key or spot.node
             ours = our_key(spot.names[-1])
-            tip = f"; seq2attn calls it {ours}" if ours else suggest_or_list(spot.names[-1], spot.known)
-            message = f"unknown key `{spot.name}`{tip}"
-            return Fault(message, key.start_mark, key.end_mark)
+            tip = (
+                f"; seq2attn calls it {ours}" if ours else suggest_or_list(spot.names[-1], spot.sibling_keys)
+            )
+            message = f"unknown key `{spot.dotted_key}`{tip}"
+            return Diagnostic(message, key.start_mark, key.end_mark)
         case "missing":
-            return spot.fault(f"`{spot.name}` is missing")
+            return spot.diagnostic(f"`{spot.dotted_key}` is missing")
         case "union_tag_not_found" if not isinstance(spot.node, MappingNode):
             return _mismatch(spot, ["a mapping"])
         case "union_tag_not_found":
-            return spot.fault(f"`{spot.name}` does not say its kind; known: {', '.join(kinds(spot.expects))}")
+            return spot.diagnostic(
+                f"`{spot.dotted_key}` does not say its kind; known: {', '.join(kinds(spot.expected_type))}"
+            )
         case "union_tag_invalid":
-            kind, found = spot.below("kind"), kind_of(spot.node)
+            kind, found = spot.child("kind"), kind_of(spot.node)
             if found is None:
                 return _mismatch(kind, ["text"])
             elsewhere = "; a part from elsewhere is written `package.module:Class`"
-            hint = elsewhere if "." in found else suggest_or_list(found, kinds(spot.expects))
-            return kind.fault(f"`{spot.name}` has no kind `{found}`{hint}")
+            hint = elsewhere if "." in found else suggest_or_list(found, kinds(spot.expected_type))
+            return kind.diagnostic(f"`{spot.dotted_key}` has no kind `{found}`{hint}")
         case _:
             text = detail["msg"].replace(" after validation", "")
-            return spot.fault(f"`{spot.name}`: {text[0].lower()}{text[1:]}")
+            return spot.diagnostic(f"`{spot.dotted_key}`: {text[0].lower()}{text[1:]}")
 
 
 def _expected(detail: ErrorDetails) -> str | None:
     """What a value should have been, if that is what is wrong."""
-    for words, errors in EXPECTED.items():
+    for words, errors in TYPE_NAMES.items():
         if detail["type"] in errors:
             return words
     found = re.fullmatch(r"Input should be (.*)", detail["msg"])
     return found[1] if found else None
 
 
-def _mismatch(spot: Spot, expected: Sequence[str]) -> Fault:
+def _mismatch(spot: YAMLCursor, expected: Sequence[str]) -> Diagnostic:
     wanted = " or ".join(dict.fromkeys(expected))
     tip = _tip(spot.node, wanted)
-    if isinstance(spot.node, ScalarNode) and spot.node.value.lower() in kinds(spot.expects):
+    if isinstance(spot.node, ScalarNode) and spot.node.value.lower() in kinds(spot.expected_type):
         tip = f"; write `{{kind: {spot.node.value.lower()}}}`"
-    return spot.fault(f"`{spot.name}` should be {wanted}, not {_shown(spot.node)}{tip}")
+    return spot.diagnostic(f"`{spot.dotted_key}` should be {wanted}, not {_shown(spot.node)}{tip}")
 
 
 def _shown(node: Node) -> str:
     """A value as the file writes it, as far as it fits into a line."""
     if not isinstance(node, ScalarNode):
         return "a list" if isinstance(node, SequenceNode) else "a mapping"
-    return repr(str(plain(node))) if isinstance(plain(node), str) else node.value or "nothing"
+    return repr(str(to_python(node))) if isinstance(to_python(node), str) else node.value or "nothing"
 
 
 def _tip(node: Node, wanted: str) -> str:
-    value = plain(node)
+    value = to_python(node)
     quoted = re.findall(r"'([^']*)'", wanted)
     if isinstance(value, bool | int | float) and (node.value in quoted or "text" in wanted):
         reads = f"YAML reads `{node.value}` as {str(value).lower()}"

@@ -8,16 +8,16 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from seq2attn.config.base import Config, InputPath, Mistake
+from seq2attn.config.base import Config, FieldError, InputPath
 from seq2attn.config.hints import suggest
 
 _READS = InputPath.__metadata__[0]  # type: ignore[attr-defined]  # the mark of a path that is read from
 
 
-def missing_files(config: Config) -> list[Mistake]:
+def missing_files(config: Config) -> list[FieldError]:
     """A mistake for each input file or folder of `config` that does not exist, with a similar name if there is one."""
     return [
-        Mistake(key, f"there is no such file: {path}{_similar(path)}")
+        FieldError(key, f"there is no such file: {path}{_similar(path)}")
         for key, path in _inputs(config)
         if not path.exists()
     ]

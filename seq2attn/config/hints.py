@@ -9,23 +9,23 @@ import difflib
 from collections.abc import Iterable
 
 HINTS = {
-    "`training.optimizer.rate`": "learning_rate lr lrate",
+    "`training.optimizer.lr`": "learning_rate lr lrate",
     "`training.optimizer`, such as `optimizer: {kind: adam, rate: 0.001}`": "optim optimizer_type",
-    "`training.schedule`": "scheduling scheduler lr_scheduler lr_scheduler_type decay_method lr_decay",
-    "`training.schedule.warmup`": "warmup_steps warmup_updates lr_warmup learning_rate_warmup num_warmup_steps",
+    "`training.lr_schedule`": "scheduling scheduler lr_scheduler lr_scheduler_type decay_method lr_decay",
+    "`training.lr_schedule.warmup`": "warmup_steps warmup_updates lr_warmup learning_rate_warmup num_warmup_steps",
     "`training.batch.tokens`, which counts tokens and padding": (
         "batch_size max_tokens batch_type per_device_train_batch_size train_batch_size mini_batch tokens_per_batch"
     ),
-    "`training.batch.accumulate`": (
+    "`training.batch.gradient_accumulation`": (
         "update_freq accum_count batch_multiplier gradient_accumulation_steps accumulate_grad_batches optimizer_delay"
     ),
-    "`training.until`, such as `until: 20 epochs`": (
+    "`training.max_duration`, such as `until: 20 epochs`": (
         "epochs max_epochs max_epoch num_epochs n_epochs num_train_epochs after_epochs"
     ),
-    "`training.until`, such as `until: 5000 updates`": (
+    "`training.max_duration`, such as `until: 5000 updates`": (
         "max_steps train_steps max_update max_updates num_train_steps updates steps after_batches"
     ),
-    "`training.clip`": "clip_norm clip_grad_norm max_grad_norm gradient_clip_val",
+    "`training.max_grad_norm`": "clip_norm clip_grad_norm max_grad_norm gradient_clip_val",
     "`training.validation.every`": (
         "validation_freq validate_interval valid_steps valid_freq eval_steps eval_interval logging_valid_freq"
     ),
@@ -38,14 +38,14 @@ HINTS = {
     "`training.precision`": "fp16 bf16 amp mixed_precision",
     "`training.seed`": "random_seed manual_seed",
     "`run`": "save_dir model_dir output_dir save_model",
-    "`search.width`": "beam beam_size num_beams beam_width",
+    "`search.beam_size`": "beam beam_size num_beams beam_width",
     "`search.lengths.alpha`": "beam_alpha length_penalty lenpen",
     "`search.lengths.max_length`": "max_output_length max_decode_length max_new_tokens max_len",
     "`data.filters.max_length`": "max_sent_length max_source_length max_target_length src_seq_length tgt_seq_length",
     "`text`, such as `text: {joint: {kind: bpe, size: 8000}}`": (
         "sentencepiece spm bpe subword subwords tokenizer tokenizers tokenizer_type bpe_codes codes level"
     ),
-    "`text.joint.size`, or `text.source.size` and `text.target.size`": (
+    "`tokenizer.joint.vocab_size`, or `tokenizer.source.vocab_size` and `tokenizer.target.vocab_size`": (
         "vocab_size vocabulary_size voc_limit src_vocab_size tgt_vocab_size"
     ),
     "`source`": "src source_file src_file path_src",

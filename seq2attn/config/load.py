@@ -10,70 +10,70 @@ from typing import TypeVar
 from pydantic import ValidationError
 from yaml import MappingNode
 
-from seq2attn.config.base import Config, Mistake
-from seq2attn.config.explain import explain, placed
+from seq2attn.config.base import Config, FieldError
+from seq2attn.config.explain import explain, locate
 from seq2attn.config.overrides import override
-from seq2attn.config.source_location import Fault, config_error
-from seq2attn.config.yaml_reader import Reader, merge, plain
+from seq2attn.config.source_location import Diagnostic, format_diagnostics
+from seq2attn.config.yaml_reader import YAMLReader, merge, to_python
 from seq2attn.errors import ConfigError
 
 C = TypeVar("C", bound=Config)
 
 
 def load(path: Path, model: type[C], overrides: Sequence[str] = ()) -> C:
-    """The config in `path`, with what it `extends` and with `overrides` such as `search.width=10`.
+    """The config in `path`, with what it `extends` and with `overrides` such as `search.beam_size=10`.
 
     Raises:
         ConfigError: all mistakes at once, each with its place.
     """
-    return load_with_places(path, model, overrides)[0]
+    return load_with_locations(path, model, overrides)[0]
 
 
-def load_with_places(path: Path, model: type[C], overrides: Sequence[str] = ()) -> tuple[C, MappingNode]:
+def load_with_locations(path: Path, model: type[C], overrides: Sequence[str] = ()) -> tuple[C, MappingNode]:
     """`load`, and the merged YAML that tells where each value was written."""
     tree, faults, dropped = _merged(path, model, overrides)
     for message in dropped:
         print(message, file=sys.stderr)
     config, left = None, 0
     try:
-        config = model.model_validate(plain(tree))
+        config = model.model_validate(to_python(tree))
     except ValidationError as error:
         # What is no YAML value at all was reported already, and need not be of the right type.
-        places = {fault.order for fault in faults}
+        places = {fault.sort_key for fault in faults}
         explained, left = explain(error, model, tree)
-        faults += [fault for fault in explained if fault.order not in places]
+        faults += [fault for fault in explained if fault.sort_key not in places]
     if faults or config is None:
-        raise config_error(path, faults, left)
+        raise format_diagnostics(path, faults, left)
     return config, tree
 
 
-def mistaken(
+def errors_at(
     path: Path,
     model: type[Config],
-    mistakes: Sequence[Mistake],
+    mistakes: Sequence[FieldError],
     overrides: Sequence[str] = (),
 ) -> ConfigError:
     """What a valid config asks for that cannot be had, each at its place."""
-    return config_error(path, placed(mistakes, model, _merged(path, model, overrides)[0]))
+    return format_diagnostics(path, locate(mistakes, model, _merged(path, model, overrides)[0]))
 
 
-def read(path: Path) -> tuple[MappingNode, list[Fault]]:
+def read_merged(path: Path) -> tuple[MappingNode, list[Diagnostic]]:
     """The YAML of a file with what it extends, and the mistakes in it that did not prevent reading on."""
-    reader = Reader(path)
-    return reader.file(path), reader.faults
+    reader = YAMLReader(path)
+    return reader.read_file(path), reader.diagnostics
 
 
 def _merged(
     path: Path, model: type[Config], overrides: Sequence[str]
-) -> tuple[MappingNode, list[Fault], list[str]]:
+) -> tuple[MappingNode, list[Diagnostic], list[str]]:
     """The YAML with all overrides, the mistakes in it, and what was dropped for another kind."""
-    reader = Reader(path)
-    tree = reader.file(path)
+    reader = YAMLReader(path)
+    tree = reader.read_file(path)
     given = None  # merged with each other first, so that their order on the command line does not matter
     for text in overrides:
-        one = reader.override(text)
+        one = reader.parse_override(text)
         given = one if given is None else merge(given, one)
     if given is None:
-        return tree, reader.faults, []
+        return tree, reader.diagnostics, []
     merged, dropped = override(tree, given, model)
-    return merged, reader.faults, dropped
+    return merged, reader.diagnostics, dropped

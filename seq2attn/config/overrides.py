@@ -8,7 +8,7 @@ from yaml import MappingNode, Node
 
 from seq2attn.config.base import Config
 from seq2attn.config.source_location import child, kind_of
-from seq2attn.config.yaml_cursor import Spot
+from seq2attn.config.yaml_cursor import YAMLCursor
 from seq2attn.config.yaml_reader import merge
 
 Names = tuple[str, ...]
@@ -21,9 +21,9 @@ def override(tree: MappingNode, given: MappingNode, model: type[Config]) -> tupl
     """
     merged, messages = merge(tree, given), list[str]()
     for names in _changed_kinds(tree, given):
-        part = Spot(merged, model)
+        part = YAMLCursor(merged, model)
         for name in names:
-            part = part.below(name)
+            part = part.child(name)
         known = part.keys()
         if known is None:
             continue

@@ -28,7 +28,7 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from seq2attn.config.base import Config, Mistake
+from seq2attn.config.base import Config, FieldError
 from seq2attn.config.hints import suggest
 from seq2attn.config.trust import check_code
 
@@ -63,10 +63,10 @@ class Pluggable:
         kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
         if not isinstance(kind, str) or ":" not in kind:
             return ours(value)
-        return config_class(kind, self.noun).model_validate(value)
+        return import_config_class(kind, self.noun).model_validate(value)
 
 
-def config_class(kind: str, noun: str) -> type[Config]:
+def import_config_class(kind: str, noun: str) -> type[Config]:
     """The `Config` of the class at an import path.
 
     Raises:
@@ -78,20 +78,20 @@ def config_class(kind: str, noun: str) -> type[Config]:
     found = getattr(module, path, None)
     if not isinstance(found, type):
         hint = suggest(path, [name for name, value in vars(module).items() if isinstance(value, type)])
-        raise Mistake("kind", f"the module `{module_name}` has no class `{path}`{hint}")
+        raise FieldError("kind", f"the module `{module_name}` has no class `{path}`{hint}")
     config = getattr(found, "Config", None)
     if config is None:
-        raise Mistake("kind", f"`{path}` has no `Config` beside it, so it cannot be used as {_a(noun)}")
+        raise FieldError("kind", f"`{path}` has no `Config` beside it, so it cannot be used as {_a(noun)}")
     if not (isinstance(config, type) and issubclass(config, Config)):
-        raise Mistake("kind", f"`{path}.Config` should be a subclass of `seq2attn.Config`")
+        raise FieldError("kind", f"`{path}.Config` should be a subclass of `seq2attn.Config`")
     if "kind" not in config.model_fields:
-        raise Mistake("kind", f"`{path}.Config` should have a field `kind: str`")
+        raise FieldError("kind", f"`{path}.Config` should have a field `kind: str`")
     if not callable(getattr(config, "build", None)):
-        raise Mistake("kind", f"`{path}.Config` should have a method `build` that makes the {noun}")
+        raise FieldError("kind", f"`{path}.Config` should have a method `build` that makes the {noun}")
     return config
 
 
-def modules_in(config: Config) -> tuple[str, ...]:
+def plugin_modules(config: Config) -> tuple[str, ...]:
     """The modules that a config has its parts from, where they are from elsewhere."""
     values, found = list[Any]([config.model_dump(mode="json")]), list[str]()
     while values:
@@ -106,14 +106,14 @@ def modules_in(config: Config) -> tuple[str, ...]:
 def _module(name: str, kind: str) -> ModuleType:
     parts = name.split(".")
     if not all(part.isidentifier() for part in parts):
-        raise Mistake("kind", f"`{kind}` is not an import path; expected `package.module:Class`")
+        raise FieldError("kind", f"`{kind}` is not an import path; expected `package.module:Class`")
     try:
         with _working_directory_importable():
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # a module that theirs needs: their traceback says most
-        raise Mistake("kind", f"there is no module `{error.name}` to import `{kind}` from") from None
+        raise FieldError("kind", f"there is no module `{error.name}` to import `{kind}` from") from None
     except (ValueError, AssertionError) as error:
         # Pydantic would take these for a mistake in the config, and drop the traceback.
         raise RuntimeError(f"importing {name} failed") from error

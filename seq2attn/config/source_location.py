@@ -18,7 +18,7 @@ SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Fault:
+class Diagnostic:
     """One mistake in a config, and the stretch of a file or of the command line to point at."""
 
     message: str
@@ -26,7 +26,7 @@ class Fault:
     end: Mark | None = None
 
     @property
-    def order(self) -> tuple[str, int, int]:
+    def sort_key(self) -> tuple[str, int, int]:
         """Sorts faults by place."""
         return str(self.start.name), self.start.line, self.start.column
 
@@ -48,12 +48,12 @@ def source_line(mark: Mark) -> str:
     return re.split("[\r\n\x85\u2028\u2029\0]", rest, maxsplit=1)[0].rstrip()
 
 
-def config_error(path: Path, faults: Sequence[Fault], more: int = 0) -> ConfigError:
+def format_diagnostics(path: Path, faults: Sequence[Diagnostic], more: int = 0) -> ConfigError:
     """The `faults` of the config at `path` as one message, in the order of their places, as far as they are shown.
 
     `more` is the number of those that were only counted.
     """
-    found = {(*fault.order, fault.message): fault for fault in faults}
+    found = {(*fault.sort_key, fault.message): fault for fault in faults}
     blocks = [str(found[place]) for place in sorted(found)[:SHOWN]]
     total = len(found) + more
     if total > len(blocks):

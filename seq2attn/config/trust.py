@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from seq2attn.config.base import Mistake, Placed
+from seq2attn.config.base import FieldError, PathString
 
 RUN_FILES = ("run.json", "model.safetensors", "model.json", "checkpoints")
 """The files that tell a run directory from other folders."""
@@ -28,7 +28,7 @@ def check_code(kind: str) -> None:
     module = kind.partition(":")[0]
     is_allowed = any(module == name or module.startswith(f"{name}.") for name in _allowed if name)
     if not is_allowed and is_of_run(kind):
-        raise Mistake(
+        raise FieldError(
             "kind",
             f"would run code of the module `{module}`, which may do anything that you may; if you trust it, say so by"
             f" --allow-code {module} (in Python: allow_code=['{module}'])",
@@ -37,7 +37,7 @@ def check_code(kind: str) -> None:
 
 def is_of_run(value: str) -> bool:
     """Whether a value was written beside the files of a run, so that it may be a stranger's."""
-    return isinstance(value, Placed) and is_run(value.folder)
+    return isinstance(value, PathString) and is_run(value.folder)
 
 
 def is_run(folder: Path) -> bool:

@@ -10,68 +10,68 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
-from seq2attn.config.base import Mistake
-from seq2attn.config.plugin import config_class
-from seq2attn.config.source_location import Fault, child, kind_of
-from seq2attn.config.yaml_reader import plain
+from seq2attn.config.base import FieldError
+from seq2attn.config.plugin import import_config_class
+from seq2attn.config.source_location import Diagnostic, child, kind_of
+from seq2attn.config.yaml_reader import to_python
 
 
 @dataclass(frozen=True)
-class Spot:
+class YAMLCursor:
     """A place in the YAML, and the type that is expected there."""
 
     node: Node
-    expects: Any
+    expected_type: Any
     key: Node | None = None
     names: tuple[str, ...] = ()
-    known: tuple[str, ...] = ()
+    sibling_keys: tuple[str, ...] = ()
     """The keys that may stand beside `key`."""
-    found: bool = True
+    exists: bool = True
     """Whether the file has all `names`; if not, `node` is the last that it has."""
-    fits: bool = True
+    matches_shape: bool = True
     """False inside an alternative of another shape than what is written, where there is one of that shape."""
 
     @property
-    def name(self) -> str:
+    def dotted_key(self) -> str:
         """The dotted key, as a reader would write it."""
         return ".".join(self.names)
 
-    def fault(self, message: str) -> Fault:
+    def diagnostic(self, message: str) -> Diagnostic:
         """A mistake in the value here; one that fills several lines is pointed at by its key."""
         block = not isinstance(self.node, ScalarNode) and self.node.start_mark.line != self.node.end_mark.line
         node = self.key if self.key and block else self.node
-        return Fault(message, node.start_mark, node.end_mark)
+        return Diagnostic(message, node.start_mark, node.end_mark)
 
-    def below(self, name: str) -> Spot:
+    def child(self, name: str) -> YAMLCursor:
         """One key or list item further in."""
         if name == "0" and self._stands_for_a_list:
-            return replace(self, expects=_inside(self.expects, name))
+            return replace(self, expected_type=_inside(self.expected_type, name))
         names = (*self.names, name)
-        if not self.found:
+        if not self.exists:
             return replace(self, names=names)
         owner = self._alternative(kind_of(self.node))
         known = tuple(owner.model_fields) if is_model(owner) else ()
         key, value = child(self.node, name)
         if value is None:
-            return replace(self, names=names, known=known, found=False)
-        return Spot(value, _inside(owner, name), key, names, known, fits=self.fits)
+            return replace(self, names=names, sibling_keys=known, exists=False)
+        return YAMLCursor(value, _inside(owner, name), key, names, known, matches_shape=self.matches_shape)
 
     @property
     def _stands_for_a_list(self) -> bool:
         """Whether what is written is the one item of a list, which pydantic sees."""
-        is_list = get_origin(self.expects) in (list, tuple)
-        return self.found and is_list and not isinstance(self.node, SequenceNode)
+        is_list = get_origin(self.expected_type) in (list, tuple)
+        return self.exists and is_list and not isinstance(self.node, SequenceNode)
 
     def keys(self) -> tuple[str, ...] | None:
         """The keys of what is written here: of its kind, or none where no type is known; None for an unknown kind."""
         if self._stands_for_a_list:
-            return self.below("0").keys()
+            return self.child("0").keys()
         owner = self._alternative(kind_of(self.node))
         if is_model(owner):
             return tuple(owner.model_fields)
-        return None if kinds(self.expects) else ()
+        return None if kinds(self.expected_type) else ()
 
-    def along(self, loc: tuple[int | str, ...]) -> Spot:
+    def resolve(self, loc: tuple[int | str, ...]) -> YAMLCursor:
         """Where pydantic's `loc` leads, which also names the chosen members of unions; the file does not."""
         spot = self
         for part in loc:
@@ -80,18 +80,18 @@ class Spot:
             elif len(spot.alternatives()) > 1:
                 spot = spot._choose(str(part))
             else:
-                spot = spot.below(str(part))
+                spot = spot.child(str(part))
         return spot
 
     def alternatives(self) -> list[Any]:
         """The members of the union that is expected here, or the one type that is."""
-        found = members(self.expects)
+        found = members(self.expected_type)
         written = child(self.node, "kind")[1]
-        kind = written and plain(written)  # which knows its folder
+        kind = written and to_python(written)  # which knows its folder
         if isinstance(kind, str) and ":" in kind and any(is_model(member) for member in found):
             try:
-                return [config_class(kind, "part")]
-            except Mistake:
+                return [import_config_class(kind, "part")]
+            except FieldError:
                 return found
         return found
 
@@ -101,10 +101,12 @@ class Spot:
             return members[0]
         return next((member for member in members if label and _is_called(member, label)), None)
 
-    def _choose(self, label: str) -> Spot:
+    def _choose(self, label: str) -> YAMLCursor:
         chosen = self._alternative(label)
         fitting = [member for member in self.alternatives() if isinstance(self.node, _shape(member))]
-        return replace(self, expects=chosen, fits=not fitting or isinstance(self.node, _shape(chosen)))
+        return replace(
+            self, expected_type=chosen, matches_shape=not fitting or isinstance(self.node, _shape(chosen))
+        )
 
 
 def is_model(expects: Any) -> bool:

@@ -13,9 +13,9 @@ from yaml import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.error import Mark, MarkedYAMLError
 from yaml.reader import ReaderError
 
-from seq2attn.config.base import Placed
+from seq2attn.config.base import PathString
 from seq2attn.config.hints import suggest
-from seq2attn.config.source_location import COMMAND_LINE, Fault, child, config_error, kind_of
+from seq2attn.config.source_location import COMMAND_LINE, Diagnostic, child, format_diagnostics, kind_of
 from seq2attn.config.trust import is_run
 from seq2attn.errors import ConfigError
 from seq2attn.io.files import open_regular
@@ -24,11 +24,11 @@ N = TypeVar("N", bound=Node)
 
 _YAML = "tag:yaml.org,2002:"
 _TEXT = {_YAML + name for name in ("str", "timestamp", "value")}
-LARGEST = 2**18
+MAX_FILE_BYTES = 2**18
 """Bytes of the largest file that is taken for a config."""
-MOST = 2**16
+MAX_VALUES = 2**16
 """Values of the largest config, each counted as often as an anchor has it stand for something."""
-DEEPEST = 64
+MAX_DEPTH = 64
 """Levels of the deepest config."""
 _KNOWN = _TEXT | {_YAML + name for name in ("int", "float", "bool", "null", "map", "seq")}
 
@@ -52,27 +52,27 @@ def merge(base: Node, over: N) -> N:
     return cast(N, node)
 
 
-def plain(node: Node) -> Any:
+def to_python(node: Node) -> Any:
     """Dicts, lists and scalars; a string knows the folder that it was written in."""
     if isinstance(node, MappingNode):
-        return {key.value: plain(value) for key, value in node.value}
+        return {key.value: to_python(value) for key, value in node.value}
     if isinstance(node, SequenceNode):
-        return [plain(item) for item in node.value]
+        return [to_python(item) for item in node.value]
     if node.tag in _TEXT:
         name = str(node.start_mark.name)
-        return Placed(node.value, Path.cwd() if name == COMMAND_LINE else Path(name).parent)
+        return PathString(node.value, Path.cwd() if name == COMMAND_LINE else Path(name).parent)
     return yaml.SafeLoader("").construct_object(node)
 
 
-class Reader:
+class YAMLReader:
     """Reads the parts of one config, and collects the mistakes that do not prevent reading on."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.faults: list[Fault] = []
+        self.diagnostics: list[Diagnostic] = []
         self._values = 0
 
-    def file(self, path: Path, chain: tuple[Path, ...] = (), asked: Node | None = None) -> MappingNode:
+    def read_file(self, path: Path, chain: tuple[Path, ...] = (), asked: Node | None = None) -> MappingNode:
         """The mapping in `path` over those it extends. `asked` is what names it in the last file of `chain`.
 
         Raises:
@@ -81,7 +81,9 @@ class Reader:
         text = self._text(path, asked)
         node = self._compose(text, str(path))
         if node is None:
-            self._stop(Fault("the file is empty; expected `key: value` lines", _mark(str(path), text, 0)))
+            self._stop(
+                Diagnostic("the file is empty; expected `key: value` lines", _mark(str(path), text, 0))
+            )
         if not isinstance(node, MappingNode):
             self._stop(_at(node, "expected `key: value` lines"))
         tree, extends = self._tidy(node), child(node, "extends")[1]
@@ -94,16 +96,16 @@ class Reader:
             merged = base if merged is None else merge(merged, base)
         return tree if merged is None else merge(merged, tree)
 
-    def override(self, text: str) -> MappingNode:
+    def parse_override(self, text: str) -> MappingNode:
         """`model.decoder.dim=256` as the mapping that it stands for.
 
         Raises:
             ConfigError: it has no `=`, or no YAML after it.
         """
         dotted, equals, _ = text.partition("=")
-        if not equals or not all(dotted.split(".")) or dotted.count(".") >= DEEPEST:
+        if not equals or not all(dotted.split(".")) or dotted.count(".") >= MAX_DEPTH:
             whole = _mark(COMMAND_LINE, text, 0), _mark(COMMAND_LINE, text, len(text))
-            self._stop(Fault("expected `key=value`, such as `search.width=10`", *whole))
+            self._stop(Diagnostic("expected `key=value`, such as `search.beam_size=10`", *whole))
         node = self._compose(text, COMMAND_LINE, skip=len(dotted) + 1)
         end = _mark(COMMAND_LINE, text, len(text))
         value = ScalarNode(_YAML + "null", "", end, end) if node is None else self._tidy(node)
@@ -124,14 +126,16 @@ class Reader:
         if base.resolve() in [earlier.resolve() for earlier in chain]:
             circle = " -> ".join(step.name for step in (*chain, base))
             self._stop(_at(asked, f"`extends` goes in a circle: {circle}"))
-        return self.file(base, chain, asked)
+        return self.read_file(base, chain, asked)
 
     def _text(self, path: Path, asked: Node | None) -> str:
         try:
             with open_regular(path) if is_run(path.parent) else path.open("rb") as file:
-                raw = file.read(LARGEST + 1)
-            if len(raw) > LARGEST:
-                raise OSError(errno.EFBIG, f"it has more than the {LARGEST:,} bytes that a config may have")
+                raw = file.read(MAX_FILE_BYTES + 1)
+            if len(raw) > MAX_FILE_BYTES:
+                raise OSError(
+                    errno.EFBIG, f"it has more than the {MAX_FILE_BYTES:,} bytes that a config may have"
+                )
         except OSError as error:
             if asked is None:
                 raise ConfigError(f"{path}: {_why(path, error)}") from None
@@ -166,8 +170,8 @@ class Reader:
         if node in above:
             self._stop(_at(node, "this anchor stands for something that contains itself"))
         self._values += 1
-        if self._values > MOST or len(above) > DEEPEST:
-            what = "more than any config says" if self._values > MOST else "nested too deep"
+        if self._values > MAX_VALUES or len(above) > MAX_DEPTH:
+            what = "more than any config says" if self._values > MAX_VALUES else "nested too deep"
             self._stop(_at(node, f"with all that its anchors stand for, this is {what}"))
         value: Any = node.value
         if isinstance(node, SequenceNode):
@@ -186,27 +190,29 @@ class Reader:
                     if isinstance(part, MappingNode):
                         merged = {k.value: (k, v) for k, v in part.value} | merged
                     else:
-                        self.faults.append(_at(part, "`<<` should be a mapping, or a list of mappings"))
+                        self.diagnostics.append(_at(part, "`<<` should be a mapping, or a list of mappings"))
             elif not isinstance(key, ScalarNode):
-                self.faults.append(_at(key, "a key should be a name"))
+                self.diagnostics.append(_at(key, "a key should be a name"))
             elif self._is_text(key) and key.value in own:
                 line = own[key.value][0].start_mark.line + 1
-                self.faults.append(_at(key, f"the key `{key.value}` is here twice; first in line {line}"))
+                self.diagnostics.append(
+                    _at(key, f"the key `{key.value}` is here twice; first in line {line}")
+                )
             else:
                 own[key.value] = (key, value)
         return list((merged | own).values())
 
     def _means_something(self, node: Node) -> bool:
         if node.tag not in _KNOWN:
-            self.faults.append(_at(node, f"the tag {node.tag} means nothing here"))
+            self.diagnostics.append(_at(node, f"the tag {node.tag} means nothing here"))
             return False
         try:
-            value = plain(node) if isinstance(node, ScalarNode) else None
+            value = to_python(node) if isinstance(node, ScalarNode) else None
         except (KeyError, ValueError, OverflowError, yaml.YAMLError):
-            self.faults.append(_at(node, f"{node.value!r} is not a YAML {node.tag.removeprefix(_YAML)}"))
+            self.diagnostics.append(_at(node, f"{node.value!r} is not a YAML {node.tag.removeprefix(_YAML)}"))
             return False
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            self.faults.append(_at(node, "no number here is that large"))
+            self.diagnostics.append(_at(node, "no number here is that large"))
             return False
         return not isinstance(node, ScalarNode) or self._is_text(node)
 
@@ -214,20 +220,20 @@ class Reader:
         """Whether a file can have such a name, and whether it can be printed."""
         if "\0" not in node.value and not re.search("[\ud800-\udfff]", node.value):
             return True
-        self.faults.append(_at(node, "no text has such a character (a NUL, or half of one)"))
+        self.diagnostics.append(_at(node, "no text has such a character (a NUL, or half of one)"))
         node.value = "?"
         return False
 
-    def _stop(self, fault: Fault) -> NoReturn:
-        raise config_error(self.path, [*self.faults, fault]) from None
+    def _stop(self, fault: Diagnostic) -> NoReturn:
+        raise format_diagnostics(self.path, [*self.diagnostics, fault]) from None
 
 
-def _at(node: Node, message: str) -> Fault:
-    return Fault(message, node.start_mark, node.end_mark)
+def _at(node: Node, message: str) -> Diagnostic:
+    return Diagnostic(message, node.start_mark, node.end_mark)
 
 
-def _character(message: str, name: str, text: str, index: int) -> Fault:
-    return Fault(message, _mark(name, text, index), _mark(name, text, index + 1))
+def _character(message: str, name: str, text: str, index: int) -> Diagnostic:
+    return Diagnostic(message, _mark(name, text, index), _mark(name, text, index + 1))
 
 
 def _mark(name: str, text: str, index: int) -> Mark:

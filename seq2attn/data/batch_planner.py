@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.errors import DataError
-from seq2attn.nn.linear import EVEN
+from seq2attn.nn.linear import ROW_MULTIPLE
 
-FULL = 0.7
+MIN_FILL = 0.7
 """A batch this full ends rather than take a longer pair: less padding, few batches more."""
 
 Indices: TypeAlias = NDArray[np.int64]
 
 
-def plan(
+def plan_batches(
     lengths: NDArray[np.int64], *, tokens: int, seed: int, epoch: int, rank: int = 0, world: int = 1
 ) -> list[Indices]:
     """The batches of an epoch for one of `world` processes: a function of its arguments alone.
@@ -33,8 +33,8 @@ def plan(
     Raises: DataError when there are too few pairs to give each rank one.
     """
     random = np.random.default_rng([seed, epoch])
-    order = _by_length(lengths, random)
-    batches = _even(_cut(order, lengths.max(axis=1)[order] + 1, tokens), world)
+    order = _length_order(lengths, random)
+    batches = _split_for_ranks(_split_by_tokens(order, lengths.max(axis=1)[order] + 1, tokens), world)
     check_complete(batches, len(lengths))
     return [batches[index] for index in random.permutation(len(batches))[rank::world]]
 
@@ -49,14 +49,14 @@ def check_complete(batches: Sequence[Indices], num_pairs: int) -> None:
         )
 
 
-def padding_share(lengths: NDArray[np.int64], batches: Sequence[Indices]) -> float:
+def padding_ratio(lengths: NDArray[np.int64], batches: Sequence[Indices]) -> float:
     """The share of the cells of both sides' tensors that hold padding."""
     cells = sum(len(batch) * int((lengths[batch].max(axis=0) + 1).sum()) for batch in batches)
     words = sum(int((lengths[batch] + 1).sum()) for batch in batches)
     return 1 - words / cells
 
 
-def _by_length(lengths: NDArray[np.int64], random: np.random.Generator) -> Indices:
+def _length_order(lengths: NDArray[np.int64], random: np.random.Generator) -> Indices:
     """Neighbours are alike on both sides; which of the equals are neighbours is drawn."""
     longer, difference = lengths.max(axis=1), lengths[:, 0] - lengths[:, 1]
     # Back and forth, so that the shorter side does not jump where the longer grows by one.
@@ -64,7 +64,7 @@ def _by_length(lengths: NDArray[np.int64], random: np.random.Generator) -> Indic
     return np.lexsort((random.random(len(lengths)), np.where(forth, difference, -difference), longer))
 
 
-def _cut(order: Indices, widths: NDArray[np.int64], tokens: int) -> list[Indices]:
+def _split_by_tokens(order: Indices, widths: NDArray[np.int64], tokens: int) -> list[Indices]:
     """Consecutive runs of `order`, as long as rows x widest fit in `tokens`; `widths` never fall.
 
     Many rows are cut to a multiple of `EVEN`, for oneDNN to multiply them.
@@ -72,16 +72,16 @@ def _cut(order: Indices, widths: NDArray[np.int64], tokens: int) -> list[Indices
     batches, start, before = [], 0, 0
     for place, width in enumerate(widths.tolist()):
         rows = place - start
-        is_enough = width > before and rows * before >= FULL * tokens
+        is_enough = width > before and rows * before >= MIN_FILL * tokens
         if rows and (is_enough or (rows + 1) * width > tokens):
-            end = place if rows < 2 * EVEN else place - rows % EVEN
+            end = place if rows < 2 * ROW_MULTIPLE else place - rows % ROW_MULTIPLE
             batches.append(order[start:end])
             start = end
         before = width
     return [*batches, order[start:]]
 
 
-def _even(batches: list[Indices], world: int) -> list[Indices]:
+def _split_for_ranks(batches: list[Indices], world: int) -> list[Indices]:
     """As many batches for each rank, by halving those with the most rows."""
     heap = [(-len(batch), number) for number, batch in enumerate(batches)]
     heapq.heapify(heap)
@@ -100,7 +100,7 @@ def _even(batches: list[Indices], world: int) -> list[Indices]:
     return batches
 
 
-def by_length(sources: Sequence[Sequence[int]], budget: int) -> list[list[int]]:
+def batch_by_length(sources: Sequence[Sequence[int]], budget: int) -> list[list[int]]:
     """Which sources go together: the longest first, rows times width within the budget; the empty in none."""
     order = sorted((i for i, s in enumerate(sources) if len(s)), key=lambda i: -len(sources[i]))
     batches: list[list[int]] = []

@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seq2attn.data.corpus import Corpus, Ids
+from seq2attn.data.corpus import Corpus, TokenIds
 from seq2attn.nn.decoding_state import map_tensors
-from seq2attn.nn.varlen import Spans
+from seq2attn.nn.varlen import SequenceLayout
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
-IGNORE = -100
+IGNORE_INDEX = -100
 """The label of padding: no loss there."""
 
 
@@ -30,33 +30,35 @@ class Batch:
     source_mask: Tensor  # [B, S] bool, True on words and EOS
     target: Tensor  # [B, T] BOS first
     labels: Tensor  # [B, T] EOS last, padding IGNORE
-    said: Tensor  # [M] where among the B * T labels those are that are no padding
-    guide: Tensor | None = (
+    label_index: Tensor  # [M] where among the B * T labels those are that are no padding
+    alignment_targets: Tensor | None = (
         None  # [B, T, S] where to look when saying each label: shares, or nothing but zeros
     )
-    spans: tuple[Spans, Spans] | None = None  # of source and target that lie in one row each: B is then 1
+    layouts: tuple[SequenceLayout, SequenceLayout] | None = (
+        None  # of source and target that lie in one row each: B is then 1
+    )
 
     def to(self, device: torch.device | str) -> Batch:
         """The batch on a device; from pinned memory it goes there while the device computes."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
-    def pinned(self) -> Batch:
+    def pin_memory(self) -> Batch:
         """The batch in memory that a card can read by itself."""
         return self._each(torch.Tensor.pin_memory)
 
     def _each(self, fn: Callable[[Tensor], Tensor]) -> Batch:
-        plain = map_tensors(fn, replace(self, spans=None))
-        if self.spans is None:
+        plain = map_tensors(fn, replace(self, layouts=None))
+        if self.layouts is None:
             return plain
-        of_source, of_target = self.spans
-        return replace(plain, spans=(of_source.map_tensors(fn), of_target.map_tensors(fn)))
+        of_source, of_target = self.layouts
+        return replace(plain, layouts=(of_source.map_tensors(fn), of_target.map_tensors(fn)))
 
 
-def collate(pairs: Sequence[tuple[Sequence[int] | Ids, Sequence[int] | Ids]]) -> Batch:
+def collate(pairs: Sequence[tuple[Sequence[int] | TokenIds, Sequence[int] | TokenIds]]) -> Batch:
     """Pairs of ids without BOS and EOS -> Batch."""
     source, source_mask = collate_source([source for source, _ in pairs])
     width = max(len(target) for _, target in pairs) + 1
-    read, say = np.full((len(pairs), width), PAD), np.full((len(pairs), width), IGNORE)
+    read, say = np.full((len(pairs), width), PAD), np.full((len(pairs), width), IGNORE_INDEX)
     read[:, 0] = BOS
     for row, (_, target) in enumerate(pairs):
         read[row, 1 : len(target) + 1] = target
@@ -64,46 +66,50 @@ def collate(pairs: Sequence[tuple[Sequence[int] | Ids, Sequence[int] | Ids]]) ->
         say[row, len(target)] = EOS
     labels = torch.from_numpy(say)
     said = (
-        (labels != IGNORE).flatten().nonzero().squeeze(1)
+        (labels != IGNORE_INDEX).flatten().nonzero().squeeze(1)
     )  # found here: on a device it would stop everything
     return Batch(source, source_mask, torch.from_numpy(read), labels, said)
 
 
-def collate_packed(pairs: Sequence[tuple[Sequence[int] | Ids, Sequence[int] | Ids]]) -> Batch:
+def collate_padding_free(pairs: Sequence[tuple[Sequence[int] | TokenIds, Sequence[int] | TokenIds]]) -> Batch:
     """Pairs of ids without BOS and EOS -> Batch whose sentences lie in one row, without padding."""
-    (source, of_source), (say, of_target) = (_in_a_row(side) for side in zip(*pairs, strict=True))
+    (source, of_source), (say, of_target) = (_concat_sentences(side) for side in zip(*pairs, strict=True))
     read = np.roll(say, 1)  # each EOS comes to stand before the next sentence, where its BOS is
-    read[of_target.offsets[:-1].numpy()] = BOS
+    read[of_target.cu_seqlens[:-1].numpy()] = BOS
     ids, target, labels = (torch.from_numpy(row)[None] for row in (source, read, say))
     mask = torch.ones_like(ids, dtype=torch.bool)
-    return Batch(ids, mask, target, labels, torch.arange(len(say)), spans=(of_source, of_target))
+    return Batch(ids, mask, target, labels, torch.arange(len(say)), layouts=(of_source, of_target))
 
 
-def batch_of(corpus: Corpus, rows: Iterable[int], *, packed: bool = False) -> Batch:
+def make_batch(corpus: Corpus, rows: Iterable[int], *, packed: bool = False) -> Batch:
     """Some pairs of a corpus, with their guide if it has one and they do not lie in one row."""
     rows = [int(row) for row in rows]
     if packed:
-        return collate_packed([corpus[row] for row in rows])
+        return collate_padding_free([corpus[row] for row in rows])
     batch = collate([corpus[row] for row in rows])
-    if corpus.guide is None:
+    if corpus.alignments is None:
         return batch
     guide = np.zeros((*batch.labels.shape, batch.source.size(1)), dtype=np.float32)
     for place, row in zip(guide, rows, strict=True):
-        shares = _shares(corpus.guide.words[row], corpus.guide.links[row])
+        shares = _alignment_shares(corpus.alignments.word_ids[row], corpus.alignments.links[row])
         place[: len(shares), : shares.shape[1]] = shares
-    return replace(batch, guide=torch.from_numpy(guide))
+    return replace(batch, alignment_targets=torch.from_numpy(guide))
 
 
-def _in_a_row(sentences: Sequence[Sequence[int] | Ids]) -> tuple[NDArray[np.int64], Spans]:
+def _concat_sentences(
+    sentences: Sequence[Sequence[int] | TokenIds],
+) -> tuple[NDArray[np.int64], SequenceLayout]:
     """Ids without EOS -> ids with EOS [M], and where each sentence lies."""
-    spans = Spans.of(np.array([len(sentence) + 1 for sentence in sentences]))
-    row, bounds = np.full(spans.position.size(1), EOS), spans.offsets.tolist()
+    spans = SequenceLayout.from_lengths(np.array([len(sentence) + 1 for sentence in sentences]))
+    row, bounds = np.full(spans.positions.size(1), EOS), spans.cu_seqlens.tolist()
     for start, end, sentence in zip(bounds, bounds[1:], sentences, strict=False):
         row[start : end - 1] = sentence
     return row, spans
 
 
-def _shares(words: tuple[Ids, Ids], links: tuple[Ids, Ids]) -> NDArray[np.float32]:
+def _alignment_shares(
+    words: tuple[TokenIds, TokenIds], links: tuple[TokenIds, TokenIds]
+) -> NDArray[np.float32]:
     """For each target token equal shares for the source tokens of the words linked with its own (Chen et al. 2016).
 
     The words of tokens: [S], [T]; the words of links: [L], [L] -> [T, S]. A token without a link has zeros.
@@ -119,7 +125,7 @@ def _shares(words: tuple[Ids, Ids], links: tuple[Ids, Ids]) -> NDArray[np.float3
     return cells / np.maximum(cells.sum(axis=1, keepdims=True), 1)
 
 
-def collate_source(sources: Sequence[Sequence[int] | Ids]) -> tuple[Tensor, Tensor]:
+def collate_source(sources: Sequence[Sequence[int] | TokenIds]) -> tuple[Tensor, Tensor]:
     """Ids without EOS -> ids with EOS [B, S], mask [B, S]."""
     ends = np.array([len(source) for source in sources])
     width = int(ends.max()) + 1

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer
 
-from seq2attn.config.base import Config, Mistake
+from seq2attn.config.base import Config, FieldError
 from seq2attn.data.filter import FiltersConfig
-from seq2attn.data.readers import AlignedConfig, CorpusConfig
-from seq2attn.tokenizers.vocabulary import SPECIALS
+from seq2attn.data.readers import CorpusConfig, PlainTextConfig
+from seq2attn.tokenizers.vocabulary import SPECIAL_TOKENS
 
 
 def _listed(value: Any) -> Any:
@@ -33,36 +33,36 @@ TrainingCorpora = Annotated[
 """One corpus, or a list of corpora."""
 
 
-def _names_of_files(test: Mapping[str, CorpusConfig]) -> list[Mistake]:
+def _names_of_files(test: Mapping[str, CorpusConfig]) -> list[FieldError]:
     message = "is the name of files with translations too: take letters, digits, `_`, `-` and `.`"
-    return [Mistake(f"test.{name}", message) for name in test if not re.fullmatch(r"\w[\w.-]*", name)]
+    return [FieldError(f"test.{name}", message) for name in test if not re.fullmatch(r"\w[\w.-]*", name)]
 
 
-def _references_are_for_scores(train: tuple[CorpusConfig, ...]) -> list[Mistake]:
+def _references_are_for_scores(train: tuple[CorpusConfig, ...]) -> list[FieldError]:
     message = "are for `dev` and `test`: training takes one target a source"
     return [
-        Mistake(f"train.{number}.references", message)
+        FieldError(f"train.{number}.references", message)
         for number, corpus in enumerate(train)
-        if isinstance(corpus, AlignedConfig) and corpus.references
+        if isinstance(corpus, PlainTextConfig) and corpus.references
     ]
 
 
 def _tags_are_trained(
     train: tuple[CorpusConfig, ...], dev: CorpusConfig, test: Mapping[str, CorpusConfig]
-) -> list[Mistake]:
+) -> list[FieldError]:
     tags = {corpus.tag for corpus in train} - {None}
     mistakes = [
-        Mistake(f"train.{number}.tag", f"`<{corpus.tag}>` is a special token; take another name")
+        FieldError(f"train.{number}.tag", f"`<{corpus.tag}>` is a special token; take another name")
         for number, corpus in enumerate(train)
-        if f"<{corpus.tag}>" in SPECIALS
+        if f"<{corpus.tag}>" in SPECIAL_TOKENS
     ]
     for name, corpus in {"dev": dev, **{f"test.{name}": corpus for name, corpus in test.items()}}.items():
         if corpus.tag is not None and corpus.tag not in tags:
             known = ", ".join(f"`{tag}`" for tag in sorted(map(str, tags))) or "none"
             message = f"no corpus of `data.train` has the tag `{corpus.tag}`; known: {known}"
-            mistakes.append(Mistake(f"{name}.tag", message))
+            mistakes.append(FieldError(f"{name}.tag", message))
         if corpus.repeat != 1:
-            mistakes.append(Mistake(f"{name}.repeat", "is for `train`: what is measured on is read once"))
+            mistakes.append(FieldError(f"{name}.repeat", "is for `train`: what is measured on is read once"))
     return mistakes
 
 

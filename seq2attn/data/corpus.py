@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from seq2attn.errors import RunError
 from seq2attn.io.files import atomic_dir, read_object, write_json
 
-Ids: TypeAlias = NDArray[np.uint16] | NDArray[np.int32]
+TokenIds: TypeAlias = NDArray[np.uint16] | NDArray[np.int32]
 IDS, OFFSETS, HEADER = "ids.npy", "offsets.npy", "header.json"
-WORDS, LINKS = "words", "links"
-FIX = "remove the folder `data` of the run, and prepare the data again"
+WORD_IDS_FOLDER, LINKS_FOLDER = "words", "links"
+CORPUS_HINT = "remove the folder `data` of the run, and prepare the data again"
 
 
-class Growing:
+class CorpusBuilder:
     """A corpus in the making, in memory; every number is below `size`."""
 
     def __init__(self, size: int) -> None:
@@ -34,16 +34,16 @@ class Growing:
             self._ids.extend(sequence)
             self._offsets.append(len(self._ids))
 
-    def corpus(self, guide: Guide | None = None) -> Corpus:
+    def build(self, guide: CorpusAlignments | None = None) -> Corpus:
         """What has grown."""
         return Corpus(np.asarray(self._ids), np.asarray(self._offsets), guide)
 
 
 @dataclass(frozen=True)
-class Guide:
+class CorpusAlignments:
     """Which words of each pair belong together, and of which word each token is: numbers in place of ids."""
 
-    words: Corpus  # words[i]: the word of each source token, and of each target token
+    word_ids: Corpus  # words[i]: the word of each source token, and of each target token
     links: Corpus  # links[i]: the source word of each link, and its target word
 
 
@@ -51,17 +51,17 @@ class Guide:
 class Corpus:
     """Pairs of id sequences without BOS and EOS; `corpus[i]` is pair i, (source ids, target ids)."""
 
-    ids: Ids  # [tokens]        source 0, target 0, source 1, target 1 ...
+    ids: TokenIds  # [tokens]        source 0, target 0, source 1, target 1 ...
     offsets: NDArray[np.int64]  # [2 pairs + 1]   sequence k is ids[offsets[k] : offsets[k + 1]]
-    guide: Guide | None = None
+    alignments: CorpusAlignments | None = None
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], size: int) -> Corpus:
+    def from_pairs(cls, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], size: int) -> Corpus:
         """A corpus in memory; every id is below `size`."""
-        growing = Growing(size)
+        growing = CorpusBuilder(size)
         for pair in pairs:
             growing.add(pair)
-        return growing.corpus()
+        return growing.build()
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
@@ -78,7 +78,7 @@ class Corpus:
     def __len__(self) -> int:
         return (len(self.offsets) - 1) // 2
 
-    def __getitem__(self, index: int) -> tuple[Ids, Ids]:
+    def __getitem__(self, index: int) -> tuple[TokenIds, TokenIds]:
         if not 0 <= index < len(self):
             raise IndexError(f"pair {index} of a corpus of {len(self)}")
         start, middle, end = self.offsets[2 * index : 2 * index + 3]
@@ -92,30 +92,34 @@ class Corpus:
             np.save(partial / IDS, self.ids)
             np.save(partial / OFFSETS, self.offsets)
             write_json(partial / HEADER, {**counts, "hash": self.hash})
-            if self.guide is not None:
-                self.guide.words.save(partial / WORDS)
-                self.guide.links.save(partial / LINKS)
+            if self.alignments is not None:
+                self.alignments.word_ids.save(partial / WORD_IDS_FOLDER)
+                self.alignments.links.save(partial / LINKS_FOLDER)
 
     @classmethod
-    def open(cls, folder: Path) -> Corpus:
+    def load(cls, folder: Path) -> Corpus:
         """Map what `save` wrote; ids are read from disk when they are asked for.
 
         Raises: RunError when a file is missing or the files do not fit together.
         """
-        header = read_object(folder / HEADER, FIX)
+        header = read_object(folder / HEADER, CORPUS_HINT)
         try:
             ids = np.load(folder / IDS, mmap_mode="r", allow_pickle=False)
             offsets = np.load(folder / OFFSETS, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise RunError(f"{folder}: the prepared ids cannot be read ({error}); {FIX}") from None
-        is_guided = (folder / LINKS).is_dir()
-        guide = Guide(cls.open(folder / WORDS), cls.open(folder / LINKS)) if is_guided else None
+            raise RunError(f"{folder}: the prepared ids cannot be read ({error}); {CORPUS_HINT}") from None
+        is_guided = (folder / LINKS_FOLDER).is_dir()
+        guide = (
+            CorpusAlignments(cls.load(folder / WORD_IDS_FOLDER), cls.load(folder / LINKS_FOLDER))
+            if is_guided
+            else None
+        )
         if not _are_sequences(ids, offsets):
-            raise RunError(f"{folder}: the prepared ids are no pairs of sequences; {FIX}")
+            raise RunError(f"{folder}: the prepared ids are no pairs of sequences; {CORPUS_HINT}")
         corpus = cls(ids, offsets, guide)
         if corpus.hash != header.get("hash"):
             raise RunError(
-                f"{folder}: the prepared ids are not those that were saved (the hash differs); {FIX}"
+                f"{folder}: the prepared ids are not those that were saved (the hash differs); {CORPUS_HINT}"
             )
         return corpus
 

@@ -11,19 +11,19 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt
 
 from seq2attn.config.base import Config
-from seq2attn.data.word_alignment import Alignment
+from seq2attn.data.word_alignment import WordAlignment
 
-Reason = Literal["empty", "too_long", "unbalanced", "duplicate"]
+Reason = Literal["empty", "too_long", "unbalanced", "duplicates"]
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedPair:
     """A pair as text and as ids without BOS and EOS, and its links where they are known."""
 
     text: tuple[str, str]
-    source: list[int]
-    target: list[int]
-    alignment: Alignment | None = None
+    source_ids: list[int]
+    target_ids: list[int]
+    alignment: WordAlignment | None = None
 
 
 class FiltersConfig(Config):
@@ -31,19 +31,19 @@ class FiltersConfig(Config):
 
     max_length: PositiveInt = 256
     """Most tokens of either side."""
-    max_ratio: Annotated[float, Field(ge=1)] | None = None
+    max_length_ratio: Annotated[float, Field(ge=1)] | None = None
     """Most tokens of the longer side for one of the shorter; none: no limit."""
-    duplicates: bool = False
+    drop_duplicates: bool = False
     """Leave out pairs that are exactly the same text as an earlier one."""
 
-    def objection(self, pair: Encoded) -> Reason | None:
+    def rejection_reason(self, pair: EncodedPair) -> Reason | None:
         """Why a pair is left out whatever the others are."""
-        shorter, longer = sorted((len(pair.source), len(pair.target)))
+        shorter, longer = sorted((len(pair.source_ids), len(pair.target_ids)))
         if shorter == 0:
             return "empty"
         if longer > self.max_length:
             return "too_long"
-        if self.max_ratio is not None and longer > self.max_ratio * shorter:
+        if self.max_length_ratio is not None and longer > self.max_length_ratio * shorter:
             return "unbalanced"
         return None
 
@@ -52,16 +52,16 @@ class FiltersConfig(Config):
 class FilterReport:
     """How many pairs were read and kept, and why the others were not."""
 
-    read: int
-    kept: int
+    num_read: int
+    num_kept: int
     empty: int = 0
     too_long: int = 0
     unbalanced: int = 0
-    duplicate: int = 0
+    duplicates: int = 0
 
     def __str__(self) -> str:
         counts = asdict(self)
-        read, kept = counts.pop("read"), counts.pop("kept")
+        read, kept = counts.pop("num_read"), counts.pop("num_kept")
         why = [f"{count:,} {reason.replace('_', ' ')}" for reason, count in counts.items() if count]
         return f"kept {kept:,} of {read:,} pairs" + (f"; left out: {', '.join(why)}" if why else "")
 
@@ -71,7 +71,7 @@ class FilterReport:
         return cls(*(sum(counts) for counts in zip(*map(astuple, reports), strict=True)))
 
 
-class Filter:
+class PairFilter:
     """Sifts the pairs of corpora, one after the other; a duplicate may be that of a pair of an earlier corpus."""
 
     def __init__(self, config: FiltersConfig) -> None:
@@ -79,27 +79,27 @@ class Filter:
         self._counts: Counter[str] = Counter()
         self._seen: set[bytes] = set()
 
-    def sift(self, pairs: Iterable[Encoded]) -> Iterator[Encoded]:
+    def filter(self, pairs: Iterable[EncodedPair]) -> Iterator[EncodedPair]:
         """The pairs of a corpus that are worth keeping, in their order; `report` counts anew."""
         self._counts.clear()
         for pair in pairs:
-            reason = self._config.objection(pair) or self._repetition(pair)
-            self._counts["read"] += 1
-            self._counts[reason or "kept"] += 1
+            reason = self._config.rejection_reason(pair) or self._repetition(pair)
+            self._counts["num_read"] += 1
+            self._counts[reason or "num_kept"] += 1
             if reason is None:
                 yield pair
 
-    def _repetition(self, pair: Encoded) -> Reason | None:
-        if not self._config.duplicates:
+    def _repetition(self, pair: EncodedPair) -> Reason | None:
+        if not self._config.drop_duplicates:
             return None
         # A digest a pair rather than its text: millions of pairs fit in memory. BLAKE2, as it can be this short.
         digest = hashlib.blake2b("\n".join(pair.text).encode(), digest_size=16).digest()
         if digest in self._seen:
-            return "duplicate"
+            return "duplicates"
         self._seen.add(digest)
         return None
 
     @property
     def report(self) -> FilterReport:
         """The counts of the last corpus."""
-        return FilterReport(**{"read": 0, "kept": 0, **self._counts})
+        return FilterReport(**{"num_read": 0, "num_kept": 0, **self._counts})

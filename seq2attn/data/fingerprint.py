@@ -12,20 +12,22 @@ from seq2attn.data.filter import FiltersConfig
 from seq2attn.data.readers import CorpusConfig
 from seq2attn.errors import DataError
 from seq2attn.io.files import open_regular, sha256_json
-from seq2attn.tokenizers.config import TextConfig
-from seq2attn.tokenizers.words import WordsConfig
+from seq2attn.tokenizers.config import TokenizersConfig
+from seq2attn.tokenizers.words import WordTokenizerConfig
 
 
-def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: TextConfig) -> str:
+def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: TokenizersConfig) -> str:
     """SHA-256 of all that decides what `prepare` makes: options and the content of files, wherever they lie.
 
     Raises: DataError when a file cannot be read.
     """
-    lists = [side.vocabulary for side in text.sides if isinstance(side, WordsConfig) and side.vocabulary]
+    lists = [
+        side.vocab_file for side in text.per_side if isinstance(side, WordTokenizerConfig) and side.vocab_file
+    ]
     parts = {
         "corpora": [[_options(corpus), *map(_content, corpus.files)] for corpus in corpora],
         "filters": _options(filters),
-        "text": [text.is_joint, *map(_options, text.sides), *map(_content, lists)],
+        "tokenizer": [text.is_joint, *map(_options, text.per_side), *map(_content, lists)],
     }
     return sha256_json(parts)
 

@@ -10,7 +10,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-def ahead(make: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
+def prefetch(make: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
     """`make` of each item, in order; that of the next is made in a thread meanwhile."""
     items = iter(items)
     with ThreadPoolExecutor(1) as thread:

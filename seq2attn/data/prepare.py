@@ -19,35 +19,41 @@ from pydantic import TypeAdapter
 from tqdm import tqdm
 
 from seq2attn.data.config import DataConfig
-from seq2attn.data.corpus import Corpus, Growing, Guide
-from seq2attn.data.filter import Encoded, Filter, FilterReport
+from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder
+from seq2attn.data.filter import EncodedPair, FilterReport, PairFilter
 from seq2attn.data.fingerprint import fingerprint
 from seq2attn.data.inspection.overlap import load_hashes, save_hashes
 from seq2attn.data.inspection.report import REPORT_TEXT, DataReport, TrainingCorpusReport
 from seq2attn.data.inspection.statistics import CorpusInspector, inspect_pairs
-from seq2attn.data.readers import AlignedConfig, CorpusConfig, read_aligned, read_pairs, read_references
-from seq2attn.data.text_store import read_texts, texts_writer
+from seq2attn.data.readers import (
+    CorpusConfig,
+    PlainTextConfig,
+    read_pairs,
+    read_pairs_with_alignments,
+    read_references,
+)
+from seq2attn.data.text_store import read_text_pairs, text_pair_writer
 from seq2attn.data.train_tokenizers import Log, train_tokenizers
-from seq2attn.data.training_set import NUMBERS, TrainingData, TrainingPart
-from seq2attn.data.word_alignment import Alignment
+from seq2attn.data.training_set import MAX_WORD_ID, TrainingPart, TrainingSet
+from seq2attn.data.word_alignment import WordAlignment
 from seq2attn.data.word_ids import number_pair
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import read_object, write_json
 from seq2attn.io.format_version import FORMAT_VERSION, check_format
 from seq2attn.tokenizers.base import Tokenizer, load_tokenizer
-from seq2attn.tokenizers.config import TextConfig
+from seq2attn.tokenizers.config import TokenizersConfig
 
 PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
-FIX = "remove the folder it is in, and prepare the data again"
+PREPARE_HINT = "remove the folder it is in, and prepare the data again"
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedData:
     """All that training asks of the text."""
 
     source: Tokenizer
     target: Tokenizer
-    train: TrainingData
+    train: TrainingSet
     dev: Corpus
     dev_sources: tuple[str, ...]
     dev_references: tuple[tuple[str, ...], ...]  # streams, as scores take them
@@ -55,8 +61,8 @@ class Prepared:
 
 
 def prepare(
-    data: DataConfig, text: TextConfig, folder: Path, log: Log, *, keep_tokenizers: bool = False
-) -> Prepared:
+    data: DataConfig, text: TokenizersConfig, folder: Path, log: Log, *, keep_tokenizers: bool = False
+) -> PreparedData:
     """Learn the tokenisers and encode the text into `folder`, unless that is done already.
 
     `keep_tokenizers` takes those already in `folder`, for weights that were trained with them.
@@ -78,7 +84,7 @@ def prepare(
     source, target = load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
     inspector, corpora = CorpusInspector(source, target), list[TrainingCorpusReport]()
     pairs = _training_pairs(data, (source, target), inspector, trained, corpora)
-    is_guided = any(isinstance(one, AlignedConfig) and one.alignment is not None for one in data.train)
+    is_guided = any(isinstance(one, PlainTextConfig) and one.alignment is not None for one in data.train)
     _save(pairs, source, target, folder / TRAIN, is_guided=is_guided)
     of_dev = CorpusInspector(source, target)
     dev = _encoded(((pair, None) for pair in read_pairs(data.dev)), source, target)
@@ -99,28 +105,28 @@ def prepare(
     return load_prepared(folder)
 
 
-def load_prepared(folder: Path) -> Prepared:
+def load_prepared(folder: Path) -> PreparedData:
     """What `prepare` made, without a look at the text it was made from.
 
     Raises: RunError when something is missing or damaged.
     """
     content = read_object(folder / PREPARED, "prepare the data first")
-    check_format(content, folder / PREPARED, FIX)
+    check_format(content, folder / PREPARED, PREPARE_HINT)
     try:
         parts = TypeAdapter(tuple[TrainingPart, ...]).validate_python(content.get("corpora"))
     except ValueError:
-        raise RunError(f"{folder / PREPARED}: does not say what was left out; {FIX}") from None
+        raise RunError(f"{folder / PREPARED}: does not say what was left out; {PREPARE_HINT}") from None
     source, target = load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
     train, dev = (_opened(folder / name, (source, target)) for name in (TRAIN, DEV))
-    if sum(part.report.kept for part in parts) != len(train):
+    if sum(part.report.num_kept for part in parts) != len(train):
         raise RunError(
-            f"{folder / PREPARED}: its corpora do not add up to the pairs of {folder / TRAIN}; {FIX}"
+            f"{folder / PREPARED}: its corpora do not add up to the pairs of {folder / TRAIN}; {PREPARE_HINT}"
         )
-    texts = [list(read_texts(path)) for path in _dev_texts(folder, content.get("references", 1))]
-    return Prepared(
+    texts = [list(read_text_pairs(path)) for path in _dev_texts(folder, content.get("references", 1))]
+    return PreparedData(
         source,
         target,
-        TrainingData(source, target, train, _texts(folder / TRAIN), parts),
+        TrainingSet(source, target, train, _texts(folder / TRAIN), parts),
         dev,
         tuple(source for source, _ in texts[0]),
         tuple(tuple(target for _, target in stream) for stream in texts),
@@ -129,7 +135,7 @@ def load_prepared(folder: Path) -> Prepared:
 
 
 def _with_these_tests(
-    report: DataReport | None, data: DataConfig, text: TextConfig, folder: Path
+    report: DataReport | None, data: DataConfig, text: TokenizersConfig, folder: Path
 ) -> DataReport | None:
     """The report with the test sets as they are now; None where there was none."""
     if report is None:
@@ -154,20 +160,20 @@ def _log_report(report: DataReport | None, folder: Path, log: Log) -> None:
 
 def _opened(folder: Path, sides: tuple[Tokenizer, Tokenizer]) -> Corpus:
     """The ids in `folder`, each of which is of a token."""
-    corpus = Corpus.open(folder)
+    corpus = Corpus.load(folder)
     if len(corpus.ids) and corpus.ids.max() >= max(len(side.vocabulary) for side in sides):
-        raise RunError(f"{folder}: the prepared ids are not of these tokenisers; {FIX}")
+        raise RunError(f"{folder}: the prepared ids are not of these tokenisers; {PREPARE_HINT}")
     return corpus
 
 
-def _is_prepared(folder: Path, data: DataConfig, text: TextConfig) -> bool:
+def _is_prepared(folder: Path, data: DataConfig, text: TokenizersConfig) -> bool:
     if not (folder / PREPARED).is_file():
         return False
-    content = read_object(folder / PREPARED, FIX)
+    content = read_object(folder / PREPARED, PREPARE_HINT)
     return content.get("format") == FORMAT_VERSION and content.get("fingerprint") == _fingerprint(data, text)
 
 
-def _fingerprint(data: DataConfig, text: TextConfig) -> str:
+def _fingerprint(data: DataConfig, text: TokenizersConfig) -> str:
     return fingerprint((*data.train, data.dev), data.filters, text)
 
 
@@ -180,7 +186,7 @@ def _check_files(data: DataConfig) -> None:
 
 def _count(corpus: CorpusConfig) -> int:
     """Reading to the end is also the check."""
-    if isinstance(corpus, AlignedConfig) and corpus.references:
+    if isinstance(corpus, PlainTextConfig) and corpus.references:
         return len(_read_references(corpus)[0])
     return sum(1 for _ in read_pairs(corpus))
 
@@ -201,17 +207,17 @@ def _training_pairs(
     inspector: CorpusInspector,
     sizes: Mapping[str, int],
     reports: list[TrainingCorpusReport],
-) -> Iterator[Encoded]:
+) -> Iterator[EncodedPair]:
     """The pairs of all training corpora that filters keep; each corpus adds its report at its end.
 
     Raises: DataError for a corpus of which an epoch would have no pair.
     """
-    sieve = Filter(data.filters)
+    sieve = PairFilter(data.filters)
     for corpus, (name, size) in zip(data.train, sizes.items(), strict=True):
-        texts = tqdm(read_aligned(corpus), f"encode {name}", size, unit=" pairs", disable=None)
-        yield from sieve.sift(inspector.inspect(_encoded(texts, *sides)))
+        texts = tqdm(read_pairs_with_alignments(corpus), f"encode {name}", size, unit=" pairs", disable=None)
+        yield from sieve.filter(inspector.inspect(_encoded(texts, *sides)))
         part = TrainingPart(sieve.report, corpus.repeat)
-        if not part.report.kept:
+        if not part.report.num_kept:
             raise DataError(f"{corpus.files[0]}: no pair is left to learn from: {part.report}; see `filters`")
         if not part.num_pairs_per_epoch:
             raise DataError(
@@ -222,29 +228,36 @@ def _training_pairs(
 
 
 def _encoded(
-    pairs: Iterable[tuple[tuple[str, str], Alignment | None]], source: Tokenizer, target: Tokenizer
-) -> Iterator[Encoded]:
-    return (Encoded(text, source.encode(text[0]), target.encode(text[1]), links) for text, links in pairs)
+    pairs: Iterable[tuple[tuple[str, str], WordAlignment | None]], source: Tokenizer, target: Tokenizer
+) -> Iterator[EncodedPair]:
+    return (EncodedPair(text, source.encode(text[0]), target.encode(text[1]), links) for text, links in pairs)
 
 
 def _save(
-    pairs: Iterable[Encoded], source: Tokenizer, target: Tokenizer, folder: Path, *, is_guided: bool = False
+    pairs: Iterable[EncodedPair],
+    source: Tokenizer,
+    target: Tokenizer,
+    folder: Path,
+    *,
+    is_guided: bool = False,
 ) -> None:
     """Write pairs; with their links where they are to guide attention, of which some pairs may have none."""
-    ids = Growing(max(len(source.vocabulary), len(target.vocabulary)))
-    words, links = Growing(NUMBERS), Growing(NUMBERS)
-    with texts_writer(_texts(folder)) as write:
+    ids = CorpusBuilder(max(len(source.vocabulary), len(target.vocabulary)))
+    words, links = CorpusBuilder(MAX_WORD_ID), CorpusBuilder(MAX_WORD_ID)
+    with text_pair_writer(_texts(folder)) as write:
         for pair in pairs:
             write(pair.text)
-            ids.add((pair.source, pair.target))
+            ids.add((pair.source_ids, pair.target_ids))
             sure = sorted(pair.alignment.sure) if pair.alignment else []
             if is_guided:
                 numbered = (
-                    number_pair((source, target), pair.text, (pair.source, pair.target)) if sure else ([], [])
+                    number_pair((source, target), pair.text, (pair.source_ids, pair.target_ids))
+                    if sure
+                    else ([], [])
                 )
                 words.add(numbered)
                 links.add(([link[0] for link in sure], [link[1] for link in sure]))
-        ids.corpus(Guide(words.corpus(), links.corpus()) if is_guided else None).save(folder)
+        ids.build(CorpusAlignments(words.build(), links.build()) if is_guided else None).save(folder)
 
 
 def _texts(folder: Path) -> Path:
@@ -256,7 +269,7 @@ def _save_references(dev: CorpusConfig, folder: Path) -> int:
     streams = _read_references(dev)
     sources = [source for source, _ in read_pairs(dev)]
     for path, stream in zip(_dev_texts(folder, len(streams))[1:], streams[1:], strict=True):
-        with texts_writer(path) as write:
+        with text_pair_writer(path) as write:
             for pair in zip(sources, stream, strict=True):
                 write(pair)
     return len(streams)

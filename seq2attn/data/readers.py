@@ -11,19 +11,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt
 
 from seq2attn.config.base import Config, InputPath
-from seq2attn.data.word_alignment import Alignment, parse_alignment
+from seq2attn.data.word_alignment import WordAlignment, parse_pharaoh
 from seq2attn.errors import DataError
 from seq2attn.io.text_lines import read_lines
 from seq2attn.tokenizers.tags import NAME, add_tag
 
 __all__ = [
-    "AlignedConfig",
     "CorpusConfig",
     "JSONLinesConfig",
+    "PlainTextConfig",
     "TSVConfig",
-    "read_aligned",
     "read_lines",
     "read_pairs",
+    "read_pairs_with_alignments",
     "read_references",
 ]
 
@@ -39,10 +39,10 @@ class _TaggedConfig(Config):
     """How often each pair is in an epoch of training; of a fraction, pairs are drawn anew for each epoch."""
 
 
-class AlignedConfig(_TaggedConfig):
+class PlainTextConfig(_TaggedConfig):
     """Two files of which each line of one is the translation of the same line of the other."""
 
-    kind: Literal["aligned"] = "aligned"
+    kind: Literal["plain"] = "plain"
     source: InputPath
     """Text in the language translated from; .gz and .xz are decompressed."""
     target: InputPath
@@ -64,9 +64,9 @@ class AlignedConfig(_TaggedConfig):
 
     def pairs(self) -> Iterator[Pair]:
         """The lines of both files, side by side."""
-        return (pair for pair, _ in self.aligned_pairs())
+        return (pair for pair, _ in self.pairs_with_alignments())
 
-    def aligned_pairs(self) -> Iterator[tuple[Pair, Alignment | None]]:
+    def pairs_with_alignments(self) -> Iterator[tuple[Pair, WordAlignment | None]]:
         """The lines of both files, side by side, and their links where there is a file of them."""
         counts = [0] * len(self._sides)
         for number, lines in enumerate(zip_longest(*map(read_lines, self._sides)), start=1):
@@ -76,7 +76,7 @@ class AlignedConfig(_TaggedConfig):
                 place = f"{self.alignment}:{number}"
                 yield (
                     (source, target),
-                    parse_alignment(links[0], (source, target), place) if links else None,
+                    parse_pharaoh(links[0], (source, target), place) if links else None,
                 )
         why = (
             "one must be the translation of the other",
@@ -145,7 +145,7 @@ class JSONLinesConfig(_TaggedConfig):
             yield _text(item, self.source, place), _text(item, self.target, place)
 
 
-CorpusConfig = Annotated[AlignedConfig | TSVConfig | JSONLinesConfig, Field(discriminator="kind")]
+CorpusConfig = Annotated[PlainTextConfig | TSVConfig | JSONLinesConfig, Field(discriminator="kind")]
 
 
 def read_pairs(corpus: CorpusConfig) -> Iterator[Pair]:
@@ -156,15 +156,15 @@ def read_pairs(corpus: CorpusConfig) -> Iterator[Pair]:
     return ((add_tag(source, corpus.tag), target) for source, target in corpus.pairs())
 
 
-def read_aligned(corpus: CorpusConfig) -> Iterator[tuple[Pair, Alignment | None]]:
+def read_pairs_with_alignments(corpus: CorpusConfig) -> Iterator[tuple[Pair, WordAlignment | None]]:
     """The pairs of a corpus, each with its links where the corpus has them.
 
     Raises: DataError at the first line that cannot be used.
     """
-    if not isinstance(corpus, AlignedConfig):
+    if not isinstance(corpus, PlainTextConfig):
         yield from ((pair, None) for pair in read_pairs(corpus))
         return
-    for (source, target), alignment in corpus.aligned_pairs():
+    for (source, target), alignment in corpus.pairs_with_alignments():
         tagged = add_tag(source, corpus.tag)
         if alignment is not None and tagged != source:
             alignment = alignment.shifted(1)  # the tag is a word, too
@@ -188,7 +188,7 @@ def read_references(corpus: CorpusConfig, targets: Sequence[str]) -> list[Sequen
 
     Raises: DataError where one of them has another number of lines.
     """
-    further = corpus.references if isinstance(corpus, AlignedConfig) else ()
+    further = corpus.references if isinstance(corpus, PlainTextConfig) else ()
     streams = [targets, *(list(read_lines(path)) for path in further)]
     for path, stream in zip(further, streams[1:], strict=True):
         if len(stream) != len(targets):

@@ -15,14 +15,14 @@ Pair = tuple[str, str]
 
 
 @contextmanager
-def texts_writer(path: Path) -> Iterator[Callable[[Pair], None]]:
+def text_pair_writer(path: Path) -> Iterator[Callable[[Pair], None]]:
     """A function that adds a pair to `path`; the file is there, whole, after the `with`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as stream:
         yield lambda pair: print(json.dumps(pair, ensure_ascii=False), file=stream)
 
 
-def read_texts(path: Path) -> Iterator[Pair]:
+def read_text_pairs(path: Path) -> Iterator[Pair]:
     """The pairs written to `path`.
 
     Raises: RunError when the file is missing, or damaged.

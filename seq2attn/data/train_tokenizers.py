@@ -9,15 +9,15 @@ from pathlib import Path
 
 from seq2attn.data.config import DataConfig
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.config import TextConfig, TokenizerConfig
-from seq2attn.tokenizers.subwords import BPEConfig, UnigramConfig
+from seq2attn.tokenizers.config import TokenizerConfig, TokenizersConfig
+from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizer
 
 Log = Callable[[str], None]
 
 
-def train_tokenizers(data: DataConfig, text: TextConfig, folder: Path, log: Log) -> None:
+def train_tokenizers(data: DataConfig, text: TokenizersConfig, folder: Path, log: Log) -> None:
     """Train the tokenizers of both sides on all training corpora, each pair once, and save them in `folder`."""
 
     def side(column: int) -> Iterator[str]:
@@ -35,7 +35,7 @@ def train_tokenizers(data: DataConfig, text: TextConfig, folder: Path, log: Log)
         tags = f", and the tags {' '.join(data.tags)}" if tokenizer is not trained else ""
         log(f"{' and '.join(names)}: {_described(config, len(trained.vocabulary))}{tags}")
 
-    source, target = text.sides
+    source, target = text.per_side
     if text.is_joint:
         train(source, chain(side(0), side(1)), "source", "target")
     else:
@@ -44,6 +44,6 @@ def train_tokenizers(data: DataConfig, text: TextConfig, folder: Path, log: Log)
 
 
 def _described(config: TokenizerConfig, size: int) -> str:
-    asked = config.size if isinstance(config, BPEConfig | UnigramConfig) else size
+    asked = config.vocab_size if isinstance(config, BPETokenizerConfig | UnigramTokenizerConfig) else size
     fewer = f" ({asked:,} were asked for; the text gives no more)" if size < asked else ""
     return f"{config.kind}, {size:,} entries{fewer}"

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from seq2attn.data.batch_planner import Indices
-from seq2attn.data.corpus import Corpus, Growing, Guide
+from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder
 from seq2attn.data.filter import FilterReport
-from seq2attn.data.text_store import read_texts
+from seq2attn.data.text_store import read_text_pairs
 from seq2attn.data.word_ids import number_pair
 from seq2attn.tokenizers.base import Tokenizer
 
 CHUNK = 10_000
 """Pairs cut at random at a time: as many as are held as text."""
-NUMBERS = 2**31
+MAX_WORD_ID = 2**31
 """The numbers of words are below this."""
 
 
@@ -32,27 +32,27 @@ class TrainingPart:
     @property
     def num_pairs_per_epoch(self) -> int:
         """The pairs of an epoch that are of this corpus."""
-        return int(self.repeat) * self.report.kept + self._num_drawn
+        return int(self.repeat) * self.report.num_kept + self._num_drawn
 
     @property
     def _num_drawn(self) -> int:
-        return round(self.repeat % 1 * self.report.kept)
+        return round(self.repeat % 1 * self.report.num_kept)
 
     def counts(self, random: np.random.Generator) -> Indices:
         """How often an epoch has each pair, [pairs]: `repeat` rounded down, and once more for some that are drawn."""
-        counts = np.full(self.report.kept, int(self.repeat))
+        counts = np.full(self.report.num_kept, int(self.repeat))
         counts[random.choice(len(counts), self._num_drawn, replace=False)] += 1
         return counts
 
 
 @dataclass(frozen=True)
-class TrainingData:
+class TrainingSet:
     """The training pairs: as ids, and as text for tokenisers that cut it at random."""
 
     source: Tokenizer
     target: Tokenizer
     corpus: Corpus  # the pairs of all parts, one part after the other
-    texts: Path
+    text_path: Path
     parts: tuple[TrainingPart, ...]
 
     def rows(self, seed: int, epoch: int) -> Indices:
@@ -63,22 +63,25 @@ class TrainingData:
         ]
         return np.repeat(np.arange(len(self.corpus)), np.concatenate(counts))
 
-    def epoch(self, seed: int, epoch: int) -> Corpus:
+    def epoch_corpus(self, seed: int, epoch: int) -> Corpus:
         """The corpus for an epoch: cut anew if a tokeniser does, by (seed, epoch) alone."""
-        if not (self.source.stochastic or self.target.stochastic):
+        if not (self.source.is_stochastic or self.target.is_stochastic):
             return self.corpus
-        ids, words = Growing(max(len(self.source.vocabulary), len(self.target.vocabulary))), Growing(NUMBERS)
-        guide = self.corpus.guide
+        ids, words = (
+            CorpusBuilder(max(len(self.source.vocabulary), len(self.target.vocabulary))),
+            CorpusBuilder(MAX_WORD_ID),
+        )
+        guide = self.corpus.alignments
         for row, (texts, (source, target)) in enumerate(self._cut(seed, epoch)):
             ids.add((source, target))
             if guide is not None:
                 has_links = len(guide.links[row][0]) > 0
                 sides = self.source, self.target
                 words.add(number_pair(sides, texts, (source, target)) if has_links else ((), ()))
-        return ids.corpus(guide and Guide(words.corpus(), guide.links))
+        return ids.build(guide and CorpusAlignments(words.build(), guide.links))
 
     def _cut(self, seed: int, epoch: int) -> Iterator[tuple[tuple[str, str], tuple[list[int], list[int]]]]:
-        pairs = read_texts(self.texts)
+        pairs = read_text_pairs(self.text_path)
         for chunk in count():
             texts = list(islice(pairs, CHUNK))
             if not texts:

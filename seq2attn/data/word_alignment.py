@@ -13,24 +13,24 @@ from typing import TypeAlias
 
 from seq2attn.errors import DataError
 
-Link: TypeAlias = tuple[int, int]
+AlignmentLink: TypeAlias = tuple[int, int]
 """A source word and a target word."""
 
 
 @dataclass(frozen=True)
-class Alignment:
+class WordAlignment:
     """Which words of a pair belong together."""
 
-    sure: frozenset[Link]
-    possible: frozenset[Link]  # the sure ones among them
+    sure: frozenset[AlignmentLink]
+    possible: frozenset[AlignmentLink]  # the sure ones among them
 
-    def shifted(self, words: int) -> Alignment:
+    def shifted(self, words: int) -> WordAlignment:
         """The same links where so many words stand before the source."""
         sure, possible = (
             frozenset((source + words, target) for source, target in links)
             for links in (self.sure, self.possible)
         )
-        return Alignment(sure, possible)
+        return WordAlignment(sure, possible)
 
 
 def split_words(line: str) -> list[str]:
@@ -38,13 +38,13 @@ def split_words(line: str) -> list[str]:
     return re.findall(r"[^ \t\n\r\f\v]+", line)
 
 
-def parse_alignment(text: str, pair: tuple[str, str], place: str) -> Alignment:
+def parse_pharaoh(text: str, pair: tuple[str, str], place: str) -> WordAlignment:
     """The links of a line; `place` is where it stands.
 
     Raises: DataError for what is no link, and for a link to a word that the pair does not have.
     """
     counts = [len(split_words(line)) for line in pair]
-    sure, possible = set[Link](), set[Link]()
+    sure, possible = set[AlignmentLink](), set[AlignmentLink]()
     for item in text.split():
         found = re.fullmatch(r"([0-9]{1,9})([-?p])([0-9]{1,9})", item)
         if found is None:
@@ -61,10 +61,10 @@ def parse_alignment(text: str, pair: tuple[str, str], place: str) -> Alignment:
         possible.add(link)
         if found[2] == "-":
             sure.add(link)
-    return Alignment(frozenset(sure), frozenset(possible))
+    return WordAlignment(frozenset(sure), frozenset(possible))
 
 
-def pharaoh(links: Iterable[Link]) -> str:
+def format_pharaoh(links: Iterable[AlignmentLink]) -> str:
     """Links as a line, in the order of the target words."""
     ordered = sorted(links, key=lambda link: (link[1], link[0]))
     return " ".join(f"{source}-{target}" for source, target in ordered)

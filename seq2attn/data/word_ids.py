@@ -10,17 +10,17 @@ from seq2attn.data.word_alignment import split_words
 from seq2attn.errors import DataError
 from seq2attn.tokenizers.base import Tokenizer
 
-Numbered = tuple[list[int], list[int]]
+IdsWithWords = tuple[list[int], list[int]]
 """The ids of a line, and the number of the word of each."""
 
 
-def encode_numbered(tokenizer: Tokenizer, line: str) -> Numbered:
+def encode_with_word_ids(tokenizer: Tokenizer, line: str) -> IdsWithWords:
     """The ids of a line, and the word of each.
 
     Raises: DataError when it cannot be told.
     """
     ids = tokenizer.encode(line)
-    return ids, word_numbers(tokenizer, line, ids)
+    return ids, word_ids(tokenizer, line, ids)
 
 
 def number_pair(
@@ -30,11 +30,11 @@ def number_pair(
 
     Raises: DataError when it cannot be told.
     """
-    source, target = (word_numbers(*side) for side in zip(tokenizers, texts, ids, strict=True))
+    source, target = (word_ids(*side) for side in zip(tokenizers, texts, ids, strict=True))
     return source, target
 
 
-def word_numbers(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
+def word_ids(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
     """The word of each of the ids that a line was cut into.
 
     Raises: DataError when it cannot be told.
@@ -43,9 +43,9 @@ def word_numbers(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
     if [id for word in alone for id in word] == ids:
         return [number for number, word in enumerate(alone) for _ in word]
     # Cut otherwise than alone: there are as many words between the spaces of the decoded text all the same.
-    counts = [max(tokenizer.word_indices(word), default=-1) + 1 for word in alone]
+    counts = [max(tokenizer.word_ids(word), default=-1) + 1 for word in alone]
     owners = [number for number, count in enumerate(counts) for _ in range(count)]
-    indices = tokenizer.word_indices(ids)
+    indices = tokenizer.word_ids(ids)
     if max(indices, default=-1) + 1 != len(owners):
         raise DataError(
             f'cannot tell which tokens belong to which word of "{line}", so links cannot guide it'

@@ -5,16 +5,16 @@ from typing import Annotated
 from pydantic import Field
 
 from seq2attn.config.plugin import Pluggable
-from seq2attn.decoders.base import Decoded, Decoder, every_layer
+from seq2attn.decoders.base import Decoder, DecoderOutput, stack_layers
 from seq2attn.decoders.convolutional import ConvolutionalDecoderConfig
-from seq2attn.decoders.fixed_context import FixedConfig
-from seq2attn.decoders.recurrent import BahdanauConfig, LuongConfig, RecurrentDecoderConfig
+from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
+from seq2attn.decoders.recurrent import BahdanauDecoderConfig, LuongDecoderConfig, RecurrentDecoderConfig
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 
 DecoderConfig = Annotated[
-    FixedConfig
-    | BahdanauConfig
-    | LuongConfig
+    FixedContextDecoderConfig
+    | BahdanauDecoderConfig
+    | LuongDecoderConfig
     | RecurrentDecoderConfig
     | TransformerDecoderConfig
     | ConvolutionalDecoderConfig,
@@ -23,14 +23,14 @@ DecoderConfig = Annotated[
 ]
 
 __all__ = [
-    "BahdanauConfig",
+    "BahdanauDecoderConfig",
     "ConvolutionalDecoderConfig",
-    "Decoded",
     "Decoder",
     "DecoderConfig",
-    "FixedConfig",
-    "LuongConfig",
+    "DecoderOutput",
+    "FixedContextDecoderConfig",
+    "LuongDecoderConfig",
     "RecurrentDecoderConfig",
     "TransformerDecoderConfig",
-    "every_layer",
+    "stack_layers",
 ]

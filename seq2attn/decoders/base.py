@@ -17,20 +17,20 @@ import torch
 from torch import Tensor, nn
 
 from seq2attn.attention import Memories
-from seq2attn.encoders.base import Encoded
+from seq2attn.encoders.base import EncoderOutput
 
 State = TypeVar("State")
 
 
-class Decoded(NamedTuple):
+class DecoderOutput(NamedTuple):
     """What reading gives."""
 
     hidden: Tensor  # [N, T, D], what the next words are guessed from
     state: Any  # the decoder's own kind of state
-    weights: (
+    cross_attention: (
         Tensor | None
     )  # [N, L, H, T, S] of L attentions, lowest first, if there are any and they were asked for
-    drawn: Tensor | None = (
+    sample_log_prob: Tensor | None = (
         None  # [N, T]: the weighted log-probability of what hard attention drew, in training
     )
 
@@ -41,23 +41,23 @@ class Decoder(nn.Module, ABC, Generic[State]):
     dim: int
 
     @abstractmethod
-    def prepare(self, encoded: Encoded) -> tuple[Memories, State]:
+    def init_state(self, encoded: EncoderOutput) -> tuple[Memories, State]:
         """The source projected once, one `Memory` for each attention, and the state that has read nothing."""
 
     @abstractmethod
     def forward(
         self, words: Tensor, state: State, memory: Memories, *, need_weights: bool = False
-    ) -> Decoded:
+    ) -> DecoderOutput:
         """words [N, T, E], read after what `state` has read; N is B, or B*K when K hypotheses share a sentence."""
 
 
-def every_layer(weights: Iterable[Tensor | None]) -> Tensor | None:
+def stack_layers(weights: Iterable[Tensor | None]) -> Tensor | None:
     """What each layer gives: L times [N, H, T, S], or None where it was not asked for -> [N, L, H, T, S]"""
     given = [w for w in weights if w is not None]
     return torch.stack(given, 1) if given else None
 
 
-def all_drawn(drawn: Iterable[Tensor | None]) -> Tensor | None:
+def sum_sample_log_probs(drawn: Iterable[Tensor | None]) -> Tensor | None:
     """The weighted log-probability [N, T] of what all layers drew, or None where nothing was drawn."""
     given = [d for d in drawn if d is not None]
     return torch.stack(given).sum(0) if given else None

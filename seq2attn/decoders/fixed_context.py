@@ -12,56 +12,56 @@ import torch
 from torch import Tensor
 
 from seq2attn.attention import Memories, Memory
-from seq2attn.decoders.base import Decoded, Decoder
-from seq2attn.encoders.base import Encoded, Encoder
+from seq2attn.decoders.base import Decoder, DecoderOutput
+from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.dropout import Dropout
-from seq2attn.nn.initialization import initialise
+from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.linear import Linear
-from seq2attn.nn.rnn import Cells
-from seq2attn.nn.rnn.stacked import Bridge, RecurrentConfig, WholeCells
+from seq2attn.nn.rnn import RNNState
+from seq2attn.nn.rnn.stacked import Bridge, RecurrentDecoderBaseConfig, TorchRNN
 
 
 @dataclass(frozen=True)
-class FixedState:
+class FixedContextState:
     """Where the decoder stands."""
 
-    cells: Cells  # (h,) or (h, c), each [N, L, D]
+    rnn_state: RNNState  # (h,) or (h, c), each [N, L, D]
 
 
-class FixedDecoder(Decoder[FixedState]):
+class FixedContextDecoder(Decoder[FixedContextState]):
     """One vector stands for the whole source at every step."""
 
-    def __init__(self, config: FixedConfig, input_dim: int, final_dim: int) -> None:
+    def __init__(self, config: FixedContextDecoderConfig, input_dim: int, final_dim: int) -> None:
         super().__init__()
         self.bridge = Bridge(config.cell, final_dim, config.dim, config.layers)
-        self.cells = WholeCells(config.cell, input_dim + final_dim, config.dim, config.layers, config.dropout)
-        self.mix = Linear(config.dim + final_dim + input_dim, config.dim)
+        self.rnn = TorchRNN(config.cell, input_dim + final_dim, config.dim, config.layers, config.dropout)
+        self.readout = Linear(config.dim + final_dim + input_dim, config.dim)
         self.dropout = Dropout(config.dropout)
         self.dim = config.dim
-        initialise(self)
+        initialize_parameters(self)
 
-    def prepare(self, encoded: Encoded) -> tuple[Memories, FixedState]:
+    def init_state(self, encoded: EncoderOutput) -> tuple[Memories, FixedContextState]:
         """The memory is the one vector: a source of a single word that every step looks at."""
-        summary = encoded.final[0][:, None, -1:]  # [B, 1, 1, F]
+        summary = encoded.final_state[0][:, None, -1:]  # [B, 1, 1, F]
         mask = torch.ones_like(summary[..., :1], dtype=torch.bool)
-        return (Memory(summary, summary, mask),), FixedState(self.bridge(encoded.final))
+        return (Memory(summary, summary, mask),), FixedContextState(self.bridge(encoded.final_state))
 
     def forward(
-        self, words: Tensor, state: FixedState, memory: Memories, *, need_weights: bool = False
-    ) -> Decoded:
+        self, words: Tensor, state: FixedContextState, memory: Memories, *, need_weights: bool = False
+    ) -> DecoderOutput:
         """words [N, T, E]; there are no weights."""
         summary = memory[0].values[:, 0]  # [B, 1, F]
         summary = summary.repeat_interleave(words.size(0) // summary.size(0), 0).expand(-1, words.size(1), -1)
-        outputs, cells = self.cells(torch.cat([words, summary], -1), state.cells)
-        hidden = torch.tanh(self.mix(torch.cat([outputs, summary, words], -1)))
-        return Decoded(self.dropout(hidden), FixedState(cells), None)
+        outputs, cells = self.rnn(torch.cat([words, summary], -1), state.rnn_state)
+        hidden = torch.tanh(self.readout(torch.cat([outputs, summary, words], -1)))
+        return DecoderOutput(self.dropout(hidden), FixedContextState(cells), None)
 
 
-class FixedConfig(RecurrentConfig):
+class FixedContextDecoderConfig(RecurrentDecoderBaseConfig):
     """A recurrent decoder without attention."""
 
-    kind: Literal["fixed"]
+    kind: Literal["fixed-context"]
 
-    def build(self, input_dim: int, encoder: Encoder) -> FixedDecoder:
+    def build(self, input_dim: int, encoder: Encoder) -> FixedContextDecoder:
         """For embedded words [N, T, input_dim]."""
-        return FixedDecoder(self, input_dim, encoder.final_dim)
+        return FixedContextDecoder(self, input_dim, encoder.final_dim)

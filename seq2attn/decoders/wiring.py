@@ -14,10 +14,10 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from seq2attn.config.base import Config, Mistake, Mistakes
+from seq2attn.config.base import Config, FieldError, FieldErrors
 
 
-class WhereConfig(Config):
+class AttentionWiringConfig(Config):
     """Who asks, where the context goes, and what is fed back."""
 
     query: Literal["previous", "current"]
@@ -31,19 +31,19 @@ class WhereConfig(Config):
     """Make the vector that words are guessed from with the word just read as well."""
 
     @model_validator(mode="after")
-    def _context_counts_once(self) -> WhereConfig:
+    def _context_counts_once(self) -> AttentionWiringConfig:
         if len(set(self.context)) < len(self.context):
-            raise Mistakes([Mistake("context", "names a place twice")])
+            raise FieldErrors([FieldError("context", "names a place twice")])
         return self
 
     @property
-    def feeds_back(self) -> bool:
+    def needs_sequential_steps(self) -> bool:
         """Whether a cell must wait for what the attention of this or the last step gave."""
         return self.input_feeding or "cell" in self.context
 
 
-BAHDANAU = WhereConfig(query="previous", context=("cell", "output"), word_to_output=True)
+BAHDANAU_WIRING = AttentionWiringConfig(query="previous", context=("cell", "output"), word_to_output=True)
 """Section 3.1 and A.2.2, with a tanh layer in the place of the maxout."""
 
-LUONG = WhereConfig(query="current", context=("output",), input_feeding=True)
+LUONG_WIRING = AttentionWiringConfig(query="current", context=("output",), input_feeding=True)
 """Section 3 and eq. 5."""

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seq2attn.data.batch_planner import by_length
+from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.data.collate import collate
-from seq2attn.engines.native import Native
+from seq2attn.engines.native import NativeEngine
 from seq2attn.models import Seq2Seq
 from seq2attn.search.config import SearchConfig
 
@@ -54,7 +54,7 @@ class Subject:
 
     def batches(self) -> Iterator[list[Sentence]]:
         """All sentences, those alike in length together."""
-        for rows in by_length(self.sources, MAX_BATCH_TOKENS):
+        for rows in batch_by_length(self.sources, MAX_BATCH_TOKENS):
             yield [self.sentences[row] for row in rows]
 
 
@@ -105,7 +105,7 @@ def check_padding(subject: Subject) -> Iterator[tuple[int, float]]:
 
 def check_scores(subject: Subject) -> Iterator[tuple[int, float]]:
     """Log-probability a token that search gives to each hypothesis, and that of forced decoding."""
-    engine = Native(subject.search_model)
+    engine = NativeEngine(subject.search_model)
     found = engine.translate(subject.sources, subject.search, budget=MAX_BATCH_TOKENS)
     each = [
         (sentence, hypothesis)
@@ -142,7 +142,7 @@ def _best(
     subject: Subject, model: Seq2Seq, sources: Sequence[tuple[int, ...]], budget: int
 ) -> list[tuple[tuple[int, ...], float]]:
     """Tokens and score of the best hypothesis of each source."""
-    found = Native(model).translate(sources, subject.search, budget=budget)
+    found = NativeEngine(model).translate(sources, subject.search, budget=budget)
     return [(hypotheses[0].tokens, hypotheses[0].score) for hypotheses in found]
 
 

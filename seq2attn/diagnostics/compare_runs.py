@@ -12,9 +12,16 @@ from torch import Tensor
 
 from seq2attn.io.tables import format_table
 from seq2attn.io.weights import load_tensors
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.retention import validated_checkpoints
-from seq2attn.training.metrics_logger import CLOCK_TEXTS, CLOCKS, LOG, MARK, METRICS, SAMPLES
+from seq2attn.training.metrics_logger import (
+    LOG_FILE,
+    METRICS_FILE,
+    SAMPLES_FILE,
+    SESSION_MARK,
+    TIMING_METRICS,
+    TIMING_PATTERN,
+)
 
 Items: TypeAlias = Mapping[str, Tensor | str]
 """Tensors or texts by where they stand."""
@@ -34,7 +41,7 @@ class ComparisonRow:
         return not self.difference
 
 
-def compare_runs(one: Run, other: Run) -> list[ComparisonRow]:
+def compare_runs(one: RunDirectory, other: RunDirectory) -> list[ComparisonRow]:
     """All that two trainings of the same config must have in common: all but what a clock says."""
     return [_compared(name, items(one), items(other)) for name, items in ITEMS.items()]
 
@@ -50,52 +57,54 @@ def format_comparison_table(rows: Iterable[ComparisonRow]) -> str:
     return "\n".join([table, *differences])
 
 
-def _weights(run: Run) -> Items:
+def _weights(run: RunDirectory) -> Items:
     return {
-        f"update {checkpoint.state.update}: {name}": tensor
+        f"update {checkpoint.train_state.update}: {name}": tensor
         for checkpoint in validated_checkpoints(run.folder)
-        for name, tensor in load_tensors(checkpoint.model).items()
+        for name, tensor in load_tensors(checkpoint.model_path).items()
     }
 
 
-def _optimizer(run: Run) -> Items:
+def _optimizer(run: RunDirectory) -> Items:
     newest = validated_checkpoints(run.folder)[-1]
-    return {**load_tensors(newest.training)}
+    return {**load_tensors(newest.optimizer_path)}
 
 
-def _training_state(run: Run) -> Items:
+def _training_state(run: RunDirectory) -> Items:
     return {
-        f"update {checkpoint.state.update}: {name}": repr(value)
+        f"update {checkpoint.train_state.update}: {name}": repr(value)
         for checkpoint in validated_checkpoints(run.folder)
-        for name, value in {**asdict(checkpoint.state), **checkpoint.numbers}.items()
-        if name not in CLOCKS
+        for name, value in {**asdict(checkpoint.train_state), **checkpoint.optimizer_scalars}.items()
+        if name not in TIMING_METRICS
     }
 
 
-def _metrics(run: Run) -> Items:
-    lines = map(json.loads, _text(run, METRICS))
-    return _numbered([json.dumps({k: v for k, v in line.items() if k not in CLOCKS}) for line in lines])
+def _metrics(run: RunDirectory) -> Items:
+    lines = map(json.loads, _text(run, METRICS_FILE))
+    return _numbered(
+        [json.dumps({k: v for k, v in line.items() if k not in TIMING_METRICS}) for line in lines]
+    )
 
 
-def _log(run: Run) -> Items:
-    lines = [CLOCK_TEXTS.sub("", line) for line in _text(run, LOG)]
-    return _numbered([line for line in lines if not line.startswith(MARK)])
+def _log(run: RunDirectory) -> Items:
+    lines = [TIMING_PATTERN.sub("", line) for line in _text(run, LOG_FILE)]
+    return _numbered([line for line in lines if not line.startswith(SESSION_MARK)])
 
 
-ITEMS: dict[str, Callable[[Run], Items]] = {
+ITEMS: dict[str, Callable[[RunDirectory], Items]] = {
     "weights": _weights,
     "optimizer": _optimizer,
     "training state": _training_state,
     "metrics": _metrics,
     "log": _log,
-    "samples": lambda run: _numbered(_text(run, SAMPLES)),
-    "weights that translate": lambda run: {**load_tensors(run.weights)},
-    "their origin": lambda run: {"origin": json.dumps(run.origin())},
+    "samples": lambda run: _numbered(_text(run, SAMPLES_FILE)),
+    "weights that translate": lambda run: {**load_tensors(run.weights_path)},
+    "their origin": lambda run: {"origin": json.dumps(run.weights_origin())},
 }
 """What is compared, by its name in the table."""
 
 
-def _text(run: Run, name: str) -> list[str]:
+def _text(run: RunDirectory, name: str) -> list[str]:
     path = run.folder / name
     return path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from seq2attn.attention.alignment import LocalPredictive
-from seq2attn.attention.hard import Hard
-from seq2attn.attention.monotonic import Monotonic
+from seq2attn.attention.alignment import LocalPredictiveAlignment
+from seq2attn.attention.hard import HardAlignment
+from seq2attn.attention.monotonic import MonotonicAlignment
 from seq2attn.data.prepare import DEV
-from seq2attn.data.text_store import read_texts
+from seq2attn.data.text_store import read_text_pairs
 from seq2attn.diagnostics.checks import (
     LOG_PROB_TOLERANCE,
     MAX_BATCH_TOKENS,
@@ -29,12 +29,12 @@ from seq2attn.diagnostics.checks import (
     check_padding,
     check_scores,
 )
-from seq2attn.engines.native import Native
+from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import DataError
 from seq2attn.inference.translator import Translator
 from seq2attn.io.tables import format_table
 from seq2attn.io.text_lines import read_lines
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import GreedyConfig, SampleConfig
 
 CHECKS: dict[str, Check] = {
@@ -44,7 +44,7 @@ CHECKS: dict[str, Check] = {
     "scores equal forced scores": check_scores,
 }
 """Every check by its name in the table."""
-DISCRETE_ALIGNMENTS = (Hard, Monotonic, LocalPredictive)
+DISCRETE_ALIGNMENTS = (HardAlignment, MonotonicAlignment, LocalPredictiveAlignment)
 """Alignments that choose words: where two are nearly equal, rounding decides between them."""
 
 
@@ -64,7 +64,7 @@ class CheckResult:
         return not self.error and self.max_difference <= LOG_PROB_TOLERANCE
 
 
-def load_subject(run: Run, count: int, file: Path | None, device: str) -> Subject:
+def load_subject(run: RunDirectory, count: int, file: Path | None, device: str) -> Subject:
     """The model of a run, with the first `count` sentences that are not empty of its dev set or of a file.
 
     A source without a translation is given the greedy one. A search that samples is replaced by a greedy one, and a
@@ -73,7 +73,7 @@ def load_subject(run: Run, count: int, file: Path | None, device: str) -> Subjec
     Raises: UserError when the run or the file cannot be used.
     """
     translator = Translator.load(run.folder, device, allow_code=run.allow_code)
-    model, source, target = run.model(translator.model.device)
+    model, source, target = run.load_model(translator.model.device)
     search_model, search = translator.model, translator.search
     if any(isinstance(part, DISCRETE_ALIGNMENTS) for part in model.modules()):
         model = search_model = copy.deepcopy(model).double()
@@ -91,7 +91,7 @@ def load_subject(run: Run, count: int, file: Path | None, device: str) -> Subjec
         targets = [tuple(target.encode(translation)) for _, _, translation in sentences]
     else:
         sources = [ids for _, ids, _ in sentences]
-        found = Native(model).translate(sources, greedy, budget=MAX_BATCH_TOKENS)
+        found = NativeEngine(model).translate(sources, greedy, budget=MAX_BATCH_TOKENS)
         targets = [hypotheses[0].tokens for hypotheses in found]
     return Subject(
         model,
@@ -143,11 +143,11 @@ def format_check_table(results: Iterable[CheckResult]) -> str:
     return "\n".join([format_table([head, *rows], num_text_columns=2), *errors])
 
 
-def _texts(run: Run, file: Path | None) -> tuple[Path, Iterator[tuple[str, str]]]:
+def _texts(run: RunDirectory, file: Path | None) -> tuple[Path, Iterator[tuple[str, str]]]:
     """Sources and translations, and where they are from; in a file of sources translations are empty."""
     if file is not None:
         return file, ((line, "") for line in read_lines(file))
     dev = (run.folder / DEV).with_suffix(".jsonl")
     if not dev.is_file():
         raise DataError(f"{dev}: is missing; give --input FILE, with sentences in the source language")
-    return dev, read_texts(dev)
+    return dev, read_text_pairs(dev)

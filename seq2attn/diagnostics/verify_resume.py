@@ -12,18 +12,18 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
-from seq2attn.config.duration import Amount
-from seq2attn.config.plugin import modules_in
+from seq2attn.config.duration import Duration
+from seq2attn.config.plugin import plugin_modules
 from seq2attn.config.show import dump
 from seq2attn.data.prepare import prepare
-from seq2attn.data.readers import AlignedConfig, read_pairs
+from seq2attn.data.readers import PlainTextConfig, read_pairs
 from seq2attn.diagnostics.compare_runs import ComparisonRow, compare_runs
 from seq2attn.errors import RunError
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import write_bytes
 from seq2attn.io.import_path import environment
-from seq2attn.run_directory import Run
-from seq2attn.training.metrics_logger import METRICS
+from seq2attn.run_directory import RunDirectory
+from seq2attn.training.metrics_logger import METRICS_FILE
 
 NUM_DEV_PAIRS = 16
 """Pairs of the dev set that are translated in a validation, which is to be short."""
@@ -36,7 +36,7 @@ SESSIONS_LOG = "sessions.log"
 
 
 def verify_resume(
-    experiment: Experiment, folder: Path, log: Callable[[str], None], *, updates: int
+    experiment: ExperimentConfig, folder: Path, log: Callable[[str], None], *, updates: int
 ) -> list[ComparisonRow]:
     """Two trainings in `folder`, straight and with interruptions, and the comparison of all that they left behind.
 
@@ -44,20 +44,20 @@ def verify_resume(
     """
     straight, interrupted, config = folder / "straight", folder / "interrupted", folder / "config.yaml"
     short = _shortened(experiment, folder, updates)
-    prepare(short.data, short.text, straight, log)
+    prepare(short.data, short.tokenizer, straight, log)
     shutil.copytree(straight, interrupted)
     write_bytes(config, dump(short).encode())
     _train(config, straight)
     log(f"{updates} updates without interruption")
-    run = Run(straight, modules_in(short))
-    batch = run.experiment().training.batch  # with the tokens that fitted
+    run = RunDirectory(straight, plugin_modules(short))
+    batch = run.load_config().training.batch  # with the tokens that fitted
     training = short.training.model_copy(update={"batch": batch})
     write_bytes(config, dump(short.model_copy(update={"training": training})).encode())
     for number, kind in enumerate(INTERRUPTIONS, start=1):
         _train(config, interrupted, kind, number * updates // (len(INTERRUPTIONS) + 1))
         log(f"{kind.name} after update {_updates_reported(interrupted)}, and resumed")
     _train(config, interrupted)
-    return compare_runs(run, Run(interrupted, run.allow_code))
+    return compare_runs(run, RunDirectory(interrupted, run.allow_code))
 
 
 def _train(config: Path, run: Path, kind: signal.Signals | None = None, after: int = 0) -> None:
@@ -65,7 +65,7 @@ def _train(config: Path, run: Path, kind: signal.Signals | None = None, after: i
 
     Raises: RunError when it ends in another way.
     """
-    options = ["--set", f"run={run}", "--resume-if-exists"]
+    options = ["--set", f"run_dir={run}", "--resume-if-exists"]
     command = [sys.executable, "-m", "seq2attn", "train", str(config), *options]
     after = max(after, _updates_reported(run) + 1)  # at least one of this session
     path = run.parent / SESSIONS_LOG
@@ -92,24 +92,24 @@ def _train(config: Path, run: Path, kind: signal.Signals | None = None, after: i
 
 def _updates_reported(run: Path) -> int:
     """The last update in metrics.jsonl."""
-    path = run / METRICS
+    path = run / METRICS_FILE
     lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
     return int(json.loads(lines[-1])["update"]) if lines else 0
 
 
-def _shortened(experiment: Experiment, folder: Path, updates: int) -> Experiment:
+def _shortened(experiment: ExperimentConfig, folder: Path, updates: int) -> ExperimentConfig:
     """The same training, but for how long it is, how often it reports, and how many sentences it is tried on."""
     for side, name in enumerate(("source", "target")):
         lines = [pair[side] for pair in islice(read_pairs(experiment.data.dev), NUM_DEV_PAIRS)]
         write_bytes(folder / f"dev.{name}", "".join(line + "\n" for line in lines).encode())
-    dev = AlignedConfig(source=folder / "dev.source", target=folder / "dev.target")
+    dev = PlainTextConfig(source=folder / "dev.source", target=folder / "dev.target")
     data = experiment.data.model_copy(update={"dev": dev, "test": {}})
     training = experiment.training
-    every = Amount(max(1, updates // NUM_VALIDATIONS), "updates")
+    every = Duration(max(1, updates // NUM_VALIDATIONS), "updates")
     training = training.model_copy(
         update={
-            "until": (Amount(updates, "updates"),),
-            "stop_after": None,
+            "max_duration": (Duration(updates, "updates"),),
+            "time_limit": None,
             "report_every": REPORT_EVERY,
             "tensorboard": False,
             "deterministic": True,

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from seq2attn.config.plugin import Pluggable
-from seq2attn.encoders.base import Encoded, Encoder
+from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.bert import BertEncoder, BertEncoderConfig
 from seq2attn.encoders.convolutional import ConvolutionalEncoder, ConvolutionalEncoderConfig
 from seq2attn.encoders.recurrent import RecurrentEncoder, RecurrentEncoderConfig
@@ -22,9 +22,9 @@ __all__ = [
     "BertEncoderConfig",
     "ConvolutionalEncoder",
     "ConvolutionalEncoderConfig",
-    "Encoded",
     "Encoder",
     "EncoderConfig",
+    "EncoderOutput",
     "RecurrentEncoder",
     "RecurrentEncoderConfig",
     "TransformerEncoder",

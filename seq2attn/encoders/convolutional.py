@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from seq2attn.config.base import Config, Mistake, Mistakes
-from seq2attn.encoders.base import Encoded, Encoder, mean_word
+from seq2attn.config.base import Config, FieldError, FieldErrors
+from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
 from seq2attn.nn.dropout import Dropout
-from seq2attn.nn.initialization import initialise
+from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.linear import Linear
-from seq2attn.nn.position_encoding import Learned
+from seq2attn.nn.position_encoding import LearnedPositionEmbedding
 
-HALF = 0.5**0.5
+SQRT_HALF = 0.5**0.5
 """What the sum of two is multiplied by, so that its variance stays (Gehring et al. 2017, section 3.4)."""
 
 
@@ -30,7 +30,7 @@ class ConvolutionalConfig(Config):
     dim: PositiveInt = 512
     """Width of the convolutions; what leaves them is as wide as the embeddings."""
     layers: PositiveInt = 6
-    width: PositiveInt = 3
+    kernel_size: PositiveInt = 3
     """How many words a convolution sees."""
     max_positions: PositiveInt = 1024
     """How many positions are learned; later words share the last one."""
@@ -43,28 +43,28 @@ class ConvolutionalEncoder(Encoder):
 
     def __init__(self, config: ConvolutionalEncoderConfig, input_dim: int) -> None:
         super().__init__()
-        self.positions = Learned(input_dim, config.max_positions)
+        self.position_embedding = LearnedPositionEmbedding(input_dim, config.max_positions)
         self.dropout = Dropout(config.dropout)
-        self.enter, self.leave = Linear(input_dim, config.dim), Linear(config.dim, input_dim)
+        self.input_proj, self.output_proj = Linear(input_dim, config.dim), Linear(config.dim, input_dim)
         self.convolutions = nn.ModuleList(
-            nn.Conv1d(config.dim, 2 * config.dim, config.width, padding=config.width // 2)
+            nn.Conv1d(config.dim, 2 * config.dim, config.kernel_size, padding=config.kernel_size // 2)
             for _ in range(config.layers)
         )
         self.key_dim = self.value_dim = self.final_dim = input_dim
-        initialise(self)
+        initialize_parameters(self)
 
-    def forward(self, words: Tensor, mask: Tensor) -> Encoded:
+    def forward(self, words: Tensor, mask: Tensor) -> EncoderOutput:
         """words [B, S, E], mask [B, S]; padding is zero before each convolution, as what lies outside the sentence."""
         position = torch.arange(words.size(1), device=words.device)
-        embedded = self.dropout(words + self.positions(position))
+        embedded = self.dropout(words + self.position_embedding(position))
         here = mask.unsqueeze(-1)
-        x = self.enter(embedded)
+        x = self.input_proj(embedded)
         for convolution in self.convolutions:
             inputs = self.dropout(x).masked_fill(~here, 0.0)
-            x = (F.glu(convolution(inputs.transpose(1, 2)), dim=1).transpose(1, 2) + x) * HALF
-        keys = self.leave(x)
-        values = (keys + embedded) * HALF
-        return Encoded(keys, values, mask, (mean_word(values, mask),))
+            x = (F.glu(convolution(inputs.transpose(1, 2)), dim=1).transpose(1, 2) + x) * SQRT_HALF
+        keys = self.output_proj(x)
+        values = (keys + embedded) * SQRT_HALF
+        return EncoderOutput(keys, values, mask, (masked_mean(values, mask),))
 
 
 class ConvolutionalEncoderConfig(ConvolutionalConfig):
@@ -72,9 +72,13 @@ class ConvolutionalEncoderConfig(ConvolutionalConfig):
 
     @model_validator(mode="after")
     def _centred(self) -> ConvolutionalEncoderConfig:
-        if self.width % 2 == 0:
-            raise Mistakes(
-                [Mistake("width", f"must be odd, so that a word stands in the middle; not {self.width}")]
+        if self.kernel_size % 2 == 0:
+            raise FieldErrors(
+                [
+                    FieldError(
+                        "width", f"must be odd, so that a word stands in the middle; not {self.kernel_size}"
+                    )
+                ]
             )
         return self
 

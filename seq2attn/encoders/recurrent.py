@@ -8,12 +8,12 @@ from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seq2attn.config.base import Config, Mistake, Mistakes
-from seq2attn.encoders.base import Encoded, Encoder
+from seq2attn.config.base import Config, FieldError, FieldErrors
+from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.dropout import Dropout
-from seq2attn.nn.initialization import initialise
-from seq2attn.nn.linear import is_recording
-from seq2attn.nn.rnn import read_packed, run_rnn
+from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.linear import is_grad_recording
+from seq2attn.nn.rnn import run_packed, run_rnn
 
 
 class RecurrentEncoder(Encoder):
@@ -40,21 +40,21 @@ class RecurrentEncoder(Encoder):
         )
         self.dropout = Dropout(dropout)
         self.key_dim = self.value_dim = self.final_dim = dim
-        initialise(self)
+        initialize_parameters(self)
 
-    def forward(self, words: Tensor, mask: Tensor) -> Encoded:
+    def forward(self, words: Tensor, mask: Tensor) -> EncoderOutput:
         """words [B, S, E], mask [B, S]; the final state of a layer is that of both directions side by side."""
         states, final = self._states(words, mask)
         states = self.dropout(states)
-        return Encoded(states, states, mask, tuple(self._by_layer(part) for part in final))
+        return EncoderOutput(states, states, mask, tuple(self._by_layer(part) for part in final))
 
     def _states(self, words: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """[B, S, E], [B, S] -> the top layer's states [B, S, F], and each layer's last [layers * directions, B, d]"""
         packed = pack_padded_sequence(words, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
         by_hand = (
-            is_recording() and words.device.type == "cpu"
+            is_grad_recording() and words.device.type == "cpu"
         )  # elsewhere PyTorch has one kernel for all steps
-        outputs, final = (read_packed if by_hand else run_rnn)(self.rnn, packed)
+        outputs, final = (run_packed if by_hand else run_rnn)(self.rnn, packed)
         states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=words.size(1))
         return states, final
 
@@ -78,7 +78,7 @@ class RecurrentEncoderConfig(Config):
     @model_validator(mode="after")
     def _halves(self) -> RecurrentEncoderConfig:
         if self.bidirectional and self.dim % 2:
-            raise Mistakes([Mistake("dim", f"two directions cannot share an odd width, {self.dim}")])
+            raise FieldErrors([FieldError("dim", f"two directions cannot share an odd width, {self.dim}")])
         return self
 
     def build(self, input_dim: int) -> RecurrentEncoder:

@@ -8,17 +8,21 @@ import torch
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from seq2attn.attention import Attention, self_attention
-from seq2attn.attention.relative_positions import Relative, Rotary
-from seq2attn.attention.scores import MultiHead, check_groups
+from seq2attn.attention import Attention, build_self_attention
+from seq2attn.attention.relative_positions import RelativePositionScore, RotaryScore
+from seq2attn.attention.scores import MultiHeadScore, check_kv_heads
 from seq2attn.config.base import Config
-from seq2attn.encoders.base import Encoded, Encoder, mean_word
+from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.feed_forward import FeedForward, GatedFeedForward
-from seq2attn.nn.initialization import initialise
-from seq2attn.nn.position_encoding import Learned, Sinusoidal, Unplaced
-from seq2attn.nn.residual import Residual
-from seq2attn.nn.varlen import Spans
+from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.position_encoding import (
+    LearnedPositionEmbedding,
+    NoPositionEncoding,
+    SinusoidalPositionEncoding,
+)
+from seq2attn.nn.residual import ResidualConnection
+from seq2attn.nn.varlen import SequenceLayout
 
 
 class TransformerConfig(Config):
@@ -28,17 +32,17 @@ class TransformerConfig(Config):
     layers: PositiveInt = 6
     heads: PositiveInt = 8
     """Heads of the self-attention; they must divide the width of the embeddings."""
-    groups: PositiveInt | None = None
+    kv_heads: PositiveInt | None = None
     """How many heads its keys and values have, which those of the query share; as many if it is not given."""
-    feed_forward: PositiveInt = 2048
+    ffn_dim: PositiveInt = 2048
     """Width of the hidden layer of the feed-forward parts."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """Of that layer; swiglu multiplies it by a gate, with three matrices instead of two."""
-    norm: Literal["pre", "post"] = "pre"
+    norm_order: Literal["pre", "post"] = "pre"
     """Normalise before each part or after its sum."""
-    norm_layer: Literal["layer", "rms"] = "layer"
+    norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
     """layer: by mean and deviation; rms: by the root of the mean square alone."""
-    positions: Literal["sinusoidal", "learned", "relative", "rotary"] = "sinusoidal"
+    position_encoding: Literal["sinusoidal", "learned", "relative", "rotary"] = "sinusoidal"
     """Added to the embeddings, or, relative and rotary, known to the self-attention alone.
 
     On a CPU, training relative ones costs the fused kernel."""
@@ -53,42 +57,46 @@ class TransformerConfig(Config):
 
     @model_validator(mode="after")
     def _groups_divide(self) -> Self:
-        return check_groups(self, self.groups, self.heads)
+        return check_kv_heads(self, self.kv_heads, self.heads)
 
-    def position_vectors(self, dim: int) -> nn.Module:
+    def build_position_encoding(self, dim: int) -> nn.Module:
         """A module that turns positions [...] into vectors [..., dim] for the embeddings."""
-        if self.positions == "sinusoidal":
-            return Sinusoidal(dim)
-        return Learned(dim, self.max_positions) if self.positions == "learned" else Unplaced()
+        if self.position_encoding == "sinusoidal":
+            return SinusoidalPositionEncoding(dim)
+        return (
+            LearnedPositionEmbedding(dim, self.max_positions)
+            if self.position_encoding == "learned"
+            else NoPositionEncoding()
+        )
 
-    def self_attention(self, dim: int) -> Attention:
+    def build_self_attention(self, dim: int) -> Attention:
         """Of words to each other. Raises ValueError when the heads do not divide `dim`."""
-        score: MultiHead
-        if self.positions == "relative":
-            score = Relative(dim, self.heads, self.groups, self.max_distance)
-        elif self.positions == "rotary":
-            score = Rotary(dim, self.heads, self.groups)
+        score: MultiHeadScore
+        if self.position_encoding == "relative":
+            score = RelativePositionScore(dim, self.heads, self.kv_heads, self.max_distance)
+        elif self.position_encoding == "rotary":
+            score = RotaryScore(dim, self.heads, self.kv_heads)
         else:
-            score = MultiHead(dim, dim, self.heads, self.groups)
-        return self_attention(dim, score, self.attention_dropout)
+            score = MultiHeadScore(dim, dim, self.heads, self.kv_heads)
+        return build_self_attention(dim, score, self.attention_dropout)
 
-    def feed_forward_part(self, dim: int) -> nn.Module:
+    def build_feed_forward(self, dim: int) -> nn.Module:
         """[B, T, dim] -> [B, T, dim]"""
         if self.activation == "swiglu":
-            return GatedFeedForward(dim, self.feed_forward, self.dropout)
-        return FeedForward(dim, self.feed_forward, self.dropout, self.activation)
+            return GatedFeedForward(dim, self.ffn_dim, self.dropout)
+        return FeedForward(dim, self.ffn_dim, self.dropout, self.activation)
 
-    def branch(self, dim: int) -> Residual:
+    def build_residual(self, dim: int) -> ResidualConnection:
         """What joins a part to what it was given."""
-        return Residual(self._norm(dim), self.dropout, self.norm)
+        return ResidualConnection(self._norm(dim), self.dropout, self.norm_order)
 
-    def last_norm(self, dim: int) -> nn.Module:
+    def build_final_norm(self, dim: int) -> nn.Module:
         """What pre-norm layers leave to the end."""
-        return self._norm(dim) if self.norm == "pre" else nn.Identity()
+        return self._norm(dim) if self.norm_order == "pre" else nn.Identity()
 
     def _norm(self, dim: int) -> nn.Module:
         """Ba et al. 2016, or Zhang and Sennrich 2019, eq. 4."""
-        return nn.LayerNorm(dim) if self.norm_layer == "layer" else nn.RMSNorm(dim, eps=1e-6)
+        return nn.LayerNorm(dim) if self.norm_type == "layernorm" else nn.RMSNorm(dim, eps=1e-6)
 
 
 class TransformerEncoder(Encoder):
@@ -96,34 +104,34 @@ class TransformerEncoder(Encoder):
 
     def __init__(self, config: TransformerConfig, dim: int) -> None:
         super().__init__()
-        self.positions = config.position_vectors(dim)
+        self.position_encoding = config.build_position_encoding(dim)
         self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(TransformerEncoderLayer(config, dim) for _ in range(config.layers))
-        self.norm = config.last_norm(dim)
+        self.norm = config.build_final_norm(dim)
         self.key_dim = self.value_dim = self.final_dim = dim
-        initialise(self)
+        initialize_parameters(self)
 
-    def forward(self, words: Tensor, mask: Tensor, spans: Spans | None = None) -> Encoded:
+    def forward(self, words: Tensor, mask: Tensor, spans: SequenceLayout | None = None) -> EncoderOutput:
         """words [B, S, D], mask [B, S]; `spans` tells of sentences that lie in one row."""
         return self._read(words, mask, spans, need_weights=False)[0]
 
-    def look(self, words: Tensor, mask: Tensor) -> tuple[Encoded, Tensor | None]:
+    def forward_with_weights(self, words: Tensor, mask: Tensor) -> tuple[EncoderOutput, Tensor | None]:
         """words [B, S, D], mask [B, S]; the weights are those of all layers."""
         return self._read(words, mask, None, need_weights=True)
 
     def _read(
-        self, words: Tensor, mask: Tensor, spans: Spans | None, *, need_weights: bool
-    ) -> tuple[Encoded, Tensor | None]:
-        position = torch.arange(words.size(1), device=words.device) if spans is None else spans.position
-        x = self.dropout(words + self.positions(position).to(words.dtype))
+        self, words: Tensor, mask: Tensor, spans: SequenceLayout | None, *, need_weights: bool
+    ) -> tuple[EncoderOutput, Tensor | None]:
+        position = torch.arange(words.size(1), device=words.device) if spans is None else spans.positions
+        x = self.dropout(words + self.position_encoding(position).to(words.dtype))
         looked = []
         for layer in self.layers:
             x, weights = layer(x, mask, position, spans, need_weights=need_weights)
             looked.append(weights)
         x = self.norm(x)
         weights = torch.stack(looked, 1) if need_weights else None
-        final = (mean_word(x, mask),) if spans is None else ()
-        return Encoded(x, x, mask, final, spans), weights
+        final = (masked_mean(x, mask),) if spans is None else ()
+        return EncoderOutput(x, x, mask, final, spans), weights
 
 
 class TransformerEncoderLayer(nn.Module):
@@ -131,21 +139,23 @@ class TransformerEncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig, dim: int) -> None:
         super().__init__()
-        self.attention = config.self_attention(dim)
-        self.attention_branch = config.branch(dim)
-        self.feed_forward = config.feed_forward_part(dim)
-        self.feed_forward_branch = config.branch(dim)
+        self.self_attention = config.build_self_attention(dim)
+        self.self_attention_residual = config.build_residual(dim)
+        self.feed_forward = config.build_feed_forward(dim)
+        self.feed_forward_residual = config.build_residual(dim)
 
     def forward(
-        self, x: Tensor, mask: Tensor, position: Tensor, spans: Spans | None, *, need_weights: bool
+        self, x: Tensor, mask: Tensor, position: Tensor, spans: SequenceLayout | None, *, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """x [B, S, D], mask [B, S], position [S] or [B, S] -> [B, S, D], and weights [B, H, S, S] if they are needed"""
-        y = self.attention_branch.enter(x)
-        memory = self.attention.project(y, y, mask, spans)
+        y = self.self_attention_residual.sublayer_input(x)
+        memory = self.self_attention.project_memory(y, y, mask, spans)
         position = position.expand(x.size(0), -1)
-        read = self.attention(y, memory, position, need_weights=need_weights, spans=spans)
-        x = self.attention_branch.leave(x, read.context)
-        x = self.feed_forward_branch.leave(x, self.feed_forward(self.feed_forward_branch.enter(x)))
+        read = self.self_attention(y, memory, position, need_weights=need_weights, spans=spans)
+        x = self.self_attention_residual.add_output(x, read.context)
+        x = self.feed_forward_residual.add_output(
+            x, self.feed_forward(self.feed_forward_residual.sublayer_input(x))
+        )
         return x, read.weights
 
 

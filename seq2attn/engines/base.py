@@ -8,10 +8,10 @@ from typing import Protocol
 
 import torch
 
-from seq2attn.config.base import Mistake
+from seq2attn.config.base import FieldError
 from seq2attn.errors import UserError
-from seq2attn.experiment import Experiment
-from seq2attn.run_directory import Run
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis
 
@@ -51,7 +51,7 @@ class Engine(Protocol):
         ...
 
 
-class Target(Protocol):
+class ExportTarget(Protocol):
     """Something that a run can be exported to; every one is listed in `engines/targets.py`."""
 
     @property
@@ -60,22 +60,22 @@ class Target(Protocol):
         ...
 
     @property
-    def types(self) -> tuple[str, ...]:
+    def dtypes(self) -> tuple[str, ...]:
         """What numbers the weights may become, the default first."""
         ...
 
-    def refused(self, experiment: Experiment) -> list[Mistake]:
+    def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:
         """Why a model cannot be exported, each reason with its key in the config; nothing if it can.
 
         Raises UserError when what the target needs is not installed.
         """
         ...
 
-    def write(self, run: Run, folder: Path, type_: str) -> None:
+    def export(self, run: RunDirectory, folder: Path, type_: str) -> None:
         """Put the exported model into an empty folder."""
         ...
 
-    def open(self, run: Run, folder: Path, device: torch.device) -> Engine:
+    def load(self, run: RunDirectory, folder: Path, device: torch.device) -> Engine:
         """The engine of what `write` put into `folder`."""
         ...
 
@@ -83,7 +83,7 @@ class Target(Protocol):
 class EngineError(UserError):
     """A search that an engine cannot do, each reason with its key in the config."""
 
-    def __init__(self, engine: str, mistakes: Sequence[Mistake]) -> None:
-        reasons = "; ".join(f"`{mistake.key}`: {mistake.message}" for mistake in mistakes)
+    def __init__(self, engine: str, mistakes: Sequence[FieldError]) -> None:
+        reasons = "; ".join(f"`{mistake.field}`: {mistake.message}" for mistake in mistakes)
         super().__init__(f"the engine {engine} cannot search so: {reasons}")
-        self.mistakes = list(mistakes)
+        self.errors = list(mistakes)

@@ -10,64 +10,68 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from seq2attn.engines.base import Target
+from seq2attn.engines.base import ExportTarget
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.files import atomic_dir, read_object, sha256_of, write_json
 from seq2attn.io.format_version import FORMAT_VERSION, check_format
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 
-HEADER = "seq2attn.json"
+MANIFEST_FILE = "seq2attn.json"
 
 
-def fingerprint(run: Run) -> str:
+def weights_digest(run: RunDirectory) -> str:
     """SHA-256 of the weights that translate, as hex.
 
     Raises RunError when there are none.
     """
     try:
-        return sha256_of(run.weights)
+        return sha256_of(run.weights_path)
     except OSError as error:
         raise RunError(
-            f"{run.weights}: cannot be read ({error.strerror}); train the run, or give another"
+            f"{run.weights_path}: cannot be read ({error.strerror}); train the run, or give another"
         ) from None
 
 
 @contextmanager
-def written(folder: Path) -> Iterator[Path]:
+def export_directory(folder: Path) -> Iterator[Path]:
     """An empty folder to write an export into, which takes the place of `folder` when all went well.
 
     Raises UserError when there is something else in `folder` than an export.
     """
-    if folder.exists() and not (folder / HEADER).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+    if (
+        folder.exists()
+        and not (folder / MANIFEST_FILE).is_file()
+        and (not folder.is_dir() or any(folder.iterdir()))
+    ):
         raise UserError(f"{folder}: is there, and is no exported model; give another folder, or move it away")
     with atomic_dir(folder) as partial:
         yield partial
 
 
-def write_header(run: Run, target: Target, type_: str, probed: Any, folder: Path) -> None:
+def write_manifest(run: RunDirectory, target: ExportTarget, type_: str, probed: Any, folder: Path) -> None:
     """Say what an export was made of, and what the probe found."""
-    about = {"format": FORMAT_VERSION, "engine": target.name, "type": type_, "weights": fingerprint(run)}
-    write_json(folder / HEADER, {**about, "probe": probed, "digests": _digests(folder)})
+    about = {"format": FORMAT_VERSION, "engine": target.name, "type": type_, "weights": weights_digest(run)}
+    write_json(folder / MANIFEST_FILE, {**about, "probe": probed, "digests": _digests(folder)})
 
 
-def check_header(run: Run, target: Target, folder: Path) -> None:
+def check_manifest(run: RunDirectory, target: ExportTarget, folder: Path) -> None:
     """Refuse an export that is missing, damaged, for another engine, or of other weights than the run's.
 
     Raises RunError with the command that mends it.
     """
     given = "" if folder == run.folder / target.name else f" {folder}"
     fix = f"seq2attn export {run.folder}{given} --to {target.name}"
-    if not (folder / HEADER).is_file():
+    if not (folder / MANIFEST_FILE).is_file():
         raise RunError(f"{folder}: holds no exported model; make it: {fix}")
-    header = read_object(folder / HEADER, fix)
-    check_format(header, folder / HEADER, fix)
+    header = read_object(folder / MANIFEST_FILE, fix)
+    check_format(header, folder / MANIFEST_FILE, fix)
     if header.get("engine") != target.name:
         raise RunError(
             f"{folder}: was exported for the engine {header.get('engine')}, not {target.name}; {fix}"
         )
-    if header.get("weights") != fingerprint(run):
+    if header.get("weights") != weights_digest(run):
         raise RunError(
-            f"{folder}: was made of other weights than {run.weights} has now; make it again: {fix}"
+            f"{folder}: was made of other weights than {run.weights_path} has now; make it again: {fix}"
         )
     if header.get("digests") != _digests(folder):
         raise RunError(f"{folder}: does not hold what was exported to it; make it again: {fix}")
@@ -75,5 +79,5 @@ def check_header(run: Run, target: Target, folder: Path) -> None:
 
 def _digests(folder: Path) -> dict[str, str]:
     """SHA-256 of each file in a folder but its header, as hex."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / HEADER)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST_FILE)
     return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files}

@@ -9,71 +9,78 @@ from pathlib import Path
 import torch
 
 from seq2attn.data.readers import check_regular, read_pairs
-from seq2attn.engines.agreement import LEAST, Probed, probe
-from seq2attn.engines.base import Target
-from seq2attn.engines.export_directory import write_header, written
-from seq2attn.engines.native import Native
+from seq2attn.engines.agreement import MIN_AGREEMENT, AgreementReport, compare_engines
+from seq2attn.engines.base import ExportTarget
+from seq2attn.engines.export_directory import export_directory, write_manifest
+from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import DataError, UserError
 from seq2attn.io.text_lines import read_lines
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
 
-SENTENCES = 200
+NUM_VERIFICATION_SENTENCES = 200
 """How many of the run's dev set are translated on both sides."""
-LATER = "train longer, or try lines like those the run was trained on (--probe FILE)"
+HINT = "train longer, or try lines like those the run was trained on (--probe FILE)"
 
 
 def export_run(
-    run: Run, target: Target, where: Path, *, type_: str | None = None, sentences: Path | None = None
-) -> Probed:
+    run: RunDirectory,
+    target: ExportTarget,
+    where: Path,
+    *,
+    type_: str | None = None,
+    sentences: Path | None = None,
+) -> AgreementReport:
     """Export a run; how well both sides agreed on the lines of `sentences` or on the dev set's.
 
     Raises ConfigError when the target has no such model, UserError when both sides do not translate the same.
     """
     type_ = _chosen_type(target, type_)
-    experiment = run.experiment()
-    if mistakes := target.refused(experiment):
-        raise run.mistaken(mistakes)
+    experiment = run.load_config()
+    if mistakes := target.unsupported(experiment):
+        raise run.config_error(mistakes)
     lines = _lines(run, sentences)
-    model, source, _ = run.model()
+    model, source, _ = run.load_model()
     sources = [source.encode(line) for line in lines]
-    with written(where) as partial:
-        target.write(run, partial, type_)
-        theirs = target.open(run, partial, torch.device("cpu"))
-        found = probe(Native(model), theirs, sources, searches_to_try(experiment.search.lengths))
-        if type_ == "float32" and found.tokens < LEAST:
+    with export_directory(where) as partial:
+        target.export(run, partial, type_)
+        theirs = target.load(run, partial, torch.device("cpu"))
+        found = compare_engines(
+            NativeEngine(model), theirs, sources, verification_searches(experiment.search.lengths)
+        )
+        if type_ == "float32" and found.min_token_agreement < MIN_AGREEMENT:
             raise UserError(_disagreement(target, where, found))
-        write_header(run, target, type_, found.as_json(), partial)
+        write_manifest(run, target, type_, found.as_json(), partial)
     return found
 
 
-def _disagreement(target: Target, where: Path, found: Probed) -> str:
+def _disagreement(target: ExportTarget, where: Path, found: AgreementReport) -> str:
     forced, greedy = found.forced, found.searches[0]
-    only_search = forced.largest < 0.01 and greedy.tokens >= LEAST
+    only_search = forced.largest < 0.01 and greedy.token_agreement >= MIN_AGREEMENT
     return (
         f"{target.name} does not translate as the run does, so nothing was left behind in {where}:"
-        f" {found.tokens:.2%} of the tokens agree, expected {LEAST:.0%}"
-        + (f"; its probabilities are right, its beam ends otherwise: {LATER}" if only_search else "")
+        f" {found.min_token_agreement:.2%} of the tokens agree, expected {MIN_AGREEMENT:.0%}"
+        + (f"; its probabilities are right, its beam ends otherwise: {HINT}" if only_search else "")
         + f"\n{found}"
     )
 
 
-def _chosen_type(target: Target, type_: str | None) -> str:
+def _chosen_type(target: ExportTarget, type_: str | None) -> str:
     if type_ is None:
-        return target.types[0]
-    if type_ not in target.types:
-        raise UserError(f"--type {type_}: {target.name} has {', '.join(target.types)}")
+        return target.dtypes[0]
+    if type_ not in target.dtypes:
+        raise UserError(f"--type {type_}: {target.name} has {', '.join(target.dtypes)}")
     return type_
 
 
-def _lines(run: Run, file: Path | None) -> Sequence[str]:
+def _lines(run: RunDirectory, file: Path | None) -> Sequence[str]:
     """What to translate on both sides. Raises DataError when there is nothing."""
     if file is not None:
         lines = list(read_lines(file))
     else:
-        dev = run.experiment().data.dev
+        dev = run.load_config().data.dev
         check_regular(dev)
-        lines = [source for source, _ in islice(read_pairs(dev), SENTENCES)]
+        lines = [source for source, _ in islice(read_pairs(dev), NUM_VERIFICATION_SENTENCES)]
     if not any(line.strip() for line in lines):
         raise DataError(
             f"{file or 'the dev set of the run'}: has no line to try both sides with; give --probe FILE"
@@ -81,9 +88,9 @@ def _lines(run: Run, file: Path | None) -> Sequence[str]:
     return lines
 
 
-def searches_to_try(lengths: LengthsConfig) -> list[tuple[str, SearchConfig]]:
+def verification_searches(lengths: LengthsConfig) -> list[tuple[str, SearchConfig]]:
     """Greedy search and a beam, both with the run's own lengths."""
     return [
         ("greedy", GreedyConfig(kind="greedy", lengths=lengths)),
-        ("beam 5", BeamConfig(kind="beam", width=5, lengths=lengths)),
+        ("beam 5", BeamConfig(kind="beam", beam_size=5, lengths=lengths)),
     ]

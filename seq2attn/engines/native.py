@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from seq2attn.data.batch_planner import by_length
+from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.data.collate import collate
 from seq2attn.models import Seq2Seq
 from seq2attn.search.config import SearchConfig
@@ -15,7 +15,7 @@ from seq2attn.search.translate_ids import Hypothesis, translate_ids
 
 
 @dataclass(frozen=True)
-class Native:
+class NativeEngine:
     """The engine that has every model and every search."""
 
     model: Seq2Seq = field(repr=False)
@@ -38,7 +38,7 @@ class Native:
     ) -> list[list[float]]:
         """Forced decoding: the log-probability of each target token and of the end."""
         found = [list[float]() for _ in pairs]
-        for rows in by_length([(*source, *target) for source, target in pairs], budget):
+        for rows in batch_by_length([(*source, *target) for source, target in pairs], budget):
             batch = collate([pairs[row] for row in rows]).to(self.model.device)
             hidden = self.model(batch.source, batch.source_mask, batch.target).hidden
             log_probs = self.model.log_probs(hidden)

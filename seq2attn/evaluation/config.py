@@ -11,7 +11,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from seq2attn.config.base import Config, Mistake
+from seq2attn.config.base import Config, FieldError
 from seq2attn.errors import UserError
 from seq2attn.evaluation.error_rate import ExactMatch, TokenErrorRate
 from seq2attn.evaluation.metrics import MetricName, Metrics
@@ -33,11 +33,11 @@ class ChrfConfig(Config):
     """Count white space as characters."""
 
 
-def _asian_support_has_effect(normalized: bool, no_punct: bool, asian_support: bool) -> list[Mistake]:
+def _asian_support_has_effect(normalized: bool, no_punct: bool, asian_support: bool) -> list[FieldError]:
     if not asian_support or normalized or no_punct:
         return []
     return [
-        Mistake("asian_support", "needs `normalized: true` or `no_punct: true`, and has no effect without")
+        FieldError("asian_support", "needs `normalized: true` or `no_punct: true`, and has no effect without")
     ]
 
 

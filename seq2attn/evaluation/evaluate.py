@@ -16,16 +16,16 @@ from typing import Any
 from seq2attn.data.inspection.overlap import Hashes, load_hashes
 from seq2attn.data.inspection.report import DataReport, test_set_warnings
 from seq2attn.data.inspection.statistics import CorpusReport, inspect_pairs
-from seq2attn.data.readers import AlignedConfig, CorpusConfig, check_regular, read_pairs, read_references
+from seq2attn.data.readers import CorpusConfig, PlainTextConfig, check_regular, read_pairs, read_references
 from seq2attn.errors import UserError
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.metrics import LengthBucket, Metrics, References, Score, bleu_by_length
-from seq2attn.experiment import Experiment
-from seq2attn.inference.input_checks import Noticed
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import write_bytes, write_json
-from seq2attn.io.lock import locked
-from seq2attn.run_directory import Run
+from seq2attn.io.lock import lock_directory
+from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
 
 PATIENCE = 60.0
@@ -70,7 +70,7 @@ class Digests:
 
 
 @dataclass(frozen=True)
-class Result:
+class TestSetResult:
     """Scores and translations of one test set."""
 
     name: str
@@ -79,21 +79,21 @@ class Result:
     scores: tuple[Score, ...]
     by_length: tuple[LengthBucket, ...]
     seconds: float  # of translating, the model already loaded
-    words: int  # target tokens made
+    num_tokens: int  # target tokens made
     translations: tuple[str, ...]
     note: str | None  # how the tokenizer of BLEU was chosen
-    concerns: tuple[str, ...]  # warnings about the set and its scores
+    warnings: tuple[str, ...]  # warnings about the set and its scores
 
 
 @dataclass(frozen=True)
-class Learnt:
+class TrainingTextInfo:
     """What is known of the text that a run learnt from."""
 
-    train: CorpusReport | None
+    train_report: CorpusReport | None
     hashes: Hashes | None
 
     @classmethod
-    def of(cls, run: Run) -> Learnt:
+    def from_run(cls, run: RunDirectory) -> TrainingTextInfo:
         """Nothing is known of a run from before that was recorded, and less where its data were moved away."""
         report = DataReport.load(run.folder)
         return cls(report.train if report else None, load_hashes(run.folder))
@@ -109,7 +109,7 @@ def _file(lines: Iterable[str]) -> bytes:
 
 
 def test_sets(
-    experiment: Experiment, source: Path | None, references: Sequence[Path]
+    experiment: ExperimentConfig, source: Path | None, references: Sequence[Path]
 ) -> dict[str, CorpusConfig]:
     """The test sets of a config, or the one of the files that were given.
 
@@ -120,7 +120,7 @@ def test_sets(
     if source is not None:
         # Its report takes no place of one of a set of the config.
         name = source.name + "_" * (source.name in experiment.data.test)
-        return {name: AlignedConfig(source=source, target=references[0], references=tuple(references[1:]))}
+        return {name: PlainTextConfig(source=source, target=references[0], references=tuple(references[1:]))}
     if not experiment.data.test:
         raise UserError("the config has no `data.test`; give --source and --reference")
     for corpus in experiment.data.test.values():
@@ -128,12 +128,12 @@ def test_sets(
     return dict(experiment.data.test)
 
 
-def load_with_origin(run: Run, load: Callable[[], Translator]) -> tuple[Translator, dict[str, Any]]:
+def load_with_origin(run: RunDirectory, load: Callable[[], Translator]) -> tuple[Translator, dict[str, Any]]:
     """A translator and the origin of its weights; loaded again where a training replaced them meanwhile."""
     while True:
-        origin = run.origin() if run.weights.is_file() else {}
+        origin = run.weights_origin() if run.weights_path.is_file() else {}
         translator = load()
-        if run.origin() == origin:
+        if run.weights_origin() == origin:
             return translator, origin
 
 
@@ -142,44 +142,46 @@ def evaluate_run(
     sets: Mapping[str, CorpusConfig],
     search: SearchConfig,
     evaluation: EvaluationConfig,
-    learnt: Learnt | None = None,
-) -> list[Result]:
+    learnt: TrainingTextInfo | None = None,
+) -> list[TestSetResult]:
     """Translate and score each test set; all are read before the first is translated.
 
     `learnt` is what the sets are compared with.
     """
     read = [EvaluationSet.read(name, corpus, evaluation) for name, corpus in sets.items()]
-    learnt = learnt or Learnt(None, None)
+    learnt = learnt or TrainingTextInfo(None, None)
     return [_evaluate(translator, one, search, learnt) for one in read]
 
 
-def _evaluate(translator: Translator, test: EvaluationSet, search: SearchConfig, learnt: Learnt) -> Result:
-    noticed = Noticed()
+def _evaluate(
+    translator: Translator, test: EvaluationSet, search: SearchConfig, learnt: TrainingTextInfo
+) -> TestSetResult:
+    noticed = InputChecker()
     started = time.monotonic()
     found = list(translator.translate_iterable(test.sources, search, num_hypotheses=1, noticed=noticed))
     seconds = time.monotonic() - started
     translations = tuple(translation.text for translation in found)
     inspected = inspect_pairs(test.pairs, translator.source, translator.target, learnt.hashes)
     concerns = (
-        *test_set_warnings(test.name, inspected, learnt.train),
-        *(f"{test.name}: {said}" for said in (*noticed.lengths(), *test.metrics.warnings())),
+        *test_set_warnings(test.name, inspected, learnt.train_report),
+        *(f"{test.name}: {said}" for said in (*noticed.length_warnings(), *test.metrics.warnings())),
     )
-    return Result(
+    return TestSetResult(
         name=test.name,
         digests=test.digests,
         sentences=len(test.pairs),
         scores=tuple(test.metrics.scores(translations, test.references)),
         by_length=tuple(bleu_by_length(test.metrics, test.sources, translations, test.references)),
         seconds=seconds,
-        words=sum(len(translation.tokens) for translation in found),
+        num_tokens=sum(len(translation.tokens) for translation in found),
         translations=translations,
         note=test.metrics.note,
-        concerns=concerns,
+        warnings=concerns,
     )
 
 
 def write_reports(
-    run: Run, origin: Mapping[str, Any], results: list[Result], search: SearchConfig
+    run: RunDirectory, origin: Mapping[str, Any], results: list[TestSetResult], search: SearchConfig
 ) -> dict[str, Any]:
     """Keep translations and a report of each set in the run; all reports. `origin` is that of the weights."""
     about = {"model": dict(origin), "search": search.model_dump(mode="json")}
@@ -191,7 +193,7 @@ def write_reports(
         content["sentences_per_second"] = result.sentences / result.seconds
         sets[result.name] = content
     folder = run.folder / "evaluation"
-    with locked(
+    with lock_directory(
         folder, "evaluation.lock", patience=PATIENCE
     ):  # lest report and translations be of two commands
         for result in results:

@@ -120,7 +120,7 @@ def bleu_by_length(
     ]
 
 
-def table(systems: Mapping[str, Sequence[Score]], *, markdown: bool = False) -> str:
+def score_table(systems: Mapping[str, Sequence[Score]], *, markdown: bool = False) -> str:
     """A row a system, a column a metric with one signature, and below them the signatures."""
     columns = list(dict.fromkeys((score.name, score.signature) for row in systems.values() for score in row))
     rows = [[system, *_cells(columns, row)] for system, row in systems.items()]

@@ -21,12 +21,12 @@ class InputWarning(UserWarning):
     """A warning about text given to be translated."""
 
 
-class Noticed:
+class InputChecker:
     """Counts over the lines so far, and the warnings that follow. `learnt` describes the training text, if known."""
 
     def __init__(self, learnt: CorpusReport | None = None) -> None:
         self._learnt, self._style = learnt, TextStyle()
-        self.lines = self.tokens = self.unknown = 0
+        self.num_lines = self.num_tokens = self.num_unknown = 0
         self._with_unknown: list[int] = []
         self._untagged: list[int] = []
         self._long: list[str] = []
@@ -34,38 +34,38 @@ class Noticed:
         self._told_long = 0
         self._is_text_told = False
 
-    def read(self, lines: Sequence[SourceLine], tokenizer: Tokenizer) -> None:
+    def add_lines(self, lines: Sequence[SourceLine], tokenizer: Tokenizer) -> None:
         """Count the next lines, as they are given to the search."""
         self._style += TextStyle.from_lines([one.line for one in lines]) if self._learnt else TextStyle()
         needs_tag = isinstance(tokenizer, TaggedTokenizer) and tokenizer.required
-        for number, one in enumerate(lines, self.lines + 1):
-            self.tokens += one.num_tokens
-            self.unknown += one.num_unknown
+        for number, one in enumerate(lines, self.num_lines + 1):
+            self.num_tokens += one.num_tokens
+            self.num_unknown += one.num_unknown
             if one.num_unknown:
                 self._with_unknown.append(number)
             if needs_tag and one.num_tokens and not split_tag(tokenizer, one.line)[0]:
                 self._untagged.append(number)
             if one.warning is not None:
                 self._long.append(f"line {number:,}: {one.warning}")
-        self.lines += len(lines)
+        self.num_lines += len(lines)
 
-    def cut_off(self, lines: Sequence[int]) -> None:
+    def add_truncated(self, lines: Sequence[int]) -> None:
         """The translations of these lines became as long as the search lets them be."""
         self._cut_off += lines
 
-    def news(self) -> Iterator[str]:
+    def new_warnings(self) -> Iterator[str]:
         """New warnings, before all has been translated."""
         yield from self._long[self._told_long : MAX_EXAMPLES]
         self._told_long = min(len(self._long), MAX_EXAMPLES)
-        if self.tokens >= EARLY_WARNING_TOKENS:
-            yield from (f"{line} (in the first {self.lines:,} lines)" for line in self._text())
+        if self.num_tokens >= EARLY_WARNING_TOKENS:
+            yield from (f"{line} (in the first {self.num_lines:,} lines)" for line in self._text())
 
-    def rest(self) -> Iterator[str]:
+    def remaining_warnings(self) -> Iterator[str]:
         """The warnings that are left in the end."""
-        yield from self.lengths()
+        yield from self.length_warnings()
         yield from self._text()
 
-    def lengths(self) -> Iterator[str]:
+    def length_warnings(self) -> Iterator[str]:
         """The warnings left about lines that are too long, and about translations that were cut off."""
         yield from self._long[self._told_long : MAX_EXAMPLES]
         if (more := len(self._long) - MAX_EXAMPLES) > 0:
@@ -83,8 +83,9 @@ class Noticed:
             return
         differences = self._style.differences(self._learnt.source.style) if self._learnt else []
         found = [f"the input {what}" for what in differences]
-        if self.unknown > MAX_UNKNOWN_SHARE * self.tokens:
-            share = f"{self.unknown / self.tokens:.1%} of the tokens, {self.unknown:,} of {self.tokens:,}"
+        if self.num_unknown > MAX_UNKNOWN_SHARE * self.num_tokens:
+            counts = f"{self.num_unknown:,} of {self.num_tokens:,}"
+            share = f"{self.num_unknown / self.num_tokens:.1%} of the tokens, {counts}"
             found.append(f"the model does not know {share}, in {_named(self._with_unknown)}")
         if self._untagged:
             found.append(f"{_named(self._untagged)} without a tag; all training text had one (see `--tag`)")

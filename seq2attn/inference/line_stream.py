@@ -7,11 +7,11 @@ from typing import BinaryIO
 
 from seq2attn.io.text_lines import MAX_LINE_BYTES, too_long
 
-MOST = 2**18
+READ_SIZE = 2**18
 """Bytes read at once: thousands of lines of a file. A pipe itself holds back what comes in the meantime."""
 
 
-def arriving(stream: BinaryIO, most: int = MOST) -> Iterator[list[bytes]]:
+def read_line_batches(stream: BinaryIO, most: int = READ_SIZE) -> Iterator[list[bytes]]:
     """The lines of a buffered stream, without their ends, in groups of all that have come; at least one in each.
 
     Lines end with "\\n" only, so that as many come out as went in, whatever else is in them. A file is always cut

@@ -15,10 +15,10 @@ from seq2attn.encoders import (
     EncoderConfig,
     TransformerEncoderConfig,
 )
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.search.config import LengthsConfig
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import one_line
+from seq2attn.tokenizers.normalize import collapse_whitespace
 from seq2attn.tokenizers.unicode_scripts import is_unspaced
 
 _BLOCKS = re.compile(r".{1,10000}(?:(?<=[.!?…।] )|(?<=[。！？])|$)|.{1,10000}")
@@ -33,7 +33,7 @@ class SourceLimit:
     reason: str  # human-readable, after the number of tokens of a line
 
 
-def model_source_limit(experiment: Experiment) -> SourceLimit:
+def model_source_limit(experiment: ExperimentConfig) -> SourceLimit:
     """The limit of a trained model: the longest pairs of its training, or its positions if these are fewer."""
     most = experiment.data.filters.max_length
     limits = [
@@ -50,9 +50,9 @@ def effective_source_limit(
     lengths: LengthsConfig, model: SourceLimit | None, engine: int | None
 ) -> SourceLimit | None:
     """The limit of a search, before that of the model; never above the `max_source_length` of the engine."""
-    own, most = model, lengths.max_source
+    own, most = model, lengths.max_source_length
     if most is not None:
-        own = SourceLimit(most, f"`search.lengths.max_source` allows {most:,}")
+        own = SourceLimit(most, f"`search.lengths.max_source_length` allows {most:,}")
     if engine is None or (own is not None and own.max_tokens <= engine):
         return own
     return SourceLimit(engine, f"the engine takes no more than {engine:,}")
@@ -64,14 +64,14 @@ def split_sentences(text: str, language: str) -> list[str]:
     `language` is an ISO 639 code: which full stops end an abbreviation, and no sentence. Unknown ones are as English.
     """
     # Line breaks and wide spaces would make sentencex cut paragraphs, or panic.
-    blocks = _BLOCKS.findall(one_line(text))
+    blocks = _BLOCKS.findall(collapse_whitespace(text))
     sentences = (part.strip() for block in blocks for part in sentencex.segment(language, block))
     return [sentence for sentence in sentences if sentence]
 
 
 def split_tokens(tokenizer: Tokenizer, ids: Sequence[int], max_tokens: int) -> Iterator[tuple[int, ...]]:
     """Ids in runs of at most `max_tokens`, cut between words; a word that is longer is cut between tokens."""
-    words = tokenizer.word_indices(ids)
+    words = tokenizer.word_ids(ids)
     start = 0
     while len(ids) - start > max_tokens:
         cuts = range(start + max_tokens, start, -1)
@@ -93,18 +93,21 @@ def join_sentences(texts: Sequence[str]) -> str:
 def _encoder_positions(config: EncoderConfig) -> tuple[int | None, str]:
     """Number of positions that an encoder has vectors for, and its config key."""
     match config:
-        case TransformerEncoderConfig(positions="learned"):
+        case TransformerEncoderConfig(position_encoding="learned"):
             return config.max_positions, "encoder.max_positions"
         case ConvolutionalEncoderConfig():
             return config.max_positions, "encoder.max_positions"
         case BertEncoderConfig():
-            return config.described.max_position_embeddings, "encoder.shape.max_position_embeddings"
+            return (
+                config.required_architecture.max_position_embeddings,
+                "encoder.architecture.max_position_embeddings",
+            )
     return None, ""
 
 
-def _score_positions(experiment: Experiment) -> tuple[int | None, str]:
+def _score_positions(experiment: ExperimentConfig) -> tuple[int | None, str]:
     """Number of positions that attention scores by their number alone, and its config key."""
     attention = getattr(experiment.model.decoder, "attention", None)
     if not isinstance(attention, AttentionConfig) or attention.score.kind != "location":
         return None, ""
-    return getattr(attention.score, "positions", None), "decoder.attention.score.positions"
+    return getattr(attention.score, "max_positions", None), "decoder.attention.score.max_positions"

@@ -9,20 +9,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seq2attn.data.readers import AlignedConfig, read_pairs
-from seq2attn.engines.native import Native
+from seq2attn.data.readers import PlainTextConfig, read_pairs
+from seq2attn.engines.native import NativeEngine
 from seq2attn.inference.long_inputs import model_source_limit
 from seq2attn.io.files import output
 from seq2attn.io.text_lines import escape_breaks
 from seq2attn.models import Seq2Seq
-from seq2attn.nn.out_of_memory import ran_out
-from seq2attn.run_directory import Run
+from seq2attn.nn.out_of_memory import is_oom_error
+from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.vocabulary import EOS, UNK
 
 WINDOW = 1024
 """Pairs that are scored together."""
-BUDGET = 4096
+MAX_BATCH_TOKENS = 4096
 """Tokens of both sides in a batch, padding counted."""
 
 
@@ -45,7 +45,7 @@ def score_pairs(
     model: Seq2Seq, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]]
 ) -> Iterator[ScoredPair]:
     """The scores of `pairs` in their order; an empty pair has no tokens and the log-probability 0."""
-    engine, budget = Native(model), BUDGET
+    engine, budget = NativeEngine(model), MAX_BATCH_TOKENS
     for start in range(0, len(pairs), WINDOW):
         some = pairs[start : start + WINDOW]
         ids = [(tokenizers[0].encode(source), tokenizers[1].encode(target)) for source, target in some]
@@ -54,19 +54,19 @@ def score_pairs(
                 found = engine.token_log_probs(ids, budget=budget)
                 break
             except (RuntimeError, MemoryError) as error:
-                if not ran_out(error) or budget == 1:
+                if not is_oom_error(error) or budget == 1:
                     raise
                 budget //= 2
         for (source, target), (_, own), log_probs in zip(some, ids, found, strict=True):
-            tokens = tokenizers[1].tokens([*own, EOS][: len(log_probs)])
+            tokens = tokenizers[1].convert_ids_to_tokens([*own, EOS][: len(log_probs)])
             yield ScoredPair(source, target, tuple(tokens), tuple(log_probs))
 
 
 def score_files(
-    run: Run,
+    run: RunDirectory,
     model: Seq2Seq,
     tokenizers: tuple[Tokenizer, Tokenizer],
-    corpus: AlignedConfig,
+    corpus: PlainTextConfig,
     to: Path | None,
     *,
     as_json: bool = False,
@@ -109,9 +109,11 @@ def _line(pair: ScoredPair, *, as_json: bool, per_token: bool) -> str:
     return "\t".join([f"{pair.log_prob:.4f}", *(tokens if per_token else [])]) + "\n"
 
 
-def _warn(run: Run, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]]) -> None:
+def _warn(
+    run: RunDirectory, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]]
+) -> None:
     """Name what makes log-probabilities hard to compare: long sources, unknown tokens and one empty side."""
-    limit, unknown = model_source_limit(run.experiment()), 0
+    limit, unknown = model_source_limit(run.load_config()), 0
     for number, (source, target) in enumerate(pairs, start=1):
         if bool(source.strip()) != bool(target.strip()):
             print(f"warning: line {number:,}: one side is empty; scored all the same", file=sys.stderr)

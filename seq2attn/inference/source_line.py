@@ -74,7 +74,7 @@ def encode_prefix(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
     return ids
 
 
-def ranked(segments: Sequence[Sequence[Hypothesis]]) -> Iterator[tuple[Hypothesis, ...]]:
+def zip_by_rank(segments: Sequence[Sequence[Hypothesis]]) -> Iterator[tuple[Hypothesis, ...]]:
     """The best hypotheses of all segments together, then the second-best ones, and so on.
 
     A segment that has fewer stays with its last.
@@ -83,7 +83,7 @@ def ranked(segments: Sequence[Sequence[Hypothesis]]) -> Iterator[tuple[Hypothesi
         yield tuple(some[min(rank, len(some) - 1)] for some in segments)
 
 
-def joined_score(line: SourceLine, hypotheses: Sequence[Hypothesis]) -> float:
+def combined_score(line: SourceLine, hypotheses: Sequence[Hypothesis]) -> float:
     """The mean score of the segments, weighted by source tokens: never lower for better segments."""
     if len(hypotheses) == 1:
         return hypotheses[0].score

@@ -15,25 +15,25 @@ from pathlib import Path
 from typing import TextIO
 
 from seq2attn.errors import DataError, UserError
-from seq2attn.inference.input_checks import Noticed
-from seq2attn.inference.line_stream import arriving
+from seq2attn.inference.input_checks import InputChecker
+from seq2attn.inference.line_stream import read_line_batches
 from seq2attn.inference.source_line import encode_prefix
 from seq2attn.inference.translation import Translation
-from seq2attn.inference.translator import Translator, check_engine
+from seq2attn.inference.translator import Translator, check_engine_supports
 from seq2attn.io.files import output
 from seq2attn.io.text_lines import BOM, escape_breaks, read_lines
-from seq2attn.models.attention_weights import Looked
-from seq2attn.run_directory import Run
+from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import LongInputs, SearchConfig
-from seq2attn.search.options import check_num_hypotheses, check_size, chosen_search
+from seq2attn.search.options import check_num_hypotheses, check_size, resolve_search
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.tags import add_tag, check_tag
-from seq2attn.visualization.attention import PAGE, AttentionChoice, attention_text, draw_attention, is_page
+from seq2attn.visualization.attention import PAGE, AttentionSelection, attention_text, draw_attention, is_page
 from seq2attn.visualization.figure import check_picture
 
 
 @dataclass(frozen=True)
-class Wishes:
+class TranslateOptions:
     """What was asked for on the command line."""
 
     sentences: tuple[str, ...]
@@ -46,17 +46,17 @@ class Wishes:
     prefix_file: Path | None
     as_json: bool
     attention: str | None
-    choice: AttentionChoice
+    attention_selection: AttentionSelection
     long_inputs: LongInputs | None
     engine: str
-    engine_folder: Path | None
+    export_dir: Path | None
     device: str
     tag: str | None
     overrides: tuple[str, ...]
     allow_code: tuple[str, ...]
 
     @property
-    def wants_page(self) -> bool:
+    def draws_html(self) -> bool:
         """Whether the attention of every line is to be drawn as a page, rather than that of the first."""
         return self.attention is not None and is_page(Path(self.attention))
 
@@ -74,40 +74,42 @@ class Wishes:
         return lines
 
 
-def translate_stream(folder: Path, wishes: Wishes) -> None:
+def run_translate(folder: Path, wishes: TranslateOptions) -> None:
     """Translate what was asked for, line by line.
 
     Raises UserError when wishes exclude each other or a file cannot be used.
     """
     if wishes.sentences and wishes.input_file is not None:
         raise UserError("give sentences or --input, not both")
-    run = Run(folder, wishes.allow_code)
-    search = chosen_search(
-        run.experiment(wishes.overrides).search,
+    run = RunDirectory(folder, wishes.allow_code)
+    search = resolve_search(
+        run.load_config(wishes.overrides).search,
         beam=wishes.beam,
         greedy=wishes.greedy,
         long_inputs=wishes.long_inputs,
     )
     if wishes.beam is None:
-        check_size(search, run.config, wishes.overrides)
+        check_size(search, run.config_path, wishes.overrides)
     check_num_hypotheses(search, wishes.n_best)
-    check_attention(wishes)
+    check_attention_options(wishes)
     translator = Translator.load(
         folder,
         wishes.device,
         engine=wishes.engine,
-        engine_folder=wishes.engine_folder,
+        engine_folder=wishes.export_dir,
         allow_code=wishes.allow_code,
     )
-    check_engine(translator.engine, search, run, wishes.overrides)
+    check_engine_supports(translator.engine, search, run, wishes.overrides)
     if wishes.tag is not None:
         check_tag(translator.source, wishes.tag)
     if wishes.attention is not None:  # is there what was chosen? Better known before the work
-        choose = wishes.choice.maps if wishes.wants_page else wishes.choice.map
-        choose(translator.look("", ""))
+        choose = (
+            wishes.attention_selection.select_all if wishes.draws_html else wishes.attention_selection.select
+        )
+        choose(translator.attention_weights("", ""))
     with _input(wishes) as groups, _output(wishes.output_file) as out:
         seen = _translate(translator, search, groups, out, wishes, folder)
-    if wishes.wants_page:
+    if wishes.draws_html:
         _draw(seen, wishes, folder)
 
 
@@ -116,15 +118,15 @@ def _translate(
     search: SearchConfig,
     groups: Iterator[list[str]],
     out: TextIO | codecs.StreamWriter,
-    wishes: Wishes,
+    wishes: TranslateOptions,
     folder: Path,
-) -> list[Looked]:
+) -> list[AttentionWeights]:
     """Write the translations of all lines, group by group; where the model looked, as far as that is drawn."""
-    noticed, seen = Noticed(translator.learnt), list[Looked]()
+    noticed, seen = InputChecker(translator.training_report), list[AttentionWeights]()
     prefixes = wishes.prefixes(translator.target)
     for lines in groups:
-        number = noticed.lines + 1
-        drawn = wishes.attention is not None and (number == 1 or wishes.wants_page)
+        number = noticed.num_lines + 1
+        drawn = wishes.attention is not None and (number == 1 or wishes.draws_html)
         tagged = [add_tag(line, wishes.tag) for line in lines]
         found = translator.translate_iterable(
             tagged,
@@ -135,20 +137,20 @@ def _translate(
             noticed=noticed,
         )
         for line, translation in enumerate(found, number):
-            out.write(shown(line, lines[line - number], translation, wishes))
-            if drawn and translation.looked is not None:
-                seen.append(translation.looked)
+            out.write(format_output(line, lines[line - number], translation, wishes))
+            if drawn and translation.attention_weights is not None:
+                seen.append(translation.attention_weights)
         out.flush()
-        warn(noticed.news())
-        if drawn and not wishes.wants_page:
+        print_warnings(noticed.new_warnings())
+        if drawn and not wishes.draws_html:
             _draw(seen, wishes, folder)
-    warn(noticed.rest())
-    if prefixes is not None and noticed.lines < len(prefixes):
-        raise DataError(_unequal(wishes, len(prefixes), f"{noticed.lines:,}"))
+    print_warnings(noticed.remaining_warnings())
+    if prefixes is not None and noticed.num_lines < len(prefixes):
+        raise DataError(_unequal(wishes, len(prefixes), f"{noticed.num_lines:,}"))
     return seen
 
 
-def _prefix(prefixes: list[str] | None, number: int, count: int, wishes: Wishes) -> str | list[str]:
+def _prefix(prefixes: list[str] | None, number: int, count: int, wishes: TranslateOptions) -> str | list[str]:
     """The prefixes of `count` lines from the line `number` on, or the one of all lines."""
     if prefixes is None:
         return wishes.prefix or ""
@@ -158,38 +160,39 @@ def _prefix(prefixes: list[str] | None, number: int, count: int, wishes: Wishes)
     return found
 
 
-def _unequal(wishes: Wishes, count: int, lines: str) -> str:
+def _unequal(wishes: TranslateOptions, count: int, lines: str) -> str:
     return (
         f"{wishes.prefix_file}: has {count:,} lines and the input has {lines}: a line of each belong together"
     )
 
 
-def warn(said: Iterable[str]) -> None:
+def print_warnings(said: Iterable[str]) -> None:
     """Say things about the input, where they do not mix with the output."""
     for line in said:
         print(f"warning: {line}", file=sys.stderr)
 
 
-def check_attention(wishes: Wishes) -> None:
+def check_attention_options(wishes: TranslateOptions) -> None:
     """Raises UserError when attention cannot be drawn to where it is wanted, or is chosen but not wanted."""
     if wishes.attention is None:
-        if wishes.choice != AttentionChoice():
+        if wishes.attention_selection != AttentionSelection():
             raise UserError("what of the attention to draw is chosen, but not where to: --attention FILE")
-    elif wishes.attention != "-" and not wishes.wants_page:
+    elif wishes.attention != "-" and not wishes.draws_html:
         check_picture(Path(wishes.attention), others=(PAGE,))
 
 
-def shown(number: int, line: str, translation: Translation, wishes: Wishes) -> str:
+def format_output(number: int, line: str, translation: Translation, wishes: TranslateOptions) -> str:
     """What is printed of a line's translations."""
     best = [translation, *translation.alternatives]
     if wishes.as_json:
         found = [
-            {"text": t.text, "score": t.score, "log_prob": t.log_prob, "tokens": list(t.tokens)} for t in best
+            {"tokenizer": t.text, "score": t.score, "log_prob": t.log_prob, "tokens": list(t.tokens)}
+            for t in best
         ]
         content = {"source": line, **found[0]}
-        if translation.parts:
-            content["parts"] = list(translation.parts)
-        if translation.cut_off:
+        if translation.segments:
+            content["parts"] = list(translation.segments)
+        if translation.truncated:
             content["cut_off"] = True
         if wishes.n_best > 1:
             content["alternatives"] = found[1:]
@@ -200,26 +203,26 @@ def shown(number: int, line: str, translation: Translation, wishes: Wishes) -> s
 
 
 @contextmanager
-def _input(wishes: Wishes) -> Iterator[Iterator[list[str]]]:
+def _input(wishes: TranslateOptions) -> Iterator[Iterator[list[str]]]:
     """What to translate, in groups: sentences of the command line, or the lines of a file or of standard input."""
     if wishes.sentences:
         yield _lines(iter([[os.fsencode(sentence) for sentence in wishes.sentences]]), wishes)
     elif wishes.input_file is None:
         if sys.stdin is None:  # closed by whoever started us
             raise UserError("there is no standard input; give sentences or --input")
-        yield _lines(arriving(sys.stdin.buffer), wishes)
+        yield _lines(read_line_batches(sys.stdin.buffer), wishes)
     else:
         try:
             stream = wishes.input_file.open("rb")
         except OSError as error:
             raise DataError(f"{wishes.input_file}: cannot be read: {error.strerror}") from None
         with stream:
-            yield _lines(arriving(stream), wishes)
+            yield _lines(read_line_batches(stream), wishes)
 
 
-def _lines(groups: Iterator[list[bytes]], wishes: Wishes) -> Iterator[list[str]]:
+def _lines(groups: Iterator[list[bytes]], wishes: TranslateOptions) -> Iterator[list[str]]:
     """The text of the lines; one that is to be drawn is a group of its own."""
-    if wishes.attention is not None and not wishes.wants_page:
+    if wishes.attention is not None and not wishes.draws_html:
         first = next(groups, [])
         groups = chain(filter(None, (first[:1], first[1:])), groups)
     number = 0
@@ -248,12 +251,12 @@ def _output(path: Path | None) -> Iterator[TextIO | codecs.StreamWriter]:
         yield codecs.getwriter("utf-8")(file)
 
 
-def _draw(seen: list[Looked], wishes: Wishes, folder: Path) -> None:
+def _draw(seen: list[AttentionWeights], wishes: TranslateOptions, folder: Path) -> None:
     """Draw what was seen of the run in `folder`. Raises UserError when that is nothing."""
     if not seen:
         raise UserError("there is no attention to draw: there was no line with words")
     if wishes.attention == "-":
         columns = shutil.get_terminal_size().columns
-        print(attention_text(seen[0], wishes.choice, columns=columns))
+        print(attention_text(seen[0], wishes.attention_selection, columns=columns))
     else:
-        draw_attention(seen, Path(wishes.attention or ""), wishes.choice, run=folder)
+        draw_attention(seen, Path(wishes.attention or ""), wishes.attention_selection, run=folder)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2attn.models.attention_weights import Looked
+from seq2attn.models.attention_weights import AttentionWeights
 
 
 @dataclass(frozen=True, repr=False)
@@ -20,19 +20,19 @@ class Translation:
     tokens: tuple[str, ...]
     source_tokens: tuple[str, ...]
     alternatives: tuple[Translation, ...] = ()  # the other hypotheses, best first
-    looked: Looked | None = None  # when it was asked for
-    parts: tuple[str, ...] = ()  # what was translated of a line that is too long: parts, or its beginning
-    cut_off: bool = False  # whether it, or a part of it, became as long as it may be
+    attention_weights: AttentionWeights | None = None  # when it was asked for
+    segments: tuple[str, ...] = ()  # what was translated of a line that is too long: parts, or its beginning
+    truncated: bool = False  # whether it, or a part of it, became as long as it may be
 
     @property
-    def attention(self) -> NDArray[np.float32] | None:
+    def cross_attention(self) -> NDArray[np.float32] | None:
         """Where it looked in the source, [layers, heads, tokens + end, source tokens + end].
 
         Of a line that was translated in parts: theirs one after the other, with an end for each.
         """
-        return None if self.looked is None else self.looked.decoder
+        return None if self.attention_weights is None else self.attention_weights.cross_attention
 
     def __repr__(self) -> str:
         more = f", {len(self.alternatives)} alternatives" if self.alternatives else ""
-        weights = "" if self.looked is None else f", {self.looked!r}"
+        weights = "" if self.attention_weights is None else f", {self.attention_weights!r}"
         return f"Translation({self.text!r}, score={self.score:.4f}{more}{weights})"

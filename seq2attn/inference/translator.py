@@ -15,30 +15,30 @@ import torch
 from seq2attn.data.inspection.report import DataReport
 from seq2attn.data.inspection.statistics import CorpusReport
 from seq2attn.engines.base import Engine, EngineError
-from seq2attn.engines.native import Native
-from seq2attn.engines.targets import exported_engine
+from seq2attn.engines.native import NativeEngine
+from seq2attn.engines.targets import load_exported_engine
 from seq2attn.errors import UserError
-from seq2attn.inference.input_checks import InputWarning, Noticed
+from seq2attn.inference.input_checks import InputChecker, InputWarning
 from seq2attn.inference.long_inputs import (
     SourceLimit,
     effective_source_limit,
     join_sentences,
     model_source_limit,
 )
-from seq2attn.inference.source_line import SourceLine, encode_prefix, joined_score, ranked
+from seq2attn.inference.source_line import SourceLine, combined_score, encode_prefix, zip_by_rank
 from seq2attn.inference.translation import Translation
 from seq2attn.models import Seq2Seq
-from seq2attn.models.attention_weights import Looked
-from seq2attn.nn.device import chosen_device
-from seq2attn.nn.out_of_memory import ran_out
-from seq2attn.nn.prepacked_linear import lay_out_linears
-from seq2attn.run_directory import Run
+from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.nn.device import resolve_device
+from seq2attn.nn.out_of_memory import is_oom_error
+from seq2attn.nn.prepacked_linear import prepack_linears
+from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import LengthsConfig, SearchConfig
-from seq2attn.search.options import check_num_hypotheses, chosen_search
+from seq2attn.search.options import check_num_hypotheses, resolve_search
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
 
-Hypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
+RankedHypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
 """Those of each segment of a line, best first."""
 NATIVE = "native"
 """The name of our own engine."""
@@ -60,9 +60,15 @@ class Translator:
         learnt: CorpusReport | None = None,
     ) -> None:
         """`source_limit` is that of the model; `learnt`, its text."""
-        self.model, self.source, self.target, self.search, self.budget = model, source, target, search, budget
-        self.engine = engine or Native(model)
-        self.source_limit, self.learnt = source_limit, learnt
+        self.model, self.source, self.target, self.search, self.max_batch_tokens = (
+            model,
+            source,
+            target,
+            search,
+            budget,
+        )
+        self.engine = engine or NativeEngine(model)
+        self.source_limit, self.training_report = source_limit, learnt
 
     @classmethod
     def load(
@@ -82,19 +88,19 @@ class Translator:
         Raises RunError when the directory is no run, its files do not fit together, or it was not exported or has
         changed since; UserError for a device that is not there.
         """
-        where = chosen_device(device)
-        folder = Run(Path(run), allow_code)
+        where = resolve_device(device)
+        folder = RunDirectory(Path(run), allow_code)
         # In a thread that ends, and with it the team of OpenMP threads that it calls together. CTranslate2 runs on the
         # same OpenMP, whose threads sleep between two products once there are more of them than processors: a lone
         # sentence then took three times as long.
         with ThreadPoolExecutor(1) as thread:
-            model, source, target = thread.submit(folder.model, where).result()
+            model, source, target = thread.submit(folder.load_model, where).result()
         if engine == NATIVE:
-            lay_out_linears(model)
-            searcher: Engine = Native(model)
+            prepack_linears(model)
+            searcher: Engine = NativeEngine(model)
         else:
-            searcher = exported_engine(folder, engine, engine_folder, where)
-        experiment, report = folder.experiment(), DataReport.load(folder.folder)
+            searcher = load_exported_engine(folder, engine, engine_folder, where)
+        experiment, report = folder.load_config(), DataReport.load(folder.folder)
         return cls(
             model,
             source,
@@ -154,10 +160,10 @@ class Translator:
         Raises UserError for more hypotheses than the search finds, and for a prefix with unknown words; ValueError
         when there are not as many prefixes as lines.
         """
-        noticed = Noticed(self.learnt)
+        noticed = InputChecker(self.training_report)
         found = self.translate_iterable(
             [lines] if isinstance(lines, str) else lines,
-            chosen_search(search or self.search, beam=beam_size, greedy=False),
+            resolve_search(search or self.search, beam=beam_size, greedy=False),
             num_hypotheses=num_hypotheses,
             prefix=prefix,
             attention=attention,
@@ -176,7 +182,7 @@ class Translator:
         prefix: str | Iterable[str] = "",
         attention: bool = False,
         window: int = 4096,
-        noticed: Noticed | None = None,
+        noticed: InputChecker | None = None,
     ) -> Iterator[Translation]:
         """The translations of `lines` one by one, for input that is long or has no end.
 
@@ -186,80 +192,86 @@ class Translator:
         """
         search = search or self.search
         check_num_hypotheses(search, num_hypotheses or 1)
-        notes = Noticed(self.learnt) if noticed is None else noticed
+        notes = InputChecker(self.training_report) if noticed is None else noticed
         pairs = ((x, prefix) for x in lines) if isinstance(prefix, str) else zip(lines, prefix, strict=True)
         limit = effective_source_limit(search.lengths, self.source_limit, self.engine.max_source_length)
         while some := list(islice(pairs, window)):
-            number = notes.lines + 1
+            number = notes.num_lines + 1
             read = [SourceLine.encode(self.source, line, search.lengths, limit) for line, _ in some]
             read = [
                 replace(one, prefix=encode_prefix(self.target, begin)) if begin else one
                 for one, (_, begin) in zip(read, some, strict=True)
             ]
-            notes.read(read, self.source)
+            notes.add_lines(read, self.source)
             answers = list(zip(read, self._search(read, search), strict=True))
             cut_off = _are_cut_off(answers, search.lengths)
-            notes.cut_off([line for line, is_so in enumerate(cut_off, number) if is_so])
+            notes.add_truncated([line for line, is_so in enumerate(cut_off, number) if is_so])
             for (one, found), is_cut_off in zip(answers, cut_off, strict=True):
-                translation = replace(self._shown(one, found, num_hypotheses), cut_off=is_cut_off)
+                translation = replace(self._shown(one, found, num_hypotheses), truncated=is_cut_off)
                 if attention and any(one.segments):
-                    translation = replace(translation, looked=self._looked(one, found))
+                    translation = replace(translation, attention_weights=self._looked(one, found))
                 yield translation
         if noticed is None:
             _warn(notes)
 
-    def _search(self, lines: Sequence[SourceLine], search: SearchConfig) -> list[Hypotheses]:
+    def _search(self, lines: Sequence[SourceLine], search: SearchConfig) -> list[RankedHypotheses]:
         """The hypotheses of all segments of each line; batches are halved until they fit into memory."""
         segments = [segment for line in lines for segment in line.segments]
         prefixes = [ids for line in lines for ids in line.prefixes]
         longest = max(map(len, segments))
         while True:
             try:
-                found = iter(self.engine.translate(segments, search, budget=self.budget, prefixes=prefixes))
+                found = iter(
+                    self.engine.translate(segments, search, budget=self.max_batch_tokens, prefixes=prefixes)
+                )
                 return [[next(found) for _ in line.segments] for line in lines]
             except (RuntimeError, MemoryError, UserError) as error:
-                if not ran_out(error) or self.budget <= longest:  # one segment at a time
+                if not is_oom_error(error) or self.max_batch_tokens <= longest:  # one segment at a time
                     raise
-            self.budget //= 2  # after the error, which holds on to tensors, is gone
+            self.max_batch_tokens //= 2  # after the error, which holds on to tensors, is gone
 
-    def _shown(self, line: SourceLine, found: Hypotheses, count: int | None) -> Translation:
-        sources = [self.source.tokens(segment) for segment in line.segments]
+    def _shown(self, line: SourceLine, found: RankedHypotheses, count: int | None) -> Translation:
+        sources = [self.source.convert_ids_to_tokens(segment) for segment in line.segments]
         every = [
             Translation(
                 join_sentences([self.target.decode(one.tokens) for one in hypotheses]),
-                joined_score(line, hypotheses),
+                combined_score(line, hypotheses),
                 sum(one.log_prob for one in hypotheses),
-                tuple(token for one in hypotheses for token in self.target.tokens(one.tokens)),
+                tuple(token for one in hypotheses for token in self.target.convert_ids_to_tokens(one.tokens)),
                 tuple(token for tokens in sources for token in tokens),
-                parts=line.segment_texts,
+                segments=line.segment_texts,
             )
-            for hypotheses in islice(ranked(found), count)
+            for hypotheses in islice(zip_by_rank(found), count)
         ]
         return replace(every[0], alternatives=tuple(every[1:]))
 
-    def look(self, source: str, target: str) -> Looked:
+    def attention_weights(self, source: str, target: str) -> AttentionWeights:
         """Where the model looks when it reads a given translation of a given line."""
         return self._looked_at(self.source.encode(source), self.target.encode(target))
 
-    def _looked(self, line: SourceLine, found: Hypotheses) -> Looked:
+    def _looked(self, line: SourceLine, found: RankedHypotheses) -> AttentionWeights:
         pairs = zip(line.segments, found, strict=True)
-        return Looked.joined([self._looked_at(segment, best.tokens) for segment, (best, *_) in pairs])
+        return AttentionWeights.concat(
+            [self._looked_at(segment, best.tokens) for segment, (best, *_) in pairs]
+        )
 
-    def _looked_at(self, source: Sequence[int], target: Sequence[int]) -> Looked:
-        return Looked.at(self.model, (self.source, self.target), source, target)
+    def _looked_at(self, source: Sequence[int], target: Sequence[int]) -> AttentionWeights:
+        return AttentionWeights.compute(self.model, (self.source, self.target), source, target)
 
 
-def _warn(noticed: Noticed) -> None:
+def _warn(noticed: InputChecker) -> None:
     """Warn the caller of the caller."""
-    for message in noticed.rest():
+    for message in noticed.remaining_warnings():
         warn(message, InputWarning, stacklevel=3)
 
 
-def _are_cut_off(answers: Sequence[tuple[SourceLine, Hypotheses]], lengths: LengthsConfig) -> list[bool]:
+def _are_cut_off(
+    answers: Sequence[tuple[SourceLine, RankedHypotheses]], lengths: LengthsConfig
+) -> list[bool]:
     """Whether the best hypothesis of any segment of a line has the maximum length: only the end could follow."""
     segments = [segment for line, _ in answers for segment in line.segments]
     best = [hypotheses[0] for _, found in answers for hypotheses in found]
-    most = (lengths.limits(torch.tensor([len(segment) for segment in segments])).most - 1).tolist()
+    most = (lengths.limits(torch.tensor([len(segment) for segment in segments])).max_length - 1).tolist()
     are = iter(
         [
             len(segment) > 0 and len(one.tokens) >= limit
@@ -269,12 +281,14 @@ def _are_cut_off(answers: Sequence[tuple[SourceLine, Hypotheses]], lengths: Leng
     return [sum(next(are) for _ in line.segments) > 0 for line, _ in answers]
 
 
-def check_engine(engine: Engine, search: SearchConfig, run: Run, overrides: Sequence[str]) -> None:
+def check_engine_supports(
+    engine: Engine, search: SearchConfig, run: RunDirectory, overrides: Sequence[str]
+) -> None:
     """Raises ConfigError for a search of the run's config that an engine has not: better known before the work."""
     try:
         engine.translate([], search, budget=1)
     except EngineError as error:
-        raise run.mistaken(error.mistakes, overrides) from None
+        raise run.config_error(error.errors, overrides) from None
 
 
 def load(run: Path | str, device: str = "auto", *, allow_code: Sequence[str] = ()) -> Translator:

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 from seq2attn.errors import RunError, UserError
 
-LARGEST = 2**25
+MAX_FILE_BYTES = 2**25
 """Bytes of the largest file that is read whole: a vocabulary of a million words has half of that."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The errors of a disk that takes no more, which name no file."""
@@ -141,11 +141,11 @@ def read_bytes(path: Path, fix: str) -> bytes:
     """
     try:
         with open_regular(path) as file:
-            content = file.read(LARGEST + 1)
+            content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise RunError(f"{path}: cannot be read ({error.strerror}); {fix}") from None
-    if len(content) > LARGEST:
-        raise RunError(f"{path}: has more than the {LARGEST:,} bytes that such a file may have; {fix}")
+    if len(content) > MAX_FILE_BYTES:
+        raise RunError(f"{path}: has more than the {MAX_FILE_BYTES:,} bytes that such a file may have; {fix}")
     return content
 
 

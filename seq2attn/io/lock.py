@@ -14,14 +14,16 @@ from filelock import lock_descriptor
 
 from seq2attn.errors import RunError
 
-LOCK = "run.lock"
+LOCK_FILE = "run.lock"
 UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of file systems without locks; nothing is locked there."""
 ADVICE = "give another `run` (--set run=DIR)"
 
 
 @contextmanager
-def locked(folder: Path, name: str = LOCK, *, advice: str = ADVICE, patience: float = 0.0) -> Iterator[int]:
+def lock_directory(
+    folder: Path, name: str = LOCK_FILE, *, advice: str = ADVICE, patience: float = 0.0
+) -> Iterator[int]:
     """A lock on `folder`, which is made if need be: the descriptor of the file `name` in it, which says who holds it.
 
     Another holder is waited for `patience` seconds. The lock ends with the last process that has the descriptor,

@@ -20,14 +20,14 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from seq2attn.errors import DamagedError, RunError
+from seq2attn.errors import CorruptFileError, RunError
 from seq2attn.io.files import parse_json
 
 SIDES = ("source", "target")
-DIGEST, ORIGIN = "digest", "origin"
+DIGEST_KEY, ORIGIN_KEY = "digest", "origin"
 """What a file says of itself: the digest of all else in it, and where its weights come from."""
-FIX = "take another checkpoint"
-TYPES = {
+WEIGHTS_HINT = "take another checkpoint"
+SAFETENSORS_DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
     torch.float16: "F16",
@@ -41,17 +41,17 @@ TYPES = {
 
 
 @dataclass(frozen=True)
-class Form:
+class TensorSpec:
     """What a tensor is, but for its numbers."""
 
-    type: str
+    dtype: str
     shape: tuple[int, ...]
 
     def __str__(self) -> str:
         return " x ".join(map(str, self.shape)) or "one number"
 
 
-def own_weights(model: nn.Module) -> dict[str, Tensor]:
+def unique_state_dict(model: nn.Module) -> dict[str, Tensor]:
     """Each tensor of the model's state once, under the first of its names."""
     weights: dict[str, Tensor] = {}
     seen: set[int] = set()
@@ -62,7 +62,7 @@ def own_weights(model: nn.Module) -> dict[str, Tensor]:
     return weights
 
 
-def digest_of(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
+def tensors_digest(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
     """SHA-256 of names, types, shapes and bytes, and of what is said about them: however a file lays them out."""
     found = hashlib.sha256(json.dumps(sorted(about.items())).encode())
     for name in sorted(tensors):
@@ -78,9 +78,9 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, 
     The same tensors and metadata give the same bytes.
     """
     contents = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
-    digest = digest_of(contents, about or {})
+    digest = tensors_digest(contents, about or {})
     try:
-        safetensors.torch.save_file(contents, path, {**(about or {}), DIGEST: digest})
+        safetensors.torch.save_file(contents, path, {**(about or {}), DIGEST_KEY: digest})
         _sort_metadata(path)
     except safetensors.SafetensorError as error:
         raise RunError(f"{path}: cannot be written ({error})") from None
@@ -106,42 +106,43 @@ def load_tensors(
 
     Raises: RunError when the file is missing; DamagedError when it is torn, or holds anything else than was written.
     """
-    with _opened(path, device) as file:
+    with open_tensors(path, device) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
         about = dict(file.metadata() or {})
-    said = about.pop(DIGEST, None)
+    said = about.pop(DIGEST_KEY, None)
     expected = digest or said  # none in weights of another making, which say no origin either
-    if (expected or ORIGIN in about) and not digest_of(tensors, about) == said == expected:
-        raise DamagedError(
+    if (expected or ORIGIN_KEY in about) and not tensors_digest(tensors, about) == said == expected:
+        raise CorruptFileError(
             f"{path}: is damaged: it does not hold what was written to it (the digest differs)"
         )
     return tensors
 
 
-def is_damaged(path: Path) -> bool:
+def is_corrupt(path: Path) -> bool:
     """Whether a file that is there does not hold what was written to it."""
     try:
         load_tensors(path)
-    except DamagedError:
+    except CorruptFileError:
         return True
     return False
 
 
-def origin_of(path: Path) -> dict[str, Any]:
+def read_origin(path: Path) -> dict[str, Any]:
     """Where the weights in a file come from.
 
     Raises: RunError when it cannot be read, or does not say.
     """
-    with _opened(path, "cpu") as file:
-        said = (file.metadata() or {}).get(ORIGIN, "null")
-    origin = parse_json(said, path, FIX)
+    with open_tensors(path, "cpu") as file:
+        said = (file.metadata() or {}).get(ORIGIN_KEY, "null")
+    origin = parse_json(said, path, WEIGHTS_HINT)
     if not isinstance(origin, dict):
-        raise RunError(f"{path}: does not say where its weights come from; {FIX}")
+        raise RunError(f"{path}: does not say where its weights come from; {WEIGHTS_HINT}")
     return origin
 
 
 @contextmanager
-def _opened(path: Path, device: torch.device | str) -> Iterator[Any]:
+def open_tensors(path: Path, device: torch.device | str) -> Iterator[Any]:
+    """An open safetensors file. Raises: RunError when it is missing or corrupt."""
     try:
         with safetensors.safe_open(path, "pt", device=str(device)) as file:
             yield file
@@ -150,30 +151,33 @@ def _opened(path: Path, device: torch.device | str) -> Iterator[Any]:
             f"{path}: there is no such file; was the training stopped before its first checkpoint?"
         ) from None
     except (safetensors.SafetensorError, OSError) as error:
-        raise DamagedError(f"{path}: the weights cannot be read ({error}); {FIX}") from None
+        raise CorruptFileError(f"{path}: the weights cannot be read ({error}); {WEIGHTS_HINT}") from None
 
 
-def read_forms(path: Path) -> dict[str, Form]:
+def read_tensor_specs(path: Path) -> dict[str, TensorSpec]:
     """What tensors a file has, without reading them.
 
     Raises: RunError when the file is missing or torn.
     """
-    with _opened(path, "cpu") as file:
+    with open_tensors(path, "cpu") as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
-        return {name: Form(part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()}
+        return {name: TensorSpec(part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()}
 
 
-def forms_of(weights: Mapping[str, Tensor]) -> dict[str, Form]:
+def tensor_specs(weights: Mapping[str, Tensor]) -> dict[str, TensorSpec]:
     """The same of tensors that are there."""
-    return {name: Form(TYPES.get(t.dtype, str(t.dtype)), tuple(t.shape)) for name, t in weights.items()}
+    return {
+        name: TensorSpec(SAFETENSORS_DTYPES.get(t.dtype, str(t.dtype)), tuple(t.shape))
+        for name, t in weights.items()
+    }
 
 
-def check_forms(model: nn.Module, found: Mapping[str, Form], path: Path) -> None:
+def check_tensor_specs(model: nn.Module, found: Mapping[str, TensorSpec], path: Path) -> None:
     """Refuse tensors of `path` that are not those of a model, which need not have memory of its own.
 
     Raises: RunError with the first that does not fit.
     """
-    own = forms_of(own_weights(model))
+    own = tensor_specs(unique_state_dict(model))
     for name in [*own, *found]:
         if name not in found:
             raise RunError(f"{path}: lacks `{name}`; the model's config is not the one it was trained with")
@@ -181,20 +185,22 @@ def check_forms(model: nn.Module, found: Mapping[str, Form], path: Path) -> None
             raise RunError(f"{path}: holds `{name}`, which the model has not; the config is another one")
         if own[name].shape != found[name].shape:
             raise RunError(f"{path}: `{name}` is {found[name]}, and {own[name]} in the model of the config")
-        if own[name].type != found[name].type:
-            raise RunError(f"{path}: `{name}` is of {found[name].type}, and of {own[name].type} in the model")
+        if own[name].dtype != found[name].dtype:
+            raise RunError(
+                f"{path}: `{name}` is of {found[name].dtype}, and of {own[name].dtype} in the model"
+            )
 
 
-def put_weights(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
+def copy_weights(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
     """Give a model the weights that were read from `path`.
 
     Raises: RunError with the first tensor that does not fit, or that has a number in it that is none.
     """
-    check_forms(model, forms_of(weights), path)
-    own = own_weights(model)
+    check_tensor_specs(model, tensor_specs(weights), path)
+    own = unique_state_dict(model)
     for name, _ in model.named_parameters():
         if name in weights and not weights[name].isfinite().all():
-            raise RunError(f"{path}: `{name}` has numbers that are infinite or none; {FIX}")
+            raise RunError(f"{path}: `{name}` has numbers that are infinite or none; {WEIGHTS_HINT}")
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(weights[name])

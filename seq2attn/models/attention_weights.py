@@ -9,60 +9,65 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seq2attn.data.batch_planner import by_length
+from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.data.collate import collate, collate_source
 from seq2attn.models import Seq2Seq
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.tokenized_text import Segmented
+from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.tokenizers.vocabulary import EOS
 
 
 @dataclass(frozen=True, repr=False)
-class Looked:
+class AttentionWeights:
     """A source, a translation, and the weights of every layer and head. Both sides end with the end of the sentence."""
 
-    source: Segmented
-    target: Segmented
-    decoder: (
+    source: TokenizedText
+    target: TokenizedText
+    cross_attention: (
         NDArray[np.float32] | None
     )  # [layers, heads, target, source]: each step, named by the word it says
-    encoder: NDArray[np.float32] | None  # [layers, heads, source, source]: each source word, at the others
+    encoder_self_attention: (
+        NDArray[np.float32] | None
+    )  # [layers, heads, source, source]: each source word, at the others
 
     @classmethod
-    def at(
+    def compute(
         cls,
         model: Seq2Seq,
         tokenizers: tuple[Tokenizer, Tokenizer],
         source: Sequence[int],
         target: Sequence[int],
-    ) -> Looked:
+    ) -> AttentionWeights:
         """Have `model` read ids that do not yet have their end, cut by the tokenisers of source and target."""
         (decoder,) = cross_attention_weights(model, [(source, target)])
         return cls(
-            Segmented.of(tokenizers[0], [*source, EOS]),
-            Segmented.of(tokenizers[1], [*target, EOS]),
+            TokenizedText.from_ids(tokenizers[0], [*source, EOS]),
+            TokenizedText.from_ids(tokenizers[1], [*target, EOS]),
             decoder,
-            self_attention(model, source),
+            encoder_self_attention_weights(model, source),
         )
 
     def __repr__(self) -> str:
-        shapes = [None if part is None else list(part.shape) for part in (self.decoder, self.encoder)]
+        shapes = [
+            None if part is None else list(part.shape)
+            for part in (self.cross_attention, self.encoder_self_attention)
+        ]
         return f"Looked(decoder={shapes[0]}, encoder={shapes[1]})"
 
     @classmethod
-    def joined(cls, parts: Sequence[Looked]) -> Looked:
+    def concat(cls, parts: Sequence[AttentionWeights]) -> AttentionWeights:
         """One after the other: parts that were read each by itself, so that none looks at another."""
         if len(parts) == 1:
             return parts[0]
         return cls(
-            Segmented.joined([part.source for part in parts]),
-            Segmented.joined([part.target for part in parts]),
-            _diagonal([part.decoder for part in parts]),
-            _diagonal([part.encoder for part in parts]),
+            TokenizedText.concat([part.source for part in parts]),
+            TokenizedText.concat([part.target for part in parts]),
+            _block_diagonal([part.cross_attention for part in parts]),
+            _block_diagonal([part.encoder_self_attention for part in parts]),
         )
 
 
-def _diagonal(blocks: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
+def _block_diagonal(blocks: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
     """[layers, heads, T, S] of each -> [layers, heads, sum of T, sum of S] with zeros between them"""
     known = [block for block in blocks if block is not None]
     if len(known) < len(blocks):
@@ -75,10 +80,10 @@ def _diagonal(blocks: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float3
 
 
 @torch.no_grad()
-def self_attention(model: Seq2Seq, source: Sequence[int]) -> NDArray[np.float32] | None:
+def encoder_self_attention_weights(model: Seq2Seq, source: Sequence[int]) -> NDArray[np.float32] | None:
     """The weights [layers, heads, source + end, source + end] of the encoder; None where it has no attention."""
     words, mask = collate_source([source])
-    weights = model.self_attention(words.to(model.device), mask.to(model.device))
+    weights = model.encoder_self_attention(words.to(model.device), mask.to(model.device))
     return None if weights is None else weights[0].float().cpu().numpy()
 
 
@@ -92,9 +97,11 @@ def cross_attention_weights(
     most `budget` at a time.
     """
     found: list[NDArray[np.float32] | None] = [None] * len(pairs)
-    for rows in by_length([range(max(len(source), len(target), 1)) for source, target in pairs], budget):
+    for rows in batch_by_length(
+        [range(max(len(source), len(target), 1)) for source, target in pairs], budget
+    ):
         batch = collate([pairs[row] for row in rows]).to(model.device)
-        weights = model(batch.source, batch.source_mask, batch.target, need_weights=True).weights
+        weights = model(batch.source, batch.source_mask, batch.target, need_weights=True).cross_attention
         if weights is not None:
             for row, one in zip(rows, weights.float().cpu().numpy(), strict=True):
                 source, target = pairs[row]

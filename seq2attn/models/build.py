@@ -7,9 +7,9 @@ from torch import nn
 from seq2attn.encoders import BertEncoderConfig
 from seq2attn.errors import ConfigError
 from seq2attn.models.config import ModelConfig
-from seq2attn.models.embeddings import Embedding
+from seq2attn.models.embeddings import TokenEmbedding
 from seq2attn.models.seq2seq import Seq2Seq
-from seq2attn.nn.initialization import initialise
+from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.linear import Linear
 
 
@@ -25,15 +25,15 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
     except ValueError as error:
         raise ConfigError(f"`model`: {error}") from error
     source = _source(config, source_size)
-    target = Embedding(target_size, shared.dim, scaled=shared.scaled, dropout=shared.dropout)
+    target = TokenEmbedding(target_size, shared.dim, scaled=shared.scaled, dropout=shared.dropout)
     output = Linear(decoder.dim, target_size)
-    initialise(output)
+    initialize_parameters(output)
     if shared.tie != "none":
         if decoder.dim != shared.dim:
             raise ConfigError(f"`model.embeddings.tie`: the decoder is {decoder.dim} wide, not {shared.dim}")
-        output.weight = target.table.weight
-    if shared.tie == "all" and isinstance(source, Embedding):
-        source.table.weight = target.table.weight
+        output.weight = target.embedding.weight
+    if shared.tie == "all" and isinstance(source, TokenEmbedding):
+        source.embedding.weight = target.embedding.weight
     return Seq2Seq(source, encoder, target, decoder, output)
 
 
@@ -42,4 +42,4 @@ def _source(config: ModelConfig, size: int) -> nn.Module:
     if isinstance(config.encoder, BertEncoderConfig):
         return config.encoder.build_embedding()
     shared = config.embeddings
-    return Embedding(size, shared.dim, scaled=shared.scaled, dropout=shared.dropout)
+    return TokenEmbedding(size, shared.dim, scaled=shared.scaled, dropout=shared.dropout)

@@ -7,11 +7,11 @@ from typing import Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from seq2attn.attention.config import AttentionConfig
-from seq2attn.attention.cosine import CosineConfig
-from seq2attn.attention.scores import DotConfig, GeneralConfig, MultiHeadConfig
-from seq2attn.config.base import Config, InputPath, Mistake, Mistakes
+from seq2attn.attention.cosine import CosineScoreConfig
+from seq2attn.attention.scores import DotScoreConfig, GeneralScoreConfig, MultiHeadScoreConfig
+from seq2attn.config.base import Config, FieldError, FieldErrors, InputPath
 from seq2attn.decoders import ConvolutionalDecoderConfig, DecoderConfig, TransformerDecoderConfig
-from seq2attn.decoders.recurrent import AttentiveConfig
+from seq2attn.decoders.recurrent import AttentionRNNDecoderConfig
 from seq2attn.encoders import (
     BertEncoderConfig,
     ConvolutionalEncoderConfig,
@@ -20,7 +20,7 @@ from seq2attn.encoders import (
     TransformerEncoderConfig,
 )
 from seq2attn.encoders.transformer import TransformerConfig
-from seq2attn.nn.rnn.stacked import RecurrentConfig
+from seq2attn.nn.rnn.stacked import RecurrentDecoderBaseConfig
 
 
 class EmbeddingsConfig(Config):
@@ -47,44 +47,54 @@ class ModelConfig(Config):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> ModelConfig:
-        mistakes = [*self._heads(), *self._turned(), *self._dot(), *self._tied(), *self._brought()]
+        mistakes = [
+            *self._check_heads(),
+            *self._check_rotary(),
+            *self._check_dot(),
+            *self._check_tied(),
+            *self._check_bert(),
+        ]
         if mistakes:
-            raise Mistakes(mistakes)
+            raise FieldErrors(mistakes)
         return self
 
-    def _heads(self) -> list[Mistake]:
+    def _check_heads(self) -> list[FieldError]:
         dim, encoder, decoder = self.embeddings.dim, self.encoder, self.decoder
         wanted = []
         if isinstance(encoder, TransformerEncoderConfig):
             wanted.append(("encoder.heads", encoder.heads, dim, "the embeddings"))
         if isinstance(decoder, TransformerDecoderConfig):
             wanted.append(("decoder.heads", decoder.heads, dim, "the embeddings"))
-        if isinstance(decoder, TransformerDecoderConfig | ConvolutionalDecoderConfig | AttentiveConfig):
+        if isinstance(
+            decoder, TransformerDecoderConfig | ConvolutionalDecoderConfig | AttentionRNNDecoderConfig
+        ):
             score, key = decoder.attention.score, "decoder.attention.score.heads"
             heads = (
                 1 if ":" in score.kind else getattr(score, "heads", 1)
             )  # a stranger's are its own to check
-            if isinstance(score, DotConfig | GeneralConfig | MultiHeadConfig | CosineConfig):
+            if isinstance(
+                score, DotScoreConfig | GeneralScoreConfig | MultiHeadScoreConfig | CosineScoreConfig
+            ):
                 wanted.append((key, heads, *self._query_width()))
             wanted += [(key, heads, *width) for width in self._context_width()]
         return [
-            Mistake(key, f"{heads} heads do not divide {dim}, the width of {whose}")
+            FieldError(key, f"{heads} heads do not divide {dim}, the width of {whose}")
             for key, heads, dim, whose in dict.fromkeys(wanted)
             if dim % heads
         ]
 
-    def _turned(self) -> list[Mistake]:
+    def _check_rotary(self) -> list[FieldError]:
         dim = self.embeddings.dim
         return [
-            Mistake(f"{side}.positions", f"rotary turns pairs, and heads are {dim // part.heads} wide")
+            FieldError(f"{side}.positions", f"rotary turns pairs, and heads are {dim // part.heads} wide")
             for side, part in (("encoder", self.encoder), ("decoder", self.decoder))
-            if isinstance(part, TransformerConfig) and part.positions == "rotary"
+            if isinstance(part, TransformerConfig) and part.position_encoding == "rotary"
             if dim % (2 * part.heads) == part.heads
         ]
 
-    def _dot(self) -> list[Mistake]:
+    def _check_dot(self) -> list[FieldError]:
         attention = getattr(self.decoder, "attention", None)
-        if not isinstance(attention, AttentionConfig) or not isinstance(attention.score, DotConfig):
+        if not isinstance(attention, AttentionConfig) or not isinstance(attention.score, DotScoreConfig):
             return []
         query_dim, whose = self._query_width()
         key_dim = self._key_width()
@@ -92,39 +102,39 @@ class ModelConfig(Config):
             return []
         hint = "make them equal, or take `general`"
         return [
-            Mistake(
+            FieldError(
                 "decoder.attention.score",
                 f"`dot` compares {whose}, {query_dim} wide, with an encoder {key_dim} wide; {hint}",
             )
         ]
 
-    def _tied(self) -> list[Mistake]:
-        if self.embeddings.tie == "none" or not isinstance(self.decoder, RecurrentConfig):
+    def _check_tied(self) -> list[FieldError]:
+        if self.embeddings.tie == "none" or not isinstance(self.decoder, RecurrentDecoderBaseConfig):
             return []
         if self.decoder.dim == self.embeddings.dim:
             return []
         return [
-            Mistake(
+            FieldError(
                 "embeddings.tie",
                 f"embeddings {self.embeddings.dim} wide cannot be the output's weights for a decoder"
                 f" {self.decoder.dim} wide; make the widths equal, or take `tie: none`",
             )
         ]
 
-    def _brought(self) -> list[Mistake]:
+    def _check_bert(self) -> list[FieldError]:
         if not isinstance(self.encoder, BertEncoderConfig):
             return []
-        shared, mistakes = self.embeddings, list[Mistake]()
+        shared, mistakes = self.embeddings, list[FieldError]()
         if shared.tie == "all":
             message = "BERT brings its own embeddings of source words; take `tie: output` or `none`"
-            mistakes.append(Mistake("embeddings.tie", message))
+            mistakes.append(FieldError("embeddings.tie", message))
         if shared.source_vectors is not None:
             message = "BERT brings its own embeddings of source words; leave this out"
-            mistakes.append(Mistake("embeddings.source_vectors", message))
+            mistakes.append(FieldError("embeddings.source_vectors", message))
         return mistakes
 
     def _query_width(self) -> tuple[int, str]:
-        if isinstance(self.decoder, RecurrentConfig):
+        if isinstance(self.decoder, RecurrentDecoderBaseConfig):
             return self.decoder.dim, "the decoder"
         return self.embeddings.dim, "the embeddings"
 
@@ -139,6 +149,6 @@ class ModelConfig(Config):
         if isinstance(self.encoder, RecurrentEncoderConfig):
             return self.encoder.dim
         if isinstance(self.encoder, BertEncoderConfig):
-            return self.encoder.described.hidden_size
+            return self.encoder.required_architecture.hidden_size
         ours = isinstance(self.encoder, TransformerEncoderConfig | ConvolutionalEncoderConfig)
         return self.embeddings.dim if ours else None

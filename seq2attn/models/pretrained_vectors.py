@@ -19,29 +19,29 @@ from seq2attn.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)
-class Coverage:
+class VectorCoverage:
     """Which tokens of a vocabulary have a pretrained vector; prints as a line."""
 
-    mask: Tensor  # [tokens] bool
-    missing: tuple[str, ...]  # the first few, in the order of the vocabulary
+    is_covered: Tensor  # [tokens] bool
+    examples_missing: tuple[str, ...]  # the first few, in the order of the vocabulary
 
     @property
-    def found(self) -> int:
+    def num_covered(self) -> int:
         """How many tokens have a vector."""
-        return int(self.mask.sum())
+        return int(self.is_covered.sum())
 
     @property
     def size(self) -> int:
         """How many tokens there are."""
-        return len(self.mask)
+        return len(self.is_covered)
 
     def __str__(self) -> str:
-        share = self.found / max(self.size, 1)
-        report = f"pretrained vectors for {self.found} of {self.size} tokens ({share:.1%})"
-        return report + (f"; none for {', '.join(self.missing)}" if self.missing else "")
+        share = self.num_covered / max(self.size, 1)
+        report = f"pretrained vectors for {self.num_covered} of {self.size} tokens ({share:.1%})"
+        return report + (f"; none for {', '.join(self.examples_missing)}" if self.examples_missing else "")
 
 
-def load_vectors(path: Path, tokens: Sequence[str], dim: int) -> tuple[Tensor, Coverage]:
+def load_vectors(path: Path, tokens: Sequence[str], dim: int) -> tuple[Tensor, VectorCoverage]:
     """An embedding table [tokens, dim] from the vectors in `path`, with rows of zeros for tokens it lacks.
 
     A token is looked up as it is, then in lower case. Raises DataError if `path` is missing, malformed, or
@@ -58,7 +58,7 @@ def load_vectors(path: Path, tokens: Sequence[str], dim: int) -> tuple[Tensor, C
         _check(path, dim)
         raise DataError(f"{path}: holds numbers too large for 32 bits")
     missing = islice((token for token, row in zip(tokens, rows, strict=True) if row < 0), 5)
-    return table, Coverage(mask, tuple(missing))
+    return table, VectorCoverage(mask, tuple(missing))
 
 
 def _read(path: Path, dim: int) -> tuple[dict[str, int], Tensor]:

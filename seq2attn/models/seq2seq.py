@@ -11,41 +11,50 @@ import torch
 from torch import Tensor, nn
 
 from seq2attn.attention import Memories
-from seq2attn.decoders import Decoded, Decoder
+from seq2attn.decoders import Decoder, DecoderOutput
 from seq2attn.encoders import Encoder
-from seq2attn.models.embeddings import Embedding
-from seq2attn.nn.varlen import Spans
+from seq2attn.models.embeddings import TokenEmbedding
+from seq2attn.nn.varlen import SequenceLayout
 
 
 class Seq2Seq(nn.Module):
     """Encodes a source once and reads target words after it."""
 
     def __init__(
-        self, source: nn.Module, encoder: Encoder, target: Embedding, decoder: Decoder[Any], output: nn.Linear
+        self,
+        source: nn.Module,
+        encoder: Encoder,
+        target: TokenEmbedding,
+        decoder: Decoder[Any],
+        output: nn.Linear,
     ) -> None:
         super().__init__()
-        self.source = source
+        self.source_embedding = source
         self.encoder = encoder
-        self.target = target
+        self.target_embedding = target
         self.decoder = decoder
-        self.output = output
+        self.output_projection = output
 
     @property
     def device(self) -> torch.device:
         """Where its weights are."""
-        return self.output.weight.device
+        return self.output_projection.weight.device
 
     def encode(self, words: Tensor, mask: Tensor) -> tuple[Memories, Any]:
         """ids [B, S], mask bool [B, S] -> what the decoder looks at, and its state before the first word"""
-        return self.decoder.prepare(self.encoder(self.source(words), mask))
+        return self.decoder.init_state(self.encoder(self.source_embedding(words), mask))
 
-    def self_attention(self, words: Tensor, mask: Tensor) -> Tensor | None:
+    def encoder_self_attention(self, words: Tensor, mask: Tensor) -> Tensor | None:
         """ids [B, S], mask bool [B, S] -> the encoder's own weights [B, L, H, S, S]; None without attention"""
-        return self.encoder.look(self.source(words), mask)[1]
+        return self.encoder.forward_with_weights(self.source_embedding(words), mask)[1]
 
-    def read(self, words: Tensor, state: Any, memory: Memories, *, need_weights: bool = False) -> Decoded:
+    def decode(
+        self, words: Tensor, state: Any, memory: Memories, *, need_weights: bool = False
+    ) -> DecoderOutput:
         """Read target ids [N, T] after what `state` has read."""
-        decoded: Decoded = self.decoder(self.target(words), state, memory, need_weights=need_weights)
+        decoded: DecoderOutput = self.decoder(
+            self.target_embedding(words), state, memory, need_weights=need_weights
+        )
         return decoded
 
     def forward(
@@ -55,26 +64,26 @@ class Seq2Seq(nn.Module):
         target: Tensor,
         *,
         need_weights: bool = False,
-        spans: tuple[Spans, Spans] | None = None,
-    ) -> Decoded:
+        spans: tuple[SequenceLayout, SequenceLayout] | None = None,
+    ) -> DecoderOutput:
         """ids [B, S], mask [B, S], ids [B, T] -> what reading the target gives; `output` makes logits of its hidden
 
         `spans` tell where a Transformer's sentences lie that are all in one row, on either side.
         """
         if spans is None:
             memory, state = self.encode(source, source_mask)
-            return self.read(target, state, memory, need_weights=need_weights)
+            return self.decode(target, state, memory, need_weights=need_weights)
         of_source, of_target = spans
-        encoded = self.encoder(self.source(source), source_mask, of_source)
-        memory, state = self.decoder.prepare(encoded)
-        decoded: Decoded = self.decoder(self.target(target), state, memory, spans=of_target)
+        encoded = self.encoder(self.source_embedding(source), source_mask, of_source)
+        memory, state = self.decoder.init_state(encoded)
+        decoded: DecoderOutput = self.decoder(self.target_embedding(target), state, memory, spans=of_target)
         return decoded
 
     def step(self, word: Tensor, state: Any, memory: Memories) -> tuple[Tensor, Any]:
         """Read one word [N]; the log-probabilities [N, V] of the next, and the state after."""
-        decoded = self.read(word.unsqueeze(1), state, memory)
+        decoded = self.decode(word.unsqueeze(1), state, memory)
         return self.log_probs(decoded.hidden[:, -1]), decoded.state
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         """[..., D] of the decoder -> log-probabilities of the next word [..., V] in float32"""
-        return torch.log_softmax(self.output(hidden).float(), -1)
+        return torch.log_softmax(self.output_projection(hidden).float(), -1)

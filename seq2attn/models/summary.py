@@ -9,27 +9,28 @@ from seq2attn.io.tables import format_table
 from seq2attn.models.build import build_model
 from seq2attn.models.config import ModelConfig
 from seq2attn.models.seq2seq import Seq2Seq
-from seq2attn.nn.initialization import Undrawn
-from seq2attn.tokenizers.config import TextConfig, TokenizerConfig
+from seq2attn.nn.initialization import SkipInit
+from seq2attn.tokenizers.config import TokenizerConfig, TokenizersConfig
 
-UNKNOWN_SIZE = 8000
+ASSUMED_VOCAB_SIZE = 8000
 """What a vocabulary is taken to hold where only the text can tell."""
 
 
-def dry_run(model: ModelConfig, text: TextConfig) -> str:
+def dry_run_summary(model: ModelConfig, text: TokenizersConfig) -> str:
     """The parts of a config's model, as a table."""
-    sizes = [_size(tokenizer) for tokenizer in text.sides]
-    return f"{describe(sketch(model, text))}\nvocabularies of {sizes[0]:,} and {sizes[1]:,} entries (at most)"
+    sizes = [_size(tokenizer) for tokenizer in text.per_side]
+    table = model_summary(build_on_meta_device(model, text))
+    return f"{table}\nvocabularies of {sizes[0]:,} and {sizes[1]:,} entries (at most)"
 
 
-def sketch(model: ModelConfig, text: TextConfig) -> Seq2Seq:
+def build_on_meta_device(model: ModelConfig, text: TokenizersConfig) -> Seq2Seq:
     """The model of a config, built without data and without memory for its weights.
 
     Raises ConfigError for sizes that no tensor can have.
     """
     try:
-        with Undrawn(), torch.device("meta"):
-            return build_model(model, *(_size(tokenizer) for tokenizer in text.sides))
+        with SkipInit(), torch.device("meta"):
+            return build_model(model, *(_size(tokenizer) for tokenizer in text.per_side))
     except (RuntimeError, TypeError, OverflowError) as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError(f"`model`: cannot be built as the config says ({reason})") from None
@@ -41,11 +42,11 @@ def count_parameters(model: Seq2Seq) -> int:
 
 
 def _size(tokenizer: TokenizerConfig) -> int:
-    size = getattr(tokenizer, "size", None) or getattr(tokenizer, "max_size", None)
-    return size or UNKNOWN_SIZE
+    size = getattr(tokenizer, "vocab_size", None) or getattr(tokenizer, "vocab_size", None)
+    return size or ASSUMED_VOCAB_SIZE
 
 
-def describe(model: Seq2Seq) -> str:
+def model_summary(model: Seq2Seq) -> str:
     """The parts of a model with their shapes and numbers of parameters; what is tied is counted once."""
     rows = [("part", "type or shape", "parameters")]
     for name, part in model.named_children():

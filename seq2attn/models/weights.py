@@ -10,28 +10,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2attn.config.plugin import modules_in
+from seq2attn.config.plugin import plugin_modules
 from seq2attn.errors import RunError
 from seq2attn.io.files import parse_json
 from seq2attn.io.weights import (
-    FIX,
-    ORIGIN,
+    ORIGIN_KEY,
     SIDES,
-    _opened,
-    check_forms,
+    WEIGHTS_HINT,
+    check_tensor_specs,
+    copy_weights,
     load_tensors,
-    put_weights,
-    read_forms,
+    open_tensors,
+    read_tensor_specs,
     save_tensors,
 )
 from seq2attn.models.build import build_model
 from seq2attn.models.config import ModelConfig
 from seq2attn.models.seq2seq import Seq2Seq
-from seq2attn.nn.initialization import Undrawn
+from seq2attn.nn.initialization import SkipInit
 from seq2attn.tokenizers.vocabulary import Vocabulary, check_same
 
 
-def build_with(weights: Path, config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
+def load_model(weights: Path, config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
     """The model of a config, with the weights in a file.
 
     It is first built without memory and compared with the file's head, so that neither asks for more than it has. Parts
@@ -39,16 +39,16 @@ def build_with(weights: Path, config: ModelConfig, source_size: int, target_size
 
     Raises: RunError when the file is missing or torn, or its weights are not of this model.
     """
-    if not modules_in(config):
+    if not plugin_modules(config):
         try:
-            with Undrawn(), torch.device("meta"):
+            with SkipInit(), torch.device("meta"):
                 empty = build_model(config, source_size, target_size)
         except (RuntimeError, TypeError, OverflowError) as error:  # sizes that no tensor can have
             reason = str(error).partition("\n")[0]
             raise RunError(f"{weights}: a model as the config says cannot be built ({reason})") from None
-        check_forms(empty, read_forms(weights), weights)
+        check_tensor_specs(empty, read_tensor_specs(weights), weights)
     model = build_model(config, source_size, target_size)
-    put_weights(model, load_tensors(weights), weights)
+    copy_weights(model, load_tensors(weights), weights)
     return model
 
 
@@ -66,7 +66,7 @@ def save_weights(
         side: json.dumps(v.tokens, ensure_ascii=False) for side, v in zip(SIDES, vocabularies, strict=True)
     }
     if origin is not None:
-        about[ORIGIN] = json.dumps(dict(origin), ensure_ascii=False)
+        about[ORIGIN_KEY] = json.dumps(dict(origin), ensure_ascii=False)
     return save_tensors(weights, path, about)
 
 
@@ -75,13 +75,15 @@ def check_vocabularies(weights: Path, folder: Path, vocabularies: Vocabularies) 
 
     Raises: RunError with both files, how many entries there are, and the first that differs.
     """
-    with _opened(weights, "cpu") as file:
+    with open_tensors(weights, "cpu") as file:
         about = file.metadata() or {}
     for side, vocabulary in zip(SIDES, vocabularies, strict=True):
         if side in about:  # not in weights of another making
-            tokens = parse_json(about[side], weights, FIX)
+            tokens = parse_json(about[side], weights, WEIGHTS_HINT)
             if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-                raise RunError(f"{weights}: what it says of its {side} words is no vocabulary; {FIX}")
+                raise RunError(
+                    f"{weights}: what it says of its {side} words is no vocabulary; {WEIGHTS_HINT}"
+                )
             try:
                 check_same(Vocabulary(tuple(tokens)), vocabulary, folder / side / "vocabulary.json")
             except (RunError, ValueError) as error:

@@ -19,7 +19,7 @@ from torch import Tensor
 Tree = TypeVar("Tree")
 
 
-class Shared(ABC):
+class SharedState(ABC):
     """A part that has no row of its own for each hypothesis. It is a value, as all of a state is."""
 
     @abstractmethod
@@ -35,7 +35,7 @@ class Shared(ABC):
         """Every row `times` times."""
 
     @abstractmethod
-    def go_on_from(self, parent: Tensor) -> Self:
+    def reorder(self, parent: Tensor) -> Self:
         """Each hypothesis goes on from a `parent` [B, K], which is one of its own sentence's."""
 
     @abstractmethod
@@ -58,11 +58,11 @@ def repeat_rows(tree: Tree, times: int) -> Tree:
     return _rebuild(tree, lambda x: x.repeat_interleave(times, 0), lambda part: part.repeat_rows(times))
 
 
-def go_on_from(tree: Tree, parent: Tensor) -> Tree:
+def reorder_beams(tree: Tree, parent: Tensor) -> Tree:
     """Let every hypothesis go on from its `parent` [B, K], counted within its sentence."""
     first = torch.arange(0, parent.numel(), parent.size(1), device=parent.device)
     rows = (parent + first.unsqueeze(1)).flatten()
-    return _rebuild(tree, lambda x: x.index_select(0, rows), lambda part: part.go_on_from(parent))
+    return _rebuild(tree, lambda x: x.index_select(0, rows), lambda part: part.reorder(parent))
 
 
 def select_sentences(tree: Tree, sentences: Tensor, width: int) -> Tree:
@@ -73,7 +73,7 @@ def select_sentences(tree: Tree, sentences: Tensor, width: int) -> Tree:
     )
 
 
-def _rebuild(tree: Tree, fn: Callable[[Tensor], Tensor], share: Callable[[Shared], Shared]) -> Tree:
+def _rebuild(tree: Tree, fn: Callable[[Tensor], Tensor], share: Callable[[SharedState], SharedState]) -> Tree:
     result: Any
     if tree is None:
         result = None
@@ -81,7 +81,7 @@ def _rebuild(tree: Tree, fn: Callable[[Tensor], Tensor], share: Callable[[Shared
         result = fn(tree)
     elif isinstance(tree, tuple):
         result = tuple(_rebuild(leaf, fn, share) for leaf in tree)
-    elif isinstance(tree, Shared):
+    elif isinstance(tree, SharedState):
         result = share(tree)
     elif is_dataclass(tree) and not isinstance(tree, type):
         result = replace(tree, **{f.name: _rebuild(getattr(tree, f.name), fn, share) for f in fields(tree)})

@@ -24,7 +24,7 @@ def configure_cuda(device: torch.device, *, tf32: bool) -> None:
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
-def chosen_device(name: str) -> torch.device:
+def resolve_device(name: str) -> torch.device:
     """The device of that name; `auto` is a CUDA device where there is one.
 
     Raises UserError when there is no such device.

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-LANES = 4
+DRAWS_PER_INT64 = 4
 """Numbers of 16 bits in one draw of 64."""
-STEPS = 2**16
+PROBABILITY_STEPS = 2**16
 
 
 class Dropout(nn.Dropout):
@@ -21,7 +21,7 @@ class Dropout(nn.Dropout):
     for it.
     """
 
-    def probability(self) -> float:
+    def effective_p(self) -> float:
         """With which it zeroes now, in training or not, for a kernel that does so itself."""
         return self.p if self.training else 0.0
 
@@ -35,19 +35,21 @@ class Dropout(nn.Dropout):
         return dropped
 
 
-def draw(shape: torch.Size, p: float) -> tuple[Tensor, float]:
+def dropout_mask(shape: torch.Size, p: float) -> tuple[Tensor, float]:
     """Ones for what is kept and zeros, bytes [...], and by how much what is kept grows."""
-    out_of = min(round(p * STEPS), STEPS - 1)
-    draws = torch.empty(-(-shape.numel() // LANES), dtype=torch.int64).random_(-(2**63), None)
+    out_of = min(round(p * PROBABILITY_STEPS), PROBABILITY_STEPS - 1)
+    draws = torch.empty(-(-shape.numel() // DRAWS_PER_INT64), dtype=torch.int64).random_(-(2**63), None)
     numbers = draws.view(torch.int16)[: shape.numel()].view(shape)
-    kept = (numbers >= out_of - STEPS // 2).view(torch.uint8)  # bytes multiply faster than truth values
-    return kept, STEPS / (STEPS - out_of)
+    kept = (numbers >= out_of - PROBABILITY_STEPS // 2).view(
+        torch.uint8
+    )  # bytes multiply faster than truth values
+    return kept, PROBABILITY_STEPS / (PROBABILITY_STEPS - out_of)
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        kept, ctx.scale = draw(x.shape, p)
+        kept, ctx.scale = dropout_mask(x.shape, p)
         ctx.save_for_backward(kept)
         return (x * kept).mul_(ctx.scale)
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seq2attn.nn.dropout import Dropout
-from seq2attn.nn.linear import Linear, pays, relu_linear
+from seq2attn.nn.linear import Linear, linear_relu, prefers_onednn
 
 
 class FeedForward(nn.Module):
@@ -17,18 +17,20 @@ class FeedForward(nn.Module):
 
     def __init__(self, dim: int, hidden: int, dropout: float, activation: Literal["relu", "gelu"]) -> None:
         super().__init__()
-        self.enter, self.leave = Linear(dim, hidden), Linear(hidden, dim)
+        self.up_proj, self.down_proj = Linear(dim, hidden), Linear(hidden, dim)
         self.dropout = Dropout(dropout)
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, T, D] -> [B, T, D]"""
-        if self.activation == "relu" and self.training and pays(x):
-            return self.leave(relu_linear(x, self.enter.weight, self.enter.bias, self.dropout.probability()))
-        hidden = self.enter(x)
+        if self.activation == "relu" and self.training and prefers_onednn(x):
+            return self.down_proj(
+                linear_relu(x, self.up_proj.weight, self.up_proj.bias, self.dropout.effective_p())
+            )
+        hidden = self.up_proj(x)
         in_place = not torch.is_grad_enabled()  # memory for another table takes ten times as long as the ReLU
         hidden = F.relu(hidden, in_place) if self.activation == "relu" else F.gelu(hidden)
-        return self.leave(self.dropout(hidden))
+        return self.down_proj(self.dropout(hidden))
 
 
 class GatedFeedForward(nn.Module):
@@ -39,10 +41,10 @@ class GatedFeedForward(nn.Module):
 
     def __init__(self, dim: int, hidden: int, dropout: float) -> None:
         super().__init__()
-        self.gate, self.enter = Linear(dim, hidden, bias=False), Linear(dim, hidden, bias=False)
-        self.leave = Linear(hidden, dim, bias=False)
+        self.gate_proj, self.up_proj = Linear(dim, hidden, bias=False), Linear(dim, hidden, bias=False)
+        self.down_proj = Linear(hidden, dim, bias=False)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, T, D] -> [B, T, D]"""
-        return self.leave(self.dropout(F.silu(self.gate(x)) * self.enter(x)))
+        return self.down_proj(self.dropout(F.silu(self.gate_proj(x)) * self.up_proj(x)))

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 
-def initialise(module: nn.Module) -> None:
+def initialize_parameters(module: nn.Module) -> None:
     """Give every linear, embedding and PyTorch-recurrent layer inside `module` its first weights."""
     for part in module.modules():
         if isinstance(part, nn.Linear):
@@ -43,16 +43,16 @@ def _initialise_rnn(rnn: nn.GRU | nn.LSTM) -> None:
     gates = 3 if isinstance(rnn, nn.GRU) else 4
     for name, parameter in rnn.named_parameters():
         if name.startswith("weight_hh"):
-            each_gate(parameter, gates, nn.init.orthogonal_)
+            init_gates(parameter, gates, nn.init.orthogonal_)
         elif name.startswith("weight_ih"):
-            each_gate(parameter, gates, nn.init.xavier_uniform_)
+            init_gates(parameter, gates, nn.init.xavier_uniform_)
         else:
             nn.init.zeros_(parameter)
             if gates == 4 and name.startswith("bias_ih"):
-                remember(parameter)
+                open_forget_gate(parameter)
 
 
-def each_gate(weight: Tensor, gates: int, initial: Callable[[Tensor], Tensor]) -> None:
+def init_gates(weight: Tensor, gates: int, initial: Callable[[Tensor], Tensor]) -> None:
     """Apply `initial` to each of the `gates` blocks [D, I] of `weight` [gates * D, I], if it has memory."""
     if weight.is_meta:
         return
@@ -61,24 +61,30 @@ def each_gate(weight: Tensor, gates: int, initial: Callable[[Tensor], Tensor]) -
             initial(block)
 
 
-def remember(bias: Tensor) -> None:
+def open_forget_gate(bias: Tensor) -> None:
     """Open the forget gate of an LSTM's bias [4 * D] (order: input, forget, new, output)."""
     with torch.no_grad():
         bias.chunk(4)[1].fill_(1.0)
 
 
-class Undrawn(TorchFunctionMode):
+class SkipInit(TorchFunctionMode):
     """Within it, first weights are not drawn, for models that have no memory for them.
 
     PyTorch would import its compiler to draw numbers that are not there, which takes two seconds.
     """
 
-    DRAWS = (Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_)
+    RANDOM_INIT_FUNCTIONS = (
+        Tensor.normal_,
+        Tensor.uniform_,
+        nn.init.normal_,
+        nn.init.uniform_,
+        nn.init.kaiming_uniform_,
+    )
 
     def __torch_function__(
         self, func: Callable[..., Any], types: object, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         """What a function of PyTorch gives: what is drawn stays as it is."""
-        if func in self.DRAWS:
+        if func in self.RANDOM_INIT_FUNCTIONS:
             return args[0] if args else kwargs["tensor"]
         return func(*args, **(kwargs or {}))

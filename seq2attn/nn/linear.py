@@ -15,17 +15,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from seq2attn.nn.dropout import draw
+from seq2attn.nn.dropout import dropout_mask
 
-LEAST = 64
+MIN_ROWS = 64
 """Rows of a product below which the weight costs more to lay out anew than its kernel gains."""
-EVEN = 32
+ROW_MULTIPLE = 32
 """Rows come in so many, or oneDNN is not asked: for each other number it would make and keep a megabyte of kernels."""
-REUSED = 512
+MIN_TOTAL_ROWS = 512
 """The same where the weight is laid out once for many products: rows of all of them."""
 
 
-def is_recording() -> bool:
+def is_grad_recording() -> bool:
     """Whether gradients will be asked for; what PyTorch traces into a program is written plainly instead."""
     return torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
@@ -44,60 +44,60 @@ def _has_onednn() -> bool:
 HAS_ONEDNN = _has_onednn()
 
 
-def is_onednns(x: Tensor) -> bool:
+def supports_onednn(x: Tensor) -> bool:
     """Whether oneDNN multiplies x."""
     plain = x.device.type == "cpu" and x.dtype == torch.float32
     return plain and HAS_ONEDNN and not torch.is_autocast_enabled("cpu") and x.numel() > 0
 
 
-def times(x: Tensor, weight: Tensor, bias: Tensor | None = None, then: str = "none") -> Tensor:
+def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, then: str = "none") -> Tensor:
     """x W' + b, or `then` its ReLU, without a gradient: [M, I], [O, I], [O] -> [M, O]; W may be `lay_out`'s."""
     made: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, then, [], "")
     return made
 
 
-def lay_out(weight: Tensor, rows: int) -> Tensor:
+def prepack_weight(weight: Tensor, rows: int) -> Tensor:
     """W [O, I] as oneDNN likes it best for products of `rows` rows."""
     laid: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, rows)
     return laid
 
 
-class Repeated:
+class PrepackedWeight:
     """A weight that many products share, laid out for them once: x W' + base, and x W, without gradients."""
 
     def __init__(self, weight: Tensor, rows: int, times: int) -> None:
         """weight [O, I] of about as many products as `times`, of `rows` rows each"""
         self._weight, self._rows = weight.detach(), rows
-        self._pays = is_onednns(self._weight) and rows * times >= REUSED
-        self._forth = lay_out(self._weight, rows) if self._pays else None
+        self._pays = supports_onednn(self._weight) and rows * times >= MIN_TOTAL_ROWS
+        self._forth = prepack_weight(self._weight, rows) if self._pays else None
         self._back: Tensor | None = None
 
-    def forth(self, x: Tensor, base: Tensor) -> Tensor:
+    def forward(self, x: Tensor, base: Tensor) -> Tensor:
         """[M, I], [M, O] -> [M, O]"""
         if self._forth is None:
             return torch.addmm(base, x, self._weight.t())
-        return times(x, self._forth).add_(base)
+        return onednn_linear(x, self._forth).add_(base)
 
-    def back(self, d: Tensor) -> Tensor:
+    def backward(self, d: Tensor) -> Tensor:
         """[M, O] -> [M, I]"""
         if not self._pays:
             return d @ self._weight
         if self._back is None:
-            self._back = lay_out(self._weight.t(), self._rows)
-        return times(d, self._back)
+            self._back = prepack_weight(self._weight.t(), self._rows)
+        return onednn_linear(d, self._back)
 
 
-def pays(x: Tensor) -> bool:
+def prefers_onednn(x: Tensor) -> bool:
     """Whether oneDNN multiplies x [..., I] with a weight sooner."""
     if torch.compiler.is_compiling():  # which would compile anew for what is asked of sizes here
         return False
     rows = x.numel() // max(1, x.size(-1))
-    return rows >= LEAST and rows % EVEN == 0 and is_onednns(x)
+    return rows >= MIN_ROWS and rows % ROW_MULTIPLE == 0 and supports_onednn(x)
 
 
-def back(d: Tensor, weight: Tensor) -> Tensor:
+def linear_input_grad(d: Tensor, weight: Tensor) -> Tensor:
     """d W without a gradient, the gradient of x by that of x W': [M, O], [O, I] -> [M, I]"""
-    return times(d, weight.t()) if pays(d) else d @ weight
+    return onednn_linear(d, weight.t()) if prefers_onednn(d) else d @ weight
 
 
 class Linear(nn.Linear):
@@ -110,13 +110,13 @@ class Linear(nn.Linear):
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x W' + b with gradients: [..., I], [O, I], [O] -> [..., O]"""
-    if not pays(x):
+    if not prefers_onednn(x):
         return F.linear(x, weight, bias)
     made: Tensor = _Linear.apply(x.flatten(0, -2), weight, bias)  # type: ignore[no-untyped-call]
     return made.unflatten(0, x.shape[:-1])
 
 
-def relu_linear(x: Tensor, weight: Tensor, bias: Tensor, p: float) -> Tensor:
+def linear_relu(x: Tensor, weight: Tensor, bias: Tensor, p: float) -> Tensor:
     """The ReLU of x W' + b, of which a share `p` is zeroed as dropout does: [..., I], [O, I], [O] -> [..., O]
 
     It keeps one table for its gradient, where a layer for each of the three would keep three.
@@ -128,9 +128,9 @@ def relu_linear(x: Tensor, weight: Tensor, bias: Tensor, p: float) -> Tensor:
 class _ReluLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, p: float) -> Tensor:
-        y, ctx.scale = times(x, weight, bias, "relu"), 1.0
+        y, ctx.scale = onednn_linear(x, weight, bias, "relu"), 1.0
         if p:
-            kept, ctx.scale = draw(y.shape, p)
+            kept, ctx.scale = dropout_mask(y.shape, p)
             y.mul_(kept).mul_(ctx.scale)
         ctx.save_for_backward(x, weight, y)
         return y
@@ -142,7 +142,7 @@ class _ReluLinear(torch.autograd.Function):
         d = torch.ops.aten.threshold_backward(d, y, 0).mul_(ctx.scale)  # what is zero was cut off or dropped
         for_x, for_weight, for_bias, _ = ctx.needs_input_grad
         return (
-            back(d, weight) if for_x else None,
+            linear_input_grad(d, weight) if for_x else None,
             d.t() @ x if for_weight else None,
             d.sum(0) if for_bias else None,
             None,
@@ -153,7 +153,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return times(x, weight, bias)
+        return onednn_linear(x, weight, bias)
 
     @staticmethod
     @once_differentiable
@@ -161,7 +161,7 @@ class _Linear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         for_x, for_weight, for_bias = ctx.needs_input_grad
         return (
-            back(d, weight) if for_x else None,
+            linear_input_grad(d, weight) if for_x else None,
             d.t() @ x if for_weight else None,
             d.sum(0) if for_bias else None,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-SIGNS = (
+OOM_MESSAGES = (
     "out of memory",
     "allocate memory",
     "not enough memory",
@@ -17,9 +17,9 @@ SIGNS = (
 and cuBLAS, which has none for its handle."""
 
 
-def ran_out(error: Exception) -> bool:
+def is_oom_error(error: Exception) -> bool:
     """Whether there was too little memory, on whatever device."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     said = str(error).lower()
-    return any(sign in said for sign in SIGNS)
+    return any(sign in said for sign in OOM_MESSAGES)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Sinusoidal(nn.Module):
+class SinusoidalPositionEncoding(nn.Module):
     """Positions as sines and cosines: Vaswani et al. 2017, section 3.5.
 
     As in the authors' own code (tensor2tensor), and so in CTranslate2: sines in the first half and cosines in the
@@ -27,21 +27,21 @@ class Sinusoidal(nn.Module):
         return torch.cat([angle.sin(), angle.cos()], -1)[..., : self.dim]
 
 
-class Learned(nn.Module):
+class LearnedPositionEmbedding(nn.Module):
     """A learned vector for each of the first `most` positions; all later ones share the last (Gehring et al. 2017)."""
 
     def __init__(self, dim: int, most: int) -> None:
         super().__init__()
-        self.table = nn.Embedding(most, dim)
-        nn.init.normal_(self.table.weight, std=dim**-0.5)
+        self.embedding = nn.Embedding(most, dim)
+        nn.init.normal_(self.embedding.weight, std=dim**-0.5)
 
     def forward(self, position: Tensor) -> Tensor:
         """[...] -> [..., D]"""
-        vectors: Tensor = self.table(position.clamp_max(self.table.num_embeddings - 1))
+        vectors: Tensor = self.embedding(position.clamp_max(self.embedding.num_embeddings - 1))
         return vectors
 
 
-class Unplaced(nn.Module):
+class NoPositionEncoding(nn.Module):
     """Zero, for self-attention that tells by itself how far apart words stand."""
 
     def forward(self, position: Tensor) -> Tensor:

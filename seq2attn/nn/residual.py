@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from seq2attn.nn.dropout import Dropout
 
 
-class Residual(nn.Module):
+class ResidualConnection(nn.Module):
     """x + f(x) with dropout and a norm: before f (pre-norm) or after the sum (post-norm).
 
     Vaswani et al. 2017, section 5.4, is post-norm; Xiong et al. 2020 compare both.
@@ -19,14 +19,14 @@ class Residual(nn.Module):
         super().__init__()
         self.norm = norm
         self.dropout = Dropout(dropout)
-        self.first = place == "pre"
+        self.pre_norm = place == "pre"
 
-    def enter(self, x: Tensor) -> Tensor:
+    def sublayer_input(self, x: Tensor) -> Tensor:
         """What f is given: [B, T, D] -> [B, T, D]"""
-        entered: Tensor = self.norm(x) if self.first else x
+        entered: Tensor = self.norm(x) if self.pre_norm else x
         return entered
 
-    def leave(self, x: Tensor, fx: Tensor) -> Tensor:
+    def add_output(self, x: Tensor, fx: Tensor) -> Tensor:
         """x and f(enter(x)) to the layer's output, all [B, T, D]"""
         total = x + self.dropout(fx)
-        return total if self.first else self.norm(total)
+        return total if self.pre_norm else self.norm(total)

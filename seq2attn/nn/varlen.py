@@ -18,22 +18,22 @@ from torch import Tensor
 
 from seq2attn.nn.linear import autocast_dtype
 
-MULTIPLE, WIDEST = 8, 256
+HEAD_DIM_MULTIPLE, WIDEST = 8, 256
 """Of the one FlashAttention wants the width of a head, that of keys and of values alike, and at most the other."""
 
 
 @dataclass(frozen=True)
-class Spans:
+class SequenceLayout:
     """Where the sentences of a row lie."""
 
-    offsets: Tensor  # [B + 1] int32, as kernels want them: where each begins, and where the last one ends
-    position: Tensor  # [1, M] of each word in its sentence, from 0
-    cells: Tensor  # [M]: where each word would stand among the B * L of padded sentences
-    shortest: int  # words; known here, as to ask a device for them would stop it
-    longest: int
+    cu_seqlens: Tensor  # [B + 1] int32, as kernels want them: where each begins, and where the last one ends
+    positions: Tensor  # [1, M] of each word in its sentence, from 0
+    padded_index: Tensor  # [M]: where each word would stand among the B * L of padded sentences
+    min_length: int  # words; known here, as to ask a device for them would stop it
+    max_length: int
 
     @classmethod
-    def of(cls, lengths: NDArray[np.int64]) -> Self:
+    def from_lengths(cls, lengths: NDArray[np.int64]) -> Self:
         """Of sentences of so many words [B], in their order."""
         offsets = np.concatenate([[0], lengths.cumsum()])
         position = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
@@ -46,38 +46,43 @@ class Spans:
 
     def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
         """The same with `fn` applied to every tensor."""
-        return replace(self, offsets=fn(self.offsets), position=fn(self.position), cells=fn(self.cells))
+        return replace(
+            self,
+            cu_seqlens=fn(self.cu_seqlens),
+            positions=fn(self.positions),
+            padded_index=fn(self.padded_index),
+        )
 
     def pad(self, x: Tensor) -> Tensor:
         """[1, H, M, d] -> [B, H, L, d], zeros after each sentence"""
-        sentences, (_, heads, _, dim) = len(self.offsets) - 1, x.shape
-        padded = x.new_zeros(sentences * self.longest, heads, dim)
-        padded = padded.index_copy(0, self.cells, x[0].transpose(0, 1))
-        return padded.unflatten(0, (sentences, self.longest)).transpose(1, 2)
+        sentences, (_, heads, _, dim) = len(self.cu_seqlens) - 1, x.shape
+        padded = x.new_zeros(sentences * self.max_length, heads, dim)
+        padded = padded.index_copy(0, self.padded_index, x[0].transpose(0, 1))
+        return padded.unflatten(0, (sentences, self.max_length)).transpose(1, 2)
 
     def unpad(self, x: Tensor) -> Tensor:
         """[B, H, L, d] -> [1, H, M, d]"""
-        return x.transpose(1, 2).flatten(0, 1).index_select(0, self.cells).transpose(0, 1)[None]
+        return x.transpose(1, 2).flatten(0, 1).index_select(0, self.padded_index).transpose(0, 1)[None]
 
-    def mask(self) -> Tensor:
+    def padding_mask(self) -> Tensor:
         """True on the words of padded sentences, bool [B, 1, 1, L]"""
-        place = torch.arange(self.longest, device=self.offsets.device)
-        return (place < self.offsets.diff()[:, None])[:, None, None]
+        place = torch.arange(self.max_length, device=self.cu_seqlens.device)
+        return (place < self.cu_seqlens.diff()[:, None])[:, None, None]
 
-    def jagged(self, words: Tensor) -> Tensor:
+    def to_nested(self, words: Tensor) -> Tensor:
         """[M, H, d] -> PyTorch's nested [B, H, each sentence's words, d]"""
         made = torch.nested.nested_tensor_from_jagged(
-            words.contiguous(), self.offsets, min_seqlen=self.shortest, max_seqlen=self.longest
+            words.contiguous(), self.cu_seqlens, min_seqlen=self.min_length, max_seqlen=self.max_length
         )
         return made.transpose(1, 2)
 
 
-def attend_within(
+def varlen_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    asking: Spans,
-    asked: Spans,
+    asking: SequenceLayout,
+    asked: SequenceLayout,
     *,
     causal: bool = False,
     dropout: float = 0.0,
@@ -92,21 +97,21 @@ def attend_within(
     FlashAttention's for 16 bits, and for others xFormers', by way of nested tensors, which take the host longer.
     """
     if padded:
-        mask = None if causal else asked.mask()
+        mask = None if causal else asked.padding_mask()
         context = F.scaled_dot_product_attention(
             asking.pad(q), asked.pad(k), asked.pad(v), mask, dropout, is_causal=causal
         )
         return asking.unpad(context)
-    wide, scale = -(-max(q.size(-1), v.size(-1)) // MULTIPLE) * MULTIPLE, q.size(-1) ** -0.5
+    wide, scale = -(-max(q.size(-1), v.size(-1)) // HEAD_DIM_MULTIPLE) * HEAD_DIM_MULTIPLE, q.size(-1) ** -0.5
     kind = autocast_dtype(q.device) or q.dtype
     words = [laid_for_kernel(x.to(kind), wide) for x in (q, k, v)]
     if kind.itemsize == 2 and wide <= WIDEST:
-        lengths = asking.offsets, asked.offsets, asking.longest, asked.longest
+        lengths = asking.cu_seqlens, asked.cu_seqlens, asking.max_length, asked.max_length
         context, *_ = torch.ops.aten._flash_attention_forward(
             *words, *lengths, dropout, causal, False, scale=scale
         )
     else:
-        laid = [spans.jagged(x) for spans, x in zip((asking, asked, asked), words, strict=True)]
+        laid = [spans.to_nested(x) for spans, x in zip((asking, asked, asked), words, strict=True)]
         nested = F.scaled_dot_product_attention(
             laid[0], laid[1], laid[2], None, dropout, is_causal=causal, scale=scale
         )

@@ -1,23 +1,23 @@
 """One search for all decoders."""
 
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
-from seq2attn.search.length_penalty import LengthRule, Limits
+from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
 from seq2attn.search.search import Hypotheses, Step, search
-from seq2attn.search.strategies import Beam, Choose, Greedy, Sample
+from seq2attn.search.strategies import BeamSearch, GreedySearch, Sampling, SearchStrategy
 
 __all__ = [
-    "Beam",
     "BeamConfig",
-    "Choose",
-    "Greedy",
+    "BeamSearch",
     "GreedyConfig",
+    "GreedySearch",
     "Hypotheses",
-    "LengthRule",
+    "LengthLimits",
+    "LengthPenalty",
     "LengthsConfig",
-    "Limits",
-    "Sample",
     "SampleConfig",
+    "Sampling",
     "SearchConfig",
+    "SearchStrategy",
     "Step",
     "search",
 ]

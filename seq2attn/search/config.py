@@ -8,11 +8,11 @@ import torch
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 
-from seq2attn.config.base import Config, Mistake, Mistakes
-from seq2attn.search.length_penalty import LengthRule, Limits
-from seq2attn.search.strategies import Beam, Choose, Greedy, Sample
+from seq2attn.config.base import Config, FieldError, FieldErrors
+from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
+from seq2attn.search.strategies import BeamSearch, GreedySearch, Sampling, SearchStrategy
 
-WIDEST, LONGEST = 1000, 2**16
+MAX_BEAM_SIZE, MAX_LENGTH = 1000, 2**16
 """Up to which width and length there is a search: for more there is no memory, or no number."""
 
 LongInputs: TypeAlias = Literal["split", "truncate"]
@@ -22,23 +22,23 @@ LongInputs: TypeAlias = Literal["split", "truncate"]
 class LengthsConfig(Config):
     """How long translations may be, counted in tokens, and how lengths are compared."""
 
-    normalise: Literal["none", "average", "gnmt"] = "average"
+    length_penalty: Literal["none", "average", "gnmt"] = "average"
     """none: by log-probability; average: per token; gnmt: the penalty of Wu et al. 2016, eq. 14."""
     alpha: float = Field(1.0, ge=0, le=10)
     """The exponent of the length or of the penalty."""
     min_length: NonNegativeInt = 0
     """Fewest tokens of a translation."""
-    max_length: int = Field(256, ge=1, le=LONGEST)
+    max_length: int = Field(256, ge=1, le=MAX_LENGTH)
     """Most tokens of a translation."""
-    min_ratio: NonNegativeFloat = 0.0
+    min_length_ratio: NonNegativeFloat = 0.0
     """Fewest tokens of a translation for each token of the source."""
-    max_ratio: float = Field(3.0, gt=0, le=1000)
+    max_length_ratio: float = Field(3.0, gt=0, le=1000)
     """Most tokens of a translation for each token of the source, above the 10 that any source is granted."""
     long_inputs: LongInputs = "split"
     """Lines with too many tokens: translated sentence by sentence, or their beginning alone."""
     source_language: str = Field("en", pattern="^[a-z]{2,3}$")
     """ISO 639 code of the source, for the abbreviations that end no sentence when a line is split."""
-    max_source: PositiveInt | None = None
+    max_source_length: PositiveInt | None = None
     """Most tokens of a line that is not too long; none: as many as `data.filters.max_length` let the model learn from,
     or fewer where it has positions for fewer. An engine may take fewer still."""
 
@@ -46,22 +46,24 @@ class LengthsConfig(Config):
     def _ordered(self) -> LengthsConfig:
         wrong = []
         if self.min_length > self.max_length:
-            wrong.append(Mistake("min_length", f"more than max_length, which is {self.max_length}"))
-        if self.min_ratio > self.max_ratio:
-            wrong.append(Mistake("min_ratio", f"more than max_ratio, which is {self.max_ratio}"))
+            wrong.append(FieldError("min_length", f"more than max_length, which is {self.max_length}"))
+        if self.min_length_ratio > self.max_length_ratio:
+            wrong.append(FieldError("min_ratio", f"more than max_ratio, which is {self.max_length_ratio}"))
         if wrong:
-            raise Mistakes(wrong)
+            raise FieldErrors(wrong)
         return self
 
-    def rule(self) -> LengthRule:
+    def build_penalty(self) -> LengthPenalty:
         """How log-probabilities become scores."""
-        return LengthRule(self.normalise, self.alpha)
+        return LengthPenalty(self.length_penalty, self.alpha)
 
-    def limits(self, source: Tensor) -> Limits:
+    def limits(self, source: Tensor) -> LengthLimits:
         """Limits, the end counted, for sources of `source` [B] tokens, their end not counted."""
-        most = (source * self.max_ratio + 10).long().clamp(max=self.max_length)
-        fewest = torch.minimum((source * self.min_ratio).ceil().long().clamp(min=self.min_length), most)
-        return Limits(fewest + 1, most + 1)
+        most = (source * self.max_length_ratio + 10).long().clamp(max=self.max_length)
+        fewest = torch.minimum(
+            (source * self.min_length_ratio).ceil().long().clamp(min=self.min_length), most
+        )
+        return LengthLimits(fewest + 1, most + 1)
 
 
 class GreedyConfig(Config):
@@ -70,31 +72,31 @@ class GreedyConfig(Config):
     kind: Literal["greedy"]
     lengths: LengthsConfig = LengthsConfig()
 
-    def build(self, device: torch.device) -> Choose:
+    def build(self, device: torch.device) -> SearchStrategy:
         """The choice inside the search."""
-        return Greedy()
+        return GreedySearch()
 
 
 class BeamConfig(Config):
     """Beam search."""
 
     kind: Literal["beam"]
-    width: int = Field(5, ge=1, le=WIDEST)
+    beam_size: int = Field(5, ge=1, le=MAX_BEAM_SIZE)
     patience: float | None = Field(2.0, ge=1)
     """The search for a sentence ends when so many times the width are finished (Kasai et al. 2022), or when none can be
     better than those that are; none: only then."""
     lengths: LengthsConfig = LengthsConfig()
 
-    def build(self, device: torch.device) -> Choose:
+    def build(self, device: torch.device) -> SearchStrategy:
         """The choice inside the search."""
-        return Beam(self.width, self.patience)
+        return BeamSearch(self.beam_size, self.patience)
 
 
 class SampleConfig(Config):
     """Ancestral sampling."""
 
     kind: Literal["sample"]
-    width: int = Field(1, ge=1, le=WIDEST)
+    num_samples: int = Field(1, ge=1, le=MAX_BEAM_SIZE)
     """How many samples of each sentence."""
     temperature: float = Field(1.0, ge=1e-4, le=1e4)
     top_k: PositiveInt | None = None
@@ -104,10 +106,10 @@ class SampleConfig(Config):
     seed: int = Field(0, ge=0, lt=2**63)
     lengths: LengthsConfig = LengthsConfig()
 
-    def build(self, device: torch.device) -> Choose:
+    def build(self, device: torch.device) -> SearchStrategy:
         """The choice inside the search, seeded."""
         generator = torch.Generator(device).manual_seed(self.seed)
-        return Sample(self.width, self.temperature, self.top_k, self.top_p, generator)
+        return Sampling(self.num_samples, self.temperature, self.top_k, self.top_p, generator)
 
 
 SearchConfig = Annotated[GreedyConfig | BeamConfig | SampleConfig, Field(discriminator="kind")]

@@ -16,24 +16,26 @@ FREE = -1
 
 
 @dataclass(frozen=True)
-class Limits:
+class LengthLimits:
     """The fewest and the most words a sentence's translation may have, the end among them, and its prefix."""
 
-    fewest: Tensor  # [B] long, at least 1
-    most: Tensor  # [B] long, at least `fewest`
+    min_length: Tensor  # [B] long, at least 1
+    max_length: Tensor  # [B] long, at least `fewest`
     prefix: Tensor | None = (
         None  # [B, P] long, the first tokens of a translation; FREE after a shorter prefix
     )
 
-    def with_prefixes(self, prefixes: Sequence[Sequence[int]]) -> Limits:
+    def with_prefixes(self, prefixes: Sequence[Sequence[int]]) -> LengthLimits:
         """The same with a prefix for each sentence, and room for it and the end."""
         width = max(map(len, prefixes), default=0)
         if not width:
             return self
         prefix = torch.tensor([[*ids, *[FREE] * (width - len(ids))] for ids in prefixes])
-        return Limits(self.fewest, torch.maximum(self.most, (prefix != FREE).sum(1) + 1), prefix)
+        return LengthLimits(
+            self.min_length, torch.maximum(self.max_length, (prefix != FREE).sum(1) + 1), prefix
+        )
 
-    def to(self, device: torch.device) -> Limits:
+    def to(self, device: torch.device) -> LengthLimits:
         """The same on a device."""
         return map_tensors(lambda tensor: tensor.to(device), self)
 
@@ -48,7 +50,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class LengthRule:
+class LengthPenalty:
     """Turns the log-probability of a hypothesis into its score.
 
     none: as it is; average: divided by length ** alpha; gnmt: divided by ((5 + length) / 6) ** alpha (Wu et al. 2016,

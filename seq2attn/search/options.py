@@ -12,7 +12,7 @@ LARGEST = 2**16
 """Tokens that a search may keep for a sentence, over all hypotheses, without the user having asked for it."""
 
 
-def chosen_search(
+def resolve_search(
     search: SearchConfig, *, beam: int | None, greedy: bool, long_inputs: LongInputs | None = None
 ) -> SearchConfig:
     """The search asked for, else `search`; the limits and the normalisation of lengths stay, and a beam's patience.
@@ -27,16 +27,27 @@ def chosen_search(
     if greedy:
         return GreedyConfig(kind="greedy", lengths=search.lengths)
     if isinstance(search, BeamConfig) and beam is not None:
-        return search.model_copy(update={"width": beam})
-    return search if beam is None else BeamConfig(kind="beam", width=beam, lengths=search.lengths)
+        return search.model_copy(update={"beam_size": beam})
+    return search if beam is None else BeamConfig(kind="beam", beam_size=beam, lengths=search.lengths)
+
+
+def num_hypotheses(search: SearchConfig) -> int:
+    """Number of hypotheses that a search keeps for each sentence."""
+    match search:
+        case BeamConfig():
+            return search.beam_size
+        case SampleConfig():
+            return search.num_samples
+        case GreedyConfig():
+            return 1
 
 
 def check_num_hypotheses(search: SearchConfig, count: int) -> None:
     """Raises UserError when a search finds fewer than `count` translations of a line."""
-    width = search.width if isinstance(search, BeamConfig | SampleConfig) else 1
-    if count > width:
+    found = num_hypotheses(search)
+    if count > found:
         raise UserError(
-            f"{count} translations of a line need a search at least as wide; this one finds {width} (--beam {count},"
+            f"{count} translations of a line need a search at least as wide; this one finds {found} (--beam {count},"
             f" in Python beam_size={count})"
         )
 
@@ -44,11 +55,12 @@ def check_num_hypotheses(search: SearchConfig, count: int) -> None:
 def check_size(search: SearchConfig, config: Path, asked: Sequence[str]) -> None:
     """Refuse a search that a run's `config` makes larger than any machine has time and memory for.
 
-    What was `asked` for by the user, as `--set search.width=500`, is not refused. Raises: UserError.
+    What was `asked` for by the user, as `--set search.beam_size=500`, is not refused. Raises: UserError.
     """
-    width, longest = getattr(search, "width", 1), search.lengths.max_length
+    width, longest = num_hypotheses(search), search.lengths.max_length
     if width * longest > LARGEST and not any(override.startswith("search") for override in asked):
         raise UserError(
             f"{config}: its `search` follows {width:,} hypotheses of up to {longest:,} tokens, which may take hours and"
-            f" all memory; give another (--set search.width=5), or say that you mean it (--set search.width={width})"
+            f" all memory; give another (--set search.beam_size=5), or say that you"
+            f" mean it (--set search.{'num_samples' if isinstance(search, SampleConfig) else 'beam_size'}={width})"
         )

@@ -12,7 +12,7 @@ Work = TypeVar("Work")
 Done = TypeVar("Done")
 
 
-def side_by_side(fn: Callable[[Work], Done], batches: Sequence[Work]) -> Iterator[Done]:
+def map_parallel(fn: Callable[[Work], Done], batches: Sequence[Work]) -> Iterator[Done]:
     """`fn` of each batch, in their order, on as many threads as PyTorch may use.
 
     The tensors of a search step are too small to be worth cutting up among them: two batches on a processor each are

@@ -12,25 +12,25 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from seq2attn.search.topk import likeliest
+from seq2attn.search.topk import topk_continuations
 
-NEVER = float("-inf")
+NEG_INF = float("-inf")
 
 
-class Choose(Protocol):
+class SearchStrategy(Protocol):
     """Picks candidates among all continuations of a sentence's hypotheses."""
 
     @property
-    def width(self) -> int:
+    def beam_size(self) -> int:
         """K, how many hypotheses a sentence keeps."""
         ...
 
     @property
-    def enough(self) -> float:
+    def max_finished(self) -> float:
         """How many finished hypotheses end the search for a sentence, though there might be a better one."""
         ...
 
-    def first(self, scores: Tensor) -> Tensor:
+    def initial_scores(self, scores: Tensor) -> Tensor:
         """What the K equal hypotheses are worth before the first word: [B, K] zeros in, [B, K] out."""
         ...
 
@@ -40,54 +40,54 @@ class Choose(Protocol):
 
 
 @dataclass(frozen=True)
-class Greedy:
+class GreedySearch:
     """The likeliest word. Not a beam of one: a beam may take back an early end, and finishes second-best words too."""
 
-    width: int = 1
-    enough: float = math.inf
+    beam_size: int = 1
+    max_finished: float = math.inf
 
-    def first(self, scores: Tensor) -> Tensor:
+    def initial_scores(self, scores: Tensor) -> Tensor:
         """[B, 1]"""
         return scores
 
     def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log_probs [B, 1, V], scores [B, 1] -> parent, token, score, each [B, 1]"""
-        return likeliest(log_probs, scores, 1)
+        return topk_continuations(log_probs, scores, 1)
 
 
 @dataclass(frozen=True)
-class Beam:
+class BeamSearch:
     """The likeliest continuations of all K hypotheses together: 2K, enough should K of them end."""
 
-    width: int = 5
+    beam_size: int = 5
     patience: float | None = None
 
     @property
-    def enough(self) -> float:
+    def max_finished(self) -> float:
         """So many times the width; without `patience` as many as it takes (Kasai et al. 2022, section 3)."""
-        return math.inf if self.patience is None else self.width * self.patience
+        return math.inf if self.patience is None else self.beam_size * self.patience
 
-    def first(self, scores: Tensor) -> Tensor:
+    def initial_scores(self, scores: Tensor) -> Tensor:
         """Only the first of K equal hypotheses counts, lest the beam fill with copies."""
-        return torch.full_like(scores, NEVER).index_fill(1, scores.new_zeros(1, dtype=torch.long), 0.0)
+        return torch.full_like(scores, NEG_INF).index_fill(1, scores.new_zeros(1, dtype=torch.long), 0.0)
 
     def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log_probs [B, K, V], scores [B, K] -> parent, token, score, each [B, 2K], best first"""
-        return likeliest(log_probs, scores, 2 * self.width)
+        return topk_continuations(log_probs, scores, 2 * self.beam_size)
 
 
 @dataclass(frozen=True)
-class Sample:
+class Sampling:
     """K independent draws; from the `top_k` likeliest words, or the fewest that hold `top_p` of the probability."""
 
-    width: int = 1
+    beam_size: int = 1
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float = 1.0
     generator: torch.Generator | None = None
-    enough: float = math.inf
+    max_finished: float = math.inf
 
-    def first(self, scores: Tensor) -> Tensor:
+    def initial_scores(self, scores: Tensor) -> Tensor:
         """[B, K], all alike"""
         return scores
 
@@ -95,17 +95,17 @@ class Sample:
         """log_probs [B, K, V], scores [B, K] -> parent, token, score, each [B, K]"""
         probs = (self._cut(log_probs) / self.temperature).softmax(-1)
         token = torch.multinomial(probs.flatten(0, 1), 1, generator=self.generator).view(scores.shape)
-        parent = torch.arange(self.width, device=scores.device).expand_as(token)
+        parent = torch.arange(self.beam_size, device=scores.device).expand_as(token)
         return parent, token, scores + log_probs.gather(-1, token.unsqueeze(-1)).squeeze(-1)
 
     def _cut(self, log_probs: Tensor) -> Tensor:
         """Words outside the allowed ones become impossible: [B, K, V] -> [B, K, V]"""
         if self.top_k is not None and self.top_k < log_probs.size(-1):
             least = log_probs.topk(self.top_k, -1).values[..., -1:]
-            log_probs = log_probs.masked_fill(log_probs < least, NEVER)
+            log_probs = log_probs.masked_fill(log_probs < least, NEG_INF)
         if self.top_p < 1.0:
             ordered, index = log_probs.sort(-1, descending=True)
             likelier = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)  # what stands before each word
-            cut = ordered.masked_fill(likelier >= self.top_p, NEVER)
-            log_probs = torch.full_like(log_probs, NEVER).scatter(-1, index, cut)
+            cut = ordered.masked_fill(likelier >= self.top_p, NEG_INF)
+            log_probs = torch.full_like(log_probs, NEG_INF).scatter(-1, index, cut)
         return log_probs

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import torch
 
-from seq2attn.data.batch_planner import by_length
+from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.data.collate import collate_source
 from seq2attn.models import Seq2Seq
 from seq2attn.search.config import SearchConfig
-from seq2attn.search.parallel import side_by_side
+from seq2attn.search.parallel import map_parallel
 from seq2attn.search.search import Hypotheses, search
-from seq2attn.search.strategies import Sample
+from seq2attn.search.strategies import Sampling
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
-LEAST = 1024
+MIN_BATCH_TOKENS = 1024
 """To how many tokens a batch may shrink for every thread to have two, so that none waits long for another's last."""
 
 
@@ -61,24 +61,24 @@ def translate_ids(
             bos=BOS,
             eos=EOS,
             never=(PAD, BOS),
-            lengths=config.lengths.rule(),
+            lengths=config.lengths.build_penalty(),
         )
-        return read_out(found)
+        return to_hypotheses(found)
 
     answers = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
-    alone = model.device.type != "cpu" or isinstance(choose, Sample)  # which draws from one generator
+    alone = model.device.type != "cpu" or isinstance(choose, Sampling)  # which draws from one generator
     if not alone and torch.get_num_threads() > 1:
-        every = choose.width * sum(len(source) + 1 for source in sources)
-        budget = min(budget, max(LEAST, every // (2 * torch.get_num_threads())))
-    batches = by_length(sources, max(1, budget // choose.width))
-    answered = map(translate, batches) if alone else side_by_side(translate, batches)
+        every = choose.beam_size * sum(len(source) + 1 for source in sources)
+        budget = min(budget, max(MIN_BATCH_TOKENS, every // (2 * torch.get_num_threads())))
+    batches = batch_by_length(sources, max(1, budget // choose.beam_size))
+    answered = map(translate, batches) if alone else map_parallel(translate, batches)
     for rows, found in zip(batches, answered, strict=True):
         for row, hypotheses in zip(rows, found, strict=True):
             answers[row] = hypotheses
     return answers
 
 
-def read_out(found: Hypotheses) -> list[list[Hypothesis]]:
+def to_hypotheses(found: Hypotheses) -> list[list[Hypothesis]]:
     """What was found, as Python values."""
     tokens, scores, log_probs = found.tokens.tolist(), found.scores.tolist(), found.log_probs.tolist()
     return [

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, PositiveInt
 
-from seq2attn.config.base import Config, InputPath, Mistake
+from seq2attn.config.base import Config, FieldError, InputPath
 from seq2attn.config.hints import suggest_or_list
 from seq2attn.sweep.grid import Axes, Choices, Pattern, expand, matches
 
@@ -17,31 +17,31 @@ OURS = ("run", "training.seed")
 NOT_YOURS = "`run` and `training.seed` are for the sweep to set; see `folder` and `seeds`"
 
 
-def cell_name(choices: Choices) -> str:
+def trial_name(choices: Choices) -> str:
     """What a cell is called: its labels in the order of the axes, where they apply."""
     return "+".join(choices.values())
 
 
-def _base_is_there(base: Path) -> list[Mistake]:
-    return [] if base.is_file() else [Mistake("base", f"there is no file {base}")]
+def _base_is_there(base: Path) -> list[FieldError]:
+    return [] if base.is_file() else [FieldError("base", f"there is no file {base}")]
 
 
-def _seeds_differ(seeds: Sequence[int]) -> list[Mistake]:
-    return [] if len({*seeds}) == len(seeds) else [Mistake("seeds", "a seed is here twice")]
+def _seeds_differ(seeds: Sequence[int]) -> list[FieldError]:
+    return [] if len({*seeds}) == len(seeds) else [FieldError("seeds", "a seed is here twice")]
 
 
-def _changes_fit(changes: Mapping[str, Any]) -> list[Mistake]:
-    return [Mistake("changes", NOT_YOURS)] if any(_sets(None, changes, ours) for ours in OURS) else []
+def _changes_fit(changes: Mapping[str, Any]) -> list[FieldError]:
+    return [FieldError("changes", NOT_YOURS)] if any(_sets(None, changes, ours) for ours in OURS) else []
 
 
-def _choices_fit(axes: Axes) -> list[Mistake]:
+def _choices_fit(axes: Axes) -> list[FieldError]:
     mistakes = []
     for name, axis in axes.items():
         if axis.at is None and not all(isinstance(choice, Mapping) for choice in axis.choices.values()):
             message = "a choice should be a mapping, or the axis should say `at` which key it stands"
-            mistakes.append(Mistake(f"axes.{name}.choices", message))
+            mistakes.append(FieldError(f"axes.{name}.choices", message))
         if any(_sets(axis.at, choice, ours) for choice in axis.choices.values() for ours in OURS):
-            mistakes.append(Mistake(f"axes.{name}", NOT_YOURS))
+            mistakes.append(FieldError(f"axes.{name}", NOT_YOURS))
     return mistakes
 
 
@@ -59,11 +59,11 @@ def _sets(at: str | None, choice: Any, key: str) -> bool:
 
 def _patterns_fit(
     axes: Axes, only: Sequence[Pattern] | None, without: Sequence[Pattern], baseline: Pattern
-) -> list[Mistake]:
+) -> list[FieldError]:
     """Patterns name axes and labels that there are, some cell is left, and the baseline is one of them."""
     mistakes = []
     for at, (name, axis) in enumerate(axes.items()):
-        mistakes += _unknown(axis.unless, dict(list(axes.items())[:at]), f"axes.{name}.unless")
+        mistakes += _unknown(axis.exclude_when, dict(list(axes.items())[:at]), f"axes.{name}.unless")
     for key, patterns in (("only", only or ()), ("without", without)):
         for number, pattern in enumerate(patterns):
             mistakes += _unknown(pattern, axes, f"{key}.{number}")
@@ -72,38 +72,38 @@ def _patterns_fit(
         return mistakes
     cells = expand(axes, only, without)
     if not cells:
-        return [Mistake("axes", "no cell is left; see `only` and `without`")]
-    if len(named := {cell_name(cell) for cell in cells}) < len(cells):
-        return [Mistake("axes", f"two cells of {len(cells)} have the same name ({len(named)} have not)")]
+        return [FieldError("axes", "no cell is left; see `only` and `without`")]
+    if len(named := {trial_name(cell) for cell in cells}) < len(cells):
+        return [FieldError("axes", f"two cells of {len(cells)} have the same name ({len(named)} have not)")]
     meant = [cell for cell in cells if matches(baseline, cell)]
     if len(meant) != 1:
-        some = ", ".join(cell_name(cell) for cell in (meant or cells)[:4])
+        some = ", ".join(trial_name(cell) for cell in (meant or cells)[:4])
         say = (
             f"means {len(meant)} cells ({some} ...)"
             if meant
             else f"is none of the cells; there are {some} ..."
         )
-        return [Mistake("baseline", f"{say}; it should be one")]
+        return [FieldError("baseline", f"{say}; it should be one")]
     return []
 
 
-def _unknown(pattern: Pattern, axes: Axes, key: str) -> list[Mistake]:
+def _unknown(pattern: Pattern, axes: Axes, key: str) -> list[FieldError]:
     mistakes = []
     for name, labels in pattern.items():
         if name not in axes:
             above = " above it" if key.endswith("unless") else ""
             mistakes.append(
-                Mistake(f"{key}.{name}", f"there is no axis `{name}`{above}{suggest_or_list(name, axes)}")
+                FieldError(f"{key}.{name}", f"there is no axis `{name}`{above}{suggest_or_list(name, axes)}")
             )
             continue
         for label in labels:
             if label not in axes[name].choices:
                 hint = suggest_or_list(label, axes[name].choices)
-                mistakes.append(Mistake(f"{key}.{name}", f"`{name}` has no choice `{label}`{hint}"))
+                mistakes.append(FieldError(f"{key}.{name}", f"`{name}` has no choice `{label}`{hint}"))
     return mistakes
 
 
-class Sweep(Config):
+class SweepConfig(Config):
     """An experiment, and what its cells change in it."""
 
     rules = (_base_is_there, _seeds_differ, _changes_fit, _choices_fit, _patterns_fit)
@@ -118,9 +118,9 @@ class Sweep(Config):
     """What the cells differ in, each a name; later ones are laid on what earlier ones chose."""
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...] = Field((1, 2), min_length=1)
     """Each cell is trained with each of them."""
-    only: tuple[Pattern, ...] | None = None
+    include: tuple[Pattern, ...] | None = None
     """Which cells to take, where not all: those that one of the patterns means."""
-    without: tuple[Pattern, ...] = ()
+    exclude: tuple[Pattern, ...] = ()
     """Which cells to leave out."""
     baseline: Pattern
     """The cell that all others are compared with."""

@@ -29,18 +29,18 @@ Choices: TypeAlias = dict[str, str]
 """What a cell is made of: a label for each axis that applies to it."""
 
 
-class Axis(Config):
+class AxisConfig(Config):
     """One thing that the cells differ in."""
 
     at: str | None = None
     """Where in the experiment the choices stand, e.g. model.encoder; without it each is laid on the whole of it."""
     choices: dict[Label, Any] = Field(min_length=1)
     """By a label each: what is laid on the experiment at that place, as a file is on one it extends; {} is nothing."""
-    unless: Pattern = Field(default_factory=dict)
+    exclude_when: Pattern = Field(default_factory=dict)
     """The axis does not apply to cells with these choices of axes above it."""
 
 
-Axes: TypeAlias = dict[Name, Axis]
+Axes: TypeAlias = dict[Name, AxisConfig]
 
 
 def matches(pattern: Mapping[str, Sequence[str]], choices: Mapping[str, str]) -> bool:
@@ -60,12 +60,12 @@ def expand(
     ]
 
 
-def _product(axes: list[tuple[str, Axis]], chosen: Choices) -> Iterator[Choices]:
+def _product(axes: list[tuple[str, AxisConfig]], chosen: Choices) -> Iterator[Choices]:
     if not axes:
         yield chosen
         return
     (name, axis), *others = axes
-    if axis.unless and matches(axis.unless, chosen):
+    if axis.exclude_when and matches(axis.exclude_when, chosen):
         yield from _product(others, chosen)
         return
     for label in axis.choices:

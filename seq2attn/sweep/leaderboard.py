@@ -8,36 +8,36 @@ from dataclasses import dataclass
 
 from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import EvaluationSet
-from seq2attn.sweep.plan import Cell, Plan, Training
-from seq2attn.sweep.record import Record, changed, read_record
-from seq2attn.sweep.significance import Compared, Judgement, compare, judge
+from seq2attn.sweep.plan import SweepPlan, Trial, TrialRun
+from seq2attn.sweep.record import RunRecord, changed_parts, read_record
+from seq2attn.sweep.significance import Comparison, OverallComparison, combine_seeds, compare_systems
 
 
 @dataclass(frozen=True)
-class Spread:
+class SeedStatistics:
     """One number over several seeds."""
 
     mean: float
-    deviation: float | None  # the sample's (n - 1); nothing can be said of a single one
+    std: float | None  # the sample's (n - 1); nothing can be said of a single one
     lowest: float
     highest: float
 
     @classmethod
-    def of(cls, numbers: Sequence[float]) -> Spread:
+    def from_values(cls, numbers: Sequence[float]) -> SeedStatistics:
         """Of at least one number."""
         deviation = statistics.stdev(numbers) if len(numbers) > 1 else None
         return cls(statistics.fmean(numbers), deviation, min(numbers), max(numbers))
 
 
 @dataclass(frozen=True)
-class OnSet:
+class TestSetScores:
     """A cell on one test set."""
 
-    bleu: Spread
-    others: dict[str, Spread]  # scores of other metrics, by their names
-    sentences_per_second: Spread
-    compared: tuple[Compared, ...]  # with the baseline, a seed each; none for the baseline itself
-    judgement: Judgement | None
+    bleu: SeedStatistics
+    others: dict[str, SeedStatistics]  # scores of other metrics, by their names
+    sentences_per_second: SeedStatistics
+    comparisons: tuple[Comparison, ...]  # with the baseline, a seed each; none for the baseline itself
+    verdict: OverallComparison | None
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,15 @@ class SeedRow:
 
 
 @dataclass(frozen=True)
-class Row:
+class LeaderboardRow:
     """One cell."""
 
     name: str
     choices: dict[str, str]
     is_baseline: bool
     parameters: int
-    seconds: Spread  # of training
-    sets: dict[str, OnSet]
+    seconds: SeedStatistics  # of training
+    sets: dict[str, TestSetScores]
     seeds: tuple[SeedRow, ...]
 
 
@@ -80,7 +80,7 @@ class Leaderboard:
     seeds: tuple[int, ...]
     sets: dict[str, int]  # sentences of each test set
     signatures: dict[str, str]
-    rows: tuple[Row, ...]
+    rows: tuple[LeaderboardRow, ...]
     missing: tuple[str, ...]  # trainings that are not finished
 
     @property
@@ -95,25 +95,25 @@ class Leaderboard:
         return sorted(set(ways))
 
 
-def assemble(plan: Plan) -> Leaderboard:
+def build_leaderboard(plan: SweepPlan) -> Leaderboard:
     """The leaderboard of what is finished.
 
     Raises: RunError for results of other test sets, or of other settings of evaluation, than those of the plan.
     """
     base = plan.baseline.experiment
     tests = [EvaluationSet.read(name, one, base.evaluation) for name, one in base.data.test.items()]
-    records: dict[str, dict[int, Record]] = {cell.name: {} for cell in plan.cells}
+    records: dict[str, dict[int, RunRecord]] = {cell.name: {} for cell in plan.trials}
     missing = []
-    for training in plan.trainings:
+    for training in plan.runs:
         if record := read_record(training.folder):
             _check_measured(plan, training, record, tests)
-            records[training.cell.name][training.seed] = record
+            records[training.trial.name][training.seed] = record
         else:
             missing.append(str(training))
     compared = _compared(plan.baseline.name, records, tests)
     rows = [
         _row(plan, cell, found, {name: of.get(cell.name, []) for name, of in compared.items()})
-        for cell in plan.cells
+        for cell in plan.trials
         if (found := records[cell.name])
     ]
     rows.sort(key=lambda row: -row.sets[tests[0].name].bleu.mean)
@@ -129,7 +129,9 @@ def assemble(plan: Plan) -> Leaderboard:
     )
 
 
-def _check_measured(plan: Plan, training: Training, record: Record, tests: Sequence[EvaluationSet]) -> None:
+def _check_measured(
+    plan: SweepPlan, training: TrialRun, record: RunRecord, tests: Sequence[EvaluationSet]
+) -> None:
     how = f"put it back, or do it anew: seq2attn sweep {plan.path} --redo"
     for test in tests:
         if test.name not in record.sets or record.sets[test.name].digests != test.digests:
@@ -137,31 +139,35 @@ def _check_measured(plan: Plan, training: Training, record: Record, tests: Seque
                 f"{training.folder}: the text of the test set `{test.name}` has changed since; {how}"
             )
     settings = training.experiment.model_dump(mode="json", include={"search", "evaluation"})
-    if parts := changed(training, settings):
+    if parts := changed_parts(training, settings):
         raise RunError(f"{training.folder}: was measured with another {' and '.join(parts)}; {how}")
 
 
 def _compared(
-    baseline: str, records: Mapping[str, Mapping[int, Record]], tests: Sequence[EvaluationSet]
-) -> dict[str, dict[str, list[Compared]]]:
+    baseline: str, records: Mapping[str, Mapping[int, RunRecord]], tests: Sequence[EvaluationSet]
+) -> dict[str, dict[str, list[Comparison]]]:
     """By test set and cell, a comparison for each seed that both the cell and the baseline have finished."""
-    found: dict[str, dict[str, list[Compared]]] = {test.name: {} for test in tests}
+    found: dict[str, dict[str, list[Comparison]]] = {test.name: {} for test in tests}
     for seed, base in records[baseline].items():
         others = {name: of[seed] for name, of in records.items() if seed in of and name != baseline}
         for test in tests:
             systems = {name: record.sets[test.name].translations for name, record in others.items()}
             translations = base.sets[test.name].translations
-            for name, one in compare(seed, translations, systems, test.metrics, test.references).items():
+            for name, one in compare_systems(
+                seed, translations, systems, test.metrics, test.references
+            ).items():
                 found[test.name].setdefault(name, []).append(one)
     return found
 
 
-def _row(plan: Plan, cell: Cell, found: Mapping[int, Record], compared: Mapping[str, list[Compared]]) -> Row:
+def _row(
+    plan: SweepPlan, cell: Trial, found: Mapping[int, RunRecord], compared: Mapping[str, list[Comparison]]
+) -> LeaderboardRow:
     records = list(found.values())
     seeds = tuple(
         SeedRow(
             seed=seed,
-            folder=str(cell.experiment.run / f"seed-{seed}"),
+            folder=str(cell.experiment.run_dir / f"seed-{seed}"),
             bleu={name: measured.score("BLEU").value for name, measured in record.sets.items()},
             **{
                 key: getattr(record, key)
@@ -170,30 +176,30 @@ def _row(plan: Plan, cell: Cell, found: Mapping[int, Record], compared: Mapping[
         )
         for seed, record in found.items()
     )
-    return Row(
+    return LeaderboardRow(
         name=cell.name,
         choices=cell.choices,
         is_baseline=cell is plan.baseline,
         parameters=records[0].parameters,
-        seconds=Spread.of([record.seconds for record in records]),
+        seconds=SeedStatistics.from_values([record.seconds for record in records]),
         sets={name: _on_set(name, records, compared[name]) for name in compared},
         seeds=seeds,
     )
 
 
-def _on_set(name: str, records: Sequence[Record], compared: list[Compared]) -> OnSet:
+def _on_set(name: str, records: Sequence[RunRecord], compared: list[Comparison]) -> TestSetScores:
     measured = [record.sets[name] for record in records]
     spreads = {
-        score.name: Spread.of([one.score(score.name).value for one in measured])
+        score.name: SeedStatistics.from_values([one.score(score.name).value for one in measured])
         for score in measured[0].scores
     }
     bleu = spreads.pop("BLEU")
-    speed = Spread.of([one.sentences / one.seconds for one in measured])
-    return OnSet(bleu, spreads, speed, tuple(compared), judge(compared))
+    speed = SeedStatistics.from_values([one.sentences / one.seconds for one in measured])
+    return TestSetScores(bleu, spreads, speed, tuple(compared), combine_seeds(compared))
 
 
 def _signatures(
-    records: Mapping[str, Mapping[int, Record]], compared: Mapping[str, Mapping[str, list[Compared]]]
+    records: Mapping[str, Mapping[int, RunRecord]], compared: Mapping[str, Mapping[str, list[Comparison]]]
 ) -> dict[str, str]:
     scores = {
         score.name: score.signature

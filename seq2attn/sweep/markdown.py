@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seq2attn.io.tables import format_table
-from seq2attn.sweep.leaderboard import Leaderboard, OnSet, Row, Spread
+from seq2attn.sweep.leaderboard import Leaderboard, LeaderboardRow, SeedStatistics, TestSetScores
 from seq2attn.sweep.significance import LEVEL, RESAMPLES
 
 MARKS = {"better": "▲", "worse": "▼", "no difference": "="}
@@ -20,12 +20,12 @@ def as_markdown(board: Leaderboard) -> str:
         "",
         format_table([heads, *map(_row, board.rows)], markdown=True),
         "",
-        *(line for note in notes(board) for line in (note, "")),
+        *(line for note in format_notes(board) for line in (note, "")),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def notes(board: Leaderboard) -> list[str]:
+def format_notes(board: Leaderboard) -> list[str]:
     """What the numbers are, a paragraph each."""
     sets = " and ".join(f"{name} ({size:,} sentences)" for name, size in board.sets.items())
     seeds = len(board.seeds)
@@ -48,28 +48,28 @@ def notes(board: Leaderboard) -> list[str]:
     return paragraphs
 
 
-def _row(row: Row) -> list[str]:
+def _row(row: LeaderboardRow) -> list[str]:
     name = f"**{row.name}** (baseline)" if row.is_baseline else row.name
     speeds = [on.sentences_per_second.mean for on in row.sets.values()]
     return [
         name,
-        *(spread(on.bleu) for on in row.sets.values()),
-        *(difference(on) for on in row.sets.values()),
+        *(format_statistics(on.bleu) for on in row.sets.values()),
+        *(format_difference(on) for on in row.sets.values()),
         f"{row.parameters:,}",
         f"{row.seconds.mean / 60:.1f}",
         " / ".join(f"{speed:,.0f}" for speed in speeds),
     ]
 
 
-def spread(number: Spread) -> str:
+def format_statistics(number: SeedStatistics) -> str:
     """Mean and standard deviation."""
-    return f"{number.mean:.2f}" + ("" if number.deviation is None else f" ± {number.deviation:.2f}")
+    return f"{number.mean:.2f}" + ("" if number.std is None else f" ± {number.std:.2f}")
 
 
-def difference(on: OnSet) -> str:
+def format_difference(on: TestSetScores) -> str:
     """How much better than the baseline, with which p-value, and what follows."""
-    if on.judgement is None:
+    if on.verdict is None:
         return ""
-    found, p = on.judgement, on.judgement.p
+    found, p = on.verdict, on.verdict.p_value
     sure = "seeds disagree" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
     return f"{found.difference:+.2f}, {sure} {MARKS[found.verdict]}"

@@ -12,14 +12,14 @@ from pydantic import ValidationError
 from yaml import MappingNode, Node, ScalarNode
 
 from seq2attn.config.explain import explain
-from seq2attn.config.load import load_with_places, read
+from seq2attn.config.load import load_with_locations, read_merged
 from seq2attn.config.overrides import override
-from seq2attn.config.source_location import Fault, child, config_error
-from seq2attn.config.yaml_reader import merge, plain
+from seq2attn.config.source_location import Diagnostic, child, format_diagnostics
+from seq2attn.config.yaml_reader import merge, to_python
 from seq2attn.errors import ConfigError
-from seq2attn.experiment import Experiment
-from seq2attn.models.summary import sketch
-from seq2attn.sweep.config import Sweep, cell_name
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.models.summary import build_on_meta_device
+from seq2attn.sweep.config import SweepConfig, trial_name
 from seq2attn.sweep.grid import Choices, expand, matches
 
 MAP = "tag:yaml.org,2002:map"
@@ -27,93 +27,93 @@ TEXT = "tag:yaml.org,2002:str"
 
 
 @dataclass(frozen=True)
-class Training:
+class TrialRun:
     """One cell with one seed: a run directory."""
 
-    cell: Cell
+    trial: Trial
     seed: int
 
     @cached_property
-    def experiment(self) -> Experiment:
+    def experiment(self) -> ExperimentConfig:
         """The cell's, with a seed and a run directory of its own."""
-        base = self.cell.experiment
+        base = self.trial.experiment
         training = base.training.model_copy(update={"seed": self.seed})
-        return base.model_copy(update={"run": base.run / f"seed-{self.seed}", "training": training})
+        return base.model_copy(update={"run_dir": base.run_dir / f"seed-{self.seed}", "training": training})
 
     @property
     def folder(self) -> Path:
         """The run directory."""
-        return self.experiment.run
+        return self.experiment.run_dir
 
     def __str__(self) -> str:
-        return f"{self.cell.name} seed {self.seed}"
+        return f"{self.trial.name} seed {self.seed}"
 
 
 @dataclass(frozen=True)
-class Cell:
+class Trial:
     """One combination of choices."""
 
     choices: Choices
-    experiment: Experiment  # its `run` is the folder that the runs of all seeds are in
+    experiment: ExperimentConfig  # its `run` is the folder that the runs of all seeds are in
 
     @property
     def name(self) -> str:
         """Its labels."""
-        return cell_name(self.choices)
+        return trial_name(self.choices)
 
-    def trainings(self, seeds: Sequence[int]) -> list[Training]:
+    def runs(self, seeds: Sequence[int]) -> list[TrialRun]:
         """One for each seed."""
-        return [Training(self, seed) for seed in seeds]
+        return [TrialRun(self, seed) for seed in seeds]
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """A sweep that is sound, and its cells."""
 
     path: Path
-    sweep: Sweep
-    cells: tuple[Cell, ...]
+    sweep: SweepConfig
+    trials: tuple[Trial, ...]
 
     @property
-    def baseline(self) -> Cell:
+    def baseline(self) -> Trial:
         """The cell that all others are compared with."""
-        return next(cell for cell in self.cells if matches(self.sweep.baseline, cell.choices))
+        return next(cell for cell in self.trials if matches(self.sweep.baseline, cell.choices))
 
     @property
-    def trainings(self) -> list[Training]:
+    def runs(self) -> list[TrialRun]:
         """All of them, a seed after the other, so that a sweep half done has all cells."""
-        return [Training(cell, seed) for seed in self.sweep.seeds for cell in self.cells]
+        return [TrialRun(cell, seed) for seed in self.sweep.seeds for cell in self.trials]
 
 
-def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
+def load_plan(path: Path, overrides: Sequence[str] = ()) -> SweepPlan:
     """The sweep in a file, with the experiment of each cell.
 
     Raises:
         ConfigError: all mistakes at once, each with its place and the cells that it is in.
     """
-    sweep, tree = load_with_places(path, Sweep, overrides)
-    base, faults = read(sweep.base)
+    sweep, tree = load_with_locations(path, SweepConfig, overrides)
+    base, faults = read_merged(sweep.base)
     if faults:
-        raise config_error(sweep.base, faults)
+        raise format_diagnostics(sweep.base, faults)
     if isinstance(changes := child(tree, "changes")[1], MappingNode):
-        base, dropped = override(base, changes, Experiment)
+        base, dropped = override(base, changes, ExperimentConfig)
         for message in dropped:
             print(message, file=sys.stderr)
-    found: dict[str, tuple[Fault, list[str]]] = {}
-    cells: list[Cell] = []
-    for choices in expand(sweep.axes, sweep.only, sweep.without):
+    found: dict[str, tuple[Diagnostic, list[str]]] = {}
+    cells: list[Trial] = []
+    for choices in expand(sweep.axes, sweep.include, sweep.exclude):
         laid = _laid(base, tree, choices)
         try:
-            experiment = Experiment.model_validate(plain(laid))
+            experiment = ExperimentConfig.model_validate(to_python(laid))
         except ValidationError as error:
-            for fault in explain(error, Experiment, laid)[0]:
-                found.setdefault(str(fault), (fault, []))[1].append(cell_name(choices))
+            for fault in explain(error, ExperimentConfig, laid)[0]:
+                found.setdefault(str(fault), (fault, []))[1].append(trial_name(choices))
             continue
-        run = sweep.folder / "cells" / cell_name(choices)
-        cells.append(Cell(choices, experiment.model_copy(update={"run": run})))
+        run = sweep.folder / "cells" / trial_name(choices)
+        cells.append(Trial(choices, experiment.model_copy(update={"run_dir": run})))
     if found:
-        raise config_error(path, [_of_cells(fault, names) for fault, names in found.values()])
-    plan = Plan(path, sweep, tuple(cells))
+        raise format_diagnostics(path, [_of_cells(fault, names) for fault, names in found.values()])
+    plan = SweepPlan(path, sweep, tuple(cells))
     _check(plan)
     return plan
 
@@ -143,24 +143,24 @@ def _below(at: ScalarNode | None, choice: Node) -> Node:
     return choice
 
 
-def _of_cells(fault: Fault, names: list[str]) -> Fault:
+def _of_cells(fault: Diagnostic, names: list[str]) -> Diagnostic:
     others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return Fault(f"{fault.message} (in the cell {names[0]}{others})", fault.start, fault.end)
+    return Diagnostic(f"{fault.message} (in the cell {names[0]}{others})", fault.start, fault.end)
 
 
-def _check(plan: Plan) -> None:
+def _check(plan: SweepPlan) -> None:
     """What no single config can tell: parts that refuse each other, cells alike, and what cannot be compared.
 
     Raises ConfigError.
     """
     mistakes: list[str] = []
-    evaluation = plan.cells[0].experiment.evaluation
+    evaluation = plan.trials[0].experiment.evaluation
     if "bleu" not in (evaluation.metrics or ["bleu"]):
         mistakes.append(f"{plan.path}: `evaluation.metrics` needs `bleu`, by which the cells are compared")
-    seen: dict[str, Cell] = {}
-    for cell in plan.cells:
+    seen: dict[str, Trial] = {}
+    for cell in plan.trials:
         try:
-            sketch(cell.experiment.model, cell.experiment.text)
+            build_on_meta_device(cell.experiment.model, cell.experiment.tokenizer)
         except ConfigError as error:
             mistakes.append(f"{plan.path}: the cell {cell.name}: {error}")
         same = seen.setdefault(cell.experiment.model_dump_json(exclude={"run"}), cell)
@@ -171,14 +171,14 @@ def _check(plan: Plan) -> None:
             )
         if cell.experiment.evaluation != evaluation:
             mistakes.append(
-                f"{plan.path}: the cells {plan.cells[0].name} and {cell.name} have different `evaluation` settings,"
+                f"{plan.path}: the cells {plan.trials[0].name} and {cell.name} have different `evaluation` settings,"
                 " so they cannot be compared"
             )
         if not cell.experiment.data.test:
             mistakes.append(f"{plan.path}: the cell {cell.name} has no `data.test` to be measured on")
-        elif cell.experiment.data.test != plan.cells[0].experiment.data.test:
+        elif cell.experiment.data.test != plan.trials[0].experiment.data.test:
             mistakes.append(
-                f"{plan.path}: the cells {plan.cells[0].name} and {cell.name} have different test sets,"
+                f"{plan.path}: the cells {plan.trials[0].name} and {cell.name} have different test sets,"
                 " so they cannot be compared"
             )
     if mistakes:

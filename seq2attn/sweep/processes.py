@@ -13,37 +13,37 @@ from dataclasses import dataclass
 import torch
 
 from seq2attn.io.import_path import environment
-from seq2attn.sweep.plan import Training
+from seq2attn.sweep.plan import TrialRun
 
-LOG = "sweep.log"
-MERCY = 10.0
+SWEEP_LOG = "sweep.log"
+TERMINATE_GRACE_SECONDS = 10.0
 """Seconds between asking a process to end and ending it."""
 
 
 @dataclass(frozen=True)
-class Ended:
+class FinishedRun:
     """A training whose process has ended."""
 
-    training: Training
-    code: int
+    training: TrialRun
+    exit_code: int
     seconds: float
 
     @property
-    def why(self) -> str:
+    def failure_reason(self) -> str:
         """What it said last, for one that failed."""
-        log = self.training.folder / LOG
-        how = f"exit code {self.code}" if self.code >= 0 else f"ended by signal {-self.code}"
+        log = self.training.folder / SWEEP_LOG
+        how = f"exit code {self.exit_code}" if self.exit_code >= 0 else f"ended by signal {-self.exit_code}"
         said = [line for line in log.read_text("utf-8", errors="replace").split("\n") if line.strip()]
         return f"{how}: {said[-1] if said else 'it said nothing'} ({log})"
 
 
-def run_all(trainings: Iterable[Training], jobs: int, lock: int) -> Iterator[Ended]:
+def run_all(trainings: Iterable[TrialRun], jobs: int, lock: int) -> Iterator[FinishedRun]:
     """Train all, `jobs` side by side, and yield each as it ends. What still runs is ended when this is.
 
     `lock` is the file descriptor that keeps other sweeps out for as long as one of the processes lives.
     """
     waiting = deque(trainings)
-    working: dict[subprocess.Popen[bytes], tuple[Training, float, int]] = {}  # the last: which of the `jobs`
+    working: dict[subprocess.Popen[bytes], tuple[TrialRun, float, int]] = {}  # the last: which of the `jobs`
     cards = visible_cards()
     try:
         while waiting or working:
@@ -55,7 +55,7 @@ def run_all(trainings: Iterable[Training], jobs: int, lock: int) -> Iterator[End
                 working[process] = training, time.monotonic(), place
             for process in [process for process in working if process.poll() is not None]:
                 training, started, _ = working.pop(process)
-                yield Ended(training, process.returncode, time.monotonic() - started)
+                yield FinishedRun(training, process.returncode, time.monotonic() - started)
             time.sleep(0.05)
     finally:
         _end(list(working))
@@ -76,14 +76,14 @@ def visible_cards() -> list[str]:
     return [name.strip() for name in named.split(",") if name.strip()]
 
 
-def _start(training: Training, jobs: int, lock: int, card: str | None) -> subprocess.Popen[bytes]:
+def _start(training: TrialRun, jobs: int, lock: int, card: str | None) -> subprocess.Popen[bytes]:
     """Start a process that hears nothing of Ctrl-C: whether trainings end is for the sweep to say.
 
     It sees one `card` alone, lest all of them train on the first.
     """
     seen = {} if card is None else {"CUDA_VISIBLE_DEVICES": card}
     command = [sys.executable, "-m", "seq2attn.sweep.worker", str(training.folder), str(jobs)]
-    with (training.folder / LOG).open("ab") as log:
+    with (training.folder / SWEEP_LOG).open("ab") as log:
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,  # closed when this process ends, which is what the other waits for
@@ -98,7 +98,7 @@ def _start(training: Training, jobs: int, lock: int, card: str | None) -> subpro
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         process.terminate()
-    deadline = time.monotonic() + MERCY
+    deadline = time.monotonic() + TERMINATE_GRACE_SECONDS
     for process in processes:
         try:
             process.wait(max(0.0, deadline - time.monotonic()))

@@ -19,24 +19,24 @@ from seq2attn.data.readers import CorpusConfig
 from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import Digests
 from seq2attn.evaluation.metrics import Score
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import read_object, write_json
 from seq2attn.io.format_version import FORMAT_VERSION, check_format
-from seq2attn.sweep.plan import Training
+from seq2attn.sweep.plan import TrialRun
 
-CELL, RESULT, TRAINED = "cell.json", "result.json", "trained.json"
-FIX = "remove the folder it is in, and start the sweep again"
+TRIAL_FILE, RESULT_FILE, TRAINED = "cell.json", "result.json", "trained.json"
+SWEEP_HINT = "remove the folder it is in, and start the sweep again"
 
 
 @dataclass(frozen=True)
-class Measured:
+class TestSetMeasurement:
     """What was found on one test set."""
 
     digests: Digests
     sentences: int
     scores: tuple[Score, ...]
     seconds: float  # of translating
-    words: int  # target tokens made
+    num_tokens: int  # target tokens made
     translations: tuple[str, ...]
 
     def score(self, name: str) -> Score:
@@ -45,7 +45,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """What came of one training."""
 
     parameters: int
@@ -57,68 +57,68 @@ class Record:
     machine: str
     torch: str
     date: str
-    sets: dict[str, Measured]
+    sets: dict[str, TestSetMeasurement]
 
 
-_RECORD = TypeAdapter(Record)
+_RECORD = TypeAdapter(RunRecord)
 
 
-def write_record(folder: Path, record: Record) -> None:
+def write_record(folder: Path, record: RunRecord) -> None:
     """Say that a training is finished, and what came of it."""
-    write_json(folder / RESULT, {"format": FORMAT_VERSION, **_RECORD.dump_python(record, mode="json")})
+    write_json(folder / RESULT_FILE, {"format": FORMAT_VERSION, **_RECORD.dump_python(record, mode="json")})
 
 
-def read_record(folder: Path) -> Record | None:
+def read_record(folder: Path) -> RunRecord | None:
     """What came of the training in `folder`; None if it is not finished."""
-    if not (folder / RESULT).is_file():
+    if not (folder / RESULT_FILE).is_file():
         return None
-    content = read_object(folder / RESULT, FIX)
-    check_format(content, folder / RESULT, FIX)
+    content = read_object(folder / RESULT_FILE, SWEEP_HINT)
+    check_format(content, folder / RESULT_FILE, SWEEP_HINT)
     del content["format"]
     try:
         return _RECORD.validate_python(content)
     except ValueError as error:
-        raise RunError(f"{folder / RESULT}: cannot be used ({error}); {FIX}") from None
+        raise RunError(f"{folder / RESULT_FILE}: cannot be used ({error}); {SWEEP_HINT}") from None
 
 
-def write_cell(training: Training, identity: Mapping[str, Any]) -> None:
+def write_trial(training: TrialRun, identity: Mapping[str, Any]) -> None:
     """Say what a training is to be."""
     config = training.experiment.model_dump(mode="json")
-    write_json(training.folder / CELL, {"known_by": identity, "config": config})
+    write_json(training.folder / TRIAL_FILE, {"known_by": identity, "config": config})
 
 
-def read_cell(folder: Path) -> Experiment:
+def read_trial(folder: Path) -> ExperimentConfig:
     """The experiment that a process is to train in `folder`."""
-    return Experiment.model_validate(read_object(folder / CELL, FIX)["config"])
+    return ExperimentConfig.model_validate(read_object(folder / TRIAL_FILE, SWEEP_HINT)["config"])
 
 
-def changed(training: Training, identity: Mapping[str, Any]) -> list[str]:
+def changed_parts(training: TrialRun, identity: Mapping[str, Any]) -> list[str]:
     """The parts of the config that are others than those that the folder of a training was begun with."""
-    path = training.folder / CELL
+    path = training.folder / TRIAL_FILE
     if not path.is_file():
         return []
-    before = read_object(path, FIX).get("known_by", {})
+    before = read_object(path, SWEEP_HINT).get("known_by", {})
     return [part for part in identity if identity[part] != before.get(part)]
 
 
-class Identities:
+class ExperimentFingerprints:
     """What experiments are known by: options, and the content of files. Each file is read once."""
 
     def __init__(self) -> None:
         self._hashes: dict[Any, str] = {}
 
-    def of(self, experiment: Experiment) -> dict[str, Any]:
+    def fingerprint(self, experiment: ExperimentConfig) -> dict[str, Any]:
         """All that decides what comes of an experiment; that its text lies elsewhere changes nothing."""
         parts = experiment.model_dump(mode="json", include={"model", "training", "search", "evaluation"})
         tests = {name: self._hash(experiment, corpus) for name, corpus in experiment.data.test.items()}
-        return {"text": self.text(experiment), "test sets": tests, **parts}
+        return {"tokenizer": self.text_fingerprint(experiment), "test sets": tests, **parts}
 
-    def text(self, experiment: Experiment) -> str:
+    def text_fingerprint(self, experiment: ExperimentConfig) -> str:
         """What the text that an experiment learns from is known by, once it is prepared."""
         return self._hash(experiment, *experiment.data.train, experiment.data.dev)
 
-    def _hash(self, experiment: Experiment, *corpora: CorpusConfig) -> str:
-        key = (corpora, experiment.data.filters, experiment.text)
+    def _hash(self, experiment: ExperimentConfig, *corpora: CorpusConfig) -> str:
+        key = (corpora, experiment.data.filters, experiment.tokenizer)
         if key not in self._hashes:
             self._hashes[key] = fingerprint(*key)
         return self._hashes[key]

@@ -13,16 +13,23 @@ from seq2attn.data.train_tokenizers import Log
 from seq2attn.errors import RunError
 from seq2attn.io.files import write_bytes, write_json
 from seq2attn.io.format_version import FORMAT_VERSION
-from seq2attn.io.lock import locked
+from seq2attn.io.lock import lock_directory
 from seq2attn.io.tables import format_table
-from seq2attn.models.summary import count_parameters, sketch
-from seq2attn.sweep.html_page import leaderboard_page
-from seq2attn.sweep.leaderboard import assemble
+from seq2attn.models.summary import build_on_meta_device, count_parameters
+from seq2attn.sweep.html_page import leaderboard_html
+from seq2attn.sweep.leaderboard import build_leaderboard
 from seq2attn.sweep.markdown import as_markdown
-from seq2attn.sweep.plan import Plan, Training
-from seq2attn.sweep.processes import Ended, run_all, threads
-from seq2attn.sweep.record import RESULT, TRAINED, Identities, changed, read_record, write_cell
-from seq2attn.sweep.shared_data import share_text
+from seq2attn.sweep.plan import SweepPlan, TrialRun
+from seq2attn.sweep.processes import FinishedRun, run_all, threads
+from seq2attn.sweep.record import (
+    RESULT_FILE,
+    TRAINED,
+    ExperimentFingerprints,
+    changed_parts,
+    read_record,
+    write_trial,
+)
+from seq2attn.sweep.shared_data import link_prepared_data
 
 MEASURING = {"test sets", "search"}
 """Parts of a config that training does not depend on."""
@@ -32,59 +39,59 @@ PATIENCE = 5.0
 """Seconds in which the trainings of a sweep that was killed have surely seen that it is gone."""
 
 
-def run_sweep(plan: Plan, jobs: int, log: Log, *, redo: bool = False) -> list[Ended]:
+def run_sweep(plan: SweepPlan, jobs: int, log: Log, *, redo: bool = False) -> list[FinishedRun]:
     """Train and measure all that is not finished yet; those that failed.
 
     Trainings whose config has changed since are refused, or with `redo` done anew.
     """
     folder = plan.sweep.folder
-    with locked(folder, "sweep.lock", advice="give another `folder`", patience=PATIENCE) as lock:
-        identities = Identities()
-        known_by = {str(training): identities.of(training.experiment) for training in plan.trainings}
+    with lock_directory(folder, "sweep.lock", advice="give another `folder`", patience=PATIENCE) as lock:
+        identities = ExperimentFingerprints()
+        known_by = {str(training): identities.fingerprint(training.experiment) for training in plan.runs}
         _settle_changes(plan, known_by, redo, log)
-        waiting = [training for training in plan.trainings if read_record(training.folder) is None]
-        done = len(plan.trainings) - len(waiting)
+        waiting = [training for training in plan.runs if read_record(training.folder) is None]
+        done = len(plan.runs) - len(waiting)
         log(
-            f"{len(plan.cells)} cells x {len(plan.sweep.seeds)} seeds: {done} trainings are finished,"
+            f"{len(plan.trials)} cells x {len(plan.sweep.seeds)} seeds: {done} trainings are finished,"
             f" {len(waiting)} to go; {jobs} side by side, threads each: {threads(jobs)}"
         )
-        share_text(waiting, identities, folder, log)
+        link_prepared_data(waiting, identities, folder, log)
         for training in waiting:
-            write_cell(training, known_by[str(training)])
+            write_trial(training, known_by[str(training)])
         return _watch(waiting, jobs, lock, log)
 
 
-def write_leaderboard(plan: Plan, log: Log) -> str:
+def write_leaderboard(plan: SweepPlan, log: Log) -> str:
     """Write the leaderboard of what is finished as Markdown, JSON and HTML; its Markdown."""
     log(f"comparing with the baseline, {plan.baseline.name}")
-    board = assemble(plan)
+    board = build_leaderboard(plan)
     folder, markdown = plan.sweep.folder, as_markdown(board)
     write_bytes(folder / "leaderboard.md", markdown.encode())
     write_json(
         folder / "leaderboard.json",
         {"format": FORMAT_VERSION, **asdict(board), "conditions": board.conditions},
     )
-    write_bytes(folder / "leaderboard.html", leaderboard_page(board).encode())
+    write_bytes(folder / "leaderboard.html", leaderboard_html(board).encode())
     log(f"leaderboard: {folder / 'leaderboard.html'} (and .md, .json)")
     return markdown
 
 
-def describe(plan: Plan) -> str:
+def describe_plan(plan: SweepPlan) -> str:
     """The cells with the sizes of their models, and how far each is."""
     rows = [("cell", "parameters", "finished", "")]
-    for cell in plan.cells:
-        size = count_parameters(sketch(cell.experiment.model, cell.experiment.text))
-        records = [read_record(training.folder) for training in cell.trainings(plan.sweep.seeds)]
+    for cell in plan.trials:
+        size = count_parameters(build_on_meta_device(cell.experiment.model, cell.experiment.tokenizer))
+        records = [read_record(training.folder) for training in cell.runs(plan.sweep.seeds)]
         done = sum(record is not None for record in records)
         mark = "baseline" if cell is plan.baseline else ""
         rows.append((cell.name, f"{size:,}", f"{done}/{len(records)}", mark))
     return (
-        f"{format_table(rows)}\n{len(plan.cells)} cells x {len(plan.sweep.seeds)} seeds (parameters at most)"
+        f"{format_table(rows)}\n{len(plan.trials)} cells x {len(plan.sweep.seeds)} seeds (parameters at most)"
     )
 
 
-def _settle_changes(plan: Plan, known_by: dict[str, dict[str, object]], redo: bool, log: Log) -> None:
-    others = {str(t): (t, parts) for t in plan.trainings if (parts := changed(t, known_by[str(t)]))}
+def _settle_changes(plan: SweepPlan, known_by: dict[str, dict[str, object]], redo: bool, log: Log) -> None:
+    others = {str(t): (t, parts) for t in plan.runs if (parts := changed_parts(t, known_by[str(t)]))}
     if others and not redo:
         some = [f"{name} ({', '.join(parts)})" for name, (_, parts) in list(others.items())[:5]]
         more = f" and {len(others) - 5} more" if len(others) > 5 else ""
@@ -93,17 +100,17 @@ def _settle_changes(plan: Plan, known_by: dict[str, dict[str, object]], redo: bo
             " do them anew by --redo, or give another `folder`"
         )
     for name, (training, parts) in others.items():
-        is_trained_alike = {*parts} <= MEASURING and (training.folder / RESULT).is_file()
+        is_trained_alike = {*parts} <= MEASURING and (training.folder / RESULT_FILE).is_file()
         log(
             f"{name}: {'measured' if is_trained_alike else 'trained'} anew, since changed: {', '.join(parts)}"
         )
         if is_trained_alike:
-            (training.folder / RESULT).rename(training.folder / TRAINED)
+            (training.folder / RESULT_FILE).rename(training.folder / TRAINED)
         else:
             _forget(training)
 
 
-def _forget(training: Training) -> None:
+def _forget(training: TrialRun) -> None:
     """Remove a run, its result first."""
     going = training.folder.with_name(training.folder.name + ".removed")
     shutil.rmtree(going, ignore_errors=True)
@@ -111,15 +118,15 @@ def _forget(training: Training) -> None:
     shutil.rmtree(going)
 
 
-def _watch(waiting: Sequence[Training], jobs: int, lock: int, log: Log) -> list[Ended]:
+def _watch(waiting: Sequence[TrialRun], jobs: int, lock: int, log: Log) -> list[FinishedRun]:
     """Train, and tell of each training as it ends; those that failed."""
     failed = []
     with tqdm(total=len(waiting), unit="training", disable=not sys.stderr.isatty()) as bar:
         for ended in run_all(waiting, jobs, lock):
             record = read_record(ended.training.folder)
-            if ended.code or record is None:
+            if ended.exit_code or record is None:
                 failed.append(ended)
-                log(f"{ended.training}: FAILED, {ended.why}")
+                log(f"{ended.training}: FAILED, {ended.failure_reason}")
             else:
                 scores = ", ".join(f"{name} {m.score('BLEU').value:.2f}" for name, m in record.sets.items())
                 log(f"{ended.training}: BLEU {scores} ({ended.seconds:.0f} s)")

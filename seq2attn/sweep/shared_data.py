@@ -10,13 +10,15 @@ from pathlib import Path
 from seq2attn.data.inspection.report import REPORT_JSON, REPORT_TEXT
 from seq2attn.data.prepare import PREPARED, prepare
 from seq2attn.data.train_tokenizers import Log
-from seq2attn.sweep.plan import Training
-from seq2attn.sweep.record import Identities
+from seq2attn.sweep.plan import TrialRun
+from seq2attn.sweep.record import ExperimentFingerprints
 
-PARTS = ("source", "target", "data")
+PREPARED_FOLDERS = ("source", "target", "data")
 
 
-def share_text(trainings: Iterable[Training], identities: Identities, folder: Path, log: Log) -> None:
+def link_prepared_data(
+    trainings: Iterable[TrialRun], identities: ExperimentFingerprints, folder: Path, log: Log
+) -> None:
     """Put the prepared text of each training into its run, as `prepare` would.
 
     Raises: DataError for text that cannot be used, before anything is trained.
@@ -26,16 +28,16 @@ def share_text(trainings: Iterable[Training], identities: Identities, folder: Pa
         experiment = training.experiment
         if (training.folder / PREPARED).is_file():
             continue
-        known_by = identities.text(experiment)
+        known_by = identities.text_fingerprint(experiment)
         if known_by not in homes:
             homes[known_by] = folder / "text" / known_by[:16]
-            prepare(experiment.data, experiment.text, homes[known_by], log)
+            prepare(experiment.data, experiment.tokenizer, homes[known_by], log)
         _link(homes[known_by], training.folder)
 
 
 def _link(home: Path, run: Path) -> None:
     """All files of a prepared text, the one last that says that it is whole. None of them is ever written into."""
-    for part in PARTS:
+    for part in PREPARED_FOLDERS:
         shutil.rmtree(run / part, ignore_errors=True)
         shutil.copytree(home / part, run / part, copy_function=_link_or_copy, ignore=_but_last)
     for name in (REPORT_JSON, REPORT_TEXT):

@@ -24,35 +24,35 @@ Verdict = Literal["better", "worse", "no difference"]
 
 
 @dataclass(frozen=True)
-class Compared:
+class Comparison:
     """A system beside the baseline, on one test set and with one seed."""
 
     seed: int
     score: float  # BLEU
     difference: float  # from the baseline's
-    p: float
-    interval: float  # half the width of the 95 % interval of the system's own BLEU
+    p_value: float
+    confidence_interval: float  # half the width of the 95 % interval of the system's own BLEU
     signature: str
 
 
 @dataclass(frozen=True)
-class Judgement:
+class OverallComparison:
     """A system beside the baseline, over all seeds."""
 
     difference: float  # of the mean BLEU
-    p: (
+    p_value: (
         float | None
     )  # of differing in this direction with every seed; None where the seeds disagree in the direction
     verdict: Verdict
 
 
-def compare(
+def compare_systems(
     seed: int,
     baseline: Sequence[str],
     systems: Mapping[str, Sequence[str]],
     metrics: Metrics,
     references: References,
-) -> dict[str, Compared]:
+) -> dict[str, Comparison]:
     """BLEU of each system's translations against the baseline's of the same sentences."""
     named: list[tuple[str, Sequence[str]]] = [("baseline", baseline), *systems.items()]
     bleu = {"BLEU": metrics.by_name["bleu"]}
@@ -62,26 +62,26 @@ def compare(
     first, *others = results
     signature = str(signatures["BLEU"])
     return {
-        name: Compared(seed, result.score, result.score - first.score, result.p_value, result.ci, signature)
+        name: Comparison(seed, result.score, result.score - first.score, result.p_value, result.ci, signature)
         for name, result in zip(systems, others, strict=True)
     }
 
 
-def judge(compared: Sequence[Compared]) -> Judgement | None:
+def combine_seeds(compared: Sequence[Comparison]) -> OverallComparison | None:
     """What the seeds say together; None where there is nothing to compare."""
     if not compared:
         return None
     signs = {(one.difference > 0) - (one.difference < 0) for one in compared}
     mean = sum(one.difference for one in compared) / len(compared)
     if len(signs) > 1:
-        return Judgement(mean, None, "no difference")
-    p = max(one.p for one in compared)
+        return OverallComparison(mean, None, "no difference")
+    p = max(one.p_value for one in compared)
     if p >= LEVEL or abs(mean) <= seed_deviation(compared):
-        return Judgement(mean, p, "no difference")
-    return Judgement(mean, p, "better" if mean > 0 else "worse")
+        return OverallComparison(mean, p, "no difference")
+    return OverallComparison(mean, p, "better" if mean > 0 else "worse")
 
 
-def seed_deviation(compared: Sequence[Compared]) -> float:
+def seed_deviation(compared: Sequence[Comparison]) -> float:
     """Standard deviation (n - 1) of the score over seeds, the baseline's if that is larger; 0 of a single seed."""
     if len(compared) < 2:
         return 0.0

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import torch
 
-from seq2attn.config.plugin import modules_in
-from seq2attn.errors import Stopped, UserError
+from seq2attn.config.plugin import plugin_modules
+from seq2attn.errors import TrainingInterrupted, UserError
 from seq2attn.evaluation.evaluate import (
-    Learnt,
-    Result,
+    TestSetResult,
+    TrainingTextInfo,
     evaluate_run,
     load_with_origin,
     test_sets,
@@ -26,8 +26,8 @@ from seq2attn.evaluation.evaluate import (
 )
 from seq2attn.inference.translator import Translator
 from seq2attn.models.summary import count_parameters
-from seq2attn.run_directory import Run
-from seq2attn.sweep.record import TRAINED, Measured, Record, read_cell, write_record
+from seq2attn.run_directory import RunDirectory
+from seq2attn.sweep.record import TRAINED, RunRecord, TestSetMeasurement, read_trial, write_record
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
 
@@ -37,53 +37,58 @@ def main() -> int:
     folder, jobs = Path(sys.argv[1]), int(sys.argv[2])
     threading.Thread(target=_end_with_the_sweep, daemon=True).start()
     try:
-        write_record(folder, work(folder, jobs))
+        write_record(folder, run_trial(folder, jobs))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except Stopped as stopped:
+    except TrainingInterrupted as stopped:
         print(stopped, file=sys.stderr)
-        return stopped.code
+        return stopped.exit_code
     return 0
 
 
-def work(folder: Path, jobs: int) -> Record:
+def run_trial(folder: Path, jobs: int) -> RunRecord:
     """Train in `folder`, from its newest checkpoint if it has one, then translate and score the test sets.
 
     Where a training is only to be measured anew, it is not trained again.
     """
-    experiment = read_cell(folder)
+    experiment = read_trial(folder)
     if (folder / TRAINED).is_file():
-        run = Run(folder, modules_in(experiment))
-        run.save_experiment(experiment)
+        run = RunDirectory(folder, plugin_modules(experiment))
+        run.save_config(experiment)
     else:
         run = train(experiment, go_on="auto")
-    state = list_checkpoints(folder)[-1].state
+    state = list_checkpoints(folder)[-1].train_state
     translator, origin = load_with_origin(run, lambda: Translator.load(folder, allow_code=run.allow_code))
-    sets, learnt = test_sets(experiment, None, []), Learnt.of(run)
+    sets, learnt = test_sets(experiment, None, []), TrainingTextInfo.from_run(run)
     results = evaluate_run(translator, sets, experiment.search, experiment.evaluation, learnt)
     write_reports(run, origin, results, experiment.search)
-    return Record(
+    return RunRecord(
         parameters=count_parameters(translator.model),
         seconds=state.seconds,
         updates=state.update,
         epochs=state.epochs,
         threads=torch.get_num_threads(),
         jobs=jobs,
-        machine=machine(),
+        machine=machine_name(),
         torch=torch.__version__,
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         sets={result.name: _measured(result) for result in results},
     )
 
 
-def _measured(result: Result) -> Measured:
-    return Measured(
-        result.digests, result.sentences, result.scores, result.seconds, result.words, result.translations
+def _measured(result: TestSetResult) -> TestSetMeasurement:
+    return TestSetMeasurement(
+        result.digests,
+        result.sentences,
+        result.scores,
+        result.seconds,
+        result.num_tokens,
+        result.translations,
     )
 
 
-def machine() -> str:
+def machine_name() -> str:
     """What was measured on, as far as it tells."""
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()

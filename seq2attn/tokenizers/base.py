@@ -10,16 +10,21 @@ from pydantic import TypeAdapter, ValidationError
 
 from seq2attn.errors import RunError
 from seq2attn.io.files import read_object
-from seq2attn.tokenizers.characters import CharactersConfig, CharacterTokenizer
+from seq2attn.tokenizers.characters import CharacterTokenizer, CharacterTokenizerConfig
 from seq2attn.tokenizers.config import TokenizerConfig
-from seq2attn.tokenizers.subwords import MODEL, BPEConfig, UnigramConfig, load_subwords
+from seq2attn.tokenizers.subwords import MODEL_FILE, BPETokenizerConfig, UnigramTokenizerConfig, load_subwords
 from seq2attn.tokenizers.tags import UntaggedTokenizer, with_tags
-from seq2attn.tokenizers.tokenizer_files import HEADER, VOCABULARY
+from seq2attn.tokenizers.tokenizer_files import TOKENIZER_FILE, VOCABULARY_FILE
 from seq2attn.tokenizers.vocabulary import Vocabulary, check_same
-from seq2attn.tokenizers.wordpiece import FILE, WordPieceConfig, WordPieceTokenizer, load_wordpiece
-from seq2attn.tokenizers.words import WordsConfig, WordTokenizer
+from seq2attn.tokenizers.wordpiece import (
+    HF_TOKENIZER_FILE,
+    WordPieceTokenizer,
+    WordPieceTokenizerConfig,
+    load_wordpiece,
+)
+from seq2attn.tokenizers.words import WordTokenizer, WordTokenizerConfig
 
-FIX = "prepare the data again, or copy the whole folder from where it was prepared"
+TOKENIZER_HINT = "prepare the data again, or copy the whole folder from where it was prepared"
 
 
 class Tokenizer(Protocol):
@@ -30,7 +35,7 @@ class Tokenizer(Protocol):
         """The tokens and their ids."""
 
     @property
-    def stochastic(self) -> bool:
+    def is_stochastic(self) -> bool:
         """Whether `sample` differs from `encode`."""
 
     def encode(self, line: str) -> list[int]:
@@ -39,10 +44,10 @@ class Tokenizer(Protocol):
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
         """The ids of each line, perhaps cut at random: a function of `lines` and `seed` alone."""
 
-    def tokens(self, ids: Sequence[int]) -> list[str]:
+    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
         """The tokens as shown to people, special ones and marks of spaces included."""
 
-    def word_indices(self, ids: Sequence[int]) -> list[int]:
+    def word_ids(self, ids: Sequence[int]) -> list[int]:
         """For each id the number of the word of `decode(ids)` it belongs to; PAD, BOS and EOS: -1."""
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -57,28 +62,34 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
     Raises: RunError when a file is missing or the files do not fit together.
     """
-    header = read_object(folder / HEADER, FIX)
+    header = read_object(folder / TOKENIZER_FILE, TOKENIZER_HINT)
     adapter: TypeAdapter[TokenizerConfig] = TypeAdapter(TokenizerConfig)
     try:
         config = adapter.validate_python(header.get("config"))
     except ValidationError:
-        raise RunError(f"{folder / HEADER}: describes no tokeniser known to this version; {FIX}") from None
+        raise RunError(
+            f"{folder / TOKENIZER_FILE}: describes no tokeniser known to this version; {TOKENIZER_HINT}"
+        ) from None
     tokenizer = _loaded(config, folder)
-    return tokenizer if isinstance(tokenizer, WordPieceTokenizer) else with_tags(tokenizer, folder, FIX)
+    return (
+        tokenizer
+        if isinstance(tokenizer, WordPieceTokenizer)
+        else with_tags(tokenizer, folder, TOKENIZER_HINT)
+    )
 
 
 def _loaded(config: TokenizerConfig, folder: Path) -> UntaggedTokenizer | WordPieceTokenizer:
-    vocabulary = Vocabulary.load(folder / VOCABULARY)
+    vocabulary = Vocabulary.load(folder / VOCABULARY_FILE)
     match config:
-        case WordsConfig():
+        case WordTokenizerConfig():
             return WordTokenizer(config, vocabulary)
-        case CharactersConfig():
+        case CharacterTokenizerConfig():
             return CharacterTokenizer(config, vocabulary)
-        case BPEConfig() | UnigramConfig():
-            subwords = load_subwords(config, folder, FIX)
-            check_same(vocabulary, subwords.vocabulary, folder / MODEL)
+        case BPETokenizerConfig() | UnigramTokenizerConfig():
+            subwords = load_subwords(config, folder, TOKENIZER_HINT)
+            check_same(vocabulary, subwords.vocabulary, folder / MODEL_FILE)
             return subwords
-        case WordPieceConfig():
-            wordpiece = load_wordpiece(config, folder, FIX)
-            check_same(vocabulary, wordpiece.vocabulary, folder / FILE)
+        case WordPieceTokenizerConfig():
+            wordpiece = load_wordpiece(config, folder, TOKENIZER_HINT)
+            check_same(vocabulary, wordpiece.vocabulary, folder / HF_TOKENIZER_FILE)
             return wordpiece

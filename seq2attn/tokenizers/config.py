@@ -6,37 +6,44 @@ from typing import Annotated
 
 from pydantic import Field
 
-from seq2attn.config.base import Config, Mistake
-from seq2attn.tokenizers.characters import CharactersConfig
-from seq2attn.tokenizers.subwords import BPEConfig, UnigramConfig
-from seq2attn.tokenizers.wordpiece import WordPieceConfig
-from seq2attn.tokenizers.words import WordsConfig
+from seq2attn.config.base import Config, FieldError
+from seq2attn.tokenizers.characters import CharacterTokenizerConfig
+from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
+from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
+from seq2attn.tokenizers.words import WordTokenizerConfig
 
 TokenizerConfig = Annotated[
-    BPEConfig | UnigramConfig | WordsConfig | CharactersConfig | WordPieceConfig, Field(discriminator="kind")
+    BPETokenizerConfig
+    | UnigramTokenizerConfig
+    | WordTokenizerConfig
+    | CharacterTokenizerConfig
+    | WordPieceTokenizerConfig,
+    Field(discriminator="kind"),
 ]
 
 
 def _joint_or_each(
     joint: TokenizerConfig | None, source: TokenizerConfig | None, target: TokenizerConfig | None
-) -> list[Mistake]:
+) -> list[FieldError]:
     given = {"source": source is not None, "target": target is not None}
     if joint is not None:
         message = "`joint` serves both sides: leave this out, or leave `joint` out and give both sides"
-        return [Mistake(side, message) for side, is_given in given.items() if is_given]
+        return [FieldError(side, message) for side, is_given in given.items() if is_given]
     message = "has no tokeniser: give `joint`, or both `source` and `target`"
-    return [Mistake(side, message) for side, is_given in given.items() if not is_given]
+    return [FieldError(side, message) for side, is_given in given.items() if not is_given]
 
 
-def _wordpiece_reads(joint: TokenizerConfig | None, target: TokenizerConfig | None) -> list[Mistake]:
+def _wordpiece_reads(joint: TokenizerConfig | None, target: TokenizerConfig | None) -> list[FieldError]:
     message = "`wordpiece` is for the source: what it cuts is not joined again to the text that it was"
     given = {"joint": joint, "target": target}
     return [
-        Mistake(f"{side}.kind", message) for side, one in given.items() if isinstance(one, WordPieceConfig)
+        FieldError(f"{side}.kind", message)
+        for side, one in given.items()
+        if isinstance(one, WordPieceTokenizerConfig)
     ]
 
 
-class TextConfig(Config):
+class TokenizersConfig(Config):
     """How text becomes tokens: `joint` for both languages, or `source` and `target`, each with its own."""
 
     rules = (_joint_or_each, _wordpiece_reads)
@@ -54,7 +61,7 @@ class TextConfig(Config):
         return self.joint is not None
 
     @property
-    def sides(self) -> tuple[TokenizerConfig, TokenizerConfig]:
+    def per_side(self) -> tuple[TokenizerConfig, TokenizerConfig]:
         """The tokeniser of the source and that of the target: the same one twice where it is joint."""
         source, target = self.joint or self.source, self.joint or self.target
         assert source is not None and target is not None  # the rule saw to it

@@ -9,7 +9,7 @@ from typing import Literal
 
 from seq2attn.config.base import Config
 
-SPACE = "▁"
+SPACE_MARK = "▁"
 """The mark of a space inside tokens (U+2581); in a text it is taken for a space."""
 
 MAX_MARKS, JOINER = 30, "\u034f"
@@ -21,7 +21,7 @@ class NormalizeConfig(Config):
 
     lowercase: bool = False
     """Make all letters small. Translations then come out in small letters too."""
-    unicode: Literal["none", "nfc", "nfkc"] = "nfc"
+    normalization: Literal["none", "nfc", "nfkc"] = "nfc"
     """Unicode normal form: `nfc` joins letters and accents; `nfkc` also rewrites ligatures, wide letters."""
 
     def normalize(self, line: str) -> str:
@@ -29,10 +29,10 @@ class NormalizeConfig(Config):
         line = self._compose(line)
         if self.lowercase:
             line = self._compose(line.lower())
-        return one_line(line.replace(SPACE, " "))
+        return collapse_whitespace(line.replace(SPACE_MARK, " "))
 
     def _compose(self, line: str) -> str:
-        match self.unicode:
+        match self.normalization:
             case "none":
                 return line
             case "nfc":
@@ -58,6 +58,6 @@ def _long_runs() -> re.Pattern[str]:
     return re.compile(f"[{marks}]{{{MAX_MARKS}}}(?=[{marks}])")
 
 
-def one_line(text: str) -> str:
+def collapse_whitespace(text: str) -> str:
     """The text with every run of white space, line breaks among them, as one space, and none at the ends."""
     return " ".join(text.split())

@@ -15,11 +15,11 @@ from random import Random
 
 CACHE = 2**17
 """Words whose choices are kept: most text is made of few."""
-UNKNOWN = 10.0
+UNKNOWN_PENALTY = 10.0
 """How much less than the worst piece a character scores that is no piece (SentencePiece's number)."""
 
 
-class Merges:
+class BPEDropoutSampler:
     """Byte-pair encoding that skips merges (Provilkov et al. 2020, algorithm 1).
 
     Each time, every possible merge is dropped with probability `dropout`; the best of the others is done.
@@ -28,7 +28,7 @@ class Merges:
     def __init__(self, scores: Mapping[str, float], dropout: float) -> None:
         self._scores, self._dropout = scores, dropout
 
-    def cut(self, word: str, random: Random) -> list[str]:
+    def segment(self, word: str, random: Random) -> list[str]:
         """The pieces of a word; characters that are no pieces stay alone."""
         symbols = list(word)
         while True:
@@ -43,16 +43,16 @@ class Merges:
             symbols[place : place + 2] = ["".join(symbols[place : place + 2])]
 
 
-class Paths:
+class UnigramSampler:
     """The unigram model's cuts, each drawn with the power `alpha` of its probability (Kudo 2018)."""
 
     def __init__(self, scores: Mapping[str, float], alpha: float) -> None:
         self._scores, self._alpha = scores, alpha
         self._longest = max(map(len, scores))
-        self._unknown = min(scores.values()) - UNKNOWN
+        self._unknown = min(scores.values()) - UNKNOWN_PENALTY
         self._choices = lru_cache(CACHE)(self._all_choices)
 
-    def cut(self, word: str, random: Random) -> list[str]:
+    def segment(self, word: str, random: Random) -> list[str]:
         """The pieces of a word; characters that are no pieces stay alone."""
         choices, end, pieces = self._choices(word), len(word), list[str]()
         while end:

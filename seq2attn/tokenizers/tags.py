@@ -49,9 +49,9 @@ class TaggedTokenizer:
         return Vocabulary((*known, *(tag for tag in self.tags if tag not in known)))
 
     @property
-    def stochastic(self) -> bool:
+    def is_stochastic(self) -> bool:
         """Whether `sample` differs from `encode`."""
-        return self.tokenizer.stochastic
+        return self.tokenizer.is_stochastic
 
     def split_tag(self, line: str) -> tuple[str, str]:
         """The tag that a line begins with, or nothing, and the rest."""
@@ -69,15 +69,19 @@ class TaggedTokenizer:
         drawn = self.tokenizer.sample(rests, seed)
         return [[*self._ids(tag), *ids] for tag, ids in zip(tags, drawn, strict=True)]
 
-    def tokens(self, ids: Sequence[int]) -> list[str]:
+    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
         """The tokens as shown to people."""
-        return [token for tags, run in self._runs(ids) for token in tags or self.tokenizer.tokens(run)]
+        return [
+            token
+            for tags, run in self._runs(ids)
+            for token in tags or self.tokenizer.convert_ids_to_tokens(run)
+        ]
 
-    def word_indices(self, ids: Sequence[int]) -> list[int]:
+    def word_ids(self, ids: Sequence[int]) -> list[int]:
         """For each id the number of the word of `decode(ids)` it belongs to; PAD, BOS and EOS: -1."""
         indices, start = list[int](), 0
         for tags, run in self._runs(ids):
-            found = list(range(len(tags))) if tags else self.tokenizer.word_indices(run)
+            found = list(range(len(tags))) if tags else self.tokenizer.word_ids(run)
             indices += [start + index if index >= 0 else index for index in found]
             start += max(found, default=-1) + 1
         return indices

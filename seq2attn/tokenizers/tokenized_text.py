@@ -14,22 +14,22 @@ MAX_CHARACTER_TOKENS = 4
 
 
 @dataclass(frozen=True)
-class Segmented:
+class TokenizedText:
     """Tokens as shown to people, and the whole words that they belong to; a control is a word of its own."""
 
     tokens: tuple[str, ...]
     words: tuple[str, ...]
-    word_of: tuple[int, ...]  # for each token the place of its word in `words`: 0 0 1 2 2 2 ...
+    word_ids: tuple[int, ...]  # for each token the place of its word in `words`: 0 0 1 2 2 2 ...
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> Segmented:
+    def from_ids(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> TokenizedText:
         """The line with these ids, controls included.
 
         Where a script has no spaces, tokens are words.
         """
-        tokens, word_of, last = tokenizer.tokens(ids), list[int](), -1
+        tokens, word_of, last = tokenizer.convert_ids_to_tokens(ids), list[int](), -1
         words = list[list[int]]()
-        for id, number in zip(ids, tokenizer.word_indices(ids), strict=True):
+        for id, number in zip(ids, tokenizer.word_ids(ids), strict=True):
             if (
                 number < 0
                 or number != last
@@ -43,17 +43,17 @@ class Segmented:
         return cls(tuple(tokens), tuple(texts), tuple(word_of))
 
     @classmethod
-    def joined(cls, parts: Sequence[Segmented]) -> Segmented:
+    def concat(cls, parts: Sequence[TokenizedText]) -> TokenizedText:
         """One after the other, each with the controls that it has."""
         tokens, words, word_of = list[str](), list[str](), list[int]()
         for part in parts:
-            word_of += [len(words) + number for number in part.word_of]
+            word_of += [len(words) + number for number in part.word_ids]
             tokens += part.tokens
             words += part.words
         return cls(tuple(tokens), tuple(words), tuple(word_of))
 
     @classmethod
-    def plain(cls, tokens: Sequence[str]) -> Segmented:
+    def from_words(cls, tokens: Sequence[str]) -> TokenizedText:
         """Tokens each of which is a word."""
         return cls(tuple(tokens), tuple(tokens), tuple(range(len(tokens))))
 

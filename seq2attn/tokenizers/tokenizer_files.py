@@ -8,13 +8,13 @@ from seq2attn.config.base import Config
 from seq2attn.io.files import write_json
 from seq2attn.tokenizers.vocabulary import Vocabulary
 
-HEADER, VOCABULARY = "tokenizer.json", "vocabulary.json"
+TOKENIZER_FILE, VOCABULARY_FILE = "tokenizer.json", "vocabulary.json"
 TAGS = "tags.json"
-MODELS = ("sentencepiece.model", "wordpiece.json", TAGS)
+MODEL_FILES = ("sentencepiece.model", "wordpiece.json", TAGS)
 """What lies beside them, by kind, and the tags where there are some."""
 
 
-def save_header(folder: Path, config: Config, vocabulary: Vocabulary) -> None:
+def save_tokenizer_files(folder: Path, config: Config, vocabulary: Vocabulary) -> None:
     """Write the vocabulary, then the config: a folder with a header is whole."""
-    vocabulary.save(folder / VOCABULARY)
-    write_json(folder / HEADER, {"config": config.model_dump(mode="json")})
+    vocabulary.save(folder / VOCABULARY_FILE)
+    write_json(folder / TOKENIZER_FILE, {"config": config.model_dump(mode="json")})

@@ -9,7 +9,9 @@ from itertools import chain
 
 HAN = "Han and kana"
 """What Chinese and Japanese are written in; neither puts spaces between words."""
-SAME = dict.fromkeys(("Cjk", "Ideographic", "Hiragana", "Katakana", "Katakana-hiragana", "Bopomofo"), HAN)
+SCRIPT_ALIASES = dict.fromkeys(
+    ("Cjk", "Ideographic", "Hiragana", "Katakana", "Katakana-hiragana", "Bopomofo"), HAN
+)
 
 JAPANESE, CHINESE = "Han with kana", "Han"
 """Names of the scripts of whole texts; other texts have the names of their letters."""
@@ -19,18 +21,22 @@ KANA = 0.05
 """Minimum share of kana among the letters of Japanese text; a Chinese text may cite some."""
 
 
-def script(character: str) -> str | None:
+def unicode_script(character: str) -> str | None:
     """`Latin`, `Cyrillic` ...; None for what is no letter."""
     if unicodedata.category(character)[0] != "L":
         return None
     plain = unicodedata.normalize("NFKC", character)[0]  # wide and mathematical letters are letters too
     first = unicodedata.name(plain, "UNNAMED").split(" ")[0].capitalize()
-    return SAME.get(first, first)
+    return SCRIPT_ALIASES.get(first, first)
 
 
 def is_unspaced(character: str) -> bool:
     """Whether a character belongs to a script that puts no spaces between words and sentences."""
-    return script(character) == HAN or "\u3000" <= character <= "\u303f" or "\uff00" <= character <= "\uffef"
+    return (
+        unicode_script(character) == HAN
+        or "\u3000" <= character <= "\u303f"
+        or "\uff00" <= character <= "\uffef"
+    )
 
 
 def is_of_unspaced_script(character: str) -> bool:
@@ -43,7 +49,7 @@ def main_script(lines: Iterable[str]) -> str | None:
     scripts: Counter[str] = Counter()
     kana = 0
     for character, count in Counter(chain.from_iterable(lines)).items():
-        name = script(character)
+        name = unicode_script(character)
         if name is not None:
             scripts[name] += count
             kana += count * _is_kana(character)

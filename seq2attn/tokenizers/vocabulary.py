@@ -13,9 +13,9 @@ from seq2attn.errors import RunError
 from seq2attn.io.files import read_object, write_json
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
-CONTROLS = (PAD, BOS, EOS)
+CONTROL_IDS = (PAD, BOS, EOS)
 """What is no part of a text."""
-SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
 
 
 @dataclass(frozen=True)
@@ -25,24 +25,28 @@ class Vocabulary:
     tokens: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if self.tokens[: len(SPECIALS)] != SPECIALS:
-            raise ValueError(f"a vocabulary begins with {SPECIALS}, this one with {self.tokens[:4]}")
+        if self.tokens[: len(SPECIAL_TOKENS)] != SPECIAL_TOKENS:
+            raise ValueError(f"a vocabulary begins with {SPECIAL_TOKENS}, this one with {self.tokens[:4]}")
         if len(self._ids) != len(self.tokens):
             token = Counter(self.tokens).most_common(1)[0][0]
             raise ValueError(f"the token {token!r} stands in the vocabulary more than once")
 
     @classmethod
-    def of(cls, words: Iterable[str]) -> Vocabulary:
+    def from_tokens(cls, words: Iterable[str]) -> Vocabulary:
         """The vocabulary of `words` in their order; a special among them keeps its own place."""
-        return cls(SPECIALS + tuple(word for word in words if word not in SPECIALS))
+        return cls(SPECIAL_TOKENS + tuple(word for word in words if word not in SPECIAL_TOKENS))
 
     @classmethod
-    def counted(cls, words: Iterable[str], min_frequency: int, max_size: int | None) -> Vocabulary:
+    def from_counts(cls, words: Iterable[str], min_frequency: int, max_size: int | None) -> Vocabulary:
         """The most frequent words, equally frequent ones by code point; `max_size` includes the specials."""
         counts = Counter(words)
-        frequent = [word for word, count in counts.items() if count >= min_frequency and word not in SPECIALS]
+        frequent = [
+            word for word, count in counts.items() if count >= min_frequency and word not in SPECIAL_TOKENS
+        ]
         ordered = sorted(frequent, key=lambda word: (-counts[word], word))
-        return cls.of(ordered if max_size is None else ordered[: max(0, max_size - len(SPECIALS))])
+        return cls.from_tokens(
+            ordered if max_size is None else ordered[: max(0, max_size - len(SPECIAL_TOKENS))]
+        )
 
     @cached_property
     def _ids(self) -> dict[str, int]:
@@ -98,6 +102,6 @@ def _shown(token: str | None) -> str:
     return "nothing" if token is None else repr(token)
 
 
-def pieces(vocabulary: Vocabulary, ids: Sequence[int]) -> list[str]:
+def ids_to_tokens(vocabulary: Vocabulary, ids: Sequence[int]) -> list[str]:
     """The tokens with these ids, as shown to people."""
     return [vocabulary.token(int(id)) for id in ids]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def number_words(surfaces: Iterable[str]) -> list[int]:
+def assign_word_ids(surfaces: Iterable[str]) -> list[int]:
     """For each piece of a text, spaces included, the number of the word in which its first letter lies.
 
     The words are those of `"".join(surfaces).split()`. A piece of nothing but spaces goes with the word after it,
@@ -28,7 +28,7 @@ def number_words(surfaces: Iterable[str]) -> list[int]:
     return [min(number, last) for number in numbers]
 
 
-def between_words(
+def pool_to_words(
     weights: NDArray[np.float32], asking: tuple[Sequence[int], int], asked: tuple[Sequence[int], int]
 ) -> NDArray[np.float32]:
     """Weights [..., tokens, tokens] between the words that the tokens make, [..., words, words].

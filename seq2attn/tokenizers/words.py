@@ -24,36 +24,36 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from seq2attn.config.base import InputPath, Mistake
+from seq2attn.config.base import FieldError, InputPath
 from seq2attn.errors import DataError
 from seq2attn.io.text_lines import read_lines
-from seq2attn.tokenizers.normalize import NormalizeConfig, one_line
-from seq2attn.tokenizers.tokenizer_files import save_header
-from seq2attn.tokenizers.vocabulary import CONTROLS, SPECIALS, UNK, Vocabulary, pieces
-from seq2attn.tokenizers.word_ids import number_words
+from seq2attn.tokenizers.normalize import NormalizeConfig, collapse_whitespace
+from seq2attn.tokenizers.tokenizer_files import save_tokenizer_files
+from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary, ids_to_tokens
+from seq2attn.tokenizers.word_ids import assign_word_ids
 
 JOINER = "￭"
 
 
-def _one_origin(min_frequency: int, max_size: int | None, vocabulary: Path | None) -> list[Mistake]:
-    counting = {"min_frequency": min_frequency != 1, "max_size": max_size is not None}
+def _one_origin(min_frequency: int, max_size: int | None, vocabulary: Path | None) -> list[FieldError]:
+    counting = {"min_frequency": min_frequency != 1, "vocab_size": max_size is not None}
     message = "is for counting words, and `vocabulary` takes them from a file: leave one of the two out"
-    return [Mistake(key, message) for key, is_set in counting.items() if is_set and vocabulary is not None]
+    return [FieldError(key, message) for key, is_set in counting.items() if is_set and vocabulary is not None]
 
 
-class WordsConfig(NormalizeConfig):
+class WordTokenizerConfig(NormalizeConfig):
     """A token for each word and punctuation mark of the training text; `￭` marks where no space was."""
 
     rules = (_one_origin,)
 
     kind: Literal["words"] = "words"
-    split: Literal["punctuation", "spaces"] = "punctuation"
+    pre_tokenizer: Literal["punctuation", "whitespace"] = "punctuation"
     """Cut at spaces and punctuation, or at spaces only (for text that was tokenised before)."""
     min_frequency: PositiveInt = 1
     """Words seen less often become `<unk>`."""
-    max_size: Annotated[int, Field(gt=4)] | None = None
+    vocab_size: Annotated[int, Field(gt=4)] | None = None
     """Largest vocabulary, the four special entries among it; none: no limit."""
-    vocabulary: InputPath | None = None
+    vocab_file: InputPath | None = None
     """Take the words from this file instead of counting them: `.txt` (a word a line) or `.json`
     (a vocabulary of ours)."""
 
@@ -62,62 +62,62 @@ class WordsConfig(NormalizeConfig):
 
         Raises: DataError or RunError for a vocabulary file that cannot be used.
         """
-        if self.vocabulary is not None:
-            return WordTokenizer(self, _read_vocabulary(self.vocabulary))
-        words = (word for line in lines for word in self.cut(line))
-        return WordTokenizer(self, Vocabulary.counted(words, self.min_frequency, self.max_size))
+        if self.vocab_file is not None:
+            return WordTokenizer(self, _read_vocabulary(self.vocab_file))
+        words = (word for line in lines for word in self.segment(line))
+        return WordTokenizer(self, Vocabulary.from_counts(words, self.min_frequency, self.vocab_size))
 
-    def cut(self, line: str) -> list[str]:
+    def segment(self, line: str) -> list[str]:
         """The tokens of a line, with joiners."""
         line = self.normalize(line.replace(JOINER, "■"))
-        return line.split() if self.split == "spaces" else list(_marked(line))
+        return line.split() if self.pre_tokenizer == "whitespace" else list(_marked(line))
 
 
 @dataclass(frozen=True)
 class WordTokenizer:
     """Cuts a line into words and punctuation, and joins them again."""
 
-    config: WordsConfig
+    config: WordTokenizerConfig
     vocabulary: Vocabulary
-    stochastic: ClassVar[bool] = False
+    is_stochastic: ClassVar[bool] = False
 
     def encode(self, line: str) -> list[int]:
         """The ids of a line's words, without BOS and EOS."""
-        return [self._id(word) for word in self.config.cut(line)]
+        return [self._id(word) for word in self.config.segment(line)]
 
     def _id(self, word: str) -> int:
         bare = word.strip(JOINER)
         ways = (word, bare, JOINER + bare, bare + JOINER, JOINER + bare + JOINER)
         # A `<s>` in the text is a word, not a control.
-        return next((id for id in map(self.vocabulary.id, ways) if id >= len(SPECIALS)), UNK)
+        return next((id for id in map(self.vocabulary.id, ways) if id >= len(SPECIAL_TOKENS)), UNK)
 
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
         """The ids of each line: there is one way to cut it."""
         return [self.encode(line) for line in lines]
 
-    def tokens(self, ids: Sequence[int]) -> list[str]:
+    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
         """The words as shown to people, with joiners."""
-        return pieces(self.vocabulary, ids)
+        return ids_to_tokens(self.vocabulary, ids)
 
-    def word_indices(self, ids: Sequence[int]) -> list[int]:
+    def word_ids(self, ids: Sequence[int]) -> list[int]:
         """For each id the number of the word of `decode(ids)` it belongs to; PAD, BOS and EOS: -1."""
         surfaces, touches = list[str](), False
-        for id, word in zip(ids, pieces(self.vocabulary, ids), strict=True):
-            if id in CONTROLS:
+        for id, word in zip(ids, ids_to_tokens(self.vocabulary, ids), strict=True):
+            if id in CONTROL_IDS:
                 surfaces.append("")
                 continue
             surfaces.append(("" if touches or word.startswith(JOINER) else " ") + word.strip(JOINER))
             touches = word.endswith(JOINER)
-        return number_words(surfaces)
+        return assign_word_ids(surfaces)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text without PAD, BOS and EOS; an unknown word is shown as `<unk>`, with spaces around it."""
-        words = pieces(self.vocabulary, [id for id in ids if id not in CONTROLS])
-        return one_line(re.sub(f" ?{JOINER} ?", "", " ".join(words)))
+        words = ids_to_tokens(self.vocabulary, [id for id in ids if id not in CONTROL_IDS])
+        return collapse_whitespace(re.sub(f" ?{JOINER} ?", "", " ".join(words)))
 
     def save(self, folder: Path) -> None:
         """Write what `load_tokenizer` reads."""
-        save_header(folder, self.config, self.vocabulary)
+        save_tokenizer_files(folder, self.config, self.vocabulary)
 
 
 def _marked(line: str) -> Iterator[str]:
@@ -155,4 +155,4 @@ def _read_vocabulary(path: Path) -> Vocabulary:
                 f"{path}:{number}: {json.dumps(word, ensure_ascii=False)} stands in line {seen[word]} too"
             )
         seen[word] = number
-    return Vocabulary.of(words)
+    return Vocabulary.from_tokens(words)

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2attn.config.duration import SECONDS, Amount
+from seq2attn.config.duration import SECONDS, Duration
 from seq2attn.training.config import TrainingConfig
-from seq2attn.training.distributed import World
-from seq2attn.training.lr_schedules import InverseSquareRootConfig, NoamConfig
-from seq2attn.training.progress import share_done
+from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.lr_schedules import InverseSquareRootScheduleConfig, NoamScheduleConfig
+from seq2attn.training.progress import fraction_done
 from seq2attn.training.train_state import TrainState
-from seq2attn.training.update_planner import updates_of
+from seq2attn.training.update_planner import plan_updates
 
 BATCH_TOKENS = (4096, 2048, 1024, 512, 256)
 """Candidates for the batch size, in tokens."""
@@ -28,38 +28,43 @@ MIN_UPDATES = 150
 MAX_RATIO = 4
 """Ratio to the automatic batch size from which a given one causes a warning."""
 MAX_WARMUP = 4000
-DEFAULT_LENGTH = Amount(20, "epochs")
+DEFAULT_LENGTH = Duration(20, "epochs")
 """Assumed length of a training that has only a time limit."""
 
 Lengths = NDArray[np.int64]  # [pairs, 2]
 
 
 def resolve_auto(
-    config: TrainingConfig, lengths: Lengths, world: World, log: Callable[[str], None]
+    config: TrainingConfig, lengths: Lengths, world: DistributedContext, log: Callable[[str], None]
 ) -> TrainingConfig:
     """The config with numbers in the place of `auto`, which are logged.
 
     Numbers that the user gave are kept, with a warning if they are far too large for the corpus.
     """
-    batch, schedule = config.batch, config.schedule
-    suggested = auto_batch_tokens(lengths, batch.accumulate * world.size)
+    batch, schedule = config.batch, config.lr_schedule
+    suggested = auto_batch_tokens(lengths, batch.gradient_accumulation * world.size)
     if batch.tokens == "auto":
-        tokens = max(suggested, batch.at_once or 0)
+        tokens = max(suggested, batch.micro_batch_tokens or 0)
         log(f"batch: {tokens:,} tokens, by the size of the corpus")
         config = config.model_copy(update={"batch": batch.model_copy(update={"tokens": tokens})})
-    per_epoch = len(updates_of(lengths, config, world, epoch=0))
-    if (tokens := config.batch.most()) >= MAX_RATIO * suggested:
+    per_epoch = len(plan_updates(lengths, config, world, epoch=0))
+    if (tokens := config.batch.require_tokens()) >= MAX_RATIO * suggested:
         log(
             f"warning: batches of {tokens:,} tokens make {per_epoch:,} updates per epoch of this corpus;"
             f" `training.batch.tokens: {suggested}` suits its size"
         )
-    limit = num_updates(config.until, per_epoch)
-    if isinstance(schedule, NoamConfig | InverseSquareRootConfig) and schedule.warmup == "auto":
+    limit = num_updates(config.max_duration, per_epoch)
+    if (
+        isinstance(schedule, NoamScheduleConfig | InverseSquareRootScheduleConfig)
+        and schedule.warmup_updates == "auto"
+    ):
         updates = limit or num_updates([DEFAULT_LENGTH], per_epoch) or 1
         warmup = auto_warmup(updates)
         share = "a tenth" if warmup < MAX_WARMUP else "of a training"
         log(f"warm-up: {warmup:,} updates, {share} of about {updates:,}")
-        config = config.model_copy(update={"schedule": schedule.model_copy(update={"warmup": warmup})})
+        config = config.model_copy(
+            update={"lr_schedule": schedule.model_copy(update={"warmup_updates": warmup})}
+        )
     if limit and (warning := warmup_warning(config, limit)):
         log(warning)
     return config
@@ -77,30 +82,30 @@ def auto_warmup(updates: int) -> int:
     return max(1, min(MAX_WARMUP, updates // 10))
 
 
-def num_updates(until: Iterable[Amount], per_epoch: int) -> int | None:
+def num_updates(until: Iterable[Duration], per_epoch: int) -> int | None:
     """The updates that the limits in updates and epochs allow; None if there are only times."""
     size = {"updates": 1, "epochs": per_epoch}
     return min(
-        (math.ceil(limit.number * size[limit.unit]) for limit in until if limit.unit in size), default=None
+        (math.ceil(limit.value * size[limit.unit]) for limit in until if limit.unit in size), default=None
     )
 
 
 def warmup_warning(config: TrainingConfig, updates: int) -> str | None:
     """A warning if the warm-up takes more than half of a training of `updates`."""
-    warmup = getattr(config.schedule, "warmup", 0)
+    warmup = getattr(config.lr_schedule, "warmup_updates", 0)
     if 2 * warmup <= updates:
         return None
     return (
         f"warning: warm-up is {warmup:,} updates; training will end after about {updates:,}:"
-        f" a tenth of that is usual, `training.schedule.warmup: {auto_warmup(updates)}`"
+        f" a tenth of that is usual, `training.lr_schedule.warmup: {auto_warmup(updates)}`"
     )
 
 
 def time_limit_warning(config: TrainingConfig, state: TrainState) -> str | None:
     """The warning for a training that a time limit will end, from the speed so far. No value depends on it."""
-    times = [limit for limit in config.until if limit.unit in SECONDS]
-    updates = num_updates(config.until, state.updates_an_epoch)
-    share = share_done(times, state) if times else 0.0
+    times = [limit for limit in config.max_duration if limit.unit in SECONDS]
+    updates = num_updates(config.max_duration, state.updates_per_epoch)
+    share = fraction_done(times, state) if times else 0.0
     expected = round(state.update / share) if share else 0
     ends_by_time = expected and (updates is None or expected < updates)
     return warmup_warning(config, expected) if ends_by_time else None

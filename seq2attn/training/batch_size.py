@@ -8,29 +8,29 @@ from functools import partial
 import numpy as np
 import torch
 
-from seq2attn.data.collate import batch_of
+from seq2attn.data.collate import make_batch
 from seq2attn.data.corpus import Corpus
 from seq2attn.training.auto_settings import MIN_UPDATES
 from seq2attn.training.config import TrainingConfig
-from seq2attn.training.distributed import World
-from seq2attn.training.gradient_accumulation import autocast, fitted
-from seq2attn.training.loss import Objective
-from seq2attn.training.memory_check import remembered
+from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.gradient_accumulation import autocast, run_if_memory_fits
+from seq2attn.training.loss import TrainingLoss
+from seq2attn.training.memory_check import reserve_optimizer_memory
 
 FIRST = 1024
 """Tokens that are tried first."""
-MARGIN = 0.8
+SAFETY_MARGIN = 0.8
 """The share of what was found to fit that is used: memory comes in pieces, and batches differ in shape."""
 MAX_ROWS = 2**16 - 1
 """Rows of a batch beyond which kernels of attention cannot be launched."""
 
 
-def most_tokens(
+def find_max_tokens(
     config: TrainingConfig,
-    objective: Objective,
+    objective: TrainingLoss,
     optimizer: torch.optim.Optimizer,
     corpus: Corpus,
-    world: World,
+    world: DistributedContext,
 ) -> int:
     """How many tokens of a batch the card's memory holds with gradients and the optimizer's state.
 
@@ -39,19 +39,19 @@ def most_tokens(
     """
     widths = corpus.lengths.max(axis=1) + 1
     by_width = np.argsort(widths, kind="stable")
-    per_epoch = int(widths.sum()) // (MIN_UPDATES * config.batch.accumulate * world.size)
+    per_epoch = int(widths.sum()) // (MIN_UPDATES * config.batch.gradient_accumulation * world.size)
 
     def learn(pair: int, rows: int) -> bool:
-        batch = batch_of(corpus, np.full(rows, pair), packed=config.batch.packed).to(world.device)
+        batch = make_batch(corpus, np.full(rows, pair), packed=config.batch.padding_free).to(world.device)
         with autocast(config.precision, world.device):
             loss = objective(batch)
-        loss.objective.backward()
+        loss.loss.backward()
         return True
 
     def holds(tokens: int) -> bool:
         for pair in (by_width[len(by_width) // 2], by_width[-1]):  # the longest needs most for attention
             rows = max(1, tokens // int(widths[pair]))
-            found = fitted(partial(learn, int(pair), rows)) if rows <= MAX_ROWS else None
+            found = run_if_memory_fits(partial(learn, int(pair), rows)) if rows <= MAX_ROWS else None
             objective.zero_grad(set_to_none=True)
             if world.device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -59,13 +59,13 @@ def most_tokens(
                 return False
         return True
 
-    reserve = fitted(lambda: remembered(objective, optimizer))
-    found = FIRST if reserve is None else most(holds, max(FIRST, int(per_epoch / MARGIN)))
+    reserve = run_if_memory_fits(lambda: reserve_optimizer_memory(objective, optimizer))
+    found = FIRST if reserve is None else largest_that_fits(holds, max(FIRST, int(per_epoch / SAFETY_MARGIN)))
     del reserve
-    return min(world.gather(found))
+    return min(world.all_gather(found))
 
 
-def most(holds: Callable[[int], bool], limit: int) -> int:
+def largest_that_fits(holds: Callable[[int], bool], limit: int) -> int:
     """The most that `holds`, to a sixteenth, less a margin; at least what is tried first, and `limit` at most."""
     fits = FIRST
     while 2 * fits <= limit and holds(2 * fits):
@@ -75,4 +75,4 @@ def most(holds: Callable[[int], bool], limit: int) -> int:
         if fits + step <= limit and holds(fits + step):
             fits += step
         step //= 2
-    return max(FIRST, int(fits * MARGIN))
+    return max(FIRST, int(fits * SAFETY_MARGIN))

@@ -8,14 +8,14 @@ from typing import Annotated, Literal, Self
 import torch
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from seq2attn.config.base import Config, Mistake, Mistakes
-from seq2attn.config.duration import Amount, Duration, OneOrMore, Time
-from seq2attn.training.guided_alignment import GuidedConfig
-from seq2attn.training.lr_schedules import InverseSquareRootConfig, ScheduleConfig
+from seq2attn.config.base import Config, FieldError, FieldErrors
+from seq2attn.config.duration import Duration, DurationField, OneOrMore, WallTimeField
+from seq2attn.training.guided_alignment import GuidedAlignmentConfig
+from seq2attn.training.lr_schedules import InverseSquareRootScheduleConfig, LRScheduleConfig
 from seq2attn.training.optimizers import AdamConfig, OptimizerConfig
 
 Metric = Literal["bleu", "chrf", "exact", "loss"]
-NEAR = 1408
+CPU_MICRO_BATCH_TOKENS = 1408
 """Tokens that a CPU is given at once, for less memory and padding. A recurrence is faster with whole batches."""
 
 
@@ -34,32 +34,36 @@ class BatchConfig(Config):
     tokens: PositiveInt | Literal["auto", "fit"] = "auto"
     """Rows times the longer side of a batch, padding counted, on each device; auto: 256 to 4096, by the size of the
     corpus; fit: what the card's memory holds, with 150 updates per epoch at least."""
-    at_once: PositiveInt | None = None
+    micro_batch_tokens: PositiveInt | None = None
     """How many of these go through the model together; the gradients of such parts add up to those of the batch.
     Unless it is given: on a card all of them, on a CPU about 1400, with less memory and padding."""
-    accumulate: PositiveInt = 1
+    gradient_accumulation: PositiveInt = 1
     """Batches whose gradients make one update."""
-    packed: bool = False
+    padding_free: bool = False
     """Lay the sentences of a batch one after the other in one row, without padding, for a Transformer to read. It is
     meant for cards, which have attention for it; a CPU pads them there all the same."""
 
     @model_validator(mode="after")
     def _is_a_part(self) -> Self:
-        if isinstance(self.tokens, int) and self.at_once is not None and self.at_once > self.tokens:
-            raise Mistakes([Mistake("at_once", f"more than a batch, which has {self.tokens} tokens")])
+        if (
+            isinstance(self.tokens, int)
+            and self.micro_batch_tokens is not None
+            and self.micro_batch_tokens > self.tokens
+        ):
+            raise FieldErrors([FieldError("at_once", f"more than a batch, which has {self.tokens} tokens")])
         return self
 
-    def part(self, device: torch.device) -> int:
+    def micro_batch_size(self, device: torch.device) -> int:
         """How many tokens go through the model together, when it is known how many a batch has."""
-        return self.most() // self.parts(device)
+        return self.require_tokens() // self.num_micro_batches(device)
 
-    def parts(self, device: torch.device) -> int:
+    def num_micro_batches(self, device: torch.device) -> int:
         """In how many equal parts a batch goes through the model."""
-        most = self.most()
-        usual = min(most, NEAR) if device.type == "cpu" else most
-        return -(-most // (self.at_once or usual))
+        most = self.require_tokens()
+        usual = min(most, CPU_MICRO_BATCH_TOKENS) if device.type == "cpu" else most
+        return -(-most // (self.micro_batch_tokens or usual))
 
-    def most(self) -> int:
+    def require_tokens(self) -> int:
         """The tokens of a batch, when they are known."""
         assert isinstance(self.tokens, int), "replaced by a number before training"
         return self.tokens
@@ -68,7 +72,7 @@ class BatchConfig(Config):
 class ValidationConfig(Config):
     """When and how the model is tried on the dev set; BLEU, chrF and exact match are of greedy translations."""
 
-    every: Duration = Amount(1, "epochs")
+    every: DurationField = Duration(1, "epochs")
     metric: Metric = "bleu"
     """Decides which checkpoints are best, and when to stop; of equal ones the loss does. With `loss` only the samples
     are translated, and BLEU, chrF and exact match are not reported."""
@@ -94,19 +98,21 @@ class CheckpointConfig(Config):
 class TrainingConfig(Config):
     """How a model is trained."""
 
-    until: Annotated[tuple[Duration, ...], OneOrMore] = Field((Amount(20, "epochs"),), min_length=1)
+    max_duration: Annotated[tuple[DurationField, ...], OneOrMore] = Field(
+        (Duration(20, "epochs"),), min_length=1
+    )
     """A duration, or a list of durations; training ends with the first that is over."""
-    stop_after: Time | None = None
+    time_limit: WallTimeField | None = None
     """Save, stop and exit with 75 when the process has trained for so long, like `2h55m`: a few minutes less than a
     batch queue gives it. `train --resume-if-exists` goes on."""
     seed: int = Field(1, ge=0, lt=2**63)
     batch: BatchConfig = BatchConfig()
     optimizer: OptimizerConfig = AdamConfig(kind="adam")
-    schedule: ScheduleConfig = InverseSquareRootConfig(kind="inverse-sqrt")
+    lr_schedule: LRScheduleConfig = InverseSquareRootScheduleConfig(kind="inverse-sqrt")
     label_smoothing: float = Field(0.1, ge=0, lt=1)
-    guided: GuidedConfig | None = None
+    guided_alignment: GuidedAlignmentConfig | None = None
     """Also teach attention where to look, by the word alignments of `data.train`; none: do not."""
-    clip: PositiveFloat | None = 1.0
+    max_grad_norm: PositiveFloat | None = 1.0
     """The greatest norm of the gradient of an update."""
     max_consecutive_skips: PositiveInt = 5
     """An update whose loss or gradient is not finite is skipped; after so many in a row training ends with an error."""

@@ -10,9 +10,9 @@ from seq2attn.config.base import Config
 from seq2attn.data.config import DataConfig
 from seq2attn.data.fingerprint import file_digest
 from seq2attn.errors import RunError
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import read_bytes, write_bytes
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 
 FIXED = ("model", "text")
@@ -33,21 +33,25 @@ def text_digests(data: DataConfig) -> Texts:
     }
 
 
-def changes_since(checkpoint: Checkpoint, run: Run, config: Experiment, *, new_dev_set: bool) -> list[str]:
+def changes_since(
+    checkpoint: Checkpoint, run: RunDirectory, config: ExperimentConfig, *, new_dev_set: bool
+) -> list[str]:
     """A line for each config key and each text that is another than when the checkpoint was saved.
 
     Raises: RunError where the weights cannot be trained on with it, or where the dev set is another one, unless it may
     be (`new_dev_set`).
     """
-    before = run.experiment()
+    before = run.load_config()
     for name in FIXED:
         if lines := config_changes(getattr(before, name), getattr(config, name), name):
             raise RunError(
-                f"{run.folder}: was trained with another `{name}`; resume with the config it has ({run.config}), or"
-                f" give another `run`\n" + "\n".join(f"  {line}" for line in lines)
+                f"{run.folder}: was trained with another `{name}`; resume with its config ({run.config_path}),"
+                f" or give another `run_dir`\n" + "\n".join(f"  {line}" for line in lines)
             )
     texts = text_digests(config.data)
-    train, dev = (_text_changes(name, checkpoint.state.texts.get(name, {}), texts[name]) for name in texts)
+    train, dev = (
+        _text_changes(name, checkpoint.train_state.texts.get(name, {}), texts[name]) for name in texts
+    )
     if dev and not new_dev_set:
         raise RunError(
             f"{run.folder}: its checkpoints were chosen by another dev set, with whose scores new ones cannot be"
@@ -67,11 +71,11 @@ def config_changes(before: Config, now: Config, name: str = "") -> list[str]:
     ]
 
 
-def keep_config(run: Run, checkpoint: Checkpoint) -> None:
+def keep_config(run: RunDirectory, checkpoint: Checkpoint) -> None:
     """Keep the config of the training up to a checkpoint beside the one that follows it."""
-    path = run.config.with_name(f"config.{checkpoint.state.update:08d}.yaml")
+    path = run.config_path.with_name(f"config.{checkpoint.train_state.update:08d}.yaml")
     if not path.exists():
-        write_bytes(path, read_bytes(run.config, "train it anew"))
+        write_bytes(path, read_bytes(run.config_path, "train it anew"))
 
 
 def _text_changes(name: str, before: dict[str, str], now: dict[str, str]) -> list[str]:

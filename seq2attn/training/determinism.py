@@ -11,7 +11,7 @@ import torch
 
 from seq2attn.errors import UserError
 
-WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+CUBLAS_WORKSPACE_VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
 """What cuBLAS has to be told before it is first used (see `torch.use_deterministic_algorithms`)."""
 
 
@@ -24,7 +24,7 @@ def deterministic(wanted: bool) -> Iterator[None]:
     if not wanted or not torch.cuda.is_available():
         yield
         return
-    os.environ.setdefault(WORKSPACE, ":4096:8")
+    os.environ.setdefault(CUBLAS_WORKSPACE_VARIABLE, ":4096:8")
     cudnn, memory = torch.backends.cudnn, cast("Any", torch.utils.deterministic)
     before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
     was_filled = memory.fill_uninitialized_memory

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from seq2attn.errors import UserError
-from seq2attn.nn.device import chosen_device
+from seq2attn.nn.device import resolve_device
 
 
 @dataclass(frozen=True)
-class World:
+class DistributedContext:
     """This process among all of them."""
 
     rank: int
@@ -26,11 +26,11 @@ class World:
     device: torch.device
 
     @property
-    def leads(self) -> bool:
+    def is_main_process(self) -> bool:
         """Whether this process writes files and reports."""
         return self.rank == 0
 
-    def wrap(self, module: nn.Module) -> nn.Module:
+    def wrap_ddp(self, module: nn.Module) -> nn.Module:
         """The module, its gradients averaged over all processes where there are several."""
         if self.size == 1:
             return module
@@ -39,11 +39,11 @@ class World:
         # would make twice.
         return DistributedDataParallel(module, device_ids=devices, broadcast_buffers=False)
 
-    def local(self, module: nn.Module) -> AbstractContextManager[Any]:
+    def no_sync(self, module: nn.Module) -> AbstractContextManager[Any]:
         """Within it gradients stay here: for all but the last batch of an update."""
         return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
 
-    def sum(self, *numbers: float) -> list[float]:
+    def all_reduce_sum(self, *numbers: float) -> list[float]:
         """Each number added up over all processes."""
         if self.size == 1:
             return list(numbers)
@@ -51,13 +51,13 @@ class World:
         dist.all_reduce(total)
         return [float(number) for number in total.tolist()]
 
-    def total(self, tensor: Tensor) -> Tensor:
+    def all_reduce_(self, tensor: Tensor) -> Tensor:
         """A tensor added up over all processes, in its place; nobody waits for the device."""
         if self.size > 1:
             dist.all_reduce(tensor)
         return tensor
 
-    def gather(self, mine: Any) -> list[Any]:
+    def all_gather(self, mine: Any) -> list[Any]:
         """What every process has, in the order of their ranks."""
         if self.size == 1:
             return [mine]
@@ -65,12 +65,12 @@ class World:
         dist.all_gather_object(everyone, mine)
         return everyone
 
-    def catch_up(self) -> None:
+    def synchronize(self) -> None:
         """Until the device has done what it was told to: what it computes, it computes while we go on."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Until all processes are here."""
         if self.size > 1:
             dist.barrier()
@@ -81,27 +81,27 @@ def training_device(name: str) -> torch.device:
 
     Raises: UserError when there is no such device, or when several processes would share a CUDA device.
     """
-    device = chosen_device(name)
+    device = resolve_device(name)
     if device.type == "cpu":
         return device
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         if device.index is not None:
             raise UserError(f"`{name}` would be shared by several processes; `cuda` gives each its own")
-        return chosen_device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}")
+        return resolve_device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}")
     return torch.device("cuda", device.index or 0)
 
 
 @contextmanager
-def join_world(device: torch.device) -> Iterator[World]:
+def init_distributed(device: torch.device) -> Iterator[DistributedContext]:
     """The world that torchrun's environment tells of (gloo on CPU, NCCL on CUDA), or one of this process alone."""
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if size == 1:
-        yield World(0, 1, device)
+        yield DistributedContext(0, 1, device)
         return
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
-        yield World(rank, size, device)
+        yield DistributedContext(rank, size, device)
     finally:
         dist.destroy_process_group()

@@ -14,7 +14,7 @@ from torch import Tensor
 from seq2attn.config.base import Config
 
 
-class GuidedConfig(Config):
+class GuidedAlignmentConfig(Config):
     """Guided alignment: one attention learns the links of `data.train.alignment` beside the translation."""
 
     weight: PositiveFloat = 0.1
@@ -24,27 +24,27 @@ class GuidedConfig(Config):
     head: PositiveInt | Literal["mean"] = 1
     """The head that is guided, from 1; `mean`: the mean of all heads of the layer."""
 
-    def attention(self, weights: Tensor) -> Tensor:
+    def select_attention(self, weights: Tensor) -> Tensor:
         """The weights that are guided: [B, L, H, T, S] -> [B, T, S]"""
-        layer = weights[:, self.layer_of(weights.size(1)) - 1]
+        layer = weights[:, self.resolve_layer(weights.size(1)) - 1]
         return layer.mean(1) if self.head == "mean" else layer[:, self.head - 1]
 
-    def layer_of(self, layers: int) -> int:
+    def resolve_layer(self, layers: int) -> int:
         """The layer that is guided in a decoder of so many, from 1."""
         return self.layer or max(1, layers - 1)
 
-    def missing(self, layers: int, heads: int) -> tuple[str, str] | None:
+    def unsupported_reason(self, layers: int, heads: int) -> tuple[str, str] | None:
         """The key that asks for what a decoder of so many layers and heads lacks, and what is wrong with it."""
         if layers == 0:
             return "", "guides attention, of which the decoder has none"
-        if self.layer_of(layers) > layers:
+        if self.resolve_layer(layers) > layers:
             return "layer", f"there is no layer {self.layer}; the decoder has {layers} with attention"
         if self.head != "mean" and self.head > heads:
             return "head", f"there is no head {self.head}; a layer has {heads}"
         return None
 
 
-def guided_cross_entropy(weights: Tensor, guide: Tensor) -> tuple[Tensor, Tensor]:
+def guided_alignment_loss(weights: Tensor, guide: Tensor) -> tuple[Tensor, Tensor]:
     """weights [B, T, S], guide [B, T, S] -> the sum of -sum_s guide log weight, and how many tokens have a guide.
 
     This is Chen et al. 2016, equation 6, before it is divided: guide rows are shares, or zeros where nothing is known,

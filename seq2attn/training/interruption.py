@@ -14,14 +14,14 @@ from typing import Any, Self
 HANGUP = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []
 """None on Windows."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, *HANGUP)
-TIME_OVER = "training.stop_after"
-TRY_AGAIN = 75
+TIME_LIMIT_KEY = "training.time_limit"
+EX_TEMPFAIL = 75
 """The exit code of a training whose time is over: `EX_TEMPFAIL` of sysexits.h, so that a queue can start it anew."""
-ECHO = 1.0
+REPEAT_WINDOW = 1.0
 """Seconds within which a second signal is the first: `timeout` and batch queues send it to process and group."""
 
 
-class Stop:
+class StopRequest:
     """Who wants this sitting to end, if anyone. Within its `with` signals are taken note of; the second one exits."""
 
     def __init__(self, stop_after: float | None = None, started: float | None = None) -> None:
@@ -32,11 +32,11 @@ class Stop:
         self._before: dict[int, Any] = {}
 
     @property
-    def code(self) -> int:
+    def exit_code(self) -> int:
         """The exit code that says why; 0 where nobody wants to stop."""
         if self._signal is not None:
             return 128 + self._signal
-        return TRY_AGAIN if self._deadline is not None and time.monotonic() >= self._deadline else 0
+        return EX_TEMPFAIL if self._deadline is not None and time.monotonic() >= self._deadline else 0
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # the only one that may
@@ -55,13 +55,13 @@ class Stop:
         now = time.monotonic()
         if self._signal is None:
             self._signal, self._heard = number, now
-        elif now - self._heard > ECHO:
+        elif now - self._heard > REPEAT_WINDOW:
             # What is being written has a name of its own until it is whole, so there is nothing to tidy.
             with suppress(OSError):  # the terminal may have gone
-                print(f"\n{name_of(128 + number)} again: gone", file=sys.stderr, flush=True)
+                print(f"\n{stop_reason(128 + number)} again: gone", file=sys.stderr, flush=True)
             os._exit(128 + number)
 
 
-def name_of(code: int) -> str:
+def stop_reason(code: int) -> str:
     """Why a training ends with this exit code."""
-    return TIME_OVER if code == TRY_AGAIN else signal.Signals(code - 128).name
+    return TIME_LIMIT_KEY if code == EX_TEMPFAIL else signal.Signals(code - 128).name

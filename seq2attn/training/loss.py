@@ -11,51 +11,51 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seq2attn.data.collate import IGNORE, Batch
+from seq2attn.data.collate import IGNORE_INDEX, Batch
 from seq2attn.models import Seq2Seq
-from seq2attn.nn.linear import EVEN, autocast_dtype, back
-from seq2attn.training.guided_alignment import GuidedConfig, guided_cross_entropy
-from seq2attn.training.reinforce import reinforce
+from seq2attn.nn.linear import ROW_MULTIPLE, autocast_dtype, linear_input_grad
+from seq2attn.training.guided_alignment import GuidedAlignmentConfig, guided_alignment_loss
+from seq2attn.training.reinforce import reinforce_loss
 
-CHUNK = {"cpu": 2**21}
+CHUNK_LOGITS = {"cpu": 2**21}
 """How many logits are made at a time on a kind of device (8 MB in float32): few enough to stay near the processor."""
 LARGE_CHUNK = 2**26
 """The same elsewhere, where each chunk costs thirty launches, and up to 12 bytes a logit."""
 
 
 @dataclass(frozen=True)
-class Loss:
+class LossOutput:
     """Sums over target words; whoever adds them up divides, once, by the number of words."""
 
-    objective: Tensor  # [] with label smoothing and guidance; what training makes small
+    loss: Tensor  # [] with label smoothing and guidance; what training makes small
     negative_log_likelihood: Tensor  # [] without it; what perplexity is made from
-    words: int
-    guided: Tensor  # [] of the links alone, without their weight
-    guided_words: Tensor  # [] long: target words that have a link
-    drew: bool  # whether some attention drew where to look, and learns by how it went
+    num_target_tokens: int
+    guided_alignment: Tensor  # [] of the links alone, without their weight
+    num_guided_tokens: Tensor  # [] long: target words that have a link
+    samples_attention: bool  # whether some attention drew where to look, and learns by how it went
 
 
-class Objective(nn.Module):
+class TrainingLoss(nn.Module):
     """A model and its loss as one module: what is trained, and what distributed training wraps."""
 
     def __init__(
-        self, model: Seq2Seq, label_smoothing: float = 0.0, guided: GuidedConfig | None = None
+        self, model: Seq2Seq, label_smoothing: float = 0.0, guided: GuidedAlignmentConfig | None = None
     ) -> None:
         super().__init__()
         self.model = model
         self.label_smoothing = label_smoothing
-        self.guided = guided
+        self.guided_alignment = guided
 
-    def forward(self, batch: Batch, baseline: float | None = None) -> Loss:
+    def forward(self, batch: Batch, baseline: float | None = None) -> LossOutput:
         """The loss of the labels [B, T] given the source and the words before each, and of where attention looked.
 
         `baseline` is the log-probability that a target word has had of late, for hard attention to compare with.
         """
-        is_guided = self.guided is not None and batch.guide is not None
+        is_guided = self.guided_alignment is not None and batch.alignment_targets is not None
         decoded = self.model(
-            batch.source, batch.source_mask, batch.target, need_weights=is_guided, spans=batch.spans
+            batch.source, batch.source_mask, batch.target, need_weights=is_guided, spans=batch.layouts
         )
-        output, said = self.model.output, batch.said
+        output, said = self.model.output_projection, batch.label_index
         objective, log_probs = linear_cross_entropy(
             decoded.hidden.flatten(0, 1).index_select(0, said),
             output.weight,
@@ -63,21 +63,25 @@ class Objective(nn.Module):
             batch.labels.flatten().index_select(0, said),
             self.label_smoothing,
         )
-        if decoded.drawn is not None:
+        if decoded.sample_log_prob is not None:
             seen = log_probs.new_zeros(batch.labels.numel()).index_copy(0, said, log_probs)
-            words = batch.labels != IGNORE
-            objective = objective + reinforce(decoded.drawn, seen.view_as(words), words, baseline)
+            words = batch.labels != IGNORE_INDEX
+            objective = objective + reinforce_loss(
+                decoded.sample_log_prob, seen.view_as(words), words, baseline
+            )
         guided, guided_words = torch.zeros_like(objective), said.new_zeros(())
-        if self.guided is not None and batch.guide is not None:
-            guided, guided_words = guided_cross_entropy(self.guided.attention(decoded.weights), batch.guide)
-            objective = objective + self.guided.weight * guided
-        return Loss(
+        if self.guided_alignment is not None and batch.alignment_targets is not None:
+            guided, guided_words = guided_alignment_loss(
+                self.guided_alignment.select_attention(decoded.cross_attention), batch.alignment_targets
+            )
+            objective = objective + self.guided_alignment.weight * guided
+        return LossOutput(
             objective,
             -log_probs.sum(),
             len(said),
             guided,
             guided_words,
-            decoded.drawn is not None,
+            decoded.sample_log_prob is not None,
         )
 
 
@@ -109,8 +113,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
         smoothing: float,
         gradients: bool,
     ) -> tuple[Tensor, Tensor]:
-        rows = max(1, CHUNK.get(weight.device.type, LARGE_CHUNK) // weight.size(0))
-        rows -= rows % EVEN if rows > EVEN else 0
+        rows = max(1, CHUNK_LOGITS.get(weight.device.type, LARGE_CHUNK) // weight.size(0))
+        rows -= rows % ROW_MULTIPLE if rows > ROW_MULTIPLE else 0
         total = torch.zeros((), device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
         every_right = total.new_zeros(labels.size(0))
         d_hidden = torch.empty_like(hidden)
@@ -131,7 +135,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 total -= smoothing * (logits.mean(1, keepdim=True) - divisor).sum()
             if gradients:
                 d_logits = _d_logits(probs, said, smoothing).to(hidden.dtype)
-                d_hidden[start : start + rows] = back(d_logits, weight)
+                d_hidden[start : start + rows] = linear_input_grad(d_logits, weight)
                 if hidden.dtype == total.dtype:
                     d_weight.addmm_(d_logits.t(), part)
                 else:  # the sum over chunks stays in full precision

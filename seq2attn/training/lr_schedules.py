@@ -12,12 +12,12 @@ from seq2attn.config.base import Config
 
 
 @dataclass(frozen=True)
-class Progress:
+class SchedulePoint:
     """Where training stands when an update is about to be made."""
 
     update: int  # counted from 1
     epoch: float  # epochs that are over, the running one in part
-    plateaus: int  # how often validation stopped getting better for as long as the schedule waits
+    num_lr_drops: int  # how often validation stopped getting better for as long as the schedule waits
 
 
 Warmup = PositiveInt | Literal["auto"]
@@ -29,92 +29,97 @@ def num_warmup_updates(warmup: int | Literal["auto"]) -> int:
     return warmup
 
 
-class NoamConfig(Config):
+class NoamScheduleConfig(Config):
     """factor * dim^-0.5 * min(update^-0.5, update * warmup^-1.5): Vaswani et al. 2017, eq. 3 (set `rate: 1`)."""
 
     kind: Literal["noam"]
     dim: PositiveInt
     """The width of the model."""
-    warmup: Warmup = "auto"
-    """Updates; auto: a tenth of those that `training.until` allows, at most 4,000."""
+    warmup_updates: Warmup = "auto"
+    """Updates; auto: a tenth of those that `training.max_duration` allows, at most 4,000."""
     factor: PositiveFloat = 1.0
 
-    def multiplier(self, at: Progress) -> float:
+    def lr_factor(self, at: SchedulePoint) -> float:
         """What the optimiser's rate is multiplied by."""
-        warmup = num_warmup_updates(self.warmup)
+        warmup = num_warmup_updates(self.warmup_updates)
         return float(self.factor * self.dim**-0.5 * min(at.update**-0.5, at.update * warmup**-1.5))
 
 
-class InverseSquareRootConfig(Config):
+class InverseSquareRootScheduleConfig(Config):
     """Rises to 1 over the warm-up, then falls with the square root of the updates."""
 
     kind: Literal["inverse-sqrt"]
-    warmup: Warmup = "auto"
-    """Updates; auto: a tenth of those that `training.until` allows, at most 4,000."""
+    warmup_updates: Warmup = "auto"
+    """Updates; auto: a tenth of those that `training.max_duration` allows, at most 4,000."""
 
-    def multiplier(self, at: Progress) -> float:
+    def lr_factor(self, at: SchedulePoint) -> float:
         """What the optimiser's rate is multiplied by."""
-        warmup = num_warmup_updates(self.warmup)
+        warmup = num_warmup_updates(self.warmup_updates)
         return float(min(at.update / warmup, (warmup / at.update) ** 0.5))
 
 
-class CosineConfig(Config):
+class CosineScheduleConfig(Config):
     """Rises to 1 over the warm-up, then falls to `least` along half a cosine (Loshchilov and Hutter 2017, eq. 5)."""
 
     kind: Literal["cosine"]
-    updates: PositiveInt
+    total_updates: PositiveInt
     """When `least` is reached."""
-    warmup: NonNegativeInt = 0
-    least: NonNegativeFloat = 0.0
+    warmup_updates: NonNegativeInt = 0
+    min_lr_factor: NonNegativeFloat = 0.0
 
-    def multiplier(self, at: Progress) -> float:
+    def lr_factor(self, at: SchedulePoint) -> float:
         """What the optimiser's rate is multiplied by."""
-        if at.update <= self.warmup:
-            return at.update / self.warmup
-        share = min(1.0, (at.update - self.warmup) / max(1, self.updates - self.warmup))
-        return self.least + (1 - self.least) * (1 + math.cos(math.pi * share)) / 2
+        if at.update <= self.warmup_updates:
+            return at.update / self.warmup_updates
+        share = min(1.0, (at.update - self.warmup_updates) / max(1, self.total_updates - self.warmup_updates))
+        return self.min_lr_factor + (1 - self.min_lr_factor) * (1 + math.cos(math.pi * share)) / 2
 
 
-class ConstantConfig(Config):
+class ConstantScheduleConfig(Config):
     """Rises to 1 over the warm-up and stays there."""
 
     kind: Literal["constant"]
-    warmup: NonNegativeInt = 0
+    warmup_updates: NonNegativeInt = 0
 
-    def multiplier(self, at: Progress) -> float:
+    def lr_factor(self, at: SchedulePoint) -> float:
         """What the optimiser's rate is multiplied by."""
-        return min(1.0, at.update / self.warmup) if self.warmup else 1.0
+        return min(1.0, at.update / self.warmup_updates) if self.warmup_updates else 1.0
 
 
-class PlateauConfig(Config):
+class PlateauScheduleConfig(Config):
     """Falls by a factor when validation has not got better `patience` times in a row."""
 
     kind: Literal["plateau"]
     factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
     patience: PositiveInt = 2
-    warmup: NonNegativeInt = 0
+    warmup_updates: NonNegativeInt = 0
 
-    def multiplier(self, at: Progress) -> float:
+    def lr_factor(self, at: SchedulePoint) -> float:
         """What the optimiser's rate is multiplied by."""
-        rise = min(1.0, at.update / self.warmup) if self.warmup else 1.0
-        return rise * self.factor**at.plateaus
+        rise = min(1.0, at.update / self.warmup_updates) if self.warmup_updates else 1.0
+        return rise * self.factor**at.num_lr_drops
 
 
-class HalvingConfig(Config):
+class HalvingScheduleConfig(Config):
     """Stays at 1 for `start` epochs, then halves at once and with each epoch: Luong et al. 2015, section 4.1."""
 
     kind: Literal["halving"]
-    start: NonNegativeFloat = 5.0
-    every: PositiveFloat = 1.0
+    start_epoch: NonNegativeFloat = 5.0
+    every_epochs: PositiveFloat = 1.0
     """Epochs between halvings."""
 
-    def multiplier(self, at: Progress) -> float:
+    def lr_factor(self, at: SchedulePoint) -> float:
         """What the optimiser's rate is multiplied by."""
-        over = (at.epoch - self.start) / self.every
+        over = (at.epoch - self.start_epoch) / self.every_epochs
         return 1.0 if over < 0 else 0.5 ** (math.floor(over) + 1)
 
 
-ScheduleConfig = Annotated[
-    NoamConfig | InverseSquareRootConfig | CosineConfig | ConstantConfig | PlateauConfig | HalvingConfig,
+LRScheduleConfig = Annotated[
+    NoamScheduleConfig
+    | InverseSquareRootScheduleConfig
+    | CosineScheduleConfig
+    | ConstantScheduleConfig
+    | PlateauScheduleConfig
+    | HalvingScheduleConfig,
     Field(discriminator="kind"),
 ]

@@ -13,16 +13,16 @@ from torch import Tensor, nn
 from seq2attn.data.batch_planner import Indices
 from seq2attn.data.corpus import Corpus
 from seq2attn.errors import UserError
-from seq2attn.training.distributed import World
-from seq2attn.training.gradient_accumulation import LESS, Gradients, fitted
-from seq2attn.training.update_planner import Update
+from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.gradient_accumulation import MEMORY_HINT, GradientAccumulator, run_if_memory_fits
+from seq2attn.training.update_planner import UpdateBatches
 
 
-def rehearse(
-    gradients: Gradients,
+def check_memory(
+    gradients: GradientAccumulator,
     optimizer: torch.optim.Optimizer,
     corpus: Corpus,
-    updates: Sequence[Update],
+    updates: Sequence[UpdateBatches],
     baseline: float | None,
 ) -> None:
     """Learn from the largest part, and from that with the longest pair; what is found is thrown away.
@@ -31,22 +31,24 @@ def rehearse(
     """
     began, world = time.monotonic(), gradients.world
     parts = [rows for update in updates for rows in update]
-    reserve = fitted(lambda: remembered(gradients.objective, optimizer))
+    reserve = run_if_memory_fits(lambda: reserve_optimizer_memory(gradients.objective, optimizer))
     failed: Indices | None = parts[0] if reserve is None else None
-    for rows in largest(parts, corpus.lengths) if reserve is not None else []:
-        (part,) = gradients.parts(corpus, [rows])
-        if not gradients.holds(part, baseline):
+    for rows in largest_micro_batches(parts, corpus.lengths) if reserve is not None else []:
+        (part,) = gradients.make_micro_batches(corpus, [rows])
+        if not gradients.fits_in_memory(part, baseline):
             failed = rows
             break
-    messages = world.gather(None if failed is None else _told(corpus.lengths[failed], failed, world))
+    messages = world.all_gather(
+        None if failed is None else _memory_message(corpus.lengths[failed], failed, world)
+    )
     for message in messages:
         if message is not None:
             raise UserError(message)
     if gradients.compiled:
-        gradients.reporter.say(f"compiled, and tried the largest batch, in {time.monotonic() - began:.0f} s")
+        gradients.reporter.log(f"compiled, and tried the largest batch, in {time.monotonic() - began:.0f} s")
 
 
-def largest(parts: Sequence[Indices], lengths: NDArray[np.int64]) -> list[Indices]:
+def largest_micro_batches(parts: Sequence[Indices], lengths: NDArray[np.int64]) -> list[Indices]:
     """The part with most tokens, padding counted, and that with the longest pair where it is another."""
     width = [int(lengths[rows].max()) + 1 for rows in parts]
     most = max(range(len(parts)), key=lambda number: (len(parts[number]) * width[number], width[number]))
@@ -54,7 +56,7 @@ def largest(parts: Sequence[Indices], lengths: NDArray[np.int64]) -> list[Indice
     return [parts[number] for number in dict.fromkeys((most, longest))]
 
 
-def remembered(module: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
+def reserve_optimizer_memory(module: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
     """As much memory as the optimiser will ask for at its first step: Adam keeps two numbers a weight, momentum one."""
     if optimizer.state:
         return []
@@ -63,7 +65,7 @@ def remembered(module: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tens
     return [torch.zeros_like(parameter) for parameter in learns for _ in range(count)]
 
 
-def _told(lengths: NDArray[np.int64], rows: Indices, world: World) -> str:
+def _memory_message(lengths: NDArray[np.int64], rows: Indices, world: DistributedContext) -> str:
     longest = int(lengths.max(axis=1).argmax())
     width = int(lengths.max()) + 1
     source, target = lengths[longest].tolist()
@@ -71,5 +73,5 @@ def _told(lengths: NDArray[np.int64], rows: Indices, world: World) -> str:
     return (
         f"the largest batch does not fit into the memory of {world.device}: {pairs} of up to {width:,} tokens, "
         f"{len(rows) * width:,} with padding; the longest is line {int(rows[longest]) + 1} of data/train.jsonl in the "
-        f"run, of {source:,} and {target:,} tokens. {LESS[0].upper()}{LESS[1:]}; or take a smaller model"
+        f"run, of {source:,} and {target:,} tokens. {MEMORY_HINT[0].upper()}{MEMORY_HINT[1:]}; or take a smaller model"
     )

@@ -22,65 +22,75 @@ from tqdm import tqdm
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.files import sync
 from seq2attn.io.terminal import visible
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 
 logger = logging.getLogger("seq2attn")
 
-METRICS, LOG, SAMPLES = "metrics.jsonl", "train.log", "samples.txt"
-CLOCKS = frozenset({"seconds", "words_per_second"})
+METRICS_FILE, LOG_FILE, SAMPLES_FILE = "metrics.jsonl", "train.log", "samples.txt"
+TIMING_METRICS = frozenset({"seconds", "words_per_second"})
 """The numbers of metrics.jsonl that a clock says: all others are the same when a training is done again."""
-CLOCK_TEXTS = re.compile(r"^[0-9-]+ [0-9:]+ |[0-9,]+ words/s(, [0-9,]+ min left)?")
+TIMING_PATTERN = re.compile(r"^[0-9-]+ [0-9:]+ |[0-9,]+ words/s(, [0-9,]+ min left)?")
 """The same of train.log."""
-MARK = "# "
+SESSION_MARK = "# "
 """Before what the log says of a sitting, after the time."""
 
 
-class Reporter:
+class MetricsLogger:
     """Writes the reports of the process that leads; in all others it keeps quiet."""
 
-    def __init__(self, run: Run, *, leads: bool, since: Checkpoint | None, tensorboard: bool) -> None:
-        self.leads = leads
+    def __init__(
+        self, run: RunDirectory, *, leads: bool, since: Checkpoint | None, tensorboard: bool
+    ) -> None:
+        self.is_main_process = leads
         self.run = run
-        update = since.state.update if since else 0
-        self.board: Any = _tensorboard(run.folder, update) if tensorboard and leads else None
-        self.bar: Any = None
+        update = since.train_state.update if since else 0
+        self.tensorboard: Any = _tensorboard(run.folder, update) if tensorboard and leads else None
+        self.progress_bar: Any = None
         if leads:
             _go_back(run.folder, since)
-            self._handlers = _log_to(run.folder / LOG)
+            self._handlers = _log_to(run.folder / LOG_FILE)
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """A line for people, about the training: said again when it is done again."""
-        if self.leads:
+        if self.is_main_process:
             logger.info(text)
 
-    def note(self, text: str) -> None:
+    def log_session(self, text: str) -> None:
         """A line for people, about this sitting."""
-        if self.leads:
-            logger.info(text, extra={"mark": MARK})
+        if self.is_main_process:
+            logger.info(text, extra={"mark": SESSION_MARK})
 
-    def lengths(self) -> dict[str, int]:
+    def log_sizes(self) -> dict[str, int]:
         """Bytes of the files, which are then on the disk."""
-        paths = [path for name in (METRICS, LOG, SAMPLES) if (path := self.run.folder / name).is_file()]
+        paths = [
+            path
+            for name in (METRICS_FILE, LOG_FILE, SAMPLES_FILE)
+            if (path := self.run.folder / name).is_file()
+        ]
         for path in paths:
             sync(path)
         return {path.name: path.stat().st_size for path in paths}
 
-    def measure(self, kind: str, update: int, numbers: Mapping[str, float | str]) -> None:
+    def log_metrics(self, kind: str, update: int, numbers: Mapping[str, float | str]) -> None:
         """A line of metrics.jsonl, and TensorBoard's scalars."""
-        if not self.leads:
+        if not self.is_main_process:
             return
-        line = {"kind": kind, "update": update, **{name: plain(number) for name, number in numbers.items()}}
-        self._append(METRICS, json.dumps(line, ensure_ascii=False) + "\n")
-        if self.board is not None:
+        line = {
+            "kind": kind,
+            "update": update,
+            **{name: json_number(number) for name, number in numbers.items()},
+        }
+        self._append(METRICS_FILE, json.dumps(line, ensure_ascii=False) + "\n")
+        if self.tensorboard is not None:
             for name, number in numbers.items():
-                if not isinstance(plain(number), str):
-                    self.board.add_scalar(f"{kind}/{name}", number, update)
+                if not isinstance(json_number(number), str):
+                    self.tensorboard.add_scalar(f"{kind}/{name}", number, update)
 
-    def sample(self, update: int, text: str) -> None:
+    def log_samples(self, update: int, text: str) -> None:
         """Translations of this moment."""
-        if self.leads:
-            self._append(SAMPLES, f"== update {update}\n{text}\n")
+        if self.is_main_process:
+            self._append(SAMPLES_FILE, f"== update {update}\n{text}\n")
 
     def _append(self, name: str, text: str) -> None:
         path = self.run.folder / name
@@ -90,36 +100,38 @@ class Reporter:
         except OSError as error:
             raise _unwritable(path, error) from None
 
-    def epoch(self, number: int, updates: int, done: int) -> None:
+    def start_epoch(self, number: int, updates: int, done: int) -> None:
         """A new progress bar."""
         self.close_bar()
-        if self.leads and sys.stderr.isatty():
-            self.bar = tqdm(total=updates, initial=done, desc=f"epoch {number}", unit="update", leave=False)
+        if self.is_main_process and sys.stderr.isatty():
+            self.progress_bar = tqdm(
+                total=updates, initial=done, desc=f"epoch {number}", unit="update", leave=False
+            )
 
-    def advance(self, text: str) -> None:
+    def update_progress(self, text: str) -> None:
         """One update more."""
-        if self.bar is not None:
-            self.bar.set_postfix_str(text, refresh=False)
-            self.bar.update()
+        if self.progress_bar is not None:
+            self.progress_bar.set_postfix_str(text, refresh=False)
+            self.progress_bar.update()
 
     def close_bar(self) -> None:
         """Remove the progress bar."""
-        if self.bar is not None:
-            self.bar.close()
-            self.bar = None
+        if self.progress_bar is not None:
+            self.progress_bar.close()
+            self.progress_bar = None
 
     def close(self) -> None:
         """Let go of all files."""
         self.close_bar()
-        if self.board is not None:
-            self.board.close()
-        if self.leads:
+        if self.tensorboard is not None:
+            self.tensorboard.close()
+        if self.is_main_process:
             for handler in self._handlers:
                 logger.removeHandler(handler)
                 handler.close()
 
 
-class _BesideBar(logging.Handler):
+class _TqdmHandler(logging.Handler):
     """Lines on standard error that do not tear the progress bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -134,7 +146,7 @@ class _Visible(logging.Formatter):
         return visible(super().format(record))
 
 
-class _File(logging.FileHandler):
+class _LogFileHandler(logging.FileHandler):
     """Lines of a log that ends the training when it cannot be written."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # its name in `logging`
@@ -144,7 +156,7 @@ class _File(logging.FileHandler):
         super().handleError(record)
 
 
-def plain(number: float | str) -> float | str:
+def json_number(number: float | str) -> float | str:
     """A number as JSON has it, which knows none that is not finite."""
     return number if isinstance(number, str) or math.isfinite(number) else str(number)
 
@@ -158,7 +170,7 @@ def _unwritable(path: Path, error: OSError) -> RunError:
 
 def _log_to(path: Path) -> list[logging.Handler]:
     logger.setLevel(logging.INFO)
-    handlers = [_File(path, encoding="utf-8"), _BesideBar()]
+    handlers = [_LogFileHandler(path, encoding="utf-8"), _TqdmHandler()]
     for handler, line in zip(
         handlers, ("%(asctime)s %(mark)s%(message)s", "%(asctime)s %(message)s"), strict=True
     ):
@@ -169,12 +181,12 @@ def _log_to(path: Path) -> list[logging.Handler]:
 
 def _go_back(folder: Path, since: Checkpoint | None) -> None:
     """Drop what was told after the checkpoint that training goes on from, and a line that a crash cut short."""
-    for name in (METRICS, LOG, SAMPLES):
-        path, length = folder / name, since.lengths.get(name, 0) if since else 0
+    for name in (METRICS_FILE, LOG_FILE, SAMPLES_FILE):
+        path, length = folder / name, since.log_sizes.get(name, 0) if since else 0
         if path.is_file() and path.stat().st_size > length:
             with path.open("rb") as file:
                 file.seek(length)
-                later = [line for line in file if name == LOG and _is_note(line)]
+                later = [line for line in file if name == LOG_FILE and _is_note(line)]
             os.truncate(path, length)
             with path.open("ab") as file:
                 file.writelines(later)
@@ -182,7 +194,7 @@ def _go_back(folder: Path, since: Checkpoint | None) -> None:
 
 def _is_note(line: bytes) -> bool:
     *_, text = line.split(b" ", 2)
-    return text.startswith(MARK.encode()) and line.endswith(b"\n")
+    return text.startswith(SESSION_MARK.encode()) and line.endswith(b"\n")
 
 
 def _tensorboard(folder: Path, update: int) -> Any:

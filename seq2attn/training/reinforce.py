@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-MOMENTUM = 0.9
+BASELINE_MOMENTUM = 0.9
 """How much of the baseline stays at each update (Xu et al. 2015, section 4.1)."""
 
 
-def reinforce(drawn: Tensor, log_probs: Tensor, words: Tensor, baseline: float | None) -> Tensor:
+def reinforce_loss(drawn: Tensor, log_probs: Tensor, words: Tensor, baseline: float | None) -> Tensor:
     """A sum of value 0 whose gradient is minus that of the expected log-probability of the target.
 
     drawn [B, T]: the log-probability of what was drawn for each word, times what it counts; log_probs [B, T] of the
@@ -26,6 +26,6 @@ def reinforce(drawn: Tensor, log_probs: Tensor, words: Tensor, baseline: float |
     return surrogate - surrogate.detach()
 
 
-def moved(baseline: float | None, mean: float) -> float:
+def update_baseline(baseline: float | None, mean: float) -> float:
     """The baseline after an update in which the words' log-probabilities had this mean."""
-    return mean if baseline is None else MOMENTUM * baseline + (1 - MOMENTUM) * mean
+    return mean if baseline is None else BASELINE_MOMENTUM * baseline + (1 - BASELINE_MOMENTUM) * mean

@@ -9,43 +9,45 @@ from typing import Literal
 
 import torch
 
-from seq2attn.config.plugin import modules_in
-from seq2attn.data.prepare import Prepared, prepare
-from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert
+from seq2attn.config.plugin import plugin_modules
+from seq2attn.data.prepare import PreparedData, prepare
+from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert_weights
 from seq2attn.errors import RunError, UserError
-from seq2attn.experiment import Experiment
-from seq2attn.io.lock import locked
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.io.lock import lock_directory
 from seq2attn.models import Seq2Seq, build_model
-from seq2attn.models.embeddings import Embedding
+from seq2attn.models.embeddings import TokenEmbedding
 from seq2attn.models.pretrained_vectors import load_vectors
 from seq2attn.models.weights import check_vocabularies
 from seq2attn.nn.device import configure_cuda
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import EOS
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizer
 from seq2attn.training.auto_settings import resolve_auto
-from seq2attn.training.batch_size import most_tokens
+from seq2attn.training.batch_size import find_max_tokens
 from seq2attn.training.checkpoints.checkpoint import (
-    FOLDER,
+    CHECKPOINTS_FOLDER,
     Checkpoint,
     checkpoint_folders,
     read_checkpoint,
-    resume,
+    restore,
 )
-from seq2attn.training.checkpoints.retention import newest_sound, refuse_trained
+from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, refuse_existing_training
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.config_changes import changes_since, keep_config, text_digests
 from seq2attn.training.determinism import deterministic
-from seq2attn.training.distributed import World, join_world, training_device
-from seq2attn.training.interruption import Stop
-from seq2attn.training.loss import Objective
-from seq2attn.training.metrics_logger import Reporter
+from seq2attn.training.distributed import DistributedContext, init_distributed, training_device
+from seq2attn.training.interruption import StopRequest
+from seq2attn.training.loss import TrainingLoss
+from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.parameter_groups import parameter_groups
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.trainer import Trainer
 
 
-def train(config: Experiment, *, go_on: bool | Literal["auto"] = False, new_dev_set: bool = False) -> Run:
+def train(
+    config: ExperimentConfig, *, go_on: bool | Literal["auto"] = False, new_dev_set: bool = False
+) -> RunDirectory:
     """Train the model of a config; with `go_on`, from the newest checkpoint of its run; `auto`: if it has one.
 
     What has changed since that checkpoint is reported, one line each; another dev set is refused unless `new_dev_set`.
@@ -54,23 +56,27 @@ def train(config: Experiment, *, go_on: bool | Literal["auto"] = False, new_dev_
     is at work in it; Stopped when it was asked to stop before its end (see `training.stopping`).
     """
     started, device = time.monotonic(), training_device(config.training.device)
-    run = Run(config.run, modules_in(config))  # what the config names, the user has named
+    run = RunDirectory(config.run_dir, plugin_modules(config))  # what the config names, the user has named
     exactly = deterministic(config.training.deterministic)
-    with exactly, join_world(device) as world, locked(run.folder) if world.leads else nullcontext():
+    with (
+        exactly,
+        init_distributed(device) as world,
+        lock_directory(run.folder) if world.is_main_process else nullcontext(),
+    ):
         configure_cuda(world.device, tf32=config.training.precision != "float32")
         notes: list[str] = []
         since = _since(run, world, notes.append, go_on=go_on)
-        before = run.experiment() if since else config
+        before = run.load_config() if since else config
         keeps_optimizer = type(before.training.optimizer) is type(config.training.optimizer)
         if since:
             config = _as_begun(config, before)
             notes += _changes(config, run, world, since, new_dev_set=new_dev_set)
         tensorboard = config.training.tensorboard
-        reporter = Reporter(run, leads=world.leads, since=since, tensorboard=tensorboard)
+        reporter = MetricsLogger(run, leads=world.is_main_process, since=since, tensorboard=tensorboard)
         try:
             for note in notes if keeps_optimizer else [*notes, "the new optimizer starts without a state"]:
-                reporter.note(note)
-            stop = Stop(config.training.stop_after, started)
+                reporter.log_session(note)
+            stop = StopRequest(config.training.time_limit, started)
             trainer = _trainer(config, run, world, reporter, since, stop, keeps_optimizer=keeps_optimizer)
             with stop:  # what came before has nothing to save: a signal ends it at once
                 trainer.train()
@@ -80,12 +86,12 @@ def train(config: Experiment, *, go_on: bool | Literal["auto"] = False, new_dev_
 
 
 def _trainer(
-    config: Experiment,
-    run: Run,
-    world: World,
-    reporter: Reporter,
+    config: ExperimentConfig,
+    run: RunDirectory,
+    world: DistributedContext,
+    reporter: MetricsLogger,
     since: Checkpoint | None,
-    stop: Stop,
+    stop: StopRequest,
     *,
     keeps_optimizer: bool,
 ) -> Trainer:
@@ -93,64 +99,73 @@ def _trainer(
     prepared = _prepare(config, run, world, reporter, keep_tokenizers=since is not None)
     vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
     if since:
-        check_vocabularies(since.model, run.folder, vocabularies)
+        check_vocabularies(since.model_path, run.folder, vocabularies)
     model = _model(config, prepared, reporter, pretrained=since is None).to(world.device)
     optimizer = config.training.optimizer.build(parameter_groups(model))
-    state = resume(since, model, optimizer if keeps_optimizer else None) if since else TrainState()
+    state = restore(since, model, optimizer if keeps_optimizer else None) if since else TrainState()
     state.texts = text_digests(config.data)
-    reporter.note(_greeting(model, world, state))
-    objective = Objective(model, config.training.label_smoothing, config.training.guided)
+    reporter.log_session(_greeting(model, world, state))
+    objective = TrainingLoss(model, config.training.label_smoothing, config.training.guided_alignment)
     _check_guided(objective)
     if config.training.batch.tokens == "fit":
         config = _with_tokens(config, _fitting(config, objective, optimizer, prepared, world, reporter))
     config = _with_training(
-        config, resolve_auto(config.training, prepared.train.corpus.lengths, world, reporter.note)
+        config, resolve_auto(config.training, prepared.train.corpus.lengths, world, reporter.log_session)
     )
-    if world.leads:
-        run.save_experiment(config)
+    if world.is_main_process:
+        run.save_config(config)
     return Trainer(config, run, prepared, objective, optimizer, state, world, reporter, stop)
 
 
 def _since(
-    run: Run,
-    world: World,
+    run: RunDirectory,
+    world: DistributedContext,
     warn: Callable[[str], None],
     *,
     go_on: bool | Literal["auto"],
 ) -> Checkpoint | None:
     """The checkpoint to go on from. The process that leads looks which are sound."""
     found: Checkpoint | None = None
-    if world.leads:
+    if world.is_main_process:
         if go_on:
             if checkpoint_folders(run.folder):
-                run.check()
-            found = newest_sound(run.folder, warn)
+                run.check_exists()
+            found = latest_valid_checkpoint(run.folder, warn)
         else:
-            refuse_trained(run.folder)
+            refuse_existing_training(run.folder)
         if go_on is True and found is None:
             raise RunError(f"{run.folder}: has no checkpoint to resume; train without --resume")
-    name = world.gather(found and found.folder.name)[0]
-    return found if world.leads or name is None else read_checkpoint(run.folder / FOLDER / name)
+    name = world.all_gather(found and found.folder.name)[0]
+    return (
+        found
+        if world.is_main_process or name is None
+        else read_checkpoint(run.folder / CHECKPOINTS_FOLDER / name)
+    )
 
 
 def _changes(
-    config: Experiment, run: Run, world: World, since: Checkpoint, *, new_dev_set: bool
+    config: ExperimentConfig,
+    run: RunDirectory,
+    world: DistributedContext,
+    since: Checkpoint,
+    *,
+    new_dev_set: bool,
 ) -> list[str]:
     """A line for each change since the checkpoint; the config until then is kept where there is any."""
     changes = changes_since(since, run, config, new_dev_set=new_dev_set)
-    world.wait()  # until all have read the config that is replaced
-    if changes and world.leads:
+    world.barrier()  # until all have read the config that is replaced
+    if changes and world.is_main_process:
         keep_config(run, since)
     return changes
 
 
 def _fitting(
-    config: Experiment,
-    objective: Objective,
+    config: ExperimentConfig,
+    objective: TrainingLoss,
     optimizer: torch.optim.Optimizer,
-    prepared: Prepared,
-    world: World,
-    reporter: Reporter,
+    prepared: PreparedData,
+    world: DistributedContext,
+    reporter: MetricsLogger,
 ) -> int:
     """The tokens that the card's memory holds. Raises UserError where no card says how much that is."""
     if world.device.type != "cuda":
@@ -158,48 +173,63 @@ def _fitting(
             "`training.batch.tokens: fit` asks how much the memory of a CUDA card holds, and this trains on a CPU: "
             "give a number; 4096 is usual"
         )
-    tokens = most_tokens(config.training, objective, optimizer, prepared.train.corpus, world)
-    reporter.note(f"a batch of {tokens:,} tokens fits")
+    tokens = find_max_tokens(config.training, objective, optimizer, prepared.train.corpus, world)
+    reporter.log_session(f"a batch of {tokens:,} tokens fits")
     return tokens
 
 
-def _with_tokens(config: Experiment, tokens: int) -> Experiment:
+def _with_tokens(config: ExperimentConfig, tokens: int) -> ExperimentConfig:
     batch = config.training.batch.model_copy(update={"tokens": tokens})
     return _with_training(config, config.training.model_copy(update={"batch": batch}))
 
 
-def _with_training(config: Experiment, training: TrainingConfig) -> Experiment:
+def _with_training(config: ExperimentConfig, training: TrainingConfig) -> ExperimentConfig:
     return config.model_copy(update={"training": training})
 
 
-def _as_begun(config: Experiment, before: Experiment) -> Experiment:
+def _as_begun(config: ExperimentConfig, before: ExperimentConfig) -> ExperimentConfig:
     """The config with the numbers that its training began with in the place of `auto` and `fit`."""
-    tokens, warmup = before.training.batch.tokens, getattr(before.training.schedule, "warmup", None)
-    schedule = config.training.schedule
+    tokens, warmup = (
+        before.training.batch.tokens,
+        getattr(before.training.lr_schedule, "warmup_updates", None),
+    )
+    schedule = config.training.lr_schedule
     if isinstance(config.training.batch.tokens, str) and isinstance(tokens, int):
         config = _with_tokens(config, tokens)
-    if schedule.kind == before.training.schedule.kind and getattr(schedule, "warmup", None) == "auto":
-        schedule = schedule.model_copy(update={"warmup": warmup})
-        config = _with_training(config, config.training.model_copy(update={"schedule": schedule}))
+    if (
+        schedule.kind == before.training.lr_schedule.kind
+        and getattr(schedule, "warmup_updates", None) == "auto"
+    ):
+        schedule = schedule.model_copy(update={"warmup_updates": warmup})
+        config = _with_training(config, config.training.model_copy(update={"lr_schedule": schedule}))
     return config
 
 
 def _prepare(
-    config: Experiment, run: Run, world: World, reporter: Reporter, *, keep_tokenizers: bool
-) -> Prepared:
+    config: ExperimentConfig,
+    run: RunDirectory,
+    world: DistributedContext,
+    reporter: MetricsLogger,
+    *,
+    keep_tokenizers: bool,
+) -> PreparedData:
     """The leading process prepares; the others read what it wrote."""
 
-    def start() -> Prepared:
-        return prepare(config.data, config.text, run.folder, reporter.note, keep_tokenizers=keep_tokenizers)
+    def start() -> PreparedData:
+        return prepare(
+            config.data, config.tokenizer, run.folder, reporter.log_session, keep_tokenizers=keep_tokenizers
+        )
 
-    if world.leads:
+    if world.is_main_process:
         prepared = start()
-        run.save_experiment(config)
-    world.wait()
-    return prepared if world.leads else start()
+        run.save_config(config)
+    world.barrier()
+    return prepared if world.is_main_process else start()
 
 
-def _model(config: Experiment, prepared: Prepared, reporter: Reporter, *, pretrained: bool) -> Seq2Seq:
+def _model(
+    config: ExperimentConfig, prepared: PreparedData, reporter: MetricsLogger, *, pretrained: bool
+) -> Seq2Seq:
     """The model as training begins with it; without its pretrained weights where others will take their place."""
     torch.manual_seed(config.training.seed)
     model = build_model(config.model, len(prepared.source.vocabulary), len(prepared.target.vocabulary))
@@ -208,41 +238,47 @@ def _model(config: Experiment, prepared: Prepared, reporter: Reporter, *, pretra
     return model
 
 
-def _pretrained(model: Seq2Seq, config: Experiment, prepared: Prepared, reporter: Reporter) -> None:
+def _pretrained(
+    model: Seq2Seq, config: ExperimentConfig, prepared: PreparedData, reporter: MetricsLogger
+) -> None:
     """Put pretrained weights and vectors where there are any; what scales embeddings is taken out of these first."""
-    if isinstance(model.source, BertEmbedding) and isinstance(model.encoder, BertEncoder):
+    if isinstance(model.source_embedding, BertEmbedding) and isinstance(model.encoder, BertEncoder):
         assert isinstance(config.model.encoder, BertEncoderConfig)
         assert isinstance(prepared.source, WordPieceTokenizer)  # a rule of the config sees to both
-        load_bert(config.model.encoder.path, model.source, model.encoder, prepared.source.bert_ids)
-        reporter.note(f"encoder: begins with the weights of {config.model.encoder.path}")
+        load_bert_weights(
+            config.model.encoder.path, model.source_embedding, model.encoder, prepared.source.bert_ids
+        )
+        reporter.log_session(f"encoder: begins with the weights of {config.model.encoder.path}")
     shared = config.model.embeddings
     for side, path, tokenizer, embedding in (
-        ("source", shared.source_vectors, prepared.source, model.source),
-        ("target", shared.target_vectors, prepared.target, model.target),
+        ("source", shared.source_vectors, prepared.source, model.source_embedding),
+        ("target", shared.target_vectors, prepared.target, model.target_embedding),
     ):
-        if path is not None and isinstance(embedding, Embedding):
+        if path is not None and isinstance(embedding, TokenEmbedding):
             vectors, coverage = load_vectors(path, tokenizer.vocabulary.tokens, shared.dim)
             with torch.no_grad():
-                table = embedding.table.weight
-                table.copy_(torch.where(coverage.mask.unsqueeze(1), vectors / embedding.scale, table))
-            reporter.note(f"{side} vectors: {coverage}")
+                table = embedding.embedding.weight
+                table.copy_(torch.where(coverage.is_covered.unsqueeze(1), vectors / embedding.scale, table))
+            reporter.log_session(f"{side} vectors: {coverage}")
 
 
-def _check_guided(objective: Objective) -> None:
+def _check_guided(objective: TrainingLoss) -> None:
     """Raises UserError when a decoder, perhaps one from elsewhere, lacks the attention that is to be guided."""
-    if objective.guided is None:
+    if objective.guided_alignment is None:
         return
     was_training = objective.training
     objective.eval()
     word = torch.full((1, 1), EOS, device=next(objective.parameters()).device)
     with torch.no_grad():
-        weights = objective.model(word, word.bool(), word, need_weights=True).weights
+        weights = objective.model(word, word.bool(), word, need_weights=True).cross_attention
     objective.train(was_training)
-    if found := objective.guided.missing(*((0, 0) if weights is None else weights.shape[1:3])):
-        raise UserError(f"`{'.'.join(filter(None, ('training.guided', found[0])))}` {found[1]}")
+    if found := objective.guided_alignment.unsupported_reason(
+        *((0, 0) if weights is None else weights.shape[1:3])
+    ):
+        raise UserError(f"`{'.'.join(filter(None, ('training.guided_alignment', found[0])))}` {found[1]}")
 
 
-def _greeting(model: Seq2Seq, world: World, state: TrainState) -> str:
+def _greeting(model: Seq2Seq, world: DistributedContext, state: TrainState) -> str:
     parameters = sum(p.numel() for p in model.parameters())
     where = f"{world.device}" + (f" in {world.size} processes" if world.size > 1 else "")
     start = f"going on after update {state.update}" if state.update else "starting"

@@ -8,65 +8,70 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seq2attn.training.distributed import World
-from seq2attn.training.gradient_accumulation import Sums
+from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.gradient_accumulation import LossSums
 
-SUMS = ("objective", "likelihood", "guided", "guided_words")
+SUMMED_METRICS = ("objective", "likelihood", "guided", "guided_words")
 
 
 @dataclass
-class Tally:
+class TrainMetrics:
     """Sums of this process, on its device: reading them waits for it."""
 
-    objective: Tensor  # [] summed over words
-    likelihood: Tensor  # [] summed over words
-    guided: Tensor  # [2] of the links: summed, and over how many words
-    norm: Tensor  # [] of the last update's gradient
-    rate: float = 0.0  # of the last update
-    words: float = 0.0  # of all processes
+    loss: Tensor  # [] summed over words
+    negative_log_likelihood: Tensor  # [] summed over words
+    guided_alignment: Tensor  # [2] of the links: summed, and over how many words
+    grad_norm: Tensor  # [] of the last update's gradient
+    lr: float = 0.0  # of the last update
+    num_target_tokens: float = 0.0  # of all processes
     seconds: float = 0.0
 
-    def take(self, sums: Sums, norm: Tensor, unsound: Tensor) -> None:
+    def update(self, sums: LossSums, norm: Tensor, unsound: Tensor) -> None:
         """Count an update's sums and norm, unless it is unsound: 1, not 0."""
         skipped = unsound.bool()
-        self.objective = torch.where(skipped, self.objective, sums.objective)
-        self.likelihood = torch.where(skipped, self.likelihood, sums.likelihood)
-        self.guided = torch.where(skipped, self.guided, sums.guided)
-        self.norm = torch.where(skipped, self.norm, norm)
+        self.loss = torch.where(skipped, self.loss, sums.loss)
+        self.negative_log_likelihood = torch.where(
+            skipped, self.negative_log_likelihood, sums.negative_log_likelihood
+        )
+        self.guided_alignment = torch.where(skipped, self.guided_alignment, sums.guided_alignment)
+        self.grad_norm = torch.where(skipped, self.grad_norm, norm)
 
-    def numbers(self) -> dict[str, float]:
+    def state_dict(self) -> dict[str, float]:
         """Its content, exactly, as a checkpoint between two reports keeps it."""
-        guided, guided_words = self.guided.tolist()
+        guided, guided_words = self.guided_alignment.tolist()
         return {
-            "objective": float(self.objective),
-            "likelihood": float(self.likelihood),
-            "guided": guided,
+            "objective": float(self.loss),
+            "likelihood": float(self.negative_log_likelihood),
+            "guided_alignment": guided,
             "guided_words": guided_words,
-            "norm": float(self.norm),
-            "rate": self.rate,
-            "words": self.words,
+            "norm": float(self.grad_norm),
+            "rate": self.lr,
+            "words": self.num_target_tokens,
             "seconds": self.seconds,
         }
 
 
-def empty_tally(device: torch.device) -> Tally:
+def zero_metrics(device: torch.device) -> TrainMetrics:
     """Nothing yet."""
     zero = torch.zeros((), device=device)
-    return Tally(zero.clone(), zero.clone(), zero.repeat(2), zero)
+    return TrainMetrics(zero.clone(), zero.clone(), zero.repeat(2), zero)
 
 
-def kept_tally(kept: Sequence[Mapping[str, float]], world: World) -> Tally:
+def restore_metrics(kept: Sequence[Mapping[str, float]], world: DistributedContext) -> TrainMetrics:
     """This process's of the `numbers` that all had; where there are other processes now, the first has all sums."""
     if not kept:
-        return empty_tally(world.device)
+        return zero_metrics(world.device)
     mine = dict(kept[world.rank % len(kept)])
     if len(kept) != world.size:
-        mine |= {name: sum(each[name] for each in kept) if world.leads else 0.0 for name in SUMS}
+        mine |= {
+            name: sum(each[name] for each in kept) if world.is_main_process else 0.0
+            for name in SUMMED_METRICS
+        }
 
     def tensor(*names: str) -> Tensor:
         return torch.tensor([mine[name] for name in names], dtype=torch.float32, device=world.device)
 
-    return Tally(
+    return TrainMetrics(
         tensor("objective")[0],
         tensor("likelihood")[0],
         tensor("guided", "guided_words"),

@@ -10,24 +10,24 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from seq2attn.data.batch_planner import plan
+from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.collate import collate
-from seq2attn.data.prepare import Prepared
+from seq2attn.data.prepare import PreparedData
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.metrics import MetricName
 from seq2attn.io.files import sha256_json
 from seq2attn.search.config import GreedyConfig, LengthsConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.training.config import TrainingConfig
-from seq2attn.training.distributed import World
-from seq2attn.training.loss import Objective
+from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.loss import TrainingLoss
 
 DECODED: tuple[MetricName, ...] = ("bleu", "chrf", "exact")
 """Metrics of translations, all of which are kept wherever the dev set is translated."""
 
 
 @dataclass(frozen=True)
-class Validation:
+class ValidationResult:
     """Scores and translations of one validation."""
 
     scores: dict[str, float]  # loss, perplexity, and where the dev set was translated bleu, chrf, exact
@@ -42,11 +42,15 @@ class Validator:
     """
 
     def __init__(
-        self, config: TrainingConfig, evaluation: EvaluationConfig, prepared: Prepared, world: World
+        self,
+        config: TrainingConfig,
+        evaluation: EvaluationConfig,
+        prepared: PreparedData,
+        world: DistributedContext,
     ) -> None:
         self.config, self.prepared, self.world = config.validation, prepared, world
         self.compiled = config.compile
-        self.tokens = config.batch.most()
+        self.tokens = config.batch.require_tokens()
         self.rows = spread(len(prepared.dev), self.config.max_sentences)
         shown = [self.rows[place] for place in spread(len(self.rows), self.config.samples)]
         self.shown = shown if self.config.samples else []
@@ -59,7 +63,7 @@ class Validator:
         self.digest = sha256_json(about)
 
     @torch.no_grad()
-    def validate(self, objective: Objective) -> Validation:
+    def validate(self, objective: TrainingLoss) -> ValidationResult:
         """Scores of a model; the processes share the work."""
         was_training = objective.training
         objective.eval()
@@ -69,13 +73,13 @@ class Validator:
         translations = self._translate(objective)
         objective.train(was_training)
         if self.config.metric == "loss":
-            return Validation(scores, None, translations)
+            return ValidationResult(scores, None, translations)
         hypotheses = [translations[row] for row in self.rows]
         found = self.metrics.scores(hypotheses, self.references, DECODED)
         scores |= {name: score.value for name, score in zip(DECODED, found, strict=True)}
-        return Validation(scores, found[0].signature, translations)
+        return ValidationResult(scores, found[0].signature, translations)
 
-    def samples(self, found: Validation) -> str:
+    def samples(self, found: ValidationResult) -> str:
         """Some dev sentences, evenly spread, with their translations."""
         return "\n".join(
             f"source:      {self.prepared.dev_sources[row]}\n"
@@ -84,19 +88,19 @@ class Validator:
             for row in self.shown
         )
 
-    def _losses(self, objective: Objective) -> dict[str, float]:
+    def _losses(self, objective: TrainingLoss) -> dict[str, float]:
         dev, rows = self.prepared.dev, np.array(self.rows)
         smoothed = likelihood = words = 0.0
-        batches = plan(dev.lengths[rows], tokens=self.tokens, seed=0, epoch=0)
+        batches = plan_batches(dev.lengths[rows], tokens=self.tokens, seed=0, epoch=0)
         for batch in batches[self.world.rank :: self.world.size]:
             loss = objective(collate([dev[int(row)] for row in rows[batch]]).to(self.world.device))
-            smoothed += float(loss.objective)
+            smoothed += float(loss.loss)
             likelihood += float(loss.negative_log_likelihood)
-            words += float(loss.words)
-        smoothed, likelihood, words = self.world.sum(smoothed, likelihood, words)
+            words += float(loss.num_target_tokens)
+        smoothed, likelihood, words = self.world.all_reduce_sum(smoothed, likelihood, words)
         return {"loss": smoothed / words, "perplexity": math.exp(min(likelihood / words, 700.0))}
 
-    def _translate(self, objective: Objective) -> dict[int, str]:
+    def _translate(self, objective: TrainingLoss) -> dict[int, str]:
         mine = self.translated[self.world.rank :: self.world.size]
         sources = [self.prepared.dev[row][0].tolist() for row in mine]
         found = translate_ids(objective.model, sources, self.search, budget=self.tokens)
@@ -104,7 +108,7 @@ class Validator:
             row: self.prepared.target.decode(best[0].tokens) if best else ""  # none where nothing is finite
             for row, best in zip(mine, found, strict=True)
         }
-        return {row: text for part in self.world.gather(texts) for row, text in part.items()}
+        return {row: text for part in self.world.all_gather(texts) for row, text in part.items()}
 
     def _max_length(self) -> int:
         """Maximum length of a translation in tokens: that of the longest reference, half as much again, and 10.

@@ -9,71 +9,78 @@ from pathlib import Path
 
 from seq2attn.errors import UserError
 from seq2attn.io.files import output
-from seq2attn.models.attention_weights import Looked
-from seq2attn.visualization.attention_map import MEAN, AttentionMap, Part
+from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.visualization.attention_map import MEAN, AttentionKind, AttentionMap
 from seq2attn.visualization.color_scale import DEFAULT_COLOR_SCALE, ColorScale, scale_weights
 from seq2attn.visualization.figure import check_picture
-from seq2attn.visualization.heatmap import draw_map
-from seq2attn.visualization.html_page import attention_page
-from seq2attn.visualization.text_heatmap import COLUMNS, alignment_text, scale_text
+from seq2attn.visualization.heatmap import draw_heatmap
+from seq2attn.visualization.html_page import attention_html
+from seq2attn.visualization.text_heatmap import COLUMNS, heatmap_text, legend_text
 
 PAGE = ".html"
 
 
 @dataclass(frozen=True)
-class AttentionChoice:
+class AttentionSelection:
     """What is to be seen of a model's attention. What is left open depends on the form that it is drawn in."""
 
-    part: Part | None = None  # open: the decoder; on a page all that there is
+    kind: AttentionKind | None = None  # open: the decoder; on a page all that there is
     layer: str | int | None = None  # a number from 1 on, "top" or "all"; open: the top; on a page all
     head: str | int | None = None  # a number from 1 on, "mean" or "all"; open: all; in text their mean
     whole_words: bool = False  # sub-words joined; on a page to begin with
     color_scale: ColorScale = DEFAULT_COLOR_SCALE  # on a page to begin with
 
-    def map(
-        self, looked: Looked, part: Part = "decoder", *, layer: str = "top", head: str = "all"
+    def select(
+        self,
+        looked: AttentionWeights,
+        part: AttentionKind = "decoder",
+        *,
+        layer: str = "top",
+        head: str = "all",
     ) -> AttentionMap:
         """What is chosen; of what is left open what is given here.
 
         Raises UserError when there is no such attention.
         """
-        one = AttentionMap.of(looked, self.part or part)
+        one = AttentionMap.from_weights(looked, self.kind or part)
         one = one.layer(layer if self.layer is None else self.layer)
         one = one.head(head if self.head is None else self.head)
         return one.whole_words() if self.whole_words else one
 
-    def maps(self, looked: Looked) -> list[AttentionMap]:
+    def select_all(self, looked: AttentionWeights) -> list[AttentionMap]:
         """What a page shows of one sentence, in its pieces. Raises UserError when there is no such attention."""
-        there: list[Part] = [] if looked.decoder is None else ["decoder"]
-        if looked.encoder is not None:
+        there: list[AttentionKind] = [] if looked.cross_attention is None else ["decoder"]
+        if looked.encoder_self_attention is not None:
             there.append("encoder")
-        parts = [self.part] if self.part else there or list[Part](("decoder",))
+        parts = [self.kind] if self.kind else there or list[AttentionKind](("decoder",))
         pieces = replace(self, whole_words=False)
-        return [pieces.map(looked, part, layer="all", head="all") for part in parts]
+        return [pieces.select(looked, part, layer="all", head="all") for part in parts]
 
 
-EVERYTHING = AttentionChoice()
+DEFAULT_SELECTION = AttentionSelection()
 
 
-def attention_text(looked: Looked, choice: AttentionChoice = EVERYTHING, *, columns: int = COLUMNS) -> str:
+def attention_text(
+    looked: AttentionWeights, choice: AttentionSelection = DEFAULT_SELECTION, *, columns: int = COLUMNS
+) -> str:
     """Maps in shades of Unicode, for a terminal so many columns wide.
 
     Raises UserError when there is no such attention.
     """
-    one = choice.map(looked, head="mean")
+    one = choice.select(looked, head="mean")
     titled = len(one.layers) * len(one.heads) > 1 or one.heads == (MEAN,)
     scaled, blocks = scale_weights(one.weights, choice.color_scale), []
     for layer, heads in enumerate(scaled.shares):
         for head, shares in enumerate(heads):
-            text = alignment_text(one.keys.tokens, one.queries.tokens, shares, columns=columns)
+            text = heatmap_text(one.keys.tokens, one.queries.tokens, shares, columns=columns)
             blocks.append(f"{one.name(layer, head)}\n{text}" if titled else text)
-    return "\n".join([*blocks, scale_text(scaled, columns)])
+    return "\n".join([*blocks, legend_text(scaled, columns)])
 
 
 def draw_attention(
-    looked: Looked | Sequence[Looked],
+    looked: AttentionWeights | Sequence[AttentionWeights],
     path: Path | str,
-    choice: AttentionChoice = EVERYTHING,
+    choice: AttentionSelection = DEFAULT_SELECTION,
     *,
     run: Path | str = "",
 ) -> None:
@@ -81,11 +88,11 @@ def draw_attention(
 
     Raises UserError when there is no such attention, or `path` is none of these.
     """
-    several = [looked] if isinstance(looked, Looked) else list(looked)
+    several = [looked] if isinstance(looked, AttentionWeights) else list(looked)
     path, run_name = Path(path), os.fsencode(run).decode(errors="replace")  # a name need not be UTF-8
     if is_page(path):
-        page = attention_page(
-            [choice.maps(one) for one in several],
+        page = attention_html(
+            [choice.select_all(one) for one in several],
             run=run_name,
             whole_words=choice.whole_words,
             color_scale=choice.color_scale,
@@ -99,9 +106,9 @@ def draw_attention(
         raise UserError(
             f"{path}: a picture is of one sentence, not of {len(several)}; a page (.html) has room for all"
         )
-    one = choice.map(several[0])
+    one = choice.select(several[0])
     title = f"{run_name}\n{one.texts[1]}"
-    draw_map(one, path, color_scale=choice.color_scale, title=title)
+    draw_heatmap(one, path, color_scale=choice.color_scale, title=title)
 
 
 def is_page(path: Path) -> bool:

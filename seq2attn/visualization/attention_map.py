@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.errors import UserError
-from seq2attn.models.attention_weights import Looked
-from seq2attn.tokenizers.tokenized_text import Segmented
-from seq2attn.tokenizers.vocabulary import EOS, SPECIALS
-from seq2attn.tokenizers.word_ids import between_words
+from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.tokenizers.tokenized_text import TokenizedText
+from seq2attn.tokenizers.vocabulary import EOS, SPECIAL_TOKENS
+from seq2attn.tokenizers.word_ids import pool_to_words
 
-Part = Literal["decoder", "encoder"]
+AttentionKind = Literal["decoder", "encoder"]
 MEAN = "mean"  # the name of what is no head
 
 
@@ -22,9 +22,9 @@ MEAN = "mean"  # the name of what is no head
 class AttentionMap:
     """Where the words at the side, which ask, look among the words above."""
 
-    part: Part
-    queries: Segmented
-    keys: Segmented
+    kind: AttentionKind
+    queries: TokenizedText
+    keys: TokenizedText
     weights: NDArray[np.float32]  # [layers, heads, queries, keys]
     layers: tuple[str, ...]  # how people call them: 1, 2, ...
     heads: tuple[str, ...]
@@ -36,15 +36,15 @@ class AttentionMap:
             raise ValueError(f"weights are {self.weights.shape}, not {sizes}: [layers, heads, queries, keys]")
 
     def __repr__(self) -> str:
-        return f"AttentionMap({self.part}, {list(self.weights.shape)})"
+        return f"AttentionMap({self.kind}, {list(self.weights.shape)})"
 
     @classmethod
-    def of(cls, looked: Looked, part: Part) -> AttentionMap:
+    def from_weights(cls, looked: AttentionWeights, part: AttentionKind) -> AttentionMap:
         """All layers and heads of the decoder, which looks at the source, or of the encoder, which looks within it.
 
         Raises UserError when that part has no attention.
         """
-        weights = looked.decoder if part == "decoder" else looked.encoder
+        weights = looked.cross_attention if part == "decoder" else looked.encoder_self_attention
         if weights is None:
             raise UserError(
                 f"there is no attention to draw: the model's {part} has none{_elsewhere(looked, part)}"
@@ -54,9 +54,9 @@ class AttentionMap:
         return cls(part, queries, looked.source, weights, layers, heads)
 
     @property
-    def sides(self) -> tuple[str, str]:
+    def side_names(self) -> tuple[str, str]:
         """What asks, and what is looked at."""
-        return ("translation" if self.part == "decoder" else "source", "source")
+        return ("translation" if self.kind == "decoder" else "source", "source")
 
     def layer(self, wish: str | int) -> AttentionMap:
         """One layer, counted from 1, lowest first; or the `top` one, or `all`.
@@ -86,15 +86,15 @@ class AttentionMap:
     def whole_words(self) -> AttentionMap:
         """Sub-words become words: what looks at the pieces of a word adds up, and how its pieces look is averaged."""
         sides = self.queries, self.keys
-        weights = between_words(self.weights, *((side.word_of, len(side.words)) for side in sides))
-        queries, keys = (Segmented.plain(side.words) for side in sides)
+        weights = pool_to_words(self.weights, *((side.word_ids, len(side.words)) for side in sides))
+        queries, keys = (TokenizedText.from_words(side.words) for side in sides)
         return replace(self, queries=queries, keys=keys, weights=weights)
 
     @property
     def texts(self) -> tuple[str, str]:
         """The sentences of queries and keys, without controls."""
         query, key = (
-            " ".join(w for w in side.words if w != SPECIALS[EOS]) for side in (self.queries, self.keys)
+            " ".join(w for w in side.words if w != SPECIAL_TOKENS[EOS]) for side in (self.queries, self.keys)
         )
         return query, key
 
@@ -108,13 +108,13 @@ class AttentionMap:
             return names.index(str(wish))
         there = f"1 to {len(names)}" if len(names) > 1 else "1"
         raise UserError(
-            f"there is no {what} `{wish}`: the {self.part}'s attention has {len(names)}; use {there}, {others}"
+            f"there is no {what} `{wish}`: the {self.kind}'s attention has {len(names)}; use {there}, {others}"
         )
 
 
-def _elsewhere(looked: Looked, part: Part) -> str:
-    if part == "decoder" and looked.encoder is not None:
+def _elsewhere(looked: AttentionWeights, part: AttentionKind) -> str:
+    if part == "decoder" and looked.encoder_self_attention is not None:
         return "; its encoder has some (--attention-of encoder)"
-    if part == "encoder" and looked.decoder is not None:
+    if part == "encoder" and looked.cross_attention is not None:
         return "; its decoder has some (--attention-of decoder)"
     return ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from seq2attn.errors import DataError
 from seq2attn.evaluation.metrics import LengthBucket
-from seq2attn.visualization.figure import COLOURS, figure
+from seq2attn.visualization.figure import COLORS, figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +73,7 @@ def draw_training(metrics_jsonl: Sequence[Path], path: Path) -> None:
 
 def _style(i: int) -> dict[str, Any]:
     return {
-        "color": COLOURS[i % len(COLOURS)],
+        "color": COLORS[i % len(COLORS)],
         "marker": MARKERS[i % len(MARKERS)],
         "markersize": 4.5,
         "linewidth": 1.6,

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-WIDEST = 14.0  # inches of all maps beside each other, as long as the words stay legible
-LARGEST = 40.0  # inches of all maps, whatever becomes of the words: more would be too many pixels
-LETTER = 0.08  # inches, roughly: what does not fit is made room for when the file is written
+MAX_WIDTH_INCHES = 14.0  # inches of all maps beside each other, as long as the words stay legible
+MAX_SIZE_INCHES = 40.0  # inches of all maps, whatever becomes of the words: more would be too many pixels
+LETTER_INCHES = 0.08  # inches, roughly: what does not fit is made room for when the file is written
 LINE = 0.2  # inches
 LONGEST_LABEL = 40  # characters
 TITLE_LINES = 3  # of the run, and of the sentence
-COLOURMAP = "Blues"  # one hue from white: nothing looks like nothing, and nobody needs to tell hues apart
+COLORMAP = "Blues"  # one hue from white: nothing looks like nothing, and nobody needs to tell hues apart
 
 
-def draw_map(
+def draw_heatmap(
     one: AttentionMap, path: Path, *, color_scale: ColorScale = DEFAULT_COLOR_SCALE, title: str = ""
 ) -> None:
     """Draw an attention map to a PNG, SVG or PDF file: layers below each other, heads beside, on one color scale.
@@ -44,13 +44,15 @@ def draw_map(
     rows, columns = grid.shape
     cell = min(
         0.3 if grid.size == 1 else 0.22,
-        max(0.12, WIDEST / (columns * asked)),
-        LARGEST / (columns * asked),
-        LARGEST / (rows * asking),
+        max(0.12, MAX_WIDTH_INCHES / (columns * asked)),
+        MAX_SIZE_INCHES / (columns * asked),
+        MAX_SIZE_INCHES / (rows * asking),
     )
-    width = columns * (asked * cell + 0.25) + LETTER * max(map(display_width, queries)) + 1
+    width = columns * (asked * cell + 0.25) + LETTER_INCHES * max(map(display_width, queries)) + 1
     heading = _wrap(title, width)
-    height = rows * (asking * cell + 0.35 + LETTER * max(map(display_width, keys))) + LINE * len(heading)
+    height = rows * (asking * cell + 0.35 + LETTER_INCHES * max(map(display_width, keys))) + LINE * len(
+        heading
+    )
 
     with figure(path, width=width, height=height) as canvas:
         canvas.suptitle("\n".join(heading), size=10, color=INK)
@@ -96,7 +98,7 @@ def _wrap(title: str, width: float) -> list[str]:
     lines = []
     for line in filter(None, title.split("\n")):
         room = (
-            max(30, int(width / LETTER)) * len(line) / max(1, display_width(line))
+            max(30, int(width / LETTER_INCHES)) * len(line) / max(1, display_width(line))
         )  # wide characters take two
         lines += textwrap.wrap(line, int(room), max_lines=TITLE_LINES, placeholder=" …")
     return lines
@@ -122,7 +124,7 @@ def _caption(one: AttentionMap, layer: int, head: int) -> str:
 
 
 def _draw_map(axes: Axes, values: np.ndarray, full: float) -> AxesImage:
-    image = axes.imshow(values, cmap=COLOURMAP, vmin=0, vmax=full, interpolation="nearest", aspect="equal")
+    image = axes.imshow(values, cmap=COLORMAP, vmin=0, vmax=full, interpolation="nearest", aspect="equal")
     # Not as a grid of minor ticks, each of which is an object that takes a millisecond.
     rows, columns = (np.arange(n + 1) - 0.5 for n in values.shape)
     axes.hlines(rows, columns[0], columns[-1], color="#E4E4E4", linewidth=0.5)

@@ -12,10 +12,10 @@ import numpy as np
 from seq2attn.visualization.attention_map import AttentionMap
 from seq2attn.visualization.color_scale import DEFAULT_COLOR_SCALE, LEGENDS, ColorScale
 
-LONGEST_TITLE = 80
+MAX_TITLE_LENGTH = 80
 
 
-def attention_page(
+def attention_html(
     sentences: Sequence[Sequence[AttentionMap]],
     *,
     run: str = "",
@@ -47,13 +47,13 @@ def attention_page(
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
+    return text if len(text) <= MAX_TITLE_LENGTH else text[: MAX_TITLE_LENGTH - 1] + "…"
 
 
 def _content(one: AttentionMap) -> dict[str, Any]:
     sides = [
-        {"name": name, "tokens": side.tokens, "words": side.words, "wordOf": side.word_of}
-        for name, side in zip(one.sides, (one.queries, one.keys), strict=True)
+        {"name": name, "tokens": side.tokens, "words": side.words, "wordOf": side.word_ids}
+        for name, side in zip(one.side_names, (one.queries, one.keys), strict=True)
     ]
     return {
         "queries": sides[0],

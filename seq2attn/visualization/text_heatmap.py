@@ -10,21 +10,21 @@ import numpy as np
 from seq2attn.visualization.color_scale import ScaledWeights
 
 COLUMNS = 80
-NARROWEST = 16  # columns: less has no room for a label and a map
-LONGEST_HEADING = 12  # lines of text; longer source words get numbers and a legend
-LONGEST_LABEL = 20
+MIN_COLUMNS = 16  # columns: less has no room for a label and a map
+MAX_HEADING_LENGTH = 12  # lines of text; longer source words get numbers and a legend
+MAX_LABEL_LENGTH = 20
 
 SHADES = " ·░▒▓█"
 EDGES = (0.05, 0.15, 0.35, 0.6, 0.85)  # of the full color; finer near nothing, where most of the weights are
 
 
-def scale_text(scaled: ScaledWeights, columns: int = COLUMNS) -> str:
+def legend_text(scaled: ScaledWeights, columns: int = COLUMNS) -> str:
     """Legend of the shades of a map."""
     entries = [f"{shade} {scaled.number(edge)}+" for shade, edge in zip(SHADES[1:], EDGES, strict=True)]
-    return "\n".join(_wrapped([f"{scaled.legend}:", *entries], max(columns, NARROWEST)))
+    return "\n".join(_wrapped([f"{scaled.legend}:", *entries], max(columns, MIN_COLUMNS)))
 
 
-def alignment_text(
+def heatmap_text(
     source: Sequence[str], target: Sequence[str], shares: np.ndarray, *, columns: int = COLUMNS
 ) -> str:
     """A map of `shares` [target, source] of the darkest shade, a row a target token, at most so many columns wide.
@@ -34,13 +34,13 @@ def alignment_text(
     if shares.shape != (len(target), len(source)):
         raise ValueError(f"weights are {shares.shape}, not [{len(target)} target, {len(source)} source]")
     words = [_clusters(token) for token in source]
-    columns = max(columns, NARROWEST)
-    labels = [_shorten(_clusters(token), min(LONGEST_LABEL, columns // 3)) for token in target]
+    columns = max(columns, MIN_COLUMNS)
+    labels = [_shorten(_clusters(token), min(MAX_LABEL_LENGTH, columns // 3)) for token in target]
     margin = max(map(display_width, labels), default=0) + 1
     room = columns - margin
     cell = 2 if 2 * len(source) <= room else 1
     named = all(
-        len(word) <= LONGEST_HEADING and all(display_width(c) <= cell for c in word) for word in words
+        len(word) <= MAX_HEADING_LENGTH and all(display_width(c) <= cell for c in word) for word in words
     )
     headings = words if named else [list(str(i)) for i in range(1, len(words) + 1)]
     levels = np.digitize(shares, EDGES)

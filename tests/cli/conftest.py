@@ -31,28 +31,28 @@ WORDS = {
 }
 
 CONFIG = """\
-run: runs/toy
+run_dir: runs/toy
 data:
-  train: {kind: aligned, source: text/train.de, target: text/train.en}
-  dev: {kind: aligned, source: text/dev.de, target: text/dev.en}
+  train: {kind: plain, source: text/train.de, target: text/train.en}
+  dev: {kind: plain, source: text/dev.de, target: text/dev.en}
   test:
-    short: {kind: aligned, source: text/short.de, target: text/short.en}
-    mixed: {kind: aligned, source: text/mixed.de, target: text/mixed.en}
-text:
-  joint: {kind: bpe, size: 300}
+    short: {kind: plain, source: text/short.de, target: text/short.en}
+    mixed: {kind: plain, source: text/mixed.de, target: text/mixed.en}
+tokenizer:
+  joint: {kind: bpe, vocab_size: 300}
 model:
   embeddings: {dim: 32}
   encoder: {kind: gru, dim: 32}
   decoder: {kind: luong, dim: 32}
 training:
-  until: [200 updates]
+  max_duration: [200 updates]
   batch: {tokens: 256}
-  optimizer: {kind: adam, rate: 0.01}
-  schedule: {kind: constant}
+  optimizer: {kind: adam, lr: 0.01}
+  lr_schedule: {kind: constant}
   validation: {every: 50 updates}
   checkpoints: {keep_last: 2, keep_best: 2}
   report_every: 100
-search: {kind: beam, width: 4}
+search: {kind: beam, beam_size: 4}
 """
 
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from seq2attn.config.load import load
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.training.train import train
 from tests.cli.conftest import CONFIG, ROOT, Invoke, write_lines, write_toy
 from tests.cli.test_readme import commands, copy_checkout
@@ -23,7 +23,7 @@ SETS = ("train", "dev", "short", "mixed")
 def write_aligned_toy(folder: Path) -> None:
     """The toy with targets from behind, so that links cross, and with its links."""
     config = re.sub(r"(train|dev)\.en}", r"\1.en, alignment: text/\1.align}", CONFIG)
-    write_toy(folder, config.replace("until: [200 updates]", "until: [100 updates]"))
+    write_toy(folder, config.replace("max_duration: [200 updates]", "max_duration: [100 updates]"))
     for name in SETS:
         path = folder / "text" / f"{name}.en"
         lines = [line.split()[::-1] for line in path.read_text(encoding="utf-8").splitlines()]
@@ -35,10 +35,10 @@ def write_aligned_toy(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two trainings of one config, one of them guided."""
-    folder = tmp_path_factory.mktemp("aligned")
+    folder = tmp_path_factory.mktemp("plain")
     write_aligned_toy(folder)
-    for run, *more in (("toy",), ("guided", "training.guided.weight=1")):
-        train(load(folder / "toy.yaml", Experiment, [f"run={folder / 'runs' / run}", *more]))
+    for run, *more in (("toy",), ("guided", "training.guided_alignment.weight=1")):
+        train(load(folder / "toy.yaml", ExperimentConfig, [f"run_dir={folder / 'runs' / run}", *more]))
     return folder
 
 
@@ -161,8 +161,12 @@ def test_a_record_of_another_model(wrong, home: Path, tmp_path: Path) -> None:
 
 def test_a_model_without_attention(wrong, home: Path, tmp_path: Path) -> None:
     run = tmp_path / "fixed"
-    fixed = ["model.decoder={kind: fixed, dim: 32}", "training.until=[1 update]", f"run={run}"]
-    train(load(home / "toy.yaml", Experiment, fixed))
+    fixed = [
+        "model.decoder={kind: fixed-context, dim: 32}",
+        "training.max_duration=[1 update]",
+        f"run_dir={run}",
+    ]
+    train(load(home / "toy.yaml", ExperimentConfig, fixed))
     said = wrong(run, *files(home, "dev"))
     assert said == f"error: {run}: the model has no attention, so it aligns nothing\n"
 
@@ -183,7 +187,7 @@ def test_every_command_of_the_page_runs(invoke: Invoke, tmp_path: Path) -> None:
     said = commands("docs/alignment.md")
     assert [command.split()[1] for command in said] == ["train", "align", "align", "align"]
     for command in said:
-        few = ("--set", "training.until=[5 updates]") if " train " in command else ()
+        few = ("--set", "training.max_duration=[5 updates]") if " train " in command else ()
         done = invoke(*shlex.split(command)[1:], *few)
         assert "--choose" not in command or done.out.startswith("layer  head")
     assert len((tmp_path / "runs/test.align").read_text(encoding="utf-8").splitlines()) == 40

@@ -16,8 +16,8 @@ PHRASEBOOK = ROOT / "data" / "phrasebook"
 CONFIG = """
 run: {folder}/run
 data:
-  train: {{kind: aligned, source: {folder}/train.de, target: {folder}/train.en}}
-  dev: {{kind: aligned, source: {folder}/val.de, target: {folder}/val.en}}
+  train: {{kind: plain, source: {folder}/train.de, target: {folder}/train.en}}
+  dev: {{kind: plain, source: {folder}/val.de, target: {folder}/val.en}}
 text:
   joint: {{kind: bpe, size: 300}}
 model:
@@ -99,7 +99,7 @@ def test_a_model_is_fitted_and_translates_in_turn(folder):
     missing = bench(folder, "search", "--peers", "", "--case", "greedy", "--rounds", "1")
     assert missing.returncode == 0, missing.stderr
     assert "not measured: not fitted: python scripts/bench.py fit --model t" in missing.stdout
-    overrides = "--set", "training.until=[2 updates]", "--set", "training.validation.every=2 updates"
+    overrides = "--set", "training.max_duration=[2 updates]", "--set", "training.validation.every=2 updates"
     fitted = bench(folder, "fit", "--peers", "", *overrides)
     assert (folder / "runs/t/model.safetensors").is_file(), fitted.stderr
     for verb in ("search", "latency"):

@@ -13,9 +13,9 @@ import pytest
 from tests.cli.conftest import CONFIG, WORDS, Invoke, write_toy
 from tests.small_bert import make_bert
 
-TEXT = "text:\n  source: {kind: wordpiece, path: bert}\n  target: {kind: words}\n"
+TEXT = "tokenizer:\n  source: {kind: wordpiece, path: bert}\n  target: {kind: words}\n"
 ENCODER = "  encoder: {kind: bert, path: bert, frozen: 1}\n"
-BERT = CONFIG.replace("text:\n  joint: {kind: bpe, size: 300}\n", TEXT).replace(
+BERT = CONFIG.replace("tokenizer:\n  joint: {kind: bpe, vocab_size: 300}\n", TEXT).replace(
     "  encoder: {kind: gru, dim: 32}\n", ENCODER
 )
 
@@ -28,7 +28,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_a_run_translates_when_the_checkpoint_is_gone(invoke: Invoke, home: Path) -> None:
-    short = ["--set", "training.until=[20 updates]", "--set", "training.validation.every=10 updates"]
+    short = ["--set", "training.max_duration=[20 updates]", "--set", "training.validation.every=10 updates"]
     assert invoke("config", "check", "toy.yaml").err == ""
     assert "encoder.bert.encoder.layer.1." in invoke("train", "toy.yaml", "--dry-run").out
     done = invoke("train", "toy.yaml", *short)
@@ -37,7 +37,7 @@ def test_a_run_translates_when_the_checkpoint_is_gone(invoke: Invoke, home: Path
     shutil.rmtree(home / "bert")
     asked = ["translate", "runs/toy", "rot haus", "blau " * 99, ""]
     assert invoke(*asked).out.count("\n") == 3
-    on = invoke("train", "runs/toy/config.yaml", "--resume", "--set", "training.until=[30 updates]")
+    on = invoke("train", "runs/toy/config.yaml", "--resume", "--set", "training.max_duration=[30 updates]")
     assert "validation at update 30" in on.err
 
 
@@ -117,34 +117,34 @@ def test_a_folder_that_is_missing_is_told_at_both_places(invoke: Invoke, home: P
     shutil.rmtree(home / "bert")
     said = invoke("train", "toy.yaml", code=2).err
     message = f"there is no folder {home / 'bert'}; expected that of a BERT checkpoint"
-    assert f"toy.yaml:9:35: `text.source.path`: {message}" in said
+    assert f"toy.yaml:9:35: `tokenizer.source.path`: {message}" in said
     assert f"toy.yaml:13:31: `model.encoder.path`: {message}" in said
 
 
 def test_a_vocabulary_that_is_missing(invoke: Invoke, home: Path) -> None:
     remove("vocab.txt")(home / "bert")
     assert (
-        f"toy.yaml:9:35: `text.source.path`: {home / 'bert'} has neither vocab.txt nor tokenizer.json"
+        f"toy.yaml:9:35: `tokenizer.source.path`: {home / 'bert'} has neither vocab.txt nor tokenizer.json"
         in invoke("train", "toy.yaml", code=2).err
     )
 
 
 PARTS = {
     "words": (
-        "text.source={kind: words}",
-        "`text.source`: BERT reads its own pieces: give `source: {{kind: wordpiece, path: {bert}}}`",
+        "tokenizer.source={kind: words}",
+        "`tokenizer.source`: BERT reads its own pieces: give `source: {{kind: wordpiece, path: {bert}}}`",
     ),
     "joint": (
-        "text.source=null --set text.target=null --set text.joint={kind: words}",
-        "`text.joint`: BERT reads its own pieces: give `source: ",
+        "tokenizer.source=null --set tokenizer.target=null --set tokenizer.joint={kind: words}",
+        "`tokenizer.joint`: BERT reads its own pieces: give `source: ",
     ),
     "other pieces": (
-        "text.source.path=other",
-        "`text.source.path`: should be the folder of `model.encoder`, {bert}",
+        "tokenizer.source.path=other",
+        "`tokenizer.source.path`: should be the folder of `model.encoder`, {bert}",
     ),
     "target": (
-        "text.target={kind: wordpiece, path: bert}",
-        "`text.target.kind`: `wordpiece` is for the source",
+        "tokenizer.target={kind: wordpiece, path: bert}",
+        "`tokenizer.target.kind`: `wordpiece` is for the source",
     ),
     "tied": (
         "model.embeddings.tie=all",
@@ -157,7 +157,7 @@ PARTS = {
     "frozen": ("model.encoder.frozen=3", "`model.encoder.frozen`: there are 2 layers to freeze, not 3"),
     "frozen by halves": ("model.encoder.frozen=half", "`model.encoder.frozen` should be "),
     "frozen or not": ("model.encoder.frozen=true", "`model.encoder.frozen` should be "),
-    "rate": ("model.encoder.rate=0", "`model.encoder.rate` should be greater than 0"),
+    "rate": ("model.encoder.lr_scale=0", "`model.encoder.lr_scale` should be greater than 0"),
     "dot": (
         "model.decoder={kind: luong, dim: 8, attention: {score: {kind: dot}}}",
         "`model.decoder.attention.score`: `dot` compares the decoder, 8 wide, with an encoder 16 wide",
@@ -182,5 +182,5 @@ def test_without_transformers_it_is_told_what_to_install(
     monkeypatch.setitem(sys.modules, "transformers", None)
     said = invoke("train", "toy.yaml", code=2).err
     message = "needs the package transformers: pip install 'seq2attn[bert]'"
-    assert f"toy.yaml:9:18: `text.source.kind`: {message}" in said
+    assert f"toy.yaml:9:18: `tokenizer.source.kind`: {message}" in said
     assert f"toy.yaml:13:19: `model.encoder.kind`: {message}" in said

@@ -138,7 +138,7 @@ class TestTranslate:
         first, second = map(json.loads, done.out.splitlines())
         assert (first["source"], second["source"]) == tuple(SENTENCES)
         best = [second, *second["alternatives"]]
-        assert [row[1:] for row in rows[3:]] == [[f"{one['score']:.4f}", one["text"]] for one in best]
+        assert [row[1:] for row in rows[3:]] == [[f"{one['score']:.4f}", one["tokenizer"]] for one in best]
         assert [one["score"] for one in best] == sorted((one["score"] for one in best), reverse=True)
 
     @pytest.mark.parametrize(("name", "begins"), [("a.png", b"\x89PNG"), ("new/a.svg", b"<?xml")])
@@ -154,7 +154,7 @@ class TestTranslate:
         )
         page = (tmp_path / "page.html").read_text(encoding="utf-8")
         data = page_data(page)
-        assert (data["run"], data["scale"]) == (str(toy.run), "row")
+        assert (data["run_dir"], data["scale"]) == (str(toy.run), "row")
         sentences = data["sentences"]
         assert len(sentences) == len(SENTENCES)
         for sentence, line in zip(sentences, SENTENCES, strict=True):
@@ -169,15 +169,15 @@ class TestTranslate:
     def test_attention_of_an_encoder(self, invoke: Invoke, toy: Toy, tmp_path: Path) -> None:
         run, encoder = (
             tmp_path / "few",
-            "model.encoder={kind: transformer, layers: 2, heads: 4, feed_forward: 16}",
+            "model.encoder={kind: transformer, layers: 2, heads: 4, ffn_dim: 16}",
         )
         invoke(
             "train",
             toy.config,
             "--set",
-            f"run={run}",
+            f"run_dir={run}",
             "--set",
-            "training.until=[2 updates]",
+            "training.max_duration=[2 updates]",
             "--set",
             encoder,
         )

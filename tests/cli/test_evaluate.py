@@ -13,16 +13,16 @@ from typing import Any
 import sacrebleu
 
 from seq2attn.evaluation.config import EvaluationConfig
-from seq2attn.evaluation.evaluate import EvaluationSet, Result, load_with_origin, write_reports
+from seq2attn.evaluation.evaluate import EvaluationSet, TestSetResult, load_with_origin, write_reports
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import load_tensors
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig
 from tests.cli.conftest import Invoke, write_lines
 from tests.safe.untrained import LINES, untrained
 
 
-def report_of(run: Run, name: str) -> dict[str, Any]:
+def report_of(run: RunDirectory, name: str) -> dict[str, Any]:
     return json.loads((run.folder / "evaluation" / f"{name}.json").read_text(encoding="utf-8"))
 
 
@@ -65,7 +65,7 @@ def test_all_references_count(invoke: Invoke, tmp_path: Path) -> None:
     assert chrf["value"] == sacrebleu.corpus_chrf(translations, references).score
     assert ter["value"] == sacrebleu.corpus_ter(translations, references, case_sensitive=True).score
     assert all("nrefs:2|" in score["signature"] for score in (bleu, chrf, ter))
-    override = "data.test.more={kind: aligned, source: lines.txt, target: lines.txt, references: [source]}"
+    override = "data.test.more={kind: plain, source: lines.txt, target: lines.txt, references: [source]}"
     assert invoke("evaluate", run.folder, "--set", override, code=2).err == (
         f"error: {tmp_path / 'lines.txt'} has 3 lines and {tmp_path / 'source'} has 2 lines: line by line,"
         " they must be translations of the same source\n"
@@ -92,7 +92,7 @@ def test_metrics_and_the_tokenizer_may_be_others_than_those_of_the_config(
 def test_the_script_of_each_set_chooses_its_tokenizer(invoke: Invoke, tmp_path: Path) -> None:
     run = untrained(tmp_path)
     write_lines(tmp_path / "zh", ["今天天气很好。", "我们去公园散步。", "他们学习中文。"])
-    override = "data.test.zh={kind: aligned, source: zh, target: zh}"
+    override = "data.test.zh={kind: plain, source: zh, target: zh}"
     done = invoke("evaluate", run.folder, "--set", override)
     assert "as the references are in Han" in done.err
     table, *_ = done.out.split("\n\n")
@@ -107,9 +107,9 @@ def test_the_script_of_each_set_chooses_its_tokenizer(invoke: Invoke, tmp_path: 
 
 def test_settings_of_the_config_of_the_run_count(invoke: Invoke, tmp_path: Path) -> None:
     run = untrained(tmp_path)
-    config = run.config.read_text(encoding="utf-8")
+    config = run.config_path.read_text(encoding="utf-8")
     assert "  lowercase: false\n  chrf:\n" in config
-    run.config.write_text(
+    run.config_path.write_text(
         config.replace("  lowercase: false\n  chrf:\n", "  lowercase: true\n  chrf:\n"), encoding="utf-8"
     )
     invoke("evaluate", run.folder)
@@ -118,9 +118,9 @@ def test_settings_of_the_config_of_the_run_count(invoke: Invoke, tmp_path: Path)
 
 def test_weights_and_origin_are_of_one_file(tmp_path: Path) -> None:
     run, other = untrained(tmp_path), untrained(tmp_path / "other")
-    source, target = run.tokenizers()
+    source, target = run.load_tokenizers()
     vocabularies = source.vocabulary, target.vocabulary
-    tensors = load_tensors(other.weights)
+    tensors = load_tensors(other.weights_path)
     other.save_model(
         {name: tensor + 1 for name, tensor in tensors.items()}, vocabularies, {"checkpoints": ["7"]}
     )
@@ -131,26 +131,26 @@ def test_weights_and_origin_are_of_one_file(tmp_path: Path) -> None:
         loads += 1
         translator = Translator.load(run.folder)
         if loads == 1:  # a training keeps better weights
-            shutil.copy(other.weights, run.weights)
-            shutil.copy(other.header, run.header)
+            shutil.copy(other.weights_path, run.weights_path)
+            shutil.copy(other.weights_info_path, run.weights_info_path)
         return translator
 
     translator, origin = load_with_origin(run, load)
     assert (loads, origin) == (2, {"checkpoints": ["7"]})
     assert all(
-        tensor.equal(load_tensors(other.weights)[name])
+        tensor.equal(load_tensors(other.weights_path)[name])
         for name, tensor in translator.model.state_dict().items()
         if name in tensors
     )
 
 
-def result(name: str, translations: Sequence[str]) -> Result:
+def result(name: str, translations: Sequence[str]) -> TestSetResult:
     sets = EvaluationSet(name, [], [[]], EvaluationConfig().build([]))
-    return Result(name, sets.digests, 1, (), (), 1.0, 1, tuple(translations), None, ())
+    return TestSetResult(name, sets.digests, 1, (), (), 1.0, 1, tuple(translations), None, ())
 
 
 def test_of_two_that_write_one_report_the_last_whole_one_stands(tmp_path: Path) -> None:
-    run = Run(tmp_path)
+    run = RunDirectory(tmp_path)
     folder = tmp_path / "evaluation"
 
     def write(letter: str) -> None:

@@ -12,12 +12,12 @@ import pytest
 from tests.cli.conftest import CONFIG, Done, Invoke, Toy, invoke_in, write_toy
 
 MODEL = """\
-  encoder: {kind: transformer, layers: 1, heads: 4, feed_forward: 64}
+  encoder: {kind: transformer, layers: 1, heads: 4, ffn_dim: 64}
   decoder:
     kind: transformer
     layers: 1
     heads: 4
-    feed_forward: 64
+    ffn_dim: 64
     attention: {score: {kind: multi-head, heads: 4}}
 """
 ENGINE = ("--engine", "ctranslate2")
@@ -58,7 +58,7 @@ def test_the_engine_translates_the_same(
     ours, theirs = (invoke(*command, *engine, given=given).out.splitlines() for engine in ([], ENGINE))
     assert len(ours) == len(theirs) == 35
     for one, other in zip(map(json.loads, ours), map(json.loads, theirs), strict=True):
-        assert other["text"] == one["text"] and other["tokens"] == one["tokens"]
+        assert other["tokenizer"] == one["tokenizer"] and other["tokens"] == one["tokens"]
         assert other["score"] == pytest.approx(one["score"], abs=1e-4)
     assert invoke("translate", run, *ENGINE, "rot haus").out == "red house\n"
 
@@ -98,9 +98,9 @@ def test_what_cannot_be_has_a_place(
 ) -> None:
     _, run, _ = exported
     said = invoke(
-        "translate", run, *ENGINE, "--set", "search.lengths.min_ratio=0.5", "rot", "-o", "out", code=2
+        "translate", run, *ENGINE, "--set", "search.lengths.min_length_ratio=0.5", "rot", "-o", "out", code=2
     ).err
-    assert said.startswith("<command line>:1:26: `search.lengths.min_ratio`: ctranslate2 ")
+    assert said.startswith("<command line>:1:26: `search.lengths.min_length_ratio`: ctranslate2 ")
     assert [*tmp_path.iterdir()] == []
     said = invoke("evaluate", run, *ENGINE, "--set", "search={kind: sample}", code=2).err
     assert "`search.kind`: ctranslate2 draws by chance of its own" in said
@@ -115,12 +115,12 @@ def test_what_cannot_be_has_a_place(
 def test_lines_that_are_too_long(exported: tuple[Path, Path, Done], invoke: Invoke) -> None:
     _, run, _ = exported
     text = "rot haus. " * 3 + "und boot\n\n" + "alt " * 3000 + "\n"
-    few = ["--greedy", "--set", "search.lengths.max_length=20", "--set", "search.lengths.max_source=5"]
+    few = ["--greedy", "--set", "search.lengths.max_length=20", "--set", "search.lengths.max_source_length=5"]
     ours = invoke("translate", run, *few, given=text.encode())
     theirs = invoke("translate", run, *few, *ENGINE, given=text.encode())
     assert (ours.out, ours.err) == (theirs.out, theirs.err)
     assert ours.out.count("\n") == 3 and "translated in" in ours.err
-    limit = ["--set", "search.lengths.max_source=9999"]
+    limit = ["--set", "search.lengths.max_source_length=9999"]
     whole = invoke("translate", run, *few[:3], *limit, *ENGINE, given=text.encode())
     assert whole.out.count("\n") == 3
     assert "tokens, and the engine takes no more than 2,047; translated in" in whole.err

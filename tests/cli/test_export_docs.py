@@ -8,7 +8,7 @@ from tests.cli.test_readme import ROOT, commands, home, run, short
 
 __all__ = ["home"]  # a fixture
 PAGE = "docs/export.md"
-ENOUGH = ("--set", "training.until=[500 updates]")  # that sentences do not end by chance
+ENOUGH = ("--set", "training.max_duration=[500 updates]")  # that sentences do not end by chance
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.forked import command
 from tests.home import OFTEN, Home, assert_sound, has_reported, slow_to_validate
@@ -56,16 +56,18 @@ def test_a_full_disk_costs_no_checkpoint(home, tmp_path):
         pytest.skip("may not mount a small disk")
     try:
         options = {"at": disk / "run", "checkpoints": {"keep_last": 99}}
-        code, said = home.train("full", **{**options, "until": ["99 updates"]})
+        code, said = home.train("full", **{**options, "max_duration": ["99 updates"]})
         assert code == 2 and "Traceback" not in said, said
         assert "No space left on device" in said or "os error 28" in said
-        run = Run(disk / "run")
+        run = RunDirectory(disk / "run")
         assert_sound(run)
         assert not list(run.folder.rglob("*.partial"))
-        done = list_checkpoints(run.folder)[-1].state.update
-        assert home.train("whole", **{**options, "at": "whole", "until": [f"{done + 3} updates"]})[0] == 0
+        done = list_checkpoints(run.folder)[-1].train_state.update
+        assert (
+            home.train("whole", **{**options, "at": "whole", "max_duration": [f"{done + 3} updates"]})[0] == 0
+        )
         subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
-        code, said = home.train("full", "--resume", **{**options, "until": [f"{done + 3} updates"]})
+        code, said = home.train("full", "--resume", **{**options, "max_duration": [f"{done + 3} updates"]})
         assert code == 0, said
         assert_identical(home.run("whole"), run)
     finally:
@@ -84,7 +86,7 @@ def test_two_trainings_in_one_folder(corpus):
     assert code == 2 and "is at work in it" in said
     running.send(signal.SIGKILL)
     running.wait()
-    code, said = home.train("run", "--resume-if-exists", until=["1 update"])
+    code, said = home.train("run", "--resume-if-exists", max_duration=["1 update"])
     assert code == 0, said
 
 
@@ -95,7 +97,7 @@ def test_a_folder_that_cannot_be_made(home):
 
 
 def test_resume_needs_a_checkpoint_unless_it_is_if_one_exists(home):
-    config = home.config("run", until=["2 updates"])
+    config = home.config("run", max_duration=["2 updates"])
     for code, words in [
         (2, ["train", config, "--resume"]),
         (2, ["train", "--resume", config]),

@@ -19,25 +19,25 @@ from tests.unit.looks import page_data
 
 PHRASEBOOK = Path(__file__).parents[2] / "data" / "phrasebook"
 CONFIG = """\
-run: run
+run_dir: run
 data:
-  train: {kind: aligned, source: train.de, target: train.en}
-  dev: {kind: aligned, source: dev.de, target: dev.en}
+  train: {kind: plain, source: train.de, target: train.en}
+  dev: {kind: plain, source: dev.de, target: dev.en}
   test:
-    unseen: {kind: aligned, source: unseen.de, target: unseen.en}
-    learnt: {kind: aligned, source: learnt.de, target: learnt.en}
+    unseen: {kind: plain, source: unseen.de, target: unseen.en}
+    learnt: {kind: plain, source: learnt.de, target: learnt.en}
   filters: {max_length: 30}
-text: {source: {kind: words, min_frequency: 2}, target: {kind: words}}
+tokenizer: {source: {kind: words, min_frequency: 2}, target: {kind: words}}
 model:
   embeddings: {dim: 16}
   encoder: {kind: gru, dim: 16}
   decoder: {kind: luong, dim: 16}
 training:
-  until: [30 updates]
+  max_duration: [30 updates]
   batch: {tokens: 400}
-  schedule: {kind: inverse-sqrt, warmup: 4000}
+  lr_schedule: {kind: inverse-sqrt, warmup_updates: 4000}
   validation: {every: 30 updates}
-search: {kind: beam, width: 2}
+search: {kind: beam, beam_size: 2}
 """
 Change = Callable[[str], str]
 
@@ -63,7 +63,7 @@ def made(folder: Path, change: Change = str) -> Path:
             write_lines(folder / f"{name}.{side}", [change(line) for line in text])
     (folder / "honest.yaml").write_text(CONFIG, encoding="utf-8")
     run = folder / "run"
-    done = CliRunner().invoke(app, ["train", str(folder / "honest.yaml"), "--set", f"run={run}"])
+    done = CliRunner().invoke(app, ["train", str(folder / "honest.yaml"), "--set", f"run_dir={run}"])
     assert done.exit_code == 0, done.stderr
     return run
 
@@ -91,7 +91,7 @@ def given(change: Change = str, start: int = 700, stop: int = 760) -> bytes:
 class TestReport:
     def test_training_says_what_should_be_known_of_its_text(self, invoke: Invoke, tmp_path: Path) -> None:
         made(tmp_path)
-        done = invoke("prepare", "honest.yaml", "--set", "run=again")
+        done = invoke("prepare", "honest.yaml", "--set", "run_dir=again")
         said = warnings(done)
         assert (
             "warning: learnt: 10 of its 20 pairs (50.0%) are training pairs; scores on them measure memory"
@@ -181,8 +181,8 @@ class TestLong:
         assert "parts" not in found["split"][0]
         assert len(found["truncate"][1]["parts"]) == 1
         alone = invoke("translate", raw, given="".join(f"{x}\n" for x in found["split"][1]["parts"]).encode())
-        assert found["split"][1]["text"] == " ".join(alone.out.split("\n")).strip()
-        assert invoke("translate", raw, given=self.GIVEN).out.split("\n")[1] == found["split"][1]["text"]
+        assert found["split"][1]["tokenizer"] == " ".join(alone.out.split("\n")).strip()
+        assert invoke("translate", raw, given=self.GIVEN).out.split("\n")[1] == found["split"][1]["tokenizer"]
 
     def test_the_config_may_say_so(self, invoke: Invoke, raw: Path) -> None:
         by_config = ["--set", "search.lengths.long_inputs=truncate", "--json"]
@@ -192,9 +192,13 @@ class TestLong:
             )
             assert len(first["parts"]) == 1
         done = invoke(
-            "translate", raw, "--set", "search.lengths.max_source=5", "Das Haus ist neu, und sie ist alt."
+            "translate",
+            raw,
+            "--set",
+            "search.lengths.max_source_length=5",
+            "Das Haus ist neu, und sie ist alt.",
         )
-        assert warnings(done, "`search.lengths.max_source` allows 5; translated in 2 parts")
+        assert warnings(done, "`search.lengths.max_source_length` allows 5; translated in 2 parts")
 
     def test_n_best_and_attention(self, invoke: Invoke, raw: Path, tmp_path: Path) -> None:
         done = invoke("translate", raw, "--n-best", 2, given=self.GIVEN)

@@ -64,7 +64,7 @@ def test_killed_at_any_instant_and_resumed_is_never_killed(corpus, name):
 
 
 def test_terminated_in_every_phase(home):
-    home.options |= {"until": ["40 updates"]}
+    home.options |= {"max_duration": ["40 updates"]}
     assert home.train("whole")[0] == 0
     run, codes = home.run("parts"), {}
 
@@ -104,7 +104,10 @@ def test_a_validation_is_ended_before_the_training_is(corpus):
     running.send(signal.SIGTERM)
     assert running.wait() == 143
     (checkpoint,) = list_checkpoints(home.run("run").folder)
-    assert checkpoint.state.update == checkpoint.state.validated == 2 and checkpoint.is_validated
+    assert (
+        checkpoint.train_state.update == checkpoint.train_state.last_validated_update == 2
+        and checkpoint.is_validated
+    )
 
 
 def test_a_second_signal_ends_it_at_once(corpus):
@@ -136,17 +139,17 @@ def test_a_reader_that_has_gone_ends_nothing(home, kind):
         os.close(read)
         assert process.wait() == 0
     run = home.run("run")
-    assert list_checkpoints(run.folder)[-1].state.update == 14
+    assert list_checkpoints(run.folder)[-1].train_state.update == 14
     assert " # training ended after " in (run.folder / "train.log").read_text()
 
 
 def test_a_time_limit_stops_it_for_the_queue_to_start_again(home):
-    code, said = home.train("parts", "--resume-if-exists", stop_after="1s", until=["9999 updates"])
-    assert code == 75 and "stopped by training.stop_after after update" in said
-    done = list_checkpoints(home.run("parts").folder)[-1].state.update
-    until = [f"{done + 3} updates"]
-    assert home.train("whole", until=until)[0] == 0
-    assert home.train("parts", "--resume-if-exists", stop_after="1h", until=until)[0] == 0
+    code, said = home.train("parts", "--resume-if-exists", time_limit="1s", max_duration=["9999 updates"])
+    assert code == 75 and "stopped by training.time_limit after update" in said
+    done = list_checkpoints(home.run("parts").folder)[-1].train_state.update
+    max_duration = [f"{done + 3} updates"]
+    assert home.train("whole", max_duration=max_duration)[0] == 0
+    assert home.train("parts", "--resume-if-exists", time_limit="1h", max_duration=max_duration)[0] == 0
     assert_identical(home.run("whole"), home.run("parts"))
 
 
@@ -173,11 +176,14 @@ def test_processes_that_train_together_stop_and_go_on_together(home):
             process.send_signal(signal.SIGTERM)
         return process.wait()
 
-    home.options |= {"until": ["400 updates"], "validation": {"every": "150 updates", "metric": "loss"}}
+    home.options |= {
+        "max_duration": ["400 updates"],
+        "validation": {"every": "150 updates", "metric": "loss"},
+    }
     assert torchrun("whole", stop=False) == 0
     assert torchrun("parts", stop=True) != 0
     assert "stopped by SIGTERM after update" in (home.folder / "parts.txt").read_text()
     newest = list_checkpoints(home.run("parts").folder)[-1]
-    assert not newest.is_validated and len(newest.state.tally) == 2
+    assert not newest.is_validated and len(newest.train_state.unreported_metrics) == 2
     assert torchrun("parts", stop=False) == 0
     assert_identical(home.run("whole"), home.run("parts"))

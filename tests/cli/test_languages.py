@@ -9,32 +9,32 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from tests.cli.conftest import ROOT, Done, Invoke
 from tests.toy_languages import write_corpus
 
 TOKENIZERS = {"japanese": "char", "thai": "char", "chinese": "zh"}
 SMALL = """\
-run: runs/mine
+run_dir: runs/mine
 data:
-  train: {kind: aligned, source: train.en, target: train.target}
-  dev: {kind: aligned, source: dev.en, target: dev.target}
-text: {source: {kind: words}, target: {kind: characters}}
+  train: {kind: plain, source: train.en, target: train.target}
+  dev: {kind: plain, source: dev.en, target: dev.target}
+tokenizer: {source: {kind: words}, target: {kind: characters}}
 model:
   embeddings: {dim: 24}
   encoder: {kind: gru, dim: 24}
   decoder: {kind: luong, dim: 24}
 training:
-  until: [40 updates]
+  max_duration: [40 updates]
   batch: {tokens: 400}
-  optimizer: {kind: adam, rate: 0.02}
-  schedule: {kind: constant}
+  optimizer: {kind: adam, lr: 0.02}
+  lr_schedule: {kind: constant}
   validation: {every: 10 updates}
   checkpoints: {keep_last: 4}
 """
 ONE_LAYER = "layers: 1, heads: 2, feed_forward: 128"
 SIZES = (
-    "training.until=[12 epochs]",
+    "training.max_duration=[12 epochs]",
     "model.embeddings.dim=64",
     f"model.encoder={{kind: transformer, {ONE_LAYER}}}",
     f"model.decoder={{kind: transformer, {ONE_LAYER}, attention: {{score: {{kind: multi-head, heads: 2}}}}}}",
@@ -43,13 +43,13 @@ SIZES = (
 
 def check(language: str, invoke: Invoke, trained: Done, *, least: float) -> None:
     """Laws of a run in the working directory whose BLEU is to be at least `least`."""
-    tokenize, run = TOKENIZERS[language], Run(Path("runs/mine"))
+    tokenize, run = TOKENIZERS[language], RunDirectory(Path("runs/mine"))
     assert f"(tok:{tokenize}), as the references are in " in trained.err
-    records = [json.loads(line) for line in run.metrics.read_text(encoding="utf-8").split("\n")[:-1]]
+    records = [json.loads(line) for line in run.metrics_path.read_text(encoding="utf-8").split("\n")[:-1]]
     found = {one["update"]: one for one in records if one["kind"] == "validation"}
     assert all(f"|tok:{tokenize}|" in one["signature"] for one in found.values())
     best = max(found, key=lambda update: (found[update]["bleu"], -found[update]["loss"]))
-    assert [int(name) for name in run.origin()["checkpoints"]] == [best]
+    assert [int(name) for name in run.weights_origin()["checkpoints"]] == [best]
     assert found[best]["bleu"] >= least
 
     # Translations of the dev set have the BLEU of the validation, which is sacreBLEU's own.
@@ -64,7 +64,7 @@ def check(language: str, invoke: Invoke, trained: Done, *, least: float) -> None
     assert (dev["scores"][2]["name"], dev["scores"][2]["value"] < 100 - least) == ("token error rate", True)
 
     invoke("average", run.folder, "--last", 2)
-    assert len(run.origin()["checkpoints"]) == 2
+    assert len(run.weights_origin()["checkpoints"]) == 2
     averaged = json.loads(invoke(*evaluate).out)["sets"]["dev.en"]["scores"][0]
     assert averaged["value"] >= least / 2
 
@@ -77,7 +77,7 @@ def test_a_small_model_learns_a_toy_language(language: str, invoke: Invoke, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", ["{kind: characters}", "{kind: unigram, size: 400}"])
+@pytest.mark.parametrize("text", ["{kind: characters}", "{kind: unigram, vocab_size: 400}"])
 @pytest.mark.parametrize("language", TOKENIZERS)
 def test_the_config_of_the_readme_learns_a_toy_language(
     language: str, text: str, invoke: Invoke, tmp_path: Path
@@ -89,5 +89,5 @@ def test_the_config_of_the_readme_learns_a_toy_language(
     for name in ("train", "dev"):
         config = config.replace(f"{name}.en", f"{name}.target").replace(f"{name}.de", f"{name}.en")
     (tmp_path / "mine.yaml").write_text(config, encoding="utf-8")
-    options = [part for size in (f"text.joint={text}", *SIZES) for part in ("--set", size)]
+    options = [part for size in (f"tokenizer.joint={text}", *SIZES) for part in ("--set", size)]
     check(language, invoke, invoke("train", "mine.yaml", *options), least=60)

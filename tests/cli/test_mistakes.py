@@ -33,7 +33,7 @@ class TestConfig:
             "  |\n1 | training.sede=3\n  |          ^^^^\n\n"
             "bad.yaml:12:19: `model.encoder` has no kind `gruu`; did you mean `gru`?\n"
             "   |\n12 |   encoder: {kind: gruu, dim: 32}\n   |                   ^^^^\n\n"
-            "bad.yaml:22:29: `search.width` should be a whole number, not 'wide'\n"
+            "bad.yaml:22:29: `search.beam_size` should be a whole number, not 'wide'\n"
             "   |\n22 | search: {kind: beam, width: wide}\n   |                             ^^^^\n\n"
             "3 mistakes in bad.yaml\n"
         )
@@ -110,7 +110,7 @@ class TestRun:
         assert said.endswith(" in the model of the config\n")
 
     def test_resuming_with_another_model(self, mistake, toy: Toy, run_copy: Path) -> None:
-        changed = ["--set", f"run={run_copy}", "--set", "model.decoder.dim=48"]
+        changed = ["--set", f"run_dir={run_copy}", "--set", "model.decoder.dim=48"]
         assert mistake("train", toy.config, "--resume", *changed) == (
             f"error: {run_copy}: was trained with another `model`; resume with the config it has"
             f" ({run_copy}/config.yaml), or give another `run`\n"
@@ -125,12 +125,12 @@ class TestSwapped:
     def other(self, invoke: Invoke, toy: Toy, tmp_path: Path) -> Path:
         """A run on other text."""
         changed = [
-            "text.joint=",
-            "text.source={kind: words}",
-            "text.target={kind: words}",
-            "training.until=[1 updates]",
+            "tokenizer.joint=",
+            "tokenizer.source={kind: words}",
+            "tokenizer.target={kind: words}",
+            "training.max_duration=[1 updates]",
         ]
-        overrides = [part for change in [*changed, "run=other"] for part in ("--set", change)]
+        overrides = [part for change in [*changed, "run_dir=other"] for part in ("--set", change)]
         invoke("train", toy.config, *overrides)
         return tmp_path / "other"
 
@@ -154,7 +154,7 @@ class TestSwapped:
         newest = run_copy / "checkpoints" / "00000200" / "model.safetensors"
         there = f"error: {newest}: was trained with another vocabulary. "
         assert mistake("average", run_copy, "--last", 1).startswith(there)
-        resumed = mistake("train", toy.config, "--resume", "--set", f"run={run_copy}")
+        resumed = mistake("train", toy.config, "--resume", "--set", f"run_dir={run_copy}")
         of_other = f"error: {run_copy}/data/train: the prepared ids are not of these tokenisers"
         assert resumed.splitlines()[-1].startswith(of_other)
 
@@ -256,6 +256,6 @@ def test_a_run_that_is_read_only(mistake, run_copy: Path) -> None:
 def test_a_run_that_is_no_folder(mistake, tmp_path: Path) -> None:
     write_toy(tmp_path)
     (tmp_path / "taken").touch()
-    assert mistake("train", "toy.yaml", "--set", "run=taken") == (
+    assert mistake("train", "toy.yaml", "--set", "run_dir=taken") == (
         "error: taken: cannot be written to (File exists); give another `run` (--set run=DIR)\n"
     )

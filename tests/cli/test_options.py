@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.data.filter import Encoded, FiltersConfig
+from seq2attn.data.filter import EncodedPair, FiltersConfig
 from seq2attn.errors import RunError
 from seq2attn.inference.translator import Translator
-from seq2attn.tokenizers.words import WordsConfig
+from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.cli.conftest import Invoke
 from tests.safe.untrained import CONFIG, LINES, WORDS, untrained
 
@@ -45,14 +45,14 @@ def test_evaluate(tmp_path: Path, invoke: Invoke) -> None:
     for more, width, most in (((), 3, 9), (("--beam", "2"), 2, 9), (SHORT, 3, 2)):
         invoke("evaluate", run, *more)
         report = json.loads((run / "evaluation/ours.json").read_text("utf-8"))
-        assert (report["search"]["width"], report["search"]["lengths"]["max_length"]) == (width, most)
+        assert (report["search"]["beam_size"], report["search"]["lengths"]["max_length"]) == (width, most)
         texts = (run / "evaluation/ours.txt").read_text("utf-8").split("\n")[:-1]
         assert [len(text.split()) for text in texts] == [most, most, 0]
     assert json.loads(invoke("evaluate", run, "--greedy", "--json").out)["search"]["kind"] == "greedy"
 
 
 def test_scores_by_length_go_by_the_sources(tmp_path: Path, invoke: Invoke) -> None:
-    config = CONFIG.replace("ours: {kind: aligned, source: lines.txt, target: lines.txt}", OTHER)
+    config = CONFIG.replace("ours: {kind: plain, source: lines.txt, target: lines.txt}", OTHER)
     (tmp_path / "references.txt").write_text("a\nfew\nwords\n", encoding="utf-8")
     run = untrained(tmp_path, config).folder
     invoke("evaluate", run)
@@ -60,21 +60,21 @@ def test_scores_by_length_go_by_the_sources(tmp_path: Path, invoke: Invoke) -> N
     assert bucket["mean_length"] == sum(len(line.split()) for line in LINES) / len(LINES)
 
 
-OTHER = "ours: {kind: aligned, source: lines.txt, target: references.txt}"
+OTHER = "ours: {kind: plain, source: lines.txt, target: references.txt}"
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_weights_are_for_the_vocabulary_of_either_side(tmp_path: Path, side: str) -> None:
     run = untrained(tmp_path)
-    WordsConfig().train([f"other-{word}" for word in WORDS]).save(run.folder / side)
+    WordTokenizerConfig().train([f"other-{word}" for word in WORDS]).save(run.folder / side)
     with pytest.raises(RunError, match=f"another vocabulary. .*{side}/vocabulary.json"):
         Translator.load(run.folder)
 
 
 @pytest.mark.parametrize("pair", [([4], [4] * 4), ([4] * 4, [4])])
 def test_filters_look_at_either_side(pair: tuple[list[int], list[int]]) -> None:
-    encoded = Encoded(("", ""), *pair)
-    assert FiltersConfig(max_length=3).objection(encoded) == "too_long"
-    assert FiltersConfig(max_length=4).objection(encoded) is None
-    assert FiltersConfig(max_ratio=3).objection(encoded) == "unbalanced"
-    assert FiltersConfig(max_ratio=4).objection(encoded) is None
+    encoded = EncodedPair(("", ""), *pair)
+    assert FiltersConfig(max_length=3).rejection_reason(encoded) == "too_long"
+    assert FiltersConfig(max_length=4).rejection_reason(encoded) is None
+    assert FiltersConfig(max_length_ratio=3).rejection_reason(encoded) == "unbalanced"
+    assert FiltersConfig(max_length_ratio=4).rejection_reason(encoded) is None

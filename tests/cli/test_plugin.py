@@ -93,7 +93,7 @@ OURS = """\
   decoder: {kind: luong, dim: 32}
 """
 THEIRS = """\
-  encoder: {kind: my_parts:MyEncoder, width: 24}
+  encoder: {kind: my_parts:MyEncoder, kernel_size: 24}
   decoder: {kind: my_parts:MyDecoder, attention: {score: {kind: my_parts:MyScore, sharpness: 2}}}
 """
 
@@ -107,7 +107,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_they_train_and_translate(folder: Path) -> None:
-    done = invoke_in(folder, "train", "toy.yaml", "--set", "training.until=[60 updates]")
+    done = invoke_in(folder, "train", "toy.yaml", "--set", "training.max_duration=[60 updates]")
     assert "validation at update 60: " in done.err
     saved = (folder / "runs/toy/config.yaml").read_text(encoding="utf-8")
     assert "kind: my_parts:MyScore" in saved and "width: 24" in saved

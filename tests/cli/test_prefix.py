@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from tests.cli.conftest import Invoke
 from tests.safe.untrained import untrained
 
@@ -14,7 +14,7 @@ GIVEN = b"a few words\n\nnot many\n"
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> RunDirectory:
     return untrained(tmp_path)
 
 
@@ -23,12 +23,12 @@ def run(tmp_path: Path) -> Run:
     [["--greedy"], ["--beam", "2"], ["--set", "search={kind: sample}"]],
     ids=["greedy", "beam", "sample"],
 )
-def test_one_for_all_lines(invoke: Invoke, run: Run, search: list[str]) -> None:
+def test_one_for_all_lines(invoke: Invoke, run: RunDirectory, search: list[str]) -> None:
     out = invoke("translate", run.folder, "--prefix", "of which", *search, given=GIVEN).out.split("\n")
     assert [line[:8] for line in out] == ["of which", "", "of which", ""]
 
 
-def test_one_for_each_line(invoke: Invoke, run: Run, tmp_path: Path) -> None:
+def test_one_for_each_line(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
     (tmp_path / "prefixes").write_text("there are\nof\n\n", encoding="utf-8")
     free = invoke("translate", run.folder, given=GIVEN).out.split("\n")
     out = invoke("translate", run.folder, "--prefix-file", "prefixes", given=GIVEN).out.split("\n")
@@ -43,7 +43,7 @@ def test_one_for_each_line(invoke: Invoke, run: Run, tmp_path: Path) -> None:
         ("a\nof strange\n\n", "prefixes:2: no translation can begin with 'of strange'"),
     ],
 )
-def test_mistakes(invoke: Invoke, run: Run, tmp_path: Path, prefixes: str, said: str) -> None:
+def test_mistakes(invoke: Invoke, run: RunDirectory, tmp_path: Path, prefixes: str, said: str) -> None:
     (tmp_path / "prefixes").write_text(prefixes, encoding="utf-8")
     (tmp_path / "out").write_text("before", encoding="utf-8")
     command = ("translate", run.folder, "--prefix-file", "prefixes", "-o", "out")

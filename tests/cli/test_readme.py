@@ -32,7 +32,7 @@ ONE_CELL = (
         "--set",
         "seeds=[1]",
         "--set",
-        "changes.training.until=[20 updates]",
+        "changes.training.max_duration=[20 updates]",
         "--set",
         "changes.search.kind=greedy",
     ),
@@ -84,9 +84,9 @@ def short(command: str) -> tuple[str, ...]:
     if command.startswith("seq2attn sweep") and "--dry-run" not in command:
         return ONE_CELL
     if command.startswith("bash scripts/attention.sh"):
-        return ("--set", "training.until=[20 updates]")
+        return ("--set", "training.max_duration=[20 updates]")
     trains = command.startswith("seq2attn train") and "--dry-run" not in command
-    return ("--set", "training.until=[30 updates]") if trains else ()
+    return ("--set", "training.max_duration=[30 updates]") if trains else ()
 
 
 def test_what_is_shown_of_a_mistake_is_what_is_said(tmp_path):

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from seq2attn.inference.translator import Translator
-from seq2attn.io.weights import own_weights
-from seq2attn.run_directory import Run
+from seq2attn.io.weights import unique_state_dict
+from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from tests.cli.conftest import Invoke
@@ -22,13 +22,13 @@ LINES = ("a few words", "not many words are there", "", "words of which there ar
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> RunDirectory:
     """One that never says `<unk>`, which no text stands for."""
     run = untrained(tmp_path)
-    model, source, target = run.model()
+    model, source, target = run.load_model()
     with torch.no_grad():
-        model.output.bias[UNK] -= 50
-    run.save_model(own_weights(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
+        model.output_projection.bias[UNK] -= 50
+    run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
     return run
 
 
@@ -38,22 +38,24 @@ def write(path: Path, lines: list[str] | tuple[str, ...]) -> Path:
 
 
 @pytest.fixture
-def found(run: Run, tmp_path: Path) -> list[float]:
+def found(run: RunDirectory, tmp_path: Path) -> list[float]:
     """The log-probabilities of a search whose translations are in `out`, line by line."""
-    search = BeamConfig(kind="beam", width=3, lengths=LengthsConfig(max_length=6))
+    search = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=6))
     translations = Translator.load(run.folder).translate(LINES, search)
     write(tmp_path / "in", LINES)
     write(tmp_path / "out", [one.text for one in translations])
     return [one.log_prob for one in translations]
 
 
-def test_forced_decoding_gives_what_search_gave(invoke: Invoke, run: Run, found: list[float]) -> None:
+def test_forced_decoding_gives_what_search_gave(
+    invoke: Invoke, run: RunDirectory, found: list[float]
+) -> None:
     done = invoke("score", run.folder, "--source", "in", "--target", "out")
     assert [float(line) for line in done.out.splitlines()] == pytest.approx(found, abs=1e-4)
     assert done.out.splitlines()[2] == "0.0000"  # both sides are empty
 
 
-def test_tokens_add_up_and_end_with_the_end(invoke: Invoke, run: Run, found: list[float]) -> None:
+def test_tokens_add_up_and_end_with_the_end(invoke: Invoke, run: RunDirectory, found: list[float]) -> None:
     rows = invoke("score", run.folder, "--source", "in", "--target", "out", "--per-token").out.splitlines()
     objects = invoke("score", run.folder, "--source", "in", "--target", "out", "--json").out.splitlines()
     texts = Path("out").read_text(encoding="utf-8").split("\n")
@@ -69,12 +71,12 @@ def test_tokens_add_up_and_end_with_the_end(invoke: Invoke, run: Run, found: lis
 
 
 def test_each_token_has_the_probability_that_the_model_gives_it(
-    invoke: Invoke, run: Run, tmp_path: Path
+    invoke: Invoke, run: RunDirectory, tmp_path: Path
 ) -> None:
     write(tmp_path / "in", ["a few words"])
     write(tmp_path / "out", ["not many"])
     item = json.loads(invoke("score", run.folder, "--source", "in", "--target", "out", "--json").out)
-    model, source, target = run.model()
+    model, source, target = run.load_model()
     ids = torch.tensor([[*source.encode("a few words"), 2]])
     memory, state = model.encode(ids, torch.ones_like(ids, dtype=torch.bool))
     word, words = torch.tensor([1]), [*target.encode("not many"), 2]
@@ -84,11 +86,11 @@ def test_each_token_has_the_probability_that_the_model_gives_it(
             log_probs, state = model.step(word, state, memory)
             expected.append(float(log_probs[0, token]))
             word = torch.tensor([token])
-    assert target.tokens([1, 2]) == ["<s>", "</s>"]
+    assert target.convert_ids_to_tokens([1, 2]) == ["<s>", "</s>"]
     assert item["token_log_probs"] == pytest.approx(expected, abs=1e-5)
 
 
-def test_perplexity_is_of_all_tokens(invoke: Invoke, run: Run, found: list[float]) -> None:
+def test_perplexity_is_of_all_tokens(invoke: Invoke, run: RunDirectory, found: list[float]) -> None:
     done = invoke("score", run.folder, "--source", "in", "--target", "out")
     count = sum(len(line.split()) + 1 for line in Path("out").read_text("utf-8").split("\n") if line)
     expected = f"5 pairs, {count} tokens with ends: log-probability {sum(found):.2f}"
@@ -96,7 +98,7 @@ def test_perplexity_is_of_all_tokens(invoke: Invoke, run: Run, found: list[float
     assert done.err.endswith(f", perplexity {math.exp(-sum(found) / count):.2f}\n")
 
 
-def test_what_is_odd_is_named(invoke: Invoke, run: Run, tmp_path: Path) -> None:
+def test_what_is_odd_is_named(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
     write(tmp_path / "in", ["a few words", "", "many " * 300])
     write(tmp_path / "out", ["", "strange words", "a few"])
     done = invoke("score", run.folder, "--source", "in", "--target", "out")
@@ -110,7 +112,9 @@ def test_what_is_odd_is_named(invoke: Invoke, run: Run, tmp_path: Path) -> None:
     ]
 
 
-def test_unequal_files_are_refused_and_nothing_is_lost(invoke: Invoke, run: Run, tmp_path: Path) -> None:
+def test_unequal_files_are_refused_and_nothing_is_lost(
+    invoke: Invoke, run: RunDirectory, tmp_path: Path
+) -> None:
     write(tmp_path / "in", LINES)
     write(tmp_path / "out", LINES[:4])
     write(tmp_path / "scores", ["-1.0"])
@@ -126,7 +130,7 @@ def test_unequal_files_are_refused_and_nothing_is_lost(invoke: Invoke, run: Run,
 
 
 @pytest.mark.parametrize("command", ["score", "align"])
-def test_pipes_are_read_once(invoke: Invoke, run: Run, tmp_path: Path, command: str) -> None:
+def test_pipes_are_read_once(invoke: Invoke, run: RunDirectory, tmp_path: Path, command: str) -> None:
     lines = [line for line in LINES if line]
     files = [write(tmp_path / name, lines) for name in ("in", "out")]
     expected = invoke(command, run.folder, "--source", "in", "--target", "out").out
@@ -144,7 +148,7 @@ def test_pipes_are_read_once(invoke: Invoke, run: Run, tmp_path: Path, command: 
 
 @pytest.mark.parametrize("command", [["score"], ["align"], ["align", "--choose", "--reference", "links"]])
 def test_a_device_that_is_not_there_is_refused(
-    invoke: Invoke, run: Run, tmp_path: Path, command: list[str]
+    invoke: Invoke, run: RunDirectory, tmp_path: Path, command: list[str]
 ) -> None:
     write(tmp_path / "in", LINES)
     write(tmp_path / "links", ["0-0" if line else "" for line in LINES])

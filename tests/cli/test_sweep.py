@@ -23,14 +23,14 @@ base: toy.yaml
 folder: runs/sweep
 changes:
   model: {embeddings: {dim: 16}, encoder: {dim: 16}}
-  training: {until: [12 updates], validation: {every: 4 updates}, optimizer: {rate: 0.02}}
+  training: {max_duration: [12 updates], validation: {every: 4 updates}, optimizer: {lr: 0.02}}
   search: {kind: greedy}
   evaluation: {lowercase: true, metrics: [bleu, exact]}
 axes:
   decoder:
     at: model.decoder
     choices:
-      fixed: {kind: fixed, dim: 16}
+      fixed: {kind: fixed-context, dim: 16}
       luong: {kind: luong, dim: 16, attention: {score: {kind: general}}}
 seeds: [1, 2]
 baseline: {decoder: fixed}
@@ -134,7 +134,7 @@ def test_a_run_is_one_that_train_makes_and_evaluate_measures(
         assert scores == record["sets"][name]["scores"]
         assert [score["name"] for score in scores] == ["BLEU", "exact match"]
         assert all("|case:lc|" in score["signature"] for score in scores)
-    invoke("train", run / "config.yaml", "--set", "run=own")
+    invoke("train", run / "config.yaml", "--set", "run_dir=own")
     assert_same(load_tensors(tmp_path / "own/model.safetensors"), load_tensors(run / "model.safetensors"))
 
 

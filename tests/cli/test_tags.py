@@ -10,7 +10,7 @@ from tests.cli.conftest import Invoke, write_lines
 
 WORDS = ["haus", "baum", "hund", "katze", "vogel", "fisch", "berg", "tal"]
 CONFIG = {
-    "run": "run",
+    "run_dir": "run",
     "data": {
         "train": [
             {"kind": "tsv", "path": "en.tsv", "tag": "2en"},
@@ -19,17 +19,17 @@ CONFIG = {
         "dev": {"kind": "tsv", "path": "fr.tsv", "tag": "2fr"},
         "test": {"english": {"kind": "tsv", "path": "en.tsv", "tag": "2en"}},
     },
-    "text": {"source": {"kind": "words"}, "target": {"kind": "words"}},
+    "tokenizer": {"source": {"kind": "words"}, "target": {"kind": "words"}},
     "model": {
         "embeddings": {"dim": 16},
         "encoder": {"kind": "gru", "dim": 16},
         "decoder": {"kind": "luong", "dim": 16},
     },
     "training": {
-        "until": ["60 updates"],
+        "max_duration": ["60 updates"],
         "batch": {"tokens": 200},
-        "optimizer": {"kind": "adam", "rate": 0.02},
-        "schedule": {"kind": "constant"},
+        "optimizer": {"kind": "adam", "lr": 0.02},
+        "lr_schedule": {"kind": "constant"},
         "validation": {"every": "30 updates"},
         "seed": 1,
     },

@@ -16,9 +16,9 @@ import yaml
 
 from seq2attn.diagnostics.compare_runs import compare_runs
 from seq2attn.io.weights import load_tensors, save_tensors
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from seq2attn.training.checkpoints.retention import newest_sound
+from seq2attn.training.checkpoints.retention import latest_valid_checkpoint
 from tests.laws.small import CALM, MODELS, content, corpus, trained
 from tests.laws.test_interrupted import PLAIN, assert_identical
 
@@ -65,7 +65,7 @@ def verified(home, config, *more):
 
 def test_a_small_model_is_verified(corpus):
     config = corpus / "small.yaml"
-    config.write_text(yaml.safe_dump(content(corpus, "small", model=MODELS["drawing"], stop_after="1s")))
+    config.write_text(yaml.safe_dump(content(corpus, "small", model=MODELS["drawing"], time_limit="1s")))
     code, out, err = verified(corpus, config, "--updates", 24)
     assert code == 0, err
     _, *rows, _, verdict = out.splitlines()
@@ -86,7 +86,7 @@ def test_what_differs_is_named(corpus):
     assert_identical(one, other)
     newest = list_checkpoints(other.folder)[-1]
     changed = {}
-    for path, change in ((newest.model, 0.25), (newest.training, 0.5)):
+    for path, change in ((newest.model_path, 0.25), (newest.optimizer_path, 0.5)):
         tensors = load_tensors(path)
         changed[path] = sorted(tensors)[-1]
         tensors[changed[path]] = tensors[changed[path]] + change
@@ -97,15 +97,15 @@ def test_what_differs_is_named(corpus):
     edited(other.folder / "samples.txt", "== update 3", "== update 4")
     found = {row.name: row.difference for row in compare_runs(one, other) if not row.is_identical}
     assert [*found] == ["weights", "optimizer", "metrics", "log", "samples"]
-    assert found["weights"].startswith(f"update 13: {changed[newest.model]}: ")
+    assert found["weights"].startswith(f"update 13: {changed[newest.model_path]}: ")
     assert found["weights"].endswith(" numbers differ, by up to 0.25")
-    assert found["optimizer"].startswith(f"{changed[newest.training]}: ")
+    assert found["optimizer"].startswith(f"{changed[newest.optimizer_path]}: ")
     assert '"update": 5, ' in found["metrics"].split("\n  but: ")[1]
     assert "validation at update 3: loss 1" in found["log"]
     assert found["samples"] == "line 1: == update 3\n  but: == update 4"
 
 
-@pytest.mark.parametrize("options", [{"seed": 2}, {"until": ["12 updates"]}], ids=str)
+@pytest.mark.parametrize("options", [{"seed": 2}, {"max_duration": ["12 updates"]}], ids=str)
 def test_other_orders_of_the_data_and_other_ends_differ(corpus, options):
     one, other = (trained(corpus, f"{len(more)}", **{**PLAIN, **more}) for more in ({}, options))
     differing = {row.name for row in compare_runs(one, other) if not row.is_identical}
@@ -147,7 +147,7 @@ def test_every_family_of_decoders_is_verified(name, tmp_path):
 def test_the_phrasebook_model_killed_fifty_times_is_never_killed(tmp_path):
     """At random instants of starting, preparing and training, and while a checkpoint is written, renamed and pruned."""
     config = phrasebook(tmp_path)
-    whole, parts = Run(tmp_path / "whole"), Run(tmp_path / "parts")
+    whole, parts = RunDirectory(tmp_path / "whole"), RunDirectory(tmp_path / "parts")
     assert start(config, whole).wait() == 0
     draw, when, rounds = random.Random(5), dict.fromkeys(("any", "training", "saving", "saved"), 0), 1
     while sum(when.values()) < KILLS:
@@ -161,9 +161,9 @@ def test_the_phrasebook_model_killed_fifty_times_is_never_killed(tmp_path):
             rounds += 1
             continue
         when[how] += 1
-        newest_sound(parts.folder, pytest.fail)
-        if parts.weights.is_file():
-            parts.model()
+        latest_valid_checkpoint(parts.folder, pytest.fail)
+        if parts.weights_path.is_file():
+            parts.load_model()
     assert start(config, parts).wait() == 0
     assert_identical(whole, parts)
     print(f"\n{sum(when.values())} of {KILLS} kills survived, in {rounds} trainings: {when}")
@@ -179,7 +179,7 @@ def phrasebook(home):
         "extends": str(ROOT / "configs" / "phrasebook.yaml"),
         "data": {"dev": {"source": "dev.de", "target": "dev.en"}},
         "training": {
-            "until": ["60 updates"],
+            "max_duration": ["60 updates"],
             "report_every": 2,
             "validation": {"every": "3 updates"},
             "checkpoints": {"keep_last": 3, "keep_best": 2, "average": "best"},
@@ -191,7 +191,7 @@ def phrasebook(home):
 
 
 def start(config, run):
-    more = ["--resume-if-exists", "--set", f"run={run.folder}"]
+    more = ["--resume-if-exists", "--set", f"run_dir={run.folder}"]
     with (run.folder.parent / f"{run.folder.name}.txt").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "seq2attn", "train", str(config), *more],

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from seq2attn.attention.additive_kernel import additive_scores
 from seq2attn.attention.attention import attend_in_groups
 from seq2attn.attention.entmax import masked_entmax
-from seq2attn.nn.rnn import LATE, run_rnn
-from seq2attn.nn.varlen import Spans, attend_within
+from seq2attn.nn.rnn import FUSED_CELLS, run_rnn
+from seq2attn.nn.varlen import SequenceLayout, varlen_attention
 from seq2attn.training.loss import linear_cross_entropy
 from tests.cuda import BFLOAT16, DEVICE, FLOAT32, MARKS, exact
 
@@ -63,12 +63,12 @@ def test_attention_within_sentences_of_many_lengths(kind, width, causal):
     draw = np.random.default_rng(0)
     queries = draw.integers(1, 301, 20)
     keys = queries if causal else draw.integers(1, 301, 20)
-    spans = Spans.of(queries), Spans.of(keys)
+    spans = SequenceLayout.from_lengths(queries), SequenceLayout.from_lengths(keys)
     inputs = [rand(1, 2, int(n.sum()), width, seed=seed) for seed, n in enumerate((queries, keys, keys))]
 
     def attend(q, k, v):
         here = [part.map_tensors(lambda x: x.to(q.device)) for part in spans]
-        return attend_within(q, k, v, *here, causal=causal, padded=q.device.type == "cpu")
+        return varlen_attention(q, k, v, *here, causal=causal, padded=q.device.type == "cpu")
 
     assert_near(attend, inputs, kind)
 
@@ -103,7 +103,7 @@ def test_cells_step_by_step(kind, cell):
     inputs = rand(100, gates * dim), rand(gates * dim, dim, seed=1) / 4, rand(gates * dim, seed=2)
 
     def read(base, hidden, bias):
-        step = LATE[cell](base, None, hidden, bias, rows)
+        step = FUSED_CELLS[cell](base, None, hidden, bias, rows)
         cells = tuple(base.new_zeros(5, dim) for _ in range(1 if cell == "gru" else 2))
         outputs = []
         for t in range(20):
@@ -127,6 +127,6 @@ def test_rnns_within_autocast_are_those_outside(kind):
 def test_a_reference_of_pytorch_is_that_of_these_tests():
     """Lest all of the above compare one mistake with itself."""
     q, k, v = rand(1, 2, 3, 8), rand(1, 2, 3, 8, seed=1), rand(1, 2, 3, 8, seed=2)
-    spans = Spans.of(np.array([3]))
-    ours = attend_within(q, k, v, spans, spans, padded=True)
+    spans = SequenceLayout.from_lengths(np.array([3]))
+    ours = varlen_attention(q, k, v, spans, spans, padded=True)
     torch.testing.assert_close(ours, F.scaled_dot_product_attention(q, k, v))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seq2attn.data.collate import collate
-from seq2attn.training.loss import Objective
+from seq2attn.training.loss import TrainingLoss
 from tests.cuda import DEVICE, MARKS, far
 from tests.laws.parts import DECODERS, ENCODERS, FIXED, PLUGGED, calm, model, sources
 
@@ -23,7 +23,7 @@ def test_no_encoder_gives_float16(encoder):
     net = model(encoder, "luong").float().to(DEVICE)
     words, mask = (x.to(DEVICE) for x in sources())
     with torch.autocast(DEVICE.type, torch.bfloat16):
-        encoded = net.encoder(net.source(words), mask)
+        encoded = net.encoder(net.source_embedding(words), mask)
     kinds = {x.dtype for x in (encoded.keys, encoded.values, *encoded.final)}
     assert kinds <= {torch.bfloat16, torch.float32}
 
@@ -40,7 +40,7 @@ def learned(objective, autocast, words=1.0):
 
 @pytest.mark.parametrize(("encoder", "decoder", "score", "align"), [*SMOOTH, *ENCODED])
 def test_bfloat16_has_the_loss_and_gradients_of_float32(encoder, decoder, score, align):
-    objective = Objective(calm(model(encoder, decoder, score, align).float()).to(DEVICE), 0.1)
+    objective = TrainingLoss(calm(model(encoder, decoder, score, align).float()).to(DEVICE), 0.1)
     (full, exact), (half, ours) = (learned(objective, autocast) for autocast in (False, True))
     assert half == pytest.approx(full, rel=0.02)
     assert ours.keys() == exact.keys()
@@ -52,7 +52,7 @@ def test_bfloat16_has_the_loss_and_gradients_of_float32(encoder, decoder, score,
 def test_no_gradient_is_too_small_for_its_type(encoder, decoder):
     """Divided by the words of a large update, as in training, half of float16's range is gone."""
     parts = (encoder, decoder, "none", "none") if decoder in FIXED else (encoder, decoder)
-    objective = Objective(calm(model(*parts).float()).to(DEVICE), 0.1)
+    objective = TrainingLoss(calm(model(*parts).float()).to(DEVICE), 0.1)
     (_, exact), (_, ours) = (learned(objective, autocast, words=24_000.0) for autocast in (False, True))
     for name, grad in exact.items():
         if name.startswith("encoder."):

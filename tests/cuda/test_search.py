@@ -17,7 +17,7 @@ __all__ = ["exact"]  # a fixture
 LENGTHS = LengthsConfig(max_length=20)
 SEARCHES = {
     "greedy": GreedyConfig(kind="greedy", lengths=LENGTHS),
-    "beam": BeamConfig(kind="beam", width=4, lengths=LENGTHS),
+    "beam": BeamConfig(kind="beam", beam_size=4, lengths=LENGTHS),
 }
 
 

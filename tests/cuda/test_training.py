@@ -11,15 +11,15 @@ from pydantic import TypeAdapter
 
 from seq2attn.data.corpus import Corpus
 from seq2attn.diagnostics.verify_resume import verify_resume
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.training.auto_settings import MIN_UPDATES
-from seq2attn.training.batch_size import FIRST, most_tokens
+from seq2attn.training.batch_size import FIRST, find_max_tokens
 from seq2attn.training.config import TrainingConfig
-from seq2attn.training.distributed import World
-from seq2attn.training.gradient_accumulation import Gradients
-from seq2attn.training.loss import Objective
+from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.gradient_accumulation import GradientAccumulator
+from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.parameter_groups import parameter_groups
 from tests.cuda import DEVICE, MARKS
 from tests.laws.small import MODELS, content, corpus, metrics, trained
@@ -32,7 +32,7 @@ SMALL = ("recurrent", "transformer")
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 @pytest.mark.parametrize("model", SMALL)
 def test_a_training_learns_and_translates(corpus, model, precision):
-    options = {"model": MODELS[model], "until": ["80 updates"], "precision": precision}
+    options = {"model": MODELS[model], "max_duration": ["80 updates"], "precision": precision}
     run = trained(corpus, "run", validation={"every": "40 updates", "metric": "loss"}, **options)
     losses = [line["loss"] for line in metrics(run, "train")]
     assert losses[-1] < 0.9 * losses[0]
@@ -50,28 +50,28 @@ def test_a_training_learns_and_translates(corpus, model, precision):
 def test_interrupted_trainings_end_as_if_they_had_not_been(corpus, model, tmp_path):
     config = content(corpus, "run", model=MODELS[model], deterministic=True)
     log = []
-    rows = verify_resume(Experiment.model_validate(config), tmp_path / "home", log.append, updates=24)
+    rows = verify_resume(ExperimentConfig.model_validate(config), tmp_path / "home", log.append, updates=24)
     assert [row for row in rows if not row.is_identical] == [], log
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_a_batch_that_fits_can_be_learnt_from_and_a_larger_one_leaves_nothing(precision):
-    wide = {**MODELS["transformer"]["encoder"], "feed_forward": 2**13}
+    wide = {**MODELS["transformer"]["encoder"], "ffn_dim": 2**13}
     described = content(Path(), "run", model={**MODELS["transformer"], "encoder": wide})["model"]
     model = build_model(TypeAdapter(ModelConfig).validate_python(described), 20, 20).to(DEVICE)
-    objective, config = Objective(model).train(), TrainingConfig(precision=precision)
-    optimizer, world = config.optimizer.build(parameter_groups(model)), World(0, 1, DEVICE)
-    corpus = Corpus.of([([4] * 7, [5] * 7)] * 10**6, 20)
-    gradients = Gradients(config, objective, world, None)
+    objective, config = TrainingLoss(model).train(), TrainingConfig(precision=precision)
+    optimizer, world = config.optimizer.build(parameter_groups(model)), DistributedContext(0, 1, DEVICE)
+    corpus = Corpus.from_pairs([([4] * 7, [5] * 7)] * 10**6, 20)
+    gradients = GradientAccumulator(config, objective, world, None)
     before = torch.cuda.memory_allocated()
     total = torch.cuda.get_device_properties(DEVICE).total_memory
     torch.cuda.set_per_process_memory_fraction(min(1.0, (before + 2**30) / total))
     try:
-        tokens = most_tokens(config, objective, optimizer, corpus, world)
+        tokens = find_max_tokens(config, objective, optimizer, corpus, world)
         assert FIRST < tokens < 10**6 * 8 / MIN_UPDATES
         for size, fits in ((tokens, True), (8 * tokens, False)):
-            (part,) = gradients.parts(corpus, [np.arange(size // 8)])
-            assert gradients.holds(part, None) == fits
+            (part,) = gradients.make_micro_batches(corpus, [np.arange(size // 8)])
+            assert gradients.fits_in_memory(part, None) == fits
             assert torch.cuda.memory_allocated() - before < 2**24
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

@@ -11,18 +11,18 @@ import torch
 import torch._dynamo
 
 from seq2attn.config.load import load
-from seq2attn.data.collate import collate, collate_packed
+from seq2attn.data.collate import collate, collate_padding_free
 from seq2attn.data.corpus import Corpus
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.models import build_model
 from seq2attn.nn.device import configure_cuda
 from seq2attn.training.config import TrainingConfig
-from seq2attn.training.distributed import World
-from seq2attn.training.gradient_accumulation import Gradients, Sums, Work
-from seq2attn.training.loss import Objective
+from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.gradient_accumulation import GradientAccumulator, LossSums, UpdateInputs
+from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.parameter_groups import parameter_groups
-from seq2attn.training.recovery.nonfinite import Tried, Watch, unsound
-from seq2attn.training.train_metrics import empty_tally
+from seq2attn.training.recovery.nonfinite import AttemptedUpdate, NonFiniteGuard, nonfinite_flag
+from seq2attn.training.train_metrics import zero_metrics
 from tests.cuda import DEVICE, MARKS, far
 from tests.laws.test_compiled import pairs
 from tests.laws.test_packed import learnt, objective
@@ -36,37 +36,37 @@ def words(count, tokens, vocabulary=8_000):
     draw = np.random.default_rng(0)
     lengths = draw.integers(max(2, tokens - 8), tokens + 8, (count, 2))
     made = [tuple(draw.integers(4, vocabulary, n).tolist() for n in both) for both in lengths]
-    return Corpus.of(made, vocabulary)
+    return Corpus.from_pairs(made, vocabulary)
 
 
 class Updates:
     """Updates of a config of the benchmark, without a run."""
 
     def __init__(self, name, vocabulary=8_000, **training):
-        experiment = load(BENCH / f"{name}.yaml", Experiment)
+        experiment = load(BENCH / f"{name}.yaml", ExperimentConfig)
         self.config = TrainingConfig.model_validate({**experiment.training.model_dump(), **training})
-        self.world = World(0, 1, DEVICE)
+        self.world = DistributedContext(0, 1, DEVICE)
         configure_cuda(DEVICE, tf32=True)
         model = build_model(experiment.model, vocabulary, vocabulary).to(DEVICE)
-        self.objective = Objective(model, 0.1).train()
+        self.objective = TrainingLoss(model, 0.1).train()
         self.optimizer = self.config.optimizer.build(parameter_groups(model))
-        self.gradients = Gradients(self.config, self.objective, self.world, None)
-        self.watch = Watch(5, self.optimizer, self.world, None)
-        self.tally = empty_tally(DEVICE)
+        self.gradients = GradientAccumulator(self.config, self.objective, self.world, None)
+        self.watch = NonFiniteGuard(5, self.optimizer, self.world, None)
+        self.tally = zero_metrics(DEVICE)
 
     def parts(self, corpus):
-        return self.gradients.parts(corpus, [np.arange(len(corpus))])
+        return self.gradients.make_micro_batches(corpus, [np.arange(len(corpus))])
 
     def learn(self, corpus, parts):
-        before = Sums(self.tally.objective, self.tally.likelihood, self.tally.guided)
-        work = Work(1, corpus, parts, float(sum(part.words for part in parts)), 7, None)
-        sums, parts, count = self.gradients.of(work, before)
+        before = LossSums(self.tally.loss, self.tally.negative_log_likelihood, self.tally.guided_alignment)
+        work = UpdateInputs(1, corpus, parts, float(sum(part.words for part in parts)), 7, None)
+        sums, parts, count = self.gradients.accumulate(work, before)
         norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), 1.0)
-        loss = (sums.objective - before.objective) / count
-        flag = unsound(loss, norm)
-        self.watch.step(Tried(1, 1e-3, np.arange(len(corpus)), count, loss, norm, flag))
+        loss = (sums.loss - before.loss) / count
+        flag = nonfinite_flag(loss, norm)
+        self.watch.step(AttemptedUpdate(1, 1e-3, np.arange(len(corpus)), count, loss, norm, flag))
         self.optimizer.zero_grad(set_to_none=True)
-        self.tally.take(sums, norm, flag)
+        self.tally.update(sums, norm, flag)
 
 
 NO_LENGTHS = pytest.mark.xfail(reason="the lengths of a padded batch are asked of the device", strict=True)
@@ -77,7 +77,7 @@ NO_LENGTHS = pytest.mark.xfail(reason="the lengths of a padded batch are asked o
 def test_an_update_waits_for_nothing(name, packed):
     if packed and name == "r1":
         pytest.xfail("a recurrence cannot read packed sentences")
-    updates = Updates(name, batch={"tokens": 4096, "packed": packed})
+    updates = Updates(name, batch={"tokens": 4096, "padding_free": packed})
     corpus = words(60, 14)
     parts = updates.parts(corpus)
     updates.learn(corpus, parts)  # what is made once may wait
@@ -102,7 +102,7 @@ def launches(compute):
 
 @pytest.mark.parametrize(("packed", "most"), [(False, 1_700), (True, 1_700)])
 def test_an_update_of_the_base_transformer_is_few_launches(packed, most):
-    updates = Updates("transformer-base", batch={"tokens": 24_000, "packed": packed})
+    updates = Updates("transformer-base", batch={"tokens": 24_000, "padding_free": packed})
     corpus = words(1_600, 14)
     parts = updates.parts(corpus)
     updates.learn(corpus, parts)
@@ -121,7 +121,7 @@ def test_attention_is_not_cudnns():
     assert not any("cudnn_attention" in name for name in names)
 
 
-@pytest.mark.parametrize("lay", [collate, collate_packed])
+@pytest.mark.parametrize("lay", [collate, collate_padding_free])
 def test_a_compiled_transformer_is_compiled_once_for_all_sizes(lay):
     torch._dynamo.reset()
     plain, compiled = objective().to(DEVICE), objective().to(DEVICE)

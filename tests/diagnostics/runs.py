@@ -8,15 +8,15 @@ from pathlib import Path
 import torch
 
 from seq2attn.data.prepare import prepare
-from seq2attn.experiment import Experiment
-from seq2attn.io.weights import own_weights
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from tests.small_bert import make_bert
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in ("a", "e", "i", "o", "ul")]
 RECURRENT: dict[str, object] = {"kind": "gru", "dim": 16, "layers": 2}
-TRANSFORMER: dict[str, object] = {"kind": "transformer", "layers": 2, "heads": 2, "feed_forward": 32}
+TRANSFORMER: dict[str, object] = {"kind": "transformer", "layers": 2, "heads": 2, "ffn_dim": 32}
 
 
 def attentive(kind: str, score: str, align: str = "global", **options: object) -> dict[str, object]:
@@ -39,7 +39,7 @@ FAMILIES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
     "hard": (RECURRENT, attentive("bahdanau", "additive", "hard-reinforce")),
     "monotonic": (RECURRENT, attentive("bahdanau", "coverage", "monotonic")),
     "sparse": (RECURRENT, attentive("recurrent", "cosine", "entmax15")),
-    "fixed": ({"kind": "lstm", "dim": 16}, {"kind": "fixed", "cell": "lstm", "dim": 16}),
+    "fixed": ({"kind": "lstm", "dim": 16}, {"kind": "fixed-context", "cell": "lstm", "dim": 16}),
     "convolutional": (
         {"kind": "convolutional", "dim": 16, "layers": 2},
         {
@@ -51,8 +51,8 @@ FAMILIES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
     ),
     "transformer": (TRANSFORMER, {**TRANSFORMER, "attention": MULTI_HEAD}),
     "transformer, modern": (
-        {**TRANSFORMER, "positions": "relative", "norm_layer": "rms", "activation": "swiglu"},
-        {**TRANSFORMER, "positions": "rotary", "groups": 1, "attention": MULTI_HEAD},
+        {**TRANSFORMER, "position_encoding": "relative", "norm_type": "rmsnorm", "activation": "swiglu"},
+        {**TRANSFORMER, "position_encoding": "rotary", "groups": 1, "attention": MULTI_HEAD},
     ),
     "deep and shallow": (TRANSFORMER, attentive("luong", "general")),
     "bert": ({"kind": "bert"}, attentive("luong", "general")),
@@ -81,7 +81,7 @@ def content(
         encoder, text = {**encoder, **path}, {**text, "source": {"kind": "wordpiece", **path}}
     data = {
         name: {
-            "kind": "aligned",
+            "kind": "plain",
             "source": str(folder / f"{name}.src"),
             "target": str(folder / f"{name}.tgt"),
         }
@@ -89,27 +89,27 @@ def content(
     }
     model = {"embeddings": {"dim": 16}, "encoder": encoder, "decoder": decoder}
     return {
-        "run": str(folder / "run"),
+        "run_dir": str(folder / "run"),
         "data": data,
-        "text": text,
+        "tokenizer": text,
         "model": model,
-        "search": {"kind": "beam", "width": 3, "lengths": {"max_length": 12}},
+        "search": {"kind": "beam", "beam_size": 3, "lengths": {"max_length": 12}},
     }
 
 
 def make_run(
     folder: Path, encoder: dict[str, object], decoder: object, text: dict[str, dict[str, object]] = WORDWISE
-) -> Run:
+) -> RunDirectory:
     """A run that was never trained; its words differ enough that it is sure of most."""
     write_text(folder)
-    experiment = Experiment.model_validate(content(folder, encoder, decoder, text))
-    prepared = prepare(experiment.data, experiment.text, experiment.run, lambda line: None)
-    run = Run(experiment.run)
-    run.save_experiment(experiment)
+    experiment = ExperimentConfig.model_validate(content(folder, encoder, decoder, text))
+    prepared = prepare(experiment.data, experiment.tokenizer, experiment.run_dir, lambda line: None)
+    run = RunDirectory(experiment.run_dir)
+    run.save_config(experiment)
     torch.manual_seed(0)
     sizes = len(prepared.source.vocabulary), len(prepared.target.vocabulary)
     model = build_model(experiment.model, *sizes)
-    torch.nn.init.normal_(model.output.weight, std=2.0)
+    torch.nn.init.normal_(model.output_projection.weight, std=2.0)
     vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
-    run.save_model(own_weights(model), vocabularies, {"checkpoints": []})
+    run.save_model(unique_state_dict(model), vocabularies, {"checkpoints": []})
     return run

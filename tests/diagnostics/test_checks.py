@@ -11,15 +11,15 @@ import torch
 from typer.testing import CliRunner
 
 from seq2attn.cli import app
-from seq2attn.decoders.recurrent import FedDecoder
+from seq2attn.decoders.recurrent import InputFeedRNNDecoder
 from seq2attn.decoders.transformer import TransformerDecoder
 from seq2attn.diagnostics.checks import max_abs_difference
 from seq2attn.diagnostics.run_checks import CHECKS, load_subject, run_checks
 from seq2attn.encoders.transformer import TransformerEncoder
-from seq2attn.nn.prepacked_linear import LaidOut
+from seq2attn.nn.prepacked_linear import PrepackedLinear
 from seq2attn.search import batched
 from seq2attn.search import choose as choosing
-from seq2attn.search.topk import likeliest
+from seq2attn.search.topk import topk_continuations
 from tests.diagnostics.runs import FAMILIES, make_run
 
 BATCHING, CACHE, PADDING, SCORES = CHECKS
@@ -124,7 +124,7 @@ def second_best(plain):
     """A search that takes the second-best word in batches."""
 
     def chosen(log_probs, scores, count):
-        parent, word, score = likeliest(log_probs, scores, count + 1)
+        parent, word, score = topk_continuations(log_probs, scores, count + 1)
         start = int(log_probs.size(0) > 1)
         return parent[:, start:][:, :count], word[:, start:][:, :count], score[:, start:][:, :count]
 
@@ -155,11 +155,11 @@ PLANTED = {
         leaky_mean,
         {BATCHING, PADDING},
     ),
-    "a step that ignores its state": ("bahdanau", FedDecoder, "forward", forgetful, {CACHE, SCORES}),
+    "a step that ignores its state": ("bahdanau", InputFeedRNNDecoder, "forward", forgetful, {CACHE, SCORES}),
     "positions that stand still": ("transformer", TransformerDecoder, "forward", stuck, {CACHE, SCORES}),
     "the second-best word": ("fixed", choosing, "likeliest", second_best, {BATCHING}),
     "scores that are too high": ("fixed", batched, "read_out", too_proud, {SCORES}),
-    "a blunt product": ("deep and shallow", LaidOut, "forward", blunt, {CACHE}),
+    "a blunt product": ("deep and shallow", PrepackedLinear, "forward", blunt, {CACHE}),
 }
 """For each defect a family of models, what is replaced by what, and the checks that find it."""
 

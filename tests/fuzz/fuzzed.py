@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 from typer.testing import CliRunner, Result
 
-from seq2attn.cli import app, group
+from seq2attn.cli import app, command_group
 from tests.conftest import TRIED
 
 SEED = int(os.environ["FUZZ_SEED"])  # tests/conftest.py draws it where none is given
@@ -70,6 +70,6 @@ def command(name: str, *arguments: object, given: bytes = b"") -> Result:
     words = [*map(str, arguments)]
     if name not in functions:
         return CliRunner().invoke(app, [name, *words], input=given, prog_name="seq2attn")
-    alone = group("One command.")
+    alone = command_group("One command.")
     alone.registered_commands.append(functions[name])
     return CliRunner().invoke(alone, words, input=given, prog_name="seq2attn")

@@ -13,11 +13,11 @@ from tests.diagnostics.runs import FAMILIES, make_run
 from tests.fuzz.fuzzed import command, fuzzed
 
 CONFIG = """\
-run: trained
+run_dir: trained
 data:
-  train: {kind: aligned, source: none.src, target: none.tgt}
-  dev: {kind: aligned, source: none.src, target: none.tgt}
-text: {source: {kind: words}, target: {kind: words}}
+  train: {kind: plain, source: none.src, target: none.tgt}
+  dev: {kind: plain, source: none.src, target: none.tgt}
+tokenizer: {source: {kind: words}, target: {kind: words}}
 model:
   embeddings: {dim: 8}
   encoder: {kind: gru, dim: 8}
@@ -45,8 +45,8 @@ VALUES = (
     "config.yaml", "sweep.yaml", "run", "lines", "odd", "empty", "folder", "nowhere", "run/config.yaml", "new.txt",
     "picture.svg", "page.html", "picture.xyz", "0", "1", "2", "-1", "1e3", "nan", "99999999999999999999", "cpu", "cuda",
     "cuda:7", "native", "int8", "ctranslate2", "float32", "float16", "split", "auto", "all", "top", "mean", "decoder",
-    "encoder", "search.width=2", "search.kind=greedy", "model.decoder.dim=3", "run=other", "search={kind: sample}",
-    "data.dev=", "=", "ba be", "", " ", "\n", "2h", "3 updates",
+    "encoder", "search.beam_size=2", "search.kind=greedy", "model.decoder.dim=3", "run_dir=other",
+    "search={kind: sample}", "data.dev=", "=", "ba be", "", " ", "\n", "2h", "3 updates",
 )  # fmt: skip
 
 text = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8).filter(

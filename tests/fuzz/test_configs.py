@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from seq2attn.config.load import load
 from seq2attn.config.show import dump
 from seq2attn.errors import ConfigError, UserError
-from seq2attn.experiment import Experiment
-from seq2attn.models.summary import dry_run
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.models.summary import dry_run_summary
 from seq2attn.sweep.plan import load_plan
 from tests.fuzz.fuzzed import fuzzed
 
@@ -36,7 +36,7 @@ odd = st.one_of(
     st.floats(),
     st.text(max_size=8),
     st.sampled_from(
-        ["gru", "transformer", "words", "bpe", "greedy", "aligned", "1e-3", "yes", "~", "", "3 epochs", "a:b", "os:x"]
+        ["gru", "transformer", "words", "bpe", "greedy", "plain", "1e-3", "yes", "~", "", "3 epochs", "a:b", "os:x"]
     ),
     st.lists(st.integers(0, 9), max_size=3),
     st.recursive(st.none(), lambda inner: st.lists(inner, max_size=2), max_leaves=30),
@@ -136,16 +136,16 @@ def assert_told(error: ConfigError, path: Path) -> None:
 
 def try_config(path: Path, overrides: list[str]) -> None:
     try:
-        experiment = load(path, Experiment, overrides)
+        experiment = load(path, ExperimentConfig, overrides)
     except ConfigError as error:
         assert_told(error, path)
         return
     again = path.with_name("again.yaml")
     again.write_text(dump(experiment), encoding="utf-8")
-    assert load(again, Experiment) == experiment
+    assert load(again, ExperimentConfig) == experiment
     if is_small(experiment.model.model_dump()):
         try:
-            assert "all parts" in dry_run(experiment.model, experiment.text)
+            assert "all parts" in dry_run_summary(experiment.model, experiment.tokenizer)
         except UserError as error:
             assert str(error)
 
@@ -191,8 +191,9 @@ def test_damaged_yaml_is_accepted_or_refused_with_a_place(home, case):
 
 
 paths = [
-    "model.decoder.dim", "search.width", "training.until", "training.batch.tokens", "model.encoder", "data.test",
-    "model.decoder.attention.score.kind", "text.joint.size", "run", "search", "model", "", "x..y", ".", "training",
+    "model.decoder.dim", "search.beam_size", "training.max_duration", "training.batch.tokens", "model.encoder",
+    "data.test", "model.decoder.attention.score.kind", "tokenizer.joint.vocab_size", "run_dir", "search", "model", "",
+    "x..y", ".", "training",
 ]  # fmt: skip
 override = st.builds(
     lambda key, equals, value: f"{key}{equals}{value}",
@@ -201,7 +202,7 @@ override = st.builds(
     st.one_of(
         st.text(max_size=12),
         odd.map(str),
-        st.sampled_from(["{", "[1, 2", "&a [*a]", "{kind: beam, width: 2}"]),
+        st.sampled_from(["{", "[1, 2", "&a [*a]", "{kind: beam, beam_size: 2}"]),
     ),
 )
 

@@ -14,17 +14,22 @@ from pydantic import TypeAdapter
 from seq2attn.data.config import DataConfig
 from seq2attn.data.prepare import prepare
 from seq2attn.errors import DataError
-from seq2attn.tokenizers.config import TextConfig
+from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.vocabulary import EOS, PAD
 from tests.fuzz.fuzzed import command, fuzzed
 
 TEXTS: dict[str, Any] = {
     "words": {"source": {"kind": "words"}, "target": {"kind": "words"}},
-    "frequent words": {"joint": {"kind": "words", "max_size": 9, "lowercase": True, "unicode": "nfkc"}},
-    "characters": {"source": {"kind": "characters"}, "target": {"kind": "characters", "unicode": "none"}},
-    "bpe": {"joint": {"kind": "bpe", "size": 400, "dropout": 0.1}},
+    "frequent words": {
+        "joint": {"kind": "words", "vocab_size": 9, "lowercase": True, "normalization": "nfkc"}
+    },
+    "characters": {
+        "source": {"kind": "characters"},
+        "target": {"kind": "characters", "normalization": "none"},
+    },
+    "bpe": {"joint": {"kind": "bpe", "vocab_size": 400, "dropout": 0.1}},
     "unigram": {
-        "source": {"kind": "unigram", "size": 300, "character_coverage": 0.98},
+        "source": {"kind": "unigram", "vocab_size": 300, "character_coverage": 0.98},
         "target": {"kind": "words"},
     },
 }
@@ -57,7 +62,7 @@ whole = st.one_of(
     st.binary(max_size=30),
 )
 """A file."""
-filters = st.sampled_from([{}, {}, {"max_length": 3}, {"max_ratio": 1.5}])
+filters = st.sampled_from([{}, {}, {"max_length": 3}, {"max_length_ratio": 1.5}])
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +75,7 @@ def corpora(home: Path, form: str, contents: tuple[bytes, bytes, bytes, bytes]) 
     """The config of train and dev in one of the forms that text has."""
     found = {}
     for name, source, target in (("train", *contents[:2]), ("dev", *contents[2:])):
-        if form == "aligned":
+        if form == "plain":
             for side, content in (("source", source), ("target", target)):
                 (home / f"{name}.{side}").write_bytes(content)
             found[name] = {"kind": form, **{s: home / f"{name}.{s}" for s in ("source", "target")}}
@@ -89,7 +94,7 @@ def paired(source: bytes, target: bytes) -> bytes:
 
 def tried(home: Path, data: dict[str, Any], text: str) -> None:
     shutil.rmtree(home / "run", ignore_errors=True)
-    config = TypeAdapter(TextConfig).validate_python(TEXTS[text])
+    config = TypeAdapter(TokenizersConfig).validate_python(TEXTS[text])
     try:
         prepared = prepare(DataConfig.model_validate(data), config, home / "run", lambda line: None)
     except DataError as error:
@@ -100,7 +105,7 @@ def tried(home: Path, data: dict[str, Any], text: str) -> None:
     (train,), report = DataConfig.model_validate(data).train, prepared.report
     pairs = sum(1 for _ in train.pairs())
     left_out = sum(value for name, value in vars(report).items() if name not in ("kept", "read"))
-    assert report.kept + left_out == pairs and len(prepared.train.corpus) == report.kept > 0
+    assert report.num_kept + left_out == pairs and len(prepared.train.corpus) == report.num_kept > 0
     assert len(prepared.dev) == len(prepared.dev_sources) == len(prepared.dev_references[0])
     for (source, target), text_of in zip(prepared.dev, prepared.dev_sources, strict=True):
         assert list(source) == prepared.source.encode(text_of)
@@ -111,7 +116,7 @@ def tried(home: Path, data: dict[str, Any], text: str) -> None:
 
 
 texts = st.sampled_from([*TEXTS])
-forms = st.sampled_from(["aligned", "aligned", "tsv", "jsonl"])
+forms = st.sampled_from(["plain", "plain", "tsv", "jsonl"])
 cases = st.tuples(forms, texts, filters, st.booleans(), st.tuples(whole, whole, whole, whole))
 
 
@@ -148,7 +153,7 @@ def test_tables_are_prepared_or_refused_with_their_place(home, case):
 def test_lines_of_a_megabyte_are_prepared_or_refused(home, case):
     text, long, is_first, content = case
     source = LONG[long] + b"\n" + content if is_first else content + LONG[long] + b"\n"
-    data = corpora(home, "aligned", (source, paired(source, b"a b"), b"a\n", b"b\n"))
+    data = corpora(home, "plain", (source, paired(source, b"a b"), b"a\n", b"b\n"))
     tried(home, data, text)
 
 
@@ -157,11 +162,11 @@ def test_the_command_says_so(home, case):
     form, text, left_out, _, contents = case
     shutil.rmtree(home / "run", ignore_errors=True)
     data = {**corpora(home, form, contents), "filters": left_out}
-    config = {"run": home / "run", "data": data, "text": TEXTS[text], "model": MODEL}
+    config = {"run_dir": home / "run", "data": data, "tokenizer": TEXTS[text], "model": MODEL}
     (home / "config.yaml").write_text(json.dumps(config, default=str))
     done = command("prepare", home / "config.yaml")
     assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
     assert done.exit_code in (0, 2) and "Traceback" not in done.stderr
 
 
-MODEL = {"encoder": {"kind": "gru", "dim": 8}, "decoder": {"kind": "fixed", "dim": 8}}
+MODEL = {"encoder": {"kind": "gru", "dim": 8}, "decoder": {"kind": "fixed-context", "dim": 8}}

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from seq2attn.engines.export_directory import write_header, written
-from seq2attn.engines.targets import chosen_target
+from seq2attn.engines.export_directory import export_directory, write_manifest
+from seq2attn.engines.targets import get_target
 from tests.diagnostics.runs import FAMILIES, make_run
 from tests.fuzz.fuzzed import command, fuzzed
 
 SENTENCES = ("ba be bi", "nul xa", "be")
 TEXTS = {
     "words": {"source": {"kind": "words"}, "target": {"kind": "words"}},
-    "pieces": {"joint": {"kind": "bpe", "size": 320}},
-    "exported": {"joint": {"kind": "unigram", "size": 320}},
+    "pieces": {"joint": {"kind": "bpe", "vocab_size": 320}},
+    "exported": {"joint": {"kind": "unigram", "vocab_size": 320}},
 }
 
 
@@ -61,10 +61,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kept]:
         engine = "ctranslate2" if name == "exported" else "native"
         run = make_run(folder, *FAMILIES["transformer" if name == "exported" else "fixed"], text=text)
         if name == "exported":
-            target = chosen_target(engine)
-            with written(run.folder / engine) as partial:
-                target.write(run, partial, "float32")
-                write_header(run, target, "float32", {}, partial)
+            target = get_target(engine)
+            with export_directory(run.folder / engine) as partial:
+                target.export(run, partial, "float32")
+                write_manifest(run, target, "float32", {}, partial)
         files = sorted(str(p.relative_to(run.folder)) for p in run.folder.rglob("*") if p.is_file())
         code, said, warned = translated(run.folder, engine)
         assert code == 0 and said.count("\n") == len(SENTENCES), warned

@@ -14,7 +14,7 @@ from tests.fuzz.fuzzed import command, fuzzed
 TEXTS = {
     "words": {"source": {"kind": "words"}, "target": {"kind": "words"}},
     "bytes": {
-        "joint": {"kind": "bpe", "size": 300}
+        "joint": {"kind": "bpe", "vocab_size": 300}
     },  # most of its entries are bytes, "\n" and "\r" among them
     "characters": {"source": {"kind": "characters"}, "target": {"kind": "characters"}},
 }
@@ -35,7 +35,7 @@ given_bytes = st.one_of(lines, lines.map(lambda some: some + b"\n"), st.binary(m
 options = st.sampled_from(
     [[], ["--json"], ["--greedy", "--json"], ["--greedy"], ["--beam", "2"], ["--beam", "3", "--n-best", "3"],
      ["--n-best", "2", "--json"],
-     ["--set", "search={kind: sample, width: 2, temperature: 3}", "--n-best", "2"], ["--long-inputs", "split"],
+     ["--set", "search={kind: sample, num_samples: 2, temperature: 3}", "--n-best", "2"], ["--long-inputs", "split"],
      ["--long-inputs", "truncate"]]
 )  # fmt: skip
 

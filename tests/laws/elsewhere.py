@@ -7,8 +7,8 @@ from torch import Tensor
 
 from seq2attn.attention import Memories
 from seq2attn.config.base import Config
-from seq2attn.decoders import Decoded, Decoder
-from seq2attn.encoders import Encoded, Encoder
+from seq2attn.decoders import Decoder, DecoderOutput
+from seq2attn.encoders import Encoder, EncoderOutput
 
 
 class Blind(Decoder[Tensor]):
@@ -27,12 +27,12 @@ class Blind(Decoder[Tensor]):
         super().__init__()
         self.dim = dim
 
-    def prepare(self, encoded: Encoded) -> tuple[Memories, Tensor]:
+    def init_state(self, encoded: EncoderOutput) -> tuple[Memories, Tensor]:
         """No memory."""
         return (), torch.zeros(encoded.mask.size(0))
 
     def forward(
         self, words: Tensor, state: Tensor, memory: Memories, *, need_weights: bool = False
-    ) -> Decoded:
+    ) -> DecoderOutput:
         """words [N, T, dim]"""
-        return Decoded(words, state, None)
+        return DecoderOutput(words, state, None)

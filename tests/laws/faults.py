@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 import seq2attn
-from seq2attn.encoders import Encoded, Encoder
+from seq2attn.encoders import Encoder, EncoderOutput
 from seq2attn.encoders.recurrent import RecurrentEncoder
-from seq2attn.training.trainer import seed_of
+from seq2attn.training.trainer import derive_seed
 
-UPDATES = {seed_of(1, update, rank): (update, rank) for update in range(1, 100) for rank in range(2)}
+UPDATES = {derive_seed(1, update, rank): (update, rank) for update in range(1, 100) for rank in range(2)}
 """Which update it is, and in which process, is told by the seed that training sets for each."""
 
 
@@ -41,7 +41,7 @@ class Faulty(Encoder):
         )
         self.before, self.part = 0, 0  # which part this is, is not told: they are counted
 
-    def forward(self, words: Tensor, mask: Tensor) -> Encoded:
+    def forward(self, words: Tensor, mask: Tensor) -> EncoderOutput:
         found = self.gru(words, mask)
         states = found.keys + self.extra
         if self.is_now():
@@ -51,7 +51,7 @@ class Faulty(Encoder):
                 states = _Spoilt.apply(states, float(self.config.value))
             else:
                 states = found.keys + _Spoilt.apply(self.extra, float(self.config.value))
-        return Encoded(states, states, mask, found.final)
+        return EncoderOutput(states, states, mask, found.final)
 
     def is_now(self) -> bool:
         update, rank = UPDATES.get(torch.initial_seed(), (0, 0))
@@ -99,12 +99,12 @@ class Drifting(Encoder):
             self.gru.final_dim,
         )
 
-    def forward(self, words: Tensor, mask: Tensor) -> Encoded:
+    def forward(self, words: Tensor, mask: Tensor) -> EncoderOutput:
         found = self.gru(words, mask)
         states = _Drift.apply(found.keys, self.drift)
         if (self.training or self.config.tried) and float(self.drift.detach()) < -self.config.limit:
             states = states * float("nan")
-        return Encoded(states, states, mask, found.final)
+        return EncoderOutput(states, states, mask, found.final)
 
 
 class _Drift(torch.autograd.Function):
@@ -147,7 +147,7 @@ class Narrow(Encoder):
         )
         self.spares = config.spares
 
-    def forward(self, words: Tensor, mask: Tensor) -> Encoded:
+    def forward(self, words: Tensor, mask: Tensor) -> EncoderOutput:
         found = self.gru(words, mask)
         if self.training and (len(words) > self.config.rows or words.size(1) > self.config.longest):
             self.spares -= 1
@@ -155,7 +155,7 @@ class Narrow(Encoder):
                 if not self.config.backward:
                     raise out_of_memory(self.config.error)
                 states = _Full.apply(found.keys, self.config.error)
-                return Encoded(states, states, mask, found.final)
+                return EncoderOutput(states, states, mask, found.final)
         return found
 
 

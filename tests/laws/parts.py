@@ -13,21 +13,22 @@ from seq2attn.models import ModelConfig, Seq2Seq, build_model
 WIDTH, WORDS = 16, 11
 
 MODERN = {
-    "kind": "transformer", "layers": 2, "heads": 4, "groups": 2, "feed_forward": 32, "norm_layer": "rms",
+    "kind": "transformer", "layers": 2, "heads": 4, "kv_heads": 2, "ffn_dim": 32, "norm_type": "rmsnorm",
     "activation": "swiglu",
 }  # fmt: skip
 ENCODERS = {
     "gru": {"kind": "gru", "dim": WIDTH, "layers": 2},
     "gru-forward": {"kind": "gru", "dim": WIDTH, "bidirectional": False},
     "lstm": {"kind": "lstm", "dim": WIDTH, "layers": 1},
-    "transformer": {"kind": "transformer", "layers": 2, "heads": 4, "feed_forward": 32},
+    "transformer": {"kind": "transformer", "layers": 2, "heads": 4, "ffn_dim": 32},
     "transformer-post-learned": {
-        "kind": "transformer", "layers": 2, "heads": 2, "feed_forward": 32, "norm": "post", "positions": "learned",
+        "kind": "transformer", "layers": 2, "heads": 2, "ffn_dim": 32, "norm_order": "post",
+        "position_encoding": "learned",
     },
-    "transformer-relative": {**MODERN, "positions": "relative", "max_distance": 3},
-    "convolutional": {"kind": "convolutional", "dim": 12, "layers": 2, "width": 3},
+    "transformer-relative": {**MODERN, "position_encoding": "relative", "max_distance": 3},
+    "convolutional": {"kind": "convolutional", "dim": 12, "layers": 2, "kernel_size": 3},
     "bert": {
-        "kind": "bert", "path": "nowhere", "shape": {  # where the shape is given, the folder is not looked at
+        "kind": "bert", "path": "nowhere", "architecture": {  # where the shape is given, the folder is not looked at
             "vocab_size": WORDS, "hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4,
             "intermediate_size": 32, "max_position_embeddings": 6,
         },
@@ -45,24 +46,24 @@ SCORES = {
     "concat": {"kind": "concat", "dim": 8},
     "additive-4-heads": {"kind": "additive", "dim": 8, "heads": 4},
     "multi-head": {"kind": "multi-head", "heads": 4},
-    "multi-head-2-groups": {"kind": "multi-head", "heads": 4, "groups": 2},
+    "multi-head-2-groups": {"kind": "multi-head", "heads": 4, "kv_heads": 2},
     "cosine": {"kind": "cosine"},
     "cosine-2-heads": {"kind": "cosine", "heads": 2},
-    "location-2-heads": {"kind": "location", "positions": 6, "heads": 2},
-    "offset": {"kind": "offset", "reach": 3},
+    "location-2-heads": {"kind": "location", "max_positions": 6, "heads": 2},
+    "offset": {"kind": "offset", "max_distance": 3},
     "coverage": {"kind": "coverage", "dim": 8},
-    "coverage-2-heads": {"kind": "coverage", "dim": 8, "heads": 2, "fertile": 3},
+    "coverage-2-heads": {"kind": "coverage", "dim": 8, "heads": 2, "max_fertility": 3},
 }
 ALIGNS = {
     "global": {"kind": "global"},
-    "local-m": {"kind": "local-m", "width": 1},
-    "local-p": {"kind": "local-p", "width": 2},
-    "local-p-renormalised": {"kind": "local-p", "width": 2, "renormalise": True},
+    "local-m": {"kind": "local-m", "window": 1},
+    "local-p": {"kind": "local-p", "window": 2},
+    "local-p-renormalised": {"kind": "local-p", "window": 2, "renormalize": True},
     "sparsemax": {"kind": "sparsemax"},
     "entmax15": {"kind": "entmax15"},
     "hard-reinforce": {"kind": "hard-reinforce", "weight": 1},
     "hard-gumbel": {"kind": "hard-gumbel"},
-    "monotonic": {"kind": "monotonic", "noise": 0, "stop": 0},
+    "monotonic": {"kind": "monotonic", "sigmoid_noise": 0, "score_bias_init": 0},
 }
 DECODERS = {
     "bahdanau-gru": {"kind": "bahdanau", "cell": "gru", "dim": WIDTH},
@@ -70,28 +71,29 @@ DECODERS = {
     "luong-feeding": {"kind": "luong", "cell": "lstm", "dim": WIDTH, "layers": 2},
     "luong": {"kind": "luong", "cell": "gru", "dim": WIDTH, "input_feeding": False},
     "recurrent-all": {
-        "kind": "recurrent", "cell": "gru", "dim": WIDTH, "enters": {
+        "kind": "recurrent", "cell": "gru", "dim": WIDTH, "wiring": {
             "query": "current", "context": ["cell", "output"], "input_feeding": True, "word_to_output": True,
         },
     },
     "recurrent-previous-fed": {
-        "kind": "recurrent", "cell": "lstm", "dim": WIDTH, "enters": {
+        "kind": "recurrent", "cell": "lstm", "dim": WIDTH, "wiring": {
             "query": "previous", "context": ["cell"], "input_feeding": True,
         },
     },
     "recurrent-previous-whole": {
-        "kind": "recurrent", "cell": "gru", "dim": WIDTH, "layers": 2, "enters": {"query": "previous"},
+        "kind": "recurrent", "cell": "gru", "dim": WIDTH, "layers": 2, "wiring": {"query": "previous"},
     },
-    "transformer": {"kind": "transformer", "layers": 2, "heads": 4, "feed_forward": 32},
+    "transformer": {"kind": "transformer", "layers": 2, "heads": 4, "ffn_dim": 32},
     "transformer-post-learned": {
-        "kind": "transformer", "layers": 1, "heads": 2, "feed_forward": 32, "norm": "post", "positions": "learned",
+        "kind": "transformer", "layers": 1, "heads": 2, "ffn_dim": 32, "norm_order": "post",
+        "position_encoding": "learned",
     },
-    "transformer-rotary": {**MODERN, "positions": "rotary"},
-    "convolutional": {"kind": "convolutional", "dim": 12, "layers": 2, "width": 3},
+    "transformer-rotary": {**MODERN, "position_encoding": "rotary"},
+    "convolutional": {"kind": "convolutional", "dim": 12, "layers": 2, "kernel_size": 3},
 }  # fmt: skip
 FIXED = {
-    "fixed-gru": {"kind": "fixed", "cell": "gru", "dim": WIDTH},
-    "fixed-lstm": {"kind": "fixed", "cell": "lstm", "dim": WIDTH, "layers": 2},
+    "fixed-gru": {"kind": "fixed-context", "cell": "gru", "dim": WIDTH},
+    "fixed-lstm": {"kind": "fixed-context", "cell": "lstm", "dim": WIDTH, "layers": 2},
 }
 EVERY_DECODER = [*DECODERS, *FIXED]
 REMEMBERING = [("coverage", "local-m"), ("multi-head", "monotonic"), ("coverage-2-heads", "monotonic")]

@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
@@ -22,12 +22,12 @@ MODELS = {
     },
     "transformer": {
         "embeddings": {"dim": 8, "dropout": 0.2, "tie": "output"},
-        "encoder": {"kind": "transformer", "layers": 1, "heads": 2, "feed_forward": 16, "dropout": 0.2},
+        "encoder": {"kind": "transformer", "layers": 1, "heads": 2, "ffn_dim": 16, "dropout": 0.2},
         "decoder": {
             "kind": "transformer",
             "layers": 1,
             "heads": 2,
-            "feed_forward": 16,
+            "ffn_dim": 16,
             "dropout": 0.2,
             "attention_dropout": 0.2,
             "attention": {"score": {"kind": "multi-head", "heads": 2}},
@@ -49,7 +49,7 @@ CALM = {
     "decoder": {"kind": "bahdanau", "dim": 8, "attention": {"score": {"kind": "additive", "dim": 8}}},
 }
 WORDWISE = {"source": {"kind": "words"}, "target": {"kind": "words"}}
-CUT_ANEW = {"joint": {"kind": "bpe", "size": 300, "dropout": 0.3}}
+CUT_ANEW = {"joint": {"kind": "bpe", "vocab_size": 300, "dropout": 0.3}}
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def content(folder, run, *, model=CALM, text=WORDWISE, **training):
     """A config as YAML has it."""
     plain = {
         "batch": {"tokens": 64},
-        "schedule": {"kind": "constant"},
-        "optimizer": {"kind": "adam", "rate": 0.01},
+        "lr_schedule": {"kind": "constant"},
+        "optimizer": {"kind": "adam", "lr": 0.01},
         "validation": {"every": "4 updates", "metric": "loss"},
         "report_every": 2,
     }
@@ -77,23 +77,23 @@ def content(folder, run, *, model=CALM, text=WORDWISE, **training):
         for name in ("train", "dev")
     }
     for part in data.values():
-        part["kind"] = "aligned"
+        part["kind"] = "plain"
     return {
-        "run": str(folder / run),
+        "run_dir": str(folder / run),
         "data": data,
-        "text": text,
+        "tokenizer": text,
         "model": model,
         "training": {**plain, **training},
     }
 
 
 def trained(folder, run, *, go_on=False, **options):
-    return train(Experiment.model_validate(content(folder, run, **options)), go_on=go_on)
+    return train(ExperimentConfig.model_validate(content(folder, run, **options)), go_on=go_on)
 
 
 def last_weights(run):
     """What training ended with, not the best."""
-    return load_tensors(list_checkpoints(run.folder)[-1].model)
+    return load_tensors(list_checkpoints(run.folder)[-1].model_path)
 
 
 def metrics(run, kind=None):

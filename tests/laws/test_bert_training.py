@@ -13,12 +13,12 @@ import yaml
 from safetensors.torch import load_file
 
 from seq2attn.config.load import load
-from seq2attn.data.batch_planner import plan
+from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.prepare import load_prepared
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import load_tensors
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
 from tests.laws.small import WORDS, assert_near, assert_same, content, corpus, last_weights, metrics, trained
@@ -27,7 +27,7 @@ from tests.small_bert import make_bert
 __all__ = ["corpus"]  # a fixture
 
 STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-SGD = {"kind": "sgd", "rate": 0.1}
+SGD = {"kind": "sgd", "lr": 0.1}
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def options(folder, decoder=None, **bert):
     path = str(folder)
     attentive = {"kind": "luong", "dim": 8, "attention": {"score": {"kind": "additive", "dim": 8}}}
     return {
-        "text": {"source": {"kind": "wordpiece", "path": path}, "target": {"kind": "words"}},
+        "tokenizer": {"source": {"kind": "wordpiece", "path": path}, "target": {"kind": "words"}},
         "model": {
             "embeddings": {"dim": 8},
             "encoder": {"kind": "bert", "path": path, **bert},
@@ -76,7 +76,7 @@ def moved(run, folder):
     ],
 )
 def test_what_learns_moves_and_what_is_frozen_does_not(corpus, folder, frozen, learn):
-    run = trained(corpus, "run", until=["3 updates"], **options(folder, frozen=frozen, rate=1.0))
+    run = trained(corpus, "run", max_duration=["3 updates"], **options(folder, frozen=frozen, rate=1.0))
     distances = moved(run, folder)
     assert len(distances) == 5 + 2 * 16
     for name, distance in distances.items():
@@ -88,7 +88,7 @@ def test_what_learns_moves_and_what_is_frozen_does_not(corpus, folder, frozen, l
 
 def test_it_learns_at_a_share_of_the_rate(corpus, tmp_path):
     folder = make_bert(tmp_path / "still", WORDS, **STILL)
-    one = {"until": ["1 update"], "optimizer": SGD, "clip": None}
+    one = {"max_duration": ["1 update"], "optimizer": SGD, "max_grad_norm": None}
     half, whole = (
         trained(corpus, name, **one, **options(folder, rate=rate))
         for name, rate in (("half", 0.5), ("whole", 1.0))
@@ -107,9 +107,9 @@ def test_it_learns_at_a_share_of_the_rate(corpus, tmp_path):
 def test_stopped_and_resumed_is_never_stopped(corpus, folder, frozen=1):
     fixed = {"batch": {"tokens": 160}, "report_every": 1, **options(folder, frozen=frozen, rate=0.3)}
     fixed["validation"] = {"every": "4 updates", "metric": "loss"}
-    whole = trained(corpus, "whole", until=["8 updates"], **fixed)
-    trained(corpus, "parts", until=["4 updates"], **fixed)
-    parts = trained(corpus, "parts", until=["8 updates"], go_on=True, **fixed)
+    whole = trained(corpus, "whole", max_duration=["8 updates"], **fixed)
+    trained(corpus, "parts", max_duration=["4 updates"], **fixed)
+    parts = trained(corpus, "parts", max_duration=["8 updates"], go_on=True, **fixed)
     assert_same(last_weights(parts), last_weights(whole))
     assert metrics(parts) == metrics(whole)
     one, other = (list_checkpoints(run.folder)[-1].folder / "training.safetensors" for run in (parts, whole))
@@ -117,7 +117,7 @@ def test_stopped_and_resumed_is_never_stopped(corpus, folder, frozen=1):
 
 
 def test_a_run_needs_no_checkpoint_any_more(corpus, folder):
-    run = trained(corpus, "run", until=["4 updates"], **options(folder))
+    run = trained(corpus, "run", max_duration=["4 updates"], **options(folder))
     lines = [" ".join(WORDS[:4]), "", f"{WORDS[0]} unheard {WORDS[1]} " * 40]
     before = [t.text for t in Translator.load(run.folder).translate(lines)]
     shutil.rmtree(folder)
@@ -126,23 +126,23 @@ def test_a_run_needs_no_checkpoint_any_more(corpus, folder):
     assert [translation.text for translation in found] == before
     assert found[1].text == ""
     assert found[0].source_tokens == ("<s>", *WORDS[:4])
-    assert found[0].attention.shape[-1] == 6  # and the end
-    config = load(run.config, Experiment, ["training.until=[6 updates]"])
+    assert found[0].cross_attention.shape[-1] == 6  # and the end
+    config = load(run.config, ExperimentConfig, ["training.max_duration=[6 updates]"])
     train(config, go_on=True)
-    assert list_checkpoints(run.folder)[-1].state.update == 6
+    assert list_checkpoints(run.folder)[-1].train_state.update == 6
 
 
 @pytest.mark.slow
 def test_two_processes_are_one_that_accumulates(corpus, tmp_path):
     parts = options(make_bert(tmp_path / "still", WORDS, **STILL), frozen=1, rate=0.5)
     fixed = {
-        "optimizer": {"kind": "sgd", "rate": 0.5},
-        "until": ["1 epochs"],
+        "optimizer": {"kind": "sgd", "lr": 0.5},
+        "max_duration": ["1 epochs"],
         "validation": {"every": "1 epoch"},
     }
-    alone = trained(corpus, "alone", batch={"tokens": 48, "accumulate": 2}, **fixed, **parts)
+    alone = trained(corpus, "alone", batch={"tokens": 48, "gradient_accumulation": 2}, **fixed, **parts)
     lengths = load_prepared(alone.folder).train.corpus.lengths
-    assert len(plan(lengths, tokens=48, seed=1, epoch=0)) % 2 == 0
+    assert len(plan_batches(lengths, tokens=48, seed=1, epoch=0)) % 2 == 0
     config = corpus / "config.yaml"
     config.write_text(yaml.safe_dump(content(corpus, "together", batch={"tokens": 48}, **fixed, **parts)))
     command = [
@@ -152,4 +152,4 @@ def test_two_processes_are_one_that_accumulates(corpus, tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, cwd=corpus, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert_near(last_weights(Run(corpus / "together")), last_weights(alone))
+    assert_near(last_weights(RunDirectory(corpus / "together")), last_weights(alone))

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch._dynamo
 
-from seq2attn.data.collate import collate, collate_packed
+from seq2attn.data.collate import collate, collate_padding_free
 from tests.laws.small import assert_near, corpus, last_weights, trained
 from tests.laws.test_packed import config, learnt, objective
 
@@ -34,7 +34,7 @@ def fresh():
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("lay", [collate, collate_packed])
+@pytest.mark.parametrize("lay", [collate, collate_padding_free])
 @pytest.mark.usefixtures("fresh")
 def test_a_transformer_is_one_graph_for_all_sizes(lay):
     """Traced, and run as it is: writing kernels takes long and shows no more."""
@@ -54,7 +54,11 @@ def test_validation_compiles_nothing(corpus, monkeypatch):
     """It has no gradients, and padded batches: for either the model would be compiled once more."""
     compile_ = torch.nn.Module.compile
     monkeypatch.setattr(torch.nn.Module, "compile", partialmethod(compile_, backend="eager"))
-    options = {"model": config(layers=1), "until": ["2 updates"], "batch": {"tokens": 150, "packed": True}}
+    options = {
+        "model": config(layers=1),
+        "max_duration": ["2 updates"],
+        "batch": {"tokens": 150, "padding_free": True},
+    }
     options["validation"] = {"every": "1 updates", "metric": "loss"}
     trained(corpus, "compiled", compile=True, **options)
 
@@ -63,8 +67,12 @@ def test_validation_compiles_nothing(corpus, monkeypatch):
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.usefixtures("fresh")
 def test_a_compiled_training_is_the_training(corpus, packed):
-    options = {"model": config(), "until": ["3 epochs"], "batch": {"tokens": 64, "packed": packed}}
-    options["optimizer"] = {"kind": "sgd", "rate": 0.5}
+    options = {
+        "model": config(),
+        "max_duration": ["3 epochs"],
+        "batch": {"tokens": 64, "padding_free": packed},
+    }
+    options["optimizer"] = {"kind": "sgd", "lr": 0.5}
     with torch._dynamo.config.patch(error_on_recompile=False):  # a batch of one sentence is another model
         compiled = trained(corpus, "compiled", compile=True, **options)
     assert "compiled, and tried the largest batch, in" in (compiled.folder / "train.log").read_text()

@@ -11,20 +11,20 @@ import sys
 import pytest
 import torch
 
-from seq2attn.errors import DamagedError, RunError
+from seq2attn.errors import CorruptFileError, RunError
 from seq2attn.inference.translator import Translator
-from seq2attn.io.lock import locked
+from seq2attn.io.lock import lock_directory
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_checkpoints, load_checkpoint
-from seq2attn.training.checkpoints.retention import newest_sound, prune
+from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, prune
 from tests.laws.small import assert_same, corpus, trained
 from tests.laws.test_interrupted import PLAIN, assert_identical
 
 __all__ = ["corpus"]  # a fixture
 
 FILES = ("model.safetensors", "training.safetensors", "state.json")
-SHORT = {**PLAIN, "until": ["6 updates"]}
+SHORT = {**PLAIN, "max_duration": ["6 updates"]}
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +55,13 @@ def test_a_flipped_bit_anywhere_is_seen(made, run, name):
     for place, bit in flips(len(whole), 30, name):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
         warnings = []
-        found = newest_sound(run, warnings.append)
-        if found.state.update == 6:  # the bit was in a space, or in the name of what says nothing
-            assert found.state == newest.state and found.numbers == newest.numbers
+        found = latest_valid_checkpoint(run, warnings.append)
+        if found.train_state.update == 6:  # the bit was in a space, or in the name of what says nothing
+            assert found.train_state == newest.state and found.optimizer_scalars == newest.numbers
             for one, other in zip(load_checkpoint(found), content, strict=True):
                 assert_same(one, other)
         else:
-            assert found.state.update == 3
+            assert found.train_state.update == 3
             assert (
                 len(warnings) == 1 and str(path.parent) in warnings[0] and "00000006.damaged" in warnings[0]
             )
@@ -79,7 +79,7 @@ def test_a_torn_file_is_seen(run, name, share):
     else:
         path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
     warnings = []
-    assert newest_sound(run, warnings.append).state.update == 3
+    assert latest_valid_checkpoint(run, warnings.append).train_state.update == 3
     assert name in warnings[0]
 
 
@@ -87,7 +87,7 @@ def test_files_of_two_checkpoints_are_none(run):
     for name in FILES[:2]:
         copy = shutil.copytree(run, run.parent / f"{name}.run")
         shutil.copy(copy / "checkpoints" / "00000003" / name, copy / "checkpoints" / "00000006" / name)
-        assert newest_sound(copy, lambda warning: None).state.update == 3
+        assert latest_valid_checkpoint(copy, lambda warning: None).train_state.update == 3
 
 
 def test_a_training_with_a_damaged_checkpoint_goes_on_from_the_one_before(corpus):
@@ -118,7 +118,7 @@ def test_where_all_is_damaged_nothing_is_begun_anew(corpus):
 def test_two_to_go_on_from_are_always_left(run):
     for keep in (1, 2, 5):
         prune(run, [], keep_last=keep)
-        assert [c.training.is_file() for c in list_checkpoints(run)] == [True, True]
+        assert [c.optimizer_path.is_file() for c in list_checkpoints(run)] == [True, True]
 
 
 # ---------------------------------------------------------------------- the weights that translate
@@ -137,7 +137,7 @@ def test_damaged_weights_are_taken_from_their_checkpoint(run, caplog):
     lines = ["ba be", "ki mo ful"]
     before = [t.text for t in Translator.load(run).translate(lines)]
     path = damaged_weights(run)
-    with pytest.raises(DamagedError):
+    with pytest.raises(CorruptFileError):
         load_tensors(path)
     assert [t.text for t in Translator.load(run).translate(lines)] == before
     (warning,) = caplog.messages
@@ -171,11 +171,11 @@ def test_a_run_is_one_processs(run):
     with subprocess.Popen(command, stdin=subprocess.PIPE) as other:
         while not (run / "run.lock").read_text().startswith(f"process {other.pid} "):
             assert other.poll() is None
-        for work in (lambda: locked(run).__enter__(), lambda: average_run(run, last=1, best=None)):
+        for work in (lambda: lock_directory(run).__enter__(), lambda: average_run(run, last=1, best=None)):
             with pytest.raises(RunError, match=f"process {other.pid} on .* is at work in it"):
                 work()
         other.kill()
-    with locked(run):  # gone with it
+    with lock_directory(run):  # gone with it
         pass
 
 
@@ -183,7 +183,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(RunError, match="cannot be written to"),
-        locked(tmp_path / "file" / "run"),
+        lock_directory(tmp_path / "file" / "run"),
     ):
         pass
 
@@ -200,5 +200,5 @@ def test_numbers_of_any_size_and_kind_come_back(tmp_path):
     }
     digest = save_tensors(tensors, tmp_path / "t")
     assert_same(load_tensors(tmp_path / "t", digest=digest), tensors)
-    with pytest.raises(DamagedError):
+    with pytest.raises(CorruptFileError):
         load_tensors(tmp_path / "t", digest="0" * 64)

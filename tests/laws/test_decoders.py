@@ -38,16 +38,16 @@ def test_reading_in_parts_is_reading_at_once(decoder, score, align, training):
         calm(net)
     memory, state = net.encode(*sources())
     words = targets(4, 9)
-    whole = net.read(words, state, memory, need_weights=True)
+    whole = net.decode(words, state, memory, need_weights=True)
     for cuts in ([1] * 9, [4, 5], [1, 7, 1]):
         now, hidden, weights = state, [], []
         for part in words.split(cuts, 1):
-            h, now, w, _ = net.read(part, now, memory, need_weights=True)
+            h, now, w, _ = net.decode(part, now, memory, need_weights=True)
             hidden.append(h)
             weights.append(w)
         torch.testing.assert_close(torch.cat(hidden, 1), whole.hidden)
-        if whole.weights is not None:
-            torch.testing.assert_close(torch.cat(weights, -2), whole.weights)
+        if whole.cross_attention is not None:
+            torch.testing.assert_close(torch.cat(weights, -2), whole.cross_attention)
         for a, b in zip(tensors(now), tensors(whole.state), strict=True):
             torch.testing.assert_close(a, b)
 
@@ -64,19 +64,19 @@ def test_padding_never_matters(encoder, decoder, score, align):
     words, read = sources(lengths, garbage=9)[0], targets(4, 6)
     mask = sources(lengths)[1]
     memory, state = net.encode(words, mask)
-    together = net.read(read, state, memory).hidden
+    together = net.decode(read, state, memory).hidden
     for i, n in enumerate(lengths):
         memory, state = net.encode(words[i : i + 1, :n], mask[i : i + 1, :n])
-        torch.testing.assert_close(together[i : i + 1], net.read(read[i : i + 1], state, memory).hidden)
+        torch.testing.assert_close(together[i : i + 1], net.decode(read[i : i + 1], state, memory).hidden)
 
 
 @pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
 def test_padding_has_no_gradient(encoder, decoder):
     net = model(encoder, decoder, "multi-head")
     mask = sources()[1]
-    vectors = net.source(sources(garbage=9)[0]).detach().requires_grad_()
-    memory, state = net.decoder.prepare(net.encoder(vectors, mask))
-    net.read(targets(4, 6), state, memory).hidden.pow(2).sum().backward()
+    vectors = net.source_embedding(sources(garbage=9)[0]).detach().requires_grad_()
+    memory, state = net.decoder.init_state(net.encoder(vectors, mask))
+    net.decode(targets(4, 6), state, memory).hidden.pow(2).sum().backward()
     assert vectors.grad is not None
     assert (vectors.grad[~mask] == 0).all()
     assert (vectors.grad[mask].abs().sum(-1) > 0).all()
@@ -87,10 +87,10 @@ def test_hypotheses_share_a_sentence(decoder, score, align):
     net = model("gru", decoder, score, align)
     memory, state = net.encode(*sources())
     state, words = repeat_rows(state, 3), targets(12, 4)
-    shared = net.read(words, state, memory, need_weights=True)
-    tiled = net.read(words, state, repeat_rows(memory, 3), need_weights=True)
+    shared = net.decode(words, state, memory, need_weights=True)
+    tiled = net.decode(words, state, repeat_rows(memory, 3), need_weights=True)
     torch.testing.assert_close(shared.hidden, tiled.hidden)
-    torch.testing.assert_close(shared.weights, tiled.weights)
+    torch.testing.assert_close(shared.cross_attention, tiled.cross_attention)
 
 
 @pytest.mark.parametrize(("score", "align"), [("additive", "global"), *REMEMBERING])
@@ -117,14 +117,14 @@ def test_nothing_in_a_state_is_dead(decoder, score, align):
     if align == "monotonic":
         calm(net)
     memory, first = net.encode(*sources((7, 7, 7, 7)))
-    one, two = (net.read(targets(4, n), first, memory).state for n in (3, 4))
+    one, two = (net.decode(targets(4, n), first, memory).state for n in (3, 4))
     leaves, others = tensors(one), tensors(two)
     for i, (a, b) in enumerate(zip(leaves, others, strict=True)):
         assert a.shape != b.shape or (a != b).any(), f"tensor {i} does not depend on the words read"
         count = itertools.count()
         moved = map_tensors(lambda x, i=i, count=count: x + 1 if next(count) == i else x, one)
         word = targets(4, 2)
-        same = torch.equal(net.read(word, moved, memory).hidden, net.read(word, one, memory).hidden)
+        same = torch.equal(net.decode(word, moved, memory).hidden, net.decode(word, one, memory).hidden)
         assert not same, f"tensor {i} does not matter to the words that follow"
 
 
@@ -143,7 +143,7 @@ def test_nothing_in_a_state_is_dead(decoder, score, align):
 def test_every_parameter_learns(encoder, decoder, score, align, tie):
     net = model(encoder, decoder, score, align, tie=tie).train()
     memory, state = net.encode(*sources())
-    logits = net.output(net.read(targets(4, 5), state, memory).hidden)
+    logits = net.output_projection(net.decode(targets(4, 5), state, memory).hidden)
     logits.log_softmax(-1)[..., 4].pow(2).sum().backward()
     assert [n for n, p in net.named_parameters() if p.grad is None] == []
 
@@ -153,7 +153,7 @@ def test_weights_are_a_distribution_over_words(decoder, score, align):
     net = model("gru", decoder, score, align)
     words, mask = sources()
     memory, state = net.encode(words, mask)
-    weights = net.read(targets(4, 9), state, memory, need_weights=True).weights
+    weights = net.decode(targets(4, 9), state, memory, need_weights=True).cross_attention
     if decoder.startswith("fixed"):
         assert weights is None
         return

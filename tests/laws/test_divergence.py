@@ -9,14 +9,14 @@ import shutil
 import pytest
 import torch
 
-from seq2attn.data.batch_planner import plan
+from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.prepare import load_prepared
-from seq2attn.data.text_store import read_texts
-from seq2attn.errors import Stopped
-from seq2attn.experiment import Experiment
-from seq2attn.io.weights import load_tensors, own_weights
+from seq2attn.data.text_store import read_text_pairs
+from seq2attn.errors import TrainingInterrupted
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.io.weights import load_tensors, unique_state_dict
 from seq2attn.models import build_model
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.training import trainer
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.recovery import nonfinite as soundness
@@ -35,10 +35,10 @@ from tests.laws.small import (
 __all__ = ["corpus"]  # a fixture
 
 OPTIMIZERS = {
-    "adam": {"kind": "adam", "rate": 0.01},
+    "adam": {"kind": "adam", "lr": 0.01},
     "adamw": {"kind": "adamw", "rate": 0.01, "weight_decay": 0.1},
-    "sgd": {"kind": "sgd", "rate": 0.1},
-    "momentum": {"kind": "sgd", "rate": 0.1, "momentum": 0.9, "weight_decay": 0.01},
+    "sgd": {"kind": "sgd", "lr": 0.1},
+    "momentum": {"kind": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},
     "adadelta": {"kind": "adadelta"},
 }
 FAULTS = {
@@ -55,11 +55,11 @@ def faulty(updates=(), **fault):
 
 
 def optimizer_of(run):
-    return load_tensors(list_checkpoints(run.folder)[-1].training)
+    return load_tensors(list_checkpoints(run.folder)[-1].optimizer_path)
 
 
 def state_of(run):
-    return {**vars(list_checkpoints(run.folder)[-1].state), "seconds": 0}
+    return {**vars(list_checkpoints(run.folder)[-1].train_state), "seconds": 0}
 
 
 # ---------------------------------------------------------------------- one update
@@ -70,8 +70,10 @@ def state_of(run):
 )
 def test_a_skipped_update_is_as_if_it_had_not_been(corpus, optimizer, fault):
     options = {"optimizer": OPTIMIZERS[optimizer], "validation": {"every": "99 updates"}, "report_every": 1}
-    before = trained(corpus, "before", model=faulty(), until=["3 updates"], **options)
-    after = trained(corpus, "after", model=faulty([4], **FAULTS[fault]), until=["4 updates"], **options)
+    before = trained(corpus, "before", model=faulty(), max_duration=["3 updates"], **options)
+    after = trained(
+        corpus, "after", model=faulty([4], **FAULTS[fault]), max_duration=["4 updates"], **options
+    )
     assert_same(last_weights(after), last_weights(before))
     assert_same(optimizer_of(after), optimizer_of(before))
     assert metrics(after, "train") == metrics(before, "train")
@@ -83,12 +85,12 @@ def test_a_skipped_update_is_as_if_it_had_not_been(corpus, optimizer, fault):
 @pytest.mark.parametrize("optimizer", ["adam", "momentum", "adadelta"])
 def test_the_first_update_may_be_skipped(corpus, optimizer):
     options = {"optimizer": OPTIMIZERS[optimizer], "validation": {"every": "1 update"}}
-    run = trained(corpus, "run", model=faulty([1]), until=["1 update"], **options)
-    config = Experiment.model_validate(content(corpus, "run", model=faulty([1])))
+    run = trained(corpus, "run", model=faulty([1]), max_duration=["1 update"], **options)
+    config = ExperimentConfig.model_validate(content(corpus, "run", model=faulty([1])))
     prepared = load_prepared(run.folder)
     torch.manual_seed(config.training.seed)
     model = build_model(config.model, len(prepared.source.vocabulary), len(prepared.target.vocabulary))
-    assert_same(last_weights(run), own_weights(model))
+    assert_same(last_weights(run), unique_state_dict(model))
     assert not any(tensor.any() for tensor in optimizer_of(run).values())
 
 
@@ -103,25 +105,37 @@ def test_the_first_update_may_be_skipped(corpus, optimizer):
     ],
 )
 def test_it_may_go_wrong_anywhere(corpus, fault, clip, part):
-    parts = {"batch": {"tokens": 48, "at_once": 24, "accumulate": 2}, "clip": clip, "report_every": 99}
+    parts = {
+        "batch": {"tokens": 48, "micro_batch_tokens": 24, "gradient_accumulation": 2},
+        "max_grad_norm": clip,
+        "report_every": 99,
+    }
     model = faulty([2], part=part, **FAULTS[fault])
     run = trained(
-        corpus, "run", model=model, until=["3 updates"], validation={"every": "99 updates"}, **parts
+        corpus, "run", model=model, max_duration=["3 updates"], validation={"every": "99 updates"}, **parts
     )
-    plain = trained(corpus, "plain", model=faulty(), until=["1 update"], **parts)
+    plain = trained(corpus, "plain", model=faulty(), max_duration=["1 update"], **parts)
     first, last = (list_checkpoints(r.folder)[-1] for r in (plain, run))
-    assert (last.state.skipped, last.state.in_a_row) == (1, 0)
+    assert (last.train_state.num_skipped, last.train_state.consecutive_skips) == (1, 0)
     weights = last_weights(run)
     assert all(tensor.isfinite().all() for tensor in [*weights.values(), *optimizer_of(run).values()])
-    assert any(not torch.equal(weights[name], tensor) for name, tensor in load_tensors(first.model).items())
+    assert any(
+        not torch.equal(weights[name], tensor) for name, tensor in load_tensors(first.model_path).items()
+    )
     (train,) = metrics(run, "train")
     assert math.isfinite(train["loss"]) and math.isfinite(train["gradient_norm"]) and train["skipped"] == 1
 
 
 def test_what_was_skipped_is_told(corpus):
-    run = trained(corpus, "run", model=faulty([2]), until=["3 updates"], batch={"tokens": 48, "at_once": 24})
+    run = trained(
+        corpus,
+        "run",
+        model=faulty([2]),
+        max_duration=["3 updates"],
+        batch={"tokens": 48, "micro_batch_tokens": 24},
+    )
     lengths = load_prepared(run.folder).train.corpus.lengths
-    batches = plan(lengths, tokens=24, seed=1, epoch=0)
+    batches = plan_batches(lengths, tokens=24, seed=1, epoch=0)
     (told,) = metrics(run, "skipped")
     assert told["lines"] == " ".join(str(row + 1) for batch in batches[2:4] for row in batch)
     assert (told["update"], told["loss"], told["gradient_norm"]) == (2, "nan", "nan")
@@ -131,8 +145,12 @@ def test_what_was_skipped_is_told(corpus):
 def test_hard_attention_compares_with_what_it_learnt_from(corpus):
     model = {**MODELS["drawing"], "encoder": faulty([4])["encoder"]}
     sound = {**model, "encoder": faulty()["encoder"]}
-    before = trained(corpus, "before", model=sound, until=["3 updates"], validation={"every": "99 updates"})
-    after = trained(corpus, "after", model=model, until=["4 updates"], validation={"every": "99 updates"})
+    before = trained(
+        corpus, "before", model=sound, max_duration=["3 updates"], validation={"every": "99 updates"}
+    )
+    after = trained(
+        corpus, "after", model=model, max_duration=["4 updates"], validation={"every": "99 updates"}
+    )
     assert state_of(after)["baseline"] == state_of(before)["baseline"] is not None
     assert_same(last_weights(after), last_weights(before))
 
@@ -141,7 +159,7 @@ def test_hard_attention_compares_with_what_it_learnt_from(corpus):
 
 DRIFTING = {
     "model": {**CALM, "encoder": {"kind": "tests.laws.faults:Drifting", "limit": 0.057}},
-    "clip": None,
+    "max_grad_norm": None,
     "report_every": 1,
     "max_consecutive_skips": 2,
 }
@@ -149,13 +167,13 @@ DRIFTING = {
 
 
 def sgd(rate):
-    return {"kind": "sgd", "rate": rate}
+    return {"kind": "sgd", "lr": rate}
 
 
 def diverges(folder, run, **options):
     with pytest.raises(DivergedError) as caught:
         trained(folder, run, **options)
-    return str(caught.value), Run(folder / run)
+    return str(caught.value), RunDirectory(folder / run)
 
 
 @pytest.mark.parametrize(("skips", "kept"), [(2, {}), (5, {"keep_last": 1})])
@@ -163,12 +181,12 @@ def test_it_ends_after_too_many_and_goes_on_from_the_last_sound_checkpoint(corpu
     # Updates from 7 on are skipped, so one that is saved after update 8 would only diverge again.
     validation = {"every": "4 updates", "metric": "loss"}
     options = {**DRIFTING, "validation": validation, "checkpoints": kept, "max_consecutive_skips": skips}
-    message, run = diverges(corpus, "run", until=["99 updates"], optimizer=sgd(0.01), **options)
+    message, run = diverges(corpus, "run", max_duration=["99 updates"], optimizer=sgd(0.01), **options)
     assert f"{skips} updates in a row" in message and "checkpoint of update 4 is sound" in message
     assert f"training has diverged at update {6 + skips}" in (run.folder / "train.log").read_text()
     assert [line["update"] for line in metrics(run, "skipped")] == [*range(7, 7 + skips)]
-    assert [c.state.update for c in list_checkpoints(run.folder)] == [4]
-    trained(corpus, "run", until=["8 updates"], optimizer=sgd(0.005), go_on=True, **options)
+    assert [c.train_state.update for c in list_checkpoints(run.folder)] == [4]
+    trained(corpus, "run", max_duration=["8 updates"], optimizer=sgd(0.005), go_on=True, **options)
     state = state_of(run)
     assert (state["update"], state["skipped"], state["in_a_row"]) == (8, 0, 0)
 
@@ -176,33 +194,33 @@ def test_it_ends_after_too_many_and_goes_on_from_the_last_sound_checkpoint(corpu
 def test_the_error_tells_update_rate_loss_and_sentences(corpus):
     message, run = diverges(corpus, "run", model=faulty(range(3, 99)), max_consecutive_skips=2)
     train = load_prepared(run.folder).train
-    batch = plan(train.corpus.lengths, tokens=64, seed=1, epoch=0)[2]
+    batch = plan_batches(train.corpus.lengths, tokens=64, seed=1, epoch=0)[2]
     longest = max(batch, key=lambda row: train.corpus.lengths[row].max())
-    (pair,) = (text for row, text in enumerate(read_texts(train.texts)) if row == longest)
-    for needed in ("Update 3: loss nan", "learning rate 0.01", f"{train.texts}:{longest + 1} (", *pair):
+    (pair,) = (text for row, text in enumerate(read_text_pairs(train.text_path)) if row == longest)
+    for needed in ("Update 3: loss nan", "learning rate 0.01", f"{train.text_path}:{longest + 1} (", *pair):
         assert needed in message
     assert "No checkpoint was saved" in message
 
 
 def test_those_that_are_not_in_a_row_do_not_end_it(corpus):
-    run = trained(corpus, "run", model=faulty([2, 4, 6]), until=["8 updates"], max_consecutive_skips=2)
+    run = trained(corpus, "run", model=faulty([2, 4, 6]), max_duration=["8 updates"], max_consecutive_skips=2)
     assert state_of(run)["skipped"] == 3
 
 
 def test_they_are_counted_over_an_interruption(corpus):
-    options = {"model": faulty(range(3, 99)), "max_consecutive_skips": 3, "stop_after": "0s"}
+    options = {"model": faulty(range(3, 99)), "max_consecutive_skips": 3, "time_limit": "0s"}
     for _ in range(4):
-        with pytest.raises(Stopped):
+        with pytest.raises(TrainingInterrupted):
             trained(corpus, "run", go_on="auto", **options)
     message, run = diverges(corpus, "run", go_on="auto", **options)
     assert "3 updates in a row" in message
-    assert list_checkpoints(run.folder)[-1].state.update == 2
+    assert list_checkpoints(run.folder)[-1].train_state.update == 2
 
 
 @pytest.mark.parametrize("stop_after", [None, "0s"])
 def test_weights_that_are_not_finite_are_neither_validated_nor_saved(corpus, monkeypatch, stop_after):
     monkeypatch.setattr(trainer, "are_finite", lambda tensors: False)
-    options = {"until": ["2 updates"], "validation": {"every": "1 update"}, "stop_after": stop_after}
+    options = {"max_duration": ["2 updates"], "validation": {"every": "1 update"}, "time_limit": stop_after}
     message, run = diverges(corpus, "run", **options)
     assert "weights or dev loss are not finite. Update 1:" in message
     assert not list_checkpoints(run.folder)
@@ -211,15 +229,15 @@ def test_weights_that_are_not_finite_are_neither_validated_nor_saved(corpus, mon
 def test_a_dev_loss_that_is_not_finite_ends_it(corpus):
     model = {**CALM, "encoder": {"kind": "tests.laws.faults:Drifting", "limit": 0.057, "tried": True}}
     options = {**DRIFTING, "model": model, "validation": {"every": "1 update", "metric": "bleu"}}
-    message, run = diverges(corpus, "run", until=["7 updates"], optimizer=sgd(0.01), **options)
+    message, run = diverges(corpus, "run", max_duration=["7 updates"], optimizer=sgd(0.01), **options)
     assert "weights or dev loss are not finite. Update 6:" in message
-    assert list_checkpoints(run.folder)[-1].state.update == 5
+    assert list_checkpoints(run.folder)[-1].train_state.update == 5
 
 
-@pytest.mark.parametrize("optimizer", [sgd(0.01), {"kind": "adam", "rate": 0.01}])
+@pytest.mark.parametrize("optimizer", [sgd(0.01), {"kind": "adam", "lr": 0.01}])
 def test_to_look_late_changes_nothing(corpus, monkeypatch, optimizer):
     # As on a card, where nobody waits to see whether an update was sound: after 7 and 8 was skipped, others are tried.
-    options = {**DRIFTING, "optimizer": optimizer, "report_every": 99, "until": ["20 updates"]}
+    options = {**DRIFTING, "optimizer": optimizer, "report_every": 99, "max_duration": ["20 updates"]}
     options["validation"] = {"every": "99 updates", "metric": "loss"}
     at_once, one = diverges(corpus, "run", **options)
     told = metrics(one, "skipped")
@@ -239,10 +257,15 @@ def test_a_rate_beyond_reason_ends_in_a_report(corpus, name, optimizer, rate):
     validation = {"every": "2 updates", "metric": "loss"}
     with pytest.raises(DivergedError):
         trained(
-            corpus, "run", model=MODELS[name], optimizer=fast, until=["40 updates"], validation=validation
+            corpus,
+            "run",
+            model=MODELS[name],
+            optimizer=fast,
+            max_duration=["40 updates"],
+            validation=validation,
         )
     for checkpoint in list_checkpoints(corpus / "run"):
-        for path in (checkpoint.model, checkpoint.training):
+        for path in (checkpoint.model_path, checkpoint.optimizer_path):
             tensors = load_tensors(path) if path.is_file() else {}
             assert [key for key, tensor in tensors.items() if not tensor.isfinite().all()] == []
     for line in (corpus / "run" / "metrics.jsonl").read_text().splitlines():

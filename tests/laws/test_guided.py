@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from seq2attn.alignment.aligner import Aligner
-from seq2attn.alignment.head_selection import compare
+from seq2attn.alignment.head_selection import score_heads
 from seq2attn.config.load import load
-from seq2attn.data.collate import batch_of, collate
-from seq2attn.data.corpus import Growing, Guide
-from seq2attn.data.readers import AlignedConfig, read_aligned
+from seq2attn.data.collate import collate, make_batch
+from seq2attn.data.corpus import CorpusAlignments, CorpusBuilder
+from seq2attn.data.readers import PlainTextConfig, read_pairs_with_alignments
 from seq2attn.errors import ConfigError, UserError
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from seq2attn.training.guided_alignment import GuidedConfig, guided_cross_entropy
-from seq2attn.training.loss import Objective
+from seq2attn.training.guided_alignment import GuidedAlignmentConfig, guided_alignment_loss
+from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.train import train
 from tests.laws.parts import ALIGNS, DECODERS, model
 from tests.laws.small import (
@@ -55,7 +55,7 @@ def test_it_is_the_cross_entropy_of_the_rows_that_are_known():
         for t in range(5):
             known += guide[b, t].sum() > 0
             expected -= sum(guide[b, t, s] * np.log(weights[b, t, s]) for s in range(4))
-    found, count = guided_cross_entropy(torch.tensor(weights), torch.tensor(guide))
+    found, count = guided_alignment_loss(torch.tensor(weights), torch.tensor(guide))
     assert 0 < known < 15
     assert count == known
     torch.testing.assert_close(found, torch.tensor(expected))
@@ -71,14 +71,16 @@ def test_it_is_the_cross_entropy_of_the_rows_that_are_known():
 )
 def test_one_attention_is_guided(head, layer, pick):
     weights = torch.rand(2, 3, 2, 4, 5)
-    torch.testing.assert_close(GuidedConfig(head=head, layer=layer).attention(weights), pick(weights))
-    assert GuidedConfig().layer_of(1) == 1
+    torch.testing.assert_close(
+        GuidedAlignmentConfig(head=head, layer=layer).select_attention(weights), pick(weights)
+    )
+    assert GuidedAlignmentConfig().resolve_layer(1) == 1
 
 
 def test_weights_of_zero_cost_much_and_ask_for_nothing():
     weights = torch.tensor([[[0.0, 1.0], [0.5, 0.5], [1e-30, 1.0]]], requires_grad=True)
     guide = torch.tensor([[[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]])
-    loss, _ = guided_cross_entropy(weights, guide)
+    loss, _ = guided_alignment_loss(weights, guide)
     (gradient,) = torch.autograd.grad(loss, weights)
     assert loss.isfinite() and gradient.isfinite().all()
     assert loss > 80
@@ -99,7 +101,7 @@ def batch_with_guide():
         guide[row, len(target) :] = 0
         guide[row, :, len(source) :] = 0
     guide /= np.maximum(guide.sum(-1, keepdims=True), 1e-9)
-    return replace(batch, guide=torch.tensor(guide))
+    return replace(batch, alignment_targets=torch.tensor(guide))
 
 
 @pytest.mark.parametrize(
@@ -108,11 +110,11 @@ def batch_with_guide():
 def test_the_objective_adds_it_for_any_decoder(decoder, align):
     net, guided, batch = (
         model("gru", decoder, "multi-head", align),
-        GuidedConfig(weight=0.3),
+        GuidedAlignmentConfig(weight=0.3),
         batch_with_guide(),
     )
-    plain, both = Objective(net, 0.1)(batch), Objective(net, 0.1, guided)(batch)
-    seen = net(batch.source, batch.source_mask, batch.target, need_weights=True).weights
+    plain, both = TrainingLoss(net, 0.1)(batch), TrainingLoss(net, 0.1, guided)(batch)
+    seen = net(batch.source, batch.source_mask, batch.target, need_weights=True).cross_attention
     layer = seen[:, max(0, seen.size(1) - 2), 0]
     logs = torch.where(layer > 0, layer.clamp_min(1e-300).log(), np.log(np.finfo(float).tiny))
     torch.testing.assert_close(both.guided, -(batch.guide * logs).sum())
@@ -130,20 +132,20 @@ def test_the_row_of_a_label_is_the_step_that_says_it():
     guide[0, 0, 2] = guide[0, 1, 0] = 1
     right = guide.clone()
     right[0, 2, 3] = 1  # the end looks at the end
-    assert guided_cross_entropy(right, guide)[0] == 0
-    assert guided_cross_entropy(right.roll(1, dims=1), guide)[0] > 80
+    assert guided_alignment_loss(right, guide)[0] == 0
+    assert guided_alignment_loss(right.roll(1, dims=1), guide)[0] > 80
 
 
 def test_each_target_token_shares_out_one_over_the_tokens_of_its_words():
     # Source words of 1, 2, 1 and 1 tokens; target words of 2, 1 and 1. Both sides have words with several links.
     source, target, links = [0, 1, 1, 2, 3], [0, 0, 1, 2], {(0, 0), (1, 0), (2, 0), (2, 1)}
-    ids, words, numbers = Growing(10), Growing(10), Growing(10)
+    ids, words, numbers = CorpusBuilder(10), CorpusBuilder(10), CorpusBuilder(10)
     for shift in (0, 1):  # a second, shorter pair, which has no link but one
         ids.add(([4] * (5 - shift), [5] * (4 - shift)))
         words.add((source[: 5 - shift], target[: 4 - shift]))
     numbers.add(tuple(zip(*sorted(links), strict=True)))
     numbers.add(([1], [0]))
-    found = batch_of(ids.corpus(Guide(words.corpus(), numbers.corpus())), [1, 0]).guide
+    found = make_batch(ids.build(CorpusAlignments(words.build(), numbers.build())), [1, 0]).alignment_targets
     for row, (shift, linked) in enumerate(((1, {(1, 0)}), (0, links))):
         expected = torch.zeros_like(found[row])
         for t, word in enumerate(target[: 4 - shift]):
@@ -155,7 +157,7 @@ def test_each_target_token_shares_out_one_over_the_tokens_of_its_words():
 
 def test_a_batch_without_links_is_not_guided():
     net, batch = model("gru", "luong"), collate(PAIRS)
-    plain, both = Objective(net, 0.1)(batch), Objective(net, 0.1, GuidedConfig())(batch)
+    plain, both = TrainingLoss(net, 0.1)(batch), TrainingLoss(net, 0.1, GuidedAlignmentConfig())(batch)
     assert both.objective == plain.objective
 
 
@@ -169,15 +171,19 @@ def guided(folder, run, *, go_on=False, guide=None, **options):
     (folder / "train.align").write_text("".join(f"{line}\n" for line in links))
     values = content(folder, run, **options)
     values["data"]["train"]["alignment"] = str(folder / "train.align")
-    values["training"]["guided"] = guide or {"weight": 0.5}
-    return train(Experiment.model_validate(values), go_on=go_on)
+    values["training"]["guided_alignment"] = guide or {"weight": 0.5}
+    return train(ExperimentConfig.model_validate(values), go_on=go_on)
 
 
-SGD = {"optimizer": {"kind": "sgd", "rate": 0.5}, "until": ["3 epochs"], "validation": {"every": "1 epoch"}}
+SGD = {
+    "optimizer": {"kind": "sgd", "lr": 0.5},
+    "max_duration": ["3 epochs"],
+    "validation": {"every": "1 epoch"},
+}
 
 
 def test_accumulating_batches_is_one_large_batch(corpus):
-    parts = guided(corpus, "parts", batch={"tokens": 24, "accumulate": 1000}, **SGD)
+    parts = guided(corpus, "parts", batch={"tokens": 24, "gradient_accumulation": 1000}, **SGD)
     whole = guided(corpus, "whole", batch={"tokens": 10_000}, **SGD)
     assert_near(last_weights(parts), last_weights(whole))
     for one, other in zip(metrics(parts, "train"), metrics(whole, "train"), strict=True):
@@ -188,15 +194,15 @@ def test_accumulating_batches_is_one_large_batch(corpus):
 def test_stopped_and_resumed_is_never_stopped(corpus):
     options = {
         "model": MODELS["transformer"],
-        "text": CUT_ANEW,
+        "tokenizer": CUT_ANEW,
         "batch": {"tokens": 160},
         "report_every": 1,
         "validation": {"every": "1.5 epochs", "metric": "loss"},
         "guide": {"weight": 1, "head": 2},
     }
-    whole = guided(corpus, "whole", until=["3 epochs"], **options)
-    guided(corpus, "parts", until=["1.5 epochs"], **options)
-    parts = guided(corpus, "parts", until=["3 epochs"], go_on=True, **options)
+    whole = guided(corpus, "whole", max_duration=["3 epochs"], **options)
+    guided(corpus, "parts", max_duration=["1.5 epochs"], **options)
+    parts = guided(corpus, "parts", max_duration=["3 epochs"], go_on=True, **options)
     assert metrics(parts) == metrics(whole)
     assert_same(last_weights(parts), last_weights(whole))
     assert len(list_checkpoints(parts.folder)) > 1
@@ -204,19 +210,25 @@ def test_stopped_and_resumed_is_never_stopped(corpus):
 
 def error_rate(run, corpus):
     """That of the links of the train set, which a model can learn in seconds."""
-    aligned = AlignedConfig(
+    aligned = PlainTextConfig(
         source=corpus / "train.src", target=corpus / "train.tgt", alignment=corpus / "train.align"
     )
     aligner = Aligner.load(run.folder, "cpu")
-    pairs = list(read_aligned(aligned))
+    pairs = list(read_pairs_with_alignments(aligned))
     return min(
         found.error_rate
-        for found in compare(zip(aligner.weights(pairs), (gold for _, gold in pairs), strict=True)).values()
+        for found in score_heads(
+            zip(aligner.attention_weights(pairs), (gold for _, gold in pairs), strict=True)
+        ).values()
     )
 
 
 def test_guided_attention_looks_where_it_is_told(corpus):
-    options = {"until": ["80 updates"], "batch": {"tokens": 256}, "optimizer": {"kind": "adam", "rate": 0.02}}
+    options = {
+        "max_duration": ["80 updates"],
+        "batch": {"tokens": 256},
+        "optimizer": {"kind": "adam", "lr": 0.02},
+    }
     options["validation"] = {"every": "80 updates"}
     run = guided(corpus, "run", guide={"weight": 1}, **options)
     rates = error_rate(run, corpus), error_rate(trained(corpus, "plain", **options), corpus)
@@ -227,7 +239,7 @@ def test_guided_attention_looks_where_it_is_told(corpus):
 
 # ---------------------------------------------------------------------- mistakes
 
-FIXED = "{kind: fixed, dim: 8}"
+FIXED = "{kind: fixed-context, dim: 8}"
 TRANSFORMER = "{kind: transformer, layers: 2, heads: 2, attention: {score: {kind: multi-head, heads: 4}}}"
 
 
@@ -239,35 +251,35 @@ TRANSFORMER = "{kind: transformer, layers: 2, heads: 2, attention: {score: {kind
             "{}",
             "",
             "11:11",
-            "`training.guided`: learns from links between words: give",
+            "`training.guided_alignment`: learns from links between words: give",
         ),
         (
             FIXED,
             "{}",
             ", alignment: a",
             "11:11",
-            "`training.guided`: guides attention, of which the decoder has none",
+            "`training.guided_alignment`: guides attention, of which the decoder has none",
         ),
         (
             TRANSFORMER,
             "{layer: 3}",
             ", alignment: a",
             "11:19",
-            "`training.guided.layer`: there is no layer 3; the decoder has 2 with attention",
+            "`training.guided_alignment.layer`: there is no layer 3; the decoder has 2 with attention",
         ),
         (
             TRANSFORMER,
             "{head: 5}",
             ", alignment: a",
             "11:18",
-            "`training.guided.head`: there is no head 5; a layer has 4",
+            "`training.guided_alignment.head`: there is no head 5; a layer has 4",
         ),
         (
             "{kind: luong, dim: 8}",
             "{head: 2}",
             ", alignment: a",
             "11:18",
-            "`training.guided.head`: there is no head 2; a layer has 1",
+            "`training.guided_alignment.head`: there is no head 2; a layer has 1",
         ),
     ],
 )
@@ -276,8 +288,8 @@ def test_what_cannot_be_guided_has_a_place(tmp_path, decoder, guide, alignment, 
     path.write_text(f"""\
 run: r
 data:
-  train: {{kind: aligned, source: s, target: t{alignment}}}
-  dev: {{kind: aligned, source: s, target: t}}
+  train: {{kind: plain, source: s, target: t{alignment}}}
+  dev: {{kind: plain, source: s, target: t}}
 text: {{joint: {{kind: words}}}}
 model:
   embeddings: {{dim: 8}}
@@ -287,11 +299,13 @@ training:
   guided: {guide}
 """)
     with pytest.raises(ConfigError) as error:
-        load(path, Experiment)
+        load(path, ExperimentConfig)
     assert f"{path}:{place}: {message}" in str(error.value)
 
 
 def test_a_decoder_from_elsewhere_is_asked_before_training(corpus):
     decoder = {"kind": "tests.laws.elsewhere:Blind"}
-    with pytest.raises(UserError, match=r"`training.guided` guides attention, of which the decoder has none"):
+    with pytest.raises(
+        UserError, match=r"`training.guided_alignment` guides attention, of which the decoder has none"
+    ):
         guided(corpus, "run", model={**CALM, "decoder": decoder})

@@ -8,14 +8,14 @@ import shutil
 import pytest
 
 from seq2attn.diagnostics.compare_runs import compare_runs, format_comparison_table
-from seq2attn.errors import RunError, Stopped
-from seq2attn.experiment import Experiment
+from seq2attn.errors import RunError, TrainingInterrupted
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import load_tensors
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_checkpoints
 from seq2attn.training.checkpoints.retention import validated_checkpoints
-from seq2attn.training.metrics_logger import CLOCKS
+from seq2attn.training.metrics_logger import TIMING_METRICS
 from seq2attn.training.train import train
 from tests.laws.small import CUT_ANEW, MODELS, WORDWISE, assert_same, content, corpus, trained
 
@@ -24,19 +24,26 @@ __all__ = ["corpus"]  # a fixture
 LAST = {"keep_last": 2, "keep_best": 2, "average": "last"}
 BEST = {"keep_last": 1, "keep_best": 2, "average": "best"}
 PLATEAU = {"kind": "plateau", "factor": 0.5, "patience": 1}
-FAST = {"optimizer": {"kind": "adam", "rate": 0.3}}  # too fast, so that it gets worse now and then
+FAST = {"optimizer": {"kind": "adam", "lr": 0.3}}  # too fast, so that it gets worse now and then
 
 CASES = {
     "recurrent": {"model": MODELS["recurrent"], "checkpoints": LAST, "schedule": {"kind": "inverse-sqrt"}},
     "transformer": {"model": MODELS["transformer"], "checkpoints": BEST, "schedule": PLATEAU, **FAST},
     "drawing": {"model": MODELS["drawing"], "validation": {"every": "5 updates", "metric": "loss"}},
-    "cut anew": {"model": MODELS["transformer"], "text": CUT_ANEW, "batch": {"tokens": 150, "at_once": 50}},
+    "cut anew": {
+        "model": MODELS["transformer"],
+        "text": CUT_ANEW,
+        "batch": {"tokens": 150, "micro_batch_tokens": 50},
+    },
     "adadelta": {"optimizer": {"kind": "adadelta"}, "report_every": 1, "batch": {"tokens": "auto"}},
-    "momentum": {"optimizer": {"kind": "sgd", "rate": 0.1, "momentum": 0.9}, "batch": {"accumulate": 2}},
+    "momentum": {
+        "optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9},
+        "batch": {"gradient_accumulation": 2},
+    },
     "early stop": {"validation": {"every": "2 updates", "metric": "loss", "patience": 2}, **FAST},
 }
 PLAIN = {
-    "until": ["13 updates"],
+    "max_duration": ["13 updates"],
     "report_every": 4,
     "batch": {"tokens": 64},
     "validation": {"every": "3 updates", "metric": "loss"},
@@ -51,65 +58,70 @@ def assert_identical(one, other):
 
 def sittings(folder, run, **options):
     """Train, and stop after every update, until there is nothing left to stop."""
-    config = Experiment.model_validate(content(folder, run, **options))
-    hasty = config.training.model_copy(update={"stop_after": 0})
+    config = ExperimentConfig.model_validate(content(folder, run, **options))
+    hasty = config.training.model_copy(update={"time_limit": 0})
     for count in range(99):
         try:
             train(config.model_copy(update={"training": hasty}), go_on="auto")
-        except Stopped as stopped:
-            assert stopped.code == 75
+        except TrainingInterrupted as stopped:
+            assert stopped.exit_code == 75
             assert "saved" in str(stopped)
         else:
-            return Run(config.run), count
+            return RunDirectory(config.run_dir), count
     raise AssertionError("it does not get on")
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_stopped_after_every_update_is_never_stopped(corpus, name):
-    options = {"text": WORDWISE, **PLAIN, **CASES[name]}
+    options = {"tokenizer": WORDWISE, **PLAIN, **CASES[name]}
     whole = trained(corpus, "whole", **options)
     parts, count = sittings(corpus, "parts", **options)
-    assert count >= validated_checkpoints(whole.folder)[-1].state.update > 4
+    assert count >= validated_checkpoints(whole.folder)[-1].train_state.update > 4
     assert_identical(whole, parts)
     assert whole.origin() == parts.origin()
     assert [f.name for f in checkpoint_folders(whole.folder)] == [
         f.name for f in checkpoint_folders(parts.folder)
     ]
     lines = (parts.folder / "train.log").read_text().splitlines()  # of each sitting how it began and ended
-    assert sum(" # stopped by training.stop_after after update " in line for line in lines) == count
+    assert sum(" # stopped by training.time_limit after update " in line for line in lines) == count
     assert sum(" # going on after update " in line for line in lines) == count
     assert sum(" # starting: " in line for line in lines) == 1
 
 
 def test_where_it_was_interrupted_counts_for_nothing(corpus):
     options = {**PLAIN, "checkpoints": {"keep_last": 3, "average": "last"}}
-    config = Experiment.model_validate(content(corpus, "run", **options))
-    hasty = config.training.model_copy(update={"stop_after": 0})
+    config = ExperimentConfig.model_validate(content(corpus, "run", **options))
+    hasty = config.training.model_copy(update={"time_limit": 0})
     kept = []
     for _ in range(8):
-        with pytest.raises(Stopped):
+        with pytest.raises(TrainingInterrupted):
             train(config.model_copy(update={"training": hasty}), go_on="auto")
-        kept.append([(c.state.update, c.is_validated) for c in list_checkpoints(config.run)])
+        kept.append([(c.train_state.update, c.is_validated) for c in list_checkpoints(config.run_dir)])
     assert kept[1] == [(1, False), (2, False)]
     assert kept[2] == [(3, True)]  # validated, with which the others went
     assert kept[4] == [(3, True), (4, False), (5, False)]
     assert kept[7] == [(3, True), (6, True), (7, False), (8, False)]
-    assert all(c.training.is_file() for c in list_checkpoints(config.run))
-    assert average_run(config.run, last=2, best=None).endswith("00000003, 00000006")
+    assert all(c.optimizer_path.is_file() for c in list_checkpoints(config.run_dir))
+    assert average_run(config.run_dir, last=2, best=None).endswith("00000003, 00000006")
 
 
 def test_what_was_not_reported_yet_is_reported_later(corpus):
-    options = {**PLAIN, "until": ["6 updates"], "validation": {"every": "6 updates"}, "report_every": 6}
+    options = {
+        **PLAIN,
+        "max_duration": ["6 updates"],
+        "validation": {"every": "6 updates"},
+        "report_every": 6,
+    }
     run, _ = sittings(corpus, "run", **options)
     whole = trained(corpus, "whole", **options)
     (ours,), (theirs,) = (
         [json.loads(line) for line in r.metrics.read_text().splitlines() if '"train"' in line]
         for r in (run, whole)
     )
-    assert {k: v for k, v in ours.items() if k not in CLOCKS} == {
-        k: v for k, v in theirs.items() if k not in CLOCKS
+    assert {k: v for k, v in ours.items() if k not in TIMING_METRICS} == {
+        k: v for k, v in theirs.items() if k not in TIMING_METRICS
     }
-    assert ours["words"] == sum(c.state.words for c in list_checkpoints(run.folder)[-1:])
+    assert ours["words"] == sum(c.train_state.target_tokens for c in list_checkpoints(run.folder)[-1:])
 
 
 # ---------------------------------------------------------------------- what a kill leaves
@@ -117,7 +129,7 @@ def test_what_was_not_reported_yet_is_reported_later(corpus):
 
 def test_a_log_that_goes_on_past_the_checkpoint_is_cut_back(corpus):
     whole = trained(corpus, "whole", **PLAIN)
-    parts = trained(corpus, "parts", **{**PLAIN, "until": ["9 updates"]})
+    parts = trained(corpus, "parts", **{**PLAIN, "max_duration": ["9 updates"]})
     assert not all(row.is_identical for row in compare_runs(whole, parts))
     with parts.metrics.open("a") as file:  # as a kill leaves them, after the tenth update
         file.write(json.dumps({"kind": "train", "update": 10, "loss": 1.0}) + '\n{"kind": "tr')
@@ -130,8 +142,8 @@ def test_a_log_that_goes_on_past_the_checkpoint_is_cut_back(corpus):
 
 
 def test_weights_that_a_kill_kept_from_being_written_are_written(corpus):
-    options = {**PLAIN, "until": ["9 updates"]}
-    first = trained(corpus, "run", **{**options, "until": ["3 updates"]})
+    options = {**PLAIN, "max_duration": ["9 updates"]}
+    first = trained(corpus, "run", **{**options, "max_duration": ["3 updates"]})
     old = {path: path.read_bytes() for path in (first.weights, first.header)}
     best = trained(corpus, "run", go_on=True, **options)
     origin, weights = best.origin(), load_tensors(best.weights)
@@ -150,7 +162,7 @@ def test_weights_that_a_kill_kept_from_being_written_are_written(corpus):
 
 def test_leftovers_are_cleared_and_checkpoints_kept(corpus):
     options = {**PLAIN, "checkpoints": {"keep_best": 1}}
-    run = trained(corpus, "run", **{**options, "until": ["6 updates"]})
+    run = trained(corpus, "run", **{**options, "max_duration": ["6 updates"]})
     folder = run.folder / "checkpoints"
     for name in ("00000009.partial", "00000003.removed"):
         shutil.copytree(folder / "00000006", folder / name)
@@ -164,7 +176,7 @@ def test_auto_begins_or_goes_on(corpus):
     with pytest.raises(RunError, match="no checkpoint to resume"):
         trained(corpus, "run", go_on=True, **PLAIN)
     whole = trained(corpus, "whole", **PLAIN)
-    trained(corpus, "run", go_on="auto", **{**PLAIN, "until": ["6 updates"]})
+    trained(corpus, "run", go_on="auto", **{**PLAIN, "max_duration": ["6 updates"]})
     with pytest.raises(RunError, match="already holds a training"):
         trained(corpus, "run", **PLAIN)
     assert_identical(whole, trained(corpus, "run", go_on="auto", **PLAIN))

@@ -13,20 +13,20 @@ import pytest
 import torch
 import yaml
 
-from seq2attn.data.batch_planner import plan
+from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import load_prepared
 from seq2attn.errors import UserError
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.models import build_model
-from seq2attn.nn.out_of_memory import ran_out
-from seq2attn.run_directory import Run
+from seq2attn.nn.out_of_memory import is_oom_error
+from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.config import TrainingConfig
-from seq2attn.training.distributed import join_world
-from seq2attn.training.gradient_accumulation import Gradients
-from seq2attn.training.loss import Objective
-from seq2attn.training.memory_check import largest, rehearse
+from seq2attn.training.distributed import init_distributed
+from seq2attn.training.gradient_accumulation import GradientAccumulator
+from seq2attn.training.loss import TrainingLoss
+from seq2attn.training.memory_check import check_memory, largest_micro_batches
 from seq2attn.training.parameter_groups import parameter_groups
 from tests.laws.small import (
     CALM,
@@ -42,7 +42,7 @@ from tests.laws.small import (
 
 __all__ = ["corpus"]  # a fixture
 
-SGD = {"optimizer": {"kind": "sgd", "rate": 0.5}, "validation": {"every": "99 updates"}}
+SGD = {"optimizer": {"kind": "sgd", "lr": 0.5}, "validation": {"every": "99 updates"}}
 
 
 def narrow(**limits):
@@ -54,7 +54,7 @@ def narrow(**limits):
 
 @pytest.mark.parametrize(("error", "backward"), [("cuda", True), ("cpu", False), ("python", True)])
 def test_a_batch_in_halves_is_the_whole_batch(corpus, backward, error):
-    options = {"batch": {"tokens": 150}, "until": ["4 updates"], "report_every": 1, **SGD}
+    options = {"batch": {"tokens": 150}, "max_duration": ["4 updates"], "report_every": 1, **SGD}
     model = narrow(rows=9, backward=backward, error=error)
     halves = trained(corpus, "halves", model=model, **options)
     whole = trained(corpus, "whole", model=narrow(), **options)
@@ -65,7 +65,8 @@ def test_a_batch_in_halves_is_the_whole_batch(corpus, backward, error):
         assert ours.pop("kind") == theirs.pop("kind")
         assert ours == pytest.approx(theirs, rel=1e-4)
     rows = [
-        plan(load_prepared(whole.folder).train.corpus.lengths, tokens=150, seed=1, epoch=e) for e in (0, 1)
+        plan_batches(load_prepared(whole.folder).train.corpus.lengths, tokens=150, seed=1, epoch=e)
+        for e in (0, 1)
     ]
     by_update = [" ".join(str(row + 1) for row in batch) for batch in [*rows[0], *rows[1]]]
     for line in told:
@@ -79,7 +80,7 @@ def test_a_batch_in_halves_is_the_whole_batch(corpus, backward, error):
 
 
 def test_halves_are_halved_down_to_single_pairs(corpus):
-    options = {"batch": {"tokens": 10_000}, "until": ["1 update"], **SGD}
+    options = {"batch": {"tokens": 10_000}, "max_duration": ["1 update"], **SGD}
     single = trained(corpus, "single", model=narrow(rows=1, spares=1), **options)
     whole = trained(corpus, "whole", model=narrow(), **options)
     assert_near(last_weights(single), last_weights(whole))
@@ -88,7 +89,7 @@ def test_halves_are_halved_down_to_single_pairs(corpus):
 
 
 def test_a_pair_that_never_fits_is_left_out(corpus):
-    options = {"batch": {"tokens": 10_000}, "until": ["1 update"], **SGD}
+    options = {"batch": {"tokens": 10_000}, "max_duration": ["1 update"], **SGD}
     left_out = trained(corpus, "left out", model=narrow(longest=7, backward=True, spares=1), **options)
     lengths = load_prepared(left_out.folder).train.corpus.lengths
     long = {int(row) + 1 for row in np.flatnonzero(lengths.max(axis=1) + 1 > 7)}
@@ -99,14 +100,14 @@ def test_a_pair_that_never_fits_is_left_out(corpus):
     filtered["data"]["filters"] = {"max_length": 6}
     expected = trained_with(filtered)
     assert_near(last_weights(left_out), last_weights(expected))
-    words = [list_checkpoints(run.folder)[-1].state.words for run in (left_out, expected)]
+    words = [list_checkpoints(run.folder)[-1].train_state.target_tokens for run in (left_out, expected)]
     assert words[0] == words[1]
 
 
 def test_nothing_is_learnt_from_nothing(corpus):
-    run = trained(corpus, "run", model=narrow(longest=1, spares=99), until=["3 updates"], **SGD)
-    none = trained(corpus, "none", model=narrow(longest=1, spares=1), until=["3 updates"], **SGD)
-    assert list_checkpoints(none.folder)[-1].state.words == 0
+    run = trained(corpus, "run", model=narrow(longest=1, spares=99), max_duration=["3 updates"], **SGD)
+    none = trained(corpus, "none", model=narrow(longest=1, spares=1), max_duration=["3 updates"], **SGD)
+    assert list_checkpoints(none.folder)[-1].train_state.target_tokens == 0
     assert all(tensor.isfinite().all() for tensor in last_weights(none).values())
     assert any(
         not torch.equal(tensor, last_weights(none)[name]) for name, tensor in last_weights(run).items()
@@ -116,13 +117,13 @@ def test_nothing_is_learnt_from_nothing(corpus):
 def test_missing_memory_is_told_from_other_errors():
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**60)
-    assert ran_out(caught.value)
+    assert is_oom_error(caught.value)
     with pytest.raises(MemoryError) as missing:
         np.empty(2**55)
-    assert ran_out(missing.value)
+    assert is_oom_error(missing.value)
     with pytest.raises(RuntimeError) as other:
         torch.ones(2) @ torch.ones(3)
-    assert not ran_out(other.value)
+    assert not is_oom_error(other.value)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_missing_memory_is_told_from_other_errors():
     ],
 )
 def test_every_library_says_it_its_own_way(said):
-    assert ran_out(RuntimeError(said))
+    assert is_oom_error(RuntimeError(said))
 
 
 # ---------------------------------------------------------------------- the largest first
@@ -155,10 +156,12 @@ def test_a_training_that_does_not_fit_ends_before_it_begins(corpus):
     assert (
         tokens
         == rows * width
-        == max(len(b) * (int(lengths[b].max()) + 1) for b in plan(lengths, tokens=150, seed=1, epoch=0))
+        == max(
+            len(b) * (int(lengths[b].max()) + 1) for b in plan_batches(lengths, tokens=150, seed=1, epoch=0)
+        )
     )
     assert int(lengths[line - 1].max()) + 1 == width
-    assert "`training.batch.at_once`" in message and "`data.filters.max_length`" in message
+    assert "`training.batch.micro_batch_tokens`" in message and "`data.filters.max_length`" in message
     assert not (corpus / "run" / "checkpoints").exists()
 
 
@@ -170,9 +173,9 @@ def test_the_longest_pair_is_tried_too(corpus):
 def test_the_largest_are_the_largest():
     draw = np.random.default_rng(0)
     lengths = draw.integers(1, 40, (500, 2))
-    parts = plan(lengths, tokens=200, seed=0, epoch=0)
+    parts = plan_batches(lengths, tokens=200, seed=0, epoch=0)
     sizes = [len(part) * (int(lengths[part].max()) + 1) for part in parts]
-    most, *rest = largest(parts, lengths)
+    most, *rest = largest_micro_batches(parts, lengths)
     assert len(most) * (int(lengths[most].max()) + 1) == max(sizes)
     assert max(int(lengths[part].max()) for part in [most, *rest]) == lengths.max()
     assert len(rest) <= 1
@@ -184,18 +187,18 @@ def test_the_largest_are_the_largest():
 def test_trying_leaves_nothing_behind(optimizer):
     draw = np.random.default_rng(0)
     pairs = [(draw.integers(4, 20, n).tolist(), draw.integers(4, 20, n + 1).tolist()) for n in range(1, 30)]
-    corpus = Corpus.of(pairs, 20)
+    corpus = Corpus.from_pairs(pairs, 20)
     config = TrainingConfig.model_validate({"optimizer": optimizer})
-    model = build_model(Experiment.model_validate(content_of_model("transformer")).model, 20, 20)
+    model = build_model(ExperimentConfig.model_validate(content_of_model("transformer")).model, 20, 20)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    objective, optimizer = Objective(model), config.optimizer.build(parameter_groups(model))
-    with join_world(torch.device("cpu")) as world:
-        gradients = Gradients(config, objective, world, None)
-        rehearse(
+    objective, optimizer = TrainingLoss(model), config.optimizer.build(parameter_groups(model))
+    with init_distributed(torch.device("cpu")) as world:
+        gradients = GradientAccumulator(config, objective, world, None)
+        check_memory(
             gradients,
             optimizer,
             corpus,
-            [[part] for part in plan(corpus.lengths, tokens=60, seed=0, epoch=0)],
+            [[part] for part in plan_batches(corpus.lengths, tokens=60, seed=0, epoch=0)],
             None,
         )
     assert_same(model.state_dict(), before)
@@ -217,10 +220,10 @@ app()
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory as Linux does")
 def test_a_process_that_runs_out_of_memory_says_what_to_do(corpus):
-    wide = {**MODELS["transformer"], "encoder": {**MODELS["transformer"]["encoder"], "feed_forward": 200_000}}
+    wide = {**MODELS["transformer"], "encoder": {**MODELS["transformer"]["encoder"], "ffn_dim": 200_000}}
     config = corpus / "config.yaml"
     config.write_text(
-        yaml.safe_dump(content(corpus, "run", model=wide, until=["1 update"], batch={"tokens": 400}))
+        yaml.safe_dump(content(corpus, "run", model=wide, max_duration=["1 update"], batch={"tokens": 400}))
     )
 
     def run(megabytes, *options):
@@ -234,7 +237,7 @@ def test_a_process_that_runs_out_of_memory_says_what_to_do(corpus):
     assert done.returncode == 2, done.stderr[-3000:]
     assert "the largest batch does not fit into the memory of cpu" in done.stderr
     assert "Traceback" not in done.stderr
-    done = run(500, "--set", "training.batch.at_once=20")
+    done = run(500, "--set", "training.batch.micro_batch_tokens=20")
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -255,12 +258,12 @@ def together(corpus, name, **options):
 
 @pytest.mark.slow
 def test_one_process_of_two_may_halve_its_batch(corpus):
-    options = {"batch": {"tokens": 44}, "until": ["3 epochs"], "optimizer": {"kind": "sgd", "rate": 0.5}}
+    options = {"batch": {"tokens": 44}, "max_duration": ["3 epochs"], "optimizer": {"kind": "sgd", "lr": 0.5}}
     options["validation"] = {"every": "1 epoch"}
     done = together(corpus, "together", model=narrow(rows=6), **options)
     assert done.returncode == 0, done.stderr[-3000:]
-    run = Run(corpus / "together")
-    accumulated = {**options, "batch": {"tokens": 44, "accumulate": 2}}
+    run = RunDirectory(corpus / "together")
+    accumulated = {**options, "batch": {"tokens": 44, "gradient_accumulation": 2}}
     alone = trained(corpus, "alone", model=narrow(), **accumulated)
     assert metrics(run, "out_of_memory") != []
     assert_near(last_weights(run), last_weights(alone))
@@ -275,12 +278,12 @@ def test_processes_that_exchange_gradients_say_that_they_cannot_begin_anew(corpu
 
 def test_two_processes_skip_the_same_updates(corpus):
     fault = {"kind": "tests.laws.faults:Faulty", "updates": [2, 5], "rank": 1, "spoils": "states"}
-    options = {"until": ["2 epochs"], "optimizer": {"kind": "sgd", "rate": 0.5}, "report_every": 1}
+    options = {"max_duration": ["2 epochs"], "optimizer": {"kind": "sgd", "lr": 0.5}, "report_every": 1}
     options["validation"] = {"every": "1 epoch"}
     done = together(corpus, "together", model={**CALM, "encoder": fault}, batch={"tokens": 44}, **options)
     assert done.returncode == 0, done.stderr[-3000:]
-    run = Run(corpus / "together")
-    accumulated = {**options, "batch": {"tokens": 44, "accumulate": 2}}
+    run = RunDirectory(corpus / "together")
+    accumulated = {**options, "batch": {"tokens": 44, "gradient_accumulation": 2}}
     alone = trained(
         corpus, "alone", model={**CALM, "encoder": {**fault, "rank": 0, "part": 1}}, **accumulated
     )
@@ -296,4 +299,4 @@ def content_of_model(name):
 def trained_with(config):
     from seq2attn.training.train import train
 
-    return train(Experiment.model_validate(config))
+    return train(ExperimentConfig.model_validate(config))

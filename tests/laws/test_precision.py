@@ -7,7 +7,7 @@ import torch
 
 from seq2attn.attention.entmax import masked_entmax
 from seq2attn.data.collate import collate
-from seq2attn.training.loss import Objective
+from seq2attn.training.loss import TrainingLoss
 from tests.laws.parts import FIXED, PLUGGED, calm, model
 
 BATCH = collate([([4, 5, 6], [5, 6, 7, 8]), ([4], [9]), ([7, 8, 9, 10, 3], [4, 4])])
@@ -21,12 +21,12 @@ ENCODED = [(e, d, "multi-head", "global") for e in ("lstm", "transformer") for d
 )
 def test_bfloat16_is_float32_with_fewer_digits(encoder, decoder, score, align):
     net = model(encoder, decoder, score, align).float()
-    objective = Objective(net, 0.1)
-    full = objective(BATCH).objective
+    objective = TrainingLoss(net, 0.1)
+    full = objective(BATCH).loss
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        half = objective(BATCH).objective
+        half = objective(BATCH).loss
         calm(net)  # in which all parameters learn
-        objective(BATCH, -2.0).objective.backward()
+        objective(BATCH, -2.0).loss.backward()
     torch.testing.assert_close(half, full, rtol=0.02, atol=0.0)
     assert all(p.grad is not None and p.grad.isfinite().all() for p in objective.parameters())
 

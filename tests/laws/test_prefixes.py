@@ -7,8 +7,8 @@ import itertools
 import pytest
 import torch
 
-from seq2attn.engines.native import Native
-from seq2attn.search import Beam, Greedy, LengthRule, Limits, search
+from seq2attn.engines.native import NativeEngine
+from seq2attn.search import BeamSearch, GreedySearch, LengthLimits, LengthPenalty, search
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
@@ -17,26 +17,28 @@ from tests.laws.test_search import chance, markov
 
 LINES = [[4, 5, 6], [7], [3, 4, 5, 6, 7, 8], [], [10, 9]]
 PREFIXES = [[5, 5], [], [9, 4, 3, 8], [6], [7]]
-LENGTHS = LengthsConfig(max_length=5, max_ratio=1.0)
+LENGTHS = LengthsConfig(max_length=5, max_length_ratio=1.0)
 SEARCHES = {
     "greedy": GreedyConfig(kind="greedy", lengths=LENGTHS),
-    "beam": BeamConfig(kind="beam", width=3, lengths=LENGTHS),
-    "sample": SampleConfig(kind="sample", width=3, temperature=2.0, top_k=6, top_p=0.9, lengths=LENGTHS),
+    "beam": BeamConfig(kind="beam", beam_size=3, lengths=LENGTHS),
+    "sample": SampleConfig(
+        kind="sample", num_samples=3, temperature=2.0, top_k=6, top_p=0.9, lengths=LENGTHS
+    ),
 }
 
 
 def of(prefixes, most, fewest=1):
     count = len(prefixes)
-    return Limits(torch.full((count,), fewest), torch.full((count,), most)).with_prefixes(prefixes)
+    return LengthLimits(torch.full((count,), fewest), torch.full((count,), most)).with_prefixes(prefixes)
 
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("rule", [LengthRule(), LengthRule("average")], ids=str)
+@pytest.mark.parametrize("rule", [LengthPenalty(), LengthPenalty("average")], ids=str)
 def test_a_wide_beam_finds_the_best_of_all_that_begin_so(seed, rule):
     table, step = markov(seed)
     prefixes = [[], [5], [4, 7], [6, 6, 3]]
     found = search(
-        step, (), (), limits=of(prefixes, 3), choose=Beam(WORDS**2), bos=BOS, eos=EOS, lengths=rule
+        step, (), (), limits=of(prefixes, 3), choose=BeamSearch(WORDS**2), bos=BOS, eos=EOS, lengths=rule
     )
     for row, prefix in enumerate(prefixes):
         most, every = max(3, len(prefix) + 1), {}
@@ -53,7 +55,7 @@ def test_a_wide_beam_finds_the_best_of_all_that_begin_so(seed, rule):
 
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("choose", [Greedy(), Beam(1), Beam(WORDS**2)], ids=str)
+@pytest.mark.parametrize("choose", [GreedySearch(), BeamSearch(1), BeamSearch(WORDS**2)], ids=str)
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_the_beginning_of_the_best_changes_nothing(seed, choose, length):
     _, step = markov(seed)
@@ -75,7 +77,7 @@ def test_patience_counts_no_end_that_cannot_be(width):
         (),
         (),
         limits=of([prefix], len(prefix) + 3, fewest=len(prefix) + 2),
-        choose=Beam(width, patience=1 / width),
+        choose=BeamSearch(width, patience=1 / width),
         bos=BOS,
         eos=EOS,
     )
@@ -92,7 +94,7 @@ def test_all_begin_so_and_are_as_likely_as_forced_decoding_says(decoder, kind):
     for line, prefix, some in zip(LINES, PREFIXES, found, strict=True):
         if line:
             assert all([*one.tokens[: len(prefix)]] == prefix for one in some)
-            read = Native(net).token_log_probs([(line, one.tokens) for one in some], budget=1000)
+            read = NativeEngine(net).token_log_probs([(line, one.tokens) for one in some], budget=1000)
             assert [one.log_prob for one in some] == pytest.approx(list(map(sum, read)), abs=1e-4)
     tight = translate_ids(net, LINES, SEARCHES[kind], budget=1, prefixes=PREFIXES)
     if kind != "sample":

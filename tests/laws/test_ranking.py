@@ -9,22 +9,22 @@ import sacrebleu
 import torch
 
 from seq2attn.data.prepare import load_prepared
-from seq2attn.errors import RunError, Stopped
-from seq2attn.experiment import Experiment
+from seq2attn.errors import RunError, TrainingInterrupted
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoints
 from seq2attn.training.checkpoints.retention import best_checkpoints, comparable_checkpoints
-from seq2attn.training.distributed import join_world
-from seq2attn.training.loss import Objective
+from seq2attn.training.distributed import init_distributed
+from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.validation import Validator
 from tests.laws.small import assert_same, content, corpus, metrics, trained
 
 __all__ = ["corpus"]  # a fixture
 
-HARDLY = {"kind": "sgd", "rate": 1e-12}
+HARDLY = {"kind": "sgd", "lr": 1e-12}
 KEEP = {"keep_last": 9, "keep_best": 2}
 
 
@@ -39,13 +39,13 @@ def every(unit="2 updates", **options):
 def measured(corpus):
     """A prepared run whose references are no text that its tokenisers give back, and a function that validates it."""
     (corpus / "dev.tgt").write_text("ba ba ba ba ba, zzzz  xyz\n" * 6)
-    run = trained(corpus, "run", until=["6 updates"], optimizer={"kind": "adam", "rate": 0.1})
+    run = trained(corpus, "run", max_duration=["6 updates"], optimizer={"kind": "adam", "lr": 0.1})
     model, _, _ = run.model()
 
     def validate(model=model, **training):
-        config = Experiment.model_validate(content(corpus, "run", **training))
-        with join_world(torch.device("cpu")) as world:
-            objective = Objective(model, config.training.label_smoothing)
+        config = ExperimentConfig.model_validate(content(corpus, "run", **training))
+        with init_distributed(torch.device("cpu")) as world:
+            objective = TrainingLoss(model, config.training.label_smoothing)
             validator = Validator(config.training, config.evaluation, load_prepared(run.folder), world)
             return validator, validator.validate(objective)
 
@@ -91,20 +91,20 @@ def test_some_sentences_are_measured_as_if_there_were_no_others(measured):
     whole = {name: (corpus / f"dev.{name}").read_text().split("\n") for name in ("src", "tgt")}
     for name, lines in whole.items():
         (corpus / f"dev.{name}").write_text("".join(lines[row] + "\n" for row in (0, 2, 5)))
-    again = trained(corpus, "few", until=["1 update"])
-    config = Experiment.model_validate(content(corpus, "few", validation=every(metric="chrf")))
-    with join_world(torch.device("cpu")) as world:
+    again = trained(corpus, "few", max_duration=["1 update"])
+    config = ExperimentConfig.model_validate(content(corpus, "few", validation=every(metric="chrf")))
+    with init_distributed(torch.device("cpu")) as world:
         alone = Validator(config.training, config.evaluation, load_prepared(again.folder), world)
-        found = alone.validate(Objective(load_run(corpus).model()[0], config.training.label_smoothing))
+        found = alone.validate(TrainingLoss(load_run(corpus).model()[0], config.training.label_smoothing))
     assert found.scores == pytest.approx(few.scores)
     assert alone.digest == validator.digest
     assert validate(validation=every(metric="chrf"))[0].digest != validator.digest
 
 
 def load_run(corpus):
-    from seq2attn.run_directory import Run
+    from seq2attn.run_directory import RunDirectory
 
-    return Run(corpus / "run")
+    return RunDirectory(corpus / "run")
 
 
 def test_the_digest_is_of_all_that_scores_depend_on(measured):
@@ -113,8 +113,8 @@ def test_the_digest_is_of_all_that_scores_depend_on(measured):
     assert validate(validation=every(metric="chrf", samples=1, patience=2))[0].digest == base
     assert validate(label_smoothing=0.2)[0].digest != base
     config = content(corpus, "run") | {"evaluation": {"lowercase": True}}
-    config = Experiment.model_validate(config)
-    with join_world(torch.device("cpu")) as world:
+    config = ExperimentConfig.model_validate(config)
+    with init_distributed(torch.device("cpu")) as world:
         other = Validator(config.training, config.evaluation, load_prepared(corpus / "run"), world)
     assert other.digest != base
 
@@ -150,7 +150,7 @@ def test_the_metric_ranks_then_the_loss_then_the_newer():
     expected = {"bleu": [1, 4, 3, 2], "chrf": [1, 2, 4, 3], "loss": [4, 3, 2, 1]}
     for metric, updates in expected.items():
         for order in (every, every[::-1]):
-            assert [c.state.update for c in best_checkpoints(order, 4, metric)] == updates
+            assert [c.train_state.update for c in best_checkpoints(order, 4, metric)] == updates
 
 
 def test_only_what_was_measured_alike_is_compared():
@@ -159,13 +159,17 @@ def test_only_what_was_measured_alike_is_compared():
         checkpoint(2, loss=1.0, bleu=9.0),
         checkpoint(3, "b", loss=0.5, bleu=99.0),
     ]
-    assert [c.state.update for c in comparable_checkpoints(every, "bleu", "a")] == [2]
-    assert [c.state.update for c in comparable_checkpoints(every, "loss", "a")] == [1, 2]
+    assert [c.train_state.update for c in comparable_checkpoints(every, "bleu", "a")] == [2]
+    assert [c.train_state.update for c in comparable_checkpoints(every, "loss", "a")] == [1, 2]
 
 
 def test_of_validations_that_are_equal_the_newest_translates_and_patience_ends(corpus):
     run = trained(
-        corpus, "run", until=["99 updates"], optimizer=HARDLY, validation=every(patience=2, metric="bleu")
+        corpus,
+        "run",
+        max_duration=["99 updates"],
+        optimizer=HARDLY,
+        validation=every(patience=2, metric="bleu"),
     )
     found = metrics(run, "validation")
     assert [line["update"] for line in found] == [2, 4, 6]
@@ -178,12 +182,12 @@ def unspaced(corpus):
     for name in ("train", "dev"):
         path = corpus / f"{name}.tgt"
         path.write_text(path.read_text().replace(" ", ""))
-    return {"text": {"source": {"kind": "words"}, "target": {"kind": "characters"}}}
+    return {"tokenizer": {"source": {"kind": "words"}, "target": {"kind": "characters"}}}
 
 
 def test_where_bleu_is_zero_the_loss_decides_and_it_is_told(corpus):
     options = unspaced(corpus) | {"validation": every(metric="bleu"), "checkpoints": KEEP}
-    run = trained(corpus, "run", until=["8 updates"], **options)
+    run = trained(corpus, "run", max_duration=["8 updates"], **options)
     found = metrics(run, "validation")
     assert {line["bleu"] for line in found} == {0.0}
     losses = {line["update"]: line["loss"] for line in found}
@@ -200,7 +204,7 @@ def test_where_bleu_is_zero_the_loss_decides_and_it_is_told(corpus):
 
 
 def test_zeros_of_another_metric_or_loss_are_not_warned_about(corpus):
-    options = unspaced(corpus) | {"until": ["6 updates"]}
+    options = unspaced(corpus) | {"max_duration": ["6 updates"]}
     chrf = trained(corpus, "chrf", validation=every(metric="chrf"), **options)
     worse = trained(corpus, "worse", validation=every(metric="bleu"), optimizer=HARDLY, **options)
     for run in (chrf, worse):
@@ -211,25 +215,25 @@ def test_zeros_of_another_metric_or_loss_are_not_warned_about(corpus):
 
 
 def test_a_change_of_metric_ranks_anew_and_is_told(corpus):
-    first = {"until": ["8 updates"], "checkpoints": KEEP, "optimizer": {"kind": "adam", "rate": 0.3}}
+    first = {"max_duration": ["8 updates"], "checkpoints": KEEP, "optimizer": {"kind": "adam", "lr": 0.3}}
     run = trained(corpus, "run", validation=every("1 update", metric="chrf", patience=9), **first)
-    kept = {c.state.update: c for c in list_checkpoints(run.folder)}
-    by_chrf = max(kept, key=lambda update: kept[update].state.scores["chrf"])
-    by_loss = min(kept, key=lambda update: kept[update].state.scores["loss"])
+    kept = {c.train_state.update: c for c in list_checkpoints(run.folder)}
+    by_chrf = max(kept, key=lambda update: kept[update].train_state.scores["chrf"])
+    by_loss = min(kept, key=lambda update: kept[update].train_state.scores["loss"])
     assert by_chrf != by_loss and run.origin()["checkpoints"] == [kept[by_chrf].folder.name]
     trained(corpus, "run", go_on=True, validation=every("1 update", metric="loss", patience=9), **first)
     assert run.origin()["checkpoints"] == [kept[by_loss].folder.name] and run.origin()["metric"] == "loss"
-    assert_same(load_tensors(run.weights), load_tensors(kept[by_loss].model))
+    assert_same(load_tensors(run.weights), load_tensors(kept[by_loss].model_path))
     log = (run.folder / "train.log").read_text()
     assert f"(the metric is loss and was chrf), and patience starts anew: the best is update {by_loss}" in log
 
 
 def test_patience_and_plateaus_do_not_count_over_a_change_of_metric(corpus):
     plateau = {"kind": "plateau", "factor": 0.1, "patience": 2}
-    options = {"optimizer": HARDLY, "schedule": plateau, "report_every": 1, "checkpoints": KEEP}
-    trained(corpus, "run", until=["4 updates"], validation=every(metric="loss", patience=3), **options)
+    options = {"optimizer": HARDLY, "lr_schedule": plateau, "report_every": 1, "checkpoints": KEEP}
+    trained(corpus, "run", max_duration=["4 updates"], validation=every(metric="loss", patience=3), **options)
     validation = every(metric="chrf", patience=3)
-    run = trained(corpus, "run", until=["99 updates"], go_on=True, validation=validation, **options)
+    run = trained(corpus, "run", max_duration=["99 updates"], go_on=True, validation=validation, **options)
     # Of updates 2 and 4 there is no chrF: 6 is the first and the best; 8, 10 and 12 are no better, and 10 is a plateau.
     assert [line["update"] for line in metrics(run, "validation")] == [2, 4, 6, 8, 10, 12]
     rates = [line["learning_rate"] for line in metrics(run, "train")]
@@ -239,18 +243,32 @@ def test_patience_and_plateaus_do_not_count_over_a_change_of_metric(corpus):
 
 
 def test_patience_starts_anew_where_there_is_a_best_one_to_compare_with(corpus):
-    trained(corpus, "run", until=["4 updates"], optimizer=HARDLY, validation=every(metric="bleu", patience=2))
+    trained(
+        corpus,
+        "run",
+        max_duration=["4 updates"],
+        optimizer=HARDLY,
+        validation=every(metric="bleu", patience=2),
+    )
     validation = every(metric="chrf", patience=2)
-    run = trained(corpus, "run", until=["99 updates"], go_on=True, optimizer=HARDLY, validation=validation)
+    run = trained(
+        corpus, "run", max_duration=["99 updates"], go_on=True, optimizer=HARDLY, validation=validation
+    )
     # Update 4 was one without a better BLEU; of chrF 6 is the first that is no better, and 8 the second.
     assert [line["update"] for line in metrics(run, "validation")] == [2, 4, 6, 8]
 
 
 def test_an_average_of_the_best_takes_none_that_cannot_be_compared(corpus):
-    options = {"checkpoints": {"keep_last": 9}, "until": ["4 updates"]}
+    options = {"checkpoints": {"keep_last": 9}, "max_duration": ["4 updates"]}
     run = trained(corpus, "run", validation=every(metric="loss"), **options)
     average_run(run.folder, last=None, best=2)
-    trained(corpus, "run", go_on=True, validation=every(metric="chrf"), **options | {"until": ["6 updates"]})
+    trained(
+        corpus,
+        "run",
+        go_on=True,
+        validation=every(metric="chrf"),
+        **options | {"max_duration": ["6 updates"]},
+    )
     with pytest.raises(RunError, match="1 of 3 checkpoints have a chrf to compare, not 2"):
         average_run(run.folder, last=None, best=2)
     average_run(run.folder, last=None, best=1)
@@ -261,9 +279,9 @@ def test_an_average_of_the_best_takes_none_that_cannot_be_compared(corpus):
 
 
 def test_what_was_interrupted_before_its_first_validation_translates(corpus):
-    options = {"validation": every("9 updates", metric="loss"), "stop_after": "0s"}
+    options = {"validation": every("9 updates", metric="loss"), "time_limit": "0s"}
     for _ in range(2):
-        with pytest.raises(Stopped):
+        with pytest.raises(TrainingInterrupted):
             trained(corpus, "run", go_on="auto", **options)
     run = load_run(corpus)
     assert run.origin()["checkpoints"] == ["00000002"]
@@ -274,5 +292,5 @@ def test_what_was_interrupted_before_its_first_validation_translates(corpus):
     assert "00000001, 00000002; there was no validation yet" in said
     with pytest.raises(RunError, match="0 of 2 checkpoints have a loss"):
         average_run(run.folder, last=None, best=1)
-    trained(corpus, "run", go_on=True, until=["9 updates"], validation=every("9 updates"))
+    trained(corpus, "run", go_on=True, max_duration=["9 updates"], validation=every("9 updates"))
     assert run.origin()["checkpoints"] == ["00000009"]

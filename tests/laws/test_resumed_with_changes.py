@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from seq2attn.errors import RunError
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
@@ -14,8 +14,8 @@ from tests.laws.small import assert_same, content, corpus, metrics, trained
 
 __all__ = ["corpus"]  # a fixture
 
-FIRST = {"until": ["2 updates"], "validation": {"every": "2 updates", "metric": "loss"}}
-NEXT = {**FIRST, "until": ["4 updates"]}
+FIRST = {"max_duration": ["2 updates"], "validation": {"every": "2 updates", "metric": "loss"}}
+NEXT = {**FIRST, "max_duration": ["4 updates"]}
 
 
 def log_of(run):
@@ -25,13 +25,13 @@ def log_of(run):
 def test_each_changed_key_is_told_and_former_configs_are_kept(corpus, capsys):
     run = trained(corpus, "run", **FIRST)
     first = run.config.read_text()
-    changed = {"optimizer": {"kind": "adam", "rate": 0.02}, "batch": {"tokens": 96}, "seed": 2}
+    changed = {"optimizer": {"kind": "adam", "lr": 0.02}, "batch": {"tokens": 96}, "seed": 2}
     trained(corpus, "run", go_on=True, **NEXT, **changed)
     lines = [
-        'config: `training.until` was ["2 updates"] and is ["4 updates"]',
+        'config: `training.max_duration` was ["2 updates"] and is ["4 updates"]',
         "config: `training.seed` was 1 and is 2",
         "config: `training.batch.tokens` was 64 and is 96",
-        "config: `training.optimizer.rate` was 0.01 and is 0.02",
+        "config: `training.optimizer.lr` was 0.01 and is 0.02",
     ]
     log = log_of(run).split("\n")
     told = [line.partition(" # ")[2] for line in log if " # config: " in line]
@@ -39,7 +39,7 @@ def test_each_changed_key_is_told_and_former_configs_are_kept(corpus, capsys):
     error = capsys.readouterr().err
     assert all(line in error for line in lines)
     assert (run.folder / "config.00000002.yaml").read_text() == first
-    assert yaml.safe_load(run.config.read_text())["training"]["optimizer"]["rate"] == 0.02
+    assert yaml.safe_load(run.config.read_text())["training"]["optimizer"]["lr"] == 0.02
     assert metrics(run, "train")[-1]["learning_rate"] == 0.02
 
 
@@ -58,7 +58,7 @@ def test_another_optimizer_starts_without_a_state(corpus, kind):
     log = log_of(run)
     assert f'`training.optimizer.kind` was "adam" and is "{kind}"' in log
     assert "the new optimizer starts without a state" in log
-    remembered = load_tensors(list_checkpoints(run.folder)[-1].training)
+    remembered = load_tensors(list_checkpoints(run.folder)[-1].optimizer_path)
     assert remembered and not any("exp_avg" in name for name in remembered)  # which are those of Adam
     trained(corpus, "run", go_on=True, **NEXT, optimizer=other)  # what it saved is its own
 
@@ -66,8 +66,8 @@ def test_another_optimizer_starts_without_a_state(corpus, kind):
 def test_adamw_goes_on_with_the_state_of_adam(corpus):
     for name in ("adam", "adamw"):
         trained(corpus, name, **FIRST)
-        trained(corpus, name, go_on=True, **NEXT, optimizer={"kind": name, "rate": 0.01})
-    one, other = (list_checkpoints(corpus / name)[-1].model for name in ("adam", "adamw"))
+        trained(corpus, name, go_on=True, **NEXT, optimizer={"kind": name, "lr": 0.01})
+    one, other = (list_checkpoints(corpus / name)[-1].model_path for name in ("adam", "adamw"))
     assert_same(load_tensors(one), load_tensors(other))
 
 
@@ -75,7 +75,7 @@ def test_adamw_goes_on_with_the_state_of_adam(corpus):
     ("part", "value"),
     [
         ("model", {"embeddings": {"dim": 4}}),
-        ("text", {"source": {"kind": "words", "max_size": 20}, "target": {"kind": "words"}}),
+        ("text", {"source": {"kind": "words", "vocab_size": 20}, "target": {"kind": "words"}}),
     ],
 )
 def test_another_model_or_tokenizer_is_refused(corpus, part, value):
@@ -84,10 +84,10 @@ def test_another_model_or_tokenizer_is_refused(corpus, part, value):
     other = content(corpus, "run", **NEXT)
     other[part] = {**other[part], **value}
     with pytest.raises(RunError, match=f"was trained with another `{part}`") as caught:
-        train(Experiment.model_validate(other), go_on=True)
+        train(ExperimentConfig.model_validate(other), go_on=True)
     key = {
         "model": "model.embeddings.dim` was 8 and is 4",
-        "text": "text.source.max_size` was null and is 20",
+        "tokenizer": "tokenizer.source.vocab_size` was null and is 20",
     }
     assert key[part] in str(caught.value)
     assert run.config.read_text() == config and not list(run.folder.glob("config.0*.yaml"))
@@ -111,7 +111,7 @@ def test_another_dev_set_is_refused_unless_asked_for(corpus):
         trained(corpus, "run", go_on=True, **NEXT)
     assert f"{path} has changed" in str(caught.value)
     assert (run.folder / "data/prepared.json").read_text() == prepared
-    config = Experiment.model_validate(content(corpus, "run", **NEXT))
+    config = ExperimentConfig.model_validate(content(corpus, "run", **NEXT))
     train(config, go_on=True, new_dev_set=True)
     log = log_of(run)
     assert "the dev set, or the way that scores are computed, has changed" in log
@@ -121,18 +121,18 @@ def test_another_dev_set_is_refused_unless_asked_for(corpus):
 
 @pytest.mark.parametrize("until", ["2 updates", "3 updates"])  # without and with an update by the other
 @pytest.mark.parametrize("other", [{"metric": "loss"}, {"metric": "chrf", "max_sentences": 2}])
-def test_after_another_measure_and_back_the_first_best_translates(corpus, other, until):
-    def measured_by(until, measure, **go_on):
+def test_after_another_measure_and_back_the_first_best_translates(corpus, other, max_duration):
+    def measured_by(max_duration, measure, **go_on):
         validation = {"every": "1 update", "patience": 9, **measure}
-        options = {"checkpoints": {"keep_last": 9}, "optimizer": {"kind": "adam", "rate": 0.3}}
-        return trained(corpus, "run", until=[until], validation=validation, **options, **go_on)
+        options = {"checkpoints": {"keep_last": 9}, "optimizer": {"kind": "adam", "lr": 0.3}}
+        return trained(corpus, "run", max_duration=[max_duration], validation=validation, **options, **go_on)
 
     measured_by("2 updates", {"metric": "chrf"})
-    measured_by(until, other, go_on=True)
-    run = measured_by(until, {"metric": "chrf"}, go_on=True)
-    best = max(list_checkpoints(run.folder)[:2], key=lambda checkpoint: checkpoint.state.scores["chrf"])
+    measured_by(max_duration, other, go_on=True)
+    run = measured_by(max_duration, {"metric": "chrf"}, go_on=True)
+    best = max(list_checkpoints(run.folder)[:2], key=lambda checkpoint: checkpoint.train_state.scores["chrf"])
     assert (run.origin()["checkpoints"], run.origin()["metric"]) == ([best.folder.name], "chrf")
-    assert_same(load_tensors(run.weights), load_tensors(best.model))
+    assert_same(load_tensors(run.weights), load_tensors(best.model_path))
 
 
 def test_text_that_has_moved_is_the_same(corpus):
@@ -144,6 +144,6 @@ def test_text_that_has_moved_is_the_same(corpus):
             before = part[side]
             part[side] = before.replace(str(corpus), str(corpus / "elsewhere"))
             (corpus / before).rename(part[side])
-    train(Experiment.model_validate(moved), go_on=True)
+    train(ExperimentConfig.model_validate(moved), go_on=True)
     log = log_of(run)
     assert "`data.dev.source` was " in log and "text of" not in log and "ranked anew" not in log

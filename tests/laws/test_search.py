@@ -9,19 +9,19 @@ import pytest
 import torch
 
 from seq2attn.nn.decoding_state import repeat_rows
-from seq2attn.search import Beam, Greedy, LengthRule, Limits, Sample, search
+from seq2attn.search import BeamSearch, GreedySearch, LengthLimits, LengthPenalty, Sampling, search
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
-from seq2attn.search.strategies import NEVER
-from seq2attn.search.topk import likeliest
+from seq2attn.search.strategies import NEG_INF
+from seq2attn.search.topk import topk_continuations
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.laws.parts import EVERY_DECODER, PAIRS, WORDS, model, sources
 
-RULES = [LengthRule(), LengthRule("average"), LengthRule("average", 0.6), LengthRule("gnmt", 1.0)]
+RULES = [LengthPenalty(), LengthPenalty("average"), LengthPenalty("average", 0.6), LengthPenalty("gnmt", 1.0)]
 
 
 def limits(sentences, most, fewest=1):
-    return Limits(torch.full((sentences,), fewest), torch.full((sentences,), most))
+    return LengthLimits(torch.full((sentences,), fewest), torch.full((sentences,), most))
 
 
 def markov(seed):
@@ -36,7 +36,9 @@ def penalty(rule, length):
     return ((5 + length) / 6) ** rule.alpha if rule.kind == "gnmt" else 1.0
 
 
-@pytest.mark.parametrize("choose", [Greedy(), Beam(3), Sample(3)], ids=lambda choose: type(choose).__name__)
+@pytest.mark.parametrize(
+    "choose", [GreedySearch(), BeamSearch(3), Sampling(3)], ids=lambda choose: type(choose).__name__
+)
 def test_the_beginning_is_read_once_a_sentence(choose):
     _, markovs = markov(0)
     rows = list[int]()
@@ -55,7 +57,7 @@ def test_the_beginning_is_read_once_a_sentence(choose):
 @pytest.mark.parametrize("fewest", [1, 2])
 def test_a_wide_beam_finds_the_best_of_all(seed, rule, fewest):
     table, step = markov(seed)
-    options = {"choose": Beam(WORDS**2), "bos": BOS, "eos": EOS, "lengths": rule}
+    options = {"choose": BeamSearch(WORDS**2), "bos": BOS, "eos": EOS, "lengths": rule}
     found = search(step, (), (), limits=limits(1, 3, fewest), **options)
     every = {}
     for n in range(fewest, 4):
@@ -69,7 +71,7 @@ def test_a_wide_beam_finds_the_best_of_all(seed, rule, fewest):
 
 
 def test_a_search_with_less_patience_ends_sooner_and_finds_nothing_better():
-    rule, every = LengthRule("average", 1.0), []
+    rule, every = LengthPenalty("average", 1.0), []
 
     def tried(seed, patience):
         _, step = markov(seed)
@@ -79,7 +81,7 @@ def test_a_search_with_less_patience_ends_sooner_and_finds_nothing_better():
             steps.append(word)
             return step(word, state, memory)
 
-        options = {"choose": Beam(3, patience), "bos": BOS, "eos": EOS, "lengths": rule}
+        options = {"choose": BeamSearch(3, patience), "bos": BOS, "eos": EOS, "lengths": rule}
         found = search(counted, (), (), limits=limits(1, 12), **options)
         return len(steps), found.scores[0, 0].item()
 
@@ -116,7 +118,9 @@ def plain_beam(table, width, most, rule, patience=math.inf):
 def test_stopping_early_changes_nothing(seed, width, rule):
     table, step = markov(seed)
     table[:, EOS] -= 1.0
-    found = search(step, (), (), choose=Beam(width), limits=limits(1, 12), bos=BOS, eos=EOS, lengths=rule)
+    found = search(
+        step, (), (), choose=BeamSearch(width), limits=limits(1, 12), bos=BOS, eos=EOS, lengths=rule
+    )
     plain = [score for score, _ in plain_beam(table, width, 12, rule)]
     assert found.scores[0].tolist() == pytest.approx(plain, abs=1e-5)
 
@@ -126,11 +130,11 @@ def test_stopping_early_changes_nothing(seed, width, rule):
 def test_patience_counts_the_ends_among_the_best_of_a_step(seed, width, patience):
     table, step = markov(seed)
     table[:, EOS] += 0.5
-    choose, rule = Beam(width, patience), LengthRule("average")
+    choose, rule = BeamSearch(width, patience), LengthPenalty("average")
     found = search(step, (), (), choose=choose, limits=limits(1, 12), bos=BOS, eos=EOS, lengths=rule)
     plain = [score for score, _ in plain_beam(table, width, 12, rule, patience)]
     assert found.scores[0, : len(plain)].tolist() == pytest.approx(plain, abs=1e-5)
-    assert (found.scores[0, len(plain) :] == NEVER).all()
+    assert (found.scores[0, len(plain) :] == NEG_INF).all()
 
 
 def chance(net):
@@ -140,9 +144,9 @@ def chance(net):
 
 
 CHOICES = {
-    "greedy": lambda: Greedy(),
-    "beam": lambda: Beam(3),
-    "sample": lambda: Sample(
+    "greedy": lambda: GreedySearch(),
+    "beam": lambda: BeamSearch(3),
+    "sample": lambda: Sampling(
         4, temperature=1.3, top_k=7, top_p=0.9, generator=torch.Generator().manual_seed(3)
     ),
 }
@@ -168,7 +172,7 @@ def test_scores_of_what_was_found_are_those_of_reading_it(decoder, choose):
 def test_greedy_is_the_arg_max_of_uncached_reading(encoder, decoder):
     net = chance(model(encoder, decoder))
     memory, state = net.encode(*sources())
-    found = search(net.step, state, memory, choose=Greedy(), limits=limits(4, 8), bos=BOS, eos=EOS)
+    found = search(net.step, state, memory, choose=GreedySearch(), limits=limits(4, 8), bos=BOS, eos=EOS)
     words = torch.full((4, 1), BOS)
     for _ in range(7):
         hidden = net.read(words, state, memory).hidden[:, -1:]
@@ -179,9 +183,9 @@ def test_greedy_is_the_arg_max_of_uncached_reading(encoder, decoder):
 
 CONFIGS = {
     "greedy": GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=9)),
-    "beam": BeamConfig(kind="beam", width=3, lengths=LengthsConfig(max_length=9)),
+    "beam": BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=9)),
     "at-least": BeamConfig(
-        kind="beam", width=3, lengths=LengthsConfig(min_length=2, min_ratio=1.0, max_length=9)
+        kind="beam", beam_size=3, lengths=LengthsConfig(min_length=2, min_length_ratio=1.0, max_length=9)
     ),
 }
 
@@ -211,12 +215,12 @@ def test_a_batch_gives_each_sentence_what_it_gets_alone(decoder, search_config):
 def test_who_is_finished_finds_nothing_better_in_the_batch(seed, patience):
     """Among whole numbers many hypotheses are worth the same."""
     table = torch.randint(-2, 1, (30, WORDS, WORDS), generator=torch.Generator().manual_seed(seed)).float()
-    most, options = torch.arange(30) % 17 + 2, {"choose": Beam(4, patience), "bos": BOS, "eos": EOS}
+    most, options = torch.arange(30) % 17 + 2, {"choose": BeamSearch(4, patience), "bos": BOS, "eos": EOS}
 
     def step(words, state, memory):
         return table[state, words], state
 
-    together = search(step, torch.arange(30), (), limits=Limits(torch.ones_like(most), most), **options)
+    together = search(step, torch.arange(30), (), limits=LengthLimits(torch.ones_like(most), most), **options)
     for i, longest in enumerate(most.tolist()):
         alone = search(step, torch.tensor([i]), (), limits=limits(1, longest), **options)
         assert torch.equal(together.scores[i], alone.scores[0])
@@ -228,10 +232,10 @@ def test_the_likeliest_are_those_of_the_whole_table(width, count, words):
     draw = torch.Generator().manual_seed(words + count)
     for barred in (0.0, 0.5, 0.995):
         log_probs = torch.randn(7, width, words, generator=draw)
-        log_probs = log_probs.masked_fill(torch.rand(7, width, words, generator=draw) < barred, NEVER)
+        log_probs = log_probs.masked_fill(torch.rand(7, width, words, generator=draw) < barred, NEG_INF)
         scores = torch.randn(7, width, generator=draw)
-        scores[0] = NEVER
-        parent, word, score = likeliest(log_probs, scores, count)
+        scores[0] = NEG_INF
+        parent, word, score = topk_continuations(log_probs, scores, count)
         total = (log_probs + scores.unsqueeze(-1)).flatten(1)
         assert torch.equal(score, total.sort(1, descending=True).values[:, :count])
         assert torch.equal(score, total.gather(1, parent * words + word))
@@ -259,7 +263,7 @@ def test_batches_side_by_side_are_batches_in_turn():
 
 def test_samples_follow_the_seed_and_the_model():
     table, step = markov(1)
-    choose = Sample(4000, generator=torch.Generator().manual_seed(0))
+    choose = Sampling(4000, generator=torch.Generator().manual_seed(0))
     draws = search(step, (), (), choose=choose, limits=limits(1, 2), bos=BOS, eos=EOS).tokens[0, :, 0]
     share = torch.bincount(draws, minlength=WORDS) / 4000
     assert (share - table[BOS].exp()).abs().max() < 0.03
@@ -277,9 +281,9 @@ def test_top_k_and_top_p_leave_the_likeliest_words():
     seen = {
         name: {int(choose(log_probs, scores)[1]) for _ in range(300)}
         for name, choose in {
-            "k": Sample(1, top_k=2, generator=generator),
-            "p": Sample(1, top_p=0.6, generator=generator),
-            "all": Sample(1, generator=generator),
+            "k": Sampling(1, top_k=2, generator=generator),
+            "p": Sampling(1, top_p=0.6, generator=generator),
+            "all": Sampling(1, generator=generator),
         }.items()
     }
     assert seen == {"k": {0, 1}, "p": {0, 1}, "all": {0, 1, 2, 3}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.training.train import train
 from tests.laws.small import CUT_ANEW, WORDS, assert_same, content, corpus, last_weights, metrics
 
@@ -12,7 +12,7 @@ __all__ = ["corpus"]  # a fixture
 def trained_on(folder, run, corpora, *, go_on=False, **options):
     config = content(folder, run, **options)
     config["data"]["train"] = corpora
-    return train(Experiment.model_validate(config), go_on=go_on)
+    return train(ExperimentConfig.model_validate(config), go_on=go_on)
 
 
 def part(folder, name, start, stop, times=1, **options):
@@ -22,13 +22,13 @@ def part(folder, name, start, stop, times=1, **options):
         lines = (folder / f"train.{end}").read_text().splitlines()[start:stop]
         files[side] = folder / f"{name}.{end}"
         files[side].write_text("".join(f"{line}\n" * times for line in lines))
-    return {"kind": "aligned", **{side: str(file) for side, file in files.items()}, **options}
+    return {"kind": "plain", **{side: str(file) for side, file in files.items()}, **options}
 
 
 def test_to_repeat_is_to_write_each_line_as_often(corpus):
     (corpus / "words.txt").write_text("".join(f"{word}\n" for word in WORDS))
-    known = {"kind": "words", "vocabulary": str(corpus / "words.txt")}
-    options = {"text": {"source": known, "target": known}, "until": ["1 epoch"]}
+    known = {"kind": "words", "vocab_file": str(corpus / "words.txt")}
+    options = {"tokenizer": {"source": known, "target": known}, "max_duration": ["1 epoch"]}
     first = part(corpus, "first", 0, 30)
     corpora = [first, part(corpus, "second", 30, 48, repeat=3)]
     repeated = trained_on(corpus, "repeated", corpora, **options)
@@ -44,9 +44,9 @@ def test_stopped_and_resumed_is_never_stopped(corpus):
         part(corpus, "second", 30, 48, repeat=1.5, tag="more"),
     ]
     validation = {"every": "7 updates", "metric": "loss"}  # an epoch has fewer
-    options = {"text": CUT_ANEW, "batch": {"tokens": 160}, "report_every": 1, "validation": validation}
-    whole = trained_on(corpus, "whole", corpora, until=["14 updates"], **options)
-    trained_on(corpus, "parts", corpora, until=["7 updates"], **options)
-    parts = trained_on(corpus, "parts", corpora, until=["14 updates"], go_on=True, **options)
+    options = {"tokenizer": CUT_ANEW, "batch": {"tokens": 160}, "report_every": 1, "validation": validation}
+    whole = trained_on(corpus, "whole", corpora, max_duration=["14 updates"], **options)
+    trained_on(corpus, "parts", corpora, max_duration=["7 updates"], **options)
+    parts = trained_on(corpus, "parts", corpora, max_duration=["14 updates"], go_on=True, **options)
     assert metrics(parts) == metrics(whole)
     assert_same(last_weights(parts), last_weights(whole))

@@ -10,12 +10,12 @@ import pytest
 import torch
 import yaml
 
-from seq2attn.config.duration import Amount
-from seq2attn.data.batch_planner import plan
+from seq2attn.config.duration import Duration
+from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.prepare import load_prepared
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.weights import load_tensors
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.progress import is_due
@@ -35,24 +35,30 @@ __all__ = ["corpus"]  # a fixture
 
 # ---------------------------------------------------------------------- sums
 
-SGD = {"optimizer": {"kind": "sgd", "rate": 0.5}, "until": ["3 epochs"], "validation": {"every": "1 epoch"}}
+SGD = {
+    "optimizer": {"kind": "sgd", "lr": 0.5},
+    "max_duration": ["3 epochs"],
+    "validation": {"every": "1 epoch"},
+}
 
 
 @pytest.mark.parametrize("clip", [None, 0.1])
 def test_accumulating_batches_is_one_large_batch(corpus, clip):
-    parts = trained(corpus, "parts", batch={"tokens": 24, "accumulate": 1000}, clip=clip, **SGD)
-    whole = trained(corpus, "whole", batch={"tokens": 10_000}, clip=clip, **SGD)
+    parts = trained(
+        corpus, "parts", batch={"tokens": 24, "gradient_accumulation": 1000}, max_grad_norm=clip, **SGD
+    )
+    whole = trained(corpus, "whole", batch={"tokens": 10_000}, max_grad_norm=clip, **SGD)
     lengths = load_prepared(whole.folder).train.corpus.lengths
-    assert len(plan(lengths, tokens=24, seed=1, epoch=0)) > 10
-    assert len(plan(lengths, tokens=10_000, seed=1, epoch=0)) == 1
+    assert len(plan_batches(lengths, tokens=24, seed=1, epoch=0)) > 10
+    assert len(plan_batches(lengths, tokens=10_000, seed=1, epoch=0)) == 1
     assert_near(last_weights(parts), last_weights(whole))
-    assert list_checkpoints(parts.folder)[-1].state.update == 3
+    assert list_checkpoints(parts.folder)[-1].train_state.update == 3
 
 
 def test_a_batch_in_parts_is_the_whole_batch(corpus):
-    parts = trained(corpus, "parts", batch={"tokens": 240, "at_once": 24}, **SGD)
-    joined = trained(corpus, "joined", batch={"tokens": 24, "accumulate": 10}, **SGD)
-    assert list_checkpoints(parts.folder)[-1].state.update > 3
+    parts = trained(corpus, "parts", batch={"tokens": 240, "micro_batch_tokens": 24}, **SGD)
+    joined = trained(corpus, "joined", batch={"tokens": 24, "gradient_accumulation": 10}, **SGD)
+    assert list_checkpoints(parts.folder)[-1].train_state.update > 3
     assert_same(last_weights(parts), last_weights(joined))
 
 
@@ -62,18 +68,18 @@ def test_a_cpu_does_not_say_how_much_it_holds(corpus):
 
 
 def test_a_training_that_was_fitted_goes_on_with_what_fitted(corpus):
-    whole = trained(corpus, "whole", until=["2 epochs"], batch={"tokens": 44})
-    trained(corpus, "parts", until=["1 epoch"], batch={"tokens": 44})
-    parts = trained(corpus, "parts", until=["2 epochs"], batch={"tokens": "fit"}, go_on=True)
+    whole = trained(corpus, "whole", max_duration=["2 epochs"], batch={"tokens": 44})
+    trained(corpus, "parts", max_duration=["1 epoch"], batch={"tokens": 44})
+    parts = trained(corpus, "parts", max_duration=["2 epochs"], batch={"tokens": "fit"}, go_on=True)
     assert_same(last_weights(parts), last_weights(whole))
 
 
 def test_two_processes_are_one_that_accumulates(corpus):
     # Two ranks take every other batch of one plan, when these are even in number, so that each update of both learns
     # from the same two batches; the loss is divided by the words of both.
-    alone = trained(corpus, "alone", batch={"tokens": 44, "accumulate": 2}, **SGD)
+    alone = trained(corpus, "alone", batch={"tokens": 44, "gradient_accumulation": 2}, **SGD)
     lengths = load_prepared(alone.folder).train.corpus.lengths
-    assert [len(plan(lengths, tokens=44, seed=1, epoch=e)) % 2 for e in range(3)] == [0, 0, 0]
+    assert [len(plan_batches(lengths, tokens=44, seed=1, epoch=e)) % 2 for e in range(3)] == [0, 0, 0]
     config = corpus / "config.yaml"
     config.write_text(yaml.safe_dump(content(corpus, "together", batch={"tokens": 44}, **SGD)))
     command = [
@@ -83,7 +89,7 @@ def test_two_processes_are_one_that_accumulates(corpus):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, cwd=corpus, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    together = Run(corpus / "together")
+    together = RunDirectory(corpus / "together")
     assert_near(last_weights(together), last_weights(alone))
     for ours, theirs in zip(metrics(together), metrics(alone), strict=True):
         assert ours.pop("signature", None) == theirs.pop("signature", None)
@@ -97,22 +103,22 @@ def test_two_processes_are_one_that_accumulates(corpus):
 
 
 def test_resuming_in_an_epoch_with_other_batches_keeps_its_share(corpus):
-    first = trained(corpus, "run", until=["1.5 epochs"], batch={"tokens": 24})
-    before = list_checkpoints(first.folder)[-1].state
-    assert before.cursor > 5
+    first = trained(corpus, "run", max_duration=["1.5 epochs"], batch={"tokens": 24})
+    before = list_checkpoints(first.folder)[-1].train_state
+    assert before.updates_in_epoch > 5
     after = list_checkpoints(
-        trained(corpus, "run", until=["2 epochs"], batch={"tokens": 150}, go_on=True).folder
-    )[-1].state
+        trained(corpus, "run", max_duration=["2 epochs"], batch={"tokens": 150}, go_on=True).folder
+    )[-1].train_state
     lengths = load_prepared(first.folder).train.corpus.lengths
-    whole = len(plan(lengths, tokens=150, seed=1, epoch=1))
-    assert (after.epoch, after.cursor) == (2, 0)
+    whole = len(plan_batches(lengths, tokens=150, seed=1, epoch=1))
+    assert (after.epoch, after.updates_in_epoch) == (2, 0)
     assert after.update - before.update == pytest.approx(whole / 2, abs=1)
 
 
 def test_a_training_that_is_over_stays_as_it_is(corpus):
-    run = trained(corpus, "run", until=["4 updates"])
+    run = trained(corpus, "run", max_duration=["4 updates"])
     before, lines = last_weights(run), metrics(run)
-    trained(corpus, "run", until=["4 updates"], go_on=True)
+    trained(corpus, "run", max_duration=["4 updates"], go_on=True)
     assert_same(last_weights(run), before)
     assert metrics(run) == lines
 
@@ -124,8 +130,8 @@ def test_the_best_weights_are_the_best(corpus):
     run = trained(
         corpus,
         "run",
-        until=["20 updates"],
-        optimizer={"kind": "adam", "rate": 0.3},  # too fast, so that it gets worse now and then
+        max_duration=["20 updates"],
+        optimizer={"kind": "adam", "lr": 0.3},  # too fast, so that it gets worse now and then
         validation={"every": "2 updates", "metric": "loss"},
         checkpoints={"keep_last": 1, "keep_best": 3},
     )
@@ -133,21 +139,21 @@ def test_the_best_weights_are_the_best(corpus):
     assert len(by_update) == 10
     ranked = sorted(by_update, key=by_update.get)
     assert ranked != sorted(by_update)
-    kept = {checkpoint.state.update: checkpoint for checkpoint in list_checkpoints(run.folder)}
+    kept = {checkpoint.train_state.update: checkpoint for checkpoint in list_checkpoints(run.folder)}
     assert set(kept) == {*ranked[:3], 18, 20}  # the one before the last is there to go on from as well
     best = kept[ranked[0]]
-    assert_same(load_tensors(run.weights), load_tensors(best.model))
+    assert_same(load_tensors(run.weights), load_tensors(best.model_path))
     assert run.origin() == {
         "checkpoints": [best.folder.name],
         "metric": "loss",
-        "scores": {"loss": by_update[ranked[0]], "perplexity": best.state.scores["perplexity"]},
+        "scores": {"loss": by_update[ranked[0]], "perplexity": best.train_state.scores["perplexity"]},
     }
 
 
 @pytest.mark.parametrize("how", ["last", "best"])
 def test_averages_are_means_of_the_files(corpus, how):
     checkpoints = {"keep_last": 3, "keep_best": 3, "average": how}
-    options = {"until": ["12 updates"], "optimizer": {"kind": "adam", "rate": 0.2}}
+    options = {"max_duration": ["12 updates"], "optimizer": {"kind": "adam", "lr": 0.2}}
     run = trained(corpus, "run", validation={"every": "2 updates"}, checkpoints=checkpoints, **options)
     chosen = [
         load_tensors(run.folder / "checkpoints" / name / "model.safetensors")
@@ -164,7 +170,7 @@ def test_averages_are_means_of_the_files(corpus, how):
 
 def test_by_default_the_best_three_can_be_averaged(corpus):
     """Rates that rise and overshoot: the best are not the newest."""
-    run = trained(corpus, "run", until=["20 updates"], optimizer={"kind": "adam", "rate": 0.3})
+    run = trained(corpus, "run", max_duration=["20 updates"], optimizer={"kind": "adam", "lr": 0.3})
     validations = metrics(run, "validation")
     assert len(validations) == 5
     best = sorted(validations, key=lambda line: line["loss"])[:3]
@@ -183,7 +189,7 @@ def test_by_default_the_best_three_can_be_averaged(corpus):
 
 def test_the_mean_of_the_best_needs_none_kept_as_best(corpus):
     checkpoints = {"keep_best": 0, "average": "best"}
-    run = trained(corpus, "run", until=["4 updates"], checkpoints=checkpoints)
+    run = trained(corpus, "run", max_duration=["4 updates"], checkpoints=checkpoints)
     assert len(run.origin()["checkpoints"]) == 1
 
 
@@ -196,7 +202,9 @@ def test_pretrained_vectors_are_what_words_begin_as(corpus):
         "".join(f"{word} {' '.join(map(str, vector))}\n" for word, vector in known.items())
     )
     model = {**CALM, "embeddings": {"dim": 8, "source_vectors": str(corpus / "vectors.txt")}}
-    run = trained(corpus, "run", model=model, until=["1 update"], optimizer={"kind": "sgd", "rate": 1e-12})
+    run = trained(
+        corpus, "run", model=model, max_duration=["1 update"], optimizer={"kind": "sgd", "lr": 1e-12}
+    )
     net, source, _ = run.model()
     ids = torch.tensor([source.vocabulary.id(word) for word in known])
     assert len(set(ids.tolist())) == 30
@@ -214,7 +222,7 @@ def test_pretrained_vectors_are_what_words_begin_as(corpus):
 @pytest.mark.parametrize("unit", ["epochs", "updates", "hours"])
 @pytest.mark.parametrize("parts", [1, 7, 49])
 def test_what_is_done_every_so_often_is_done_as_often(unit, parts):
-    every = Amount(1 / parts, unit)
+    every = Duration(1 / parts, unit)
     due = [is_due(every, {unit: k / parts}, {unit: (k + 1) / parts}) for k in range(3 * parts)]
     assert all(due)
     finer = [is_due(every, {unit: k / parts / 4}, {unit: (k + 1) / parts / 4}) for k in range(12 * parts)]

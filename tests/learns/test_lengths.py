@@ -10,7 +10,7 @@ from seq2attn.data.collate import collate
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.search.config import GreedyConfig
 from seq2attn.search.translate_ids import translate_ids
-from seq2attn.training.loss import Objective
+from seq2attn.training.loss import TrainingLoss
 
 WORDS, DIM, RATE, UPDATES = 13, 32, 0.01, 300
 SEEN, UNSEEN = (1, 8), (9, 20)
@@ -26,7 +26,7 @@ def share_copied(decoder: dict) -> tuple[float, float]:
     draw, encoder = random.Random(0), {"kind": "gru", "dim": DIM}
     config = {"embeddings": {"dim": DIM}, "encoder": encoder, "decoder": {**decoder, "dim": DIM}}
     net = build_model(ModelConfig.model_validate(config), WORDS, WORDS).train()
-    objective, optimizer = Objective(net), torch.optim.Adam(net.parameters(), lr=RATE)
+    objective, optimizer = TrainingLoss(net), torch.optim.Adam(net.parameters(), lr=RATE)
     for update in range(UPDATES):
         for group in optimizer.param_groups:
             group["lr"] = RATE * min(1.0, (update + 1) / 20) * (1 - update / UPDATES)
@@ -46,11 +46,11 @@ def share_copied(decoder: dict) -> tuple[float, float]:
 
 
 def test_attention_copies_sentences_longer_than_any_that_it_learnt_from():
-    attention = {"score": {"kind": "offset", "reach": 4}}
+    attention = {"score": {"kind": "offset", "max_distance": 4}}
     assert share_copied({"kind": "luong", "input_feeding": False, "attention": attention}) == (1.0, 1.0)
 
 
 def test_without_attention_long_sentences_are_lost():
-    seen, unseen = share_copied({"kind": "fixed"})
+    seen, unseen = share_copied({"kind": "fixed-context"})
     assert seen > 0.3  # it did learn
     assert unseen < 0.1

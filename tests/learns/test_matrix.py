@@ -10,7 +10,7 @@ import torch
 
 from seq2attn.data.collate import Batch, collate
 from seq2attn.models import build_model
-from seq2attn.training.loss import Objective
+from seq2attn.training.loss import TrainingLoss
 from tests.laws.parts import ALIGNS, DECODERS, ENCODERS, SCORES, WORDS, calm, config
 from tests.learns.test_overfit import PAIRS
 
@@ -21,7 +21,7 @@ def learns(encoder: str, decoder: str, score: str, align: str) -> bool:
     """Whether a few updates make the loss smaller, measured as the model translates."""
     torch.manual_seed(0)
     net = build_model(config(encoder, decoder, score, align), WORDS, WORDS)
-    objective, batch = Objective(net), collate(PAIRS)
+    objective, batch = TrainingLoss(net), collate(PAIRS)
     optimizer = torch.optim.Adam(net.parameters(), lr=RATE)
     before = perplexity(objective, batch)
     calm(net)
@@ -34,7 +34,7 @@ def learns(encoder: str, decoder: str, score: str, align: str) -> bool:
 
 
 @torch.no_grad()
-def perplexity(objective: Objective, batch: Batch) -> float:
+def perplexity(objective: TrainingLoss, batch: Batch) -> float:
     found = objective.eval()(batch)
     return math.exp(found.negative_log_likelihood / found.words)
 

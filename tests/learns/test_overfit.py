@@ -9,7 +9,7 @@ from seq2attn.data.collate import collate
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.search.config import GreedyConfig
 from seq2attn.search.translate_ids import translate_ids
-from seq2attn.training.loss import Objective
+from seq2attn.training.loss import TrainingLoss
 from tests.laws.parts import ALIGNS, ENCODERS, EVERY_DECODER, SCORES, WORDS, calm, config
 
 PAIRS = [
@@ -24,7 +24,7 @@ RATE, UPDATES, SOLVED = 0.02, 400, 0.1
 def learn(settings: ModelConfig) -> None:
     torch.manual_seed(0)
     net = calm(build_model(settings, WORDS, WORDS))
-    objective, batch = Objective(net), collate(PAIRS)
+    objective, batch = TrainingLoss(net), collate(PAIRS)
     optimizer = torch.optim.Adam(net.parameters(), lr=RATE)
     for update in range(UPDATES):
         for group in optimizer.param_groups:

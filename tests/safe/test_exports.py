@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2attn.engines.ctranslate2 import CTranslate2
-from seq2attn.engines.export_directory import check_header, write_header
+from seq2attn.engines.ctranslate2 import CTranslate2Target
+from seq2attn.engines.export_directory import check_manifest, write_manifest
 from seq2attn.errors import RunError
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from tests.safe.untrained import CONFIG, untrained
 
 pytest.importorskip("ctranslate2")
 OURS = "  encoder: {kind: gru, dim: 8}\n  decoder: {kind: luong, dim: 8}\n"
 TRANSFORMER = """\
-  encoder: {kind: transformer, layers: 1, heads: 2, feed_forward: 8}
+  encoder: {kind: transformer, layers: 1, heads: 2, ffn_dim: 8}
   decoder:
-    {kind: transformer, layers: 1, heads: 2, feed_forward: 8, attention: {score: {kind: multi-head, heads: 2}}}
+    {kind: transformer, layers: 1, heads: 2, ffn_dim: 8, attention: {score: {kind: multi-head, heads: 2}}}
 """
-TARGET = CTranslate2()
+TARGET = CTranslate2Target()
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +32,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = untrained(folder, CONFIG.replace(OURS, TRANSFORMER))
     where = run.folder / TARGET.name
     where.mkdir()
-    TARGET.write(run, where, "float32")
-    write_header(run, TARGET, "float32", {}, where)
+    TARGET.export(run, where, "float32")
+    write_manifest(run, TARGET, "float32", {}, where)
     return folder
 
 
@@ -43,19 +43,19 @@ def copy(exported: Path, tmp_path: Path) -> Path:
 
 
 def test_it_is_sound(exported: Path) -> None:
-    run = Run(exported / "run")
-    check_header(run, TARGET, run.folder / TARGET.name)
-    TARGET.open(run, run.folder / TARGET.name, torch.device("cpu"))
+    run = RunDirectory(exported / "run")
+    check_manifest(run, TARGET, run.folder / TARGET.name)
+    TARGET.load(run, run.folder / TARGET.name, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("name", ["model.bin", "config.json", "*_vocabulary.json"])
 def test_damage_is_seen(copy: Path, name: str) -> None:
-    run, file = Run(copy.parent), next(copy.glob(name))
+    run, file = RunDirectory(copy.parent), next(copy.glob(name))
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     with pytest.raises(RunError, match="does not hold what was exported to it"):
-        check_header(run, TARGET, copy)
+        check_manifest(run, TARGET, copy)
     file.unlink()
     with pytest.raises(RunError, match="does not hold what was exported to it"):
-        check_header(run, TARGET, copy)
+        check_manifest(run, TARGET, copy)

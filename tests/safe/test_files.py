@@ -10,9 +10,9 @@ import pytest
 
 from seq2attn.errors import RunError, UserError
 from seq2attn.inference.translator import Translator
-from seq2attn.io.files import LARGEST, read_bytes, read_object, write_bytes
-from seq2attn.io.weights import load_tensors, read_forms
-from seq2attn.run_directory import Run
+from seq2attn.io.files import MAX_FILE_BYTES, read_bytes, read_object, write_bytes
+from seq2attn.io.weights import load_tensors, read_tensor_specs
+from seq2attn.run_directory import RunDirectory
 from tests.cli.conftest import Invoke
 from tests.safe.untrained import CONFIG, untrained
 
@@ -65,15 +65,15 @@ def test_no_json(tmp_path: Path, make: Callable[[Path], None]) -> None:
 @pytest.mark.parametrize("make", [device, sparse, deep, of_bytes, Path.mkdir, Path.touch])
 def test_no_weights(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "it.safetensors")
-    for read in (read_forms, load_tensors):
+    for read in (read_tensor_specs, load_tensors):
         with pytest.raises(RunError, match=f"^{tmp_path / 'it.safetensors'}: "):
             read(tmp_path / "it.safetensors")
 
 
 def test_the_largest_is_read(tmp_path: Path) -> None:
-    (tmp_path / "it").write_bytes(bytes(LARGEST))
-    assert len(read_bytes(tmp_path / "it", FIX)) == LARGEST
-    (tmp_path / "it").write_bytes(bytes(LARGEST + 1))
+    (tmp_path / "it").write_bytes(bytes(MAX_FILE_BYTES))
+    assert len(read_bytes(tmp_path / "it", FIX)) == MAX_FILE_BYTES
+    (tmp_path / "it").write_bytes(bytes(MAX_FILE_BYTES + 1))
     with pytest.raises(RunError, match="has more than the 33,554,432 bytes"):
         read_bytes(tmp_path / "it", FIX)
 
@@ -101,9 +101,9 @@ def test_evaluation_writes_inside(tmp_path: Path, invoke: Invoke) -> None:
     run = untrained(tmp_path)
     invoke("evaluate", run.folder, "--greedy")
     before = {path.name for path in tmp_path.iterdir()}
-    config = run.config.read_text(encoding="utf-8")
+    config = run.config_path.read_text(encoding="utf-8")
     for name in ("../../stray", "/tmp/stray", "..", "a/b", ".", ""):
-        run.config.write_text(config.replace("    ours:", f"    '{name}':"), encoding="utf-8")
+        run.config_path.write_text(config.replace("    ours:", f"    '{name}':"), encoding="utf-8")
         said = invoke("evaluate", run.folder, "--greedy", code=2).err
         assert "config.yaml:" in said and "is the name of files" in said
     assert {path.name for path in tmp_path.iterdir()} == before
@@ -125,7 +125,7 @@ def test_other_files_that_are_torn(tmp_path: Path) -> None:
             run = untrained(tmp_path / str(number))
             (run.folder / name).write_bytes(what)
             with pytest.raises(UserError, match=str(run.folder / name)):
-                Translator.load(Run(run.folder).folder)
+                Translator.load(RunDirectory(run.folder).folder)
 
 
 TOKENIZER = ("tokenizer.json", "vocabulary.json")
@@ -140,10 +140,10 @@ class TestNoEnd:
         self, tmp_path: Path, invoke: Invoke, command: str, make: Callable[[Path], None]
     ) -> None:
         run = untrained(tmp_path)
-        run.config.unlink()
-        make(run.config)
-        said = invoke(*command.split(), run.config, code=2).err
-        assert f"cannot read {run.config}: it is no regular file" in said
+        run.config_path.unlink()
+        make(run.config_path)
+        said = invoke(*command.split(), run.config_path, code=2).err
+        assert f"cannot read {run.config_path}: it is no regular file" in said
 
     @pytest.mark.parametrize(
         ("command", "more"),
@@ -157,7 +157,7 @@ class TestNoEnd:
         more: tuple[str, ...],
         make: Callable[[Path], None],
     ) -> None:
-        config = CONFIG.replace("dev: {kind: aligned,", "dev: {kind: aligned, alignment: links.txt,")
+        config = CONFIG.replace("dev: {kind: plain,", "dev: {kind: plain, alignment: links.txt,")
         run = untrained(tmp_path, config.replace(GRU, LAYERS))
         (tmp_path / "lines.txt").unlink()
         make(tmp_path / "lines.txt")
@@ -168,6 +168,6 @@ class TestNoEnd:
 GRU = """  encoder: {kind: gru, dim: 8}
   decoder: {kind: luong, dim: 8}
 """
-LAYERS = """  encoder: {kind: transformer, heads: 2, layers: 1, norm: post}
-  decoder: {kind: transformer, heads: 2, layers: 1, norm: post, attention: {score: {kind: multi-head, heads: 2}}}
+LAYERS = """  encoder: {kind: transformer, heads: 2, layers: 1, norm_order: post}
+  decoder: {kind: transformer, heads: 2, layers: 1, norm_order: post, attention: {score: {kind: multi-head, heads: 2}}}
 """

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from seq2attn.data.prepare import load_prepared
-from seq2attn.engines.export_directory import check_header
+from seq2attn.engines.export_directory import check_manifest
 from seq2attn.engines.targets import TARGETS
 from seq2attn.errors import RunError
 from seq2attn.inference.translator import Translator
 from seq2attn.io.format_version import FORMAT_VERSION, check_format
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.sweep.record import read_record
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders
@@ -25,10 +25,10 @@ from tests.safe.untrained import untrained
 __all__ = ["corpus"]  # a fixture
 
 OTHERS = (None, 0, str(FORMAT_VERSION), True, FORMAT_VERSION + 1, 2**70)
-READERS: dict[str, Callable[[Run], object]] = {
+READERS: dict[str, Callable[[RunDirectory], object]] = {
     "run.json": lambda run: Translator.load(run.folder),
     "data/prepared.json": lambda run: load_prepared(run.folder),
-    "ctranslate2/seq2attn.json": lambda run: check_header(
+    "ctranslate2/seq2attn.json": lambda run: check_manifest(
         run, TARGETS["ctranslate2"], run.folder / "ctranslate2"
     ),
     "result.json": lambda run: read_record(run.folder),
@@ -54,13 +54,13 @@ def test_this_version_is_read() -> None:
 
 def test_a_run_of_another_version_is_left_as_it_is(tmp_path: Path, corpus: Path) -> None:
     """Also where its checkpoints cannot be read: they may be sound for the version that wrote them."""
-    run = trained(corpus, "run", until=["2 updates"])
+    run = trained(corpus, "run", max_duration=["2 updates"])
     (run.folder / "run.json").write_text('{"format": 99}', encoding="utf-8")
     for folder in checkpoint_folders(run.folder):
         (folder / "state.json").write_text("{}", encoding="utf-8")
     before = shutil.copytree(run.folder, tmp_path / "copy")
     for work in (
-        lambda: trained(corpus, "run", go_on=True, until=["4 updates"]),
+        lambda: trained(corpus, "run", go_on=True, max_duration=["4 updates"]),
         lambda: average_run(run.folder, last=1, best=None),
     ):
         with pytest.raises(RunError, match="is of format 99"):

@@ -8,8 +8,8 @@ import pytest
 
 from seq2attn.config.load import load
 from seq2attn.errors import ConfigError, UserError
-from seq2attn.experiment import Experiment
-from seq2attn.search.config import LONGEST, BeamConfig, GreedyConfig, LengthsConfig
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.search.config import MAX_LENGTH, BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.search.options import check_size
 from tests.cli.conftest import Invoke
 from tests.safe.untrained import CONFIG, untrained
@@ -28,10 +28,10 @@ LARGE = {
         "nested too deep",
     ),
     "bytes": ("# " + "x" * 2**18, "more than the 262,144 bytes"),
-    "digits": ("run: " + "1" * 5000, "is not a YAML int"),
-    "hexadecimal digits": ("run: 0x" + "f" * 5000, "no number here is that large"),
-    "base 60": ("run: 1" + ":1" * 5000, "no number here is that large"),
-    "base 60, with a point": ("run: 1" + ":1" * 5000 + ".5", "is not a YAML float"),
+    "digits": ("run_dir: " + "1" * 5000, "is not a YAML int"),
+    "hexadecimal digits": ("run_dir: 0x" + "f" * 5000, "no number here is that large"),
+    "base 60": ("run_dir: 1" + ":1" * 5000, "no number here is that large"),
+    "base 60, with a point": ("run_dir: 1" + ":1" * 5000 + ".5", "is not a YAML float"),
     "itself": ("a: &a [*a]", "contains itself"),
     "half a character": ('run: "\\ud800"', "no text has such a character"),
     "a NUL": ('run: "a\\0b"', "no text has such a character"),
@@ -45,27 +45,29 @@ def test_configs_that_take_no_end(tmp_path: Path, name: str) -> None:
     content, message = LARGE[name]
     (tmp_path / "it.yaml").write_text(content, encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
-        load(tmp_path / "it.yaml", Experiment)
+        load(tmp_path / "it.yaml", ExperimentConfig)
 
 
 @pytest.mark.parametrize("keys", [20, 21, 4000])
 def test_mistakes_are_shown_up_to_twenty(tmp_path: Path, keys: int) -> None:
     """No more are looked into: thousands of them, each with a suggestion, would take minutes."""
-    text = "run: run\n" + "".join(f"modell{number}: 1\n" for number in range(keys)) + "\n" * (2**18 - 80_000)
+    text = (
+        "run_dir: run\n" + "".join(f"modell{number}: 1\n" for number in range(keys)) + "\n" * (2**18 - 80_000)
+    )
     (tmp_path / "it.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as error:
-        load(tmp_path / "it.yaml", Experiment)
+        load(tmp_path / "it.yaml", ExperimentConfig)
     shown = str(error.value).count("unknown key") + str(error.value).count("is missing")
     *_, more, total = str(error.value).split("\n\n")
-    missing = sum(field.is_required() for field in Experiment.model_fields.values()) - 1
+    missing = sum(field.is_required() for field in ExperimentConfig.model_fields.values()) - 1
     assert shown == 20 and total == f"{keys + missing:,} mistakes in {tmp_path / 'it.yaml'}"
     assert more == f"... and {keys + missing - 20:,} more"
 
 
 def test_mistakes_of_all_kinds_are_counted(tmp_path: Path) -> None:
-    (tmp_path / "it.yaml").write_text("run: run\n" * 31, encoding="utf-8")
+    (tmp_path / "it.yaml").write_text("run_dir: run\n" * 31, encoding="utf-8")
     with pytest.raises(ConfigError, match="first in line 1") as error:
-        load(tmp_path / "it.yaml", Experiment)
+        load(tmp_path / "it.yaml", ExperimentConfig)
     said = str(error.value)
     assert said.count("it.yaml:") == 20 and "... and 13 more\n\n33 mistakes in" in said
 
@@ -77,8 +79,8 @@ class TestSearches:
     @pytest.mark.parametrize(
         "search",
         [
-            "{kind: beam, width: 1000, lengths: {max_length: 66}}",
-            "{kind: sample, width: 2, lengths: {max_length: 32769}}",
+            "{kind: beam, beam_size: 1000, lengths: {max_length: 66}}",
+            "{kind: sample, num_samples: 2, lengths: {max_length: 32769}}",
         ],
     )
     def test_beyond_measure(self, tmp_path: Path, invoke: Invoke, command: str, search: str) -> None:
@@ -86,19 +88,19 @@ class TestSearches:
         run = untrained(tmp_path, f"{before}search: {search}{after.partition(chr(10))[2]}\n")
         more = ["a"] if command == "translate" else []
         said = invoke(command, run.folder, *more, code=2).err
-        assert f"{run.config}: its `search` follows" in said and "--set search.width=5" in said
+        assert f"{run.config_path}: its `search` follows" in said and "--set search.beam_size=5" in said
         for asked in (
             ["--beam", "2"],
             ["--greedy"],
-            ["--set", "search.width=2"],
-            ["--set", "search.width=3"],
+            ["--set", "search.beam_size=2"],
+            ["--set", "search.beam_size=3"],
         ):
             invoke(command, run.folder, *more, *asked, "--set", "search.lengths.max_length=5")
 
     def test_as_large_as_may_be(self) -> None:
         lengths = LengthsConfig(max_length=64)
-        check_size(BeamConfig(kind="beam", width=1000, lengths=lengths), Path("it"), [])
-        check_size(GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=LONGEST)), Path("it"), [])
-        check_size(BeamConfig(kind="beam", width=1000), Path("it"), ["search.width=1000"])
+        check_size(BeamConfig(kind="beam", beam_size=1000, lengths=lengths), Path("it"), [])
+        check_size(GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=MAX_LENGTH)), Path("it"), [])
+        check_size(BeamConfig(kind="beam", beam_size=1000), Path("it"), ["search.beam_size=1000"])
         with pytest.raises(UserError, match="1,000 hypotheses of up to 256 tokens"):
-            check_size(BeamConfig(kind="beam", width=1000), Path("it"), ["data.test={}"])
+            check_size(BeamConfig(kind="beam", beam_size=1000), Path("it"), ["data.test={}"])

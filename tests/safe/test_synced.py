@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from seq2attn.io.files import write_bytes
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import Vocabulary
 from seq2attn.training.checkpoints.checkpoint import save_checkpoint
 from seq2attn.training.train_state import TrainState
 
 Call = tuple[str, Path, Path | bytes | None]
 """`sync` of a file with its content then, or of a folder; or `rename` from one path to another."""
-VOCABULARIES = Vocabulary.of(["a"]), Vocabulary.of(["b"])
+VOCABULARIES = Vocabulary.from_tokens(["a"]), Vocabulary.from_tokens(["b"])
 
 
 @pytest.fixture
@@ -69,12 +69,12 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path: Path, call
 
 
 def test_weights_are_on_the_disk_before_they_have_their_name(tmp_path: Path, calls: list[Call]) -> None:
-    run = Run(tmp_path)
+    run = RunDirectory(tmp_path)
     run.save_model({"weight": torch.ones(2)}, VOCABULARIES, {"checkpoints": ["1"]})
     partial = calls[0][1]
-    assert partial.parent == tmp_path and partial != run.weights
+    assert partial.parent == tmp_path and partial != run.weights_path
     assert calls[:3] == [
-        ("sync", partial, run.weights.read_bytes()),
-        ("rename", partial, run.weights),
+        ("sync", partial, run.weights_path.read_bytes()),
+        ("rename", partial, run.weights_path),
         ("sync", tmp_path, None),
     ]

@@ -22,7 +22,7 @@ from seq2attn.cli import app, main
 from seq2attn.io.files import output, read_object, write_json
 from seq2attn.io.terminal import visible
 from seq2attn.io.weights import load_tensors, save_tensors
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from tests.cli.conftest import Invoke
 from tests.safe.untrained import CONFIG, untrained
 
@@ -82,7 +82,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> RunDirectory:
     (tmp_path / "sweep.yaml").write_text(SWEEP, encoding="utf-8")
     return untrained(tmp_path)
 
@@ -93,7 +93,7 @@ COMMANDS = {
     "evaluate": ("run", "--greedy"),
     "align": ("run", "--source", "lines.txt", "--target", "lines.txt"),
     "score": ("run", "--source", "lines.txt", "--target", "lines.txt"),
-    "prepare": ("own.yaml", "--set", "run=other"),
+    "prepare": ("own.yaml", "--set", "run_dir=other"),
     "average": ("run", "--last", "1"),
     "export": ("run", "--to", "ctranslate2"),
     "sweep": ("sweep.yaml", "--dry-run"),
@@ -118,7 +118,7 @@ def test_every_command_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_streams_that_cannot_be_written(run: Run, command: Command, name: str) -> None:
+def test_streams_that_cannot_be_written(run: RunDirectory, command: Command, name: str) -> None:
     words = (*name.split(), *COMMANDS[name])
     code, results, _ = command(*words)
     assert (results == "") == (name in SILENT)
@@ -137,7 +137,7 @@ def test_streams_that_cannot_be_written(run: Run, command: Command, name: str) -
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_names_that_are_not_utf_8(run: Run, command: Command, name: str) -> None:
+def test_names_that_are_not_utf_8(run: RunDirectory, command: Command, name: str) -> None:
     """In the place of each file that is read: one line, whether there is such a file or not."""
     stray = os.fsdecode(b"no-\xff-text")
     (command.folder / stray).write_text("a few words\n", encoding="utf-8")
@@ -158,17 +158,17 @@ class TestEscapes:
         assert (code, out) == (2, "") and r"\x1b]0;title\x07" in err
         assert visible(err) == err
 
-    def test_keys_and_values_of_a_config(self, run: Run, command: Command) -> None:
+    def test_keys_and_values_of_a_config(self, run: RunDirectory, command: Command) -> None:
         quoted = yaml.safe_dump(ESCAPE).strip().removesuffix("...").strip()
         for line in (f"{quoted}: 1", f"training: {{seed: {quoted}}}", f"search: {{kind: {quoted}}}"):
             Path("own.yaml").write_text(CONFIG.split("search:")[0] + line + "\n", encoding="utf-8")
             self.refused(command, "config", "check", "own.yaml")
 
-    def test_names_of_weights(self, run: Run, command: Command) -> None:
-        save_tensors({**load_tensors(run.weights), ESCAPE: torch.zeros(3)}, run.weights)
+    def test_names_of_weights(self, run: RunDirectory, command: Command) -> None:
+        save_tensors({**load_tensors(run.weights_path), ESCAPE: torch.zeros(3)}, run.weights_path)
         self.refused(command, "translate", "run", "a")
 
-    def test_alignments_corpora_and_file_names(self, run: Run, command: Command) -> None:
+    def test_alignments_corpora_and_file_names(self, run: RunDirectory, command: Command) -> None:
         Path("links.txt").write_text(f"0-0\n{ESCAPE}\n\n", encoding="utf-8")
         files = ("--source", "lines.txt", "--target", "lines.txt")
         self.refused(command, "align", "run", *files, "--reference", "links.txt")
@@ -176,22 +176,22 @@ class TestEscapes:
         self.refused(command, "translate", ESCAPE, "a")
         self.refused(command, ESCAPE)
 
-    def test_vocabularies(self, run: Run, command: Command) -> None:
+    def test_vocabularies(self, run: RunDirectory, command: Command) -> None:
         file = run.folder / "source/vocabulary.json"
         content = read_object(file, "")
         write_json(file, content | {"tokens": [*content["tokens"], ESCAPE, ESCAPE]})
         self.refused(command, "translate", "run", "a")
 
-    def test_the_log_of_a_training(self, run: Run, tmp_path: Path) -> None:
-        from seq2attn.training.metrics_logger import Reporter
+    def test_the_log_of_a_training(self, run: RunDirectory, tmp_path: Path) -> None:
+        from seq2attn.training.metrics_logger import MetricsLogger
 
-        reporter = Reporter(run, leads=True, since=None, tensorboard=False)
-        reporter.say(ESCAPE)
+        reporter = MetricsLogger(run, leads=True, since=None, tensorboard=False)
+        reporter.log(ESCAPE)
         reporter.close()
         assert (run.folder / "train.log").read_text("utf-8").endswith(f" {SHOWN}\n")
 
 
-def test_results_are_as_they_are_but_on_a_terminal(run: Run, command: Command) -> None:
+def test_results_are_as_they_are_but_on_a_terminal(run: RunDirectory, command: Command) -> None:
     """A model can only say what it learnt, so that `config check` says it here."""
     name = f"own{ESCAPE}.yaml"
     Path("own.yaml").rename(name)
@@ -204,7 +204,9 @@ def test_results_are_as_they_are_but_on_a_terminal(run: Run, command: Command) -
         assert os.read(controller, 999) == f"own{SHOWN}.yaml: ok\r\n".encode()
 
 
-def test_missing_memory_is_a_line(run: Run, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_memory_is_a_line(
+    run: RunDirectory, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever it was wanted for."""
     for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")):
 
@@ -220,7 +222,7 @@ def test_missing_memory_is_a_line(run: Run, command: Command, monkeypatch: pytes
 
 
 @pytest.fixture
-def small_disk(run: Run) -> Iterator[None]:
+def small_disk(run: RunDirectory) -> Iterator[None]:
     """No file may have more than 100 bytes, which is what a full disk looks like to whoever writes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -231,7 +233,9 @@ def small_disk(run: Run) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ["map.png", "map.svg", "map.html", "out.txt"])
-def test_a_full_disk_leaves_no_half_file(run: Run, invoke: Invoke, name: str, small_disk: None) -> None:
+def test_a_full_disk_leaves_no_half_file(
+    run: RunDirectory, invoke: Invoke, name: str, small_disk: None
+) -> None:
     more = ("-o", name) if name == "out.txt" else ("--attention", name)
     said = invoke("translate", run.folder, *["a few words which are many"] * 9, *more, code=2).err
     assert said.splitlines()[-1].startswith("error: ") and "File too large" in said and name in said

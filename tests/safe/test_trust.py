@@ -18,9 +18,9 @@ from seq2attn.cli import app
 from seq2attn.config import trust
 from seq2attn.config.load import load
 from seq2attn.errors import ConfigError, RunError
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.translator import Translator
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.averaging import average_run
 from tests.cli.conftest import Invoke, invoke_in
 from tests.safe.untrained import CONFIG, LINES, untrained
@@ -55,7 +55,7 @@ def _nothing_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
     """A run whose encoder is in a module of the working directory, which no other test has imported."""
     monkeypatch.chdir(tmp_path)
     package = tmp_path / f"parts_{next(COUNT)}"
@@ -63,14 +63,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     (package / "__init__.py").touch()
     (package / "inner.py").write_text(PARTS, encoding="utf-8")
     made = untrained(tmp_path)
-    config = made.config.read_text(encoding="utf-8")
+    config = made.config_path.read_text(encoding="utf-8")
     assert "    kind: gru\n    dim: 8\n" in config
     theirs = f"    kind: {package.name}.inner:Theirs\n    dim: 8\n"
-    made.config.write_text(config.replace("    kind: gru\n    dim: 8\n", theirs, 1), encoding="utf-8")
+    made.config_path.write_text(config.replace("    kind: gru\n    dim: 8\n", theirs, 1), encoding="utf-8")
     return made
 
 
-def module_of(run: Run) -> str:
+def module_of(run: RunDirectory) -> str:
     return next(path.name for path in run.folder.parent.iterdir() if path.name.startswith("parts_"))
 
 
@@ -107,7 +107,9 @@ def test_the_commands_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, _ in commands()])
-def test_every_command_refuses(run: Run, invoke: Invoke, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_refuses(
+    run: RunDirectory, invoke: Invoke, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(run.folder.parent)  # `invoke` has gone elsewhere
     said = invoke(name, run.folder, *MORE.get(name, ()), code=2).err
     module = f"{module_of(run)}.inner"
@@ -129,7 +131,7 @@ CONFIGS = [name for name, _ in commands("config")]
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_config_beside_the_files_of_a_run_runs_no_code(
-    run: Run, name: str, monkeypatch: pytest.MonkeyPatch
+    run: RunDirectory, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the module lies beside it, and the command is given in that folder."""
     module = module_of(run)
@@ -159,26 +161,26 @@ def test_the_commands_that_are_given_a_config_are_found() -> None:
 
 @pytest.mark.parametrize("files", [(), ("config.yaml",), ("run.json",), ("checkpoints",)])
 def test_only_the_files_of_a_run_make_a_config_a_stranger_s(
-    run: Run, tmp_path: Path, files: tuple[str, ...]
+    run: RunDirectory, tmp_path: Path, files: tuple[str, ...]
 ) -> None:
     own = tmp_path / "own"
     own.mkdir()
-    shutil.copy(run.config, own / "mine.yaml")
+    shutil.copy(run.config_path, own / "mine.yaml")
     for file in files:
-        shutil.copy(run.config, own / file)
+        shutil.copy(run.config_path, own / file)
     if {*files} <= {"config.yaml"}:
-        assert load(own / "mine.yaml", Experiment) and has_run()
+        assert load(own / "mine.yaml", ExperimentConfig) and has_run()
         return
     with pytest.raises(ConfigError, match="would run code"):
-        load(own / "mine.yaml", Experiment)
-    (tmp_path / "over.yaml").write_text("extends: own/mine.yaml\nrun: other\n", encoding="utf-8")
+        load(own / "mine.yaml", ExperimentConfig)
+    (tmp_path / "over.yaml").write_text("extends: own/mine.yaml\nrun_dir: other\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"own/mine.yaml:.*would run code"):
-        load(tmp_path / "over.yaml", Experiment)
+        load(tmp_path / "over.yaml", ExperimentConfig)
     assert not has_run()
 
 
 @pytest.mark.parametrize("given", ["{}", "{}.inner", "{}.inner:Theirs"])
-def test_what_is_allowed_is_run(run: Run, given: str) -> None:
+def test_what_is_allowed_is_run(run: RunDirectory, given: str) -> None:
     allowed = ("something_else", given.format(module_of(run)))
     texts = [t.text for t in seq2attn.load(run.folder, allow_code=allowed).translate(LINES)]
     assert has_run()
@@ -190,7 +192,7 @@ def test_what_is_allowed_is_run(run: Run, given: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["{}.outer", "{}.inner.more", "parts", "inner", "", "{}_more"])
-def test_what_is_another_module_is_not(run: Run, given: str) -> None:
+def test_what_is_another_module_is_not(run: RunDirectory, given: str) -> None:
     with pytest.raises(ConfigError, match="would run code"):
         seq2attn.load(run.folder, allow_code=(given.format(module_of(run)),))
     assert not has_run()
@@ -201,41 +203,41 @@ def test_what_is_another_module_is_not(run: Run, given: str) -> None:
 )
 def test_no_code_of_elsewhere_either(tmp_path: Path, kind: str) -> None:
     run = untrained(tmp_path)
-    config = run.config.read_text(encoding="utf-8")
-    run.config.write_text(
+    config = run.config_path.read_text(encoding="utf-8")
+    run.config_path.write_text(
         config.replace("    kind: gru\n    dim: 8\n", f"    kind: '{kind}'\n", 1), encoding="utf-8"
     )
     with pytest.raises(ConfigError, match="would run code"):
         Translator.load(run.folder)
 
 
-def test_nor_to_explain_another_mistake(run: Run) -> None:
+def test_nor_to_explain_another_mistake(run: RunDirectory) -> None:
     """What a part expects is looked up to explain what is wrong in it."""
-    config = run.config.read_text(encoding="utf-8")
+    config = run.config_path.read_text(encoding="utf-8")
     config = config.replace("    dim: 8\n    layers: 1\n", "    dim: x\n    layers: {}\n")
-    run.config.write_text(config, encoding="utf-8")
+    run.config_path.write_text(config, encoding="utf-8")
     with pytest.raises(ConfigError) as error:
-        run.experiment()
+        run.load_config()
     assert "would run code" in str(error.value) and not has_run()
     with pytest.raises(ConfigError) as error:
-        Run(run.folder, (module_of(run),)).experiment()
+        RunDirectory(run.folder, (module_of(run),)).load_config()
     assert "should be a whole number" in str(error.value) and has_run()
 
 
 def test_training_goes_on_with_what_ones_own_config_names(
-    run: Run, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+    run: RunDirectory, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run is not asked what may be run, nor is it run by the run alone."""
     monkeypatch.chdir(run.folder.parent)
     theirs = THEIRS.replace("parts_{n}", module_of(run))
     (run.folder.parent / "lines.txt").write_text("a few words\n" * 9, encoding="utf-8")
-    training = "training: {until: [2 updates], validation: {every: 2 updates}}\n"
+    training = "training: {max_duration: [2 updates], validation: {every: 2 updates}}\n"
     Path("theirs.yaml").write_text(CONFIG.replace(OURS, theirs) + training, encoding="utf-8")
     shutil.rmtree(run.folder)
     invoke("train", "theirs.yaml")
     monkeypatch.setattr(trust, "_allowed", set())  # as in another process
     assert "would run code" in invoke("translate", "run", "a few", code=2).err
-    invoke("train", "theirs.yaml", "--resume", "--set", "training.until=[4 updates]")
+    invoke("train", "theirs.yaml", "--resume", "--set", "training.max_duration=[4 updates]")
     assert (run.folder / "checkpoints/00000004").is_dir()
 
 
@@ -244,12 +246,14 @@ class TestFolders:
 
     def test_other_configs(self, tmp_path: Path) -> None:
         run = untrained(tmp_path)
-        (tmp_path / "other.yaml").write_text("run: elsewhere\n", encoding="utf-8")
-        run.config.write_text(f"extends: {tmp_path}/other.yaml\n" + run.config.read_text(encoding="utf-8"))
+        (tmp_path / "other.yaml").write_text("run_dir: elsewhere\n", encoding="utf-8")
+        run.config_path.write_text(
+            f"extends: {tmp_path}/other.yaml\n" + run.config_path.read_text(encoding="utf-8")
+        )
         with pytest.raises(
             ConfigError, match=r"config.yaml:1:10: the config of a run is whole: it `extends` no"
         ):
-            run.experiment()
+            run.load_config()
 
     def test_shapes_of_berts(self, tmp_path: Path) -> None:
         pytest.importorskip("transformers")
@@ -261,16 +265,16 @@ class TestFolders:
             bert.replace("source: {kind: words}", f"source: {{kind: wordpiece, path: {tmp_path}}}")
         )
         with pytest.raises(ConfigError) as error:
-            load(path, Experiment)
-        assert "`model.encoder.shape`: is missing, which a run has" in str(error.value)
-        assert "`text.source.digest`: is missing, which a run has" in str(error.value)
+            load(path, ExperimentConfig)
+        assert "`model.encoder.architecture`: is missing, which a run has" in str(error.value)
+        assert "`tokenizer.source.digest`: is missing, which a run has" in str(error.value)
 
     def test_vectors_and_texts(self, tmp_path: Path) -> None:
         """Which are for training; pipes in their places would make a reader wait forever."""
         run = untrained(tmp_path)
         (tmp_path / "lines.txt").unlink()
         os.mkfifo(tmp_path / "lines.txt")
-        config = run.config.read_text(encoding="utf-8")
+        config = run.config_path.read_text(encoding="utf-8")
         vectors = config.replace("source_vectors: null", f"source_vectors: {tmp_path}/lines.txt")
-        run.config.write_text(vectors, encoding="utf-8")
+        run.config_path.write_text(vectors, encoding="utf-8")
         assert len([*Translator.load(run.folder).translate(LINES)]) == len(LINES)

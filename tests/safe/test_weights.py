@@ -16,8 +16,8 @@ import torch
 
 from seq2attn.errors import RunError
 from seq2attn.inference.translator import Translator
-from seq2attn.io.weights import load_tensors, own_weights, save_tensors
-from seq2attn.run_directory import Run
+from seq2attn.io.weights import load_tensors, save_tensors, unique_state_dict
+from seq2attn.run_directory import RunDirectory
 from tests.safe.untrained import forge, head_of, untrained
 
 FIRST, SECOND = "output.bias", "output.weight"
@@ -25,15 +25,15 @@ Head = dict[str, Any]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> RunDirectory:
     return untrained(tmp_path)
 
 
-def refused(run: Run) -> str:
+def refused(run: RunDirectory) -> str:
     """What is said of a run that cannot be loaded; it names the file of weights."""
     with pytest.raises(RunError) as error:
         Translator.load(run.folder)
-    assert str(error.value).startswith(f"{run.weights}: ")
+    assert str(error.value).startswith(f"{run.weights_path}: ")
     return str(error.value)
 
 
@@ -91,35 +91,35 @@ def no_text(head: Head) -> None:
         *(unknown_type, no_offsets, no_text),
     ],
 )
-def test_forged_heads(run: Run, change: Callable[[Head], None]) -> None:
-    head, rest = head_of(run.weights)
+def test_forged_heads(run: RunDirectory, change: Callable[[Head], None]) -> None:
+    head, rest = head_of(run.weights_path)
     change(head)
-    forge(run.weights, head, rest)
+    forge(run.weights_path, head, rest)
     assert "the weights cannot be read" in refused(run)
 
 
 @pytest.mark.parametrize("length", [0, 1, 2**31, 2**60, 2**63, 2**64 - 1])
-def test_forged_lengths(run: Run, length: int) -> None:
-    head, rest = head_of(run.weights)
-    forge(run.weights, head, rest, length)
+def test_forged_lengths(run: RunDirectory, length: int) -> None:
+    head, rest = head_of(run.weights_path)
+    forge(run.weights_path, head, rest, length)
     assert "the weights cannot be read" in refused(run)
 
 
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"a":' * 10_000, b"[" * 10_000, b'{"' + b"a" * 10_000]
 )
-def test_heads_that_are_none(run: Run, text: bytes) -> None:
-    forge(run.weights, text, b"")
+def test_heads_that_are_none(run: RunDirectory, text: bytes) -> None:
+    forge(run.weights_path, text, b"")
     assert "the weights cannot be read" in refused(run)
 
 
 @pytest.mark.parametrize("kept", [0, 4, 8, 100, -1])
-def test_torn(run: Run, kept: int) -> None:
-    run.weights.write_bytes(run.weights.read_bytes()[:kept])
+def test_torn(run: RunDirectory, kept: int) -> None:
+    run.weights_path.write_bytes(run.weights_path.read_bytes()[:kept])
     assert "the weights cannot be read" in refused(run)
 
 
-def test_pickles_under_another_name(run: Run, tmp_path: Path) -> None:
+def test_pickles_under_another_name(run: RunDirectory, tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> tuple[Any, ...]:
             return Path.touch, (tmp_path / "it ran",)
@@ -127,12 +127,12 @@ def test_pickles_under_another_name(run: Run, tmp_path: Path) -> None:
     for old in (True, False):
         content = io.BytesIO()
         torch.save(Evil(), content, _use_new_zipfile_serialization=not old)
-        run.weights.write_bytes(content.getvalue())
+        run.weights_path.write_bytes(content.getvalue())
         assert "the weights cannot be read" in refused(run)
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         archive.writestr("archive/data.pkl", b"cos\nsystem\n(S'true'\ntR.")
-    run.weights.write_bytes(content.getvalue())
+    run.weights_path.write_bytes(content.getvalue())
     refused(run)
     assert not (tmp_path / "it ran").exists()
 
@@ -140,45 +140,47 @@ def test_pickles_under_another_name(run: Run, tmp_path: Path) -> None:
 class TestOtherModels:
     """Sound files, but of another model."""
 
-    def changed(self, run: Run, **changes: torch.Tensor | None) -> None:
+    def changed(self, run: RunDirectory, **changes: torch.Tensor | None) -> None:
         """Other tensors, with the digest that they have."""
-        tensors = {**load_tensors(run.weights), **changes}
-        save_tensors({name: tensor for name, tensor in tensors.items() if tensor is not None}, run.weights)
+        tensors = {**load_tensors(run.weights_path), **changes}
+        save_tensors(
+            {name: tensor for name, tensor in tensors.items() if tensor is not None}, run.weights_path
+        )
 
-    def test_a_tensor_is_missing(self, run: Run) -> None:
+    def test_a_tensor_is_missing(self, run: RunDirectory) -> None:
         self.changed(run, **{FIRST: None})
         assert f"lacks `{FIRST}`" in refused(run)
 
-    def test_a_tensor_too_many(self, run: Run) -> None:
+    def test_a_tensor_too_many(self, run: RunDirectory) -> None:
         self.changed(run, more=torch.zeros(3))
         assert "holds `more`, which the model has not" in refused(run)
 
-    def test_another_shape(self, run: Run) -> None:
+    def test_another_shape(self, run: RunDirectory) -> None:
         self.changed(run, **{FIRST: torch.zeros(3, 5)})
         assert f"`{FIRST}` is 3 x 5, and 13 in the model" in refused(run)
 
     @pytest.mark.parametrize("type_", [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool])
-    def test_another_type(self, run: Run, type_: torch.dtype) -> None:
+    def test_another_type(self, run: RunDirectory, type_: torch.dtype) -> None:
         self.changed(run, **{FIRST: torch.zeros(13, dtype=type_)})
         assert f"`{FIRST}` is of " in refused(run)
 
     @pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
-    def test_no_number(self, run: Run, number: str) -> None:
-        bias = load_tensors(run.weights)[FIRST]
+    def test_no_number(self, run: RunDirectory, number: str) -> None:
+        bias = load_tensors(run.weights_path)[FIRST]
         bias[3] = float(number)
         self.changed(run, **{FIRST: bias})
         assert f"`{FIRST}` has numbers that are infinite or none" in refused(run)
 
-    def test_the_same(self, run: Run) -> None:
-        expected = own_weights(Translator.load(run.folder).model)
+    def test_the_same(self, run: RunDirectory) -> None:
+        expected = unique_state_dict(Translator.load(run.folder).model)
         self.changed(run)
-        assert [*expected] == [*own_weights(Translator.load(run.folder).model)]
+        assert [*expected] == [*unique_state_dict(Translator.load(run.folder).model)]
 
     @pytest.mark.parametrize(
         "said", ["[", "[1]", "{}", '"<pad>"', '["<pad>"]', "[" * 9999, '["\\ud800"]', "null"]
     )
-    def test_no_vocabulary(self, run: Run, said: str) -> None:
-        save_tensors(load_tensors(run.weights), run.weights, {"source": said})
+    def test_no_vocabulary(self, run: RunDirectory, said: str) -> None:
+        save_tensors(load_tensors(run.weights_path), run.weights_path, {"source": said})
         refused(run)
 
 
@@ -191,11 +193,11 @@ FORGED = {
 @pytest.mark.parametrize(
     ("said", "forged"), [(said, forged) for said, others in FORGED.items() for forged in others]
 )
-def test_a_config_of_a_model_that_would_not_fit(run: Run, said: str, forged: str) -> None:
+def test_a_config_of_a_model_that_would_not_fit(run: RunDirectory, said: str, forged: str) -> None:
     """Before memory is taken: a model of that size would be built for minutes, or not at all."""
-    config = run.config.read_text(encoding="utf-8")
+    config = run.config_path.read_text(encoding="utf-8")
     assert said in config
-    run.config.write_text(config.replace(said, forged), encoding="utf-8")
+    run.config_path.write_text(config.replace(said, forged), encoding="utf-8")
     refused(run)
 
 
@@ -220,22 +222,26 @@ for run in sys.argv[1:]:
 def test_memory_is_not_exhausted(tmp_path: Path) -> None:
     """In a process that may have half a gigabyte more than it has when all is imported."""
     wide, huge, long = (untrained(tmp_path / name) for name in ("wide", "huge", "long"))
-    wide.config.write_text(
-        wide.config.read_text(encoding="utf-8").replace("dim: 8", "dim: 1000000"), encoding="utf-8"
+    wide.config_path.write_text(
+        wide.config_path.read_text(encoding="utf-8").replace("dim: 8", "dim: 1000000"), encoding="utf-8"
     )
-    head, rest = head_of(huge.weights)
-    forge(huge.weights, {**head, FIRST: {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}, rest)
-    forge(long.weights, head, rest, 2**40)
+    head, rest = head_of(huge.weights_path)
+    forge(
+        huge.weights_path,
+        {**head, FIRST: {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}},
+        rest,
+    )
+    forge(long.weights_path, head, rest, 2**40)
     command = [sys.executable, "-c", LIMITED, *(str(run.folder) for run in (wide, huge, long))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     for line, run in zip(done.stdout.splitlines(), (wide, huge, long), strict=True):
-        assert line.startswith(f"{run.weights}: ")
+        assert line.startswith(f"{run.weights_path}: ")
 
 
-def test_what_a_file_says_of_its_origin(run: Run) -> None:
+def test_what_a_file_says_of_its_origin(run: RunDirectory) -> None:
     for said in ("[", "{", "[" * 9999):
-        save_tensors(load_tensors(run.weights), run.weights, {"origin": said})
-        with pytest.raises(RunError, match=str(run.weights)):
-            run.origin()
-    assert json.loads(run.header.read_text(encoding="utf-8"))["origin"] == {"checkpoints": []}
+        save_tensors(load_tensors(run.weights_path), run.weights_path, {"origin": said})
+        with pytest.raises(RunError, match=str(run.weights_path)):
+            run.weights_origin()
+    assert json.loads(run.weights_info_path.read_text(encoding="utf-8"))["origin"] == {"checkpoints": []}

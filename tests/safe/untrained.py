@@ -11,44 +11,44 @@ from typing import Any
 import torch
 
 from seq2attn.config.load import load
-from seq2attn.experiment import Experiment
-from seq2attn.io.weights import own_weights
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
-from seq2attn.run_directory import Run
-from seq2attn.tokenizers.words import WordsConfig
+from seq2attn.run_directory import RunDirectory
+from seq2attn.tokenizers.words import WordTokenizerConfig
 
 WORDS = ("a", "few", "words", "of", "which", "there", "are", "not", "many")
 LINES = ("a few words", "not many words are there", "")
 CONFIG = """\
-run: run
+run_dir: run
 data:
-  train: {kind: aligned, source: lines.txt, target: lines.txt}
-  dev: {kind: aligned, source: lines.txt, target: lines.txt}
+  train: {kind: plain, source: lines.txt, target: lines.txt}
+  dev: {kind: plain, source: lines.txt, target: lines.txt}
   test:
-    ours: {kind: aligned, source: lines.txt, target: lines.txt}
-text: {source: {kind: words}, target: {kind: words}}
+    ours: {kind: plain, source: lines.txt, target: lines.txt}
+tokenizer: {source: {kind: words}, target: {kind: words}}
 model:
   embeddings: {dim: 8}
   encoder: {kind: gru, dim: 8}
   decoder: {kind: luong, dim: 8}
-search: {kind: beam, width: 3, lengths: {max_length: 9}}
+search: {kind: beam, beam_size: 3, lengths: {max_length: 9}}
 """
 
 
-def untrained(folder: Path, config: str = CONFIG) -> Run:
+def untrained(folder: Path, config: str = CONFIG) -> RunDirectory:
     """`folder/run`: a config, tokenisers and first weights."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "lines.txt").write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
     (folder / "own.yaml").write_text(config, encoding="utf-8")
-    experiment = load(folder / "own.yaml", Experiment)
-    run = Run(folder / "run")
-    run.save_experiment(experiment)
-    words = WordsConfig().train(WORDS)
+    experiment = load(folder / "own.yaml", ExperimentConfig)
+    run = RunDirectory(folder / "run")
+    run.save_config(experiment)
+    words = WordTokenizerConfig().train(WORDS)
     for side in ("source", "target"):
         words.save(run.folder / side)
     torch.manual_seed(1)
     model = build_model(experiment.model, len(words.vocabulary), len(words.vocabulary))
-    run.save_model(own_weights(model), (words.vocabulary, words.vocabulary), {"checkpoints": []})
+    run.save_model(unique_state_dict(model), (words.vocabulary, words.vocabulary), {"checkpoints": []})
     return run
 
 

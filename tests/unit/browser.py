@@ -100,7 +100,7 @@ class Browser:
 
     def press(self, key: str) -> None:
         code = KEYS[key]
-        text = {"text": "\r"} if key == "Enter" else {}
+        text = {"tokenizer": "\r"} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
             self.call(
                 "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text

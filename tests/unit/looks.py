@@ -8,26 +8,28 @@ from typing import Any
 
 import numpy as np
 
-from seq2attn.models.attention_weights import Looked
-from seq2attn.tokenizers.tokenized_text import Segmented
+from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.tokenizers.tokenized_text import TokenizedText
 
-SOURCE = Segmented(
+SOURCE = TokenizedText(
     ("▁Die", "▁Kat", "ze", "</script>", "</s>"), ("Die", "Katze</script>", "</s>"), (0, 1, 1, 1, 2)
 )
-TARGET = Segmented(("▁The", "▁c", "at", "<!--", "</s>"), ("The", "cat", "<!--", "</s>"), (0, 1, 1, 2, 3))
+TARGET = TokenizedText(("▁The", "▁c", "at", "<!--", "</s>"), ("The", "cat", "<!--", "</s>"), (0, 1, 1, 2, 3))
 
 
 def looked(
     layers: int = 2, heads: int = 3, *, decoder: bool = True, encoder: bool = True, seed: int = 0
-) -> Looked:
+) -> AttentionWeights:
     """Random weights, each row a distribution."""
     random = np.random.default_rng(seed)
 
-    def weights(asking: Segmented) -> np.ndarray:
+    def weights(asking: TokenizedText) -> np.ndarray:
         size = (layers, heads, len(asking.tokens))
         return random.dirichlet([0.3] * len(SOURCE.tokens), size=size).astype(np.float32)
 
-    return Looked(SOURCE, TARGET, weights(TARGET) if decoder else None, weights(SOURCE) if encoder else None)
+    return AttentionWeights(
+        SOURCE, TARGET, weights(TARGET) if decoder else None, weights(SOURCE) if encoder else None
+    )
 
 
 def page_data(page: str) -> dict[str, Any]:

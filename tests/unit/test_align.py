@@ -9,33 +9,40 @@ import numpy as np
 import pytest
 import torch
 
-from seq2attn.alignment.alignment_error import Agreement
-from seq2attn.alignment.head_selection import Head, compare, every_head, record, recorded, usual_head
-from seq2attn.alignment.word_attention import Weights, links, word_weights
+from seq2attn.alignment.alignment_error import AlignmentErrorRate
+from seq2attn.alignment.head_selection import (
+    AttentionHead,
+    all_heads,
+    default_head,
+    load_selected_head,
+    save_selected_head,
+    score_heads,
+)
+from seq2attn.alignment.word_attention import WordAttention, argmax_links, word_attention_weights
 from seq2attn.data.collate import collate
-from seq2attn.data.word_alignment import Alignment
-from seq2attn.decoders import FixedConfig, LuongConfig, TransformerDecoderConfig
+from seq2attn.data.word_alignment import WordAlignment
+from seq2attn.decoders import FixedContextDecoderConfig, LuongDecoderConfig, TransformerDecoderConfig
 from seq2attn.encoders import RecurrentEncoderConfig
 from seq2attn.errors import RunError
 from seq2attn.io.weights import save_tensors
 from seq2attn.models import Seq2Seq, build_model
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.models.config import EmbeddingsConfig, ModelConfig
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.subwords import BPEConfig
-from seq2attn.tokenizers.words import WordsConfig
-from seq2attn.training.guided_alignment import GuidedConfig
+from seq2attn.tokenizers.subwords import BPETokenizerConfig
+from seq2attn.tokenizers.words import WordTokenizerConfig
+from seq2attn.training.guided_alignment import GuidedAlignmentConfig
 
 # ---------------------------------------------------------------------- the score
 
 SURE = frozenset({(0, 0), (1, 1), (2, 3)})
-GOLD = Alignment(SURE, SURE | {(1, 2), (3, 2)})
+GOLD = WordAlignment(SURE, SURE | {(1, 2), (3, 2)})
 
 
 def test_the_error_rate_of_an_example() -> None:
     # A has four links: two sure, one only possible, one wrong. S has three.
-    found = Agreement.of([(0, 0), (1, 1), (1, 2), (0, 3)], GOLD)
+    found = AlignmentErrorRate.from_links([(0, 0), (1, 1), (1, 2), (0, 3)], GOLD)
     assert found.precision == 3 / 4
     assert found.recall == 2 / 3
     assert found.error_rate == pytest.approx(1 - (2 + 3) / (4 + 3))
@@ -43,21 +50,31 @@ def test_the_error_rate_of_an_example() -> None:
 
 
 def test_sentences_are_counted_together() -> None:
-    both = Agreement.of([(0, 0)], GOLD) + Agreement.of([(4, 4), (4, 5)], GOLD)
+    both = AlignmentErrorRate.from_links([(0, 0)], GOLD) + AlignmentErrorRate.from_links(
+        [(4, 4), (4, 5)], GOLD
+    )
     assert (both.precision, both.recall) == (1 / 3, 1 / 6)
     assert both.error_rate == pytest.approx(1 - (1 + 1) / (3 + 6))
 
 
 def test_perfect_and_empty() -> None:
-    assert Agreement.of(SURE, GOLD).error_rate == Agreement.of(GOLD.possible, GOLD).error_rate == 0
-    assert Agreement.of([], GOLD).error_rate == Agreement.of([(9, 9)], GOLD).error_rate == 1
-    nothing = Agreement.of([], Alignment(frozenset(), frozenset()))
+    assert (
+        AlignmentErrorRate.from_links(SURE, GOLD).error_rate
+        == AlignmentErrorRate.from_links(GOLD.possible, GOLD).error_rate
+        == 0
+    )
+    assert (
+        AlignmentErrorRate.from_links([], GOLD).error_rate
+        == AlignmentErrorRate.from_links([(9, 9)], GOLD).error_rate
+        == 1
+    )
+    nothing = AlignmentErrorRate.from_links([], WordAlignment(frozenset(), frozenset()))
     assert (nothing.precision, nothing.recall, nothing.error_rate) == (1, 1, 0)
 
 
 def test_without_possible_links_it_is_one_minus_f() -> None:
-    gold = Alignment(SURE, SURE)
-    found = Agreement.of([(0, 0), (1, 1), (5, 5), (6, 6)], gold)
+    gold = WordAlignment(SURE, SURE)
+    found = AlignmentErrorRate.from_links([(0, 0), (1, 1), (5, 5), (6, 6)], gold)
     f = 2 * found.precision * found.recall / (found.precision + found.recall)
     assert found.error_rate == pytest.approx(1 - f)
 
@@ -65,7 +82,7 @@ def test_without_possible_links_it_is_one_minus_f() -> None:
 # ---------------------------------------------------------------------- words
 
 DECODERS = {
-    "luong": LuongConfig(kind="luong", dim=16),
+    "luong": LuongDecoderConfig(kind="luong", dim=16),
     "transformer": TransformerDecoderConfig(kind="transformer", layers=2),
 }
 PAIRS = [
@@ -77,8 +94,8 @@ PAIRS = [
 ]
 TEXT = [f"the {a} {b}" for a in ("red", "green", "paper") for b in ("boat", "river", "lantern", "thunder")]
 TOKENIZERS: dict[str, Tokenizer] = {
-    "bpe": BPEConfig(size=290).train(TEXT),
-    "words": WordsConfig().train([*TEXT, "slowly, a wandering mountain and"]),
+    "bpe": BPETokenizerConfig(vocab_size=290).train(TEXT),
+    "words": WordTokenizerConfig().train([*TEXT, "slowly, a wandering mountain and"]),
 }
 
 
@@ -87,7 +104,7 @@ def net(decoder: str, tokenizer: Tokenizer) -> Seq2Seq:
     config = ModelConfig(
         embeddings=EmbeddingsConfig(dim=16),
         encoder=RecurrentEncoderConfig(kind="gru", dim=16),
-        decoder=DECODERS.get(decoder, FixedConfig(kind="fixed", dim=16)),
+        decoder=DECODERS.get(decoder, FixedContextDecoderConfig(kind="fixed-context", dim=16)),
     )
     return build_model(config, len(tokenizer.vocabulary), len(tokenizer.vocabulary)).eval()
 
@@ -97,10 +114,10 @@ def net(decoder: str, tokenizer: Tokenizer) -> Seq2Seq:
 def test_weights_are_those_of_reading_the_pair_alone(decoder: str, cut: str) -> None:
     tokenizer = TOKENIZERS[cut]
     model = net(decoder, tokenizer)
-    together = word_weights(model, (tokenizer, tokenizer), PAIRS)
+    together = word_attention_weights(model, (tokenizer, tokenizer), PAIRS)
     assert [weights is None for weights in together] == [False, True, False, True, False]
     for budget in (1, 20):
-        other = word_weights(model, (tokenizer, tokenizer), PAIRS, budget=budget)
+        other = word_attention_weights(model, (tokenizer, tokenizer), PAIRS, budget=budget)
         for one, two in zip(together, other, strict=True):
             np.testing.assert_allclose(one, two, atol=1e-6) if one is not None else None
     for (source, target), found in zip(PAIRS, together, strict=True):
@@ -110,7 +127,11 @@ def test_weights_are_those_of_reading_the_pair_alone(decoder: str, cut: str) -> 
         # A space begins each word of these lines, so that pieces can be counted word by word.
         sizes = [[len(tokenizer.encode(word)) for word in side.split()] for side in (source, target)]
         batch = collate([(ids[0], ids[1])])
-        seen = model(batch.source, batch.source_mask, batch.target, need_weights=True).weights[0].detach()
+        seen = (
+            model(batch.source, batch.source_mask, batch.target, need_weights=True)
+            .cross_attention[0]
+            .detach()
+        )
         for step, shift in enumerate((0, 1)):
             rows = seen[:, :, shift:].split([*sizes[1], seen.size(2) - shift - sum(sizes[1])], dim=2)
             for word, row in enumerate(rows[:-1]):
@@ -132,26 +153,26 @@ def test_weights_of_empty_sides_are_those_of_their_ends(decoder: str) -> None:
 
 def test_a_model_without_attention_has_no_weights() -> None:
     words = TOKENIZERS["words"]
-    assert word_weights(net("fixed", words), (words, words), PAIRS) == [None] * len(PAIRS)
+    assert word_attention_weights(net("fixed", words), (words, words), PAIRS) == [None] * len(PAIRS)
 
 
 def test_words_that_become_nothing_have_no_link() -> None:
     words = TOKENIZERS["words"]
-    (found,) = word_weights(net("luong", words), (words, words), [("the ▁ boat", "▁ river ▁")])
+    (found,) = word_attention_weights(net("luong", words), (words, words), [("the ▁ boat", "▁ river ▁")])
     assert found is not None and found.shape[-2:] == (3, 3)
-    assert [target for _, target in links(found[0, 0, 0])] == [1]
+    assert [target for _, target in argmax_links(found[0, 0, 0])] == [1]
     assert not found[..., 1].any()
 
 
 def test_each_target_word_is_linked_to_where_it_looks_most() -> None:
     weights = np.array([[0.1, 0.6, 0.2], [0.3, 0.3, 0.1], [0, 0, 0]], dtype=np.float32)
-    assert links(weights) == [(1, 0), (0, 1)]
+    assert argmax_links(weights) == [(1, 0), (0, 1)]
 
 
 # ---------------------------------------------------------------------- heads
 
 
-def planted(right: Head, gold: Alignment, layers: int = 2, heads: int = 3) -> Weights:
+def planted(right: AttentionHead, gold: WordAlignment, layers: int = 2, heads: int = 3) -> WordAttention:
     """Weights [2, L, H, 4, 4] of which one head looks where it should, and the others at word 3."""
     weights = np.zeros((2, layers, heads, 4, 4), dtype=np.float32)
     weights[..., 3] = 0.6
@@ -163,11 +184,11 @@ def planted(right: Head, gold: Alignment, layers: int = 2, heads: int = 3) -> We
     return weights
 
 
-@pytest.mark.parametrize("right", [Head(1, 2), Head(2, 1, "reading"), Head(2, 3)])
-def test_the_best_head_is_found(right: Head) -> None:
-    gold = Alignment(frozenset({(0, 1), (2, 0), (1, 3)}), frozenset({(0, 1), (2, 0), (1, 3)}))
-    none = Alignment(frozenset({(0, 0)}), frozenset({(0, 0)}))
-    compared = compare([(planted(right, gold), gold), (planted(right, gold), gold), (None, none)])
+@pytest.mark.parametrize("right", [AttentionHead(1, 2), AttentionHead(2, 1, "reading"), AttentionHead(2, 3)])
+def test_the_best_head_is_found(right: AttentionHead) -> None:
+    gold = WordAlignment(frozenset({(0, 1), (2, 0), (1, 3)}), frozenset({(0, 1), (2, 0), (1, 3)}))
+    none = WordAlignment(frozenset({(0, 0)}), frozenset({(0, 0)}))
+    compared = score_heads([(planted(right, gold), gold), (planted(right, gold), gold), (None, none)])
     assert len(compared) == 2 * 2 * (3 + 1)
     best, agreement = next(iter(compared.items()))
     assert best == right
@@ -179,34 +200,41 @@ def test_the_best_head_is_found(right: Head) -> None:
 def test_the_mean_is_that_of_the_heads() -> None:
     weights = np.random.default_rng(0).random((2, 2, 3, 4, 5)).astype(np.float32)
     np.testing.assert_allclose(
-        Head(2, "mean").of(weights), sum(Head(2, h).of(weights) for h in (1, 2, 3)) / 3
+        AttentionHead(2, "mean").select(weights),
+        sum(AttentionHead(2, h).select(weights) for h in (1, 2, 3)) / 3,
     )
-    assert Head(1, "mean") not in every_head(weights[:, :, :1])
-    assert compare([(None, GOLD)]) == {}
+    assert AttentionHead(1, "mean") not in all_heads(weights[:, :, :1])
+    assert score_heads([(None, GOLD)]) == {}
 
 
 def test_what_links_are_taken_from_unless_chosen() -> None:
     weights = np.zeros((2, 3, 4, 1, 1), dtype=np.float32)
-    assert usual_head(weights, None) == Head(3, "mean")
-    assert usual_head(weights[:, :, :1], None) == Head(3, 1)
-    assert usual_head(weights, GuidedConfig()) == Head(2, 1)
-    assert usual_head(weights, GuidedConfig(layer=3, head="mean")) == Head(3, "mean")
+    assert default_head(weights, None) == AttentionHead(3, "mean")
+    assert default_head(weights[:, :, :1], None) == AttentionHead(3, 1)
+    assert default_head(weights, GuidedAlignmentConfig()) == AttentionHead(2, 1)
+    assert default_head(weights, GuidedAlignmentConfig(layer=3, head="mean")) == AttentionHead(3, "mean")
 
 
-def run_of(folder: Path, origin: str = "00000001") -> Run:
+def run_of(folder: Path, origin: str = "00000001") -> RunDirectory:
     save_tensors({}, folder / "model.safetensors", {"origin": json.dumps({"checkpoints": [origin]})})
-    return Run(folder)
+    return RunDirectory(folder)
 
 
-@pytest.mark.parametrize("head", [Head(2, 3), Head(1, "mean", "reading")])
-def test_a_choice_is_remembered_with_the_weights_it_was_for(tmp_path: Path, head: Head) -> None:
+@pytest.mark.parametrize("head", [AttentionHead(2, 3), AttentionHead(1, "mean", "reading")])
+def test_a_choice_is_remembered_with_the_weights_it_was_for(tmp_path: Path, head: AttentionHead) -> None:
     run = run_of(tmp_path)
-    assert recorded(run) is None
-    record(run, {head: Agreement.of(SURE, GOLD), Head(1, 1): Agreement.of([], GOLD)})
-    assert recorded(run) == (head, True)
+    assert load_selected_head(run) is None
+    save_selected_head(
+        run,
+        {
+            head: AlignmentErrorRate.from_links(SURE, GOLD),
+            AttentionHead(1, 1): AlignmentErrorRate.from_links([], GOLD),
+        },
+    )
+    assert load_selected_head(run) == (head, True)
     content = json.loads((tmp_path / "alignment.json").read_text())
     assert content["error_rate"] == 0 and len(content["tried"]) == 2
-    assert recorded(run_of(tmp_path, "00000002")) == (head, False)
+    assert load_selected_head(run_of(tmp_path, "00000002")) == (head, False)
 
 
 @pytest.mark.parametrize(
@@ -221,6 +249,6 @@ def test_a_choice_is_remembered_with_the_weights_it_was_for(tmp_path: Path, head
 def test_a_record_that_cannot_be_read(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "alignment.json").write_text(content)
     with pytest.raises(RunError) as error:
-        recorded(run_of(tmp_path))
+        load_selected_head(run_of(tmp_path))
     assert str(error.value).startswith(f"{tmp_path / 'alignment.json'}: {message}")
     assert "choose again" in str(error.value)

@@ -13,11 +13,11 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
-from seq2attn.attention import Asked, Attention
-from seq2attn.attention.alignment import LocalMonotonic, LocalPredictive, masked_softmax
-from seq2attn.attention.config import AlignConfig, AttentionConfig, ScoreConfig
-from seq2attn.attention.scores import Dot, MultiHead
-from seq2attn.decoders.wiring import BAHDANAU, LUONG
+from seq2attn.attention import Attention, QueryInfo
+from seq2attn.attention.alignment import LocalMonotonicAlignment, LocalPredictiveAlignment, masked_softmax
+from seq2attn.attention.config import AlignmentFunctionConfig, AttentionConfig, ScoreFunctionConfig
+from seq2attn.attention.scores import DotScore, MultiHeadScore
+from seq2attn.decoders.wiring import BAHDANAU_WIRING, LUONG_WIRING
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.nn.decoding_state import repeat_rows
 from tests.laws.formulas import plain_attention, plain_context, plain_scores, plain_weights
@@ -64,10 +64,14 @@ def build(score, align="global"):
 @pytest.mark.parametrize("name", SCORES)
 def test_scores(name):
     query, keys, *_ = inputs(key_dim(name))
-    score = shuffled(TypeAdapter(ScoreConfig).validate_python(SCORES[name]).build(QUERY, keys.size(-1)))
+    score = shuffled(
+        TypeAdapter(ScoreFunctionConfig).validate_python(SCORES[name]).build(QUERY, keys.size(-1))
+    )
     position = torch.arange(T).expand(B, T)
     seen = rand(B, score.heads, T, S, seed=5).abs()
-    ours = score(score.query(query, position), score.key(keys, position[:, :S]), Asked(query, position, seen))
+    ours = score(
+        score.query(query, position), score.key(keys, position[:, :S]), QueryInfo(query, position, seen)
+    )
     for b, t in itertools.product(range(B), range(T)):
         plain = plain_scores(name, score, query[b, t].numpy(), keys[b].numpy(), t, seen[b, :, t].numpy())
         torch.testing.assert_close(ours[b, :, t].detach(), torch.from_numpy(plain))
@@ -77,13 +81,13 @@ def test_scores(name):
 @pytest.mark.parametrize(("name", "training"), MODES)
 def test_alignments(name, heads, training):
     query, _, _, mask, position = inputs()
-    align = shuffled(TypeAdapter(AlignConfig).validate_python(ALIGNS[name]).build(QUERY))
+    align = shuffled(TypeAdapter(AlignmentFunctionConfig).validate_python(ALIGNS[name]).build(QUERY))
     align.train(training)
     scores = rand(B, heads, T, S, seed=3)
     seen = rand(B, heads, T, S, seed=4).softmax(-1).masked_fill(~mask[:, None, None], 0.0)
     if not training:  # it looked at one word
         seen = torch.nn.functional.one_hot(seen.argmax(-1), S).double()
-    ours = align(scores, mask[:, None, None], Asked(query, position, seen)).detach()
+    ours = align(scores, mask[:, None, None], QueryInfo(query, position, seen)).detach()
     for b, t in itertools.product(range(B), range(T)):
         q, last = query[b, t].numpy(), seen[b, :, t].numpy()
         plain = plain_weights(name, align, scores[b, :, t].numpy(), LENGTHS[b], q, t, last)
@@ -164,14 +168,20 @@ def test_fused_attention_is_written_out_attention(name, hypotheses, monkeypatch)
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", ALIGNS)
 def test_a_row_without_words_gets_no_weight_and_no_nan(name, training):
-    align = TypeAdapter(AlignConfig).validate_python(ALIGNS[name]).build(QUERY).double().train(training)
+    align = (
+        TypeAdapter(AlignmentFunctionConfig)
+        .validate_python(ALIGNS[name])
+        .build(QUERY)
+        .double()
+        .train(training)
+    )
     query, _, _, mask, position = inputs()
     mask = mask.clone()
     mask[1] = False
     scores = rand(B, 2, T, S, seed=3).requires_grad_()
-    first = align.begin(scores.new_zeros(B, 2, S))
+    first = align.initial_state(scores.new_zeros(B, 2, S))
     seen = None if first is None else first.unsqueeze(2).expand(-1, -1, T, -1)
-    weights = align(scores, mask[:, None, None], Asked(query, position, seen))
+    weights = align(scores, mask[:, None, None], QueryInfo(query, position, seen))
     assert (weights[1] == 0).all()
     (weights.pow(2).sum() + 0 * scores.sum()).backward()
     assert scores.grad.isfinite().all()
@@ -202,39 +212,39 @@ def test_local_p_by_hand():
     # source of five words p_t = (5 - 1) / 4 = 1. With D = 2 the window holds words 0 to 3; word 4, however well it
     # scores, is outside. The scores 0, ln 2, 0, 0 make 1/5, 2/5, 1/5, 1/5 in the window. The Gaussian's standard
     # deviation is D / 2 = 1, so it multiplies by exp(-1/2), 1, exp(-1/2), exp(-2).
-    align = LocalPredictive(1, 2).double()
+    align = LocalPredictiveAlignment(1, 2).double()
     with torch.no_grad():
-        align.predict[0].weight.fill_(1.0)
-        align.predict[2].weight.fill_(2 * math.log(1 / 3))
+        align.position_predictor[0].weight.fill_(1.0)
+        align.position_predictor[2].weight.fill_(2 * math.log(1 / 3))
     query = torch.full((1, 1, 1), math.atanh(0.5), dtype=torch.double)
     scores = torch.tensor([0, math.log(2), 0, 0, 9], dtype=torch.double).view(1, 1, 1, 5)
-    asked, mask = Asked(query, torch.zeros(1, 1)), torch.ones(1, 1, 1, 5, dtype=torch.bool)
+    asked, mask = QueryInfo(query, torch.zeros(1, 1)), torch.ones(1, 1, 1, 5, dtype=torch.bool)
     weights = align(scores, mask, asked)
     e = math.exp(-0.5)
     by_hand = torch.tensor([e / 5, 2 / 5, e / 5, math.exp(-2) / 5, 0], dtype=torch.double)
     torch.testing.assert_close(weights.detach().flatten(), by_hand)
-    align.renormalise = True
+    align.renormalize = True
     torch.testing.assert_close(align(scores, mask, asked).detach().flatten(), by_hand / by_hand.sum())
 
 
-@pytest.mark.parametrize("align", [LocalMonotonic(3), LocalPredictive(QUERY, 3)])
+@pytest.mark.parametrize("align", [LocalMonotonicAlignment(3), LocalPredictiveAlignment(QUERY, 3)])
 def test_windows_stand_right_in_long_sources_in_low_precision(align):
     # bfloat16 has 8 bits: the word after 1024 that it knows is 1032. Where a window stands must not depend on it.
     query = rand(1, 1, QUERY).to(torch.bfloat16).float()
     scores, mask = torch.zeros(1, 1, 1, 2000), torch.ones(1, 1, 1, 2000, dtype=torch.bool)
     position = torch.tensor([[1027]])
-    exact = align(scores, mask, Asked(query, position))
+    exact = align(scores, mask, QueryInfo(query, position))
     with torch.autocast("cpu", torch.bfloat16):
-        low = align(scores.bfloat16(), mask, Asked(query.bfloat16(), position))
-    if type(align) is LocalMonotonic:
+        low = align(scores.bfloat16(), mask, QueryInfo(query.bfloat16(), position))
+    if type(align) is LocalMonotonicAlignment:
         assert low.flatten().nonzero().flatten().tolist() == list(range(1024, 1031))
     assert (low > 0).sum() == (exact > 0).sum() == 7
 
 
 def test_dropout_leaves_out_weights_in_training_only():
     query, keys, values, mask, position = inputs(QUERY)
-    attention = Attention(Dot(), dropout=0.5)
-    memory = attention.project(keys, values, mask)
+    attention = Attention(DotScore(), dropout=0.5)
+    memory = attention.project_memory(keys, values, mask)
     torch.manual_seed(0)
     trained = attention(query, memory, position).context
     calm, _, weights, _ = attention.eval()(query, memory, position, need_weights=True)
@@ -244,7 +254,7 @@ def test_dropout_leaves_out_weights_in_training_only():
 
 def test_heads_that_do_not_divide_are_refused_when_built():
     with pytest.raises(ValueError, match="3 heads do not divide"):
-        MultiHead(8, 8, 3)
+        MultiHeadScore(8, 8, 3)
     config = AttentionConfig.model_validate({"score": {"kind": "additive", "dim": 8, "heads": 4}})
     with pytest.raises(ValueError, match="4 heads do not divide"):
         config.build(QUERY, KEY, value_dim=6)
@@ -272,16 +282,16 @@ def test_a_context_goes_somewhere_and_nowhere_twice(enters):
         ModelConfig.model_validate(
             {
                 "encoder": {"kind": "gru", "dim": 8},
-                "decoder": {"kind": "recurrent", "dim": 8, "enters": enters},
+                "decoder": {"kind": "recurrent", "dim": 8, "wiring": enters},
             }
         )
 
 
 def test_bahdanaus_and_luongs_decoders_are_choices_of_where_attention_enters():
-    for preset, where in (({"kind": "bahdanau"}, BAHDANAU), ({"kind": "luong"}, LUONG)):
+    for preset, where in (({"kind": "bahdanau"}, BAHDANAU_WIRING), ({"kind": "luong"}, LUONG_WIRING)):
         attention = {"score": {"kind": "additive", "dim": 8}}
         same = {"dim": 8, "layers": 2, "cell": "lstm", "attention": attention}
-        chosen = {"kind": "recurrent", "enters": where.model_dump()}
+        chosen = {"kind": "recurrent", "wiring": where.model_dump()}
         nets = []
         for decoder in (preset, chosen):
             torch.manual_seed(0)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2attn.errors import UserError
-from seq2attn.tokenizers.tokenized_text import Segmented
+from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.tokenizers.unicode_scripts import is_of_unspaced_script
 from seq2attn.tokenizers.vocabulary import BOS, EOS
-from seq2attn.visualization.attention import AttentionChoice, attention_text, draw_attention
+from seq2attn.visualization.attention import AttentionSelection, attention_text, draw_attention
 from seq2attn.visualization.attention_map import AttentionMap
 from tests.unit.looks import SOURCE, TARGET, looked
 from tests.unit.test_text import TEXT, TRAINED
@@ -22,26 +22,26 @@ from tests.unit.test_text import TEXT, TRAINED
 def test_words_of_a_line_are_those_of_its_text(name: str, line: str) -> None:
     tokenizer = TRAINED[name]
     ids = tokenizer.encode(line)
-    found = Segmented.of(tokenizer, [BOS, *ids, EOS])
-    assert found.tokens == tuple(tokenizer.tokens([BOS, *ids, EOS]))
+    found = TokenizedText.from_ids(tokenizer, [BOS, *ids, EOS])
+    assert found.tokens == tuple(tokenizer.convert_ids_to_tokens([BOS, *ids, EOS]))
     assert (found.words[0], found.words[-1]) == ("<s>", "</s>")
     if ids:
         assert "".join(found.words[1:-1]) == "".join(tokenizer.decode(ids).split())
         if not any(map(is_of_unspaced_script, line)):
             assert list(found.words[1:-1]) == tokenizer.decode(ids).split()
-    assert list(found.word_of) == sorted(found.word_of)
-    assert set(found.word_of) == set(range(len(found.words)))
+    assert list(found.word_ids) == sorted(found.word_ids)
+    assert set(found.word_ids) == set(range(len(found.words)))
 
 
 @pytest.mark.parametrize("part", ["decoder", "encoder"])
 def test_whole_words_add_up_and_average(part) -> None:
-    one = AttentionMap.of(looked(), part)
+    one = AttentionMap.from_weights(looked(), part)
     whole = one.whole_words()
     assert (whole.keys.tokens, whole.queries.tokens) == (one.keys.words, one.queries.words)
     expected = np.zeros(whole.weights.shape)
-    for q, query in enumerate(one.queries.word_of):
-        for k, key in enumerate(one.keys.word_of):
-            expected[..., query, key] += one.weights[..., q, k] / one.queries.word_of.count(query)
+    for q, query in enumerate(one.queries.word_ids):
+        for k, key in enumerate(one.keys.word_ids):
+            expected[..., query, key] += one.weights[..., q, k] / one.queries.word_ids.count(query)
     np.testing.assert_allclose(whole.weights, expected, rtol=1e-5)
     np.testing.assert_allclose(whole.weights.sum(-1), 1, rtol=1e-5)
     np.testing.assert_allclose(whole.whole_words().weights, whole.weights, rtol=1e-5)
@@ -49,39 +49,39 @@ def test_whole_words_add_up_and_average(part) -> None:
 
 def test_what_is_chosen_keeps_its_name() -> None:
     seen = looked()
-    whole = AttentionMap.of(seen, "decoder")
-    assert seen.decoder is not None and seen.encoder is not None
+    whole = AttentionMap.from_weights(seen, "decoder")
+    assert seen.cross_attention is not None and seen.encoder_self_attention is not None
     assert (whole.queries, whole.keys) == (TARGET, SOURCE)
     one = whole.layer(2).head("3")
-    np.testing.assert_array_equal(one.weights, seen.decoder[1:2, 2:3])
+    np.testing.assert_array_equal(one.weights, seen.cross_attention[1:2, 2:3])
     assert (one.layers, one.heads, one.name(0, 0)) == (("2",), ("3",), "layer 2, head 3")
     mean = whole.layer("top").head("mean")
-    np.testing.assert_allclose(mean.weights[0, 0], seen.decoder[1].mean(0))
+    np.testing.assert_allclose(mean.weights[0, 0], seen.cross_attention[1].mean(0))
     assert mean.name(0, 0) == "layer 2, mean of heads"
     assert whole.layer("all").head("all") is whole
-    within = AttentionMap.of(seen, "encoder")
+    within = AttentionMap.from_weights(seen, "encoder")
     assert within.queries == within.keys == SOURCE
-    np.testing.assert_array_equal(within.weights, seen.encoder)
+    np.testing.assert_array_equal(within.weights, seen.encoder_self_attention)
 
 
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
         (
-            AttentionChoice(layer=3),
+            AttentionSelection(layer=3),
             "there is no layer `3`: the decoder's attention has 2; use 1 to 2, top or all",
         ),
-        (AttentionChoice(layer="0"), "there is no layer `0`: the decoder's"),
+        (AttentionSelection(layer="0"), "there is no layer `0`: the decoder's"),
         (
-            AttentionChoice(part="encoder", head=4),
+            AttentionSelection(kind="encoder", head=4),
             "there is no head `4`: the encoder's attention has 3; use 1 to 3, mean",
         ),
-        (AttentionChoice(head="-1"), "there is no head `-1`"),
-        (AttentionChoice(head="top"), "there is no head `top`"),
+        (AttentionSelection(head="-1"), "there is no head `-1`"),
+        (AttentionSelection(head="top"), "there is no head `top`"),
     ],
 )
-def test_what_is_not_there_cannot_be_chosen(choice: AttentionChoice, said: str) -> None:
-    for draw in (choice.map, choice.maps, lambda seen: attention_text(seen, choice)):
+def test_what_is_not_there_cannot_be_chosen(choice: AttentionSelection, said: str) -> None:
+    for draw in (choice.select, choice.select_all, lambda seen: attention_text(seen, choice)):
         with pytest.raises(UserError) as raised:
             draw(looked())
         assert said in str(raised.value)
@@ -89,25 +89,27 @@ def test_what_is_not_there_cannot_be_chosen(choice: AttentionChoice, said: str) 
 
 def test_a_part_without_attention_is_named() -> None:
     with pytest.raises(UserError, match=r"the model's encoder has none; its decoder has some"):
-        AttentionChoice("encoder").map(looked(encoder=False))
+        AttentionSelection("encoder").select(looked(encoder=False))
     with pytest.raises(UserError, match=r"the model's decoder has none; its encoder has some"):
-        AttentionChoice().map(looked(decoder=False))
+        AttentionSelection().select(looked(decoder=False))
     with pytest.raises(UserError, match=r"the model's decoder has none$"):
-        AttentionChoice().maps(looked(decoder=False, encoder=False))
+        AttentionSelection().select_all(looked(decoder=False, encoder=False))
 
 
 def test_what_is_left_open_depends_on_the_form() -> None:
     seen = looked()
-    assert AttentionChoice().map(seen).weights.shape[:2] == (1, 3)
-    assert [(one.part, one.weights.shape[:2]) for one in AttentionChoice().maps(seen)] == [
+    assert AttentionSelection().select(seen).weights.shape[:2] == (1, 3)
+    assert [(one.kind, one.weights.shape[:2]) for one in AttentionSelection().select_all(seen)] == [
         ("decoder", (2, 3)),
         ("encoder", (2, 3)),
     ]
-    assert [one.part for one in AttentionChoice().maps(looked(decoder=False))] == ["encoder"]
-    assert [one.part for one in AttentionChoice("encoder", layer=1, head="mean").maps(seen)] == ["encoder"]
+    assert [one.kind for one in AttentionSelection().select_all(looked(decoder=False))] == ["encoder"]
+    assert [one.kind for one in AttentionSelection("encoder", layer=1, head="mean").select_all(seen)] == [
+        "encoder"
+    ]
     text = attention_text(seen)
     assert text.startswith("layer 2, mean of heads\n") and text.count("▁The") == 1
-    every = attention_text(seen, AttentionChoice(layer="all", head="all", whole_words=True))
+    every = attention_text(seen, AttentionSelection(layer="all", head="all", whole_words=True))
     titles = [line for line in every.splitlines() if line.startswith("layer")]
     assert titles == [f"layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2, 3)]
     assert every.count("weight: ") == 1 and "▁" not in every
@@ -120,6 +122,6 @@ def test_a_picture_is_of_one_sentence(tmp_path) -> None:
     with pytest.raises(UserError, match=r"use one of \.png, \.svg, \.pdf, \.html"):
         draw_attention(looked(), tmp_path / "a.bmp")
     assert not list(tmp_path.iterdir())
-    draw_attention(looked(), tmp_path / "new" / "a.svg", AttentionChoice("encoder", whole_words=True))
+    draw_attention(looked(), tmp_path / "new" / "a.svg", AttentionSelection("encoder", whole_words=True))
     draw_attention(looked(), tmp_path / "a.html")
     assert {path.name for path in tmp_path.iterdir()} == {"new", "a.html"}

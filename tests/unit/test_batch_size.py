@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from seq2attn.data.corpus import Corpus
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.models import build_model
 from seq2attn.training.auto_settings import MIN_UPDATES
-from seq2attn.training.batch_size import FIRST, MARGIN, most, most_tokens
+from seq2attn.training.batch_size import FIRST, SAFETY_MARGIN, find_max_tokens, largest_that_fits
 from seq2attn.training.config import TrainingConfig
-from seq2attn.training.distributed import join_world
-from seq2attn.training.loss import Objective
+from seq2attn.training.distributed import init_distributed
+from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.parameter_groups import parameter_groups
 from tests.laws.small import CALM, content
 
@@ -25,26 +25,30 @@ def test_nearly_all_of_the_room_is_found_and_a_margin_left(room):
         tried.append(tokens)
         return tokens <= room
 
-    found = most(holds, 10**9)
+    found = largest_that_fits(holds, 10**9)
     assert found >= FIRST
-    assert (1 - 1 / 8) * MARGIN * room <= max(found, FIRST / MARGIN) <= max(room, FIRST / MARGIN)
+    assert (
+        (1 - 1 / 8) * SAFETY_MARGIN * room
+        <= max(found, FIRST / SAFETY_MARGIN)
+        <= max(room, FIRST / SAFETY_MARGIN)
+    )
     assert len(tried) <= 16
 
 
 def fitting(tmp_path, pairs, training=None, **limits):
     """How many tokens fit a model whose encoder holds so much, and what it was tried with."""
     model = {**CALM, "encoder": {"kind": "tests.laws.faults:Narrow", "spares": 0, **limits}}
-    config = Experiment.model_validate(content(tmp_path, "run", model=model)).model
-    objective = Objective(build_model(config, 20, 20))
+    config = ExperimentConfig.model_validate(content(tmp_path, "run", model=model)).model
+    objective = TrainingLoss(build_model(config, 20, 20))
     training = TrainingConfig.model_validate(training or {})
     optimizer = training.optimizer.build(parameter_groups(objective.model))
-    corpus = Corpus.of([([4] * 7, [5] * 7)] * pairs, 20)
+    corpus = Corpus.from_pairs([([4] * 7, [5] * 7)] * pairs, 20)
     tried = []
     objective.model.encoder.register_forward_hook(
         lambda part, given, gave: tried.append((len(given[0]), torch.is_autocast_enabled("cpu")))
     )
-    with join_world(torch.device("cpu")) as world:
-        tokens = most_tokens(training, objective, optimizer, corpus, world)
+    with init_distributed(torch.device("cpu")) as world:
+        tokens = find_max_tokens(training, objective, optimizer, corpus, world)
     assert all(parameter.grad is None for parameter in objective.parameters()) and not optimizer.state
     return tokens, tried
 
@@ -52,7 +56,7 @@ def fitting(tmp_path, pairs, training=None, **limits):
 @pytest.mark.parametrize("error", ["cuda", "cpu", "python"])
 def test_memory_that_is_short_is_known_however_it_is_said(tmp_path, error):
     tokens, _ = fitting(tmp_path, 10**5, rows=400, error=error)
-    assert MARGIN * 400 * 8 * 7 / 8 <= tokens <= MARGIN * 400 * 8
+    assert SAFETY_MARGIN * 400 * 8 * 7 / 8 <= tokens <= SAFETY_MARGIN * 400 * 8
 
 
 def test_it_is_tried_in_the_precision_of_the_training(tmp_path):

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from seq2attn.data.batch_planner import check_complete, padding_share, plan
-from seq2attn.data.collate import IGNORE, Batch, collate, collate_source
+from seq2attn.data.batch_planner import check_complete, padding_ratio, plan_batches
+from seq2attn.data.collate import IGNORE_INDEX, Batch, collate, collate_source
 from seq2attn.errors import DataError
-from seq2attn.nn.linear import EVEN
+from seq2attn.nn.linear import ROW_MULTIPLE
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 Length = st.integers(0, 40)
@@ -40,7 +40,7 @@ def test_each_pair_once_none_over_budget_ranks_alike(
 ) -> None:
     try:
         ranks = [
-            plan(lengths, tokens=tokens, seed=seed, epoch=epoch, rank=rank, world=world)
+            plan_batches(lengths, tokens=tokens, seed=seed, epoch=epoch, rank=rank, world=world)
             for rank in range(world)
         ]
     except DataError:
@@ -57,10 +57,10 @@ def test_each_pair_once_none_over_budget_ranks_alike(
 @pytest.mark.parametrize("tokens", [4096, 8192])
 def test_rows_beyond_a_multiple_go_into_the_next_batch(tokens: int) -> None:
     lengths = like_language(5000)
-    batches = plan(lengths, tokens=tokens, seed=1, epoch=0)
+    batches = plan_batches(lengths, tokens=tokens, seed=1, epoch=0)
     assert sorted(np.concatenate(batches).tolist()) == list(range(5000))
-    large = [len(batch) for batch in batches if len(batch) >= 2 * EVEN]
-    assert sum(rows % EVEN == 0 for rows in large) >= len(large) - 1
+    large = [len(batch) for batch in batches if len(batch) >= 2 * ROW_MULTIPLE]
+    assert sum(rows % ROW_MULTIPLE == 0 for rows in large) >= len(large) - 1
     assert len(large) > 5
 
 
@@ -75,7 +75,7 @@ def test_a_plan_is_a_function_of_its_arguments() -> None:
     lengths = like_language(2000)
 
     def flat(seed: int, epoch: int) -> list[list[int]]:
-        return [batch.tolist() for batch in plan(lengths, tokens=512, seed=seed, epoch=epoch)]
+        return [batch.tolist() for batch in plan_batches(lengths, tokens=512, seed=seed, epoch=epoch)]
 
     assert flat(1, 2) == flat(1, 2)
     assert len({str(flat(*at)) for at in ((1, 2), (2, 1), (1, 3), (3, 3))}) == 4
@@ -85,22 +85,22 @@ def test_a_plan_is_a_function_of_its_arguments() -> None:
 
 def test_little_padding() -> None:
     lengths = like_language(30_000)
-    batches = plan(lengths, tokens=4096, seed=0, epoch=0)
-    assert padding_share(lengths, batches) < 0.03
+    batches = plan_batches(lengths, tokens=4096, seed=0, epoch=0)
+    assert padding_ratio(lengths, batches) < 0.03
     assert len(batches) < 1.1 * (lengths.max(axis=1) + 1).sum() / 4096
 
 
 def test_padding_share_counts_both_sides() -> None:
     lengths = np.array([[1, 3], [3, 1], [1, 1]])
-    assert padding_share(lengths, [np.array([0]), np.array([1]), np.array([2])]) == 0
-    assert padding_share(lengths, [np.array([0, 1]), np.array([2])]) == pytest.approx(4 / 20)
+    assert padding_ratio(lengths, [np.array([0]), np.array([1]), np.array([2])]) == 0
+    assert padding_ratio(lengths, [np.array([0, 1]), np.array([2])]) == pytest.approx(4 / 20)
 
 
 def test_too_few_pairs_for_the_processes() -> None:
     with pytest.raises(
         DataError, match="3 batches of one pair each cannot be shared out equally to 2 processes"
     ):
-        plan(np.full((3, 2), 9), tokens=1, seed=0, epoch=0, world=2)
+        plan_batches(np.full((3, 2), 9), tokens=1, seed=0, epoch=0, world=2)
 
 
 def test_collate() -> None:
@@ -108,7 +108,7 @@ def test_collate() -> None:
     assert batch.source.tolist() == [[5, 6, 7, EOS], [9, EOS, PAD, PAD]]
     assert batch.source_mask.tolist() == [[True] * 4, [True, True, False, False]]
     assert batch.target.tolist() == [[BOS, 8, PAD], [BOS, 10, 11]]
-    assert batch.labels.tolist() == [[8, EOS, IGNORE], [10, 11, EOS]]
+    assert batch.labels.tolist() == [[8, EOS, IGNORE_INDEX], [10, 11, EOS]]
     assert batch.source.dtype == batch.target.dtype == batch.labels.dtype == torch.int64
     assert batch.source_mask.dtype == torch.bool
 
@@ -129,8 +129,8 @@ def test_a_batch_moves_as_one() -> None:
 def test_collate_says_what_plan_counted() -> None:
     lengths = like_language(300)
     pairs = [([7] * source, [8] * target) for source, target in lengths.tolist()]
-    for rows in plan(lengths, tokens=200, seed=0, epoch=0):
+    for rows in plan_batches(lengths, tokens=200, seed=0, epoch=0):
         batch = collate([pairs[row] for row in rows])
         assert max(batch.source.numel(), batch.target.numel()) <= 200
         assert int(batch.source_mask.sum()) == int((lengths[rows, 0] + 1).sum())
-        assert int((batch.labels != IGNORE).sum()) == int((lengths[rows, 1] + 1).sum())
+        assert int((batch.labels != IGNORE_INDEX).sum()) == int((lengths[rows, 1] + 1).sum())

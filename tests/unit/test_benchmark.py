@@ -27,11 +27,11 @@ from benchmark.training import counted  # noqa: E402
 
 from seq2attn.config.load import load  # noqa: E402
 from seq2attn.data.collate import collate_source  # noqa: E402
-from seq2attn.experiment import Experiment  # noqa: E402
-from seq2attn.io.weights import own_weights, save_tensors  # noqa: E402
+from seq2attn.experiment import ExperimentConfig  # noqa: E402
+from seq2attn.io.weights import save_tensors, unique_state_dict  # noqa: E402
 from seq2attn.models import build_model  # noqa: E402
-from seq2attn.models.summary import sketch  # noqa: E402
-from seq2attn.tokenizers.subwords import BPEConfig, SubwordTokenizer  # noqa: E402
+from seq2attn.models.summary import build_on_meta_device  # noqa: E402
+from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer  # noqa: E402
 from seq2attn.tokenizers.vocabulary import BOS  # noqa: E402
 
 PHRASEBOOK = ROOT / "data" / "phrasebook"
@@ -56,7 +56,7 @@ def setting_in(folder: Path) -> Setting:
 
 def test_everybody_counts_the_tokens_of_our_tokeniser(tmp_path):
     setting = setting_in(tmp_path)
-    tokenizer = SubwordTokenizer(BPEConfig(size=300), prepare_text(setting, 300))
+    tokenizer = SubwordTokenizer(BPETokenizerConfig(vocab_size=300), prepare_text(setting, 300))
     found = lengths(setting)
     for counts, language in ((found.source, "de"), (found.target, "en")):
         lines = (setting.corpus / f"train.{language}").read_text("utf-8").split("\n")[:-1]
@@ -102,20 +102,20 @@ def test_flops_are_those_that_pytorch_counts():
             model(*words)
     finally:
         torch.backends.mha.set_fastpath_enabled(True)
-    config = load(ROOT / "configs/bench/t.yaml", Experiment)
-    ours = sketch(config.model, config.text)
+    config = load(ROOT / "configs/bench/t.yaml", ExperimentConfig)
+    ours = build_on_meta_device(config.model, config.tokenizer)
     assert flops_a_word(ours, Lengths((s,), (t,))) * t / (1 + BACKWARD) == counter.get_total_flops()
 
 
 @pytest.mark.parametrize("model", ["r1", "r2"])
 def test_flops_of_recurrent_models_are_those_that_pytorch_counts(model):
     s, t = 13, 9
-    config = load(ROOT / f"configs/bench/{model}.yaml", Experiment)
-    net = sketch(config.model, config.text)
+    config = load(ROOT / f"configs/bench/{model}.yaml", ExperimentConfig)
+    net = build_on_meta_device(config.model, config.tokenizer)
     net = net.to_empty(device="cpu").eval()
     source, target = torch.ones(1, s, dtype=torch.long), torch.ones(1, t, dtype=torch.long)
     with FlopCounterMode(display=False) as counter:
-        net.output(net(source, source.bool(), target).hidden)
+        net.output_projection(net(source, source.bool(), target).hidden)
     counted = flops_a_word(net, Lengths((s,), (t,))) * t / (1 + BACKWARD)
     assert counted == pytest.approx(counter.get_total_flops(), rel=0.02)  # but for first states
 
@@ -203,19 +203,19 @@ def test_a_peer_is_told_what_it_shall_train(name, model, tmp_path):
 
 def test_marian_with_our_weights_says_what_ours_says(tmp_path):
     torch.manual_seed(2)
-    experiment = load(ROOT / "configs/bench/t.yaml", Experiment)
+    experiment = load(ROOT / "configs/bench/t.yaml", ExperimentConfig)
     net = build_model(experiment.model, 8000, 8000).eval()
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
-    save_tensors(own_weights(net), tmp_path / "model.safetensors")
+    save_tensors(unique_state_dict(net), tmp_path / "model.safetensors")
     theirs = marian.with_our_weights(tmp_path)
     source, mask = collate_source([[5, 9, 4], [7, 700, 7000, 77, 4, 5], [11]])
     target = torch.randint(4, 8000, (3, 7))
     target[:, 0] = BOS
     with torch.no_grad():
         found = theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target).logits
-        expected = net.output(net(source, mask, target).hidden)
+        expected = net.output_projection(net(source, mask, target).hidden)
     assert expected.std() > 0.1
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 

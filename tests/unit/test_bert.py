@@ -12,9 +12,9 @@ from torch import nn
 from transformers import BertForMaskedLM, BertForPreTraining, BertModel, BertTokenizerFast
 
 from seq2attn.data.collate import collate_source
-from seq2attn.encoders.bert import BertEncoderConfig, load_bert
+from seq2attn.encoders.bert import BertEncoderConfig, load_bert_weights
 from seq2attn.errors import DataError
-from seq2attn.tokenizers.wordpiece import WordPieceConfig
+from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from seq2attn.training.parameter_groups import parameter_groups
 from tests.small_bert import make_bert
 
@@ -32,8 +32,8 @@ def loaded(folder, **options):
     """Our two parts with the weights in `folder`, and the tokeniser."""
     config = BertEncoderConfig(kind="bert", path=folder, **options)
     embedding, encoder = config.build_embedding().eval(), config.build(7).eval()
-    tokenizer = WordPieceConfig(path=folder).train([])
-    load_bert(folder, embedding, encoder, tokenizer.bert_ids)
+    tokenizer = WordPieceTokenizerConfig(path=folder).train([])
+    load_bert_weights(folder, embedding, encoder, tokenizer.bert_ids)
     return tokenizer, embedding, encoder
 
 
@@ -196,7 +196,7 @@ def test_weights_of_another_shape_than_the_config_says(folder, tmp_path):
     config = BertEncoderConfig(kind="bert", path=folder)
     other = make_bert(tmp_path / "other", WORDS, intermediate_size=24)
     with pytest.raises(DataError, match="other: its weights are not of the config's `shape`"):
-        load_bert(other, config.build_embedding(), config.build(7), range(20))
+        load_bert_weights(other, config.build_embedding(), config.build(7), range(20))
 
 
 def test_a_shape_that_was_read_needs_no_folder(folder):
@@ -207,4 +207,4 @@ def test_a_shape_that_was_read_needs_no_folder(folder):
     embedding, encoder = again.build_embedding(), again.build(7)
     assert encoder.key_dim == 16
     with pytest.raises(DataError, match=r"there is no folder .*bert; expected that of a BERT"):
-        load_bert(folder, embedding, encoder, range(20))
+        load_bert_weights(folder, embedding, encoder, range(20))

@@ -14,19 +14,19 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2attn.cli import polite
+from seq2attn.cli import handle_errors
 from seq2attn.data.config import DataConfig
 from seq2attn.data.fingerprint import fingerprint
 from seq2attn.data.prepare import prepare
 from seq2attn.data.readers import TSVConfig
 from seq2attn.errors import DataError
-from seq2attn.inference.line_stream import arriving
+from seq2attn.inference.line_stream import read_line_batches
 from seq2attn.io.text_lines import MAX_LINE_BYTES, read_lines
-from seq2attn.tokenizers.config import TextConfig
+from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.normalize import MAX_MARKS, NormalizeConfig, normalize
-from seq2attn.tokenizers.words import WordsConfig
+from seq2attn.tokenizers.words import WordTokenizerConfig
 
-WORDS = TextConfig(source=WordsConfig(), target=WordsConfig())
+WORDS = TokenizersConfig(source=WordTokenizerConfig(), target=WordTokenizerConfig())
 ABOVE, BELOW = "\u0301", "\u0316"  # marks that Unicode sorts, the lower ones first
 
 
@@ -58,12 +58,12 @@ def test_the_longest_line_is_read(tmp_path: Path) -> None:
 
 
 def test_input_without_end_is_refused_after_what_came_before() -> None:
-    groups = arriving(io.BufferedReader(io.BytesIO(b"one\ntwo\n" + bytes(MAX_LINE_BYTES + 2**19))))  # type: ignore[arg-type]
+    groups = read_line_batches(io.BufferedReader(io.BytesIO(b"one\ntwo\n" + bytes(MAX_LINE_BYTES + 2**19))))  # type: ignore[arg-type]
     assert next(groups) == [b"one", b"two"]
     with pytest.raises(DataError, match=r"^line 3 of the input: the line has more than 16,777,216 bytes"):
         next(groups)
     with Path("/dev/zero").open("rb") as zero, pytest.raises(DataError, match=r"^line 1 of the input"):
-        next(arriving(zero))
+        next(read_line_batches(zero))
 
 
 @pytest.mark.parametrize("which", ["train", "dev", "test"])
@@ -89,7 +89,7 @@ def test_missing_memory_is_a_message_for_which_nothing_is_imported(
         raise MemoryError
 
     with pytest.raises(typer.Exit) as ended:
-        polite(hungry)()
+        handle_errors(hungry)()
     assert ended.value.exit_code == 2
     assert capsys.readouterr().err == "error: there is not enough memory for this\n"
 
@@ -125,5 +125,5 @@ def test_tokenizers_take_marks_in_linear_time() -> None:
     config = NormalizeConfig()
     line = "a" + (ABOVE + BELOW) * 100_000
     assert config.normalize(config.normalize(line)) == config.normalize(line)
-    words = WordsConfig().train([line])
+    words = WordTokenizerConfig().train([line])
     assert words.decode(words.encode(line)) == config.normalize(line)

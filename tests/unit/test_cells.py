@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from seq2attn.encoders import RecurrentEncoderConfig
-from seq2attn.nn.rnn.stacked import Bridge, FedCells, WholeCells, by_layer, together
+from seq2attn.nn.rnn.stacked import Bridge, InputFedRNN, TorchRNN, stack_layer_states, unstack_layer_states
 from tests.laws.parts import OWN_EMBEDDINGS, PAIRS, model
 
 WORD, FEED, DIM, STEPS, ROWS = 5, 4, 6, 7, 3
@@ -50,11 +50,11 @@ def torchs(fed, kind, layers, *, with_feed):
 
 
 def run_fed(fed, words, feed, cells):
-    outputs, cells, read = [], by_layer(cells), fed.steps(words)
+    outputs, cells, read = [], unstack_layer_states(cells), fed.steps(words)
     for t in range(words.size(1)):
         output, cells = read(t, feed[:, t], cells)
         outputs.append(output)
-    return torch.stack(outputs, 1), together(cells)
+    return torch.stack(outputs, 1), stack_layer_states(cells)
 
 
 def run_torchs(rnn, inputs, cells):
@@ -67,7 +67,7 @@ def run_torchs(rnn, inputs, cells):
 @pytest.mark.parametrize("kind", CELLS)
 @pytest.mark.parametrize("with_feed", [True, False])
 def test_fed_cells_are_torchs(kind, layers, with_feed):
-    fed = shuffled(FedCells(kind, WORD, FEED, DIM, layers, 0.0))
+    fed = shuffled(InputFedRNN(kind, WORD, FEED, DIM, layers, 0.0))
     if not with_feed:
         nn.init.zeros_(fed.feed.weight)
     words, feed = rand(ROWS, STEPS, WORD).requires_grad_(), rand(ROWS, STEPS, FEED, seed=1)
@@ -83,7 +83,7 @@ def test_fed_cells_are_torchs(kind, layers, with_feed):
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("kind", CELLS)
 def test_whole_cells_go_on_from_rows_first_cells(kind, layers):
-    whole = shuffled(WholeCells(kind, WORD, DIM, layers, 0.0))
+    whole = shuffled(TorchRNN(kind, WORD, DIM, layers, 0.0))
     words, cells = rand(ROWS, STEPS, WORD), first_cells(kind, layers)
     torch.testing.assert_close(whole(words, cells), run_torchs(whole.rnn, words, cells))
 
@@ -184,9 +184,9 @@ def check_other(part):
 )
 def test_first_weights_are_as_stated(encoder, decoder, tie):
     net = model(encoder, decoder, words=200, tie=tie)
-    seen = {net.output} if tie == "all" else set()  # its weights are the embeddings'
+    seen = {net.output_projection} if tie == "all" else set()  # its weights are the embeddings'
     for part in net.modules():
-        if isinstance(part, FedCells):
+        if isinstance(part, InputFedRNN):
             check_fed(part)
             seen |= set(part.modules())
     for part in net.modules():
@@ -194,7 +194,7 @@ def test_first_weights_are_as_stated(encoder, decoder, tie):
             check_rnn(part)
         elif part not in seen:
             check_other(part)
-    assert (net.output.bias == 0).all()
+    assert (net.output_projection.bias == 0).all()
     for name, v in net.named_parameters():
         if name.endswith("score.v"):
             assert v.abs().max() <= 0.1

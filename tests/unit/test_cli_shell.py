@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import seq2attn
-from seq2attn.cli import app, group
+from seq2attn.cli import app, command_group
 from seq2attn.config.base import Config
 from seq2attn.errors import ConfigError, DataError
 
@@ -64,7 +64,7 @@ class TestShell:
         def one() -> None:
             raise raised
 
-        done = CliRunner().invoke(group("Two commands.", one, two), ["one"])
+        done = CliRunner().invoke(command_group("Two commands.", one, two), ["one"])
         assert (done.exit_code, done.stdout, done.stderr) == (code, "", said)
 
     def test_bugs_keep_their_traceback(self):

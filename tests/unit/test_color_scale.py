@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seq2attn.models.attention_weights import Looked
-from seq2attn.tokenizers.tokenized_text import Segmented
-from seq2attn.visualization.attention import AttentionChoice, attention_text, draw_attention
+from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.tokenizers.tokenized_text import TokenizedText
+from seq2attn.visualization.attention import AttentionSelection, attention_text, draw_attention
 from seq2attn.visualization.color_scale import ColorScale, scale_weights
 from seq2attn.visualization.fonts import font_families
 from tests.unit.browser import Browser
@@ -22,9 +22,9 @@ from tests.unit.looks import looked
 
 SCALES: tuple[ColorScale, ...] = ("max", "row", "0-1")
 SEEN = looked(2, 3)
-FAINT = Looked(
-    Segmented.plain(["a", "b", "</s>"]),
-    Segmented.plain(["x", "</s>"]),
+FAINT = AttentionWeights(
+    TokenizedText.from_words(["a", "b", "</s>"]),
+    TokenizedText.from_words(["x", "</s>"]),
     np.array([[[[0.08, 0.04, 0.0], [0.1, 0.4, 0.25]]]], np.float32),
     None,
 )
@@ -38,7 +38,7 @@ def expected(weights: np.ndarray, scale: ColorScale) -> np.ndarray:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_full_color_is_that_of_the_largest_weight_of_its_scale(scale: ColorScale) -> None:
-    weights = SEEN.decoder
+    weights = SEEN.cross_attention
     assert weights is not None
     scaled = scale_weights(weights, scale)
     np.testing.assert_allclose(scaled.shares, expected(weights, scale), rtol=1e-6)
@@ -55,7 +55,7 @@ def test_the_full_color_is_that_of_the_largest_weight_of_its_scale(scale: ColorS
     ],
 )
 def test_shades_of_a_terminal_and_their_legend(scale: ColorScale, rows: list[str], legend: str) -> None:
-    lines = attention_text(FAINT, AttentionChoice(color_scale=scale)).splitlines()
+    lines = attention_text(FAINT, AttentionSelection(color_scale=scale)).splitlines()
     assert [line for line in lines if line.startswith(("   x", "</s>"))] == rows
     assert lines[-1] == legend
 
@@ -79,22 +79,22 @@ def saved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_cells_of_a_picture_and_its_legend(saved: list[Any], tmp_path: Path, scale: ColorScale) -> None:
-    choice = AttentionChoice(layer="all", color_scale=scale)
+    choice = AttentionSelection(layer="all", color_scale=scale)
     draw_attention(SEEN, tmp_path / "map.svg", choice)
     (canvas,) = saved
     *maps, bar = canvas.axes
     images = [axes.images[0] for axes in maps]
     drawn = np.array([image.norm(image.get_array()) for image in images]).reshape(2, 3, 5, 5)
-    assert SEEN.decoder is not None
-    np.testing.assert_allclose(drawn, expected(SEEN.decoder, scale), rtol=1e-5)
-    full = float(SEEN.decoder.max()) if scale == "max" else 1.0
+    assert SEEN.cross_attention is not None
+    np.testing.assert_allclose(drawn, expected(SEEN.cross_attention, scale), rtol=1e-5)
+    full = float(SEEN.cross_attention.max()) if scale == "max" else 1.0
     np.testing.assert_allclose(bar.get_yticks(), [0, full / 2, full])
     assert [text.get_text() for text in bar.get_yticklabels()] == ["0", f"{full / 2:.2g}", f"{full:.2g}"]
     assert bar.get_ylabel() == ("weight/row max" if scale == "row" else "weight")
 
 
 def test_every_map_of_a_picture_has_its_labels_above(saved: list[Any], tmp_path: Path) -> None:
-    draw_attention(SEEN, tmp_path / "map.svg", AttentionChoice(layer="all"), run="runs/mine")
+    draw_attention(SEEN, tmp_path / "map.svg", AttentionSelection(layer="all"), run="runs/mine")
     (canvas,) = saved
     canvas.draw_without_rendering()  # lays it out anew, for one resolution
     title = canvas.get_suptitle()
@@ -124,9 +124,9 @@ def test_the_name_of_a_run_need_not_be_utf8(tmp_path: Path, suffix: str) -> None
 
 def test_a_long_sentence_and_a_long_word_leave_room_for_each_other(saved: list[Any], tmp_path: Path) -> None:
     words = ["Donaudampfschifffahrtsgesellschaft" * 3, *["Schiff"] * 40, "</s>"]
-    source, target = Segmented.plain(words), Segmented.plain(["ship", "</s>"])
+    source, target = TokenizedText.from_words(words), TokenizedText.from_words(["ship", "</s>"])
     weights = np.full((1, 2, 2, len(words)), 1 / len(words), np.float32)
-    draw_attention(Looked(source, target, weights, None), tmp_path / "map.png", run="runs/mine")
+    draw_attention(AttentionWeights(source, target, weights, None), tmp_path / "map.png", run="runs/mine")
     (canvas,) = saved
     canvas.draw_without_rendering()
     lines = canvas.get_suptitle().split("\n")
@@ -165,8 +165,10 @@ Draw = Callable[..., Browser]
 
 @pytest.fixture
 def draw(chromium: Browser, tmp_path: Path) -> Draw:
-    def opened(seen: Looked, scale: ColorScale = "max", **size: int) -> Browser:
-        draw_attention(seen, tmp_path / "page.html", AttentionChoice(color_scale=scale), run="runs/<b>mine")
+    def opened(seen: AttentionWeights, scale: ColorScale = "max", **size: int) -> Browser:
+        draw_attention(
+            seen, tmp_path / "page.html", AttentionSelection(color_scale=scale), run="runs/<b>mine"
+        )
         chromium.open(tmp_path / "page.html", **size)
         return chromium
 
@@ -185,11 +187,11 @@ def alphas(page: Browser) -> np.ndarray:
 def test_cells_of_the_page_and_its_legend(draw: Draw, scale: ColorScale) -> None:
     page = draw(FAINT)
     assert page.get("document.getElementById('scale').value") == "max"
-    assert FAINT.decoder is not None
-    np.testing.assert_allclose(alphas(page), expected(FAINT.decoder, "max").ravel(), atol=4e-3)
+    assert FAINT.cross_attention is not None
+    np.testing.assert_allclose(alphas(page), expected(FAINT.cross_attention, "max").ravel(), atol=4e-3)
     page.choose("#scale", scale)
-    np.testing.assert_allclose(alphas(page), expected(FAINT.decoder, scale).ravel(), atol=4e-3)
-    scaled = scale_weights(FAINT.decoder, scale)
+    np.testing.assert_allclose(alphas(page), expected(FAINT.cross_attention, scale).ravel(), atol=4e-3)
+    scaled = scale_weights(FAINT.cross_attention, scale)
     numbers = page.get("[...document.querySelectorAll('#legend .ends span')].map(s => s.textContent)")
     assert numbers == [scaled.number(share) for share in (0, 0.5, 1)]
     assert page.get("document.getElementById('unit').textContent") == scaled.legend
@@ -205,8 +207,8 @@ def test_small_maps_are_on_one_scale(draw: Draw) -> None:
         )[..., 3]
         / 255
     )
-    assert SEEN.decoder is not None
-    np.testing.assert_allclose(drawn, expected(SEEN.decoder, "max"), atol=4e-3)
+    assert SEEN.cross_attention is not None
+    np.testing.assert_allclose(drawn, expected(SEEN.cross_attention, "max"), atol=4e-3)
 
 
 def test_the_page_has_a_title_with_run_and_sentence(draw: Draw) -> None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from pydantic import Field, PositiveInt
 
-from seq2attn.config.base import Config, InputPath, Placed
+from seq2attn.config.base import Config, InputPath, PathString
 from seq2attn.config.json_schema import json_schema
 from seq2attn.config.load import load
 from seq2attn.config.plugin import Pluggable
@@ -173,7 +173,7 @@ class TestScalars:
             load(path, Root)
 
     def test_placed_strings_can_be_copied(self):
-        placed = Placed("a", Path("b"))
+        placed = PathString("a", Path("b"))
         for twin in (copy.deepcopy(placed), pickle.loads(pickle.dumps(placed))):
             assert (twin, twin.folder) == ("a", Path("b"))
 

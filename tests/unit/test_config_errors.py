@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
-from seq2attn.config.base import Config, InputPath, Mistake, Mistakes
+from seq2attn.config.base import Config, FieldError, FieldErrors, InputPath
 from seq2attn.config.load import load
 from seq2attn.config.plugin import Pluggable
 from seq2attn.errors import ConfigError
@@ -44,7 +44,7 @@ class Transformer(Config):
     @model_validator(mode="after")
     def _heads_divide_dim(self) -> Transformer:
         if self.dim % self.heads:
-            raise Mistakes([Mistake("heads", f"{self.heads} heads do not divide dim {self.dim}")])
+            raise FieldErrors([FieldError("heads", f"{self.heads} heads do not divide dim {self.dim}")])
         return self
 
 
@@ -66,14 +66,14 @@ class Data(Config):
         return note
 
 
-def _languages_differ(data: Data) -> list[Mistake]:
+def _languages_differ(data: Data) -> list[FieldError]:
     source, target = data.languages
-    return [Mistake("data.languages", "source and target are the same")] if source == target else []
+    return [FieldError("data.languages", "source and target are the same")] if source == target else []
 
 
-def _weights_need_recurrence(data: Data, decoder: Decoder) -> list[Mistake]:
+def _weights_need_recurrence(data: Data, decoder: Decoder) -> list[FieldError]:
     recurrent = decoder.kind != "transformer"
-    return [] if recurrent or not data.weights else [Mistake("data.weights", "needs a recurrent decoder")]
+    return [] if recurrent or not data.weights else [FieldError("data.weights", "needs a recurrent decoder")]
 
 
 class Root(Config):
@@ -293,9 +293,9 @@ OVERRIDES = [
     ("decoder.dimm=3", "1:9", "dimm",
      "unknown key `decoder.dimm`; did you mean `dim`?"),
     ("decoder.dim", "1:1", "decoder.dim",
-     "expected `key=value`, such as `search.width=10`"),
+     "expected `key=value`, such as `search.beam_size=10`"),
     ("=3", "1:1", "=3",
-     "expected `key=value`, such as `search.width=10`"),
+     "expected `key=value`, such as `search.beam_size=10`"),
     ("decoder.score={kind: dot", "1:25", "",
      "this is not YAML: while parsing a flow mapping, expected ',' or '}', but got '<stream end>'"),
     ("decoder.score.dim=3", "1:15", "dim",

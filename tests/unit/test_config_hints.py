@@ -14,23 +14,23 @@ from seq2attn.cli import app
 from seq2attn.config.base import Config
 from seq2attn.config.files import missing_files
 from seq2attn.config.hints import HINTS
-from seq2attn.config.load import load, mistaken
+from seq2attn.config.load import errors_at, load
 from seq2attn.config.yaml_cursor import is_model, members
 from seq2attn.errors import ConfigError, UserError
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.training.train import train
 
 Write = Callable[[str], Path]
 WHOLE = """\
-run: run
+run_dir: run
 data:
-  train: {kind: aligned, source: a.de, target: a.en}
-  dev: {kind: aligned, source: a.de, target: a.en}
-text: {joint: {kind: words}}
+  train: {kind: plain, source: a.de, target: a.en}
+  dev: {kind: plain, source: a.de, target: a.en}
+tokenizer: {joint: {kind: words}}
 model:
   encoder: {kind: gru, dim: 12, layers: 2}
   decoder: {kind: luong, dim: 16, cell: lstm, input_feeding: false}
-search: {kind: beam, width: 3, patience: 1.5, lengths: {max_length: 9}}
+search: {kind: beam, beam_size: 3, patience: 1.5, lengths: {max_length: 9}}
 """
 
 
@@ -46,7 +46,7 @@ def write(tmp_path: Path) -> Write:
 
 def said(path: Path, *overrides: str) -> str:
     with pytest.raises(ConfigError) as raised:
-        load(path, Experiment, overrides)
+        load(path, ExperimentConfig, overrides)
     return str(raised.value)
 
 
@@ -66,21 +66,21 @@ class TestHints:
     @pytest.mark.parametrize("place", HINTS)
     def test_what_they_name_is_there(self, place: str) -> None:
         for name in re.findall(r"`([a-z_.]+)`", place):
-            models = [Experiment] if "." in name else list(every_model(Experiment))
+            models = [ExperimentConfig] if "." in name else list(every_model(ExperimentConfig))
             assert has_key(name.split("."), models), name
 
     @pytest.mark.parametrize(
         ("key", "place", "ours"),
         [
-            ("training.learning_rate", "training.learning_rate", "training.optimizer.rate"),
-            ("training.lr", "training.lr", "training.optimizer.rate"),
-            ("lr", "lr", "training.optimizer.rate"),
+            ("training.learning_rate", "training.learning_rate", "training.optimizer.lr"),
+            ("training.lr", "training.lr", "training.optimizer.lr"),
+            ("lr", "lr", "training.optimizer.lr"),
             ("training.batch_size", "training.batch_size", "training.batch.tokens"),
             ("training.batch.batch-size", "training.batch.batch-size", "training.batch.tokens"),
-            ("search.beam", "search.beam", "search.width"),
-            ("search.beam_size", "search.beam_size", "search.width"),
-            ("training.epochs", "training.epochs", "training.until"),
-            ("training.max_epochs", "training.max_epochs", "training.until"),
+            ("search.beam", "search.beam", "search.beam_size"),
+            ("search.beam_size", "search.beam_size", "search.beam_size"),
+            ("training.epochs", "training.epochs", "training.max_duration"),
+            ("training.max_epochs", "training.max_epochs", "training.max_duration"),
             ("text.sentencepiece", "text.sentencepiece", "text"),
             ("data.train.src", "data.train.src", "source"),
             ("data.train.trg", "data.train.trg", "target"),
@@ -101,7 +101,7 @@ class TestAnotherKind:
     def test_common_keys_are_kept_and_others_named(
         self, write: Write, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        found = load(write(WHOLE), Experiment, ["search.kind=greedy", "model.decoder.kind=bahdanau"])
+        found = load(write(WHOLE), ExperimentConfig, ["search.kind=greedy", "model.decoder.kind=bahdanau"])
         assert (found.search.kind, found.search.lengths.max_length) == ("greedy", 9)
         assert (found.model.decoder.kind, found.model.decoder.dim, found.model.decoder.cell) == (
             "bahdanau",
@@ -109,21 +109,21 @@ class TestAnotherKind:
             "lstm",
         )
         assert capsys.readouterr().err.splitlines() == [
-            "`search` of kind `greedy` has no `search.width`, `search.patience`: dropped",
+            "`search` of kind `greedy` has no `search.beam_size`, `search.patience`: dropped",
             "`model.decoder` of kind `bahdanau` has no `model.decoder.input_feeding`: dropped",
         ]
 
     def test_nothing_is_said_where_nothing_is_dropped(
         self, write: Write, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        encoder = load(write(WHOLE), Experiment, ["model.encoder.kind=lstm"]).model.encoder
+        encoder = load(write(WHOLE), ExperimentConfig, ["model.encoder.kind=lstm"]).model.encoder
         assert (encoder.kind, encoder.dim, encoder.layers) == ("lstm", 12, 2)
         assert capsys.readouterr().err == ""
 
     def test_what_is_set_is_never_dropped(self, write: Write) -> None:
         path = write(WHOLE)
-        assert load(path, Experiment, ["search.kind=sample", "search.width=7"]).search.width == 7
-        assert "unknown key `search.width`" in said(path, "search.width=7", "search.kind=greedy")
+        assert load(path, ExperimentConfig, ["search.kind=sample", "search.beam_size=7"]).search.width == 7
+        assert "unknown key `search.beam_size`" in said(path, "search.beam_size=7", "search.kind=greedy")
 
     def test_an_unknown_kind_is_the_only_mistake(self, write: Write) -> None:
         text = said(write(WHOLE), "search.kind=greedi")
@@ -133,7 +133,7 @@ class TestAnotherKind:
 class TestOneForAList:
     def test_one_duration(self, write: Write) -> None:
         one, many = (
-            load(write(WHOLE + f"training: {{until: {until}}}"), Experiment).training.until
+            load(write(WHOLE + f"training: {{until: {until}}}"), ExperimentConfig).training.max_duration
             for until in ("20 epochs", "[20 epochs]")
         )
         assert one == many
@@ -142,7 +142,7 @@ class TestOneForAList:
     def test_a_mistake_has_a_place(self, write: Write, until: str) -> None:
         text = said(write(WHOLE + f"training: {{until: {until}}}"))
         assert text.endswith(f"1 mistake in {write('')}")
-        assert "my.yaml:10:19: `training.until`: a duration is a number and a unit" in text
+        assert "my.yaml:10:19: `training.max_duration`: a duration is a number and a unit" in text
 
 
 class Switch(Config):
@@ -163,8 +163,8 @@ class TestQuotes:
         ("training", "wrong"),
         [
             (
-                "schedule: {kind: inverse-sqrt, warmup: 0}",
-                "`training.schedule.warmup` should be greater than 0 or 'auto', not 0",
+                "lr_schedule: {kind: inverse-sqrt, warmup_updates: 0}",
+                "`training.lr_schedule.warmup` should be greater than 0 or 'auto', not 0",
             ),
             (
                 "batch: {tokens: 0}",
@@ -179,27 +179,29 @@ class TestQuotes:
 
 class TestMissingFiles:
     def test_all_are_named_with_their_places(self, write: Write, tmp_path: Path) -> None:
-        text = WHOLE + "training: {guided: {}}\n"
+        text = WHOLE + "training: {guided_alignment: {}}\n"
         text = text.replace("target: a.en}", "target: a.en, alignment: no.align}", 1).replace(
             "model:", "model:\n  embeddings: {source_vectors: ~/no.vec}"
         )
         path = write(text)
         (tmp_path / "a.de").touch()
-        found = missing_files(load(path, Experiment))
-        assert [mistake.key for mistake in found] == [
+        found = missing_files(load(path, ExperimentConfig))
+        assert [mistake.field for mistake in found] == [
             "data.train.0.target",
             "data.train.0.alignment",
             "data.dev.target",
             "model.embeddings.source_vectors",
         ]
         (tmp_path / "a.enn").touch()
-        lines = str(mistaken(path, Experiment, missing_files(load(path, Experiment)))).splitlines()
+        lines = str(
+            errors_at(path, ExperimentConfig, missing_files(load(path, ExperimentConfig)))
+        ).splitlines()
         assert lines[0] == (
             f"{path}:3:48: `data.train.target`: there is no such file: {tmp_path / 'a.en'}; did you mean `a.enn`?"
         )
         for name in ("a.en", "no.align"):
             (tmp_path / name).touch()
-        assert [mistake.key for mistake in missing_files(load(path, Experiment))] == [
+        assert [mistake.field for mistake in missing_files(load(path, ExperimentConfig))] == [
             "model.embeddings.source_vectors"
         ]
 
@@ -215,7 +217,7 @@ class TestMissingFiles:
 
 def test_a_training_is_refused_a_device_that_is_not_there(write: Write, tmp_path: Path) -> None:
     path = write(WHOLE + "training: {device: 'cuda:77'}")
-    done = CliRunner().invoke(app, ["train", str(path), "--set", f"run={tmp_path / 'run'}"])
+    done = CliRunner().invoke(app, ["train", str(path), "--set", f"run_dir={tmp_path / 'run'}"])
     assert done.exit_code == 2 and not (tmp_path / "run").exists()
     assert (
         f"{path}:10:20: `training.device`: there is no device `cuda:77` here; known: auto, cpu" in done.stderr
@@ -223,6 +225,8 @@ def test_a_training_is_refused_a_device_that_is_not_there(write: Write, tmp_path
 
 
 def test_a_training_runs_on_the_device_of_its_config(write: Write, tmp_path: Path) -> None:
-    config = load(write(WHOLE + "training: {device: 'cuda:77'}"), Experiment, [f"run={tmp_path / 'run'}"])
+    config = load(
+        write(WHOLE + "training: {device: 'cuda:77'}"), ExperimentConfig, [f"run_dir={tmp_path / 'run'}"]
+    )
     with pytest.raises(UserError, match="there is no device `cuda:77`"):
         train(config)

@@ -19,10 +19,10 @@ PAIRS = [([5, 6, 7], [8]), ([], []), ([9], [10, 11])]
 def test_it_reads_back_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[list[int], list[int]]], size: int
 ) -> None:
-    corpus = Corpus.of(pairs, size)
+    corpus = Corpus.from_pairs(pairs, size)
     folder = tmp_path_factory.getbasetemp() / "corpus"
     corpus.save(folder)
-    for one in (corpus, Corpus.open(folder)):
+    for one in (corpus, Corpus.load(folder)):
         assert [(source.tolist(), target.tolist()) for source, target in one] == pairs
         assert one.lengths.tolist() == [[len(source), len(target)] for source, target in pairs]
         assert len(one) == len(pairs) and one.hash == corpus.hash
@@ -30,25 +30,25 @@ def test_it_reads_back_what_was_written(
 
 
 def test_ids_stay_on_disk_until_asked_for(tmp_path: Path) -> None:
-    Corpus.of(PAIRS, 20).save(tmp_path / "c")
-    assert isinstance(Corpus.open(tmp_path / "c").ids, np.memmap)
+    Corpus.from_pairs(PAIRS, 20).save(tmp_path / "c")
+    assert isinstance(Corpus.load(tmp_path / "c").ids, np.memmap)
 
 
 def test_saving_again_replaces(tmp_path: Path) -> None:
-    Corpus.of(PAIRS, 20).save(tmp_path / "c")
-    Corpus.of(PAIRS[:1], 20).save(tmp_path / "c")
-    assert len(Corpus.open(tmp_path / "c")) == 1
+    Corpus.from_pairs(PAIRS, 20).save(tmp_path / "c")
+    Corpus.from_pairs(PAIRS[:1], 20).save(tmp_path / "c")
+    assert len(Corpus.load(tmp_path / "c")) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
 def test_damage_is_seen(tmp_path: Path) -> None:
     def message() -> str:
         with pytest.raises(RunError) as error:
-            Corpus.open(tmp_path / "c")
+            Corpus.load(tmp_path / "c")
         return str(error.value)
 
     assert message().startswith(f"{tmp_path / 'c/header.json'}: cannot be read (No such file or directory)")
-    Corpus.of(PAIRS, 20).save(tmp_path / "c")
+    Corpus.from_pairs(PAIRS, 20).save(tmp_path / "c")
     for other in (np.zeros(9, dtype=np.uint16), np.zeros(7), np.full(7, -1, dtype=np.int32)):
         np.save(tmp_path / "c/ids.npy", other)
         assert "the prepared ids are no pairs of sequences" in message()
@@ -60,7 +60,7 @@ def test_damage_is_seen(tmp_path: Path) -> None:
 
 
 def test_outside() -> None:
-    corpus = Corpus.of(PAIRS, 20)
+    corpus = Corpus.from_pairs(PAIRS, 20)
     with pytest.raises(IndexError):
         corpus[3]
     with pytest.raises(IndexError):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seq2attn.nn.device import configure_cuda
-from seq2attn.nn.out_of_memory import ran_out
+from seq2attn.nn.out_of_memory import is_oom_error
 
 CUDA, CUDNN = torch.backends.cuda, torch.backends.cudnn
 
@@ -44,4 +44,4 @@ def test_products_are_rounded_everywhere_or_nowhere(tf32):
     ],
 )
 def test_a_card_without_memory_is_known_by_what_its_libraries_say(said, is_memory):
-    assert ran_out(RuntimeError(said)) == is_memory
+    assert is_oom_error(RuntimeError(said)) == is_memory

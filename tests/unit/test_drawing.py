@@ -13,12 +13,12 @@ import pytest
 
 from seq2attn.errors import DataError, UserError
 from seq2attn.evaluation.metrics import LengthBucket, Score
-from seq2attn.tokenizers.tokenized_text import Segmented
+from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.visualization.attention_map import AttentionMap
 from seq2attn.visualization.color_scale import scale_weights
 from seq2attn.visualization.curves import draw_bleu_by_length, draw_training
-from seq2attn.visualization.heatmap import draw_map
-from seq2attn.visualization.text_heatmap import alignment_text, scale_text
+from seq2attn.visualization.heatmap import draw_heatmap
+from seq2attn.visualization.text_heatmap import heatmap_text, legend_text
 
 SOURCE = ["▁Die", "kleine", "Katze", "schläft", "für", "$5", "unter", "dem", "$6", "Tisch", "</s>"]
 TARGET = ["▁The", "little", "cat", "sleeps", "for", "$5", "under", "the", "$6", "table", "</s>"]
@@ -34,7 +34,7 @@ def as_map(source: list[str], target: list[str], weights: np.ndarray) -> Attenti
     """weights [target, source] of one head, or [layers, heads, target, source]"""
     weights = weights[None, None] if weights.ndim == 2 else weights
     layers, heads = (tuple(str(i + 1) for i in range(n)) for n in weights.shape[:2])
-    sides = Segmented.plain(target), Segmented.plain(source)
+    sides = TokenizedText.from_words(target), TokenizedText.from_words(source)
     return AttentionMap("decoder", *sides, weights.astype(np.float32), layers, heads)
 
 
@@ -51,7 +51,7 @@ def columns(line: str) -> int:
 
 
 def test_text_has_a_row_a_target_token():
-    lines = alignment_text(SOURCE, TARGET, np.eye(len(TARGET))).splitlines()
+    lines = heatmap_text(SOURCE, TARGET, np.eye(len(TARGET))).splitlines()
     first = lines.index("  ▁The ██")
     rows = lines[first : first + len(TARGET)]
     assert [row.split()[0] for row in rows] == TARGET
@@ -60,13 +60,13 @@ def test_text_has_a_row_a_target_token():
 
 
 def test_headings_stand_above_their_columns():
-    lines = alignment_text(["ab", "c"], ["x"], np.array([[1.0, 0.1]])).splitlines()
+    lines = heatmap_text(["ab", "c"], ["x"], np.array([[1.0, 0.1]])).splitlines()
     assert lines[:3] == ["  a", "  b c", "x ██··"]
 
 
 def test_long_words_become_numbers_with_a_legend():
     long = "Donaudampfschifffahrtsgesellschaft"
-    text = alignment_text(["Die", long], ["x"], np.array([[0.5, 0.5]]))
+    text = heatmap_text(["Die", long], ["x"], np.array([[0.5, 0.5]]))
     assert text.splitlines()[0] == "  1 2"
     assert f"1 Die  2 {long}" in text
 
@@ -76,9 +76,9 @@ def test_long_words_become_numbers_with_a_legend():
 def test_text_fits_the_terminal(source: int, room: int):
     words = [f"word{i}" for i in range(source)]
     targets = [*TARGET, "Donaudampfschifffahrtsgesellschaft"]
-    text = alignment_text(words, targets, diagonal(12, source), columns=room)
+    text = heatmap_text(words, targets, diagonal(12, source), columns=room)
     scaled = scale_weights(diagonal(12, source)[None, None], "row")
-    lines = [*text.splitlines(), *scale_text(scaled, room).splitlines()]
+    lines = [*text.splitlines(), *legend_text(scaled, room).splitlines()]
     assert max(map(columns, lines)) <= room
     margin = max(line.index("…") + 2 for line in lines if "…" in line)
     maps = [line[margin:] for line in lines if line.startswith(f"{'▁The':>{margin - 1}}")]
@@ -87,13 +87,13 @@ def test_text_fits_the_terminal(source: int, room: int):
 
 def test_nothing_is_lost_in_a_narrow_terminal():
     words = [f"w{i}" for i in range(60)]
-    wide, narrow = (alignment_text(words, ["x"], np.eye(1, 60, 37), columns=n) for n in (200, 20))
+    wide, narrow = (heatmap_text(words, ["x"], np.eye(1, 60, 37), columns=n) for n in (200, 20))
     assert wide.count("█") == 2 and narrow.count("█") == 1
     assert len(narrow.splitlines()) > len(wide.splitlines())
 
 
 def test_a_terminal_without_room_gets_sixteen_columns():
-    assert alignment_text(SOURCE, TARGET, np.eye(11), columns=1) == alignment_text(
+    assert heatmap_text(SOURCE, TARGET, np.eye(11), columns=1) == heatmap_text(
         SOURCE, TARGET, np.eye(11), columns=16
     )
 
@@ -101,21 +101,21 @@ def test_a_terminal_without_room_gets_sixteen_columns():
 def test_wide_and_combining_characters_keep_their_columns():
     source = ["猫", "u\u0308ber", "は"]
     target = ["テーブル", "u\u0308ber", "x"]
-    lines = alignment_text(source, target, np.eye(3)).splitlines()
+    lines = heatmap_text(source, target, np.eye(3)).splitlines()
     assert lines[:4] == ["           u\u0308", "           b", "           e", "         猫r は"]
     rows = lines[4:7]
     assert [columns(row.split("█")[0]) for row in rows] == [9, 11, 13]
 
 
 def test_a_token_cannot_drive_the_terminal():
-    text = alignment_text(["\x1b[31m"], ["a\nb\u202e"], np.ones((1, 1)))
+    text = heatmap_text(["\x1b[31m"], ["a\nb\u202e"], np.ones((1, 1)))
     assert "\x1b" not in text and "\u202e" not in text
     assert "a�b ██" in text
 
 
 def test_weights_of_another_size_are_refused(tmp_path: Path):
     with pytest.raises(ValueError, match="3 target, 2 source"):
-        alignment_text(["a", "b"], ["x", "y", "z"], np.zeros((2, 3)))
+        heatmap_text(["a", "b"], ["x", "y", "z"], np.zeros((2, 3)))
     with pytest.raises(ValueError, match="weights are"):
         as_map(["a", "b"], ["x", "y", "z"], np.zeros((1, 4, 2, 3)))
 
@@ -139,7 +139,7 @@ def test_attention_is_drawn(tmp_path: Path, layers: int, heads: int):
     path = tmp_path / "new" / "map.png"
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a missing glyph is a warning
-        draw_map(as_map(SOURCE, TARGET, np.tile(weights, (layers, heads, 1, 1))), path)
+        draw_heatmap(as_map(SOURCE, TARGET, np.tile(weights, (layers, heads, 1, 1))), path)
     picture = pixels(path)
     assert min(picture.shape[:2]) > 300
     assert count_colors(picture) > 50
@@ -149,7 +149,7 @@ def test_characters_without_a_font_are_told_of_once(tmp_path: Path, capsys: pyte
     unknown = [chr(0xF0000), chr(0xF0001)]  # for private use
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        draw_map(as_map(unknown, ["x"], np.array([[0.5, 0.5]])), tmp_path / "map.png")
+        draw_heatmap(as_map(unknown, ["x"], np.array([[0.5, 0.5]])), tmp_path / "map.png")
     said = f"warning: {tmp_path / 'map.png'}: no font here has 2 of the characters; "
     err = capsys.readouterr().err
     assert err.startswith(said) and err.count("\n") == 1
@@ -157,12 +157,12 @@ def test_characters_without_a_font_are_told_of_once(tmp_path: Path, capsys: pyte
 
 
 def test_a_large_picture_stays_within_bounds(tmp_path: Path):
-    draw_map(as_map(["w"] * 400, ["x"], np.full((1, 400), 1 / 400)), tmp_path / "map.png")
+    draw_heatmap(as_map(["w"] * 400, ["x"], np.full((1, 400), 1 / 400)), tmp_path / "map.png")
     assert max(pixels(tmp_path / "map.png").shape[:2]) < 10_000
 
 
 def test_dark_is_where_the_weight_is(tmp_path: Path):
-    draw_map(as_map(["a", "b"], ["x", "y"], np.eye(2)), tmp_path / "map.png")
+    draw_heatmap(as_map(["a", "b"], ["x", "y"], np.eye(2)), tmp_path / "map.png")
     picture = pixels(tmp_path / "map.png")
     blue = np.argwhere((picture[:, :, 2] > picture[:, :, 0] + 0.2) & (picture[:, :, 0] < 0.1))
     blue = blue[blue[:, 1] < picture.shape[1] * 0.6]  # without the scale
@@ -178,14 +178,14 @@ def test_dark_is_where_the_weight_is(tmp_path: Path):
 def test_the_suffix_chooses_the_format(tmp_path: Path, suffix: str, start: bytes):
     pytest.importorskip("matplotlib")
     path = tmp_path / f"map{suffix}"
-    draw_map(as_map(SOURCE, TARGET, diagonal(len(TARGET), len(SOURCE))), path)
+    draw_heatmap(as_map(SOURCE, TARGET, diagonal(len(TARGET), len(SOURCE))), path)
     assert path.read_bytes().startswith(start)
 
 
 def test_without_matplotlib_one_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UserError, match=r"pip install 'seq2attn\[plots\]'"):
-        draw_map(as_map(["a"], ["x"], np.ones((1, 1))), tmp_path / "map.png")
+        draw_heatmap(as_map(["a"], ["x"], np.ones((1, 1))), tmp_path / "map.png")
 
 
 def test_bleu_by_length_is_drawn(tmp_path: Path):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from seq2attn.config.load import load
-from seq2attn.experiment import Experiment
-from seq2attn.models.summary import dry_run
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.models.summary import dry_run_summary
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 PATHS = [path for path in sorted(CONFIGS.rglob("*.yaml")) if path.name != "base.yaml"]
@@ -22,6 +22,6 @@ ELSEWHERE = (
     "path", [pytest.param(p, id=p.stem) for p in PATHS if not {p.name, p.parent.name} & {*ELSEWHERE}]
 )
 def test_it_builds(path):
-    experiment = load(path, Experiment)
-    assert "all parts" in dry_run(experiment.model, experiment.text)
-    assert experiment.run == Path("runs") / path.relative_to(CONFIGS).with_suffix("")
+    experiment = load(path, ExperimentConfig)
+    assert "all parts" in dry_run_summary(experiment.model, experiment.tokenizer)
+    assert experiment.run_dir == Path("runs") / path.relative_to(CONFIGS).with_suffix("")

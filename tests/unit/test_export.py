@@ -11,66 +11,66 @@ import pytest
 import torch
 
 from seq2attn.config.load import load
-from seq2attn.engines.agreement import Agreement, probe
-from seq2attn.engines.ctranslate2 import CTranslate2
+from seq2attn.engines.agreement import SearchAgreement, compare_engines
+from seq2attn.engines.ctranslate2 import CTranslate2Target
 from seq2attn.engines.export_run import export_run
-from seq2attn.engines.native import Native
-from seq2attn.engines.targets import TARGETS, chosen_target, exported_engine
+from seq2attn.engines.native import NativeEngine
+from seq2attn.engines.targets import TARGETS, get_target, load_exported_engine
 from seq2attn.errors import ConfigError, DataError, RunError, UserError
-from seq2attn.experiment import Experiment
-from seq2attn.io.weights import own_weights
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
-from seq2attn.run_directory import Run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
-from seq2attn.tokenizers.words import WordsConfig
+from seq2attn.tokenizers.words import WordTokenizerConfig
 
 WORDS = ["a", "few", "words", "of", "which", "there", "are", "not", "many"]
 CONFIG = """\
-run: run
+run_dir: run
 data:
-  train: {kind: aligned, source: lines.txt, target: lines.txt}
-  dev: {kind: aligned, source: lines.txt, target: lines.txt}
-text: {source: {kind: words}, target: {kind: words}}
+  train: {kind: plain, source: lines.txt, target: lines.txt}
+  dev: {kind: plain, source: lines.txt, target: lines.txt}
+tokenizer: {source: {kind: words}, target: {kind: words}}
 model:
   embeddings: {dim: 16}
-  encoder: {kind: transformer, layers: 1, heads: 2, feed_forward: 32}
+  encoder: {kind: transformer, layers: 1, heads: 2, ffn_dim: 32}
   decoder:
     kind: transformer
     layers: 1
     heads: 2
-    feed_forward: 32
+    ffn_dim: 32
     attention: {score: {kind: multi-head, heads: 2}}
-search: {kind: beam, width: 3, lengths: {max_length: 9}}
+search: {kind: beam, beam_size: 3, lengths: {max_length: 9}}
 """
 CPU = torch.device("cpu")
 
 
-def weights(run: Run, seed: int) -> None:
+def weights(run: RunDirectory, seed: int) -> None:
     """Give a run other first weights, by which one word is always likelier than the others, and no sentence ends
     before it must.
 
     A beam over weights that know nothing finds ends by chance, and CTranslate2 does not score those that must come.
     """
-    _, target = run.tokenizers()
+    _, target = run.load_tokenizers()
     torch.manual_seed(seed)
-    model = build_model(run.experiment().model, len(target.vocabulary), len(target.vocabulary))
+    model = build_model(run.load_config().model, len(target.vocabulary), len(target.vocabulary))
     with torch.no_grad():
-        model.output.weight.mul_(0.5)
-        model.output.bias.copy_(4.0 * torch.randperm(len(target.vocabulary)))
-        model.output.bias[[PAD, BOS, EOS]] -= 1000
-    run.save_model(own_weights(model), (target.vocabulary, target.vocabulary), {"seed": seed})
+        model.output_projection.weight.mul_(0.5)
+        model.output_projection.bias.copy_(4.0 * torch.randperm(len(target.vocabulary)))
+        model.output_projection.bias[[PAD, BOS, EOS]] -= 1000
+    run.save_model(unique_state_dict(model), (target.vocabulary, target.vocabulary), {"seed": seed})
 
 
-def made(folder: Path, config: str = CONFIG) -> Run:
+def made(folder: Path, config: str = CONFIG) -> RunDirectory:
     """A run that was not trained: a config, tokenisers, weights."""
     lines = [" ".join(WORDS[first:last]) for first in range(8) for last in range(first + 1, 10)]
     (folder / "lines.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     (folder / "made.yaml").write_text(config, encoding="utf-8")
-    run = Run(folder / "run")
-    run.save_experiment(load(folder / "made.yaml", Experiment))
-    words = WordsConfig().train(WORDS)
+    run = RunDirectory(folder / "run")
+    run.save_config(load(folder / "made.yaml", ExperimentConfig))
+    words = WordTokenizerConfig().train(WORDS)
     for side in ("source", "target"):
         words.save(run.folder / side)
     weights(run, 1)
@@ -78,92 +78,92 @@ def made(folder: Path, config: str = CONFIG) -> Run:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> RunDirectory:
     return made(tmp_path)
 
 
-class Spoilt(CTranslate2):
+class Spoilt(CTranslate2Target):
     """A conversion with a mistake: it leaves the output's bias out."""
 
-    def write(self, run: Run, folder: Path, type_: str) -> None:
+    def export(self, run: RunDirectory, folder: Path, type_: str) -> None:
         """Write weights that differ from the run's in one vector."""
-        other = Run(folder.parent / "other")
+        other = RunDirectory(folder.parent / "other")
         shutil.copytree(run.folder, other.folder, dirs_exist_ok=True)
-        model, source, target = other.model()
+        model, source, target = other.load_model()
         with torch.no_grad():
-            model.output.bias.zero_()
-        other.save_model(own_weights(model), (source.vocabulary, target.vocabulary), {})
-        super().write(other, folder, type_)
+            model.output_projection.bias.zero_()
+        other.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {})
+        super().export(other, folder, type_)
 
 
-def test_an_export_translates_and_says_of_which_weights_it_is(run: Run, tmp_path: Path) -> None:
+def test_an_export_translates_and_says_of_which_weights_it_is(run: RunDirectory, tmp_path: Path) -> None:
     where = tmp_path / "exported"
-    found = export_run(run, CTranslate2(), where)
+    found = export_run(run, CTranslate2Target(), where)
     header = json.loads((where / "seq2attn.json").read_text(encoding="utf-8"))
     assert (header["engine"], header["type"], len(header["weights"])) == ("ctranslate2", "float32", 64)
-    assert header["probe"]["searches"][0]["tokens"] == found.searches[0].tokens == 1.0
-    engine = exported_engine(run, "ctranslate2", where, CPU)
-    model, source, _ = run.model()
+    assert header["probe"]["searches"][0]["tokens"] == found.searches[0].token_agreement == 1.0
+    engine = load_exported_engine(run, "ctranslate2", where, CPU)
+    model, source, _ = run.load_model()
     sources = [source.encode("a few words"), [], source.encode("many")]
     search = GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=9))
-    ours = Native(model).translate(sources, search, budget=100)
+    ours = NativeEngine(model).translate(sources, search, budget=100)
     assert [one[0].tokens for one in engine.translate(sources, search, budget=100)] == [
         one[0].tokens for one in ours
     ]
 
 
-def test_a_mistake_in_the_conversion_leaves_nothing_behind(run: Run, tmp_path: Path) -> None:
+def test_a_mistake_in_the_conversion_leaves_nothing_behind(run: RunDirectory, tmp_path: Path) -> None:
     where = tmp_path / "exported"
     with pytest.raises(UserError, match=r"(?s)does not translate as the run does.*greedy") as failed:
         export_run(run, Spoilt(), where)
     assert "expected 99%" in str(failed.value)
     assert [path.name for path in tmp_path.iterdir() if "exported" in path.name] == []
     export_run(run, Spoilt(), where, type_="int8")  # which need not be exact, and says how exact it is
-    assert exported_engine(run, "ctranslate2", where, CPU)
+    assert load_exported_engine(run, "ctranslate2", where, CPU)
 
 
-def test_an_export_of_other_weights_is_not_used(run: Run) -> None:
+def test_an_export_of_other_weights_is_not_used(run: RunDirectory) -> None:
     where = run.folder / "ctranslate2"
     with pytest.raises(RunError, match=r"no exported model; make it: seq2attn export .*run --to ctranslate2"):
-        exported_engine(run, "ctranslate2", None, CPU)
-    export_run(run, CTranslate2(), where)
-    exported_engine(run, "ctranslate2", None, CPU)
+        load_exported_engine(run, "ctranslate2", None, CPU)
+    export_run(run, CTranslate2Target(), where)
+    load_exported_engine(run, "ctranslate2", None, CPU)
     weights(run, 2)
     with pytest.raises(RunError, match=r"was made of other weights than .* make it again: seq2attn export"):
-        exported_engine(run, "ctranslate2", None, CPU)
-    export_run(run, CTranslate2(), where)  # in the place of the other
-    exported_engine(run, "ctranslate2", None, CPU)
+        load_exported_engine(run, "ctranslate2", None, CPU)
+    export_run(run, CTranslate2Target(), where)  # in the place of the other
+    load_exported_engine(run, "ctranslate2", None, CPU)
     header = json.loads((where / "seq2attn.json").read_text(encoding="utf-8"))
     (where / "seq2attn.json").write_text(json.dumps(header | {"engine": "other"}), encoding="utf-8")
     with pytest.raises(RunError, match="was exported for the engine other"):
-        exported_engine(run, "ctranslate2", where, CPU)
+        load_exported_engine(run, "ctranslate2", where, CPU)
 
 
-def test_nothing_else_is_overwritten(run: Run, tmp_path: Path) -> None:
+def test_nothing_else_is_overwritten(run: RunDirectory, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()
     with pytest.raises(UserError, match="is no exported model"):
-        export_run(run, CTranslate2(), tmp_path / "mine")
+        export_run(run, CTranslate2Target(), tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.tex").exists()
     with pytest.raises(UserError, match="is no exported model"):
-        export_run(run, CTranslate2(), tmp_path / "lines.txt")
+        export_run(run, CTranslate2Target(), tmp_path / "lines.txt")
 
 
-def test_the_lines_to_try(run: Run, tmp_path: Path) -> None:
+def test_the_lines_to_try(run: RunDirectory, tmp_path: Path) -> None:
     (tmp_path / "probe.txt").write_text("a few\n\nmany words\n", encoding="utf-8")
-    found = export_run(run, CTranslate2(), tmp_path / "exported", sentences=tmp_path / "probe.txt")
+    found = export_run(run, CTranslate2Target(), tmp_path / "exported", sentences=tmp_path / "probe.txt")
     assert [one.sentences for one in found.searches] == [3, 3]
     (tmp_path / "probe.txt").write_text("\n \n", encoding="utf-8")
     with pytest.raises(DataError, match=r"probe\.txt: has no line to try"):
-        export_run(run, CTranslate2(), tmp_path / "exported", sentences=tmp_path / "probe.txt")
+        export_run(run, CTranslate2Target(), tmp_path / "exported", sentences=tmp_path / "probe.txt")
 
 
 REFUSED = {
-    "model.encoder.kind": ("{kind: transformer, layers: 1, heads: 2, feed_forward: 32}", "{kind: gru, dim: 16}"),
+    "model.encoder.kind": ("{kind: transformer, layers: 1, heads: 2, ffn_dim: 32}", "{kind: gru, dim: 16}"),
     "model.decoder.attention.score.kind": ("{kind: multi-head, heads: 2}", "{kind: dot, scaled: true}"),
     "model.decoder.attention.score.heads": ("{kind: multi-head, heads: 2}", "{kind: multi-head, heads: 4}"),
     "model.decoder.attention.align.kind": ("heads: 2}}", "heads: 2}, align: {kind: sparsemax}}"),
-    "model.decoder.norm_layer": ("kind: transformer\n", "kind: transformer\n    norm_layer: rms\n"),
+    "model.decoder.norm_type": ("kind: transformer\n", "kind: transformer\n    norm_layer: rms\n"),
 }  # fmt: skip
 
 
@@ -172,7 +172,7 @@ def test_what_cannot_be_exported_says_why_and_where(tmp_path: Path, key: str) ->
     before, after = REFUSED[key]
     run = made(tmp_path, CONFIG.replace(before, after))
     with pytest.raises(ConfigError, match=rf"config\.yaml:\d+:\d+: `{key}`: ctranslate2 has no "):
-        export_run(run, CTranslate2(), tmp_path / "exported")
+        export_run(run, CTranslate2Target(), tmp_path / "exported")
     assert not (tmp_path / "exported").exists()
 
 
@@ -180,17 +180,19 @@ def test_a_decoder_without_attention_is_one_mistake(tmp_path: Path) -> None:
     config = CONFIG[: CONFIG.index("  decoder:")] + "  decoder: {kind: luong, dim: 16}\n"
     run = made(tmp_path, config)
     with pytest.raises(ConfigError, match="has no decoder `luong`, only `transformer`"):
-        export_run(run, CTranslate2(), tmp_path / "exported")
+        export_run(run, CTranslate2Target(), tmp_path / "exported")
 
 
-def test_other_wishes_that_cannot_be(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_wishes_that_cannot_be(
+    run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(UserError, match="--type int4: ctranslate2 has float32, float16, int8"):
-        export_run(run, CTranslate2(), tmp_path / "exported", type_="int4")
+        export_run(run, CTranslate2Target(), tmp_path / "exported", type_="int4")
     with pytest.raises(UserError, match=r"there is no engine `onnx`; known: native, .*ctranslate2"):
-        chosen_target("onnx")
+        get_target("onnx")
     monkeypatch.setitem(sys.modules, "ctranslate2", None)  # as if it was not installed
     with pytest.raises(UserError, match=r"pip install 'seq2attn\[ctranslate2\]'"):
-        export_run(run, CTranslate2(), tmp_path / "exported")
+        export_run(run, CTranslate2Target(), tmp_path / "exported")
 
 
 def test_targets_are_called_by_their_names() -> None:
@@ -201,17 +203,22 @@ def test_agreement_counts_positions_and_sentences() -> None:
     def said(*words: int, score: float = -1.0) -> list[Hypothesis]:
         return [Hypothesis(words, score, score * (len(words) + 1))]
 
-    same = Agreement.of("it", [said(4, 5)], [said(4, 5, score=-1.5)])
-    assert (same.tokens, same.same, same.largest, same.mean) == (1, 1, 0.5, 0.5)
+    same = SearchAgreement.from_hypotheses("it", [said(4, 5)], [said(4, 5, score=-1.5)])
+    assert (
+        same.token_agreement,
+        same.sentence_agreement,
+        same.max_score_difference,
+        same.mean_score_difference,
+    ) == (1, 1, 0.5, 0.5)
     # 4 5 6 end, 4 7 end: one of four positions; and an empty one: one of one
-    other = Agreement.of("it", [said(4, 5, 6), said()], [said(4, 7), said()])
-    assert (other.tokens, other.same, other.largest) == (2 / 5, 1 / 2, 0)
+    other = SearchAgreement.from_hypotheses("it", [said(4, 5, 6), said()], [said(4, 7), said()])
+    assert (other.token_agreement, other.sentence_agreement, other.max_score_difference) == (2 / 5, 1 / 2, 0)
 
 
-def test_a_probe_reads_what_was_found(run: Run) -> None:
-    model, source, _ = run.model()
+def test_a_probe_reads_what_was_found(run: RunDirectory) -> None:
+    model, source, _ = run.load_model()
     sources = [source.encode(line) for line in ("a few words", "", "many")]
-    searches = [("greedy", GreedyConfig(kind="greedy")), ("beam", BeamConfig(kind="beam", width=2))]
-    found = probe(Native(model), Native(model), sources, searches)
-    assert found.tokens == 1.0 and found.forced is not None and found.forced.largest == 0.0
+    searches = [("greedy", GreedyConfig(kind="greedy")), ("beam", BeamConfig(kind="beam", beam_size=2))]
+    found = compare_engines(NativeEngine(model), NativeEngine(model), sources, searches)
+    assert found.min_token_agreement == 1.0 and found.forced is not None and found.forced.largest == 0.0
     assert [line.split()[0] for line in str(found).split("\n")] == ["search", "greedy", "beam", "forced"]

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seq2attn.data.collate import batch_of, collate
+from seq2attn.data.collate import collate, make_batch
 from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.filter import FiltersConfig
 from seq2attn.data.prepare import load_prepared, prepare
-from seq2attn.data.readers import AlignedConfig
+from seq2attn.data.readers import PlainTextConfig
 from seq2attn.data.word_alignment import split_words
-from seq2attn.data.word_ids import encode_numbered, word_numbers
+from seq2attn.data.word_ids import encode_with_word_ids, word_ids
 from seq2attn.errors import DataError
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.characters import CharactersConfig
-from seq2attn.tokenizers.config import TextConfig
-from seq2attn.tokenizers.subwords import BPEConfig, UnigramConfig
-from seq2attn.tokenizers.words import WordsConfig
+from seq2attn.tokenizers.characters import CharacterTokenizerConfig
+from seq2attn.tokenizers.config import TokenizersConfig
+from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
+from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.unit.test_text import DRAWING, TEXT, TRAINED
 
 ODD = "a•b\u00a0c ,d ﬁn ´x ▁ y▁z Σας don't"
@@ -40,8 +40,8 @@ def check_numbers(tokenizer: Tokenizer, line: str, ids: list[int], numbers: list
 
 NORMAL: dict[str, Tokenizer] = {
     **TRAINED,
-    "nfkc": BPEConfig(size=400, unicode="nfkc", lowercase=True).train(TEXT),
-    "nfkc words": WordsConfig(unicode="nfkc", lowercase=True).train([*TEXT, "a ,b c"]),
+    "nfkc": BPETokenizerConfig(vocab_size=400, normalization="nfkc", lowercase=True).train(TEXT),
+    "nfkc words": WordTokenizerConfig(normalization="nfkc", lowercase=True).train([*TEXT, "a ,b c"]),
 }
 
 
@@ -49,7 +49,7 @@ NORMAL: dict[str, Tokenizer] = {
 @given(line=st.text() | st.lists(st.sampled_from(TEXT), max_size=2).map(" ".join))
 @example(ODD)
 def test_tokens_know_their_words(name: str, line: str) -> None:
-    ids, numbers = encode_numbered(NORMAL[name], line)
+    ids, numbers = encode_with_word_ids(NORMAL[name], line)
     assert ids == NORMAL[name].encode(line)
     check_numbers(NORMAL[name], line, ids, numbers)
 
@@ -58,7 +58,7 @@ def test_tokens_know_their_words(name: str, line: str) -> None:
 @given(lines=st.lists(st.text() | st.sampled_from([ODD, *TEXT]), max_size=4), seed=st.integers(0, 2**32 - 1))
 def test_so_do_tokens_cut_at_random(name: str, lines: list[str], seed: int) -> None:
     for line, ids in zip(lines, DRAWING[name].sample(lines, seed), strict=True):
-        check_numbers(DRAWING[name], line, ids, word_numbers(DRAWING[name], line, ids))
+        check_numbers(DRAWING[name], line, ids, word_ids(DRAWING[name], line, ids))
 
 
 class _Contrary:
@@ -74,7 +74,7 @@ class _Contrary:
 def test_a_tokeniser_that_joins_words_is_refused() -> None:
     tokenizer = _Contrary()
     with pytest.raises(DataError, match='cannot tell which tokens belong to which word of "one two"'):
-        encode_numbered(tokenizer, "one two")  # type: ignore[arg-type]
+        encode_with_word_ids(tokenizer, "one two")  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------------- prepared
@@ -99,15 +99,17 @@ def data(tmp_path: Path) -> DataConfig:
     paths = [tmp_path / f"train.{side}" for side in ("source", "target", "links")]
     for path, lines in zip(paths, zip(*texts, strict=True), strict=True):
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    train = AlignedConfig(source=paths[0], target=paths[1], alignment=paths[2])
+    train = PlainTextConfig(source=paths[0], target=paths[1], alignment=paths[2])
     return DataConfig(train=train, dev=train.model_copy(update={"alignment": None}))
 
 
 CUTS = {
-    "bpe": TextConfig(joint=BPEConfig(size=300)),
-    "mixed": TextConfig(source=WordsConfig(min_frequency=3), target=CharactersConfig()),
-    "drawn": TextConfig(joint=BPEConfig(size=300, dropout=0.5)),
-    "half drawn": TextConfig(source=UnigramConfig(size=300, alpha=0.3), target=WordsConfig()),
+    "bpe": TokenizersConfig(joint=BPETokenizerConfig(vocab_size=300)),
+    "mixed": TokenizersConfig(source=WordTokenizerConfig(min_frequency=3), target=CharacterTokenizerConfig()),
+    "drawn": TokenizersConfig(joint=BPETokenizerConfig(vocab_size=300, dropout=0.5)),
+    "half drawn": TokenizersConfig(
+        source=UnigramTokenizerConfig(vocab_size=300, alpha=0.3), target=WordTokenizerConfig()
+    ),
 }
 
 
@@ -127,14 +129,21 @@ def expected_guide(data: DataConfig) -> list[set[tuple[str, str]]]:
 def test_batches_tell_where_to_look(tmp_path: Path, data: DataConfig, cut: str) -> None:
     prepare(data, CUTS[cut], tmp_path / "run", print)
     prepared = load_prepared(tmp_path / "run")
-    assert prepared.dev.guide is None
+    assert prepared.dev.alignments is None
     wanted = expected_guide(data)
-    for corpus in (prepared.train.corpus, prepared.train.epoch(1, 0), prepared.train.epoch(1, 1)):
+    for corpus in (
+        prepared.train.corpus,
+        prepared.train.epoch_corpus(1, 0),
+        prepared.train.epoch_corpus(1, 1),
+    ):
         assert len(corpus) == len(wanted)
-        batch = batch_of(corpus, range(len(corpus)))
-        assert batch.guide is not None and batch.guide.shape == (*batch.labels.shape, batch.source.size(1))
+        batch = make_batch(corpus, range(len(corpus)))
+        assert batch.alignment_targets is not None and batch.alignment_targets.shape == (
+            *batch.labels.shape,
+            batch.source.size(1),
+        )
         for row, words in enumerate(wanted):
-            guide = batch.guide[row].numpy()
+            guide = batch.alignment_targets[row].numpy()
             sums = guide.sum(1)
             assert np.all(np.isclose(sums, 1) | (sums == 0))
             source, target = corpus[row]
@@ -157,8 +166,8 @@ def pieces_of(
     cells: set[tuple[int, int]], corpus: Corpus, row: int, source: Tokenizer, target: Tokenizer
 ) -> set[tuple[str, str]]:
     """The texts of the words that cells link, each cell of a block between two words being there."""
-    assert corpus.guide is not None
-    sides = list(zip(corpus[row], corpus.guide.words[row], (source, target), strict=True))
+    assert corpus.alignments is not None
+    sides = list(zip(corpus[row], corpus.alignments.word_ids[row], (source, target), strict=True))
 
     def word(side: int, number: int) -> str:
         ids, of, tokenizer = sides[side]
@@ -172,8 +181,8 @@ def pieces_of(
 
 
 def test_links_stay_with_their_pairs_when_some_are_left_out(tmp_path: Path, data: DataConfig) -> None:
-    strict = data.model_copy(update={"filters": FiltersConfig(max_length=4, duplicates=True)})
-    text = TextConfig(joint=WordsConfig(split="spaces"))
+    strict = data.model_copy(update={"filters": FiltersConfig(max_length=4, drop_duplicates=True)})
+    text = TokenizersConfig(joint=WordTokenizerConfig(pre_tokenizer="spaces"))
     corpus = prepare(strict, text, tmp_path / "run", print).train.corpus
     whole = prepare(data, text, tmp_path / "whole", print).train.corpus
     assert 0 < len(corpus) < len(whole)
@@ -182,14 +191,14 @@ def test_links_stay_with_their_pairs_when_some_are_left_out(tmp_path: Path, data
 
 
 def pair_of(corpus: Corpus, row: int) -> str:
-    assert corpus.guide is not None
-    return str([[part.tolist() for part in pair] for pair in (corpus[row], corpus.guide.links[row])])
+    assert corpus.alignments is not None
+    return str([[part.tolist() for part in pair] for pair in (corpus[row], corpus.alignments.links[row])])
 
 
 def test_guides_lie_on_disk(tmp_path: Path, data: DataConfig) -> None:
-    guide = prepare(data, CUTS["bpe"], tmp_path / "run", print).train.corpus.guide
+    guide = prepare(data, CUTS["bpe"], tmp_path / "run", print).train.corpus.alignments
     assert guide is not None
-    assert isinstance(guide.words.ids, np.memmap) and isinstance(guide.links.ids, np.memmap)
+    assert isinstance(guide.word_ids.ids, np.memmap) and isinstance(guide.links.ids, np.memmap)
 
 
 def test_other_links_are_prepared_again(tmp_path: Path, data: DataConfig) -> None:
@@ -198,13 +207,13 @@ def test_other_links_are_prepared_again(tmp_path: Path, data: DataConfig) -> Non
     prepare(data, CUTS["bpe"], tmp_path / "run", log.append)
     assert "already prepared" in log[0]
     (train,) = data.train
-    assert isinstance(train, AlignedConfig) and train.alignment is not None
+    assert isinstance(train, PlainTextConfig) and train.alignment is not None
     train.alignment.write_text("\n" * LINES)
     log.clear()
-    guide = prepare(data, CUTS["bpe"], tmp_path / "run", log.append).train.corpus.guide
+    guide = prepare(data, CUTS["bpe"], tmp_path / "run", log.append).train.corpus.alignments
     assert "already prepared" not in log[0] and guide is not None and len(guide.links.ids) == 0
     plain = data.model_copy(update={"train": (train.model_copy(update={"alignment": None}),)})
-    assert prepare(plain, CUTS["bpe"], tmp_path / "run", print).train.corpus.guide is None
+    assert prepare(plain, CUTS["bpe"], tmp_path / "run", print).train.corpus.alignments is None
 
 
 @pytest.mark.parametrize("part", ["train", "dev", "test"])
@@ -218,7 +227,7 @@ def test_links_are_checked_before_anything_is_learnt(tmp_path: Path, data: DataC
 
 
 def test_a_batch_without_links_has_no_guide() -> None:
-    corpus = Corpus.of([([5, 6], [7]), ([8], [9])], 10)
-    batch = batch_of(corpus, np.array([1, 0]))
-    assert batch.guide is None and batch.to("meta").guide is None
+    corpus = Corpus.from_pairs([([5, 6], [7]), ([8], [9])], 10)
+    batch = make_batch(corpus, np.array([1, 0]))
+    assert batch.alignment_targets is None and batch.to("meta").alignment_targets is None
     assert batch.labels.equal(collate([corpus[1], corpus[0]]).labels)

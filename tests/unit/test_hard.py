@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seq2attn.attention import Asked
+from seq2attn.attention import QueryInfo
 from seq2attn.attention.alignment import masked_softmax
-from seq2attn.attention.hard import Gumbel, Reinforce
+from seq2attn.attention.hard import GumbelAlignment, ReinforceAlignment
 from seq2attn.data.collate import collate
-from seq2attn.training.loss import Objective
-from seq2attn.training.reinforce import moved, reinforce
+from seq2attn.training.loss import TrainingLoss
+from seq2attn.training.reinforce import reinforce_loss, update_baseline
 from tests.laws.parts import calm, model
 
 SCORES = torch.tensor([1.0, -0.5, 0.3, 2.0], dtype=torch.double)
 MASK = torch.tensor([True, True, True, False])
-ASKED = Asked(torch.empty(1, 1, 0), torch.zeros(1, 1))
+ASKED = QueryInfo(torch.empty(1, 1, 0), torch.zeros(1, 1))
 
 
-@pytest.mark.parametrize("align", [Reinforce(1.0, 0.0), Gumbel(0.5)])
+@pytest.mark.parametrize("align", [ReinforceAlignment(1.0, 0.0), GumbelAlignment(0.5)])
 def test_words_are_drawn_as_often_as_their_softmax_says(align):
     draws, likely = 20_000, masked_softmax(SCORES, MASK)
     torch.manual_seed(0)
@@ -29,7 +29,7 @@ def test_words_are_drawn_as_often_as_their_softmax_says(align):
     assert ((weights.mean(0) - likely).abs() <= 4 * sigma).all()
 
 
-@pytest.mark.parametrize("align", [Reinforce(1.0, 0.0), Gumbel(0.5)])
+@pytest.mark.parametrize("align", [ReinforceAlignment(1.0, 0.0), GumbelAlignment(0.5)])
 def test_after_training_the_likeliest_is_taken(align):
     weights = align.eval()(SCORES.expand(5, 1, 1, -1), MASK, ASKED)
     assert (weights == torch.tensor([1.0, 0, 0, 0])).all()
@@ -39,7 +39,7 @@ def test_after_training_the_likeliest_is_taken(align):
 def test_gumbels_gradient_is_that_of_its_relaxation():
     scores, value = SCORES.clone().requires_grad_(), torch.tensor([3.0, 1.0, 2.0, 9.0], dtype=torch.double)
     torch.manual_seed(1)
-    (Gumbel(0.7).train()(scores.expand(1, 1, 1, -1), MASK, ASKED) * value).sum().backward()
+    (GumbelAlignment(0.7).train()(scores.expand(1, 1, 1, -1), MASK, ASKED) * value).sum().backward()
     torch.manual_seed(1)
     noise = -torch.empty(1, 1, 1, 4, dtype=torch.double).exponential_().log().flatten()
     soft = scores.detach().clone().requires_grad_()
@@ -62,7 +62,7 @@ def test_reinforce_is_on_average_the_gradient_of_what_is_to_be_expected(baseline
                 torch.stack([likely[0, i], likely[1, j]])[None],
                 torch.stack([first[i], second[i, j]])[None],
             )
-            loss = reinforce(drawn, log_probs, words, baseline)
+            loss = reinforce_loss(drawn, log_probs, words, baseline)
             assert loss == 0
             (gradient,) = torch.autograd.grad(loss, scores, retain_graph=True)
             estimate += drawn.sum().exp().detach() * gradient
@@ -75,25 +75,25 @@ def test_padding_has_no_say():
     drawn = torch.tensor([[-1.0, -2.0, -3.0], [-1.0, -2.0, -3.0]], requires_grad=True)
     log_probs = torch.tensor([[-1.0, -2.0, 0.0], [-1.0, -2.0, -7.0]])
     words = torch.tensor([[True, True, False], [True, True, True]])
-    gradient = torch.autograd.grad(reinforce(drawn, log_probs, words, -1.5), drawn)[0]
+    gradient = torch.autograd.grad(reinforce_loss(drawn, log_probs, words, -1.5), drawn)[0]
     torch.testing.assert_close(gradient, torch.tensor([[0.0, 0.5, 0.0], [5.5, 6.0, 5.5]]))
 
 
 def test_the_baseline_moves_towards_the_mean():
-    assert moved(None, -4.0) == -4.0
-    assert moved(-4.0, -2.0) == pytest.approx(-3.8)
+    assert update_baseline(None, -4.0) == -4.0
+    assert update_baseline(-4.0, -2.0) == pytest.approx(-3.8)
 
 
 def test_a_share_of_the_queries_is_given_the_expected_weights():
     torch.manual_seed(0)
-    align = Reinforce(0.5, 0.3).train()
+    align = ReinforceAlignment(0.5, 0.3).train()
     scores = SCORES.expand(2000, 1, 1, -1)
     weights = align(scores, MASK, ASKED)
     likely = masked_softmax(SCORES, MASK)
     is_expected = torch.isclose(weights, likely).all(-1)
     assert ((weights[~is_expected] == 0) | (weights[~is_expected] == 1)).all()
     assert 0.25 < is_expected.double().mean() < 0.35
-    drawn = align.drawn(scores, MASK, weights)
+    drawn = align.sample_log_prob(scores, MASK, weights)
     assert (drawn[is_expected] == 0).all()
     chosen = weights[~is_expected].argmax(-1)
     torch.testing.assert_close(drawn[~is_expected], 0.5 * likely.log()[chosen])
@@ -102,11 +102,11 @@ def test_a_share_of_the_queries_is_given_the_expected_weights():
 @pytest.mark.parametrize("decoder", ["bahdanau-gru", "luong", "transformer", "convolutional"])
 def test_scores_learn_from_what_was_drawn(decoder):
     net = calm(model("gru", decoder, "multi-head", "hard-reinforce"))
-    objective, batch = Objective(net), collate([([3, 4, 5, 6, 7], [5, 4, 3])] * 4)
+    objective, batch = TrainingLoss(net), collate([([3, 4, 5, 6, 7], [5, 4, 3])] * 4)
     loss = objective(batch, -2.0)
     assert loss.drew
     loss.objective.backward()
     torch.testing.assert_close(loss.objective, loss.negative_log_likelihood)
     assert [n for n, p in net.named_parameters() if p.grad is None] == []
-    assert not objective.eval()(batch).drew
-    assert not Objective(calm(model("gru", decoder)))(batch).drew
+    assert not objective.eval()(batch).samples_attention
+    assert not TrainingLoss(calm(model("gru", decoder)))(batch).samples_attention

@@ -26,8 +26,8 @@ from transformers import (
 
 from seq2attn.data.collate import collate_source
 from seq2attn.models import ModelConfig, build_model
-from seq2attn.search import Beam, LengthRule, Limits, search
-from seq2attn.search.strategies import NEVER
+from seq2attn.search import BeamSearch, LengthLimits, LengthPenalty, search
+from seq2attn.search.strategies import NEG_INF
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 WORDS, DIM, HEADS, HIDDEN, LAYERS, PLACES = 23, 16, 4, 24, 2, 40
@@ -78,8 +78,8 @@ def theirs(kind):
 def ours(kind):
     their = theirs(kind)
     part = {
-        "kind": "transformer", "layers": LAYERS, "heads": HEADS, "feed_forward": HIDDEN, "positions": "learned",
-        "max_positions": PLACES, "norm": "pre" if kind == "pegasus" else "post",
+        "kind": "transformer", "layers": LAYERS, "heads": HEADS, "ffn_dim": HIDDEN, "position_encoding": "learned",
+        "max_positions": PLACES, "norm_order": "pre" if kind == "pegasus" else "post",
         "activation": their.config.activation_function,
     }  # fmt: skip
     decoder = {**part, "attention": {"score": {"kind": "multi-head", "heads": HEADS}}}
@@ -87,9 +87,9 @@ def ours(kind):
     settings = {"embeddings": embeddings, "encoder": part, "decoder": decoder}
     net = build_model(ModelConfig.model_validate(settings), WORDS, WORDS).double().eval()
     with torch.no_grad():
-        for table in (net.source.table, net.target.table, net.output):
+        for table in (net.source_embedding.table, net.target_embedding.embedding, net.output_projection):
             table.weight.copy_(their.lm_head.weight)
-        net.output.bias.copy_(their.final_logits_bias[0])
+        net.output_projection.bias.copy_(their.final_logits_bias[0])
         for side, other in ((net.encoder, their.model.encoder), (net.decoder, their.model.decoder)):
             copy_side(side, other, kind)
     return net
@@ -139,12 +139,12 @@ def test_the_same_logits(kind):
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
-class FirstMayEnd(Beam):
+class FirstMayEnd(BeamSearch):
     """Of the 2K candidates only the best K may end a translation, which is their rule; ours lets all of them."""
 
     def __call__(self, log_probs, scores):
         parent, token, score = super().__call__(log_probs, scores)
-        score[:, self.width :].masked_fill_(token[:, self.width :] == EOS, NEVER)
+        score[:, self.beam_size :].masked_fill_(token[:, self.beam_size :] == EOS, NEG_INF)
         return parent, token, score
 
 
@@ -153,7 +153,7 @@ class EndAtLast(LogitsProcessor):
 
     def __call__(self, words, log_probs):
         end = torch.arange(WORDS) == EOS
-        return log_probs.masked_fill(~end, NEVER) if words.size(1) == MOST else log_probs
+        return log_probs.masked_fill(~end, NEG_INF) if words.size(1) == MOST else log_probs
 
 
 @pytest.mark.parametrize(("width", "alpha"), [(3, 0.6), (5, 0.0), (5, 1.0)])
@@ -163,8 +163,8 @@ def test_the_same_beams(kind, width, alpha):
     net, sentences = ours(kind), torch.ones(len(SOURCES), dtype=torch.long)
     memory, state = net.encode(source, mask)
     found = search(
-        net.step, state, memory, choose=FirstMayEnd(width), limits=Limits(sentences, sentences * MOST), bos=BOS,
-        eos=EOS, never=(PAD, BOS), lengths=LengthRule("average", alpha),
+        net.step, state, memory, choose=FirstMayEnd(width), limits=LengthLimits(sentences, sentences * MOST), bos=BOS,
+        eos=EOS, never=(PAD, BOS), lengths=LengthPenalty("average", alpha),
     )  # fmt: skip
     expected = theirs(kind).generate(
         source, attention_mask=mask.long(), num_beams=width, num_return_sequences=width, length_penalty=alpha,

@@ -24,15 +24,15 @@ from seq2attn.data.inspection.report import (
 from seq2attn.data.inspection.statistics import CHUNK, CorpusReport, inspect_pairs
 from seq2attn.data.inspection.text_style import TextStyle
 from seq2attn.data.prepare import prepare
-from seq2attn.data.readers import AlignedConfig
+from seq2attn.data.readers import PlainTextConfig
 from seq2attn.errors import RunError
-from seq2attn.tokenizers.characters import CharactersConfig
-from seq2attn.tokenizers.config import TextConfig
-from seq2attn.tokenizers.words import WordsConfig
+from seq2attn.tokenizers.characters import CharacterTokenizerConfig
+from seq2attn.tokenizers.config import TokenizersConfig
+from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.unit.phrases import PHRASES, Pairs
 
-WORDS = WordsConfig().train([source for source, _ in PHRASES[:50]])
-CHARACTERS = CharactersConfig().train(line for pair in PHRASES for line in pair)
+WORDS = WordTokenizerConfig().train([source for source, _ in PHRASES[:50]])
+CHARACTERS = CharacterTokenizerConfig().train(line for pair in PHRASES for line in pair)
 
 
 def tokenized(line: str) -> str:
@@ -72,7 +72,7 @@ def test_counts_are_those_of_a_plain_recount(seed: int, pairs: int) -> None:
     assert report.num_one_sided == sum(bool(a) != bool(b) for a, b in same)
     assert report.num_in_train == sum(pair in set(same[: pairs // 3]) for pair in same)
     for (_, side), lines in zip(report.sides, zip(*made, strict=True), strict=True):
-        tokens = [WORDS.tokens(WORDS.encode(line)) for line in lines]
+        tokens = [WORDS.convert_ids_to_tokens(WORDS.encode(line)) for line in lines]
         lengths = [len(line) for line in tokens]
         assert (side.num_tokens, side.num_unknown) == (
             sum(lengths),
@@ -127,7 +127,7 @@ class TestStyle:
         )
 
     def test_case_does_not_count_where_the_tokenizer_ignores_it(self) -> None:
-        lower = WordsConfig(lowercase=True).train([source for source, _ in PHRASES])
+        lower = WordTokenizerConfig(lowercase=True).train([source for source, _ in PHRASES])
         reports = [inspect_pairs(PHRASES[:100], one, one) for one in (lower, CHARACTERS)]
         assert [one.source.style.num_upper > 0 for one in reports] == [False, True]
         small = [(source.lower(), target.lower()) for source, target in PHRASES[:100]]
@@ -161,15 +161,15 @@ def test_what_is_planted_in_a_test_set_is_warned_of(
     assert [expected is not None and f"dev: {expected}" in line for line in found] == [True] * bool(expected)
 
 
-def aligned(folder: Path, name: str, pairs: Pairs) -> AlignedConfig:
+def aligned(folder: Path, name: str, pairs: Pairs) -> PlainTextConfig:
     paths = folder / f"{name}.de", folder / f"{name}.en"
     for side, path in enumerate(paths):
         path.write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8", newline="\n")
-    return AlignedConfig(source=paths[0], target=paths[1])
+    return PlainTextConfig(source=paths[0], target=paths[1])
 
 
 class TestPreparing:
-    TEXT = TextConfig(joint=CharactersConfig())
+    TEXT = TokenizersConfig(joint=CharacterTokenizerConfig())
 
     def data(self, folder: Path, *, test: Pairs) -> DataConfig:
         train = [*PHRASES[:300], *PHRASES[:50], ("allein", "")]

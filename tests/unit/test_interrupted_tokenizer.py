@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from seq2attn.tokenizers.subwords import BPEConfig, UnigramConfig
+from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
 
 LETTERS = "abcdefghijklmnop"
 
@@ -29,15 +29,19 @@ def test_an_interruption_does_not_wait_for_the_end() -> None:
     signal.setitimer(signal.ITIMER_REAL, 3.0)
     try:
         with pytest.raises(KeyboardInterrupt):
-            UnigramConfig(size=8000).train(text)
+            UnigramTokenizerConfig(vocab_size=8000).train(text)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert time.monotonic() - began < 15
 
 
-@pytest.mark.parametrize("config", [BPEConfig(size=400), UnigramConfig(size=400)])
-def test_the_same_lines_give_the_pieces_that_sentencepiece_gives(config: BPEConfig | UnigramConfig) -> None:
+@pytest.mark.parametrize(
+    "config", [BPETokenizerConfig(vocab_size=400), UnigramTokenizerConfig(vocab_size=400)]
+)
+def test_the_same_lines_give_the_pieces_that_sentencepiece_gives(
+    config: BPETokenizerConfig | UnigramTokenizerConfig,
+) -> None:
     import io
 
     from sentencepiece import SentencePieceTrainer

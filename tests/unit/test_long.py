@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 import torch
 
-from seq2attn.data.batch_planner import by_length
+from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.engines.base import Engine
-from seq2attn.engines.native import Native
+from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import UserError
-from seq2attn.inference.input_checks import MAX_EXAMPLES, InputWarning, Noticed
+from seq2attn.inference.input_checks import MAX_EXAMPLES, InputChecker, InputWarning
 from seq2attn.inference.long_inputs import SourceLimit, join_sentences
 from seq2attn.inference.translator import Translator
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.models.config import EmbeddingsConfig
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis
-from seq2attn.tokenizers.words import WordsConfig
+from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.unit.test_translator import DECODERS, GRU, WORDS
 
 LIMIT = SourceLimit(6, "it is a test")
@@ -33,7 +33,7 @@ LINES = ["a few words", LONG, "", f"{LONG} {LONG}", "not many", "a " * 40]
 def limited(kind: str = "luong", limit: SourceLimit | None = LIMIT) -> Translator:
     """One with first weights that knows all words of the lines, and reads so many at once."""
     torch.manual_seed(3)
-    words = WordsConfig().train([*WORDS, LONG])
+    words = WordTokenizerConfig().train([*WORDS, LONG])
     size = len(words.vocabulary)
     config = ModelConfig(embeddings=EmbeddingsConfig(dim=16), encoder=GRU, decoder=DECODERS[kind])
     return Translator(build_model(config, size, size).eval(), words, words, search(), source_limit=limit)
@@ -44,14 +44,14 @@ def search(kind: str = "beam", long_inputs: str = "split", **lengths: float) -> 
     if kind == "greedy":
         return GreedyConfig(kind="greedy", lengths=limits)
     if kind == "sample":
-        return SampleConfig(kind="sample", width=3, lengths=limits)
-    return BeamConfig(kind="beam", width=3, lengths=limits)
+        return SampleConfig(kind="sample", num_samples=3, lengths=limits)
+    return BeamConfig(kind="beam", beam_size=3, lengths=limits)
 
 
 def translated(one: Translator, lines: Sequence[str], how: SearchConfig, **options: object):
-    noticed = Noticed()
+    noticed = InputChecker()
     found = list(one.translate_iterable(lines, how, noticed=noticed, **options))
-    return found, list(noticed.lengths())
+    return found, list(noticed.length_warnings())
 
 
 @pytest.mark.parametrize("kind", DECODERS)
@@ -84,7 +84,7 @@ def test_as_many_lines_come_out_and_each_is_treated(how: str, long_inputs: str) 
     assert [bool(each.parts) for each in found] == [i in (1, 3, 5) for i in range(6)]
     assert [line.split(":")[0] for line in said if "it is a test" in line] == ["line 2", "line 4", "line 6"]
     for line, each in zip(LINES, found, strict=True):
-        tokens = one.source.tokens(one.source.encode(line))
+        tokens = one.source.convert_ids_to_tokens(one.source.encode(line))
         if long_inputs == "truncate":
             tokens = tokens[:6]
         assert each.source_tokens == tuple(tokens)
@@ -111,13 +111,13 @@ def test_what_the_search_says_comes_first() -> None:
     one = limited(limit=SourceLimit(3, "never said"))
     found, said = translated(one, LINES, search(max_source=6))
     assert [each.text for each in found] == [each.text for each in translated(limited(), LINES, search())[0]]
-    assert "`search.lengths.max_source` allows 6; translated in 3 parts" in said[0]
+    assert "`search.lengths.max_source_length` allows 6; translated in 3 parts" in said[0]
 
 
 @pytest.mark.parametrize("long_inputs", ["split", "truncate"])
 def test_an_engine_has_its_own_limit_whatever_is_asked_for(long_inputs: str) -> None:
     one = limited()
-    one.engine = Native(one.model, max_source_length=20)
+    one.engine = NativeEngine(one.model, max_source_length=20)
     found, said = translated(one, [LONG, "a " * 40], search(long_inputs=long_inputs, max_source=30))
     assert [len(each.parts) for each in found] == [0, 2 if long_inputs == "split" else 1]
     assert said[0].startswith("line 2: 40 tokens, and the engine takes no more than 20; ")
@@ -199,7 +199,7 @@ class Small:
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         width = getattr(search, "width", 1)
-        for rows in by_length(sources, max(1, budget // width)):
+        for rows in batch_by_length(sources, max(1, budget // width)):
             if len(rows) * (len(sources[rows[0]]) + 1) * width > self.most:
                 raise self.error
         return self.inner.translate(sources, search, budget=budget, prefixes=prefixes)
@@ -247,4 +247,4 @@ def test_python_is_warned_in_the_end() -> None:
     assert all(one.filename == __file__ for one in warned)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        list(one.translate_iterable([WORDS[0]], search("greedy", max_length=200), noticed=Noticed()))
+        list(one.translate_iterable([WORDS[0]], search("greedy", max_length=200), noticed=InputChecker()))

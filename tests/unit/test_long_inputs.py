@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from seq2attn.inference.long_inputs import SourceLimit, join_sentences, split_sentences, split_tokens
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.config import LengthsConfig
-from seq2attn.tokenizers.characters import CharactersConfig
-from seq2attn.tokenizers.subwords import BPEConfig
-from seq2attn.tokenizers.words import WordsConfig
+from seq2attn.tokenizers.characters import CharacterTokenizerConfig
+from seq2attn.tokenizers.subwords import BPETokenizerConfig
+from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.unit.phrases import PHRASES
 
 TEXT = st.text(
@@ -21,9 +21,9 @@ TEXT = st.text(
 )
 LINES = [line for pair in PHRASES for line in pair]
 TOKENIZERS = {
-    "words": WordsConfig().train(LINES),
-    "characters": CharactersConfig().train(LINES),
-    "bpe": BPEConfig(size=600).train(LINES),
+    "words": WordTokenizerConfig().train(LINES),
+    "characters": CharacterTokenizerConfig().train(LINES),
+    "bpe": BPETokenizerConfig(vocab_size=600).train(LINES),
 }
 SENTENCES = {
     "de": ["Am 3. Mai kam Dr. Müller z. B. nach St. Gallen.", "Er blieb bis 1999.", "„Gut?“"],

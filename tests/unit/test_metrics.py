@@ -11,8 +11,8 @@ from sacrebleu.significance import PairedTest
 
 from seq2attn.errors import DataError
 from seq2attn.evaluation.config import EvaluationConfig
-from seq2attn.evaluation.metrics import Score, bleu_by_length, length_table, table
-from seq2attn.sweep.significance import RESAMPLES, compare
+from seq2attn.evaluation.metrics import Score, bleu_by_length, length_table, score_table
+from seq2attn.sweep.significance import RESAMPLES, compare_systems
 
 REFERENCES = [
     "The little dog sleeps under the table.",
@@ -87,14 +87,14 @@ def test_lengths_of_text_without_spaces_are_in_characters():
 
 def test_tables_align_and_carry_signatures():
     systems = {"a": [Score("BLEU", 9.5, "tok:13a")], "a longer name": [Score("BLEU", 31.257, "tok:13a")]}
-    assert table(systems).splitlines() == [
+    assert score_table(systems).splitlines() == [
         "system          BLEU",
         "a               9.50",
         "a longer name  31.26",
         "",
         "BLEU: tok:13a",
     ]
-    rows = [line.strip("|").split("|") for line in table(systems, markdown=True).splitlines()[:4]]
+    rows = [line.strip("|").split("|") for line in score_table(systems, markdown=True).splitlines()[:4]]
     assert [[cell.strip(" -") for cell in row] for row in rows] == [
         ["system", "BLEU"],
         [":", ":"],
@@ -108,7 +108,7 @@ def test_systems_of_different_metrics_have_columns_of_their_own():
         "a": [Score("BLEU", 1.0, "tok:13a")],
         "b": [Score("BLEU", 2.0, "tok:zh"), Score("TER", 3.0, "t")],
     }
-    assert [line.split() for line in table(systems).splitlines()] == [
+    assert [line.split() for line in score_table(systems).splitlines()] == [
         ["system", "BLEU", "BLEU", "TER"],
         ["a", "1.00"],
         ["b", "2.00", "3.00"],
@@ -131,11 +131,11 @@ def test_all_references_count_in_the_paired_bootstrap():
     sources = sentences(50)
     references = [sources, [line.replace("a", "h") for line in sources]]
     systems = [(letter, [line.replace(letter, "h") for line in sources]) for letter in "ab"]
-    found = compare(1, systems[0][1], dict(systems[1:]), METRICS, references)["b"]
+    found = compare_systems(1, systems[0][1], dict(systems[1:]), METRICS, references)["b"]
     _, expected = PairedTest(systems, {"BLEU": BLEU()}, references, test_type="bs", n_samples=RESAMPLES)()
     base, other = expected["BLEU"]
     assert (found.score, found.difference) == pytest.approx((other.score, other.score - base.score))
-    assert (found.p, "nrefs:2|" in found.signature) == (other.p_value, True)
+    assert (found.p_value, "nrefs:2|" in found.signature) == (other.p_value, True)
 
 
 def test_the_paired_bootstrap_is_of_the_bleu_of_the_config():
@@ -144,7 +144,7 @@ def test_the_paired_bootstrap_is_of_the_bleu_of_the_config():
     for settings in ({"lowercase": True}, {"tokenize": "char"}):
         metrics = EvaluationConfig(**settings).build(lines)
         upper = [line.upper() for line in lines]
-        found = compare(1, systems[0], {"b": systems[1]}, metrics, [upper])["b"]
+        found = compare_systems(1, systems[0], {"b": systems[1]}, metrics, [upper])["b"]
         (expected,) = metrics.scores(systems[1], [upper], ["bleu"])
         assert found.score == pytest.approx(expected.value)
         assert ("case:lc" in found.signature, "tok:char" in found.signature) == (

@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seq2attn.data.collate import IGNORE, collate
+from seq2attn.data.collate import IGNORE_INDEX, collate
 from seq2attn.training import objective
-from seq2attn.training.loss import Objective, linear_cross_entropy
+from seq2attn.training.loss import TrainingLoss, linear_cross_entropy
 from tests.launches import Launches
 from tests.laws.parts import model
 
@@ -118,16 +118,16 @@ def test_the_loss_of_a_batch_is_that_of_its_words():
     net = model("gru", "luong")
     pairs = [([4, 5, 6], [7, 8]), ([9], [3, 4, 5, 6])]
     batch = collate(pairs)
-    loss = Objective(net, 0.1)(batch)
+    loss = TrainingLoss(net, 0.1)(batch)
     assert loss.words == (2 + 1) + (4 + 1)  # with the end of each
-    alone = [Objective(net, 0.1)(collate([pair])) for pair in pairs]
+    alone = [TrainingLoss(net, 0.1)(collate([pair])) for pair in pairs]
     torch.testing.assert_close(loss.objective, sum(one.objective for one in alone))
     torch.testing.assert_close(
         loss.negative_log_likelihood, sum(one.negative_log_likelihood for one in alone)
     )
-    logits = net.output(net(batch.source, batch.source_mask, batch.target).hidden).flatten(0, 1)
+    logits = net.output_projection(net(batch.source, batch.source_mask, batch.target).hidden).flatten(0, 1)
     expected = F.cross_entropy(
-        logits, batch.labels.flatten(), label_smoothing=0.1, ignore_index=IGNORE, reduction="sum"
+        logits, batch.labels.flatten(), label_smoothing=0.1, ignore_index=IGNORE_INDEX, reduction="sum"
     )
     torch.testing.assert_close(loss.objective, expected)
 
@@ -136,10 +136,12 @@ def test_what_stands_in_padding_has_no_gradient():
     """Nor does it cost a row of the output layer."""
     net = model("gru", "luong")
     batch = collate([([4, 5], [7, 8, 3]), ([9], [3])])
-    assert len(batch.said) == 4 + 2
+    assert len(batch.label_index) == 4 + 2
     read = []
-    net.target.register_forward_hook(lambda module, given, words: words.retain_grad() or read.append(words))
-    Objective(net, 0.1)(batch).objective.backward()
+    net.target_embedding.register_forward_hook(
+        lambda module, given, words: words.retain_grad() or read.append(words)
+    )
+    TrainingLoss(net, 0.1)(batch).loss.backward()
     (words,) = read
     assert (words.grad[1, 2:] == 0).all()
     assert (words.grad[1, :2] != 0).any(-1).all()

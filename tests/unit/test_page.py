@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2attn.visualization.attention import AttentionChoice, draw_attention
+from seq2attn.visualization.attention import AttentionSelection, draw_attention
 from seq2attn.visualization.attention_map import AttentionMap
-from seq2attn.visualization.html_page import attention_page
+from seq2attn.visualization.html_page import attention_html
 from tests.unit.browser import Browser
 from tests.unit.looks import SOURCE, TARGET, looked, page_data
 
@@ -21,12 +21,17 @@ CELLS = "[...document.querySelectorAll('#map td[data-at]')].map(td => Number(td.
 
 
 def test_the_page_holds_all_weights_and_asks_nothing_of_a_network():
-    page = attention_page(
-        [AttentionChoice().maps(FIRST), AttentionChoice("decoder", layer=2, head="mean").maps(SECOND)]
+    page = attention_html(
+        [
+            AttentionSelection().select_all(FIRST),
+            AttentionSelection("decoder", layer=2, head="mean").select_all(SECOND),
+        ]
     )
     first, second = page_data(page)["sentences"]
     assert [first["title"], second["title"]] == ["The cat <!--"] * 2
-    for found, expected in zip(first["maps"], (FIRST.decoder, FIRST.encoder), strict=True):
+    for found, expected in zip(
+        first["maps"], (FIRST.cross_attention, FIRST.encoder_self_attention), strict=True
+    ):
         np.testing.assert_allclose(np.array(found["weights"]) / 1000, expected, atol=6e-4)
         assert found["keys"]["tokens"] == list(SOURCE.tokens)
     (found,) = second["maps"]
@@ -54,16 +59,16 @@ def test_a_word_lights_up_what_it_looks_at_and_what_looks_at_it(page: Browser):
     page.choose("#head", 1)
     assert page.get(WORDS.format("keys")) == list(SOURCE.tokens)
     page.mouse("#queries .word", 1)
-    np.testing.assert_allclose(lit(page, "keys"), FIRST.decoder[0, 1, 1], atol=6e-4)
+    np.testing.assert_allclose(lit(page, "keys"), FIRST.cross_attention[0, 1, 1], atol=6e-4)
     assert np.isnan(lit(page, "queries")).all()
     colours = "[...document.querySelectorAll('#keys .word')].map(w => getComputedStyle(w).backgroundColor)"
     strengths = [float(re.findall(r"[\d.]+", colour)[-1]) for colour in page.get(colours)]
-    assert np.argsort(strengths)[-1] == np.argmax(FIRST.decoder[0, 1, 1])
-    best = SOURCE.tokens[int(np.argmax(FIRST.decoder[0, 1, 1]))]
+    assert np.argsort(strengths)[-1] == np.argmax(FIRST.cross_attention[0, 1, 1])
+    best = SOURCE.tokens[int(np.argmax(FIRST.cross_attention[0, 1, 1]))]
     said = page.get("document.getElementById('said').textContent").translate({0x2068: None, 0x2069: None})
     assert said.startswith(f"▁c looks at: {best} ")
     page.mouse("#keys .word", 2)
-    np.testing.assert_allclose(lit(page, "queries"), FIRST.decoder[0, 1, :, 2], atol=6e-4)
+    np.testing.assert_allclose(lit(page, "queries"), FIRST.cross_attention[0, 1, :, 2], atol=6e-4)
     assert np.isnan(lit(page, "keys")).all()
     page.mouse("#said")
     assert np.isnan(lit(page, "queries") + lit(page, "keys")).all()
@@ -71,17 +76,17 @@ def test_a_word_lights_up_what_it_looks_at_and_what_looks_at_it(page: Browser):
 
 
 def test_sentence_part_layer_and_head_are_picked(page: Browser):
-    np.testing.assert_allclose(page.get(CELLS), FIRST.decoder[1].mean(0).ravel(), atol=2e-3)
+    np.testing.assert_allclose(page.get(CELLS), FIRST.cross_attention[1].mean(0).ravel(), atol=2e-3)
     page.choose("#sentence", 1)
-    np.testing.assert_allclose(page.get(CELLS), SECOND.decoder[1].mean(0).ravel(), atol=2e-3)
+    np.testing.assert_allclose(page.get(CELLS), SECOND.cross_attention[1].mean(0).ravel(), atol=2e-3)
     page.choose("#part", 1)
     page.choose("#layer", 0)
     page.choose("#head", 2)
-    np.testing.assert_allclose(page.get(CELLS), SECOND.encoder[0, 2].ravel(), atol=6e-4)
+    np.testing.assert_allclose(page.get(CELLS), SECOND.encoder_self_attention[0, 2].ravel(), atol=6e-4)
     page.choose("#sentence", 0)  # the rest stays
-    np.testing.assert_allclose(page.get(CELLS), FIRST.encoder[0, 2].ravel(), atol=6e-4)
+    np.testing.assert_allclose(page.get(CELLS), FIRST.encoder_self_attention[0, 2].ravel(), atol=6e-4)
     page.mouse("#overview button", 4, click=True)
-    np.testing.assert_allclose(page.get(CELLS), FIRST.encoder[1, 1].ravel(), atol=6e-4)
+    np.testing.assert_allclose(page.get(CELLS), FIRST.encoder_self_attention[1, 1].ravel(), atol=6e-4)
     pressed = "[...document.querySelectorAll('#overview button')].map(b => b.ariaPressed === 'true')"
     assert page.get(pressed) == [i == 4 for i in range(6)]
 
@@ -92,8 +97,8 @@ def test_sentences_of_other_models_have_other_maps(chromium: Browser, tmp_path: 
     chromium.open(tmp_path / "page.html")
     chromium.choose("#part", 1)
     chromium.choose("#sentence", 1)
-    assert other.decoder is not None
-    np.testing.assert_allclose(chromium.get(CELLS), other.decoder.ravel(), atol=6e-4)
+    assert other.cross_attention is not None
+    np.testing.assert_allclose(chromium.get(CELLS), other.cross_attention.ravel(), atol=6e-4)
     hidden = "document.getElementById('{}').parentElement.hidden"
     assert all(chromium.get(hidden.format(name)) for name in ("part", "layer", "head"))
 
@@ -103,7 +108,7 @@ def test_pieces_are_joined_as_python_joins_them(page: Browser):
     page.mouse("#whole", click=True)
     assert page.get(WORDS.format("keys")) == list(SOURCE.words)
     assert page.get(WORDS.format("queries")) == list(TARGET.words)
-    whole = AttentionMap.of(FIRST, "decoder").layer(2).head(3).whole_words().weights
+    whole = AttentionMap.from_weights(FIRST, "decoder").layer(2).head(3).whole_words().weights
     np.testing.assert_allclose(page.get(CELLS), whole.ravel(), atol=3e-3)
 
 
@@ -111,7 +116,7 @@ def test_the_keyboard_is_enough(page: Browser):
     page.get("document.querySelector('#queries .word').focus()")
     page.press("ArrowRight")
     page.press("ArrowRight")
-    expected = FIRST.decoder[1].mean(0)
+    expected = FIRST.cross_attention[1].mean(0)
     np.testing.assert_allclose(lit(page, "keys"), expected[2], atol=2e-3)
     page.press("Enter")  # keeps it
     page.get("document.activeElement.blur()")
@@ -126,7 +131,7 @@ def test_the_keyboard_is_enough(page: Browser):
 
 
 def test_a_page_may_begin_with_whole_words(chromium: Browser, tmp_path: Path):
-    draw_attention(FIRST, tmp_path / "page.html", AttentionChoice(whole_words=True))
+    draw_attention(FIRST, tmp_path / "page.html", AttentionSelection(whole_words=True))
     chromium.open(tmp_path / "page.html")
     assert chromium.get(WORDS.format("keys")) == list(SOURCE.words)
     chromium.mouse("#whole", click=True)
@@ -147,11 +152,11 @@ def test_words_are_dark_on_light_and_light_on_dark(chromium: Browser, tmp_path: 
 
 def test_a_map_of_many_words_and_heads_fits_the_screen(chromium: Browser, tmp_path: Path):
     random = np.random.default_rng(0)
-    many = AttentionMap.of(FIRST, "encoder")
-    side = type(SOURCE).plain([f"word{i}" for i in range(60)])
+    many = AttentionMap.from_weights(FIRST, "encoder")
+    side = type(SOURCE).from_words([f"word{i}" for i in range(60)])
     weights = random.dirichlet([0.1] * 60, size=(8, 8, 60)).astype(np.float32)
     names = tuple(str(i + 1) for i in range(8))
-    page = attention_page([[type(many)("encoder", side, side, weights, names, names)]])
+    page = attention_html([[type(many)("encoder", side, side, weights, names, names)]])
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
     chromium.open(tmp_path / "page.html", width=1280)
     assert chromium.get("document.getElementById('map').getBoundingClientRect().right") <= 1280
@@ -162,9 +167,9 @@ def test_a_map_of_many_words_and_heads_fits_the_screen(chromium: Browser, tmp_pa
 
 
 def test_text_from_the_right_begins_at_the_right(chromium: Browser, tmp_path: Path):
-    side = type(SOURCE).plain(["שלום", "עולם", "</s>"])
+    side = type(SOURCE).from_words(["שלום", "עולם", "</s>"])
     one = AttentionMap("encoder", side, side, np.full((1, 1, 3, 3), 1 / 3, np.float32), ("1",), ("1",))
-    (tmp_path / "page.html").write_text(attention_page([[one]]), encoding="utf-8")
+    (tmp_path / "page.html").write_text(attention_html([[one]]), encoding="utf-8")
     chromium.open(tmp_path / "page.html")
     left = "[...document.querySelectorAll('#keys .word')].map(w => w.getBoundingClientRect().left)"
     first, second, end = chromium.get(left)

@@ -9,29 +9,29 @@ from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.filter import FilterReport, FiltersConfig
 from seq2attn.data.prepare import load_prepared, prepare
-from seq2attn.data.readers import AlignedConfig, JSONLinesConfig
-from seq2attn.data.training_set import CHUNK, TrainingData
+from seq2attn.data.readers import JSONLinesConfig, PlainTextConfig
+from seq2attn.data.training_set import CHUNK, TrainingSet
 from seq2attn.errors import DataError, RunError
-from seq2attn.tokenizers.characters import CharactersConfig
-from seq2attn.tokenizers.config import TextConfig
-from seq2attn.tokenizers.subwords import BPEConfig
-from seq2attn.tokenizers.words import WordsConfig
+from seq2attn.tokenizers.characters import CharacterTokenizerConfig
+from seq2attn.tokenizers.config import TokenizersConfig
+from seq2attn.tokenizers.subwords import BPETokenizerConfig
+from seq2attn.tokenizers.words import WordTokenizerConfig
 
 SOURCE = [
     f"the {color} {thing} ." for color in ("red", "green", "blue") for thing in ("boat", "lantern", "river")
 ]
 TARGET = [line.upper() for line in SOURCE]
-JOINT = TextConfig(joint=BPEConfig(size=300))
-EACH = TextConfig(source=WordsConfig(), target=CharactersConfig())
-DRAWN = TextConfig(source=BPEConfig(size=300, dropout=0.5), target=WordsConfig())
+JOINT = TokenizersConfig(joint=BPETokenizerConfig(vocab_size=300))
+EACH = TokenizersConfig(source=WordTokenizerConfig(), target=CharacterTokenizerConfig())
+DRAWN = TokenizersConfig(source=BPETokenizerConfig(vocab_size=300, dropout=0.5), target=WordTokenizerConfig())
 
 
-def aligned(folder: Path, name: str, source: list[str], target: list[str]) -> AlignedConfig:
+def aligned(folder: Path, name: str, source: list[str], target: list[str]) -> PlainTextConfig:
     paths = folder / f"{name}.src", folder / f"{name}.tgt"
     for path, lines in zip(paths, (source, target), strict=True):
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return AlignedConfig(source=paths[0], target=paths[1])
+    return PlainTextConfig(source=paths[0], target=paths[1])
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def data(tmp_path: Path) -> DataConfig:
 
 
 @pytest.mark.parametrize("text", [JOINT, EACH, DRAWN])
-def test_it_encodes_train_and_dev(tmp_path: Path, data: DataConfig, text: TextConfig) -> None:
+def test_it_encodes_train_and_dev(tmp_path: Path, data: DataConfig, text: TokenizersConfig) -> None:
     log: list[str] = []
     prepared = prepare(data, text, tmp_path / "run", log.append)
     assert log[0] == "train: 11 pairs, dev: 2 pairs, hard: 2 pairs"
@@ -53,7 +53,7 @@ def test_it_encodes_train_and_dev(tmp_path: Path, data: DataConfig, text: TextCo
     assert len(prepared.dev) == 2  # nothing is left out of what we measure on
     assert prepared.dev_sources == ("a red river .", "")
     assert prepared.dev_references == (("A RED RIVER .", "nothing"),)
-    assert prepared.report == FilterReport(read=11, kept=10, empty=1)
+    assert prepared.report == FilterReport(num_read=11, num_kept=10, empty=1)
 
 
 def test_further_references_of_the_dev_set_are_kept(tmp_path: Path, data: DataConfig) -> None:
@@ -78,7 +78,7 @@ def test_further_references_of_the_dev_set_are_kept(tmp_path: Path, data: DataCo
 
 def test_joint_tokenisers_are_the_same_twice(tmp_path: Path, data: DataConfig) -> None:
     log: list[str] = []
-    prepare(data, TextConfig(joint=BPEConfig()), tmp_path / "run", log.append)
+    prepare(data, TokenizersConfig(joint=BPETokenizerConfig()), tmp_path / "run", log.append)
     contents = [
         {path.name: path.read_bytes() for path in (tmp_path / "run" / side).iterdir()}
         for side in ("source", "target")
@@ -105,12 +105,12 @@ def test_what_changed_is_prepared_again(tmp_path: Path, data: DataConfig) -> Non
     run, log = tmp_path / "run", list[str]()
     prepare(data, EACH, run, log.append)
 
-    def is_done_again(data: DataConfig, text: TextConfig) -> bool:
+    def is_done_again(data: DataConfig, text: TokenizersConfig) -> bool:
         log.clear()
         prepare(data, text, run, log.append)
         return "already" not in log[0]
 
-    stricter = data.model_copy(update={"filters": FiltersConfig(duplicates=True)})
+    stricter = data.model_copy(update={"filters": FiltersConfig(drop_duplicates=True)})
     assert is_done_again(stricter, EACH)
     assert "train: kept 9 of 11 pairs; left out: 1 empty, 1 duplicate" in log
     assert is_done_again(stricter, JOINT)
@@ -142,16 +142,16 @@ def test_tokenisers_can_be_kept(tmp_path: Path, data: DataConfig) -> None:
 def test_epochs_are_cut_anew_by_seed_and_epoch(tmp_path: Path, data: DataConfig) -> None:
     prepared = prepare(data, DRAWN, tmp_path / "run", print)
     train = prepared.train
-    hashes = {at: train.epoch(*at).hash for at in ((1, 0), (1, 1), (2, 0))}
+    hashes = {at: train.epoch_corpus(*at).hash for at in ((1, 0), (1, 1), (2, 0))}
     assert len({*hashes.values(), train.corpus.hash}) == 4
-    assert load_prepared(tmp_path / "run").train.epoch(1, 1).hash == hashes[1, 1]
-    for source, target in train.epoch(3, 3):
+    assert load_prepared(tmp_path / "run").train.epoch_corpus(1, 1).hash == hashes[1, 1]
+    for source, target in train.epoch_corpus(3, 3):
         assert prepared.source.decode(source.tolist()).upper() == prepared.target.decode(target.tolist())
 
 
 def test_without_chance_an_epoch_is_the_corpus(tmp_path: Path, data: DataConfig) -> None:
     train = prepare(data, JOINT, tmp_path / "run", print).train
-    assert train.epoch(0, 0) is train.corpus is train.epoch(0, 1)
+    assert train.epoch_corpus(0, 0) is train.corpus is train.epoch_corpus(0, 1)
 
 
 def test_line_breaks_in_json_are_no_lines(tmp_path: Path, data: DataConfig) -> None:
@@ -159,7 +159,9 @@ def test_line_breaks_in_json_are_no_lines(tmp_path: Path, data: DataConfig) -> N
     path.write_text("".join(json.dumps({"source": "a\nb", "target": "c\u2028\rd"}) + "\n" for _ in range(3)))
     odd = data.model_copy(update={"train": (JSONLinesConfig(path=path),)})
     prepared = prepare(odd, DRAWN, tmp_path / "run", print)
-    assert [prepared.source.decode(ids.tolist()) for ids, _ in prepared.train.epoch(0, 0)] == ["a b"] * 3
+    assert [prepared.source.decode(ids.tolist()) for ids, _ in prepared.train.epoch_corpus(0, 0)] == [
+        "a b"
+    ] * 3
 
 
 @pytest.mark.parametrize("which", ["train", "dev", "test"])
@@ -182,8 +184,8 @@ def test_nothing_left(tmp_path: Path, data: DataConfig) -> None:
 
 def test_unbalanced_pairs(tmp_path: Path, data: DataConfig) -> None:
     long = aligned(tmp_path, "long", ["one two three four", *SOURCE], ["ONE", *TARGET])
-    balanced = data.model_copy(update={"train": (long,), "filters": FiltersConfig(max_ratio=3.5)})
-    words = TextConfig(joint=WordsConfig())
+    balanced = data.model_copy(update={"train": (long,), "filters": FiltersConfig(max_length_ratio=3.5)})
+    words = TokenizersConfig(joint=WordTokenizerConfig())
     assert prepare(balanced, words, tmp_path / "run", print).report == FilterReport(10, 9, unbalanced=1)
 
 
@@ -200,8 +202,8 @@ def test_damage_is_a_run_error(tmp_path: Path, data: DataConfig) -> None:
 def test_draws_are_not_repeated_from_chunk_to_chunk(tmp_path: Path) -> None:
     text, word = tmp_path / "train.jsonl", "lantern"
     text.write_text(f'["{word}", "x"]\n' * (CHUNK + 20), encoding="utf-8")
-    drawn = BPEConfig(size=300, dropout=0.5).train([*SOURCE, "x"])
-    train = TrainingData(drawn, WordsConfig().train(["x"]), Corpus.of([], 300), text, ())
-    epoch = train.epoch(1, 0)
+    drawn = BPETokenizerConfig(vocab_size=300, dropout=0.5).train([*SOURCE, "x"])
+    train = TrainingSet(drawn, WordTokenizerConfig().train(["x"]), Corpus.from_pairs([], 300), text, ())
+    epoch = train.epoch_corpus(1, 0)
     first, second = ([epoch[start + row][0].tolist() for row in range(20)] for start in (0, CHUNK))
     assert first != second

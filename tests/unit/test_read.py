@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2attn.data.readers import (
-    AlignedConfig,
     CorpusConfig,
     JSONLinesConfig,
+    PlainTextConfig,
     TSVConfig,
     read_lines,
     read_pairs,
@@ -106,7 +106,7 @@ def test_a_directory(tmp_path: Path) -> None:
 
 def test_aligned(tmp_path: Path) -> None:
     source, target = write(tmp_path / "s", "a\nb\n"), write(tmp_path / "t", "x\ny")
-    assert list(read_pairs(AlignedConfig(source=source, target=target))) == [("a", "x"), ("b", "y")]
+    assert list(read_pairs(PlainTextConfig(source=source, target=target))) == [("a", "x"), ("b", "y")]
 
 
 @pytest.mark.parametrize(("left", "right"), [("a\nb\nc\n", "x\n"), ("x\n", "a\nb\nc\n")])
@@ -114,7 +114,7 @@ def test_unequal_files(tmp_path: Path, left: str, right: str) -> None:
     source, target = write(tmp_path / "s", left), write(tmp_path / "t", right)
     many, one = (source, target) if len(left) > len(right) else (target, source)
     counts = {many: "3 lines", one: "1 line"}
-    assert complaint(AlignedConfig(source=source, target=target)) == (
+    assert complaint(PlainTextConfig(source=source, target=target)) == (
         f"{source} has {counts[source]} and {target} has {counts[target]}: "
         "line by line, one must be the translation of the other"
     )

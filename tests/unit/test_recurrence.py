@@ -11,11 +11,17 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from seq2attn.attention import additive
-from seq2attn.nn.linear import HAS_ONEDNN, LEAST, REUSED, Repeated, linear
-from seq2attn.nn.prepacked_linear import LaidOut, lay_out_linears
-from seq2attn.nn.rnn import LATE, Late, gru_step, lstm_step, read_packed
-from seq2attn.nn.rnn.fused_ops import fused_gru, fused_lstm
-from seq2attn.nn.rnn.stacked import FedCells, LateSteps, PlainSteps, by_layer, together
+from seq2attn.nn.linear import HAS_ONEDNN, MIN_ROWS, MIN_TOTAL_ROWS, PrepackedWeight, linear
+from seq2attn.nn.prepacked_linear import PrepackedLinear, prepack_linears
+from seq2attn.nn.rnn import FUSED_CELLS, DeferredLinear, gru_cell, lstm_cell, run_packed
+from seq2attn.nn.rnn.fused_ops import fused_gru_cell, fused_lstm_cell
+from seq2attn.nn.rnn.stacked import (
+    FusedSteps,
+    InputFedRNN,
+    ReferenceSteps,
+    stack_layer_states,
+    unstack_layer_states,
+)
 from tests.laws.parts import WORDS, model
 
 CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -57,7 +63,7 @@ def plain(base, weight, rows):
 @pytest.mark.parametrize("rows", [[3, 3, 3], [4, 2, 1], [1, 3, 3], [2]])
 def test_a_late_weight_has_the_gradient_of_a_plain_one(rows):
     base, weight = rand(sum(rows), 5).requires_grad_(), rand(5, 5, seed=1).requires_grad_()
-    ours = chain(Late(base, weight, rows), base, weight, rows)
+    ours = chain(DeferredLinear(base, weight, rows), base, weight, rows)
     theirs = chain(plain(base, weight, rows), base, weight, rows)
     assert_same(ours, theirs, (base, weight))
 
@@ -65,7 +71,7 @@ def test_a_late_weight_has_the_gradient_of_a_plain_one(rows):
 def test_a_late_weight_may_be_asked_backwards_used_in_part_frozen_and_asked_for_again():
     rows = [2, 2, 2]
     base, weight = rand(6, 5).requires_grad_(), rand(5, 5, seed=1).requires_grad_()
-    late, formula = Late(base, weight, rows), plain(base, weight, rows)
+    late, formula = DeferredLinear(base, weight, rows), plain(base, weight, rows)
     ours, theirs = (
         {t: p(t, rand(2, 5, seed=t).tanh()) for t in (2, 0, 1)} for p in (late, formula)
     )  # the last is left out below
@@ -76,7 +82,7 @@ def test_a_late_weight_may_be_asked_backwards_used_in_part_frozen_and_asked_for_
         torch.testing.assert_close(one, other)
     frozen = weight.detach()
     ours, theirs = (
-        chain(p, base, frozen, rows) for p in (Late(base, frozen, rows), plain(base, frozen, rows))
+        chain(p, base, frozen, rows) for p in (DeferredLinear(base, frozen, rows), plain(base, frozen, rows))
     )
     assert_same(ours, theirs, (base,))
 
@@ -87,12 +93,15 @@ def test_a_late_weight_may_be_asked_backwards_used_in_part_frozen_and_asked_for_
 def test_a_fused_gru_is_the_formula():
     inputs, hidden, h = (rand(4, n, seed=n).requires_grad_() for n in (15, 16, 5))
     hidden = hidden[:, :15]
-    assert_same((fused_gru(inputs, hidden, h),), gru_step(inputs, hidden, (h,)), (inputs, hidden, h))
+    assert_same((fused_gru_cell(inputs, hidden, h),), gru_cell(inputs, hidden, (h,)), (inputs, hidden, h))
 
 
 def test_a_fused_lstm_is_the_formula():
     gates, c = rand(4, 20).requires_grad_(), rand(4, 5, seed=1).requires_grad_()
-    ours, theirs = fused_lstm(gates, c), lstm_step(gates, torch.zeros_like(gates), (torch.zeros_like(c), c))
+    ours, theirs = (
+        fused_lstm_cell(gates, c),
+        lstm_cell(gates, torch.zeros_like(gates), (torch.zeros_like(c), c)),
+    )
     assert_same(ours, theirs, (gates, c))
     assert_same(ours[:1], theirs[:1], (gates, c))
     assert_same(ours[1:], theirs[1:], (c,))
@@ -109,7 +118,7 @@ def test_what_a_cell_adds_up_slowly_is_not_lost_in_bfloat16(kind, gates):
         hidden, bias = torch.zeros(len(gates) * dim, dim), torch.zeros(len(gates) * dim)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
             gate = base.to(torch.bfloat16) if autocast else base
-            cell = LATE[kind](gate, None, hidden, bias, [1] * steps)
+            cell = FUSED_CELLS[kind](gate, None, hidden, bias, [1] * steps)
             cells = tuple(torch.zeros(1, dim) for _ in range(1 if kind == "gru" else 2))
             for step in range(steps):
                 cells = cell(step, None, cells)
@@ -121,19 +130,19 @@ def test_what_a_cell_adds_up_slowly_is_not_lost_in_bfloat16(kind, gates):
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("kind", CELLS)
 def test_late_steps_are_plain_ones(kind, layers):
-    fed = FedCells(kind, 5, 4, 6, layers, 0.0).double()
+    fed = InputFedRNN(kind, 5, 4, 6, layers, 0.0).double()
     for parameter in fed.parameters():
         nn.init.normal_(parameter)
     words, feed = rand(3, 7, 5).requires_grad_(), rand(3, 4).requires_grad_()
     first = tuple(rand(3, layers, 6, seed=i).requires_grad_() for i in range(1 if kind == "gru" else 2))
     read = []
-    for steps in (LateSteps(fed, words), PlainSteps(fed, words)):
-        cells, given, outputs = by_layer(first), feed, []
+    for steps in (FusedSteps(fed, words), ReferenceSteps(fed, words)):
+        cells, given, outputs = unstack_layer_states(first), feed, []
         for t in range(7):
             output, cells = steps(t, given, cells)
             given = output[:, :4]
             outputs.append(output)
-        read.append((torch.stack(outputs), *together(cells)))
+        read.append((torch.stack(outputs), *stack_layer_states(cells)))
     assert_same(*read, (*fed.parameters(), words, feed, *first))
 
 
@@ -144,7 +153,7 @@ def test_reading_by_hand_is_torchs_reading(kind, layers, bidirectional, lengths)
     rnn = CELLS[kind](5, 4, layers, bidirectional=bidirectional, batch_first=True).double()
     words = rand(len(lengths), max(lengths), 5).requires_grad_()
     packed = pack_padded_sequence(words, torch.tensor(lengths), batch_first=True, enforce_sorted=False)
-    ours, final = read_packed(rnn, packed)
+    ours, final = run_packed(rnn, packed)
     theirs, their_final = rnn(packed)
     torch.testing.assert_close(ours.unsorted_indices, theirs.unsorted_indices)
     their_final = their_final if kind == "lstm" else (their_final,)
@@ -155,7 +164,7 @@ def test_reading_by_hand_is_torchs_reading(kind, layers, bidirectional, lengths)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("rows", [1, LEAST, REUSED])
+@pytest.mark.parametrize("rows", [1, MIN_ROWS, MIN_TOTAL_ROWS])
 def test_products_are_torchs(rows, dtype):
     """On a CPU float32 is oneDNN's where there are rows enough, all else is PyTorch's."""
     assert HAS_ONEDNN, "this PyTorch keeps oneDNN's products elsewhere: look for them, or they are slow"
@@ -165,10 +174,10 @@ def test_products_are_torchs(rows, dtype):
         rand(40, 24, seed=1, dtype=dtype),
         rand(40, seed=2, dtype=dtype),
     )
-    base, repeated = rand(rows, 40, seed=3, dtype=dtype), Repeated(weight, rows, 2)
-    torch.testing.assert_close(repeated.forth(x, base), base + x @ weight.T, **near)
-    torch.testing.assert_close(repeated.forth(x[:1], base[:1]), base[:1] + x[:1] @ weight.T, **near)
-    torch.testing.assert_close(repeated.back(base), base @ weight, **near)
+    base, repeated = rand(rows, 40, seed=3, dtype=dtype), PrepackedWeight(weight, rows, 2)
+    torch.testing.assert_close(repeated.forward(x, base), base + x @ weight.T, **near)
+    torch.testing.assert_close(repeated.forward(x[:1], base[:1]), base[:1] + x[:1] @ weight.T, **near)
+    torch.testing.assert_close(repeated.backward(base), base @ weight, **near)
     inputs = tuple(part.requires_grad_() for part in (x, weight, bias))
     assert_same((linear(*inputs),), (F.linear(*inputs),), inputs, **near)
     several = linear(x.unflatten(0, (1, rows)), weight, bias)
@@ -209,12 +218,12 @@ def test_additive_scores_of_bfloat16_are_exact_but_on_a_cpu():
 def test_a_model_laid_out_for_search_says_the_same(decoder):
     net = model("gru", decoder).float().eval()
     laid = copy.deepcopy(net)
-    lay_out_linears(laid)
+    prepack_linears(laid)
     kinds = {type(part) for part in laid.modules()}
-    assert LaidOut in kinds
+    assert PrepackedLinear in kinds
     source, target = torch.randint(4, WORDS, (3, 5)), torch.randint(4, WORDS, (3, 4))
     mask = torch.ones_like(source, dtype=torch.bool)
     with torch.no_grad():
-        ours, theirs = (m.output(m(source, mask, target).hidden) for m in (laid, net))
+        ours, theirs = (m.output_projection(m(source, mask, target).hidden) for m in (laid, net))
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
     assert laid(source, mask, target).hidden.requires_grad

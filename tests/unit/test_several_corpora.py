@@ -11,20 +11,20 @@ import yaml
 
 from seq2attn.config.load import load
 from seq2attn.config.show import dump
-from seq2attn.data.batch_planner import plan
-from seq2attn.data.collate import batch_of
+from seq2attn.data.batch_planner import plan_batches
+from seq2attn.data.collate import make_batch
 from seq2attn.data.config import DataConfig
 from seq2attn.data.inspection.report import REPORT_TEXT, DataReport
-from seq2attn.data.prepare import PREPARED, Prepared, load_prepared, prepare
+from seq2attn.data.prepare import PREPARED, PreparedData, load_prepared, prepare
 from seq2attn.errors import ConfigError, DataError, RunError
-from seq2attn.experiment import Experiment
-from seq2attn.tokenizers.config import TextConfig
-from seq2attn.tokenizers.subwords import BPEConfig
-from seq2attn.tokenizers.words import WordsConfig
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.tokenizers.config import TokenizersConfig
+from seq2attn.tokenizers.subwords import BPETokenizerConfig
+from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.small_bert import make_bert
 
-WORDS = TextConfig(source=WordsConfig(), target=WordsConfig())
-DRAWN = TextConfig(joint=BPEConfig(size=300, dropout=0.5))
+WORDS = TokenizersConfig(source=WordTokenizerConfig(), target=WordTokenizerConfig())
+DRAWN = TokenizersConfig(joint=BPETokenizerConfig(vocab_size=300, dropout=0.5))
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
 
@@ -33,7 +33,7 @@ def written(
 ) -> dict[str, Any]:
     """A corpus of some pairs, as a config has it."""
     sides = {"source": [a for a, _ in pairs], "target": [b for _, b in pairs], "alignment": links}
-    config: dict[str, Any] = {"kind": "aligned"}
+    config: dict[str, Any] = {"kind": "plain"}
     for side, lines in sides.items():
         if lines is not None:
             config[side] = folder / f"{name}.{side}"
@@ -51,20 +51,20 @@ def data_of(folder: Path, *train: dict[str, Any], **options: Any) -> DataConfig:
     return DataConfig.model_validate({"train": list(train), "dev": dev, **options})
 
 
-def first_words(prepared: Prepared, epoch: int) -> list[str]:
+def first_words(prepared: PreparedData, epoch: int) -> list[str]:
     """What the sources of an epoch begin with, batch by batch, of two processes."""
     train = prepared.train
-    corpus, rows = train.epoch(1, epoch), train.rows(1, epoch)
+    corpus, rows = train.epoch_corpus(1, epoch), train.rows(1, epoch)
     return [
         prepared.source.decode(corpus[rows[row]][0]).split()[0]
         for rank in (0, 1)
-        for batch in plan(corpus.lengths[rows], tokens=30, seed=1, epoch=epoch, rank=rank, world=2)
+        for batch in plan_batches(corpus.lengths[rows], tokens=30, seed=1, epoch=epoch, rank=rank, world=2)
         for row in batch
     ]
 
 
 @pytest.mark.parametrize("text", [WORDS, DRAWN])
-def test_an_epoch_has_each_pair_as_often_as_asked(tmp_path: Path, text: TextConfig) -> None:
+def test_an_epoch_has_each_pair_as_often_as_asked(tmp_path: Path, text: TokenizersConfig) -> None:
     data = data_of(
         tmp_path,
         written(tmp_path, "a", pairs_of("a", 20)),
@@ -92,7 +92,7 @@ def test_duplicates_are_found_across_corpora(tmp_path: Path) -> None:
     first, second = written(tmp_path, "a", pairs_of("a", 9)), written(tmp_path, "b", pairs_of("a", 12))
     filters = {"duplicates": True}
     reports = [
-        [part.report.kept for part in prepare(data, WORDS, tmp_path / name, str).train.parts]
+        [part.report.num_kept for part in prepare(data, WORDS, tmp_path / name, str).train.parts]
         for name, data in {
             "same": data_of(tmp_path, first, second, filters=filters),
             "kept": data_of(tmp_path, first, second),
@@ -121,24 +121,27 @@ def test_they_are_kept_apart_in_log_and_report(tmp_path: Path) -> None:
     assert [line for line in log if " times an epoch" in line] == shares
     report = DataReport.load(tmp_path / "run")
     assert report is not None and report.dev.num_in_train == 3  # whatever its tag
-    assert [one.part.report.read for one in report.corpora] == [21, 5] and report.train.num_pairs == 26
+    assert [one.part.report.num_read for one in report.corpora] == [21, 5] and report.train.num_pairs == 26
     shown = (tmp_path / "run" / REPORT_TEXT).read_text(encoding="utf-8")
     assert all(line in shown for line in shares)
-    assert (prepared.report.read, prepared.report.kept, prepared.report.empty) == (26, 25, 1)
+    assert (prepared.report.num_read, prepared.report.num_kept, prepared.report.empty) == (26, 25, 1)
     assert prepared.dev_sources[0].startswith("<news> b0")
 
 
 @pytest.mark.parametrize("text", [WORDS, DRAWN])
-def test_guided_by_the_corpora_that_have_links(tmp_path: Path, text: TextConfig) -> None:
+def test_guided_by_the_corpora_that_have_links(tmp_path: Path, text: TokenizersConfig) -> None:
     linked = written(tmp_path, "a", [("one two three", "drei zwei eins")] * 2, ["0-2 1-1 2-0", ""])
     unlinked = written(tmp_path, "b", [("four five", "vier fünf")])
     train = prepare(data_of(tmp_path, unlinked, {**linked, "tag": "2de"}), text, tmp_path / "run", str).train
-    corpus = train.epoch(1, 0)
-    guide = batch_of(corpus, range(3)).guide
+    corpus = train.epoch_corpus(1, 0)
+    guide = make_batch(corpus, range(3)).alignment_targets
     assert guide is not None and not guide[0].any() and not guide[2].any()
-    source, target = train.source.tokens(corpus[1][0]), train.target.tokens(corpus[1][1])
+    source, target = (
+        train.source.convert_ids_to_tokens(corpus[1][0]),
+        train.target.convert_ids_to_tokens(corpus[1][1]),
+    )
     words = [
-        np.array(side.word_indices(ids.tolist()))
+        np.array(side.word_ids(ids.tolist()))
         for side, ids in zip((train.source, train.target), corpus[1], strict=True)
     ]
     assert source[0] == "<2de>" and words[0].max() == 3
@@ -167,9 +170,9 @@ def test_a_corpus_without_a_pair_is_refused(tmp_path: Path, change: dict[str, An
 
 def experiment(folder: Path, data: dict[str, Any], **changes: Any) -> Path:
     content = {
-        "run": str(folder / "run"),
+        "run_dir": str(folder / "run"),
         "data": {"dev": {"kind": "tsv", "path": "dev.tsv"}, **data},
-        "text": {"source": {"kind": "words"}, "target": {"kind": "words"}},
+        "tokenizer": {"source": {"kind": "words"}, "target": {"kind": "words"}},
         "model": {"encoder": {"kind": "gru"}, "decoder": {"kind": "luong"}},
         **changes,
     }
@@ -205,14 +208,14 @@ A, B = {"kind": "tsv", "path": "a.tsv"}, {"kind": "tsv", "path": "b.tsv", "tag":
         ),
         ({"train": A, "dev": {**A, "repeat": 2}}, "`data.dev.repeat`: is for `train`"),
         (
-            {"train": {"kind": "aligned", "source": "a", "target": "b", "references": ["c"]}},
+            {"train": {"kind": "plain", "source": "a", "target": "b", "references": ["c"]}},
             "`data.train.references`: are for `dev` and `test`",
         ),
     ],
 )
 def test_mistakes_keep_their_places(tmp_path: Path, data: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as error:
-        load(experiment(tmp_path, data), Experiment)
+        load(experiment(tmp_path, data), ExperimentConfig)
     assert message in str(error.value)
     assert f"{tmp_path / 'config.yaml'}:" in str(error.value)
 
@@ -220,9 +223,9 @@ def test_mistakes_keep_their_places(tmp_path: Path, data: dict[str, Any], messag
 def test_the_config_of_the_docs_is_one(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs/corpora.md").read_text(encoding="utf-8")
     data = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])["data"]
-    corpora = load(experiment(tmp_path, data), Experiment).data.train
+    corpora = load(experiment(tmp_path, data), ExperimentConfig).data.train
     assert [(corpus.kind, corpus.tag, corpus.repeat) for corpus in corpora] == [
-        ("aligned", "news", 3),
+        ("plain", "news", 3),
         ("tsv", "subtitles", 0.25),
         ("jsonl", None, 1),
     ]
@@ -234,7 +237,7 @@ def test_tags_need_vectors_of_their_own(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"`data\.train`: has a `tag`, for which the vocabulary of `wordpiece` has no"
     ):
-        load(experiment(tmp_path, {"train": [A, B]}, text=text), Experiment)
+        load(experiment(tmp_path, {"train": [A, B]}, text=text), ExperimentConfig)
 
 
 def test_corpora_that_do_not_add_up_are_refused(tmp_path: Path) -> None:
@@ -247,11 +250,11 @@ def test_corpora_that_do_not_add_up_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("train", [A, [A], [A, {**B, "repeat": 2.5}]])
 def test_a_config_that_is_shown_reads_the_same(tmp_path: Path, train: Any) -> None:
-    first = load(experiment(tmp_path, {"train": train}), Experiment)
+    first = load(experiment(tmp_path, {"train": train}), ExperimentConfig)
     assert len(first.data.train) == (len(train) if isinstance(train, list) else 1)
     (tmp_path / "again.yaml").write_text(dump(first), encoding="utf-8")
-    again = load(tmp_path / "again.yaml", Experiment)
+    again = load(tmp_path / "again.yaml", ExperimentConfig)
     assert again == first
     if len(first.data.train) == 1:  # one corpus is a mapping, of which a key can be set
-        other = load(tmp_path / "again.yaml", Experiment, ["data.train.path=/other.tsv"])
+        other = load(tmp_path / "again.yaml", ExperimentConfig, ["data.train.path=/other.tsv"])
         assert other.data.train[0].files == (Path("/other.tsv"),)

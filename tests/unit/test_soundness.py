@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from seq2attn.training.recovery.nonfinite import are_finite, learnt, unsound
+from seq2attn.training.recovery.nonfinite import all_finite, nonfinite_flag, trained_tensors
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from seq2attn.training.recovery.nonfinite import are_finite, learnt, unsound
     + [(3.0, bad, False) for bad in (math.nan, math.inf)],
 )
 def test_loss_and_gradient_must_both_be_numbers(loss, norm, is_sound):
-    found = unsound(torch.tensor(loss), torch.tensor(norm))
+    found = nonfinite_flag(torch.tensor(loss), torch.tensor(norm))
     assert float(found) == (0.0 if is_sound else 1.0)
 
 
@@ -25,13 +25,13 @@ def test_loss_and_gradient_must_both_be_numbers(loss, norm, is_sound):
 def test_all_that_was_learnt_is_looked_at(bad):
     model = torch.nn.Linear(2, 3)
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
-    assert are_finite(learnt(model, optimizer))
+    assert all_finite(trained_tensors(model, optimizer))
     model(torch.ones(1, 2)).sum().backward()
     optimizer.step()
-    assert are_finite(learnt(model, optimizer))
+    assert all_finite(trained_tensors(model, optimizer))
     for tensor in (model.bias.data, optimizer.state[model.weight]["exp_avg"]):
         before = tensor.clone()
         tensor[-1] = bad
-        assert not are_finite(learnt(model, optimizer))
+        assert not all_finite(trained_tensors(model, optimizer))
         tensor.copy_(before)
-    assert are_finite(learnt(model, optimizer))
+    assert all_finite(trained_tensors(model, optimizer))

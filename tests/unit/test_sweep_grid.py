@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2attn.errors import ConfigError
-from seq2attn.sweep.grid import Axis, expand, matches
+from seq2attn.sweep.grid import AxisConfig, expand, matches
 from seq2attn.sweep.plan import load_plan
 
 ROOT = Path(__file__).parents[2]
 BASE = """\
-run: runs/base
+run_dir: runs/base
 data:
-  train: {kind: aligned, source: train.de, target: train.en}
-  dev: {kind: aligned, source: dev.de, target: dev.en}
+  train: {kind: plain, source: train.de, target: train.en}
+  dev: {kind: plain, source: dev.de, target: dev.en}
   test:
-    first: {kind: aligned, source: test.de, target: test.en}
-text:
-  joint: {kind: bpe, size: 300}
+    first: {kind: plain, source: test.de, target: test.en}
+tokenizer:
+  joint: {kind: bpe, vocab_size: 300}
 model:
   embeddings: {dim: 16}
   encoder: {kind: gru, dim: 16}
@@ -33,7 +33,7 @@ SWEEP = """\
 base: base.yaml
 folder: runs/sweep
 changes:
-  training: {until: [3 updates]}
+  training: {max_duration: [3 updates]}
 axes:
   encoder:
     at: model.encoder
@@ -43,11 +43,11 @@ axes:
   decoder:
     at: model.decoder
     choices:
-      fixed: {kind: fixed, dim: 16}
+      fixed: {kind: fixed-context, dim: 16}
       luong: {}
   score:
     at: model.decoder.attention.score
-    unless: {decoder: fixed}
+    exclude_when: {decoder: fixed}
     choices:
       own: {}
       additive: {kind: additive, dim: 8}
@@ -77,8 +77,8 @@ WRONG = [
         "`baseline`: means 3 cells (bigru+fixed, bigru+luong+own, bigru+luong+additive ...); it should be one",
     ),
     (
-        "unless: {decoder: fixed}",
-        "unless: {scor: own}",
+        "exclude_when: {decoder: fixed}",
+        "exclude_when: {scor: own}",
         "`axes.score.unless.scor`: there is no axis `scor` above it",
     ),
     (
@@ -92,7 +92,7 @@ WRONG = [
         "dim: 8}\n  seed: {at: training.seed, choices: {x: 1}}\nseeds",
         "`axes.seed`: `run` and `training.seed` are for the sweep to set",
     ),
-    ("until: [3 updates]", "seed: 3", "`changes`: `run` and `training.seed` are for the sweep to set"),
+    ("max_duration: [3 updates]", "seed: 3", "`changes`: `run` and `training.seed` are for the sweep to set"),
 ]
 
 
@@ -125,7 +125,7 @@ def mistake(plan, tmp_path):
 
 
 def axis(*labels, **more):
-    return Axis(choices={label: {} for label in labels}, **more)
+    return AxisConfig(choices={label: {} for label in labels}, **more)
 
 
 labels = st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True)
@@ -191,7 +191,7 @@ class TestPlan:
         assert cell.experiment.training.label_smoothing == 0.0
 
     def test_values_are_set_from_the_command_line(self, plan):
-        found = plan(overrides=["seeds=[7]", "changes.training.until=[9 updates]"])
+        found = plan(overrides=["seeds=[7]", "changes.training.max_duration=[9 updates]"])
         (first, *_) = found.trainings
         assert (first.seed, str(first.experiment.training.until[0])) == (7, "9 updates")
 
@@ -199,13 +199,13 @@ class TestPlan:
 class TestShown:
     def test_the_sweeps_that_come_along_are_right(self):
         for path in (ROOT / "configs" / "sweeps").glob("*.yaml"):
-            assert load_plan(path).cells
+            assert load_plan(path).trials
 
     def test_the_sweep_of_the_docs_is_right(self, tmp_path):
         (shown,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/sweep.md").read_text("utf-8"), re.DOTALL)
         path = tmp_path / "sweep.yaml"
         path.write_text(shown.replace("base: ", f"base: {ROOT}/configs/"), encoding="utf-8")
-        cells = [cell.name for cell in load_plan(path).cells]
+        cells = [cell.name for cell in load_plan(path).trials]
         assert sorted(cells) == [
             "bigru+fixed+small",
             "bigru+luong+own+large",
@@ -237,7 +237,7 @@ class TestMistakes:
 
     def test_of_the_base_are_in_the_base(self, mistake):
         said = mistake(base=BASE.replace("size: 300", "sise: 300"))
-        assert said.startswith("base.yaml:8:22: unknown key `text.joint.sise`")
+        assert said.startswith("base.yaml:8:22: unknown key `tokenizer.joint.sise`")
 
     def test_parts_that_refuse_each_other(self, mistake):
         said = mistake(("additive: {kind: additive, dim: 8}", "dot: {kind: dot}"))
@@ -256,5 +256,5 @@ class TestMistakes:
         assert said in mistake((old, new))
 
     def test_nothing_to_be_measured_on(self, mistake):
-        base = BASE.replace("  test:\n    first: {kind: aligned, source: test.de, target: test.en}\n", "")
+        base = BASE.replace("  test:\n    first: {kind: plain, source: test.de, target: test.en}\n", "")
         assert "the cell bigru+fixed has no `data.test` to be measured on" in mistake(base=base)

@@ -15,12 +15,12 @@ from sacrebleu.significance import PairedTest
 from seq2attn.errors import ConfigError, RunError
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.evaluate import Digests, text_digest
-from seq2attn.sweep.html_page import leaderboard_page
-from seq2attn.sweep.leaderboard import Spread, assemble
+from seq2attn.sweep.html_page import leaderboard_html
+from seq2attn.sweep.leaderboard import SeedStatistics, build_leaderboard
 from seq2attn.sweep.markdown import as_markdown
 from seq2attn.sweep.plan import load_plan
-from seq2attn.sweep.record import CELL, Measured, Record, write_cell, write_record
-from seq2attn.sweep.significance import Compared, compare, judge
+from seq2attn.sweep.record import TRIAL_FILE, RunRecord, TestSetMeasurement, write_record, write_trial
+from seq2attn.sweep.significance import Comparison, combine_seeds, compare_systems
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in "aeiou"]
 SENTENCES = 60
@@ -45,13 +45,13 @@ METRICS = EvaluationConfig().build(REFERENCES["first"])
 def measured(name, lines, seconds):
     digests = Digests(text_digest(REFERENCES[name]), (text_digest(REFERENCES[name]),))
     scores = METRICS.scores(lines, [REFERENCES[name]])
-    return Measured(digests, SENTENCES, tuple(scores), seconds, 99, lines)
+    return TestSetMeasurement(digests, SENTENCES, tuple(scores), seconds, 99, lines)
 
 
 @cache
 def record(share, seed, parameters=1000):
     made = {name: tuple(spoilt(lines, share, f"{share}{seed}{name}")) for name, lines in REFERENCES.items()}
-    return Record(
+    return RunRecord(
         parameters=parameters,
         seconds=30.0 * seed,
         updates=7,
@@ -73,14 +73,14 @@ def plan(tmp_path_factory):
         (tmp_path / f"{name}.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     (tmp_path / "base.yaml").write_text(
         """\
-run: x
+run_dir: x
 data:
-  train: {kind: aligned, source: a, target: b}
-  dev: {kind: aligned, source: a, target: b}
+  train: {kind: plain, source: a, target: b}
+  dev: {kind: plain, source: a, target: b}
   test:
-    first: {kind: aligned, source: first.txt, target: first.txt}
-    second: {kind: aligned, source: second.txt, target: second.txt}
-text: {joint: {kind: bpe, size: 300}}
+    first: {kind: plain, source: first.txt, target: first.txt}
+    second: {kind: plain, source: second.txt, target: second.txt}
+tokenizer: {joint: {kind: bpe, vocab_size: 300}}
 model: {encoder: {kind: gru}, decoder: {kind: luong}}
 """,
         encoding="utf-8",
@@ -97,15 +97,15 @@ baseline: {cell: a}
         encoding="utf-8",
     )
     plan = load_plan(tmp_path / "mine.yaml", [f"folder={tmp_path / 'sweep'}"])
-    for training in plan.trainings:
+    for training in plan.runs:
         if str(training) != "c seed 3":
-            write_record(training.folder, record(SPOILT[training.cell.name], training.seed))
+            write_record(training.folder, record(SPOILT[training.trial.name], training.seed))
     return plan
 
 
 @pytest.fixture(scope="module")
 def board(plan):
-    return assemble(plan)
+    return build_leaderboard(plan)
 
 
 def with_settings(plan, *settings):
@@ -121,21 +121,21 @@ def direct(seed, name):
 
 @pytest.mark.parametrize("numbers", [[3.0], [1.5, 2.5], [4.0, 4.0, 4.0], [1.0, 2.0, 4.0, 8.0]])
 def test_mean_and_spread_are_those_of_numpy(numbers):
-    spread = Spread.of(numbers)
+    spread = SeedStatistics.from_values(numbers)
     assert spread.mean == pytest.approx(np.mean(numbers))
     assert (spread.lowest, spread.highest) == (np.min(numbers), np.max(numbers))
     if len(numbers) == 1:
-        assert spread.deviation is None
+        assert spread.std is None
     else:
-        assert spread.deviation == pytest.approx(np.std(numbers, ddof=1))
+        assert spread.std == pytest.approx(np.std(numbers, ddof=1))
 
 
 class TestSignificance:
     def test_a_system_beside_itself_is_no_different(self):
         lines = spoilt(REFERENCES["first"], 0.3, 0)
-        found = compare(1, lines, {"same": lines}, METRICS, [REFERENCES["first"]])["same"]
+        found = compare_systems(1, lines, {"same": lines}, METRICS, [REFERENCES["first"]])["same"]
         assert found.difference == 0
-        assert judge([found]).verdict == "no difference"
+        assert combine_seeds([found]).verdict == "no difference"
 
     @pytest.mark.parametrize("name", ["b", "c", "d"])
     @pytest.mark.parametrize("seed", [1, 2])
@@ -159,8 +159,10 @@ class TestSignificance:
         ],
     )
     def test_a_verdict_needs_every_seed(self, pairs, p, verdict):
-        found = judge([Compared(i, 30.0, difference, p, 1.0, "") for i, (difference, p) in enumerate(pairs)])
-        assert (found.p, found.verdict) == (p, verdict)
+        found = combine_seeds(
+            [Comparison(i, 30.0, difference, p, 1.0, "") for i, (difference, p) in enumerate(pairs)]
+        )
+        assert (found.p_value, found.verdict) == (p, verdict)
         assert found.difference == pytest.approx(np.mean([difference for difference, _ in pairs]))
 
     @pytest.mark.parametrize(
@@ -177,7 +179,9 @@ class TestSignificance:
     )
     def test_a_difference_is_larger_than_the_spread_over_seeds(self, scores, baselines, verdict):
         pairs = enumerate(zip(scores, baselines, strict=True))
-        found = judge([Compared(i, score, score - base, 0.01, 1.0, "") for i, (score, base) in pairs])
+        found = combine_seeds(
+            [Comparison(i, score, score - base, 0.01, 1.0, "") for i, (score, base) in pairs]
+        )
         difference = np.mean(scores) - np.mean(baselines)
         assert found.difference == pytest.approx(difference)
         assert found.verdict == verdict
@@ -185,7 +189,7 @@ class TestSignificance:
         assert (abs(difference) > spread) == (verdict != "no difference")
 
     def test_without_the_baseline_nothing_is_said(self):
-        assert judge([]) is None
+        assert combine_seeds([]) is None
 
 
 class TestLeaderboard:
@@ -232,19 +236,19 @@ class TestLeaderboard:
         for other in (content.replace("\n", " x\n", 1), content.partition("\n")[2]):
             path.write_text(other, encoding="utf-8")
             with pytest.raises(RunError, match=refusal):
-                assemble(plan)
+                build_leaderboard(plan)
         path.write_text(content, encoding="utf-8")
-        assemble(plan)
+        build_leaderboard(plan)
 
     def test_results_of_other_settings_are_refused(self, plan):
         training = plan.trainings[0]
-        write_cell(training, training.experiment.model_dump(mode="json", include={"search", "evaluation"}))
-        assemble(plan)
+        write_trial(training, training.experiment.model_dump(mode="json", include={"search", "evaluation"}))
+        build_leaderboard(plan)
         changed = with_settings(plan, "changes={evaluation: {tokenize: char, lowercase: true}}")
         with pytest.raises(RunError, match="a/seed-1: was measured with another evaluation; "):
-            assemble(changed)
-        (training.folder / CELL).unlink()
-        assert "|case:lc|eff:no|tok:char|" in assemble(changed).signatures["paired bootstrap"]
+            build_leaderboard(changed)
+        (training.folder / TRIAL_FILE).unlink()
+        assert "|case:lc|eff:no|tok:char|" in build_leaderboard(changed).signatures["paired bootstrap"]
         with pytest.raises(ConfigError, match=r"`evaluation\.metrics` needs `bleu`"):
             with_settings(plan, "changes={evaluation: {metrics: [chrf]}}")
         axis = "axes={cell: {at: evaluation.tokenize, choices: {a: char, b: intl, c: zh, d: auto}}}"
@@ -252,10 +256,10 @@ class TestLeaderboard:
             with_settings(plan, axis)
 
     def test_without_a_result_there_is_an_empty_board(self, plan, tmp_path):
-        board = assemble(load_plan(plan.path, [f"folder={tmp_path}"]))
+        board = build_leaderboard(load_plan(plan.path, [f"folder={tmp_path}"]))
         assert (board.rows, len(board.missing)) == ((), 12)
         assert as_markdown(board).startswith("# mine\n")
-        assert leaderboard_page(board)
+        assert leaderboard_html(board)
 
     def test_the_markdown_has_what_is_known(self, board):
         said = as_markdown(board)
@@ -274,14 +278,14 @@ class TestLeaderboard:
         )
 
     def test_the_page_holds_all_numbers_and_asks_no_network(self, board):
-        page = leaderboard_page(board)
+        page = leaderboard_html(board)
         data = json.loads(re.search(r"const board = (.*);\n", page)[1])
         assert [row["name"] for row in data["rows"]] == [row.name for row in board.rows]
         assert data["rows"][0]["sets"]["first"]["bleu"]["mean"] == board.rows[0].sets["first"].bleu.mean
         assert not re.search(r"https?://|<link|src=|@import", page)
 
     def test_the_bars_of_a_column_begin_at_one_zero(self, board, chromium, tmp_path):
-        (tmp_path / "board.html").write_text(leaderboard_page(board), encoding="utf-8")
+        (tmp_path / "board.html").write_text(leaderboard_html(board), encoding="utf-8")
         chromium.open(tmp_path / "board.html")
         bars = "[...document.querySelectorAll('#rows .bar')].map(b => b.getBoundingClientRect())"
         edges = chromium.get(f"{bars}.map(r => [r.left, r.width])")
@@ -294,7 +298,7 @@ class TestLeaderboard:
         assert chromium.get(within)
 
     def test_the_page_names_its_sweep(self, board, chromium, tmp_path):
-        (tmp_path / "board.html").write_text(leaderboard_page(board), encoding="utf-8")
+        (tmp_path / "board.html").write_text(leaderboard_html(board), encoding="utf-8")
         chromium.open(tmp_path / "board.html")
         for title in ("document.title", "document.querySelector('h1').textContent"):
             assert chromium.get(title) == "Leaderboard of the sweep mine"

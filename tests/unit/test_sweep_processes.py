@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.sweep.processes import LOG, run_all
+from seq2attn.sweep.processes import SWEEP_LOG, run_all
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ def test_trainings_side_by_side_take_cards_in_turn(tmp_path, monkeypatch, cards,
         training.folder.mkdir()
     read, _ = os.pipe()
     ended = list(run_all(trainings, 4, read))
-    assert [one.code for one in ended] == [0] * 4
-    told = Counter((training.folder / LOG).read_text().removeprefix("card").strip() for training in trainings)
+    assert [one.exit_code for one in ended] == [0] * 4
+    told = Counter(
+        (training.folder / SWEEP_LOG).read_text().removeprefix("card").strip() for training in trainings
+    )
     assert told == seen

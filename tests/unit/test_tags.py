@@ -12,20 +12,20 @@ from seq2attn.inference.long_inputs import SourceLimit
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.config import LengthsConfig
 from seq2attn.tokenizers.base import load_tokenizer
-from seq2attn.tokenizers.characters import CharactersConfig
+from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.config import TokenizerConfig
-from seq2attn.tokenizers.subwords import BPEConfig, UnigramConfig
+from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer, add_tag, check_tag
-from seq2attn.tokenizers.tokenized_text import Segmented
-from seq2attn.tokenizers.words import WordsConfig
+from seq2attn.tokenizers.tokenized_text import TokenizedText
+from seq2attn.tokenizers.words import WordTokenizerConfig
 
 LINES = ["the red boat", "a green lantern, by the river", "boats and rivers"]
 KINDS: dict[str, TokenizerConfig] = {
-    "words": WordsConfig(),
-    "spaces": WordsConfig(split="spaces"),
-    "characters": CharactersConfig(),
-    "bpe": BPEConfig(size=300, dropout=0.5),
-    "unigram": UnigramConfig(size=300, lowercase=True),
+    "words": WordTokenizerConfig(),
+    "spaces": WordTokenizerConfig(pre_tokenizer="spaces"),
+    "characters": CharacterTokenizerConfig(),
+    "bpe": BPETokenizerConfig(vocab_size=300, dropout=0.5),
+    "unigram": UnigramTokenizerConfig(vocab_size=300, lowercase=True),
 }
 
 
@@ -54,11 +54,11 @@ def test_a_tag_is_one_entry_after_those_of_the_text(tokenizer: TaggedTokenizer) 
 def test_it_is_shown_as_a_word(tokenizer: TaggedTokenizer) -> None:
     line = add_tag(LINES[1], "2en")
     ids = tokenizer.encode(line)
-    assert tokenizer.decode(ids) == line and tokenizer.tokens(ids)[0] == "<2en>"
-    found = Segmented.of(tokenizer, [*ids, 2])
-    plain = Segmented.of(tokenizer.tokenizer, [*ids[1:], 2])
+    assert tokenizer.decode(ids) == line and tokenizer.convert_ids_to_tokens(ids)[0] == "<2en>"
+    found = TokenizedText.from_ids(tokenizer, [*ids, 2])
+    plain = TokenizedText.from_ids(tokenizer.tokenizer, [*ids[1:], 2])
     assert found.words == ("<2en>", *plain.words)
-    assert found.word_of == (0, *(number + 1 for number in plain.word_of))
+    assert found.word_ids == (0, *(number + 1 for number in plain.word_ids))
 
 
 def test_it_is_saved(tokenizer: TaggedTokenizer, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_it_is_saved(tokenizer: TaggedTokenizer, tmp_path: Path) -> None:
 
 
 def test_text_that_has_tags_as_words_gets_no_second_entry() -> None:
-    trained = WordsConfig(split="spaces").train(["<2en> a b"])
+    trained = WordTokenizerConfig(pre_tokenizer="spaces").train(["<2en> a b"])
     tokenizer = TaggedTokenizer(trained, ("<2en>",))
     assert tokenizer.vocabulary == trained.vocabulary
     assert tokenizer.encode("<2en> a") == trained.encode("<2en> a")
@@ -95,7 +95,7 @@ def test_a_tag_that_a_model_lacks_is_refused(tokenizer: TaggedTokenizer) -> None
 
 def test_each_part_of_a_long_line_has_the_tag() -> None:
     line = "One two three. Four five six. Seven eight."
-    tokenizer = TaggedTokenizer(WordsConfig().train([line]), ("<2en>",))
+    tokenizer = TaggedTokenizer(WordTokenizerConfig().train([line]), ("<2en>",))
     tag = tokenizer.vocabulary.id("<2en>")
     for most in (5, 4, 3):
         limit = SourceLimit(most, "it is a test")

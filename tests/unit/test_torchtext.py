@@ -29,8 +29,8 @@ def test_vectors_are_found_exactly_then_in_lower_case(tmp_path: Path):
     table, coverage = load_vectors(path, tokens, 3)
     zero = [0.0, 0.0, 0.0]
     assert table.tolist() == [zero, WORDS["Haus"], WORDS["house"], zero, WORDS["äpfel"]]
-    assert coverage.mask.tolist() == [False, True, True, False, True]
-    assert (coverage.found, coverage.size) == (3, 5)
+    assert coverage.is_covered.tolist() == [False, True, True, False, True]
+    assert (coverage.num_covered, coverage.size) == (3, 5)
     assert str(coverage) == "pretrained vectors for 3 of 5 tokens (60.0%); none for <unk>, haus"
 
 
@@ -55,7 +55,7 @@ def test_nothing_is_left_behind_and_no_cache_is_trusted(tmp_path: Path, monkeypa
     (tmp_path / ".vector_cache" / "glove.txt.pt").write_bytes(planted.read_bytes())
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.chdir(tmp_path)
-    assert load_vectors(Path("glove.txt"), ["Haus"], 3)[1].found == 1
+    assert load_vectors(Path("glove.txt"), ["Haus"], 3)[1].num_covered == 1
     assert sorted(tmp_path.rglob("*")) == before
     assert path.exists()
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from seq2attn.attention import self_attention
-from seq2attn.attention.scores import MultiHead
+from seq2attn.attention import build_self_attention
+from seq2attn.attention.scores import MultiHeadScore
 from seq2attn.encoders import TransformerEncoderConfig
-from seq2attn.nn.position_encoding import Learned, Sinusoidal
+from seq2attn.nn.position_encoding import LearnedPositionEmbedding, SinusoidalPositionEncoding
 from tests.laws.parts import model, sources
 
 DIM, HEADS, HIDDEN, LAYERS = 12, 3, 20, 2
@@ -54,13 +54,13 @@ def copy_layer(ours, theirs):
 
 
 def options(norm, activation):
-    ours = {"kind": "transformer", "layers": LAYERS, "heads": HEADS, "feed_forward": HIDDEN, "dropout": 0.0}
+    ours = {"kind": "transformer", "layers": LAYERS, "heads": HEADS, "ffn_dim": HIDDEN, "dropout": 0.0}
     theirs = {"dropout": 0.0, "batch_first": True, "norm_first": norm == "pre", "activation": activation}
     return {**ours, "norm": norm, "activation": activation}, theirs
 
 
 def with_positions(words):
-    return words + Sinusoidal(DIM)(torch.arange(words.size(1)))
+    return words + SinusoidalPositionEncoding(DIM)(torch.arange(words.size(1)))
 
 
 def same_with_gradients(ours, theirs, given):
@@ -72,7 +72,7 @@ def same_with_gradients(ours, theirs, given):
 
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_multi_head_attention_is_torchs(need_weights):
-    ours = shuffled(self_attention(DIM, MultiHead(DIM, DIM, HEADS)))
+    ours = shuffled(build_self_attention(DIM, MultiHeadScore(DIM, DIM, HEADS)))
     theirs = nn.MultiheadAttention(DIM, HEADS, batch_first=True).double()
     copy_attention(ours, theirs)
     query, keys, values = (rand(3, n, DIM, seed=n).requires_grad_() for n in (WORDS, 6, 6))
@@ -130,16 +130,16 @@ def test_sinusoids_are_their_formula(dim):
     lengths = 10_000 ** (np.arange(half) / max(half - 1, 1))
     angles = np.arange(50)[:, None] / lengths
     expected = np.concatenate([np.sin(angles), np.cos(angles)], -1)[:, :dim]
-    ours = Sinusoidal(dim)(torch.arange(50))
+    ours = SinusoidalPositionEncoding(dim)(torch.arange(50))
     torch.testing.assert_close(ours, torch.from_numpy(expected).float(), rtol=1e-4, atol=1e-5)
     rows = torch.tensor([[3, 40], [0, 7]])
-    torch.testing.assert_close(Sinusoidal(dim)(rows), ours[rows])
+    torch.testing.assert_close(SinusoidalPositionEncoding(dim)(rows), ours[rows])
 
 
 def test_learned_positions_beyond_the_last_share_it():
-    positions = Learned(4, 5)
+    positions = LearnedPositionEmbedding(4, 5)
     vectors = positions(torch.arange(9))
-    torch.testing.assert_close(vectors[:5], positions.table.weight)
+    torch.testing.assert_close(vectors[:5], positions.embedding.weight)
     assert (vectors[5:] == vectors[4]).all()
 
 
@@ -147,5 +147,5 @@ def test_learned_positions_beyond_the_last_share_it():
 def test_words_are_told_apart_by_where_they_stand(kind):
     net = model(kind, kind)
     memory, state = net.encode(*sources())
-    hidden = net.read(torch.full((4, 6), 5), state, memory).hidden
+    hidden = net.decode(torch.full((4, 6), 5), state, memory).hidden
     assert ((hidden[:, 1:] - hidden[:, :-1]).abs().amax(-1) > 1e-3).all()

@@ -9,22 +9,22 @@ from pydantic import ValidationError
 from torch import nn
 from transformers.models.llama.modeling_llama import LlamaConfig, LlamaDecoderLayer, LlamaRotaryEmbedding
 
-from seq2attn.attention import Asked, self_attention
-from seq2attn.attention.relative_positions import Relative, Rotary, turn
-from seq2attn.attention.scores import MultiHead
+from seq2attn.attention import QueryInfo, build_self_attention
+from seq2attn.attention.relative_positions import RelativePositionScore, RotaryScore, apply_rotary
+from seq2attn.attention.scores import MultiHeadScore
 from seq2attn.config.load import load
 from seq2attn.decoders import TransformerDecoderConfig
-from seq2attn.encoders import Encoded, TransformerEncoderConfig
+from seq2attn.encoders import EncoderOutput, TransformerEncoderConfig
 from seq2attn.errors import ConfigError
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.models import ModelConfig
 from seq2attn.nn.feed_forward import GatedFeedForward
 from tests.unit.test_transformer import mask, rand, shuffled
 
 DIM, HEADS, GROUPS, HIDDEN, WORDS = 16, 4, 2, 12, 6
 MODERN = {
-    "kind": "transformer", "layers": 2, "heads": HEADS, "groups": GROUPS, "feed_forward": HIDDEN, "dropout": 0.0,
-    "positions": "rotary", "norm_layer": "rms", "activation": "swiglu",
+    "kind": "transformer", "layers": 2, "heads": HEADS, "kv_heads": GROUPS, "ffn_dim": HIDDEN, "dropout": 0.0,
+    "position_encoding": "rotary", "norm_type": "rmsnorm", "activation": "swiglu",
 }  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def places(rows=3, words=WORDS):
 
 
 def scores_of(score, x, position):
-    return score(score.query(x, position), score.key(x, position), Asked(x, position))
+    return score(score.query(x, position), score.key(x, position), QueryInfo(x, position))
 
 
 def test_rotary_turns_complex_numbers():
@@ -42,18 +42,18 @@ def test_rotary_turns_complex_numbers():
     rates = 10_000.0 ** (-2 * np.arange(4) / 8)
     turned = (one + 1j * other) * np.exp(1j * position.numpy()[:, None, :, None] * rates)
     expected = torch.from_numpy(np.concatenate([turned.real, turned.imag], -1))
-    torch.testing.assert_close(turn(x, position), expected)
+    torch.testing.assert_close(apply_rotary(x, position), expected)
 
 
 def test_rotary_scores_depend_on_the_distance_alone():
-    score, x = shuffled(Rotary(DIM, HEADS, GROUPS)), rand(3, WORDS, DIM)
+    score, x = shuffled(RotaryScore(DIM, HEADS, GROUPS)), rand(3, WORDS, DIM)
     here = scores_of(score, x, places())
     torch.testing.assert_close(scores_of(score, x, places() + 41), here)
     assert (scores_of(score, x, places() * 2) - here).abs().max() > 0.01
     still = scores_of(
         score, x, torch.zeros_like(places())
     )  # without distances it is the score without positions
-    plain = MultiHead(DIM, DIM, HEADS, GROUPS).double()
+    plain = MultiHeadScore(DIM, DIM, HEADS, GROUPS).double()
     plain.load_state_dict(score.state_dict())
     torch.testing.assert_close(still, scores_of(plain, x, places()))
 
@@ -62,7 +62,7 @@ def test_rotary_scores_depend_on_the_distance_alone():
 def test_relative_scores_are_their_formula(groups):
     # Each key of Shaw et al. 2018, eq. 4, with its own vector for where it stands from the query.
     most, width = 2, DIM // HEADS
-    score, x = shuffled(Relative(DIM, HEADS, groups, most)), rand(3, WORDS, DIM)
+    score, x = shuffled(RelativePositionScore(DIM, HEADS, groups, most)), rand(3, WORDS, DIM)
     q, k = (side(x, places()).detach().numpy() for side in (score.query, score.key))
     vectors = score.distances.weight.detach().numpy()
     expected = np.zeros((3, HEADS, WORDS, WORDS))
@@ -73,16 +73,16 @@ def test_relative_scores_are_their_formula(groups):
 
 
 SCORES = {
-    "relative": lambda: Relative(DIM, HEADS, None, 2),
-    "relative, in groups": lambda: Relative(DIM, HEADS, GROUPS, 2),
-    "rotary": lambda: Rotary(DIM, HEADS),
-    "in groups": lambda: MultiHead(DIM, DIM, HEADS, GROUPS),
+    "relative": lambda: RelativePositionScore(DIM, HEADS, None, 2),
+    "relative, in groups": lambda: RelativePositionScore(DIM, HEADS, GROUPS, 2),
+    "rotary": lambda: RotaryScore(DIM, HEADS),
+    "in groups": lambda: MultiHeadScore(DIM, DIM, HEADS, GROUPS),
 }
 
 
 @pytest.mark.parametrize("kind", SCORES)
 def test_the_fused_kernel_is_written_out_attention(kind):
-    attention = shuffled(self_attention(DIM, SCORES[kind]()))
+    attention = shuffled(build_self_attention(DIM, SCORES[kind]()))
     x, seen = (
         rand(4, WORDS, DIM).requires_grad_(),
         torch.cat([mask(), torch.zeros(1, WORDS, dtype=torch.bool)]),
@@ -102,8 +102,8 @@ def test_the_fused_kernel_is_written_out_attention(kind):
 
 
 def test_groups_are_heads_with_the_same_keys_and_values():
-    few = shuffled(self_attention(DIM, MultiHead(DIM, DIM, HEADS, GROUPS)))
-    many = self_attention(DIM, MultiHead(DIM, DIM, HEADS)).double().eval()
+    few = shuffled(build_self_attention(DIM, MultiHeadScore(DIM, DIM, HEADS, GROUPS)))
+    many = build_self_attention(DIM, MultiHeadScore(DIM, DIM, HEADS)).double().eval()
     repeated = {
         name: weight.unflatten(0, (GROUPS, -1)).repeat_interleave(HEADS // GROUPS, 0).flatten(0, 1)
         if name.startswith(("score.w_key", "value"))
@@ -114,7 +114,7 @@ def test_groups_are_heads_with_the_same_keys_and_values():
     x = rand(3, WORDS, DIM)
     memory = few.project(x, x, mask())
     assert memory.keys.shape == memory.values.shape == (3, GROUPS, WORDS, DIM // HEADS)
-    expected = many(x, many.project(x, x, mask()), places(), need_weights=True)
+    expected = many(x, many.project_memory(x, x, mask()), places(), need_weights=True)
     found = few(x, memory, places(), need_weights=True)
     torch.testing.assert_close(found.context, expected.context)
     torch.testing.assert_close(found.weights, expected.weights)
@@ -122,11 +122,11 @@ def test_groups_are_heads_with_the_same_keys_and_values():
 
 def test_what_has_been_read_is_kept_in_groups():
     encoder = TransformerEncoderConfig.model_validate(MODERN).build(DIM)
-    cross = {"score": {"kind": "multi-head", "heads": HEADS, "groups": 1}}
+    cross = {"score": {"kind": "multi-head", "heads": HEADS, "kv_heads": 1}}
     config = TransformerDecoderConfig.model_validate({**MODERN, "attention": cross})
     decoder = config.build(DIM, encoder).double()
     x = rand(3, WORDS, DIM)
-    memory, state = decoder.prepare(Encoded(x, x, mask(), (x[:, :1],)))
+    memory, state = decoder.init_state(EncoderOutput(x, x, mask(), (x[:, :1],)))
     state = decoder(x, state, memory).state
     assert [kept.shape for pair in state.past.layers for kept in pair] == [
         (3, GROUPS, WORDS, DIM // HEADS)
@@ -140,11 +140,11 @@ def test_what_has_been_read_is_kept_in_groups():
 
 def reader(positions, layers):
     """A decoder, what it asks, and its state before it has read anything."""
-    config = {**MODERN, "positions": positions, "max_distance": 2, "layers": layers}
+    config = {**MODERN, "position_encoding": positions, "max_distance": 2, "layers": layers}
     encoder = TransformerEncoderConfig.model_validate(config).build(DIM)
     decoder = shuffled(TransformerDecoderConfig.model_validate(config).build(DIM, encoder))
     source = rand(3, WORDS, DIM, seed=1)
-    return decoder, *decoder.prepare(Encoded(source, source, mask(), (source[:, :1],)))
+    return decoder, *decoder.prepare(EncoderOutput(source, source, mask(), (source[:, :1],)))
 
 
 @pytest.mark.parametrize("positions", ["relative", "rotary"])
@@ -158,7 +158,7 @@ def test_the_order_of_the_words_before_matters(positions):
 
 
 def test_rms_norm_is_its_formula():
-    norm = shuffled(TransformerEncoderConfig.model_validate(MODERN).last_norm(DIM))
+    norm = shuffled(TransformerEncoderConfig.model_validate(MODERN).build_final_norm(DIM))
     assert [name for name, _ in norm.named_parameters()] == ["weight"]
     x = rand(3, WORDS, DIM)
     plain = x.numpy() / np.sqrt((x.numpy() ** 2).mean(-1, keepdims=True) + 1e-6)
@@ -219,18 +219,18 @@ def test_heads_of_an_odd_width_cannot_turn(side):
     with pytest.raises(ValidationError, match=f"{side}.positions: rotary turns pairs, and heads are 3 wide"):
         ModelConfig.model_validate({**plain, side: MODERN})
     with pytest.raises(ValueError, match="rotary positions turn pairs"):
-        Rotary(HEADS * 3, HEADS)
+        RotaryScore(HEADS * 3, HEADS)
 
 
 CONFIG = """\
-run: runs/none
-data: {train: {kind: aligned, source: a, target: b}, dev: {kind: aligned, source: a, target: b}}
-text: {joint: {kind: words}}
+run_dir: runs/none
+data: {train: {kind: plain, source: a, target: b}, dev: {kind: plain, source: a, target: b}}
+tokenizer: {joint: {kind: words}}
 model:
-  encoder: {kind: transformer, heads: 8, groups: 3}
+  encoder: {kind: transformer, heads: 8, kv_heads: 3}
   decoder:
     kind: transformer
-    attention: {score: {kind: multi-head, heads: 8, groups: 4}}
+    attention: {score: {kind: multi-head, heads: 8, kv_heads: 4}}
 """
 
 
@@ -238,7 +238,7 @@ def test_groups_that_do_not_divide_the_heads_have_a_place(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(CONFIG)
     with pytest.raises(ConfigError) as told:
-        load(path, Experiment, ["model.decoder.attention.score.groups=5"])
-    assert "mine.yaml:5:50: `model.encoder.groups`: 3 groups do not divide 8 heads" in str(told.value)
-    assert "`model.decoder.attention.score.groups`: 5 groups do not divide 8 heads" in str(told.value)
+        load(path, ExperimentConfig, ["model.decoder.attention.score.kv_heads=5"])
+    assert "mine.yaml:5:50: `model.encoder.kv_heads`: 3 groups do not divide 8 heads" in str(told.value)
+    assert "`model.decoder.attention.score.kv_heads`: 5 groups do not divide 8 heads" in str(told.value)
     assert "<command line>:1:38" in str(told.value)

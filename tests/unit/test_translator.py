@@ -10,22 +10,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2attn.decoders import FixedConfig, LuongConfig, TransformerDecoderConfig
+from seq2attn.decoders import FixedContextDecoderConfig, LuongDecoderConfig, TransformerDecoderConfig
 from seq2attn.encoders import (
-    Encoded,
     Encoder,
     EncoderConfig,
+    EncoderOutput,
     RecurrentEncoderConfig,
 )
 from seq2attn.errors import UserError
-from seq2attn.inference.line_stream import arriving
+from seq2attn.inference.line_stream import read_line_batches
 from seq2attn.inference.long_inputs import SourceLimit
 from seq2attn.inference.translator import Translator
 from seq2attn.models import build_model
 from seq2attn.models.config import EmbeddingsConfig, ModelConfig
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
-from seq2attn.search.options import chosen_search
-from seq2attn.tokenizers.words import WordsConfig
+from seq2attn.search.options import resolve_search
+from seq2attn.tokenizers.words import WordTokenizerConfig
 from seq2attn.training import distributed
 from seq2attn.training.distributed import training_device
 from seq2attn.visualization.attention_map import AttentionMap
@@ -41,11 +41,11 @@ LINES = [
     "unknown",
     "a few words",
 ]
-SEARCH = BeamConfig(kind="beam", width=3, lengths=LengthsConfig(max_length=12))
+SEARCH = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=12))
 GRU = RecurrentEncoderConfig(kind="gru", dim=16)
 DECODERS = {
-    "fixed": FixedConfig(kind="fixed", dim=16),
-    "luong": LuongConfig(kind="luong", dim=16),
+    "fixed": FixedContextDecoderConfig(kind="fixed-context", dim=16),
+    "luong": LuongDecoderConfig(kind="luong", dim=16),
     "transformer": TransformerDecoderConfig(kind="transformer", layers=1),
 }
 
@@ -53,7 +53,7 @@ DECODERS = {
 def translator(kind: str = "luong", encoder: EncoderConfig = GRU) -> Translator:
     """One with first weights: what it says makes no sense, and is different for different lines."""
     torch.manual_seed(3)
-    words = WordsConfig().train(WORDS)
+    words = WordTokenizerConfig().train(WORDS)
     config = ModelConfig(
         embeddings=EmbeddingsConfig(dim=16),
         encoder=encoder,
@@ -70,7 +70,7 @@ def test_windows_and_batches_do_not_change_answers(kind: str) -> None:
     assert len(set(together)) > 2
     assert together == [one.translate(line).tokens for line in LINES]
     assert together == [found.tokens for found in one.translate_iterable(LINES, window=3)]
-    one.budget = 1  # each line alone
+    one.max_batch_tokens = 1  # each line alone
     assert together == [found.tokens for found in one.translate(iter(LINES))]
 
 
@@ -88,9 +88,9 @@ def test_lines_are_taken_only_when_they_are_needed() -> None:
 
 
 def test_an_empty_line_has_an_empty_translation() -> None:
-    for search in (SEARCH, GreedyConfig(kind="greedy"), SampleConfig(kind="sample", width=2)):
+    for search in (SEARCH, GreedyConfig(kind="greedy"), SampleConfig(kind="sample", num_samples=2)):
         found = translator().translate(["", " \t "], search, attention=True)
-        assert [(one.text, one.tokens, one.alternatives, one.attention) for one in found] == [
+        assert [(one.text, one.tokens, one.alternatives, one.cross_attention) for one in found] == [
             ("", (), (), None)
         ] * 2
     assert translator().translate([]) == []
@@ -104,7 +104,7 @@ def test_beam_size_and_number_of_hypotheses_are_arguments() -> None:
     assert len(expected.alternatives) == 4
     two = one.translate("a few words", beam_size=5, num_hypotheses=2)
     assert (two.text, two.alternatives) == (expected.text, expected.alternatives[:1])
-    samples = SampleConfig(kind="sample", width=2)
+    samples = SampleConfig(kind="sample", num_samples=2)
     assert len(one.translate("a few words", samples, num_hypotheses=2).alternatives) == 1
     for search, count in ((SEARCH, 4), (GreedyConfig(kind="greedy"), 2), (samples, 3)):
         with pytest.raises(
@@ -137,8 +137,10 @@ def test_a_line_in_parts_begins_with_its_prefix_once() -> None:
     one = translator()
     one.source_limit = SourceLimit(3, "it is a test")
     found = one.translate("a few words of which there are", prefix="not many")
-    assert len(found.parts) > 1 and found.text.startswith("not many")
-    alone = [one.translate(part, prefix="not many" * (not number)) for number, part in enumerate(found.parts)]
+    assert len(found.segments) > 1 and found.text.startswith("not many")
+    alone = [
+        one.translate(part, prefix="not many" * (not number)) for number, part in enumerate(found.segments)
+    ]
     assert [token for each in alone for token in each.tokens] == list(found.tokens)
 
 
@@ -149,7 +151,10 @@ def test_what_is_printed_of_them_is_short() -> None:
         repr(one): "Translator(",
         repr(found): f"Translation({found.text!r}, score={found.score:.4f}, 2 alter",
     }
-    shown |= {repr(found.looked): "Looked(", repr(AttentionMap.of(found.looked, "decoder")): "AttentionMap("}
+    shown |= {
+        repr(found.attention_weights): "Looked(",
+        repr(AttentionMap.from_weights(found.attention_weights, "decoder")): "AttentionMap(",
+    }
     shown |= {repr(one.engine): "Native("}
     for text, start in shown.items():
         assert text.startswith(start) and len(text) < 300 and "\n" not in text
@@ -158,27 +163,30 @@ def test_what_is_printed_of_them_is_short() -> None:
 @pytest.mark.parametrize(("kind", "heads"), [("luong", 1), ("transformer", 8)])
 def test_attention_is_of_every_token_and_the_ends(kind: str, heads: int) -> None:
     for found in translator(kind).translate(["a few words", "not many"], attention=True):
-        assert found.attention is not None
-        assert found.attention.shape == (1, heads, len(found.tokens) + 1, len(found.source_tokens) + 1)
-        np.testing.assert_allclose(found.attention.sum(-1), 1, rtol=1e-5)
+        assert found.cross_attention is not None
+        assert found.cross_attention.shape == (1, heads, len(found.tokens) + 1, len(found.source_tokens) + 1)
+        np.testing.assert_allclose(found.cross_attention.sum(-1), 1, rtol=1e-5)
 
 
 def test_without_attention_there_is_none_to_see() -> None:
     found = translator("fixed").translate("a few words", attention=True)
-    assert (found.attention, found.looked is None) == (None, False)
-    assert translator("luong").translate("a few words").looked is None
+    assert (found.cross_attention, found.attention_weights is None) == (None, False)
+    assert translator("luong").translate("a few words").attention_weights is None
 
 
 def test_any_pair_can_be_looked_at() -> None:
     one = translator("transformer")
     found = one.translate("a few words", attention=True)
-    seen = one.look("a few words", found.text)
-    assert found.looked is not None and found.looked.source.tokens == (*found.source_tokens, "</s>")
-    assert (seen.source, seen.target) == (found.looked.source, found.looked.target)
-    np.testing.assert_allclose(seen.decoder, found.attention)
-    assert seen.encoder is None
-    nothing = one.look("", "")
-    assert (nothing.source.tokens, nothing.decoder.shape) == (("</s>",), (1, 8, 1, 1))
+    seen = one.attention_weights("a few words", found.text)
+    assert found.attention_weights is not None and found.attention_weights.source.tokens == (
+        *found.source_tokens,
+        "</s>",
+    )
+    assert (seen.source, seen.target) == (found.attention_weights.source, found.attention_weights.target)
+    np.testing.assert_allclose(seen.cross_attention, found.cross_attention)
+    assert seen.encoder_self_attention is None
+    nothing = one.attention_weights("", "")
+    assert (nothing.source.tokens, nothing.cross_attention.shape) == (("</s>",), (1, 8, 1, 1))
 
 
 def test_an_encoder_from_elsewhere_need_not_know_the_question() -> None:
@@ -187,24 +195,26 @@ def test_an_encoder_from_elsewhere_need_not_know_the_question() -> None:
             super().__init__()
             self.inner = inner
 
-        def forward(self, words: Tensor, mask: Tensor) -> Encoded:  # type: ignore[override]
+        def forward(self, words: Tensor, mask: Tensor) -> EncoderOutput:  # type: ignore[override]
             return self.inner(words, mask)
 
     one = translator("luong")
     one.model.encoder = Elsewhere(one.model.encoder)
-    found = one.translate("a few words", attention=True).looked
-    assert found is not None and found.decoder is not None and found.encoder is None
+    found = one.translate("a few words", attention=True).attention_weights
+    assert found is not None and found.cross_attention is not None and found.encoder_self_attention is None
 
 
 def test_what_is_asked_for_keeps_the_limits() -> None:
     lengths = LengthsConfig(max_length=7)
     search = SampleConfig(kind="sample", lengths=lengths)
-    assert chosen_search(search, beam=None, greedy=False) is search
-    assert chosen_search(search, beam=2, greedy=False) == BeamConfig(kind="beam", width=2, lengths=lengths)
-    patient = BeamConfig(kind="beam", width=5, patience=1.0, lengths=lengths)
-    wider = BeamConfig(kind="beam", width=7, patience=1.0, lengths=lengths)
-    assert chosen_search(patient, beam=7, greedy=False) == wider
-    assert chosen_search(search, beam=None, greedy=True) == GreedyConfig(kind="greedy", lengths=lengths)
+    assert resolve_search(search, beam=None, greedy=False) is search
+    assert resolve_search(search, beam=2, greedy=False) == BeamConfig(
+        kind="beam", beam_size=2, lengths=lengths
+    )
+    patient = BeamConfig(kind="beam", beam_size=5, patience=1.0, lengths=lengths)
+    wider = BeamConfig(kind="beam", beam_size=7, patience=1.0, lengths=lengths)
+    assert resolve_search(patient, beam=7, greedy=False) == wider
+    assert resolve_search(search, beam=None, greedy=True) == GreedyConfig(kind="greedy", lengths=lengths)
 
 
 def test_the_device_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +244,7 @@ class TestArriving:
     @pytest.mark.parametrize("text", [b"", b"\n", b"a", b"a\n", b"a\n\nbcd\r\n\x85\n\n", b"\n\nabc"])
     def test_lines_are_cut_at_newlines_only(self, text: bytes, most: int) -> None:
         stream = io.BufferedReader(io.BytesIO(text))  # type: ignore[arg-type]
-        groups = list(arriving(stream, most))
+        groups = list(read_line_batches(stream, most))
         assert all(groups)
         assert [line for group in groups for line in group] == [
             line.removesuffix(b"\n") for line in io.BytesIO(text)
@@ -243,7 +253,7 @@ class TestArriving:
     def test_what_has_come_comes_together(self) -> None:
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb", buffering=0) as person:
-            groups = arriving(stream)
+            groups = read_line_batches(stream)
             person.write(b"a\nb\nc")
             assert next(groups) == [b"a", b"b"]
             person.write(b"d\n")

@@ -6,22 +6,22 @@ import threading
 
 import pytest
 
-from seq2attn.data.prefetch import ahead
+from seq2attn.data.prefetch import prefetch
 
 
 def test_all_is_made_in_order_and_one_ahead():
     made = []
-    coming = ahead(lambda item: made.append(item) or -item, [1, 2, 3])
+    coming = prefetch(lambda item: made.append(item) or -item, [1, 2, 3])
     assert next(coming) == -1
     assert next(coming) == -2
     assert made[:2] == [1, 2]
     assert list(coming) == [-3]
     assert made == [1, 2, 3]
-    assert list(ahead(abs, [])) == []
+    assert list(prefetch(abs, [])) == []
 
 
 def test_what_goes_wrong_ahead_is_told_where_it_is_wanted():
-    coming = ahead(lambda item: 1 // item, [1, 0])
+    coming = prefetch(lambda item: 1 // item, [1, 0])
     assert next(coming) == 1
     with pytest.raises(ZeroDivisionError):
         next(coming)
@@ -29,6 +29,6 @@ def test_what_goes_wrong_ahead_is_told_where_it_is_wanted():
 
 def test_no_thread_is_left_behind():
     before = threading.active_count()
-    for _ in ahead(abs, [1, 2, 3]):
+    for _ in prefetch(abs, [1, 2, 3]):
         break
     assert threading.active_count() == before

@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from seq2attn.errors import RunError
-from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, check_same
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK, Vocabulary, check_same
 
 
 def test_the_special_ids() -> None:
-    vocabulary = Vocabulary.of(["a"])
-    assert [vocabulary.token(id) for id in (PAD, BOS, EOS, UNK)] == list(SPECIALS)
+    vocabulary = Vocabulary.from_tokens(["a"])
+    assert [vocabulary.token(id) for id in (PAD, BOS, EOS, UNK)] == list(SPECIAL_TOKENS)
     assert vocabulary.id("a") == 4 and vocabulary.id("b") == UNK and len(vocabulary) == 5
 
 
 def test_a_special_in_a_list_keeps_its_place() -> None:
-    assert Vocabulary.of(["a", "<pad>", "b", "<unk>"]).tokens == (*SPECIALS, "a", "b")
+    assert Vocabulary.from_tokens(["a", "<pad>", "b", "<unk>"]).tokens == (*SPECIAL_TOKENS, "a", "b")
 
 
-@pytest.mark.parametrize("tokens", [(), ("a",), (*SPECIALS, "a", "a")])
+@pytest.mark.parametrize("tokens", [(), ("a",), (*SPECIAL_TOKENS, "a", "a")])
 def test_what_is_no_vocabulary(tokens: tuple[str, ...]) -> None:
     with pytest.raises(ValueError):
         Vocabulary(tokens)
@@ -27,13 +27,13 @@ def test_what_is_no_vocabulary(tokens: tuple[str, ...]) -> None:
 
 def test_counting_breaks_ties_by_code_point() -> None:
     words = ["b", "a", "c", "c", "d", "<s>"]
-    assert Vocabulary.counted(words, 1, None).tokens[4:] == ("c", "a", "b", "d")
-    assert Vocabulary.counted(words, 1, 6).tokens[4:] == ("c", "a")
-    assert Vocabulary.counted(words, 2, None).tokens[4:] == ("c",)
+    assert Vocabulary.from_counts(words, 1, None).tokens[4:] == ("c", "a", "b", "d")
+    assert Vocabulary.from_counts(words, 1, 6).tokens[4:] == ("c", "a")
+    assert Vocabulary.from_counts(words, 2, None).tokens[4:] == ("c",)
 
 
 def test_it_reads_back_what_it_wrote(tmp_path: Path) -> None:
-    vocabulary = Vocabulary.of(["é", "▁", "\t", "日"])
+    vocabulary = Vocabulary.from_tokens(["é", "▁", "\t", "日"])
     vocabulary.save(tmp_path / "v.json")
     assert Vocabulary.load(tmp_path / "v.json") == vocabulary
     assert [path.name for path in tmp_path.iterdir()] == ["v.json"]
@@ -61,8 +61,12 @@ def test_bad_files(tmp_path: Path, content: str | None, message: str) -> None:
 
 
 def test_two_that_differ() -> None:
-    expected, found, file = Vocabulary.of("abc"), Vocabulary.of("axc"), Path("run/source/vocabulary.json")
-    check_same(expected, Vocabulary.of("abc"), file)
+    expected, found, file = (
+        Vocabulary.from_tokens("abc"),
+        Vocabulary.from_tokens("axc"),
+        Path("run/source/vocabulary.json"),
+    )
+    check_same(expected, Vocabulary.from_tokens("abc"), file)
     with pytest.raises(RunError) as error:
         check_same(expected, found, file)
     assert str(error.value) == (
@@ -72,4 +76,4 @@ def test_two_that_differ() -> None:
     with pytest.raises(
         RunError, match="5 entries, expected 7; the first difference is entry 5: nothing, exp"
     ):
-        check_same(expected, Vocabulary.of("a"), file)
+        check_same(expected, Vocabulary.from_tokens("a"), file)

@@ -8,17 +8,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.characters import CharactersConfig
-from seq2attn.tokenizers.subwords import UnigramConfig
-from seq2attn.tokenizers.tokenized_text import Segmented, _belong
-from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
-from seq2attn.tokenizers.word_ids import number_words
-from seq2attn.tokenizers.words import WordsConfig
+from seq2attn.tokenizers.characters import CharacterTokenizerConfig
+from seq2attn.tokenizers.subwords import UnigramTokenizerConfig
+from seq2attn.tokenizers.tokenized_text import TokenizedText, _belong
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
+from seq2attn.tokenizers.word_ids import assign_word_ids
+from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.unit.test_text import DRAWING, TEXT, TRAINED
 
 
 def word_by_word(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
-    numbers = tokenizer.word_indices(ids)
+    numbers = tokenizer.word_ids(ids)
     assert len(numbers) == len(ids)
     groups = groupby(zip(numbers, ids, strict=True), key=lambda pair: pair[0])
     words = {number: tokenizer.decode([id for _, id in pairs]) for number, pairs in groups}
@@ -38,7 +38,7 @@ def test_words_decoded_one_by_one_are_the_line(name: str, line: str) -> None:
     if ids:
         assert word_by_word(tokenizer, ids) == tokenizer.decode(ids)
     else:
-        assert tokenizer.word_indices(ids) == []
+        assert tokenizer.word_ids(ids) == []
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -47,7 +47,7 @@ def test_so_are_words_that_a_model_made_up(name: str, data: st.DataObject) -> No
     tokenizer = TRAINED[name]
     letters = [i for i, t in enumerate(tokenizer.vocabulary.tokens) if i >= UNK and "<0x" not in t]
     ids = data.draw(st.lists(st.sampled_from(letters)))
-    numbers = tokenizer.word_indices(ids)
+    numbers = tokenizer.word_ids(ids)
     if tokenizer.decode(ids):
         assert word_by_word(tokenizer, ids) == tokenizer.decode(ids)
     else:
@@ -64,27 +64,27 @@ def test_cut_at_random_the_words_stay(name: str) -> None:
 def test_controls_belong_to_no_word(name: str) -> None:
     tokenizer = TRAINED[name]
     ids = tokenizer.encode("red boat")
-    assert tokenizer.word_indices([BOS, *ids, EOS, PAD]) == [-1, *tokenizer.word_indices(ids), -1, -1]
-    assert tokenizer.word_indices([]) == []
+    assert tokenizer.word_ids([BOS, *ids, EOS, PAD]) == [-1, *tokenizer.word_ids(ids), -1, -1]
+    assert tokenizer.word_ids([]) == []
 
 
 def test_spaces_written_as_bytes_part_words() -> None:
     tokenizer = TRAINED["bpe"]
     red, newline = tokenizer.encode("red"), tokenizer.vocabulary.id("<0x0A>")
     bare = tokenizer.vocabulary.id("s")
-    assert tokenizer.word_indices([*red, newline, bare]) == [*[0] * len(red), 1, 1]
+    assert tokenizer.word_ids([*red, newline, bare]) == [*[0] * len(red), 1, 1]
     assert tokenizer.decode([*red, newline, bare]) == "red s"
 
 
 def test_joiners_keep_words_together() -> None:
-    tokenizer = WordsConfig().train(["Don't wait, (she) said."])
+    tokenizer = WordTokenizerConfig().train(["Don't wait, (she) said."])
     ids = tokenizer.encode("Don't wait, (she) said.")
-    assert tokenizer.word_indices(ids) == [0, 0, 0, 1, 1, 2, 2, 2, 3, 3]
+    assert tokenizer.word_ids(ids) == [0, 0, 0, 1, 1, 2, 2, 2, 3, 3]
 
 
-@given(surfaces=st.lists(st.sampled_from(["a", " ", " a", "a ", " a b", "b\n", "", SPECIALS[UNK]])))
+@given(surfaces=st.lists(st.sampled_from(["a", " ", " a", "a ", " a b", "b\n", "", SPECIAL_TOKENS[UNK]])))
 def test_numbers_are_those_of_the_words_of_the_joined_text(surfaces: list[str]) -> None:
-    numbers = number_words(surfaces)
+    numbers = assign_word_ids(surfaces)
     words = "".join(surfaces).split()
     for place, (surface, number) in enumerate(zip(surfaces, numbers, strict=True)):
         if surface.strip():
@@ -107,18 +107,18 @@ def test_numbers_are_those_of_the_words_of_the_joined_text(surfaces: list[str]) 
     ],
 )
 def test_tokens_of_scripts_without_spaces_are_words(line: str, words: list[str]) -> None:
-    tokenizer = CharactersConfig().train([line])
-    found = Segmented.of(tokenizer, [*tokenizer.encode(line), EOS])
+    tokenizer = CharacterTokenizerConfig().train([line])
+    found = TokenizedText.from_ids(tokenizer, [*tokenizer.encode(line), EOS])
     assert found.words == (*words, "</s>")
-    pieces = zip(found.tokens, found.word_of, strict=True)
+    pieces = zip(found.tokens, found.word_ids, strict=True)
     made = ["".join(token for token, _ in part) for _, part in groupby(pieces, key=lambda piece: piece[1])]
     assert [word.replace("▁", "") for word in made] == [*found.words]
 
 
 def test_sub_words_of_scripts_without_spaces_are_not_joined() -> None:
     lines = ["今日は天気がいいです。", "今日は本を読みます。", "Pythonは今日"] * 9
-    tokenizer = UnigramConfig(size=300).train(lines)
-    found = Segmented.of(tokenizer, tokenizer.encode(lines[0]))
+    tokenizer = UnigramTokenizerConfig(vocab_size=300).train(lines)
+    found = TokenizedText.from_ids(tokenizer, tokenizer.encode(lines[0]))
     assert "".join(found.words) == lines[0]
     assert len(found.words) == sum(token != "▁" for token in found.tokens) > 3
 
@@ -132,11 +132,11 @@ def test_sub_words_of_scripts_without_spaces_are_not_joined() -> None:
 def test_words_end_where_the_whole_text_before_a_token_says(name: str, line: list[str]) -> None:
     tokenizer = TRAINED[name]
     ids = tokenizer.encode("".join(line))
-    expected, start, numbers = list[int](), 0, tokenizer.word_indices(ids)
+    expected, start, numbers = list[int](), 0, tokenizer.word_ids(ids)
     for place, id in enumerate(ids):
         left, right = tokenizer.decode(ids[start:place]), tokenizer.decode([id])
         if place and (numbers[place] != numbers[place - 1] or not _belong(left, right)):
             start = place
         expected.append(start)
     starts = {start: number for number, start in enumerate(dict.fromkeys(expected))}
-    assert Segmented.of(tokenizer, ids).word_of == tuple(starts[start] for start in expected)
+    assert TokenizedText.from_ids(tokenizer, ids).word_ids == tuple(starts[start] for start in expected)

@@ -13,9 +13,9 @@ from transformers import BertModel, BertTokenizerFast
 from seq2attn.data.collate import collate_source
 from seq2attn.errors import DataError, RunError
 from seq2attn.tokenizers.base import load_tokenizer
-from seq2attn.tokenizers.config import TextConfig
+from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, UNK
-from seq2attn.tokenizers.wordpiece import WordPieceConfig
+from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from tests.small_bert import make_bert
 
 WORDS = [
@@ -47,7 +47,7 @@ def folder(tmp_path):
 
 
 def read(folder):
-    return WordPieceConfig(path=folder).train([])
+    return WordPieceTokenizerConfig(path=folder).train([])
 
 
 def padded(tokenizer, lines):
@@ -132,11 +132,11 @@ def test_a_damaged_folder_is_told(folder, tmp_path, damage):
 
 
 def test_other_rules_are_another_text(folder):
-    before = WordPieceConfig(path=folder).digest
-    assert WordPieceConfig(path=folder).digest == before
-    config = WordPieceConfig(path=folder)
+    before = WordPieceTokenizerConfig(path=folder).digest
+    assert WordPieceTokenizerConfig(path=folder).digest == before
+    config = WordPieceTokenizerConfig(path=folder)
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-    assert WordPieceConfig(path=folder).digest != before
+    assert WordPieceTokenizerConfig(path=folder).digest != before
     with pytest.raises(DataError, match="bert: its vocabulary is not that of the config's `digest`"):
         config.train([])
     shutil.rmtree(folder)
@@ -163,10 +163,10 @@ def test_a_vocabulary_of_another_kind_is_refused(folder):
 def test_it_is_for_the_source(folder):
     config = {"kind": "wordpiece", "path": str(folder)}
     both = {"source": config, "target": {"kind": "words"}}
-    assert TypeAdapter(TextConfig).validate_python(both).source.path == folder
+    assert TypeAdapter(TokenizersConfig).validate_python(both).source.path == folder
     for wrong in ({"joint": config}, {"source": {"kind": "words"}, "target": config}):
         with pytest.raises(ValidationError, match="`wordpiece` is for the source"):
-            TypeAdapter(TextConfig).validate_python(wrong)
+            TypeAdapter(TokenizersConfig).validate_python(wrong)
 
 
 def test_its_ids_are_those_of_the_embeddings(folder):

@@ -21,12 +21,12 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from seq2attn.attention import Attention
 from seq2attn.config.load import load
-from seq2attn.data.collate import IGNORE, Batch
+from seq2attn.data.collate import IGNORE_INDEX, Batch
 from seq2attn.decoders import Decoder
 from seq2attn.encoders import Encoder
-from seq2attn.experiment import Experiment
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.models import Seq2Seq
-from seq2attn.training.loss import Objective
+from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.train import train
 
 PARTS: tuple[tuple[type[nn.Module], str], ...] = (
@@ -34,7 +34,7 @@ PARTS: tuple[tuple[type[nn.Module], str], ...] = (
     (Encoder, "encoder"),
     (Decoder, "decoder"),
     (Seq2Seq, "embeddings"),
-    (Objective, "output layer and loss"),
+    (TrainingLoss, "output layer and loss"),
 )
 DATA, BACKWARD, OPTIMISER = "data and reports", "backward", "clipping and optimiser"
 
@@ -95,9 +95,9 @@ def set_up(clock: Clock) -> None:
     def before(module: nn.Module, arguments: tuple[Any, ...]) -> None:
         if (part := part_of(module)) is not None:
             clock.enter(part)
-        if isinstance(module, Objective):
+        if isinstance(module, TrainingLoss):
             batch: Batch = arguments[0]
-            clock.words += int((batch.labels != IGNORE).sum())
+            clock.words += int((batch.labels != IGNORE_INDEX).sum())
 
     def after(module: nn.Module, arguments: tuple[Any, ...], result: Any) -> None:
         if part_of(module) is not None:
@@ -129,7 +129,7 @@ def main() -> None:
     clock = Clock(options.updates, options.warm)
     set_up(clock)
     with contextlib.suppress(EnoughError):
-        train(load(options.config, Experiment, options.set))
+        train(load(options.config, ExperimentConfig, options.set))
     found = {"seconds": dict(clock.seconds), "updates": options.updates, "words": clock.words}
     print(json.dumps(found))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmark.programs.writing import translate_all
 from seq2attn.inference.translator import Translator
-from seq2attn.search.options import chosen_search
+from seq2attn.search.options import resolve_search
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     how: dict[str, Any] = {} if options.engine is None else {"engine": options.engine}
     translator = Translator.load(options.run, "cpu", **how)
     beam = None if options.beam == 1 else options.beam
-    search = chosen_search(translator.search, beam=beam, greedy=beam is None)
+    search = resolve_search(translator.search, beam=beam, greedy=beam is None)
     lines = [[line] for line in options.source.read_text("utf-8").split("\n")[:-1]]
 
     def found(batch: list[list[str]]) -> list[str]:

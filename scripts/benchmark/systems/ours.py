@@ -44,10 +44,10 @@ class Ours(System):
 
     def ways(self, model: str) -> dict[str, list[str]]:
         """How it is trained, with the settings: as its config has it, or a Transformer in every way."""
-        whole = [f"training.batch.at_once={self.setting.tokens}"] if self.setting.card else []
+        whole = [f"training.batch.micro_batch_tokens={self.setting.tokens}"] if self.setting.card else []
         if not self.every_way or model in RECURRENT:
             return {"": whole}
-        ways = {"padded": whole, "packed": [*whole, "training.batch.packed=true"]}
+        ways = {"padded": whole, "packed": [*whole, "training.batch.padding_free=true"]}
         compiled = {f"{name}, compiled": [*way, "training.compile=true"] for name, way in ways.items()}
         return ways | compiled
 
@@ -59,8 +59,8 @@ class Ours(System):
         """Reported every other update, on a card less often: it waits for a report."""
         run = self.timed(model, name)
         settings = [
-            f"run={run}",
-            f"training.until=[{FOREVER} updates]",
+            f"run_dir={run}",
+            f"training.max_duration=[{FOREVER} updates]",
             f"training.validation.every={FOREVER} updates",
             f"training.batch.tokens={self.setting.tokens}",
             f"training.report_every={20 if self.setting.card else 2}",
@@ -81,11 +81,11 @@ class Ours(System):
     def fit(self, model: str) -> list[str]:
         """As many updates of as many tokens as the peers' models were given."""
         settings = [
-            f"run={self.run(model)}",
-            f"training.until=[{FIT_UPDATES} updates]",
+            f"run_dir={self.run(model)}",
+            f"training.max_duration=[{FIT_UPDATES} updates]",
             f"training.validation.every={FIT_UPDATES} updates",
             f"training.batch.tokens={FIT_TOKENS}",
-            f"training.batch.at_once={FIT_TOKENS}",
+            f"training.batch.micro_batch_tokens={FIT_TOKENS}",
             *self.overrides,
         ]
         return ours("train", self.experiment(model), *_set(settings))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from seq2attn.errors import RunError
 from seq2attn.io.files import atomic_path
-from seq2attn.tokenizers.normalize import normalize, one_line
+from seq2attn.tokenizers.normalize import collapse_whitespace, normalize
 
 Hashes: TypeAlias = NDArray[np.uint64]
 HASHES = "data/hashes.npy"
@@ -28,7 +28,7 @@ def hash_pairs(pairs: Iterable[tuple[str, str]]) -> Hashes:
 
 
 def _plain(line: str) -> str:
-    return re.sub(r"^<[^\s<>]+> ", "", one_line(normalize("NFC", line)))
+    return re.sub(r"^<[^\s<>]+> ", "", collapse_whitespace(normalize("NFC", line)))
 
 
 def save_hashes(hashes: Hashes, run: Path) -> None:

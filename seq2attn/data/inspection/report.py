@@ -80,13 +80,13 @@ class DataReport:
         train, found = self.train, [*_corpus_warnings("train", self.train)]
         for one in self.corpora:
             filters = one.part.report
-            if filters.read - filters.kept > MAX_FILTERED_SHARE * filters.read:
+            if filters.num_read - filters.num_kept > MAX_FILTERED_SHARE * filters.num_read:
                 found.append(f"{one.name}: {filters}")
         if train.num_duplicates > max(MIN_PAIRS, MAX_DUPLICATE_SHARE * train.num_pairs):
             share = train.num_duplicates / train.num_pairs
             found.append(
                 f"train: {train.num_duplicates:,} pairs ({share:.1%}) came before;"
-                " `data.filters.duplicates: true` leaves them out"
+                " `data.filters.drop_duplicates: true` leaves them out"
             )
         for name, report in self.evaluation_sets.items():
             found += test_set_warnings(name, report, train)

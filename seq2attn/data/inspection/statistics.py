@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from seq2attn.data.filter import Encoded
+from seq2attn.data.filter import EncodedPair
 from seq2attn.data.inspection.overlap import Hashes, hash_pairs
 from seq2attn.data.inspection.text_style import TextStyle
 from seq2attn.tokenizers.base import Tokenizer
@@ -55,16 +55,16 @@ class CorpusInspector:
     """Counts of the pairs that pass through it."""
 
     def __init__(self, source: Tokenizer, target: Tokenizer) -> None:
-        self._sides = _Side(source), _Side(target)
+        self._sides = _SideStatistics(source), _SideStatistics(target)
         self._hashes = [np.zeros(0, dtype=np.uint64)]
 
-    def inspect(self, pairs: Iterable[Encoded]) -> Iterator[Encoded]:
+    def inspect(self, pairs: Iterable[EncodedPair]) -> Iterator[EncodedPair]:
         """The pairs, counted as they pass."""
         pairs = iter(pairs)
         while chunk := list(islice(pairs, CHUNK)):
             self._hashes.append(hash_pairs(pair.text for pair in chunk))
-            self._sides[0].add([pair.text[0] for pair in chunk], [pair.source for pair in chunk])
-            self._sides[1].add([pair.text[1] for pair in chunk], [pair.target for pair in chunk])
+            self._sides[0].add([pair.text[0] for pair in chunk], [pair.source_ids for pair in chunk])
+            self._sides[1].add([pair.text[1] for pair in chunk], [pair.target_ids for pair in chunk])
             yield from chunk
 
     @property
@@ -88,7 +88,7 @@ class CorpusInspector:
         )
 
 
-class _Side:
+class _SideStatistics:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._encode = tokenizer.encode
         self.lengths: list[int] = []
@@ -131,7 +131,7 @@ def inspect_pairs(
 ) -> CorpusReport:
     """Counts over the pairs of a dev or test set."""
     inspector = CorpusInspector(source, target)
-    encoded = (Encoded(pair, source.encode(pair[0]), target.encode(pair[1])) for pair in pairs)
+    encoded = (EncodedPair(pair, source.encode(pair[0]), target.encode(pair[1])) for pair in pairs)
     for _ in inspector.inspect(encoded):
         pass
     return inspector.report(train)

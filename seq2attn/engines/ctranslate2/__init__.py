@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from seq2attn.engines.ctranslate2.target import CTranslate2
+from seq2attn.engines.ctranslate2.target import CTranslate2Target
 
-__all__ = ["CTranslate2"]
+__all__ = ["CTranslate2Target"]

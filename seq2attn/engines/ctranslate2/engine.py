@@ -19,16 +19,16 @@ from typing import Any
 
 import torch
 
-from seq2attn.config.base import Mistake
-from seq2attn.data.batch_planner import by_length
+from seq2attn.config.base import FieldError
+from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.engines.base import EngineError
-from seq2attn.engines.ctranslate2.package import NAME, ctranslate2
+from seq2attn.engines.ctranslate2.package import ENGINE_NAME, import_ctranslate2
 from seq2attn.errors import UserError
 from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.vocabulary import EOS, Vocabulary
 
-UNENDING = 1e6
+UNLIMITED_PATIENCE = 1e6
 """Patience for `search.patience: null`: each sentence is searched to its limit."""
 MAX_TOKENS = {"cpu": 1024}
 """Most tokens of a call on a kind of device: more gain nothing, and one long translation holds fewer others up."""
@@ -40,7 +40,7 @@ CUBLAS_HINT = (
 
 
 @dataclass(frozen=True)
-class Searcher:
+class CTranslate2Engine:
     """The engine of a folder with an exported model."""
 
     folder: Path
@@ -58,22 +58,24 @@ class Searcher:
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source, best first. Raises EngineError for a search that CTranslate2 has not."""
-        if mistakes := refused(search):
-            raise EngineError(NAME, mistakes)
-        width = search.width if isinstance(search, BeamConfig) else 1
-        patience = (search.patience or UNENDING) if isinstance(search, BeamConfig) and width > 1 else 1.0
+        if mistakes := unsupported_search(search):
+            raise EngineError(ENGINE_NAME, mistakes)
+        width = search.beam_size if isinstance(search, BeamConfig) else 1
+        patience = (
+            (search.patience or UNLIMITED_PATIENCE) if isinstance(search, BeamConfig) and width > 1 else 1.0
+        )
         prefixes = prefixes or [()] * len(sources)
         lengths = torch.tensor([len(source) for source in sources])
-        limits = (search.lengths.limits(lengths).most - 1).tolist()  # without the end
+        limits = (search.lengths.limits(lengths).max_length - 1).tolist()  # without the end
         most = [max(limit, len(prefix) + 1) for limit, prefix in zip(limits, prefixes, strict=True)]
         share = sum(len(source) + 1 for source in sources) // self.threads + 1  # lest one thread has it all
-        batches = by_length(sources, min(budget // width, share, self._max_tokens))
-        penalty = search.lengths.rule().penalty(torch.arange(max(most, default=0) + 2)).tolist()
+        batches = batch_by_length(sources, min(budget // width, share, self._max_tokens))
+        penalty = search.lengths.build_penalty().penalty(torch.arange(max(most, default=0) + 2)).tolist()
         given = [row for row, prefix in enumerate(prefixes) if prefix and sources[row]]
         pairs = [(sources[row], prefixes[row]) for row in given]
         known = dict(zip(given, self.token_log_probs(pairs, budget=budget), strict=True)) if pairs else {}
         answers = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
-        with explained():
+        with user_errors():
             waiting = [
                 self._translator.translate_batch(
                     [self._tokens(sources[row], 0) for row in rows],
@@ -100,7 +102,7 @@ class Searcher:
         self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, budget: int
     ) -> list[list[float]]:
         """Forced decoding: the log-probability of each target token and of the end."""
-        with explained():
+        with user_errors():
             found = self._translator.score_batch(
                 [self._tokens(source, 0) for source, _ in pairs],
                 [self._tokens(target, 1) for _, target in pairs],
@@ -135,8 +137,8 @@ class Searcher:
     @cached_property
     def _translator(self) -> Any:
         """The loaded model, with as many workers of one thread as there are threads."""
-        with explained():
-            return ctranslate2().Translator(
+        with user_errors():
+            return import_ctranslate2().Translator(
                 str(self.folder),
                 device=self.device.type,
                 device_index=self.device.index or 0,
@@ -145,24 +147,26 @@ class Searcher:
             )
 
 
-def refused(search: SearchConfig) -> list[Mistake]:
+def unsupported_search(search: SearchConfig) -> list[FieldError]:
     """What of a search CTranslate2 does not do as we do, with its key in the config."""
     mistakes = []
     if isinstance(search, SampleConfig):
-        message = f"{NAME} draws by chance of its own, without our seed; take `greedy` or `beam`, or --engine native"
-        mistakes.append(Mistake("search.kind", message))
+        message = f"{ENGINE_NAME} samples without `search.seed`; use `greedy` or `beam`, or --engine native"
+        mistakes.append(FieldError("search.kind", message))
     for name in ("min_length", "min_ratio"):
         if getattr(search.lengths, name) > 0:
-            message = f"{NAME} gives other scores where an end is forbidden; take 0, or --engine native"
-            mistakes.append(Mistake(f"search.lengths.{name}", message))
+            message = (
+                f"{ENGINE_NAME} gives other scores where an end is forbidden; take 0, or --engine native"
+            )
+            mistakes.append(FieldError(f"search.lengths.{name}", message))
     return mistakes
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def user_errors() -> Iterator[None]:
     """What CTranslate2 says about a model or a device that it cannot use, as a mistake of the user."""
     try:
         yield
     except RuntimeError as error:
         hint = f"; {CUBLAS_HINT}" if "libcublas" in str(error) else ""
-        raise UserError(f"{NAME}: {error}{hint}") from None
+        raise UserError(f"{ENGINE_NAME}: {error}{hint}") from None

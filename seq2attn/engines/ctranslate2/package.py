@@ -8,13 +8,13 @@ from types import ModuleType
 
 from seq2attn.errors import UserError
 
-NAME = "ctranslate2"
+ENGINE_NAME = "ctranslate2"
 
 
-def ctranslate2() -> ModuleType:
+def import_ctranslate2() -> ModuleType:
     """Raises UserError when it is not installed."""
     try:
-        package = importlib.import_module(NAME)
+        package = importlib.import_module(ENGINE_NAME)
     except ImportError:
         raise UserError("this engine needs CTranslate2: pip install 'seq2attn[ctranslate2]'") from None
     package.set_log_level(logging.ERROR)  # not that a CPU computes float16 weights in float32, as documented

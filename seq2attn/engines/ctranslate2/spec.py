@@ -15,25 +15,25 @@ import torch
 from torch import Tensor, nn
 
 from seq2attn.attention import Attention
-from seq2attn.attention.relative_positions import Relative
-from seq2attn.attention.scores import MultiHead
+from seq2attn.attention.relative_positions import RelativePositionScore
+from seq2attn.attention.scores import MultiHeadScore
 from seq2attn.decoders import TransformerDecoderConfig
 from seq2attn.decoders.transformer import TransformerDecoder, TransformerDecoderLayer
 from seq2attn.encoders.transformer import TransformerConfig, TransformerEncoder, TransformerEncoderLayer
 from seq2attn.models import ModelConfig, Seq2Seq
-from seq2attn.models.embeddings import Embedding
+from seq2attn.models.embeddings import TokenEmbedding
 from seq2attn.nn.feed_forward import FeedForward, GatedFeedForward
-from seq2attn.nn.position_encoding import Learned, Sinusoidal
-from seq2attn.nn.residual import Residual
+from seq2attn.nn.position_encoding import LearnedPositionEmbedding, SinusoidalPositionEncoding
+from seq2attn.nn.residual import ResidualConnection
 from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK, Vocabulary
 
 Spec: TypeAlias = Any
 """A part of `ctranslate2.specs`, which has no types."""
-POSITIONS = 2048
+MAX_POSITIONS = 2048
 """How many words a sentence may have whose positions are a table; that is made longer by its last row."""
 
 
-def specification(config: ModelConfig, model: Seq2Seq, vocabularies: Sequence[Vocabulary]) -> Spec:
+def build_spec(config: ModelConfig, model: Seq2Seq, vocabularies: Sequence[Vocabulary]) -> Spec:
     """The whole model with its weights and vocabularies, to be validated, optimised and saved."""
     specs = importlib.import_module("ctranslate2.specs")
     encoder, decoder = (
@@ -62,74 +62,76 @@ def _choices(config: TransformerConfig) -> dict[str, Any]:
     kinds = importlib.import_module("ctranslate2.specs").common_spec.Activation
     activations = {"relu": kinds.RELU, "gelu": kinds.GELU, "swiglu": kinds.SWISH}
     return {
-        "pre_norm": config.norm == "pre",
+        "pre_norm": config.norm_order == "pre",
         "activation": activations[config.activation],
         "ffn_glu": config.activation == "swiglu",
-        "rms_norm": config.norm_layer == "rms",
-        "relative_position": config.positions == "relative",
-        "rotary_dim": 0 if config.positions == "rotary" else None,  # 0: the whole width of a head
+        "rms_norm": config.norm_type == "rmsnorm",
+        "relative_position": config.position_encoding == "relative",
+        "rotary_dim": 0 if config.position_encoding == "rotary" else None,  # 0: the whole width of a head
         "rotary_interleave": False,
-        "num_heads_kv": config.groups or config.heads,
+        "num_heads_kv": config.kv_heads or config.heads,
     }
 
 
 def _fill_encoder(spec: Spec, model: Seq2Seq) -> None:
     encoder = cast("TransformerEncoder", model.encoder)
-    _fill_embedding(spec, spec.embeddings[0], cast("Embedding", model.source), encoder.positions)
+    _fill_embedding(
+        spec, spec.embeddings[0], cast("TokenEmbedding", model.source_embedding), encoder.position_encoding
+    )
     for theirs, layer in zip(spec.layer, cast("list[TransformerEncoderLayer]", encoder.layers), strict=True):
-        _fill_self_attention(theirs.self_attention, layer.attention, layer.attention_branch)
-        _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_branch)
+        _fill_self_attention(theirs.self_attention, layer.self_attention, layer.self_attention_residual)
+        _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_residual)
     if hasattr(spec, "layer_norm"):
         _fill_norm(spec.layer_norm, encoder.norm)
 
 
 def _fill_decoder(spec: Spec, model: Seq2Seq) -> None:
     decoder = cast("TransformerDecoder", model.decoder)
-    _fill_embedding(spec, spec.embeddings, model.target, decoder.positions)
+    _fill_embedding(spec, spec.embeddings, model.target_embedding, decoder.position_encoding)
     for theirs, layer in zip(spec.layer, cast("list[TransformerDecoderLayer]", decoder.layers), strict=True):
-        _fill_self_attention(theirs.self_attention, layer.target, layer.target_branch)
-        _fill_attention(theirs.attention, layer.source, layer.source_branch)
-        _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_branch)
+        _fill_self_attention(theirs.self_attention, layer.self_attention, layer.self_attention_residual)
+        _fill_attention(theirs.attention, layer.cross_attention, layer.cross_attention_residual)
+        _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_residual)
     if hasattr(spec, "layer_norm"):
         _fill_norm(spec.layer_norm, decoder.norm)
-    _fill_linear(spec.projection, model.output)
+    _fill_linear(spec.projection, model.output_projection)
 
 
-def _fill_embedding(spec: Spec, table: Spec, ours: Embedding, positions: nn.Module) -> None:
-    table.weight = ours.table.weight
+def _fill_embedding(spec: Spec, table: Spec, ours: TokenEmbedding, positions: nn.Module) -> None:
+    table.weight = ours.embedding.weight
     spec.scale_embeddings = ours.scale != 1.0
-    if isinstance(positions, Sinusoidal | Learned):
-        spec.position_encodings.encodings = positions(torch.arange(POSITIONS)).detach()
+    if isinstance(positions, SinusoidalPositionEncoding | LearnedPositionEmbedding):
+        spec.position_encodings.encodings = positions(torch.arange(MAX_POSITIONS)).detach()
 
 
-def _fill_self_attention(spec: Spec, ours: Attention, branch: Residual) -> None:
-    score = cast("MultiHead", ours.score)
-    _fill_linear(spec.linear[0], score.w_query, score.w_key, cast("nn.Linear", ours.value))
-    _fill_linear(spec.linear[1], cast("nn.Linear", ours.output))
+def _fill_self_attention(spec: Spec, ours: Attention, branch: ResidualConnection) -> None:
+    score = cast("MultiHeadScore", ours.score)
+    _fill_linear(spec.linear[0], score.query_proj, score.key_proj, cast("nn.Linear", ours.value_proj))
+    _fill_linear(spec.linear[1], cast("nn.Linear", ours.output_proj))
     _fill_norm(spec.layer_norm, branch.norm)
-    if isinstance(score, Relative):  # our values have no vectors
-        spec.relative_position_keys = score.distances.weight
-        spec.relative_position_values = torch.zeros_like(score.distances.weight)
+    if isinstance(score, RelativePositionScore):  # our values have no vectors
+        spec.relative_position_keys = score.relative_embedding.weight
+        spec.relative_position_values = torch.zeros_like(score.relative_embedding.weight)
 
 
-def _fill_attention(spec: Spec, ours: Attention, branch: Residual) -> None:
-    score = cast("MultiHead", ours.score)
-    _fill_linear(spec.linear[0], score.w_query)
-    _fill_linear(spec.linear[1], score.w_key, cast("nn.Linear", ours.value))
-    _fill_linear(spec.linear[2], cast("nn.Linear", ours.output))
-    spec.num_heads_kv = np.int32(score.groups)  # which need not be those of self-attention
+def _fill_attention(spec: Spec, ours: Attention, branch: ResidualConnection) -> None:
+    score = cast("MultiHeadScore", ours.score)
+    _fill_linear(spec.linear[0], score.query_proj)
+    _fill_linear(spec.linear[1], score.key_proj, cast("nn.Linear", ours.value_proj))
+    _fill_linear(spec.linear[2], cast("nn.Linear", ours.output_proj))
+    spec.num_heads_kv = np.int32(score.kv_heads)  # which need not be those of self-attention
     _fill_norm(spec.layer_norm, branch.norm)
 
 
-def _fill_feed_forward(spec: Spec, ours: nn.Module, branch: Residual) -> None:
+def _fill_feed_forward(spec: Spec, ours: nn.Module, branch: ResidualConnection) -> None:
     if isinstance(ours, GatedFeedForward):
-        _fill_linear(spec.linear_0, ours.gate)
-        _fill_linear(spec.linear_0_noact, ours.enter)
-        _fill_linear(spec.linear_1, ours.leave)
+        _fill_linear(spec.linear_0, ours.gate_proj)
+        _fill_linear(spec.linear_0_noact, ours.up_proj)
+        _fill_linear(spec.linear_1, ours.down_proj)
     else:
         plain = cast("FeedForward", ours)
-        _fill_linear(spec.linear_0, plain.enter)
-        _fill_linear(spec.linear_1, plain.leave)
+        _fill_linear(spec.linear_0, plain.up_proj)
+        _fill_linear(spec.linear_1, plain.down_proj)
     _fill_norm(spec.layer_norm, branch.norm)
 
 

@@ -16,44 +16,44 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from seq2attn.nn.linear import Repeated, autocast_dtype
+from seq2attn.nn.linear import PrepackedWeight, autocast_dtype
 
 
-class Late:
+class DeferredLinear:
     """y_t = base_t + x_t W', for the steps t of one recurrence, each of which is asked exactly once, in any order."""
 
     def __init__(self, base: Tensor, weight: Tensor, rows: Sequence[int]) -> None:
         """base [R, O], of `rows` rows a step; weight [O, I]"""
         kind = autocast_dtype(base.device) or base.dtype
-        self._weight = Repeated(weight.detach().to(kind), max(rows), len(rows))
+        self._weight = PrepackedWeight(weight.detach().to(kind), max(rows), len(rows))
         self._kind = kind
         self._given: list[Tensor | None] = [None] * len(rows)
-        gathered: Tensor = _Gather.apply(base.to(kind), weight, self._given)  # type: ignore[no-untyped-call]
+        gathered: Tensor = _GatherWeightGrad.apply(base.to(kind), weight, self._given)  # type: ignore[no-untyped-call]
         self._base = gathered.split(list(rows))
 
     def __call__(self, step: int, x: Tensor) -> Tensor:
         """x [rows of the step, I] -> [rows of the step, O]"""
         x = x.to(self._kind)
         self._given[step] = x.detach()  # with its graph it would keep itself alive
-        made: Tensor = _Product.apply(self._base[step], x, self._weight)  # type: ignore[no-untyped-call]
+        made: Tensor = _StepProduct.apply(self._base[step], x, self._weight)  # type: ignore[no-untyped-call]
         return made
 
 
-class _Product(torch.autograd.Function):
+class _StepProduct(torch.autograd.Function):
     """base + x W' with gradients for base and x; that of base is what `_Gather` makes W's of."""
 
     @staticmethod
-    def forward(ctx: Any, base: Tensor, x: Tensor, weight: Repeated) -> Tensor:
+    def forward(ctx: Any, base: Tensor, x: Tensor, weight: PrepackedWeight) -> Tensor:
         ctx.weight = weight
-        return weight.forth(x, base)
+        return weight.forward(x, base)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_made: Tensor) -> tuple[Tensor, Tensor, None]:
-        return d_made, ctx.weight.back(d_made), None
+        return d_made, ctx.weight.backward(d_made), None
 
 
-class _Gather(torch.autograd.Function):
+class _GatherWeightGrad(torch.autograd.Function):
     """The base itself. All steps were taken from it, so backwards they have all been when it is reached."""
 
     @staticmethod

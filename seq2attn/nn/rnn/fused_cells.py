@@ -17,12 +17,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from seq2attn.nn.rnn.deferred_linear import Late
-from seq2attn.nn.rnn.fused_ops import fused_gru, fused_lstm
-from seq2attn.nn.rnn.reference_cells import Cells
+from seq2attn.nn.rnn.deferred_linear import DeferredLinear
+from seq2attn.nn.rnn.fused_ops import fused_gru_cell, fused_lstm_cell
+from seq2attn.nn.rnn.reference_cells import RNNState
 
 
-class LateGru:
+class FusedGRUCell:
     """A GRU whose reset gate stands after the product, so that input and state have a product each."""
 
     def __init__(
@@ -30,22 +30,22 @@ class LateGru:
     ) -> None:
         """Gates made beforehand [R, G]; weight [G, I] of what steps are given; hidden [G, D], bias [G] of the state."""
         self._carried = torch.promote_types(gates.dtype, torch.float32)
-        self._inputs = gates.split(list(rows)) if weight is None else Late(gates, weight, rows)
-        self._hidden = Late(bias.to(gates.dtype).expand_as(gates), hidden, rows)
+        self._inputs = gates.split(list(rows)) if weight is None else DeferredLinear(gates, weight, rows)
+        self._hidden = DeferredLinear(bias.to(gates.dtype).expand_as(gates), hidden, rows)
 
-    def __call__(self, step: int, given: Tensor | None, cells: Cells) -> Cells:
+    def __call__(self, step: int, given: Tensor | None, cells: RNNState) -> RNNState:
         """[n, I], (h,) -> (h,)"""
-        if isinstance(self._inputs, Late):
+        if isinstance(self._inputs, DeferredLinear):
             assert given is not None, "a cell with a weight for it is given something at each step"
             inputs = self._inputs(step, given)
         else:
             inputs = self._inputs[step]
         (h,) = cells
         hidden = self._hidden(step, h)
-        return (fused_gru(inputs, hidden, h.to(self._carried)),)
+        return (fused_gru_cell(inputs, hidden, h.to(self._carried)),)
 
 
-class LateLstm:
+class FusedLSTMCell:
     """An LSTM: one product of what is given and the state side by side."""
 
     def __init__(
@@ -54,14 +54,14 @@ class LateLstm:
         """As `LateGru`."""
         self._carried = torch.promote_types(gates.dtype, torch.float32)
         weight = hidden if weight is None else torch.cat([weight, hidden], 1)
-        self._gates = Late(gates + bias.to(gates.dtype), weight, rows)
+        self._gates = DeferredLinear(gates + bias.to(gates.dtype), weight, rows)
 
-    def __call__(self, step: int, given: Tensor | None, cells: Cells) -> Cells:
+    def __call__(self, step: int, given: Tensor | None, cells: RNNState) -> RNNState:
         """[n, I], (h, c) -> (h, c)"""
         h, c = cells
         gates = self._gates(step, h if given is None else torch.cat([given, h], 1))
-        return fused_lstm(gates, c.to(self._carried))
+        return fused_lstm_cell(gates, c.to(self._carried))
 
 
-CellKind = Literal["gru", "lstm"]
-LATE: dict[CellKind, type[LateGru | LateLstm]] = {"gru": LateGru, "lstm": LateLstm}
+CellType = Literal["gru", "lstm"]
+FUSED_CELLS: dict[CellType, type[FusedGRUCell | FusedLSTMCell]] = {"gru": FusedGRUCell, "lstm": FusedLSTMCell}

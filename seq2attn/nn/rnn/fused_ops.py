@@ -15,7 +15,7 @@ sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
 
-def fused_gru(inputs: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
+def fused_gru_cell(inputs: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
     """Cho et al. 2014, eq. 5-8, with the reset gate after the product: gates of input and state [N, 3D], h [N, D].
 
     h, and what is made of it, may be of a wider type than the gates.
@@ -55,7 +55,7 @@ class _Gru(torch.autograd.Function):
         return d_inputs, d_hidden, d_h
 
 
-def fused_lstm(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+def fused_lstm_cell(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """Hochreiter and Schmidhuber 1997 with forget gates (Gers et al. 2000): gates [N, 4D], c [N, D] -> h, c.
 
     c, and what is made of it, may be of a wider type than the gates.

@@ -14,16 +14,16 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from seq2attn.nn.linear import autocast_dtype, linear
-from seq2attn.nn.rnn.fused_cells import LATE, CellKind
-from seq2attn.nn.rnn.reference_cells import Cells
+from seq2attn.nn.rnn.fused_cells import FUSED_CELLS, CellType
+from seq2attn.nn.rnn.reference_cells import RNNState
 
 Inputs = TypeVar("Inputs", Tensor, PackedSequence)
 
 
-def read_packed(rnn: nn.GRU | nn.LSTM, packed: PackedSequence) -> tuple[PackedSequence, Cells]:
+def run_packed(rnn: nn.GRU | nn.LSTM, packed: PackedSequence) -> tuple[PackedSequence, RNNState]:
     """What `rnn(packed)` gives: the top layer's h, and the last h (and c) [layers * directions, B, D]."""
     data, rows = packed.data, packed.batch_sizes.tolist()
-    finals = list[Cells]()
+    finals = list[RNNState]()
     for layer in range(rnn.num_layers):
         if layer:
             data = F.dropout(data, rnn.dropout, rnn.training)
@@ -38,7 +38,7 @@ def read_packed(rnn: nn.GRU | nn.LSTM, packed: PackedSequence) -> tuple[PackedSe
     return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, order), final
 
 
-def run_rnn(rnn: nn.GRU | nn.LSTM, inputs: Inputs, cells: Cells | None = None) -> tuple[Inputs, Cells]:
+def run_rnn(rnn: nn.GRU | nn.LSTM, inputs: Inputs, cells: RNNState | None = None) -> tuple[Inputs, RNNState]:
     """Outputs and last cells [layers * directions, B, D] of PyTorch's own RNN, in the type of its weights.
 
     So it is within autocast as well, as cuDNN's RNNs would run in float16 there whatever type was asked for: gradients
@@ -53,19 +53,19 @@ def run_rnn(rnn: nn.GRU | nn.LSTM, inputs: Inputs, cells: Cells | None = None) -
     return outputs, last if isinstance(last, tuple) else (last,)
 
 
-def _read(rnn: nn.GRU | nn.LSTM, name: str, data: Tensor, rows: list[int]) -> tuple[Tensor, Cells]:
+def _read(rnn: nn.GRU | nn.LSTM, name: str, data: Tensor, rows: list[int]) -> tuple[Tensor, RNNState]:
     """One layer in one direction: [R, I] -> h [R, D], and the last cells [B, D] in order of the lengths."""
     w_input, w_hidden, b_input, b_hidden = (
         getattr(rnn, f"{part}_{name}") for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     )
-    kind: CellKind = "gru" if isinstance(rnn, nn.GRU) else "lstm"
+    kind: CellType = "gru" if isinstance(rnn, nn.GRU) else "lstm"
     gates = linear(data, w_input, b_input)
-    cell = LATE[kind](gates, None, w_hidden, b_hidden, rows)
+    cell = FUSED_CELLS[kind](gates, None, w_hidden, b_hidden, rows)
     parts, dim = 1 if kind == "gru" else 2, rnn.hidden_size
     backwards = name.endswith("_reverse")
     first, carried = rows[-1 if backwards else 0], torch.promote_types(gates.dtype, torch.float32)
-    cells: Cells = tuple(gates.new_zeros(first, dim, dtype=carried) for _ in range(parts))
-    outputs, ended = [gates] * len(rows), list[Cells]()
+    cells: RNNState = tuple(gates.new_zeros(first, dim, dtype=carried) for _ in range(parts))
+    outputs, ended = [gates] * len(rows), list[RNNState]()
     for step in reversed(range(len(rows))) if backwards else range(len(rows)):
         now, before = rows[step], cells[0].size(0)
         if now < before:

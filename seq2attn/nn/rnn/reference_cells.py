@@ -8,11 +8,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-Cells = tuple[Tensor, ...]
+RNNState = tuple[Tensor, ...]
 """(h,) of a GRU or (h, c) of an LSTM, each [N, D]"""
 
 
-def gru_step(inputs: Tensor, hidden: Tensor, cells: Cells) -> Cells:
+def gru_cell(inputs: Tensor, hidden: Tensor, cells: RNNState) -> RNNState:
     """Cho et al. 2014, eq. 5-8, with the reset gate after the product, as cuDNN has it. Gates [N, 3D], h [N, D]."""
     (h,) = cells
     reset_update_in, new_in = inputs.split([2 * h.size(-1), h.size(-1)], -1)
@@ -22,7 +22,7 @@ def gru_step(inputs: Tensor, hidden: Tensor, cells: Cells) -> Cells:
     return (torch.lerp(new, h, update),)
 
 
-def lstm_step(inputs: Tensor, hidden: Tensor, cells: Cells) -> Cells:
+def lstm_cell(inputs: Tensor, hidden: Tensor, cells: RNNState) -> RNNState:
     """Hochreiter and Schmidhuber 1997 with forget gates (Gers et al. 2000). Gates [N, 4D], h and c [N, D]."""
     i, f, g, o = (inputs + hidden).chunk(4, -1)
     c = torch.addcmul(torch.sigmoid(f) * cells[1], torch.sigmoid(i), torch.tanh(g))

@@ -16,14 +16,19 @@ import torch
 from pydantic import NonNegativeInt, TypeAdapter
 from torch import Tensor, nn
 
-from seq2attn.errors import DamagedError, RunError
+from seq2attn.errors import CorruptFileError, RunError
 from seq2attn.io.files import atomic_dir, read_object, sha256_json, write_json
-from seq2attn.io.weights import load_tensors, own_weights, put_weights, save_tensors
+from seq2attn.io.weights import copy_weights, load_tensors, save_tensors, unique_state_dict
 from seq2attn.models.weights import Vocabularies, save_weights
 from seq2attn.training.train_state import TrainState
 
-FOLDER, MODEL, TRAINING, STATE = "checkpoints", "model.safetensors", "training.safetensors", "state.json"
-FIX = "an older checkpoint is used"
+CHECKPOINTS_FOLDER, WEIGHTS_FILE, OPTIMIZER_FILE, STATE_FILE = (
+    "checkpoints",
+    "model.safetensors",
+    "training.safetensors",
+    "state.json",
+)
+CHECKPOINT_HINT = "an older checkpoint is used"
 Digests = dict[str, str]
 
 
@@ -32,25 +37,25 @@ class Checkpoint:
     """A checkpoint on disk."""
 
     folder: Path
-    state: TrainState
-    numbers: dict[str, float]  # what the optimiser remembers beside tensors
+    train_state: TrainState
+    optimizer_scalars: dict[str, float]  # what the optimiser remembers beside tensors
     digests: Digests  # of its files
-    lengths: dict[str, int]  # bytes of the run's logs, for they tell of what came before
+    log_sizes: dict[str, int]  # bytes of the run's logs, for they tell of what came before
 
     @property
     def is_validated(self) -> bool:
         """Whether it was made by a validation, not by an interruption."""
-        return self.state.validated == self.state.update
+        return self.train_state.last_validated_update == self.train_state.update
 
     @property
-    def model(self) -> Path:
+    def model_path(self) -> Path:
         """The file of weights."""
-        return self.folder / MODEL
+        return self.folder / WEIGHTS_FILE
 
     @property
-    def training(self) -> Path:
+    def optimizer_path(self) -> Path:
         """The file of what the optimiser remembers: not in old ones, from which no training goes on."""
-        return self.folder / TRAINING
+        return self.folder / OPTIMIZER_FILE
 
 
 def save_checkpoint(
@@ -65,16 +70,16 @@ def save_checkpoint(
 
     Raises: RunError when it cannot be written; the older ones are then as they were.
     """
-    folder = run / FOLDER / f"{state.update:08d}"
+    folder = run / CHECKPOINTS_FOLDER / f"{state.update:08d}"
     tensors, numbers = _flatten(optimizer.state_dict()["state"])
     try:
         with atomic_dir(folder) as partial:
             digests: Digests = {
-                MODEL: save_weights(own_weights(model), vocabularies, partial / MODEL),
-                TRAINING: save_tensors(tensors, partial / TRAINING),
+                WEIGHTS_FILE: save_weights(unique_state_dict(model), vocabularies, partial / WEIGHTS_FILE),
+                OPTIMIZER_FILE: save_tensors(tensors, partial / OPTIMIZER_FILE),
             }
             made = Checkpoint(folder, dataclasses.replace(state), numbers, digests, lengths)
-            write_json(partial / STATE, _sealed(made))
+            write_json(partial / STATE_FILE, _sealed(made))
     except (OSError, RunError) as error:
         why = str(error) if isinstance(error, RunError) else f"{folder}: {error.strerror or error}"
         raise RunError(
@@ -90,14 +95,14 @@ def list_checkpoints(run: Path) -> list[Checkpoint]:
     for folder in checkpoint_folders(run):
         try:
             found.append(read_checkpoint(folder))
-        except DamagedError:
+        except CorruptFileError:
             continue
     return found
 
 
 def checkpoint_folders(run: Path) -> list[Path]:
     """Where the checkpoints of a run are, oldest first, whatever state they are in."""
-    return sorted((run / FOLDER).glob("[0-9]*[0-9]"))
+    return sorted((run / CHECKPOINTS_FOLDER).glob("[0-9]*[0-9]"))
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -105,13 +110,13 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
     Raises: DamagedError when that is not what was written.
     """
-    path = folder / STATE
+    path = folder / STATE_FILE
     try:
-        return _unsealed(folder, read_object(path, FIX))
+        return _unsealed(folder, read_object(path, CHECKPOINT_HINT))
     except RunError as error:
-        raise DamagedError(str(error)) from None
+        raise CorruptFileError(str(error)) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedError(f"{path}: is damaged ({error}); {FIX}") from None
+        raise CorruptFileError(f"{path}: is damaged ({error}); {CHECKPOINT_HINT}") from None
 
 
 def load_checkpoint(checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -120,23 +125,25 @@ def load_checkpoint(checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str
     Raises: RunError when they are not there, or not what was written.
     """
     return (
-        load_tensors(checkpoint.model, digest=checkpoint.digests[MODEL]),
-        load_tensors(checkpoint.training, digest=checkpoint.digests[TRAINING]),
+        load_tensors(checkpoint.model_path, digest=checkpoint.digests[WEIGHTS_FILE]),
+        load_tensors(checkpoint.optimizer_path, digest=checkpoint.digests[OPTIMIZER_FILE]),
     )
 
 
-def resume(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer | None) -> TrainState:
+def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer | None) -> TrainState:
     """Put model and optimiser back to where the checkpoint was made; no optimiser where it is of another kind now.
 
     Raises: RunError when what it has is not of this model and optimiser.
     """
     weights, tensors = load_checkpoint(checkpoint)
-    put_weights(model, weights, checkpoint.model)
+    copy_weights(model, weights, checkpoint.model_path)
     if optimizer is not None:
         _check_remembered(tensors, checkpoint, optimizer)
         groups = optimizer.state_dict()["param_groups"]
-        optimizer.load_state_dict({"state": _unflatten(tensors, checkpoint.numbers), "param_groups": groups})
-    return dataclasses.replace(checkpoint.state)
+        optimizer.load_state_dict(
+            {"state": _unflatten(tensors, checkpoint.optimizer_scalars), "param_groups": groups}
+        )
+    return dataclasses.replace(checkpoint.train_state)
 
 
 def _check_remembered(
@@ -145,19 +152,19 @@ def _check_remembered(
     """Refuse what was remembered of other weights than these, which the optimiser would only meet at its next step."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     shapes = {str(index): parameter.shape for index, parameter in enumerate(parameters)}
-    for name in [*tensors, *checkpoint.numbers]:
+    for name in [*tensors, *checkpoint.optimizer_scalars]:
         shape = shapes.get(name.partition(".")[0])
         tensor = tensors.get(name)
         if shape is None or (tensor is not None and tensor.dim() > 0 and tensor.shape != shape):
-            raise RunError(f"{checkpoint.training}: `{name}` is not of the weights that are trained")
+            raise RunError(f"{checkpoint.optimizer_path}: `{name}` is not of the weights that are trained")
 
 
 def _sealed(checkpoint: Checkpoint) -> dict[str, Any]:
     content = {
-        "state": dataclasses.asdict(checkpoint.state),
-        "optimizer": checkpoint.numbers,
+        "state": dataclasses.asdict(checkpoint.train_state),
+        "optimizer": checkpoint.optimizer_scalars,
         "digests": checkpoint.digests,
-        "lengths": checkpoint.lengths,
+        "lengths": checkpoint.log_sizes,
     }
     return {**content, "digest": sha256_json(content)}
 

@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from seq2attn.errors import DamagedError, RunError
+from seq2attn.errors import CorruptFileError, RunError
 from seq2attn.io.files import remove_dir
 from seq2attn.training.checkpoints.checkpoint import (
-    FOLDER,
+    CHECKPOINTS_FOLDER,
     Checkpoint,
     checkpoint_folders,
     list_checkpoints,
@@ -17,13 +17,13 @@ from seq2attn.training.checkpoints.checkpoint import (
     read_checkpoint,
 )
 
-SPARE = 2
+MIN_RESUMABLE = 2
 """Checkpoints that training can go on from, at least: if one is damaged, there is another."""
-LEFT = ("*.partial", "*.removed")
+LEFTOVER_PATTERNS = ("*.partial", "*.removed")
 """What a kill leaves of a checkpoint that was being written or removed."""
 
 
-def refuse_trained(run: Path) -> None:
+def refuse_existing_training(run: Path) -> None:
     """Raises RunError when `run` holds a training, which new tokenisers would make useless."""
     if checkpoint_folders(run):
         raise RunError(
@@ -45,14 +45,14 @@ def rank(scores: dict[str, float], metric: str) -> tuple[float, float]:
 
 def comparable_checkpoints(every: list[Checkpoint], metric: str, digest: str) -> list[Checkpoint]:
     """Those with a value of the metric, on the validation sentences and by the settings of that digest."""
-    return [c for c in every if metric in c.state.scores and c.state.validation_digest == digest]
+    return [c for c in every if metric in c.train_state.scores and c.train_state.validation_digest == digest]
 
 
 def best_checkpoints(comparable: list[Checkpoint], count: int, metric: str) -> list[Checkpoint]:
     """The best of comparable checkpoints, best first: by the metric, then by the loss, then the newer."""
-    return sorted(comparable, key=lambda c: (rank(c.state.scores, metric), c.state.update), reverse=True)[
-        :count
-    ]
+    return sorted(
+        comparable, key=lambda c: (rank(c.train_state.scores, metric), c.train_state.update), reverse=True
+    )[:count]
 
 
 def prune(run: Path, best: list[Checkpoint], *, keep_last: int) -> None:
@@ -62,23 +62,23 @@ def prune(run: Path, best: list[Checkpoint], *, keep_last: int) -> None:
     """
     every = list_checkpoints(run)
     validated = [checkpoint for checkpoint in every if checkpoint.is_validated]
-    newest = validated[-1].state.update if validated else -1
-    sound = [c for c in every if not c.state.in_a_row][-1:]
-    resumable = {c.folder for c in [*validated[-SPARE:], *sound]}
-    kept = resumable | {c.folder for c in [*validated[-max(keep_last, SPARE) :], *best]}
-    kept |= {c.folder for c in every[-SPARE:] if c.state.update >= newest}
+    newest = validated[-1].train_state.update if validated else -1
+    sound = [c for c in every if not c.train_state.consecutive_skips][-1:]
+    resumable = {c.folder for c in [*validated[-MIN_RESUMABLE:], *sound]}
+    kept = resumable | {c.folder for c in [*validated[-max(keep_last, MIN_RESUMABLE) :], *best]}
+    kept |= {c.folder for c in every[-MIN_RESUMABLE:] if c.train_state.update >= newest}
     for checkpoint in every:
         if checkpoint.folder not in kept:
             remove_dir(checkpoint.folder)
     for checkpoint in validated:
         if checkpoint.folder not in resumable:
-            checkpoint.training.unlink(missing_ok=True)
-    for pattern in LEFT:
-        for folder in (run / FOLDER).glob(pattern):
+            checkpoint.optimizer_path.unlink(missing_ok=True)
+    for pattern in LEFTOVER_PATTERNS:
+        for folder in (run / CHECKPOINTS_FOLDER).glob(pattern):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def newest_sound(run: Path, warn: Callable[[str], None]) -> Checkpoint | None:
+def latest_valid_checkpoint(run: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     """The newest checkpoint that is what was written; none if there is none at all.
 
     Newer ones that are damaged are set aside, each with a warning. Raises RunError when none is sound.
@@ -87,7 +87,7 @@ def newest_sound(run: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     for folder in reversed(checkpoint_folders(run)):
         try:
             checkpoint = read_checkpoint(folder)
-        except DamagedError as error:
+        except CorruptFileError as error:
             damaged.append((folder, str(error)))
             continue
         try:
@@ -99,7 +99,9 @@ def newest_sound(run: Path, warn: Callable[[str], None]) -> Checkpoint | None:
             aside = other.with_name(other.name + ".damaged")
             shutil.rmtree(aside, ignore_errors=True)
             other.rename(aside)
-            warn(f"warning: {why}; set aside as {aside.name}, and update {checkpoint.state.update:,} taken")
+            warn(
+                f"warning: {why}; set aside as {aside.name}, and update {checkpoint.train_state.update:,} taken"
+            )
         return checkpoint
     if damaged:
         whys = "\n".join(f"  {why}" for _, why in damaged)
@@ -113,7 +115,7 @@ def drop_unsound(run: Path) -> int | None:
     Returns the update of the newest that is left.
     """
     for checkpoint in reversed(list_checkpoints(run)):
-        if not checkpoint.state.in_a_row:
-            return checkpoint.state.update
+        if not checkpoint.train_state.consecutive_skips:
+            return checkpoint.train_state.update
         remove_dir(checkpoint.folder)
     return None

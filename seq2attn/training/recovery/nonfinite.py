@@ -10,20 +10,20 @@ import torch
 from torch import Tensor
 
 from seq2attn.data.batch_planner import Indices
-from seq2attn.data.text_store import read_texts
-from seq2attn.data.training_set import TrainingData
+from seq2attn.data.text_store import read_text_pairs
+from seq2attn.data.training_set import TrainingSet
 from seq2attn.errors import UserError
-from seq2attn.training.distributed import World
-from seq2attn.training.metrics_logger import Reporter
+from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.train_state import TrainState
 
-LOOK = {"cpu": 1, "cuda": 32}
+SYNC_EVERY = {"cpu": 1, "cuda": 32}
 """After how many updates it is looked at which were sound, at the latest: on a card, to look is to wait for it."""
-MOST = 700.0
+MAX_LOSS = 700.0
 """The loss of a word, in nats, beyond which its perplexity is no finite number."""
-SHOWN = 12
+MAX_SHOWN_LINES = 12
 """How many sentences a line for people names."""
-PAIRS, WIDTH = 3, 80
+PAIRS, MAX_SHOWN_CHARACTERS = 3, 80
 """Pairs that the error shows, and characters of each side."""
 
 
@@ -32,30 +32,30 @@ class DivergedError(UserError):
 
 
 @dataclass(frozen=True)
-class Tried:
+class AttemptedUpdate:
     """An update that was made, or skipped because it was unsound."""
 
     update: int
-    rate: float
+    lr: float
     rows: Indices  # the pairs that this process learnt from
-    words: float  # of all processes
+    num_target_tokens: float  # of all processes
     loss: Tensor  # [] a word, of all processes
-    norm: Tensor  # [] of the gradient
-    unsound: Tensor  # [] 1 or 0
+    grad_norm: Tensor  # [] of the gradient
+    is_nonfinite: Tensor  # [] 1 or 0
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedUpdate:
     """The numbers of a skipped update, or of the last one, as they are reported."""
 
     update: int
-    rate: float
+    lr: float
     rows: tuple[int, ...]  # the pairs that all processes learnt from
     loss: float
-    norm: float
+    grad_norm: float
 
 
-class Watch:
+class NonFiniteGuard:
     """Lets the optimiser learn from sound gradients only, and counts the others.
 
     Adam and plain SGD are told on the device, in the way of PyTorch's GradScaler, so that nobody waits for a card. The
@@ -63,97 +63,103 @@ class Watch:
     """
 
     def __init__(
-        self, max_skips: int, optimizer: torch.optim.Optimizer, world: World, reporter: Reporter
+        self,
+        max_skips: int,
+        optimizer: torch.optim.Optimizer,
+        world: DistributedContext,
+        reporter: MetricsLogger,
     ) -> None:
         self.max_skips, self.optimizer = max_skips, optimizer
         self.world, self.reporter = world, reporter
-        self.tells = bool(optimizer.defaults.get("fused")) and not optimizer.defaults.get("momentum")
-        self.patience = LOOK[world.device.type] if self.tells else 1
-        self.unseen: list[Tried] = []
-        self.last: Tried | None = None
-        self.row: list[Skipped] = []  # those in a row, as far as this sitting saw them
-        self.lost = False  # whether there were so many in a row that training ends
+        self.uses_found_inf = bool(optimizer.defaults.get("fused")) and not optimizer.defaults.get("momentum")
+        self.sync_every = SYNC_EVERY[world.device.type] if self.uses_found_inf else 1
+        self.pending: list[AttemptedUpdate] = []
+        self.last_update: AttemptedUpdate | None = None
+        self.consecutive_skipped: list[SkippedUpdate] = []  # those in a row, as far as this sitting saw them
+        self.should_roll_back = False  # whether there were so many in a row that training ends
 
-    def step(self, tried: Tried) -> None:
+    def step(self, tried: AttemptedUpdate) -> None:
         """Change the weights by their gradients, if these are sound."""
-        self.last = tried
-        self.unseen.append(tried)
-        if self.tells:
-            self.optimizer.found_inf = tried.unsound  # type: ignore[attr-defined]
+        self.last_update = tried
+        self.pending.append(tried)
+        if self.uses_found_inf:
+            self.optimizer.found_inf = tried.is_nonfinite  # type: ignore[attr-defined]
             self.optimizer.step()
-        elif not tried.unsound:
+        elif not tried.is_nonfinite:
             self.optimizer.step()
 
     @property
-    def should_look(self) -> bool:
+    def should_sync(self) -> bool:
         """Whether nobody has looked for long enough."""
-        return len(self.unseen) >= self.patience
+        return len(self.pending) >= self.sync_every
 
-    def look(self, state: TrainState) -> float:
+    def sync(self, state: TrainState) -> float:
         """Count into `state` what was skipped since the last look; how many target words that was."""
-        tried, self.unseen = self.unseen, []
+        tried, self.pending = self.pending, []
         words = 0.0
-        flags = torch.stack([one.unsound for one in tried]).tolist() if tried else []
+        flags = torch.stack([one.is_nonfinite for one in tried]).tolist() if tried else []
         for one, flag in zip(tried, flags, strict=True):
             if not flag:
-                state.in_a_row = 0
-                self.row.clear()
+                state.consecutive_skips = 0
+                self.consecutive_skipped.clear()
                 continue
-            state.in_a_row, state.skipped = state.in_a_row + 1, state.skipped + 1
-            words += one.words
-            self.row.append(self._told(one))
-            if state.in_a_row >= self.max_skips:
-                self.lost = True
+            state.consecutive_skips, state.num_skipped = state.consecutive_skips + 1, state.num_skipped + 1
+            words += one.num_target_tokens
+            self.consecutive_skipped.append(self._told(one))
+            if state.consecutive_skips >= self.max_skips:
+                self.should_roll_back = True
                 break
         return words
 
-    def blamed(self, state: TrainState) -> Skipped:
+    def first_bad_update(self, state: TrainState) -> SkippedUpdate:
         """The first of the unsound updates in a row, or the last update if there are none."""
-        if self.row:
-            return self.row[0]
-        if self.last is None:
-            return Skipped(state.update, math.nan, (), math.nan, math.nan)
-        return self._seen(self.last)
+        if self.consecutive_skipped:
+            return self.consecutive_skipped[0]
+        if self.last_update is None:
+            return SkippedUpdate(state.update, math.nan, (), math.nan, math.nan)
+        return self._seen(self.last_update)
 
-    def _seen(self, tried: Tried) -> Skipped:
-        rows = tuple(int(row) for part in self.world.gather(tried.rows.tolist()) for row in part)
-        return Skipped(tried.update, tried.rate, rows, float(tried.loss), float(tried.norm))
+    def _seen(self, tried: AttemptedUpdate) -> SkippedUpdate:
+        rows = tuple(int(row) for part in self.world.all_gather(tried.rows.tolist()) for row in part)
+        return SkippedUpdate(tried.update, tried.lr, rows, float(tried.loss), float(tried.grad_norm))
 
-    def _told(self, tried: Tried) -> Skipped:
+    def _told(self, tried: AttemptedUpdate) -> SkippedUpdate:
         seen = self._seen(tried)
-        numbers = {"loss": seen.loss, "gradient_norm": seen.norm, "learning_rate": seen.rate}
-        self.reporter.measure("skipped", seen.update, {**numbers, "lines": lines_of(seen.rows)})
-        self.reporter.say(
-            f"update {seen.update} skipped: loss {seen.loss:.6g}, gradient norm {seen.norm:.6g}; it was to learn from "
-            + named(seen.rows)
+        numbers = {"loss": seen.loss, "gradient_norm": seen.grad_norm, "learning_rate": seen.lr}
+        self.reporter.log_metrics("skipped", seen.update, {**numbers, "lines": format_all_lines(seen.rows)})
+        self.reporter.log(
+            f"update {seen.update} skipped: loss {seen.loss:.6g}, gradient norm {seen.grad_norm:.6g}; its pairs: "
+            + format_few_lines(seen.rows)
         )
         return seen
 
 
-def unsound(loss: Tensor, norm: Tensor) -> Tensor:
+def nonfinite_flag(loss: Tensor, norm: Tensor) -> Tensor:
     """1 where the loss of a word or the norm of the gradient cannot be used, else 0: [], [] -> []"""
-    return (~(norm.isfinite() & (loss.abs() <= MOST))).float()
+    return (~(norm.isfinite() & (loss.abs() <= MAX_LOSS))).float()
 
 
-def is_usable(loss: float) -> bool:
+def is_usable_loss(loss: float) -> bool:
     """Whether the loss of a word is a number that may be learnt from or compared."""
-    return abs(loss) <= MOST
+    return abs(loss) <= MAX_LOSS
 
 
-def are_finite(tensors: Sequence[Tensor]) -> bool:
+def all_finite(tensors: Sequence[Tensor]) -> bool:
     """Whether they hold numbers and nothing else."""
     found = [tensor.isfinite().all() for tensor in tensors]
     return not found or bool(torch.stack(found).all())
 
 
-def learnt(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
+def trained_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
     """All that training has changed."""
     kept = [value for one in optimizer.state.values() for value in one.values() if isinstance(value, Tensor)]
     device = next(model.parameters()).device
     return [*model.parameters(), *(tensor for tensor in kept if tensor.device == device)]
 
 
-def diverged(blamed: Skipped, skips: int, train: TrainingData, resumable: int | None) -> DivergedError:
+def divergence_error(
+    blamed: SkippedUpdate, skips: int, train: TrainingSet, resumable: int | None
+) -> DivergedError:
     """Error that ends a training, with update, rate, loss and the longest pairs of the batch.
 
     `skips` updates in a row were skipped, from `blamed` on; none where weights or dev loss are not finite.
@@ -171,33 +177,37 @@ def diverged(blamed: Skipped, skips: int, train: TrainingData, resumable: int | 
     )
     return DivergedError(
         f"training has diverged: {why}. Update {blamed.update:,}: loss {blamed.loss:.6g}, gradient norm "
-        f"{blamed.norm:.6g}, learning rate {blamed.rate:.6g}. Try a lower `training.optimizer.rate`, a longer warm-up "
-        f"in `training.schedule`, or a lower `training.clip`. {saved}. The longest pairs of the batch:\n"
+        f"{blamed.grad_norm:.6g}, learning rate {blamed.lr:.6g}. Try a lower `training.optimizer.lr`, a longer warm-up "
+        f"in `training.lr_schedule`, or a lower `training.max_grad_norm`. {saved}. The longest pairs of the batch:\n"
         + "\n".join(_longest(blamed.rows, train))
     )
 
 
-def _longest(rows: Sequence[int], train: TrainingData) -> list[str]:
+def _longest(rows: Sequence[int], train: TrainingSet) -> list[str]:
     lengths = train.corpus.lengths.max(axis=1)
     longest = sorted(rows, key=lambda row: -lengths[row])[:PAIRS]
-    texts = {row: text for row, text in enumerate(read_texts(train.texts)) if row in longest}
+    texts = {row: text for row, text in enumerate(read_text_pairs(train.text_path)) if row in longest}
     return [
-        f"  {train.texts}:{row + 1} ({lengths[row]} tokens)\n    " + "\n    ".join(map(_cut, texts[row]))
+        f"  {train.text_path}:{row + 1} ({lengths[row]} tokens)\n    " + "\n    ".join(map(_cut, texts[row]))
         for row in longest
     ]
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= WIDTH else text[: WIDTH - 2] + " …"
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else text[: MAX_SHOWN_CHARACTERS - 2] + " …"
 
 
-def lines_of(rows: Sequence[int] | Indices) -> str:
+def format_all_lines(rows: Sequence[int] | Indices) -> str:
     """The lines of data/train.jsonl in which pairs stand."""
     return " ".join(str(int(row) + 1) for row in rows)
 
 
-def named(rows: Sequence[int] | Indices) -> str:
+def format_few_lines(rows: Sequence[int] | Indices) -> str:
     """Pairs, as a line for people names them."""
-    few = ", ".join(str(int(row) + 1) for row in rows[:SHOWN])
-    more = f" and {len(rows) - SHOWN} more (metrics.jsonl names all)" if len(rows) > SHOWN else ""
+    few = ", ".join(str(int(row) + 1) for row in rows[:MAX_SHOWN_LINES])
+    more = (
+        f" and {len(rows) - MAX_SHOWN_LINES} more (metrics.jsonl names all)"
+        if len(rows) > MAX_SHOWN_LINES
+        else ""
+    )
     return f"line{'s' if len(rows) > 1 else ''} {few} of data/train.jsonl{more}"
