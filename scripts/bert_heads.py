@@ -142,8 +142,10 @@ class Reader(nn.Module):
     def loss(self, examples: Sequence[tuple[str, str, str]]) -> Tensor:
         """The mean cross-entropy of the right start and of the right end."""
         logits, ids = self([(question, text) for question, text, _ in examples])
-        spans = [self._place(row.tolist(), answer) for row, (_, _, answer) in zip(ids, examples, strict=True)]
-        return F.cross_entropy(logits.flatten(0, 1), torch.tensor(spans).flatten())
+        layout = [
+            self._place(row.tolist(), answer) for row, (_, _, answer) in zip(ids, examples, strict=True)
+        ]
+        return F.cross_entropy(logits.flatten(0, 1), torch.tensor(layout).flatten())
 
     def right(self, examples: Sequence[tuple[str, str, str]]) -> int:
         """How many answers it gets right, word for word."""
@@ -156,9 +158,9 @@ class Reader(nn.Module):
         scores = logits[:, 0, :, None] + logits[:, 1, None]
         before = torch.ones(scores.shape[1:], dtype=torch.bool).tril(-1)
         best = scores.masked_fill(before, -torch.inf).flatten(1).argmax(-1)
-        spans = [divmod(int(one), ids.size(1)) for one in best]
+        layout = [divmod(int(one), ids.size(1)) for one in best]
         decode = self.bert.tokenizer.decode
-        return [decode(row[start : end + 1].tolist()) for row, (start, end) in zip(ids, spans, strict=True)]
+        return [decode(row[start : end + 1].tolist()) for row, (start, end) in zip(ids, layout, strict=True)]
 
     def _place(self, ids: list[int], answer: str) -> tuple[int, int]:
         """Where the answer starts and ends in the text."""

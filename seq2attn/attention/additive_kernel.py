@@ -1,6 +1,6 @@
-"""Additive scores without their table: v . tanh(q + k) of a few queries and keys at a time.
+"""Additive scores in chunks, without a tensor of [B, H, T, S, d]: v . tanh(q + k).
 
-Shapes: B sentences, H heads, T queries, S keys, d the width in which a query and a key meet.
+Shapes: B sentences, H heads, T queries, S keys, d the common width of query and key.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
 CHUNK_SIZE = {"cpu": 2**18}
-"""How many numbers of [B, H, T, S, d] are made at a time on a kind of device (1 MB in float32)."""
+"""Elements of [B, H, T, S, d] that are computed at a time, by device type (1 MB in float32)."""
 DEFAULT_CHUNK_SIZE = 2**26
-"""The same elsewhere, where small pieces cost more than memory."""
+"""The same for other devices, where small chunks cost more than memory."""
 
 
 def additive_scores(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """v . tanh(q + k): [B, H, T, d], [B, H, S, d], [H, 1, d] -> [B, H, T, S]"""
-    if torch.compiler.is_compiling():  # which would fix the sizes that `_pieces` loops over
+    if torch.compiler.is_compiling():  # the loop of `_chunks` would be unrolled for fixed sizes
         return (torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)) @ v.unsqueeze(-1)).squeeze(-1)
     return (scores_by_sigmoid if q.device.type == "cpu" else scores_by_tanh)(q, k, v)
 
 
 def scores_by_sigmoid(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """`additive_scores` as a CPU makes them fastest."""
+    """`additive_scores` by the fastest method on a CPU."""
     scores: Tensor = _BySigmoid.apply(q, k, v.to(q.dtype))  # type: ignore[no-untyped-call]
     return scores
 
 
 def scores_by_tanh(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """`additive_scores` in float32 at least, as of two sigmoids in bfloat16 the difference would be mostly error."""
-    kind = torch.promote_types(q.dtype, torch.float32)
-    scores: Tensor = _ByTanh.apply(q.to(kind), k.to(kind), v.to(kind))  # type: ignore[no-untyped-call]
+    """`additive_scores` by tanh, in float32 at least."""
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    scores: Tensor = _ByTanh.apply(q.to(dtype), k.to(dtype), v.to(dtype))  # type: ignore[no-untyped-call]
     return scores
 
 
 class _ByTanh(torch.autograd.Function):
-    """The formula: a sum of products, as autocast would round a product of matrices.
+    """The formula, as a sum of products: autocast would round a matrix product to bfloat16.
 
-    Backwards the tanh is computed again: that is cheaper than to keep it.
+    The backward pass computes the tanh again, which is cheaper than keeping it.
     """
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         ctx.save_for_backward(q, k, v)
         scores = q.new_empty(*q.shape[:-1], k.size(-2))
-        for (b, h, t), tanh in _pieces(q, k, Tensor.tanh_):
+        for (b, h, t), tanh in _chunks(q, k, Tensor.tanh_):
             torch.sum(tanh.mul_(v[h, 0]), -1, out=scores[b, h, t])
         return scores
 
@@ -60,7 +60,7 @@ class _ByTanh(torch.autograd.Function):
     def backward(ctx: Any, d_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = ctx.saved_tensors
         d_q, d_k, d_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
-        for (b, h, t), tanh in _pieces(q, k, Tensor.tanh_):
+        for (b, h, t), tanh in _chunks(q, k, Tensor.tanh_):
             d_score = d_scores[b, h, t].unsqueeze(-1)
             d_v[h, 0] += (tanh * d_score).sum((0, 1, 2))
             slope = tanh_backward(d_score * v[h, 0], tanh, grad_input=tanh)
@@ -73,16 +73,16 @@ class _ByTanh(torch.autograd.Function):
 
 
 class _BySigmoid(torch.autograd.Function):
-    """With tanh(x) as 2 sigmoid(2x) - 1, which PyTorch makes several times faster on a CPU, to the same 7 digits.
+    """tanh(x) as 2 sigmoid(2x) - 1, which PyTorch computes several times faster on a CPU, to the same 7 digits.
 
-    Backwards the sigmoid is made again: that is cheaper than reading it from memory.
+    The backward pass computes the sigmoid again, which is cheaper than reading it from memory.
     """
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         ctx.save_for_backward(q, k, v)
         scores = q.new_empty(*q.shape[:-1], k.size(-2))
-        for (b, h, t), sigmoid in _pieces(q, k, _sigmoid_of_twice):
+        for (b, h, t), sigmoid in _chunks(q, k, _sigmoid_of_twice):
             scores[b, h, t] = (sigmoid.flatten(0, -2) @ v[h, 0]).view(sigmoid.shape[:-1])
         return scores.mul_(2).sub_(v.sum(-1, keepdim=True))
 
@@ -92,7 +92,7 @@ class _BySigmoid(torch.autograd.Function):
         q, k, v = ctx.saved_tensors
         d_q, d_k = torch.empty_like(q), torch.zeros_like(k)
         d_v = torch.zeros_like(v) - d_scores.sum((0, 2, 3)).view(-1, 1, 1)
-        for (b, h, t), sigmoid in _pieces(q, k, _sigmoid_of_twice):
+        for (b, h, t), sigmoid in _chunks(q, k, _sigmoid_of_twice):
             d_score, direction = d_scores[b, h, t], 4 * v[h, 0]
             d_v[h, 0] += 2 * (sigmoid.flatten(0, -2).t() @ d_score.flatten())
             slope = sigmoid_backward(d_score.unsqueeze(-1), sigmoid, grad_input=sigmoid)
@@ -105,27 +105,27 @@ class _BySigmoid(torch.autograd.Function):
 
 
 Chunk = tuple[slice, int, slice]
-"""Sentences, a head, queries."""
+"""Slice of sentences, index of a head, slice of queries."""
 
 
 def _sigmoid_of_twice(x: Tensor) -> Tensor:
-    """sigmoid(2 x), in the place of x."""
+    """sigmoid(2 x), in buffer."""
     return x.mul_(2).sigmoid_()
 
 
-def _pieces(q: Tensor, k: Tensor, fn: Callable[[Tensor], Tensor]) -> Iterator[tuple[Chunk, Tensor]]:
-    """fn(q + k) [b, t, S, d] of a few sentences, a head, and a few queries, each in the place of the last.
+def _chunks(q: Tensor, k: Tensor, fn: Callable[[Tensor], Tensor]) -> Iterator[tuple[Chunk, Tensor]]:
+    """fn(q + k) [b, t, S, d] for chunks of sentences, one head, and chunks of queries, in one reused buffer.
 
-    `fn` changes its argument.
+    `fn` works in buffer.
     """
     (sentences, heads, queries, dim), keys = q.shape, k.size(2)
-    most = CHUNK_SIZE.get(q.device.type, DEFAULT_CHUNK_SIZE)
-    some = min(queries, max(1, most // max(1, keys * dim)))
-    few = min(sentences, max(1, most // max(1, some * keys * dim)))
-    place = q.new_empty(few, some, keys, dim)
+    max_elements = CHUNK_SIZE.get(q.device.type, DEFAULT_CHUNK_SIZE)
+    num_queries = min(queries, max(1, max_elements // max(1, keys * dim)))
+    num_sentences = min(sentences, max(1, max_elements // max(1, num_queries * keys * dim)))
+    buffer = q.new_empty(num_sentences, num_queries, keys, dim)
     for head in range(heads):
-        for b in (slice(start, start + few) for start in range(0, sentences, few)):
-            for t in (slice(start, start + some) for start in range(0, queries, some)):
+        for b in (slice(start, start + num_sentences) for start in range(0, sentences, num_sentences)):
+            for t in (slice(start, start + num_queries) for start in range(0, queries, num_queries)):
                 one, other = q[b, head, t].unsqueeze(2), k[b, head].unsqueeze(1)
-                piece = place[: one.size(0), : one.size(1)]
-                yield (b, head, t), fn(torch.add(one, other, out=piece))
+                chunk = buffer[: one.size(0), : one.size(1)]
+                yield (b, head, t), fn(torch.add(one, other, out=chunk))

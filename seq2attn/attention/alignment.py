@@ -1,7 +1,7 @@
-"""Alignments: from scores to weights over the source.
+"""Alignment functions: scores to attention weights.
 
-Shapes: B sentences, H heads, T queries, S keys. An alignment sees the scores [B, H, T, S], the mask (bool, True where
-one may look, [B, 1, 1, S] or [B, 1, T, S]) and who asks: the queries as they came and their positions in the target.
+Shapes: B sentences, H heads, T queries, S keys. Masks are bool [B, 1, 1, S] or [B, 1, T, S], True where a query may
+attend to a key.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from seq2attn.config.base import Config
 
 
 class AlignmentFunction(AttentionComponent, ABC):
-    """Scores [B, H, T, S] to weights [B, H, T, S]."""
+    """Base class: scores [B, H, T, S] to weights [B, H, T, S]."""
 
     @abstractmethod
-    def forward(self, scores: Tensor, mask: Tensor, asked: QueryInfo) -> Tensor:
+    def forward(self, scores: Tensor, mask: Tensor, info: QueryInfo) -> Tensor:
         """scores [B, H, T, S], mask -> weights [B, H, T, S], zero where the mask is False"""
 
     def sample_log_prob(self, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor | None:
-        """The log-probability [B, H, T] of weights that were drawn by chance, times what it counts; None of most."""
+        """Log-probability [B, H, T] of sampled weights, times the weight of their loss; None without sampling."""
         return None
 
 
 class GlobalAlignment(AlignmentFunction):
-    """A softmax over every source word (Bahdanau et al. 2015, eq. 6; Luong et al. 2015, eq. 7)."""
+    """Global alignment: softmax over all source tokens (Bahdanau et al. 2015, eq. 6; Luong et al. 2015, eq. 7)."""
 
-    def forward(self, scores: Tensor, mask: Tensor, asked: QueryInfo) -> Tensor:
+    def forward(self, scores: Tensor, mask: Tensor, info: QueryInfo) -> Tensor:
         """scores [B, H, T, S], mask -> weights [B, H, T, S]"""
         return masked_softmax(scores, mask)
 
 
 class GlobalAlignmentConfig(Config):
-    """Every source word may be looked at."""
+    """Softmax over all source tokens."""
 
     kind: Literal["global"]
 
@@ -48,37 +48,37 @@ class GlobalAlignmentConfig(Config):
 
 
 class LocalMonotonicAlignment(AlignmentFunction):
-    """local-m: looks at 2 * width + 1 words around p_t = t (Luong et al. 2015, section 3.2).
+    """local-m: softmax over the 2 * window + 1 tokens around p_t = t (Luong et al. 2015, section 3.2).
 
-    A target longer than its source goes on looking at the last word.
+    Target tokens beyond the length of the source attend to its last tokens.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, window: int) -> None:
         super().__init__()
-        self.window = width
+        self.window = window
 
-    def center(self, lengths: Tensor, asked: QueryInfo) -> Tensor:
-        """lengths [B, 1] -> p_t [B, T], never past the last word."""
-        return torch.minimum(asked.position, lengths - 1)
+    def center(self, lengths: Tensor, info: QueryInfo) -> Tensor:
+        """lengths [B, 1] -> p_t [B, T], at most the last position"""
+        return torch.minimum(info.position, lengths - 1)
 
-    def window_mask(self, scores: Tensor, mask: Tensor, asked: QueryInfo) -> tuple[Tensor, Tensor]:
-        """How far each key is from p_t, and which keys the window holds, each [B, 1, T, S]."""
-        centre = self.center(mask[:, 0].sum(-1), asked)[:, None, :, None]
-        offset = torch.arange(scores.size(-1), device=scores.device) - centre
+    def window_mask(self, scores: Tensor, mask: Tensor, info: QueryInfo) -> tuple[Tensor, Tensor]:
+        """Distance of each key from p_t, and the mask of the window, each [B, 1, T, S]."""
+        center = self.center(mask[:, 0].sum(-1), info)[:, None, :, None]
+        offset = torch.arange(scores.size(-1), device=scores.device) - center
         return offset, mask & (offset.round().abs() <= self.window)
 
-    def forward(self, scores: Tensor, mask: Tensor, asked: QueryInfo) -> Tensor:
+    def forward(self, scores: Tensor, mask: Tensor, info: QueryInfo) -> Tensor:
         """scores [B, H, T, S], mask [B, 1, 1, S] -> weights [B, H, T, S]"""
-        _, window = self.window_mask(scores, mask, asked)
-        return masked_softmax(scores, window)
+        _, in_window = self.window_mask(scores, mask, info)
+        return masked_softmax(scores, in_window)
 
 
 class LocalMonotonicAlignmentConfig(Config):
-    """A window that moves one source word with each target word."""
+    """A window that moves by one source token with each target token."""
 
     kind: Literal["local-m"]
     window: PositiveInt
-    """D: how many words the window reaches to either side."""
+    """D: number of tokens on either side of the center."""
 
     def build(self, query_dim: int) -> LocalMonotonicAlignment:
         """For queries [*, query_dim]."""
@@ -86,47 +86,46 @@ class LocalMonotonicAlignmentConfig(Config):
 
 
 class LocalPredictiveAlignment(LocalMonotonicAlignment):
-    """local-p: predicts p_t from the query, and favours words near it (Luong et al. 2015, eq. 9 and 10).
+    """local-p: a window around a predicted p_t, with a Gaussian (Luong et al. 2015, eq. 9 and 10).
 
-    The Gaussian has a standard deviation of D/2 and is not renormalised, as in the paper, so that the window's own
-    centre gets a gradient through the weights; `renormalise` makes each row add up to 1 again. p_t runs over
-    [0, S - 1] where the paper's eq. 9 says [0, S], and the window's words are counted from the one nearest to p_t, so
-    that it always has 2 * width + 1 of them.
+    The Gaussian has a standard deviation of D / 2, and its weights are not renormalized, as in the paper, so that the
+    center gets a gradient through the weights; with `renormalize` each row sums to 1. p_t is in [0, S - 1], where eq. 9
+    has [0, S]. The window is counted from the position nearest to p_t, so that it always has 2 * window + 1 positions.
     """
 
-    def __init__(self, query_dim: int, width: int, *, renormalise: bool = False) -> None:
-        super().__init__(width)
-        self.renormalize = renormalise
+    def __init__(self, query_dim: int, window: int, *, renormalize: bool = False) -> None:
+        super().__init__(window)
+        self.renormalize = renormalize
         self.position_predictor = nn.Sequential(
             nn.Linear(query_dim, query_dim, bias=False), nn.Tanh(), nn.Linear(query_dim, 1, bias=False)
         )
 
-    def center(self, lengths: Tensor, asked: QueryInfo) -> Tensor:
-        """lengths [B, 1] -> p_t [B, T]; bfloat16 could not tell far words apart."""
-        where = self.position_predictor(asked.query).squeeze(-1)
-        return (lengths - 1) * torch.sigmoid(where.to(torch.promote_types(where.dtype, torch.float32)))
+    def center(self, lengths: Tensor, info: QueryInfo) -> Tensor:
+        """lengths [B, 1] -> p_t [B, T], in float32: bfloat16 has too few digits for positions"""
+        logit = self.position_predictor(info.query).squeeze(-1)
+        return (lengths - 1) * torch.sigmoid(logit.to(torch.promote_types(logit.dtype, torch.float32)))
 
-    def forward(self, scores: Tensor, mask: Tensor, asked: QueryInfo) -> Tensor:
+    def forward(self, scores: Tensor, mask: Tensor, info: QueryInfo) -> Tensor:
         """scores [B, H, T, S], mask [B, 1, 1, S] -> weights [B, H, T, S]"""
-        offset, window = self.window_mask(scores, mask, asked)
-        near = (-2 * (offset / self.window) ** 2).to(scores.dtype)
+        offset, in_window = self.window_mask(scores, mask, info)
+        log_gaussian = (-2 * (offset / self.window) ** 2).to(scores.dtype)
         if self.renormalize:  # the product of two exponentials is one of their sum
-            return masked_softmax(scores + near, window)
-        return masked_softmax(scores, window) * near.exp()
+            return masked_softmax(scores + log_gaussian, in_window)
+        return masked_softmax(scores, in_window) * log_gaussian.exp()
 
 
 class LocalPredictiveAlignmentConfig(Config):
-    """A window that the decoder moves where it wants."""
+    """A window around a position that is predicted from the query."""
 
     kind: Literal["local-p"]
     window: PositiveInt
-    """D: how many words the window reaches to either side; the Gaussian's standard deviation is D / 2."""
+    """D: number of tokens on either side of the center; the standard deviation of the Gaussian is D / 2."""
     renormalize: bool = False
-    """Make the weights add up to 1 after the Gaussian."""
+    """Normalize the weights to a sum of 1 after the Gaussian."""
 
     def build(self, query_dim: int) -> LocalPredictiveAlignment:
         """For queries [*, query_dim]."""
-        return LocalPredictiveAlignment(query_dim, self.window, renormalise=self.renormalize)
+        return LocalPredictiveAlignment(query_dim, self.window, renormalize=self.renormalize)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:

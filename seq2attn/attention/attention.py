@@ -1,7 +1,7 @@
-"""Attention as one sentence: scores = f(query, keys); weights = align(scores); context = weights @ values.
+"""Attention: scores = score(query, keys); weights = align(scores); context = weights @ values.
 
 Shapes: B sentences, N = B*K rows (K hypotheses a sentence), H heads, T queries, S keys.
-Masks are bool, True where a query may look, and broadcast to [B, H, T, S].
+Masks are bool, True where a query may attend to a key, and broadcast to [B, H, T, S].
 """
 
 from __future__ import annotations
@@ -21,38 +21,34 @@ from seq2attn.nn.linear import Linear
 from seq2attn.nn.varlen import SequenceLayout, varlen_attention
 
 UNFUSED_MAX_SCORES = 64 * 64
-"""Queries times keys of a sentence up to which a CPU learns sooner from plain products than from the fused kernel."""
+"""Queries times keys of a sentence up to which training on a CPU is faster without the fused kernel."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Keys and values, projected once, and where they may be looked at."""
+    """Projected keys and values of a batch, and their mask."""
 
-    keys: Tensor  # [B, G, S, d], of as many groups as heads in most scores
+    keys: Tensor  # [B, G, S, d]: G heads of keys and values, usually H
     values: Tensor  # [B, G, S, v]
-    mask: Tensor | None  # [B, 1, 1, S] or [B or 1, 1, T, S] bool; None where all may be looked at
-    layout: SequenceLayout | None = (
-        None  # where the sentences lie of which these are, if they all lie in one row
-    )
+    mask: Tensor | None  # [B, 1, 1, S] or [B or 1, 1, T, S] bool; None: no mask
+    layout: SequenceLayout | None = None  # of sentences that are packed in one row (padding-free)
 
 
 Memories = tuple[Memory, ...]
-"""All that a decoder asks of one batch of sources: one `Memory` for each of its attentions."""
+"""One `Memory` for each attention of a decoder."""
 
 
 class AttentionOutput(NamedTuple):
-    """What asking gives."""
+    """Output of an attention call."""
 
     context: Tensor  # [N, T, Dv]
-    state: AttentionState  # what score and alignment remember after the last query
-    weights: Tensor | None  # [N, H, T, S], when they are asked for
-    sample_log_prob: (
-        Tensor | None
-    )  # [N, T]: the weighted log-probability of what hard attention drew, in training
+    state: AttentionState  # after the last query
+    weights: Tensor | None  # [N, H, T, S], if `need_weights`
+    sample_log_prob: Tensor | None  # [N, T]: weighted log-probability of hard attention's samples
 
 
 class Attention(nn.Module):
-    """A score, an alignment, and what is done to the values."""
+    """A score function, an alignment function, and projections of values and context."""
 
     def __init__(
         self,
@@ -71,17 +67,17 @@ class Attention(nn.Module):
         self.dropout = Dropout(dropout)
 
     def project_memory(
-        self, keys: Tensor, values: Tensor, mask: Tensor, spans: SequenceLayout | None = None
+        self, keys: Tensor, values: Tensor, mask: Tensor, layout: SequenceLayout | None = None
     ) -> Memory:
-        """[B, S, Dk], [B, S, Dv], bool [B, S] -> the memory that all later queries share.
+        """[B, S, Dk], [B, S, Dv], bool [B, S] -> the memory for all queries.
 
-        `spans` tells of sentences that lie in one row.
+        `layout`: of sentences that are packed in one row.
         """
-        if spans is None:
+        if layout is None:
             position = torch.arange(keys.size(1), device=keys.device).expand(keys.shape[:2])
         else:
-            position = spans.positions
-        return Memory(*self.project_keys_values(keys, values, position), mask[:, None, None, :], spans)
+            position = layout.positions
+        return Memory(*self.project_keys_values(keys, values, position), mask[:, None, None, :], layout)
 
     def project_keys_values(self, keys: Tensor, values: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
         """[B, S, Dk], [B, S, Dv], at positions [B, S] -> projected, [B, G, S, d] and [B, G, S, v]"""
@@ -90,39 +86,39 @@ class Attention(nn.Module):
         )
 
     def initial_state(self, memory: Memory) -> AttentionState:
-        """What score and alignment remember before the first query of a target."""
-        sentences, _, words, _ = memory.values.shape
-        kind = torch.promote_types(memory.values.dtype, torch.float32)
-        nowhere = memory.values.new_zeros(sentences, self.score.heads, words, dtype=kind)
-        return self.score.initial_state(nowhere), self.alignment.initial_state(nowhere)
+        """State before the first target token."""
+        sentences, _, keys, _ = memory.values.shape
+        dtype = torch.promote_types(memory.values.dtype, torch.float32)
+        zeros = memory.values.new_zeros(sentences, self.score.heads, keys, dtype=dtype)
+        return self.score.initial_state(zeros), self.alignment.initial_state(zeros)
 
     def forward(
         self,
         query: Tensor,
         memory: Memory,
         position: Tensor,
-        seen: AttentionState = NO_STATE,
+        state: AttentionState = NO_STATE,
         *,
         causal: bool = False,
         need_weights: bool = False,
-        spans: SequenceLayout | None = None,
+        layout: SequenceLayout | None = None,
     ) -> AttentionOutput:
-        """query [N, T, Dq], position [N, T], after what was `seen` -> the context [N, T, Dv] of each query.
+        """query [N, T, Dq], position [N, T], `state` before them -> the context [N, T, Dv] of each query.
 
-        `causal`: there are as many keys as queries, and each looks at those up to its own; the memory has no mask.
-        `spans`: the queries are of sentences that lie in one row, as those of the memory do; see `packs`.
+        `causal`: query t attends to keys 0..t; there are as many keys as queries, and the memory has no mask.
+        `layout`: of target sentences that are packed in one row; see `supports_padding_free`.
 
-        N is B, or B*K when K hypotheses share a sentence: they are then so many more queries to it, and its keys and
-        values are neither copied nor reordered. Where something is remembered the queries are asked one by one.
+        N is B, or B*K in beam search: the K hypotheses of a sentence are then K times as many queries to it, and its
+        keys and values are neither copied nor reordered. With a state the queries are computed one after the other.
         """
-        if spans is not None:
-            return self._attend_varlen(query, memory, position, spans, causal=causal)
-        if all(part is None for part in seen):
-            return self._attend(query, memory, position, seen, causal=causal, need_weights=need_weights)
+        if layout is not None:
+            return self._attend_varlen(query, memory, position, layout, causal=causal)
+        if all(part is None for part in state):
+            return self._attend(query, memory, position, state, causal=causal, need_weights=need_weights)
         steps: list[AttentionOutput] = []
         for q, p in zip(query.split(1, 1), position.split(1, 1), strict=True):
-            steps.append(self._attend(q, memory, p, seen, need_weights=need_weights))
-            seen = steps[-1].state
+            steps.append(self._attend(q, memory, p, state, need_weights=need_weights))
+            state = steps[-1].state
         return concat_steps(steps)
 
     def _attend(
@@ -130,44 +126,44 @@ class Attention(nn.Module):
         query: Tensor,
         memory: Memory,
         position: Tensor,
-        seen: AttentionState,
+        state: AttentionState,
         *,
         causal: bool = False,
         need_weights: bool,
     ) -> AttentionOutput:
-        """All queries at once; of a part that remembers there is one."""
+        """All queries in one call; a single query if there is a state."""
         rows, steps, _ = query.shape
         sentences = memory.keys.size(0)
         query, position = query.reshape(sentences, -1, query.size(-1)), position.reshape(sentences, -1)
-        of_score, of_align = (None if x is None else fold_beams(x, sentences) for x in seen)
-        q, asked = (
+        score_state, alignment_state = (None if x is None else fold_beams(x, sentences) for x in state)
+        q, info = (
             self.score.project_query(query, position),
-            QueryInfo(query, position, of_score, memory.mask),
+            QueryInfo(query, position, score_state, memory.mask),
         )
-        weights = drawn = None
+        weights = sample_log_prob = None
         if self._uses_sdpa() and not need_weights and not prefers_unfused(q, memory.keys):
-            context = self._sdpa(q, memory, asked, causal=causal)
+            context = self._sdpa(q, memory, info, causal=causal)
         else:
             scores, mask = (
-                self.score(q, memory.keys, asked),
+                self.score(q, memory.keys, info),
                 expand_mask(memory, query.size(1), causal=causal),
             )
-            weights = self.alignment(scores, mask, QueryInfo(query, position, of_align))
-            drawn = self.alignment.sample_log_prob(scores, mask, weights)
+            weights = self.alignment(scores, mask, QueryInfo(query, position, alignment_state))
+            sample_log_prob = self.alignment.sample_log_prob(scores, mask, weights)
             values = repeat_kv(memory.values, self.score.heads)
             context = self.dropout(weights).to(values.dtype) @ values
         context = self.output_proj(context.transpose(1, 2).flatten(2)).reshape(rows, steps, -1)
         return AttentionOutput(
             context,
-            seen if weights is None else self._update_state(seen, weights),
+            state if weights is None else self._update_state(state, weights),
             unfold_beams(weights, rows) if weights is not None and need_weights else None,
-            None if drawn is None else drawn.sum(1).reshape(rows, steps),
+            None if sample_log_prob is None else sample_log_prob.sum(1).reshape(rows, steps),
         )
 
     def _attend_varlen(
-        self, query: Tensor, memory: Memory, position: Tensor, spans: SequenceLayout, *, causal: bool
+        self, query: Tensor, memory: Memory, position: Tensor, layout: SequenceLayout, *, causal: bool
     ) -> AttentionOutput:
-        """All queries [1, M, Dq] of sentences that lie in one row, each to its own sentence."""
+        """All queries [1, M, Dq] of packed sentences, each to its own sentence."""
         assert self.supports_padding_free and memory.layout is not None
         q, heads = self.score.project_query(query, position), self.score.heads
         keys, values = repeat_kv(memory.keys, heads), repeat_kv(memory.values, heads)
@@ -175,7 +171,7 @@ class Attention(nn.Module):
             q,
             keys,
             values,
-            spans,
+            layout,
             memory.layout,
             causal=causal,
             dropout=self.dropout.effective_p(),
@@ -185,15 +181,15 @@ class Attention(nn.Module):
 
     @property
     def supports_padding_free(self) -> bool:
-        """Whether sentences that lie in one row can be asked: where PyTorch's kernel computes the whole function."""
+        """True if packed sentences are supported: PyTorch's kernel computes the whole function."""
         return (
             isinstance(self.score, DotScore) and self._uses_sdpa() and type(self.score).bias is DotScore.bias
         )
 
-    def _sdpa(self, q: Tensor, memory: Memory, asked: QueryInfo, *, causal: bool) -> Tensor:
-        """The context [B, H, T, v] by PyTorch's own kernel, which makes no weights."""
+    def _sdpa(self, q: Tensor, memory: Memory, info: QueryInfo, *, causal: bool) -> Tensor:
+        """The context [B, H, T, v] by `scaled_dot_product_attention`, which returns no weights."""
         assert isinstance(self.score, DotScore)
-        mask, bias = memory.mask, self.score.bias(q, memory.keys, asked)
+        mask, bias = memory.mask, self.score.bias(q, memory.keys, info)
         if bias is not None:
             if mask is not None or causal:
                 bias = bias.masked_fill(~expand_mask(memory, q.size(2), causal=causal), -torch.inf)
@@ -206,26 +202,28 @@ class Attention(nn.Module):
             q, keys, values, mask, dropout, is_causal=causal, enable_gqa=is_grouped
         )
 
-    def _update_state(self, seen: AttentionState, weights: Tensor) -> AttentionState:
-        """`seen` and the weights [B, H, K, S] of one query of each row -> what is remembered after it."""
-        of_score, of_align = seen
-        if of_score is not None:
-            of_score = self.score.update_state(of_score, unfold_beams(weights, of_score.size(0)).squeeze(2))
-        if of_align is not None:
-            of_align = self.alignment.update_state(
-                of_align, unfold_beams(weights, of_align.size(0)).squeeze(2)
+    def _update_state(self, state: AttentionState, weights: Tensor) -> AttentionState:
+        """State and weights [B, H, K, S] of one query of each row -> the next state."""
+        score_state, alignment_state = state
+        if score_state is not None:
+            score_state = self.score.update_state(
+                score_state, unfold_beams(weights, score_state.size(0)).squeeze(2)
             )
-        return of_score, of_align
+        if alignment_state is not None:
+            alignment_state = self.alignment.update_state(
+                alignment_state, unfold_beams(weights, alignment_state.size(0)).squeeze(2)
+            )
+        return score_state, alignment_state
 
     def _uses_sdpa(self) -> bool:
-        """Whether PyTorch's own kernel computes the same function."""
+        """True if `scaled_dot_product_attention` computes the same function."""
         return (
             isinstance(self.score, DotScore) and self.score.scaled and type(self.alignment) is GlobalAlignment
         )
 
 
 def expand_mask(memory: Memory, queries: int, *, causal: bool) -> Tensor:
-    """The mask of the memory, written out where it has none."""
+    """The mask of the memory; of ones, or lower triangular if `causal`, where it has none."""
     if memory.mask is not None:
         return memory.mask
     keys = memory.keys.size(2)
@@ -234,15 +232,15 @@ def expand_mask(memory: Memory, queries: int, *, causal: bool) -> Tensor:
 
 
 def prefers_unfused(q: Tensor, k: Tensor) -> bool:
-    """Whether a CPU takes gradients of so few weights that it has them sooner from plain products."""
+    """True for training on a CPU with few scores, where plain matrix products are faster than the fused kernel."""
     return q.device.type == "cpu" and torch.is_grad_enabled() and q.size(2) * k.size(2) <= UNFUSED_MAX_SCORES
 
 
 def attend_in_groups(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, dropout: float) -> Tensor:
     """[B, H, T, d], [B, G, S, d], [B, G, S, v], mask or bias [B or 1, H or 1, T or 1, S] -> the context [B, H, T, v].
 
-    The heads of a group are so many more queries to its keys. PyTorch's kernels for cards take either heads that share
-    keys or a mask; given both, it writes the weights out.
+    The heads of a group are folded into its queries. PyTorch's CUDA kernels support grouped heads or a mask; with
+    both it falls back to a kernel that materializes the weights.
     """
     groups, heads = k.size(1), q.size(1)
     if mask.size(1) * mask.size(2) > 1:
@@ -252,9 +250,9 @@ def attend_in_groups(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, dropout: flo
     return context.unflatten(2, (heads // groups, -1)).flatten(1, 2)
 
 
-def fold_beams(seen: Tensor, sentences: int) -> Tensor:
-    """[B*K, H, S] -> [B, H, K, S]: of each hypothesis what it remembers, as queries to its sentence"""
-    return seen.unflatten(0, (sentences, -1)).transpose(1, 2)
+def fold_beams(state: Tensor, sentences: int) -> Tensor:
+    """[B*K, H, S] -> [B, H, K, S]: the states of hypotheses, as queries to their sentence"""
+    return state.unflatten(0, (sentences, -1)).transpose(1, 2)
 
 
 def unfold_beams(weights: Tensor, rows: int) -> Tensor:
@@ -263,18 +261,18 @@ def unfold_beams(weights: Tensor, rows: int) -> Tensor:
 
 
 def concat_steps(steps: list[AttentionOutput]) -> AttentionOutput:
-    """What asking one query after the other gave, as if they had been asked at once."""
+    """Concatenation of the outputs of single queries, along the time dimension."""
     weights = [step.weights for step in steps if step.weights is not None]
-    drawn = [step.sample_log_prob for step in steps if step.sample_log_prob is not None]
+    sample_log_prob = [step.sample_log_prob for step in steps if step.sample_log_prob is not None]
     return AttentionOutput(
         torch.cat([step.context for step in steps], 1),
         steps[-1].state,
         torch.cat(weights, 2) if weights else None,
-        torch.cat(drawn, 1) if drawn else None,
+        torch.cat(sample_log_prob, 1) if sample_log_prob else None,
     )
 
 
 def build_self_attention(dim: int, score: ScoreFunction, dropout: float = 0.0) -> Attention:
-    """Attention of words `dim` wide to each other; values have the heads of the keys."""
+    """Self-attention over vectors [*, dim]; values have as many heads as keys."""
     value = Linear(dim, dim // score.heads * score.kv_heads)
     return Attention(score, value=value, output=Linear(dim, dim), dropout=dropout)

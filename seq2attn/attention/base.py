@@ -1,4 +1,4 @@
-"""What scores and alignments are told, and what they may remember between two words.
+"""Base class of scores and alignment functions, and the state that they keep between target tokens.
 
 Shapes: B sentences, N = B*K rows (K hypotheses a sentence), H heads, T queries, S keys.
 """
@@ -12,27 +12,27 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class QueryInfo:
-    """Who asks: what a score or an alignment may know beside what was made of queries and keys."""
+    """Information about the queries beyond their projections."""
 
-    query: Tensor  # [B, T, Dq], as it came
-    position: Tensor  # [B, T]: how many words stand before it
-    state: Tensor | None = None  # [B, H, T, S]: what the part itself remembers of where was looked before
-    mask: Tensor | None = None  # [B, 1, 1 or T, S]: which keys may be looked at, unless it is all of them
+    query: Tensor  # [B, T, Dq], not projected
+    position: Tensor  # [B, T]: number of target tokens before each query
+    state: Tensor | None = None  # [B, H, T, S]: state of the score or the alignment function
+    mask: Tensor | None = None  # [B, 1, 1 or T, S]: True where a key may be attended to; None: everywhere
 
 
 class AttentionComponent(nn.Module):
-    """A score or an alignment. Most mind nothing but the query; those that do say what they remember."""
+    """A score or an alignment function. Most are stateless; the others define an initial state and its update."""
 
-    def initial_state(self, nowhere: Tensor) -> Tensor | None:
-        """Zeros [N, H, S] -> what is remembered before the first word, [N, H, S]; None of one that minds nothing."""
+    def initial_state(self, zeros: Tensor) -> Tensor | None:
+        """Zeros [N, H, S] -> the state before the first target token [N, H, S]; None if there is no state."""
         return None
 
-    def update_state(self, seen: Tensor, weights: Tensor) -> Tensor:
-        """What was remembered and the weights of the word that was asked, each [N, H, S] -> what is remembered now."""
-        raise NotImplementedError(f"{type(self).__name__} remembers nothing")
+    def update_state(self, state: Tensor, weights: Tensor) -> Tensor:
+        """State and attention weights of one target token, each [N, H, S] -> the next state [N, H, S]."""
+        raise NotImplementedError(f"{type(self).__name__} has no state")
 
 
 AttentionState = tuple[Tensor | None, Tensor | None]
-"""What the score and the alignment of an attention remember, each [N, H, S]: a part of a decoder's state."""
+"""States of the score and of the alignment function, each [N, H, S]: a part of the decoder's state."""
 
 NO_STATE: AttentionState = (None, None)

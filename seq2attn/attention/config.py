@@ -1,4 +1,4 @@
-"""Which scores and alignments there are, and how a config joins them."""
+"""The `attention` section of a config: the kinds of scores and alignment functions."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ AlignmentFunctionConfig = Annotated[
 
 
 class AttentionConfig(Config):
-    """Any score with any alignment."""
+    """A score function and an alignment function."""
 
     score: ScoreFunctionConfig
-    """How a query and a key are compared."""
+    """Comparison of a query with a key."""
     align: AlignmentFunctionConfig = GlobalAlignmentConfig(kind="global")
-    """How the scores become weights."""
+    """Conversion of scores into weights."""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of the weights that training leaves out (CPU: anything but 0 costs the fused kernel)."""
+    """Dropout of the attention weights (on a CPU anything but 0 disables the fused kernel)."""
 
     @property
     def supports_sdpa(self) -> bool:
-        """Whether it is a softmax of scaled dot products, for which there are fused kernels."""
+        """True for a softmax of scaled dot products, which have fused kernels."""
         score = self.score
         scaled = isinstance(score, DotScoreConfig | GeneralScoreConfig) and score.scaled
         return (scaled or isinstance(score, MultiHeadScoreConfig)) and isinstance(
@@ -73,7 +73,7 @@ class AttentionConfig(Config):
         )
 
     def build(self, query_dim: int, key_dim: int, value_dim: int, output_dim: int | None = None) -> Attention:
-        """An attention whose context is `output_dim` wide, projected, or `value_dim`, as the encoder made it.
+        """An attention with a context of width `output_dim`, projected, or `value_dim`, not projected.
 
         Several heads always project the values (Vaswani et al. 2017, section 3.2.2: head_i = Attention(QW, KW, VW)).
         Raises ValueError when they do not divide that width.

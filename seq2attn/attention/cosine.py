@@ -1,6 +1,6 @@
 """Score by cosine: content-based addressing (Graves et al. 2014).
 
-Shapes: B sentences, H heads, T queries, S keys, d the width in which a query and a key meet.
+Shapes: B sentences, H heads, T queries, S keys, d the common width of query and key.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from seq2attn.nn.linear import Linear
 
 
 class CosineScore(ScoreFunction):
-    """beta * cos(q, W k): content addressing with a learned sharpness for each head (Graves et al. 2014, eq. 5 and 6).
+    """beta * cos(q, W k): content-based addressing with a trained sharpness per head (Graves et al. 2014, eq. 5 and 6).
 
-    W brings keys to the width of the query, and is paid once a sentence.
+    W projects keys to the width of the query, once per sentence.
     """
 
     def __init__(self, query_dim: int, key_dim: int, heads: int = 1) -> None:
@@ -38,17 +38,17 @@ class CosineScore(ScoreFunction):
         """[B, S, Dk] -> [B, H, S, d], of length 1"""
         return F.normalize(super().project_key(self.key_proj(x), position), dim=-1)
 
-    def forward(self, q: Tensor, k: Tensor, asked: QueryInfo) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
         return self.sharpness.to(q.dtype) * (q @ k.transpose(-2, -1))
 
 
 class CosineScoreConfig(Config):
-    """Content addressing: the angle between query and key."""
+    """Cosine of query and key (content-based addressing)."""
 
     kind: Literal["cosine"]
     heads: PositiveInt = 1
-    """How many alignments are made side by side; they must divide the width of the query."""
+    """Number of heads; must divide the width of the query."""
 
     def build(self, query_dim: int, key_dim: int) -> CosineScore:
         """Raises ValueError when the heads do not divide `query_dim`."""

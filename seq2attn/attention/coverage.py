@@ -1,6 +1,6 @@
-"""Coverage: a score that is told how much each source word has been looked at already.
+"""Additive score with coverage: the accumulated attention weights of each source token.
 
-Shapes: N rows, H heads, T queries, S keys, d the width in which a query and a key meet.
+Shapes: N rows, H heads, T queries, S keys, d the common width of query and key.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from seq2attn.nn.linear import Linear
 class CoverageScore(AdditiveScore):
     """v . tanh(W q + U k + z C): the additive score with linguistic coverage (Tu et al. 2016, eq. 6, 8 and 9).
 
-    C is the sum of all weights that a word has been given before, over its fertility fertile * sigmoid(u . k): how
-    many target words it has a say in, at most `fertile`. Each word's score depends on the weights of the word before.
+    C is the sum of the previous weights of a source token, divided by its fertility max_fertility * sigmoid(u . k), the
+    expected number of target tokens that it aligns to. The scores of a target token depend on the weights before it.
     """
 
-    def __init__(self, query_dim: int, key_dim: int, dim: int, heads: int, fertile: float) -> None:
+    def __init__(self, query_dim: int, key_dim: int, dim: int, heads: int, max_fertility: float) -> None:
         super().__init__(query_dim, key_dim, dim, heads)
-        self.max_fertility = fertile
+        self.max_fertility = max_fertility
         self.fertility = Linear(key_dim, heads, bias=False)
         self.z = nn.Parameter(torch.empty(heads, 1, 1, dim // heads))
         nn.init.uniform_(self.z, -0.1, 0.1)
 
-    def initial_state(self, nowhere: Tensor) -> Tensor:
-        """No word has been looked at: zeros [N, H, S]."""
-        return nowhere
+    def initial_state(self, zeros: Tensor) -> Tensor:
+        """Zeros [N, H, S]: nothing is covered."""
+        return zeros
 
-    def update_state(self, seen: Tensor, weights: Tensor) -> Tensor:
-        """The weights of all words so far, added up, [N, H, S]."""
-        return seen + weights
+    def update_state(self, state: Tensor, weights: Tensor) -> Tensor:
+        """Sum of the weights so far, [N, H, S]."""
+        return state + weights
 
     def project_key(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, S, Dk] -> [B, H, S, d + 1], of which the last is 1 / fertility"""
@@ -46,24 +46,24 @@ class CoverageScore(AdditiveScore):
             [super().project_key(x, position), fertility.reciprocal().transpose(1, 2).unsqueeze(-1)], -1
         )
 
-    def forward(self, q: Tensor, k: Tensor, asked: QueryInfo) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, H, S, d + 1] -> [B, H, T, S]"""
-        assert asked.state is not None, "an attention with coverage is asked with what it has seen"
-        covered = asked.state.to(q.dtype) * k[..., -1].unsqueeze(-2)  # [B, H, T, S]
-        together = q.unsqueeze(-2) + k[..., :-1].unsqueeze(-3) + covered.unsqueeze(-1) * self.z
-        return (torch.tanh(together) @ self.v.unsqueeze(-1)).squeeze(-1)
+        assert info.state is not None, "coverage needs the state of the steps before"
+        covered = info.state.to(q.dtype) * k[..., -1].unsqueeze(-2)  # [B, H, T, S]
+        hidden = q.unsqueeze(-2) + k[..., :-1].unsqueeze(-3) + covered.unsqueeze(-1) * self.z
+        return (torch.tanh(hidden) @ self.v.unsqueeze(-1)).squeeze(-1)
 
 
 class CoverageScoreConfig(Config):
-    """The additive score with coverage: it sees which source words are done with."""
+    """Additive score with coverage."""
 
     kind: Literal["coverage"]
     dim: PositiveInt = 256
     """Width of the hidden layer of the alignment model."""
     heads: PositiveInt = 1
-    """How many alignments are made side by side."""
+    """Number of heads."""
     max_fertility: PositiveFloat = 2.0
-    """How many target words a source word may be worth at most."""
+    """Maximum fertility: number of target tokens that one source token aligns to."""
 
     @model_validator(mode="after")
     def _heads_divide(self) -> CoverageScoreConfig:

@@ -1,10 +1,10 @@
-"""Alignments that leave most source words out: weights of exactly zero, by 1.5-entmax and sparsemax.
+"""Sparse alignment functions: 1.5-entmax and sparsemax, with weights of exactly zero.
 
 Both are alpha-entmax (Peters et al. 2019, eq. 3 and 10):
 
     weights_i = [(alpha - 1) score_i - tau]_+ ** (1 / (alpha - 1))
 
-with the one threshold tau that makes them add up to 1. alpha = 2 is sparsemax (Martins and Astudillo 2016).
+with the threshold tau for which they sum to 1. alpha = 2 is sparsemax (Martins and Astudillo 2016).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from seq2attn.config.base import Config
 
 
 class EntmaxAlignment(AlignmentFunction):
-    """alpha-entmax over every source word, for an alpha of 1.5 or 2."""
+    """alpha-entmax over all source tokens, for an alpha of 1.5 or 2."""
 
     def __init__(self, alpha: float) -> None:
         super().__init__()
         self.alpha = alpha
 
-    def forward(self, scores: Tensor, mask: Tensor, asked: QueryInfo) -> Tensor:
+    def forward(self, scores: Tensor, mask: Tensor, info: QueryInfo) -> Tensor:
         """scores [B, H, T, S], mask -> weights [B, H, T, S]"""
         return masked_entmax(scores, mask, self.alpha)
 
 
 class EntmaxAlignmentConfig(Config):
-    """A softmax's sparse relatives: entmax15 leaves some words out, sparsemax most."""
+    """Sparse alternatives to softmax: entmax15 sets some weights to zero, sparsemax most."""
 
     kind: Literal["sparsemax", "entmax15"]
 
@@ -44,10 +44,10 @@ class EntmaxAlignmentConfig(Config):
 def masked_entmax(scores: Tensor, mask: Tensor, alpha: float) -> Tensor:
     """alpha-entmax over the last dimension; exactly zero where masked, all zero where all is masked.
 
-    In float32 at least: bfloat16 cannot count beyond 256 words.
+    In float32 at least: bfloat16 cannot count beyond 256.
     """
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    lowest = torch.finfo(scores.dtype).min / 4  # a quarter, lest the differences below overflow
+    lowest = torch.finfo(scores.dtype).min / 4  # a quarter, so that the differences below do not overflow
     masked = scores.masked_fill(~mask, lowest)
     weights: Tensor = _Entmax.apply(masked, alpha)  # type: ignore[no-untyped-call]
     return weights.masked_fill(~mask, 0.0)
@@ -77,7 +77,7 @@ def _sparsemax_threshold(z: Tensor) -> Tensor:
     """z [..., S] -> tau [..., 1] (Martins and Astudillo 2016, algorithm 1)"""
     ordered, _ = z.sort(-1, descending=True)
     counts = torch.arange(1, z.size(-1) + 1, device=z.device, dtype=z.dtype)
-    sums = ordered.clamp_min(-2.0).cumsum(-1)  # words 2 below the best are out, however far
+    sums = ordered.clamp_min(-2.0).cumsum(-1)  # tokens 2 below the best have weight 0
     tau = (sums - 1) / counts
     support = (ordered > tau).sum(-1, keepdim=True).clamp_min(1)
     return tau.gather(-1, support - 1)
@@ -87,8 +87,8 @@ def _entmax15_threshold(z: Tensor) -> Tensor:
     """z [..., S] -> tau [..., 1] (Peters et al. 2019, algorithm 2)"""
     ordered, _ = z.sort(-1, descending=True)
     counts = torch.arange(1, z.size(-1) + 1, device=z.device, dtype=z.dtype)
-    near = ordered.clamp_min(-2.0)  # words 2 below the best are out, however far
-    mean, mean_square = near.cumsum(-1) / counts, (near**2).cumsum(-1) / counts
+    clipped = ordered.clamp_min(-2.0)  # tokens 2 below the best have weight 0
+    mean, mean_square = clipped.cumsum(-1) / counts, (clipped**2).cumsum(-1) / counts
     spread = (1 - counts * (mean_square - mean**2)) / counts
     tau = mean - spread.clamp_min(0.0).sqrt()
     support = (tau <= ordered).sum(-1, keepdim=True).clamp_min(1)

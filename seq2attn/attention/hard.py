@@ -1,4 +1,4 @@
-"""Hard attention: one source word at a time, drawn by chance in training and the likeliest one afterwards.
+"""Hard attention: one source token per query, sampled in training and the most likely one at inference.
 
 Shapes: B sentences, H heads, T queries, S keys.
 """
@@ -18,10 +18,10 @@ from seq2attn.config.base import Config
 
 
 class HardAlignment(AlignmentFunction):
-    """Stochastic hard attention (Xu et al. 2015, section 4.1): s ~ softmax(scores); arg max at test time."""
+    """Stochastic hard attention (Xu et al. 2015, section 4.1): s ~ softmax(scores); argmax at inference."""
 
-    def forward(self, scores: Tensor, mask: Tensor, asked: QueryInfo) -> Tensor:
-        """scores [B, H, T, S], mask -> weights [B, H, T, S], a single 1 in each row that may look anywhere"""
+    def forward(self, scores: Tensor, mask: Tensor, info: QueryInfo) -> Tensor:
+        """scores [B, H, T, S], mask -> weights [B, H, T, S], a single 1 in each row that is not masked"""
         return self.sample(scores, mask) if self.training else one_hot(scores, mask)
 
     @abstractmethod
@@ -30,25 +30,24 @@ class HardAlignment(AlignmentFunction):
 
 
 class ReinforceAlignment(HardAlignment):
-    """What is drawn has no gradient of its own; its log-probability learns from how well the target went.
+    """Hard attention trained by REINFORCE (Williams 1992; Xu et al. 2015, eq. 11 and 12).
 
-    That is Williams 1992 and Xu et al. 2015, eq. 11 and 12, which `training.objective` adds to the loss. As in their
-    section 4.1, a share of the queries is given the expected weights instead, so that the decoder learns early on
-    that it is worth its while to look.
+    Samples have no gradient; `training.loss` adds the term with their log-probabilities. As in their section 4.1, a
+    share of the queries gets the expected weights instead, so that the decoder learns early to use the attention.
     """
 
-    def __init__(self, weight: float, expected: float) -> None:
+    def __init__(self, weight: float, expected_share: float) -> None:
         super().__init__()
-        self.weight, self.expected_share = weight, expected
+        self.weight, self.expected_share = weight, expected_share
 
     def sample(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """A sample without a gradient, or the expected weights with theirs."""
+        """A sample without gradient, or the expected weights."""
         sample = one_hot(scores.detach() + gumbel_noise(scores), mask)
         is_expected = torch.rand_like(scores[..., :1], requires_grad=False) < self.expected_share
         return torch.where(is_expected, masked_softmax(scores, mask), sample)
 
     def sample_log_prob(self, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor | None:
-        """Weight times the log-probability [B, H, T] of what was drawn, 0 where nothing was; None after training."""
+        """Weighted log-probability [B, H, T] of the samples, 0 for expected weights; None at inference."""
         if not self.training:
             return None
         lowest = torch.finfo(scores.dtype).min
@@ -57,13 +56,13 @@ class ReinforceAlignment(HardAlignment):
 
 
 class ReinforceAlignmentConfig(Config):
-    """One word, drawn; learnt by REINFORCE with a moving baseline."""
+    """Hard attention, trained by REINFORCE with a moving baseline."""
 
     kind: Literal["hard-reinforce"]
     weight: PositiveFloat = 0.1
-    """How much what was drawn counts beside the words themselves (the paper's lambda_r)."""
+    """Weight of the REINFORCE loss beside the cross-entropy (the paper's lambda_r)."""
     expected_share: float = Field(0.5, ge=0, lt=1)
-    """Share of the queries for which training takes the expected weights instead of drawing one word."""
+    """Share of the queries that get the expected weights instead of a sample in training."""
 
     def build(self, query_dim: int) -> ReinforceAlignment:
         """For queries [*, query_dim]."""
@@ -71,7 +70,7 @@ class ReinforceAlignmentConfig(Config):
 
 
 class GumbelAlignment(HardAlignment):
-    """What is drawn is given the gradient of a softmax of the same noise: straight-through (Jang et al. 2017, 2.2)."""
+    """Hard attention trained by the straight-through Gumbel-softmax gradient (Jang et al. 2017, 2.2)."""
 
     def __init__(self, temperature: float) -> None:
         super().__init__()
@@ -85,11 +84,11 @@ class GumbelAlignment(HardAlignment):
 
 
 class GumbelAlignmentConfig(Config):
-    """One word, drawn; learnt through a softmax that stands in for it."""
+    """Hard attention, trained by the straight-through Gumbel-softmax gradient."""
 
     kind: Literal["hard-gumbel"]
     temperature: PositiveFloat = 1.0
-    """Of the softmax whose gradient is taken: lower is nearer to what was drawn, and noisier."""
+    """Temperature of the relaxation: lower is closer to the sample, and has noisier gradients."""
 
     def build(self, query_dim: int) -> GumbelAlignment:
         """For queries [*, query_dim]."""
@@ -104,7 +103,7 @@ def one_hot(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def gumbel_noise(like: Tensor) -> Tensor:
-    """Noise whose arg max, added to scores, is a sample of their softmax (Gumbel 1954)."""
-    kind = torch.promote_types(like.dtype, torch.float32)
-    noise = torch.empty_like(like, dtype=kind, requires_grad=False).exponential_()
-    return -noise.clamp_min(torch.finfo(kind).tiny).log().to(like.dtype)
+    """Gumbel noise: the argmax of scores + noise is a sample of their softmax (Gumbel 1954)."""
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    noise = torch.empty_like(like, dtype=dtype, requires_grad=False).exponential_()
+    return -noise.clamp_min(torch.finfo(dtype).tiny).log().to(like.dtype)

@@ -1,6 +1,6 @@
 """Scores by position alone: location-based addressing.
 
-Shapes: B sentences, H heads, T queries, S keys, d the width in which a query and a key meet.
+Shapes: B sentences, H heads, T queries, S keys, d the common width of query and key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seq2attn.nn.linear import Linear
 
 
 class PositionScore(ScoreFunction):
-    """A score that is blind to what stands at a source position: of the keys only their number counts."""
+    """Base class of scores that depend on max_positions only: keys have width 0."""
 
     def project_key(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, S, Dk] -> [B, H, S, 0]"""
@@ -28,31 +28,31 @@ class PositionScore(ScoreFunction):
 class LocationScore(PositionScore):
     """W q: a score for each source position (Luong et al. 2015, eq. 8, location).
 
-    W has a row for each of the first `positions` source words; all later words share the last.
+    W has a row for each of the first `max_positions` source max_positions; later ones share the last row.
     """
 
-    def __init__(self, query_dim: int, positions: int, heads: int = 1) -> None:
+    def __init__(self, query_dim: int, max_positions: int, heads: int = 1) -> None:
         super().__init__(heads)
-        self.query_proj = Linear(query_dim, heads * positions)
+        self.query_proj = Linear(query_dim, heads * max_positions)
 
     def project_query(self, x: Tensor, position: Tensor) -> Tensor:
-        """[B, T, Dq] -> [B, H, T, positions]"""
+        """[B, T, Dq] -> [B, H, T, max_positions]"""
         return split_heads(self.query_proj(x), self.heads)
 
-    def forward(self, q: Tensor, k: Tensor, asked: QueryInfo) -> Tensor:
-        """[B, H, T, positions], [B, H, S, 0] -> [B, H, T, S]"""
-        place = torch.arange(k.size(-2), device=q.device).clamp_max(q.size(-1) - 1)
-        return q.index_select(-1, place)
+    def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
+        """[B, H, T, max_positions], [B, H, S, 0] -> [B, H, T, S]"""
+        index = torch.arange(k.size(-2), device=q.device).clamp_max(q.size(-1) - 1)
+        return q.index_select(-1, index)
 
 
 class LocationScoreConfig(Config):
-    """Addressing by position: where to look is guessed from the query alone."""
+    """Location-based attention: absolute source max_positions, from the query alone."""
 
     kind: Literal["location"]
     max_positions: PositiveInt = 128
-    """How many source positions have a score of their own."""
+    """Number of source max_positions with a separate score."""
     heads: PositiveInt = 1
-    """How many alignments are made side by side."""
+    """Number of heads."""
 
     def build(self, query_dim: int, key_dim: int) -> LocationScore:
         """For queries [*, query_dim]."""
@@ -62,34 +62,34 @@ class LocationScoreConfig(Config):
 class OffsetScore(PositionScore):
     """W q: a score for each distance s - t between source position s and target position t.
 
-    Location in the manner of Luong et al. 2015, eq. 8, but counted from where the query stands, as relative positions
-    are (Shaw et al. 2018, section 3.2). W has a row for each distance up to `reach`; all farther words share the last.
+    As the location score of Luong et al. 2015, eq. 8, but relative to the target position, as in Shaw et al. 2018,
+    section 3.2. W has a row for each distance up to `max_distance`; farther max_positions share the last.
     """
 
-    def __init__(self, query_dim: int, reach: int, heads: int = 1) -> None:
+    def __init__(self, query_dim: int, max_distance: int, heads: int = 1) -> None:
         super().__init__(heads)
-        self.max_distance = reach
-        self.query_proj = Linear(query_dim, heads * (2 * reach + 1))
+        self.max_distance = max_distance
+        self.query_proj = Linear(query_dim, heads * (2 * max_distance + 1))
 
     def project_query(self, x: Tensor, position: Tensor) -> Tensor:
-        """[B, T, Dq] -> [B, H, T, 2 * reach + 1]"""
+        """[B, T, Dq] -> [B, H, T, 2 * max_distance + 1]"""
         return split_heads(self.query_proj(x), self.heads)
 
-    def forward(self, q: Tensor, k: Tensor, asked: QueryInfo) -> Tensor:
-        """[B, H, T, 2 * reach + 1], [B, H, S, 0] -> [B, H, T, S]"""
-        distance = torch.arange(k.size(-2), device=q.device) - asked.position[:, None, :, None]
+    def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
+        """[B, H, T, 2 * max_distance + 1], [B, H, S, 0] -> [B, H, T, S]"""
+        distance = torch.arange(k.size(-2), device=q.device) - info.position[:, None, :, None]
         row = distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
         return q.gather(-1, row.expand(-1, self.heads, -1, -1))
 
 
 class OffsetScoreConfig(Config):
-    """Addressing by distance: how far to look to the left or right of one's own position."""
+    """Location-based attention: offsets from the target position, from the query alone."""
 
     kind: Literal["offset"]
     max_distance: PositiveInt = 16
-    """How many words to either side have a score of their own."""
+    """Maximum distance with a separate score, on either side."""
     heads: PositiveInt = 1
-    """How many alignments are made side by side."""
+    """Number of heads."""
 
     def build(self, query_dim: int, key_dim: int) -> OffsetScore:
         """For queries [*, query_dim]."""

@@ -1,9 +1,9 @@
-"""Scores: f(query, key), how well what stands at a source position fits what a query looks for.
+"""Score functions: f(query, key).
 
-Shapes: B sentences, H heads, T queries, S keys, d the width in which a query and a key meet.
-Each score says how either side is projected (`query`, `key`) and how the two meet (`forward`). Keys are projected
-once a sentence and queries once a step, so whatever weights there are stand on the key side where one may choose.
-Positions are counted from 0 on either side; most scores do not ask for them.
+Shapes: B sentences, H heads, T queries, S keys, d the common width of query and key.
+Each score defines the projections of both sides (`project_query`, `project_key`) and the comparison (`forward`). Keys
+are projected once per sentence, queries at each step, so a single weight matrix is applied to the keys. Positions are
+counted from 0; most scores ignore them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ C = TypeVar("C", bound=Config)
 
 
 class ScoreFunction(AttentionComponent, ABC):
-    """f(query, key) for one or several heads."""
+    """Base class: f(query, key) for one or several heads."""
 
     def __init__(self, heads: int = 1) -> None:
         super().__init__()
         self.heads = heads
-        self.kv_heads = heads  # how many heads keys and values have
+        self.kv_heads = heads  # number of heads of keys and values
 
     def project_query(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, T, Dq], at positions [B, T] -> [B, H, T, d]"""
@@ -41,7 +41,7 @@ class ScoreFunction(AttentionComponent, ABC):
         return split_heads(x, self.heads)
 
     @abstractmethod
-    def forward(self, q: Tensor, k: Tensor, asked: QueryInfo) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
 
 
@@ -52,26 +52,26 @@ class DotScore(ScoreFunction):
         super().__init__(heads)
         self.scaled = scaled
 
-    def bias(self, q: Tensor, k: Tensor, asked: QueryInfo) -> Tensor | None:
-        """What is added to the dot products, [B, H, T, S], if anything is."""
+    def bias(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor | None:
+        """A term [B, H, T, S] that is added to the dot products; None without one."""
         return None
 
-    def forward(self, q: Tensor, k: Tensor, asked: QueryInfo) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, G, S, d] -> [B, H, T, S]"""
         scores = q @ repeat_kv(k, q.size(1)).transpose(-2, -1)
         scores = scores / math.sqrt(q.size(-1)) if self.scaled else scores
-        bias = self.bias(q, k, asked)
+        bias = self.bias(q, k, info)
         return scores if bias is None else scores + bias
 
 
 class DotScoreConfig(Config):
-    """The plain dot product: no weights, so query and key must be equally wide."""
+    """Dot product: no parameters, so query and key must have the same width."""
 
     kind: Literal["dot"]
     scaled: bool = False
     """Divide by the square root of the width, of a head if there are several."""
     heads: PositiveInt = 1
-    """How many alignments are made side by side; each compares its share of the width."""
+    """Number of heads; each compares its share of the width."""
 
     def build(self, query_dim: int, key_dim: int) -> DotScore:
         """Raises ValueError when query and key differ in width, or the heads do not divide it."""
@@ -82,9 +82,9 @@ class DotScoreConfig(Config):
 
 
 class GeneralScore(DotScore):
-    """q W k (Luong et al. 2015, eq. 8, general); W stands on the key side, so it is paid once a sentence.
+    """q W k (Luong et al. 2015, eq. 8, general); W projects the keys, once per sentence.
 
-    Divided by sqrt(d) when scaled: else a step of Adam moves the scores by as much as query and key are wide.
+    Divided by sqrt(d) when scaled: otherwise one step of Adam changes the scores in proportion to the width.
     """
 
     def __init__(self, query_dim: int, key_dim: int, heads: int = 1, *, scaled: bool = False) -> None:
@@ -98,13 +98,13 @@ class GeneralScore(DotScore):
 
 
 class GeneralScoreConfig(Config):
-    """The bilinear form."""
+    """Bilinear form."""
 
     kind: Literal["general"]
     scaled: bool = False
     """Divide by the square root of the width, of a head if there are several."""
     heads: PositiveInt = 1
-    """How many alignments are made side by side; they must divide the width of the query."""
+    """Number of heads; must divide the width of the query."""
 
     def build(self, query_dim: int, key_dim: int) -> GeneralScore:
         """Raises ValueError when the heads do not divide `query_dim`."""
@@ -114,8 +114,7 @@ class GeneralScoreConfig(Config):
 class AdditiveScore(ScoreFunction):
     """v . tanh(W q + U k): Bahdanau et al. 2015, section A.1.2, the alignment model.
 
-    Luong's concat, v . tanh(W [q; k]) (Luong et al. 2015, eq. 8), is the same function: the matrix that multiplies
-    the stacked vector is W and U side by side.
+    Luong's concat, v . tanh(W [q; k]) (Luong et al. 2015, eq. 8), is the same function: its matrix is [W U].
     """
 
     def __init__(self, query_dim: int, key_dim: int, dim: int, heads: int = 1) -> None:
@@ -133,7 +132,7 @@ class AdditiveScore(ScoreFunction):
         """[B, S, Dk] -> [B, H, S, d]"""
         return super().project_key(self.key_proj(x), position)
 
-    def forward(self, q: Tensor, k: Tensor, asked: QueryInfo) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
         return additive_scores(q, k, self.v)
 
@@ -145,7 +144,7 @@ class AdditiveScoreConfig(Config):
     dim: PositiveInt = 256
     """Width of the hidden layer of the alignment model."""
     heads: PositiveInt = 1
-    """How many alignments are made side by side."""
+    """Number of heads."""
 
     @model_validator(mode="after")
     def _heads_divide(self) -> AdditiveScoreConfig:
@@ -159,16 +158,16 @@ class AdditiveScoreConfig(Config):
 class MultiHeadScore(DotScore):
     """(W q) . (U k) / sqrt(d) in every head: Vaswani et al. 2017, section 3.2.2.
 
-    With fewer `groups` than heads, heads / groups neighbours ask the same key (Ainslie et al. 2023, section 2.2), so
-    that there is so much less to keep of what has been read.
+    With fewer `kv_heads` than heads, each head of keys and values serves heads / kv_heads heads of the query
+    (grouped-query attention, Ainslie et al. 2023, section 2.2), which makes the KV cache smaller.
     """
 
-    def __init__(self, query_dim: int, key_dim: int, heads: int, groups: int | None = None) -> None:
+    def __init__(self, query_dim: int, key_dim: int, heads: int, kv_heads: int | None = None) -> None:
         super().__init__(heads, scaled=True)
         check_heads_divide(query_dim, heads)
-        self.kv_heads = groups or heads
+        self.kv_heads = kv_heads or heads
         if heads % self.kv_heads:
-            raise ValueError(f"{groups} groups do not divide {heads} heads")
+            raise ValueError(f"{kv_heads} heads of keys do not divide {heads} heads")
         self.query_proj = Linear(query_dim, query_dim)
         self.key_proj = Linear(key_dim, query_dim // heads * self.kv_heads)
 
@@ -186,9 +185,9 @@ class MultiHeadScoreConfig(Config):
 
     kind: Literal["multi-head"]
     heads: PositiveInt = 8
-    """How many heads; they must divide the width of the query."""
+    """Number of heads; must divide the width of the query."""
     kv_heads: PositiveInt | None = None
-    """How many heads keys and values have, which those of the query share; as many if it is not given."""
+    """Number of heads of keys and values (grouped-query attention); none: as many as `heads`."""
 
     @model_validator(mode="after")
     def _groups_divide(self) -> MultiHeadScoreConfig:
@@ -205,25 +204,25 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 
 
 def repeat_kv(x: Tensor, heads: int) -> Tensor:
-    """[B, G, S, d] -> [B, H, S, d]: each group for as many heads as share it"""
+    """[B, G, S, d] -> [B, H, S, d]: each head of keys or values repeated for the query heads that share it"""
     return x if x.size(1) == heads else x.repeat_interleave(heads // x.size(1), 1)
 
 
 def check_heads_divide(query_dim: int, heads: int) -> None:
-    """Raises ValueError when the heads cannot share the query."""
+    """Raises ValueError when the heads do not divide the width of the query."""
     if query_dim % heads:
         raise ValueError(f"{heads} heads do not divide a query of width {query_dim}")
 
 
 def check_heads(config: C, heads: int, dim: int) -> C:
-    """The config itself; raises Mistakes when `heads` do not divide `dim`."""
+    """The config itself. Raises FieldErrors when `heads` does not divide `dim`."""
     if dim % heads:
         raise FieldErrors([FieldError("heads", f"{heads} heads do not divide the width {dim}")])
     return config
 
 
-def check_kv_heads(config: C, groups: int | None, heads: int) -> C:
-    """The config itself; raises Mistakes when `groups` do not divide `heads`."""
-    if groups is not None and heads % groups:
-        raise FieldErrors([FieldError("groups", f"{groups} groups do not divide {heads} heads")])
+def check_kv_heads(config: C, kv_heads: int | None, heads: int) -> C:
+    """The config itself. Raises FieldErrors when `kv_heads` does not divide `heads`."""
+    if kv_heads is not None and heads % kv_heads:
+        raise FieldErrors([FieldError("kv_heads", f"{kv_heads} do not divide {heads} heads")])
     return config

@@ -100,11 +100,11 @@ def _concat_sentences(
     sentences: Sequence[Sequence[int] | TokenIds],
 ) -> tuple[NDArray[np.int64], SequenceLayout]:
     """Ids without EOS -> ids with EOS [M], and where each sentence lies."""
-    spans = SequenceLayout.from_lengths(np.array([len(sentence) + 1 for sentence in sentences]))
-    row, bounds = np.full(spans.positions.size(1), EOS), spans.cu_seqlens.tolist()
+    layout = SequenceLayout.from_lengths(np.array([len(sentence) + 1 for sentence in sentences]))
+    row, bounds = np.full(layout.positions.size(1), EOS), layout.cu_seqlens.tolist()
     for start, end, sentence in zip(bounds, bounds[1:], sentences, strict=False):
         row[start : end - 1] = sentence
-    return row, spans
+    return row, layout
 
 
 def _alignment_shares(

@@ -64,23 +64,23 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
         memory: Memories,
         *,
         need_weights: bool = False,
-        spans: SequenceLayout | None = None,
+        layout: SequenceLayout | None = None,
     ) -> DecoderOutput:
         """words [N, T, D], all at once.
 
-        `spans`: they are of whole sentences that lie in one row, as those of the memory do; nothing was read before,
+        `layout`: they are of whole sentences that lie in one row, as those of the memory do; nothing was read before,
         and nothing can be read after them.
         """
         position = state.position[:, None] + torch.arange(words.size(1), device=words.device)
-        if spans is not None:
-            position = spans.positions
+        if layout is not None:
+            position = layout.positions
         x = self.dropout(words + self.position_encoding(position).to(words.dtype))
         adding = state.kv_cache.extend(words.size(1))
         entries: list[KeyValue] = []
         asked: list[AttentionOutput] = []
         for layer, source, seen in zip(self._layers(), memory, state.attention_states, strict=True):
             x, after, told = layer(
-                x, adding, len(entries), source, seen, position, spans, need_weights=need_weights
+                x, adding, len(entries), source, seen, position, layout, need_weights=need_weights
             )
             entries.append(after)
             asked.append(told)
@@ -123,7 +123,7 @@ class TransformerDecoderLayer(nn.Module):
         memory: Memory,
         seen: AttentionState,
         position: Tensor,
-        spans: SequenceLayout | None,
+        layout: SequenceLayout | None,
         *,
         need_weights: bool,
     ) -> tuple[Tensor, KeyValue, AttentionOutput]:
@@ -137,8 +137,8 @@ class TransformerDecoderLayer(nn.Module):
         entries = adding.update_layer(
             index, self.self_attention.project_keys_values(together, together, places)
         )
-        own = Memory(*entries, adding.mask, spans)
-        read = self.self_attention(y, own, position, causal=adding.causal, spans=spans)
+        own = Memory(*entries, adding.mask, layout)
+        read = self.self_attention(y, own, position, causal=adding.causal, layout=layout)
         x = self.self_attention_residual.add_output(x, read.context)
         asked = self.cross_attention(
             self.cross_attention_residual.sublayer_input(x),
@@ -146,7 +146,7 @@ class TransformerDecoderLayer(nn.Module):
             position,
             seen,
             need_weights=need_weights,
-            spans=spans,
+            layout=layout,
         )
         x = self.cross_attention_residual.add_output(x, asked.context)
         x = self.feed_forward_residual.add_output(

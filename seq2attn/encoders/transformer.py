@@ -111,27 +111,27 @@ class TransformerEncoder(Encoder):
         self.key_dim = self.value_dim = self.final_dim = dim
         initialize_parameters(self)
 
-    def forward(self, words: Tensor, mask: Tensor, spans: SequenceLayout | None = None) -> EncoderOutput:
-        """words [B, S, D], mask [B, S]; `spans` tells of sentences that lie in one row."""
-        return self._read(words, mask, spans, need_weights=False)[0]
+    def forward(self, words: Tensor, mask: Tensor, layout: SequenceLayout | None = None) -> EncoderOutput:
+        """words [B, S, D], mask [B, S]; `layout` tells of sentences that lie in one row."""
+        return self._read(words, mask, layout, need_weights=False)[0]
 
     def forward_with_weights(self, words: Tensor, mask: Tensor) -> tuple[EncoderOutput, Tensor | None]:
         """words [B, S, D], mask [B, S]; the weights are those of all layers."""
         return self._read(words, mask, None, need_weights=True)
 
     def _read(
-        self, words: Tensor, mask: Tensor, spans: SequenceLayout | None, *, need_weights: bool
+        self, words: Tensor, mask: Tensor, layout: SequenceLayout | None, *, need_weights: bool
     ) -> tuple[EncoderOutput, Tensor | None]:
-        position = torch.arange(words.size(1), device=words.device) if spans is None else spans.positions
+        position = torch.arange(words.size(1), device=words.device) if layout is None else layout.positions
         x = self.dropout(words + self.position_encoding(position).to(words.dtype))
         looked = []
         for layer in self.layers:
-            x, weights = layer(x, mask, position, spans, need_weights=need_weights)
+            x, weights = layer(x, mask, position, layout, need_weights=need_weights)
             looked.append(weights)
         x = self.norm(x)
         weights = torch.stack(looked, 1) if need_weights else None
-        final = (masked_mean(x, mask),) if spans is None else ()
-        return EncoderOutput(x, x, mask, final, spans), weights
+        final = (masked_mean(x, mask),) if layout is None else ()
+        return EncoderOutput(x, x, mask, final, layout), weights
 
 
 class TransformerEncoderLayer(nn.Module):
@@ -145,13 +145,13 @@ class TransformerEncoderLayer(nn.Module):
         self.feed_forward_residual = config.build_residual(dim)
 
     def forward(
-        self, x: Tensor, mask: Tensor, position: Tensor, spans: SequenceLayout | None, *, need_weights: bool
+        self, x: Tensor, mask: Tensor, position: Tensor, layout: SequenceLayout | None, *, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """x [B, S, D], mask [B, S], position [S] or [B, S] -> [B, S, D], and weights [B, H, S, S] if they are needed"""
         y = self.self_attention_residual.sublayer_input(x)
-        memory = self.self_attention.project_memory(y, y, mask, spans)
+        memory = self.self_attention.project_memory(y, y, mask, layout)
         position = position.expand(x.size(0), -1)
-        read = self.self_attention(y, memory, position, need_weights=need_weights, spans=spans)
+        read = self.self_attention(y, memory, position, need_weights=need_weights, layout=layout)
         x = self.self_attention_residual.add_output(x, read.context)
         x = self.feed_forward_residual.add_output(
             x, self.feed_forward(self.feed_forward_residual.sublayer_input(x))

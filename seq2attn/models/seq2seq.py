@@ -64,19 +64,19 @@ class Seq2Seq(nn.Module):
         target: Tensor,
         *,
         need_weights: bool = False,
-        spans: tuple[SequenceLayout, SequenceLayout] | None = None,
+        layout: tuple[SequenceLayout, SequenceLayout] | None = None,
     ) -> DecoderOutput:
         """ids [B, S], mask [B, S], ids [B, T] -> what reading the target gives; `output` makes logits of its hidden
 
-        `spans` tell where a Transformer's sentences lie that are all in one row, on either side.
+        `layout` tell where a Transformer's sentences lie that are all in one row, on either side.
         """
-        if spans is None:
+        if layout is None:
             memory, state = self.encode(source, source_mask)
             return self.decode(target, state, memory, need_weights=need_weights)
-        of_source, of_target = spans
+        of_source, of_target = layout
         encoded = self.encoder(self.source_embedding(source), source_mask, of_source)
         memory, state = self.decoder.init_state(encoded)
-        decoded: DecoderOutput = self.decoder(self.target_embedding(target), state, memory, spans=of_target)
+        decoded: DecoderOutput = self.decoder(self.target_embedding(target), state, memory, layout=of_target)
         return decoded
 
     def step(self, word: Tensor, state: Any, memory: Memories) -> tuple[Tensor, Any]:

@@ -111,7 +111,7 @@ def varlen_attention(
             *words, *lengths, dropout, causal, False, scale=scale
         )
     else:
-        laid = [spans.to_nested(x) for spans, x in zip((asking, asked, asked), words, strict=True)]
+        laid = [layout.to_nested(x) for layout, x in zip((asking, asked, asked), words, strict=True)]
         nested = F.scaled_dot_product_attention(
             laid[0], laid[1], laid[2], None, dropout, is_causal=causal, scale=scale
         )

@@ -53,7 +53,7 @@ class TrainingLoss(nn.Module):
         """
         is_guided = self.guided_alignment is not None and batch.alignment_targets is not None
         decoded = self.model(
-            batch.source, batch.source_mask, batch.target, need_weights=is_guided, spans=batch.layouts
+            batch.source, batch.source_mask, batch.target, need_weights=is_guided, layout=batch.layouts
         )
         output, said = self.model.output_projection, batch.label_index
         objective, log_probs = linear_cross_entropy(

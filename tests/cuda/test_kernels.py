@@ -63,11 +63,11 @@ def test_attention_within_sentences_of_many_lengths(kind, width, causal):
     draw = np.random.default_rng(0)
     queries = draw.integers(1, 301, 20)
     keys = queries if causal else draw.integers(1, 301, 20)
-    spans = SequenceLayout.from_lengths(queries), SequenceLayout.from_lengths(keys)
+    layout = SequenceLayout.from_lengths(queries), SequenceLayout.from_lengths(keys)
     inputs = [rand(1, 2, int(n.sum()), width, seed=seed) for seed, n in enumerate((queries, keys, keys))]
 
     def attend(q, k, v):
-        here = [part.map_tensors(lambda x: x.to(q.device)) for part in spans]
+        here = [part.map_tensors(lambda x: x.to(q.device)) for part in layout]
         return varlen_attention(q, k, v, *here, causal=causal, padded=q.device.type == "cpu")
 
     assert_near(attend, inputs, kind)
@@ -127,6 +127,6 @@ def test_rnns_within_autocast_are_those_outside(kind):
 def test_a_reference_of_pytorch_is_that_of_these_tests():
     """Lest all of the above compare one mistake with itself."""
     q, k, v = rand(1, 2, 3, 8), rand(1, 2, 3, 8, seed=1), rand(1, 2, 3, 8, seed=2)
-    spans = SequenceLayout.from_lengths(np.array([3]))
-    ours = varlen_attention(q, k, v, spans, spans, padded=True)
+    layout = SequenceLayout.from_lengths(np.array([3]))
+    ours = varlen_attention(q, k, v, layout, layout, padded=True)
     torch.testing.assert_close(ours, F.scaled_dot_product_attention(q, k, v))

@@ -84,15 +84,15 @@ def test_there_is_no_padding():
     assert batch.source.shape == (1, sum(len(source) + 1 for source, _ in PAIRS))
     assert batch.labels.shape == (1, sum(len(target) + 1 for _, target in PAIRS))
     of_source, of_target = batch.layouts
-    for row, spans, padded in (
+    for row, layout, padded in (
         (batch.source, of_source, collate(PAIRS).source),
         (batch.target, of_target, collate(PAIRS).target),
         (batch.labels, of_target, collate(PAIRS).labels),
     ):
-        bounds = spans.cu_seqlens.tolist()
+        bounds = layout.cu_seqlens.tolist()
         for number, (start, end) in enumerate(itertools.pairwise(bounds)):
             assert row[0, start:end].equal(padded[number, : end - start])
-            assert spans.positions[0, start:end].tolist() == list(range(end - start))
+            assert layout.positions[0, start:end].tolist() == list(range(end - start))
 
 
 def given(seed=0, heads=2, dim=8, value_dim=8):
@@ -157,7 +157,7 @@ def test_what_a_card_is_asked_has_the_shapes_of_its_kernel(which, dtype, monkeyp
         monkeypatch.delattr(torch.nested, "nested_tensor_from_jagged")
     net, batch = objective(**which).model.to("meta", dtype), collate_padding_free(PAIRS).to("meta")
     with FlopCounterMode(display=False) as counter:
-        decoded = net(batch.source, batch.source_mask, batch.target, spans=batch.layouts)
+        decoded = net(batch.source, batch.source_mask, batch.target, layout=batch.layouts)
         decoded.hidden.sum().backward()
     assert decoded.hidden.shape == (*batch.target.shape, 16)
     flash = torch.ops.aten._flash_attention_forward, torch.ops.aten._flash_attention_backward
