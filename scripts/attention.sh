@@ -26,4 +26,4 @@ for config in configs/attention/[0-9]*.yaml; do
         draw "$step" "$step"
     fi
 done
-draw 12-transformer 12-transformer-self --attention-of encoder
+draw 12-transformer 12-transformer-self --attention-kind encoder

@@ -18,7 +18,7 @@ seq2attn translate "$run" "$sentence" "Morgen werden wir mit dem Zug nach Berlin
 
 echo
 echo "== Test sets: unseen combinations, and sentences longer than any in training"
-seq2attn evaluate "$run" --picture "$folder/bleu-by-length.png"
+seq2attn evaluate "$run" --plot "$folder/bleu-by-length.png"
 
 echo
 echo "== Attention"

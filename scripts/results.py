@@ -1,6 +1,6 @@
 """A table of trained and evaluated runs in Markdown, and their BLEU by source length as a picture.
 
-python scripts/results.py runs/multi30k/* --picture docs/bleu-by-length.png --test test2016
+python scripts/results.py runs/multi30k/* --plot docs/bleu-by-length.png --test test2016
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--picture", type=Path, help="FILE.png or FILE.svg")
+    parser.add_argument("--plot", type=Path, help="FILE.png or FILE.svg")
     parser.add_argument("--curves", type=Path, help="loss and BLEU over updates: FILE.png or FILE.svg")
     parser.add_argument("--test", help="the test set that is drawn; the first of the report if not said")
     options = parser.parse_args()
@@ -35,11 +35,9 @@ def main() -> None:
         print(f"\nSignature: `{signature}`")
     if options.curves:
         draw_training([run / "metrics.jsonl" for run in options.runs], options.curves)
-    if options.picture:
+    if options.plot:
         test = options.test or sets[0]
-        draw_bleu_by_length(
-            {name: buckets(report, test) for name, report in reports.items()}, options.picture
-        )
+        draw_bleu_by_length({name: buckets(report, test) for name, report in reports.items()}, options.plot)
 
 
 def reports_of(run: Path) -> dict[str, dict[str, Any]]:

@@ -17,7 +17,7 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.training.guided_alignment import GuidedAlignmentConfig
 
 ALIGNMENT_FILE = "alignment.json"
-ALIGNMENT_HINT = "choose again with `seq2attn align RUN --choose`"
+ALIGNMENT_HINT = "select again with `seq2attn align RUN_DIR --select-head`"
 
 
 @dataclass(frozen=True)

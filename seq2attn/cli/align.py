@@ -22,14 +22,14 @@ def align(
     output_file: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to FILE.", metavar="FILE")
     ] = None,
-    reference: Annotated[
+    gold: Annotated[
         Path | None,
         typer.Option(help="Gold alignments (`0-0 1-2`, possible `1?2`) to compare with.", metavar="FILE"),
     ] = None,
-    choose: Annotated[
+    select_head: Annotated[
         bool,
         typer.Option(
-            "--choose", help="Find the layer and head that agree best with --reference, and keep it."
+            "--select-head", help="Find the layer and head that agree best with --gold, and keep it."
         ),
     ] = False,
     device: Device = "auto",
@@ -41,9 +41,9 @@ def align(
     \b
     Examples:
       seq2attn align runs/mine --source new.de --target new.en -o new.align
-      seq2attn align runs/mine --choose --source dev.de --target dev.en --reference dev.align
-      seq2attn align runs/mine --choose          # on the config's dev set, if it has alignments
-      seq2attn align runs/mine --source test.de --target test.en --reference test.align
+      seq2attn align runs/mine --select-head --source dev.de --target dev.en --gold dev.align
+      seq2attn align runs/mine --select-head          # on the config's dev set, if it has alignments
+      seq2attn align runs/mine --source test.de --target test.en --gold test.align
     """
     from seq2attn.alignment.aligner import Aligner, align_files, head_selection_corpus, run_head_selection
     from seq2attn.data.readers import PlainTextConfig
@@ -52,12 +52,12 @@ def align(
 
     corpus = None
     if source is not None and target is not None:
-        corpus = PlainTextConfig(source=source, target=target, alignment=reference)
-    elif (source, target, reference) != (None, None, None):
+        corpus = PlainTextConfig(source=source, target=target, alignment=gold)
+    elif (source, target, gold) != (None, None, None):
         raise UserError("give --source and --target together")
-    if choose:
+    if select_head:
         if output_file is not None:
-            raise UserError("--choose writes no links: leave out --output, and align afterwards")
+            raise UserError("--select-head writes no links: leave out --output, and align afterwards")
         corpus = head_selection_corpus(RunDirectory(run, allow_code), corpus)
         run_head_selection(Aligner.load(run, device, allow_code=allow_code), corpus)
     elif corpus is None:

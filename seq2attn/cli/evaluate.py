@@ -43,12 +43,12 @@ def evaluate(
         int | None, typer.Option(min=1, max=1000, help="Search with a beam of this width.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-    picture: Annotated[
-        Path | None, typer.Option(help="Draw BLEU by source length: FILE.png or FILE.svg.", metavar="FILE")
+    plot: Annotated[
+        Path | None, typer.Option(help="Plot BLEU by source length: FILE.png or FILE.svg.", metavar="FILE")
     ] = None,
     long_inputs: LongInputs = None,
     engine: EngineName = "native",
-    engine_folder: ExportDir = None,
+    export_dir: ExportDir = None,
     device: Device = "auto",
 ) -> None:
     """Score a run on the test sets of its config, or on any pair of files: BLEU, chrF and TER by sacreBLEU.
@@ -76,17 +76,15 @@ def evaluate(
     from seq2attn.search.options import check_size, resolve_search
     from seq2attn.visualization.figure import check_picture
 
-    if picture is not None:
-        check_picture(picture)
+    if plot is not None:
+        check_picture(plot)
     folder = RunDirectory(run, allow_code)
     experiment = folder.load_config([*overrides, *_settings(metric, tokenize)])
     sets = test_sets(experiment, source, reference or [])
     search = resolve_search(experiment.search, beam=beam, greedy=greedy, long_inputs=long_inputs)
     if beam is None:
         check_size(search, folder.config_path, overrides)
-    load = partial(
-        Translator.load, run, device, engine=engine, engine_folder=engine_folder, allow_code=allow_code
-    )
+    load = partial(Translator.load, run, device, engine=engine, export_dir=export_dir, allow_code=allow_code)
     translator, origin = load_with_origin(folder, load)
     check_engine_supports(translator.engine, search, folder, overrides)
     results = evaluate_run(translator, sets, search, experiment.evaluation, TrainingTextInfo.from_run(folder))
@@ -94,8 +92,8 @@ def evaluate(
         typer.echo(line, err=True)
     print_warnings(concern for result in results for concern in result.warnings)
     report = write_reports(folder, origin, results, search)
-    if picture is not None:
-        draw_by_length(results, picture)
+    if plot is not None:
+        draw_by_length(results, plot)
     typer.echo(json.dumps(report, ensure_ascii=False, indent=1) if as_json else as_tables(results))
 
 

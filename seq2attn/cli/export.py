@@ -16,18 +16,16 @@ def export(
     to: Annotated[str, typer.Option(metavar="ctranslate2", help="The engine to export to.")],
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="[DIR]", help="Where to. [RUN/ctranslate2]", show_default=False),
+        typer.Argument(metavar="[DIR]", help="Where to. [RUN_DIR/ctranslate2]", show_default=False),
     ] = None,
-    type_: Annotated[
+    quantization: Annotated[
         str | None,
-        typer.Option(
-            "--type", metavar="TYPE", help="The weights' numbers: float32, float16 or int8. [float32]"
-        ),
+        typer.Option(metavar="TYPE", help="Data type of the weights: float32, float16 or int8. [float32]"),
     ] = None,
-    probe: Annotated[
+    verify_with: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Try both sides with these lines. [the first 200 sources of the dev set]"
+            metavar="FILE", help="Lines to translate on both sides. [the first 200 sources of the dev set]"
         ),
     ] = None,
 ) -> None:
@@ -39,7 +37,7 @@ def export(
     \b
     Examples:
       seq2attn export runs/phrasebook --to ctranslate2
-      seq2attn export runs/phrasebook /srv/models/phrasebook --to ctranslate2 --type int8
+      seq2attn export runs/phrasebook /srv/models/phrasebook --to ctranslate2 --quantization int8
       seq2attn translate runs/phrasebook --engine ctranslate2 "Das Haus ist alt."
     """
     from seq2attn.engines.export_run import export_run
@@ -48,5 +46,8 @@ def export(
 
     target = get_target(to)
     where = folder or run / target.name
-    typer.echo(export_run(RunDirectory(run, allow_code), target, where, type_=type_, sentences=probe))
+    report = export_run(
+        RunDirectory(run, allow_code), target, where, quantization=quantization, verify_with=verify_with
+    )
+    typer.echo(report)
     typer.echo(f"exported to {where}", err=True)

@@ -16,7 +16,7 @@ ConfigPaths: TypeAlias = Annotated[
 ]
 
 RunDir: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run directory that `train` made.", show_default=False)
+    Path, typer.Argument(metavar="RUN_DIR", help="A run directory that `train` made.", show_default=False)
 ]
 
 EngineName: TypeAlias = Annotated[
@@ -30,7 +30,7 @@ EngineName: TypeAlias = Annotated[
 
 ExportDir: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--engine-folder", metavar="DIR", help="Where the run was exported to, if not inside it."),
+    typer.Option("--export-dir", metavar="DIR", help="The directory that `export` wrote. [RUN_DIR/ENGINE]"),
 ]
 
 AllowCode: TypeAlias = Annotated[

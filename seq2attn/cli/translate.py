@@ -48,11 +48,9 @@ def translate(
             help="Draw attention: FILE.html for all lines, FILE.png or .svg for the first, - for here.",
         ),
     ] = None,
-    attention_of: Annotated[
-        Literal["decoder", "encoder"] | None,
-        typer.Option(
-            help="Where the translation looked in the source, or the source in itself. [decoder; on a page both]"
-        ),
+    attention_kind: Annotated[
+        Literal["cross", "encoder"] | None,
+        typer.Option(help="Cross-attention, or the encoder's self-attention. [cross; in an HTML file both]"),
     ] = None,
     layer: Annotated[
         str | None,
@@ -76,7 +74,7 @@ def translate(
     ] = None,
     long_inputs: LongInputs = None,
     engine: EngineName = "native",
-    engine_folder: ExportDir = None,
+    export_dir: ExportDir = None,
     device: Device = "auto",
 ) -> None:
     """Translate sentences, a file, or standard input line by line as it comes.
@@ -106,10 +104,10 @@ def translate(
         prefix_file=prefix_file,
         as_json=as_json,
         attention=attention,
-        attention_selection=AttentionSelection(attention_of, layer, head, whole_words, color_scale),
+        attention_selection=AttentionSelection(attention_kind, layer, head, whole_words, color_scale),
         long_inputs=long_inputs,
         engine=engine,
-        export_dir=engine_folder,
+        export_dir=export_dir,
         device=device,
         tag=tag,
         overrides=tuple(overrides),

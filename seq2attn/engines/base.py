@@ -71,7 +71,7 @@ class ExportTarget(Protocol):
         """
         ...
 
-    def export(self, run: RunDirectory, folder: Path, type_: str) -> None:
+    def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         """Put the exported model into an empty folder."""
         ...
 

@@ -48,9 +48,9 @@ def export_directory(folder: Path) -> Iterator[Path]:
         yield partial
 
 
-def write_manifest(run: RunDirectory, target: ExportTarget, type_: str, probed: Any, folder: Path) -> None:
+def write_manifest(run: RunDirectory, target: ExportTarget, dtype: str, probed: Any, folder: Path) -> None:
     """Say what an export was made of, and what the probe found."""
-    about = {"format": FORMAT_VERSION, "engine": target.name, "type": type_, "weights": weights_digest(run)}
+    about = {"format": FORMAT_VERSION, "engine": target.name, "type": dtype, "weights": weights_digest(run)}
     write_json(folder / MANIFEST_FILE, {**about, "probe": probed, "digests": _digests(folder)})
 
 

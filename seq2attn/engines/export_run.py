@@ -20,7 +20,7 @@ from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, Sear
 
 NUM_VERIFICATION_SENTENCES = 200
 """How many of the run's dev set are translated on both sides."""
-HINT = "train longer, or try lines like those the run was trained on (--probe FILE)"
+HINT = "train longer, or try lines like those the run was trained on (--verify-with FILE)"
 
 
 def export_run(
@@ -28,29 +28,29 @@ def export_run(
     target: ExportTarget,
     where: Path,
     *,
-    type_: str | None = None,
-    sentences: Path | None = None,
+    quantization: str | None = None,
+    verify_with: Path | None = None,
 ) -> AgreementReport:
-    """Export a run; how well both sides agreed on the lines of `sentences` or on the dev set's.
+    """Exports a run. Returns the agreement of both sides on the lines of `verify_with`, or on the dev set's sources.
 
     Raises ConfigError when the target has no such model, UserError when both sides do not translate the same.
     """
-    type_ = _chosen_type(target, type_)
+    dtype = _resolve_dtype(target, quantization)
     experiment = run.load_config()
     if mistakes := target.unsupported(experiment):
         raise run.config_error(mistakes)
-    lines = _lines(run, sentences)
+    lines = _verification_lines(run, verify_with)
     model, source, _ = run.load_model()
     sources = [source.encode(line) for line in lines]
     with export_directory(where) as partial:
-        target.export(run, partial, type_)
+        target.export(run, partial, dtype)
         theirs = target.load(run, partial, torch.device("cpu"))
         found = compare_engines(
             NativeEngine(model), theirs, sources, verification_searches(experiment.search.lengths)
         )
-        if type_ == "float32" and found.min_token_agreement < MIN_AGREEMENT:
+        if dtype == "float32" and found.min_token_agreement < MIN_AGREEMENT:
             raise UserError(_disagreement(target, where, found))
-        write_manifest(run, target, type_, found.as_json(), partial)
+        write_manifest(run, target, dtype, found.as_json(), partial)
     return found
 
 
@@ -65,16 +65,16 @@ def _disagreement(target: ExportTarget, where: Path, found: AgreementReport) -> 
     )
 
 
-def _chosen_type(target: ExportTarget, type_: str | None) -> str:
-    if type_ is None:
+def _resolve_dtype(target: ExportTarget, quantization: str | None) -> str:
+    if quantization is None:
         return target.dtypes[0]
-    if type_ not in target.dtypes:
-        raise UserError(f"--type {type_}: {target.name} has {', '.join(target.dtypes)}")
-    return type_
+    if quantization not in target.dtypes:
+        raise UserError(f"--quantization {quantization}: {target.name} has {', '.join(target.dtypes)}")
+    return quantization
 
 
-def _lines(run: RunDirectory, file: Path | None) -> Sequence[str]:
-    """What to translate on both sides. Raises DataError when there is nothing."""
+def _verification_lines(run: RunDirectory, file: Path | None) -> Sequence[str]:
+    """The lines to translate on both sides. Raises DataError if there are none."""
     if file is not None:
         lines = list(read_lines(file))
     else:
@@ -83,7 +83,7 @@ def _lines(run: RunDirectory, file: Path | None) -> Sequence[str]:
         lines = [source for source, _ in islice(read_pairs(dev), NUM_VERIFICATION_SENTENCES)]
     if not any(line.strip() for line in lines):
         raise DataError(
-            f"{file or 'the dev set of the run'}: has no line to try both sides with; give --probe FILE"
+            f"{file or 'the dev set of the run'}: has no line to try both sides with; give --verify-with FILE"
         )
     return lines
 

@@ -96,7 +96,7 @@ def run_translate(folder: Path, wishes: TranslateOptions) -> None:
         folder,
         wishes.device,
         engine=wishes.engine,
-        engine_folder=wishes.export_dir,
+        export_dir=wishes.export_dir,
         allow_code=wishes.allow_code,
     )
     check_engine_supports(translator.engine, search, run, wishes.overrides)
@@ -186,8 +186,7 @@ def format_output(number: int, line: str, translation: Translation, wishes: Tran
     best = [translation, *translation.alternatives]
     if wishes.as_json:
         found = [
-            {"tokenizer": t.text, "score": t.score, "log_prob": t.log_prob, "tokens": list(t.tokens)}
-            for t in best
+            {"text": t.text, "score": t.score, "log_prob": t.log_prob, "tokens": list(t.tokens)} for t in best
         ]
         content = {"source": line, **found[0]}
         if translation.segments:

@@ -77,12 +77,12 @@ class Translator:
         device: str = "auto",
         *,
         engine: str = NATIVE,
-        engine_folder: Path | None = None,
+        export_dir: Path | None = None,
         allow_code: Sequence[str] = (),
     ) -> Translator:
         """The translator of a run directory, on `device` or on a CUDA card if there is one.
 
-        An `engine` other than our own is one that the run was exported to, in `engine_folder` or inside the
+        An `engine` other than our own is one that the run was exported to, in `export_dir` or inside the
         run. `allow_code` names modules that the run's config has parts from and that may be imported; they may do
         anything that you may.
         Raises RunError when the directory is no run, its files do not fit together, or it was not exported or has
@@ -99,7 +99,7 @@ class Translator:
             prepack_linears(model)
             searcher: Engine = NativeEngine(model)
         else:
-            searcher = load_exported_engine(folder, engine, engine_folder, where)
+            searcher = load_exported_engine(folder, engine, export_dir, where)
         experiment, report = folder.load_config(), DataReport.load(folder.folder)
         return cls(
             model,

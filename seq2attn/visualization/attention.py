@@ -1,4 +1,4 @@
-"""Where a model looked, drawn in the form that one wants: as text, as a picture, or as a page."""
+"""Where a model weights, drawn in the form that one wants: as text, as a picture, or as a page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAGE = ".html"
 class AttentionSelection:
     """What is to be seen of a model's attention. What is left open depends on the form that it is drawn in."""
 
-    kind: AttentionKind | None = None  # open: the decoder; on a page all that there is
+    kind: AttentionKind | None = None  # open: cross; on a page all that there is
     layer: str | int | None = None  # a number from 1 on, "top" or "all"; open: the top; on a page all
     head: str | int | None = None  # a number from 1 on, "mean" or "all"; open: all; in text their mean
     whole_words: bool = False  # sub-words joined; on a page to begin with
@@ -32,8 +32,8 @@ class AttentionSelection:
 
     def select(
         self,
-        looked: AttentionWeights,
-        part: AttentionKind = "decoder",
+        weights: AttentionWeights,
+        kind: AttentionKind = "cross",
         *,
         layer: str = "top",
         head: str = "all",
@@ -42,32 +42,32 @@ class AttentionSelection:
 
         Raises UserError when there is no such attention.
         """
-        one = AttentionMap.from_weights(looked, self.kind or part)
+        one = AttentionMap.from_weights(weights, self.kind or kind)
         one = one.layer(layer if self.layer is None else self.layer)
         one = one.head(head if self.head is None else self.head)
         return one.whole_words() if self.whole_words else one
 
-    def select_all(self, looked: AttentionWeights) -> list[AttentionMap]:
+    def select_all(self, weights: AttentionWeights) -> list[AttentionMap]:
         """What a page shows of one sentence, in its pieces. Raises UserError when there is no such attention."""
-        there: list[AttentionKind] = [] if looked.cross_attention is None else ["decoder"]
-        if looked.encoder_self_attention is not None:
-            there.append("encoder")
-        parts = [self.kind] if self.kind else there or list[AttentionKind](("decoder",))
+        found: list[AttentionKind] = [] if weights.cross_attention is None else ["cross"]
+        if weights.encoder_self_attention is not None:
+            found.append("encoder")
+        kinds = [self.kind] if self.kind else found or list[AttentionKind](("cross",))
         pieces = replace(self, whole_words=False)
-        return [pieces.select(looked, part, layer="all", head="all") for part in parts]
+        return [pieces.select(weights, kind, layer="all", head="all") for kind in kinds]
 
 
 DEFAULT_SELECTION = AttentionSelection()
 
 
 def attention_text(
-    looked: AttentionWeights, choice: AttentionSelection = DEFAULT_SELECTION, *, columns: int = COLUMNS
+    weights: AttentionWeights, choice: AttentionSelection = DEFAULT_SELECTION, *, columns: int = COLUMNS
 ) -> str:
     """Maps in shades of Unicode, for a terminal so many columns wide.
 
     Raises UserError when there is no such attention.
     """
-    one = choice.select(looked, head="mean")
+    one = choice.select(weights, head="mean")
     titled = len(one.layers) * len(one.heads) > 1 or one.heads == (MEAN,)
     scaled, blocks = scale_weights(one.weights, choice.color_scale), []
     for layer, heads in enumerate(scaled.shares):
@@ -78,7 +78,7 @@ def attention_text(
 
 
 def draw_attention(
-    looked: AttentionWeights | Sequence[AttentionWeights],
+    weights: AttentionWeights | Sequence[AttentionWeights],
     path: Path | str,
     choice: AttentionSelection = DEFAULT_SELECTION,
     *,
@@ -88,7 +88,7 @@ def draw_attention(
 
     Raises UserError when there is no such attention, or `path` is none of these.
     """
-    several = [looked] if isinstance(looked, AttentionWeights) else list(looked)
+    several = [weights] if isinstance(weights, AttentionWeights) else list(weights)
     path, run_name = Path(path), os.fsencode(run).decode(errors="replace")  # a name need not be UTF-8
     if is_page(path):
         page = attention_html(

@@ -14,7 +14,8 @@ from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.tokenizers.vocabulary import EOS, SPECIAL_TOKENS
 from seq2attn.tokenizers.word_ids import pool_to_words
 
-AttentionKind = Literal["decoder", "encoder"]
+AttentionKind = Literal["cross", "encoder"]
+KIND_NAMES: dict[AttentionKind, str] = {"cross": "cross-attention", "encoder": "encoder self-attention"}
 MEAN = "mean"  # the name of what is no head
 
 
@@ -39,24 +40,24 @@ class AttentionMap:
         return f"AttentionMap({self.kind}, {list(self.weights.shape)})"
 
     @classmethod
-    def from_weights(cls, looked: AttentionWeights, part: AttentionKind) -> AttentionMap:
-        """All layers and heads of the decoder, which looks at the source, or of the encoder, which looks within it.
+    def from_weights(cls, weights: AttentionWeights, kind: AttentionKind) -> AttentionMap:
+        """All layers and heads of the cross-attention, or of the encoder's self-attention.
 
-        Raises UserError when that part has no attention.
+        Raises UserError if the model has none of this kind.
         """
-        weights = looked.cross_attention if part == "decoder" else looked.encoder_self_attention
-        if weights is None:
+        values = weights.cross_attention if kind == "cross" else weights.encoder_self_attention
+        if values is None:
             raise UserError(
-                f"there is no attention to draw: the model's {part} has none{_elsewhere(looked, part)}"
+                f"there is no attention to draw: the model has no {KIND_NAMES[kind]}{_elsewhere(weights, kind)}"
             )
-        layers, heads = (tuple(str(i + 1) for i in range(n)) for n in weights.shape[:2])
-        queries = looked.target if part == "decoder" else looked.source
-        return cls(part, queries, looked.source, weights, layers, heads)
+        layers, heads = (tuple(str(i + 1) for i in range(n)) for n in values.shape[:2])
+        queries = weights.target if kind == "cross" else weights.source
+        return cls(kind, queries, weights.source, values, layers, heads)
 
     @property
     def side_names(self) -> tuple[str, str]:
         """What asks, and what is looked at."""
-        return ("translation" if self.kind == "decoder" else "source", "source")
+        return ("translation" if self.kind == "cross" else "source", "source")
 
     def layer(self, wish: str | int) -> AttentionMap:
         """One layer, counted from 1, lowest first; or the `top` one, or `all`.
@@ -108,13 +109,14 @@ class AttentionMap:
             return names.index(str(wish))
         there = f"1 to {len(names)}" if len(names) > 1 else "1"
         raise UserError(
-            f"there is no {what} `{wish}`: the {self.kind}'s attention has {len(names)}; use {there}, {others}"
+            f"there is no {what} `{wish}`: its {KIND_NAMES[self.kind]} has {len(names)}; use {there}, {others}"
         )
 
 
-def _elsewhere(looked: AttentionWeights, part: AttentionKind) -> str:
-    if part == "decoder" and looked.encoder_self_attention is not None:
-        return "; its encoder has some (--attention-of encoder)"
-    if part == "encoder" and looked.cross_attention is not None:
-        return "; its decoder has some (--attention-of decoder)"
+def _elsewhere(weights: AttentionWeights, kind: AttentionKind) -> str:
+    """A hint at attention of the other kind, if there is some."""
+    if kind == "cross" and weights.encoder_self_attention is not None:
+        return "; it has encoder self-attention (--attention-kind encoder)"
+    if kind == "encoder" and weights.cross_attention is not None:
+        return "; it has cross-attention (--attention-kind cross)"
     return ""

@@ -55,7 +55,7 @@ def test_guided_attention_aligns_better(invoke: Invoke, home: Path) -> None:
     rates = {}
     for run in ("toy", "guided"):
         gold = str(home / "text/dev.align")
-        done = invoke("align", home / "runs" / run, *files(home, "dev"), "--reference", gold)
+        done = invoke("align", home / "runs" / run, *files(home, "dev"), "--gold", gold)
         assert len(done.out.splitlines()) == 12
         rates[run] = error_rate(done.err)
     assert rates["guided"] < min(rates["toy"], 20)
@@ -88,18 +88,18 @@ def test_a_head_is_chosen_and_kept(invoke: Invoke, home: Path, tmp_path: Path) -
     run = Path(shutil.copytree(home / "runs/toy", tmp_path / "run"))
     before = invoke("align", run, *files(home, "short"))
     assert "links by head 1 of layer 1, saying the word (none was chosen;" in before.err
-    chosen = invoke("align", run, "--choose")
+    chosen = invoke("align", run, "--select-head")
     head, *rows = chosen.out.splitlines()
     assert head == "layer  head  step     precision  recall    AER"
     assert [row.split()[2] for row in rows] in (["saying", "reading"], ["reading", "saying"])
     record = json.loads((run / "alignment.json").read_text(encoding="utf-8"))
     assert (record["layer"], record["head"], record["step"]) == (1, 1, rows[0].split()[2])
     assert f"{100 * record['error_rate']:.1f}%" == rows[0].split()[-1]
-    gold = ("--reference", str(home / "text/dev.align"))
+    gold = ("--gold", str(home / "text/dev.align"))
     after = invoke("align", run, *files(home, "dev"), *gold)
     assert f"links by head 1 of layer 1, {record['step']} the word (as chosen)" in after.err
     assert error_rate(after.err) == pytest.approx(100 * record["error_rate"], abs=0.051)
-    assert invoke("align", run, "--choose", *files(home, "dev"), *gold).out == chosen.out
+    assert invoke("align", run, "--select-head", *files(home, "dev"), *gold).out == chosen.out
 
 
 # ---------------------------------------------------------------------- mistakes
@@ -121,16 +121,16 @@ def test_what_does_not_go_together(wrong, home: Path, tmp_path: Path) -> None:
     run = home / "runs/toy"
     assert wrong(run) == "error: give --source and --target\n"
     assert wrong(run, "--source", "a") == "error: give --source and --target together\n"
-    assert wrong(run, "--reference", "a") == "error: give --source and --target together\n"
-    assert wrong(run, "--choose", "-o", "a").startswith("error: --choose writes no links")
-    assert wrong(run, "--choose", *files(home, "dev")).endswith(
-        "needs gold alignments: give --reference too\n"
+    assert wrong(run, "--gold", "a") == "error: give --source and --target together\n"
+    assert wrong(run, "--select-head", "-o", "a").startswith("error: --select-head writes no links")
+    assert wrong(run, "--select-head", *files(home, "dev")).endswith(
+        "needs gold alignments: give --gold too\n"
     )
     assert wrong(tmp_path, *files(home, "dev")).startswith(f"error: {tmp_path}: is no run directory")
     config = (run / "config.yaml").read_text(encoding="utf-8")
     (tmp_path / "config.yaml").write_text(config.replace("dev.align", "none").replace("alignment:", "#"))
     shutil.copy(run / "run.json", tmp_path)
-    assert "(the run's `data.dev` has no `alignment`)" in wrong(tmp_path, "--choose")
+    assert "(the run's `data.dev` has no `alignment`)" in wrong(tmp_path, "--select-head")
 
 
 def test_text_that_does_not_go_together(wrong, home: Path, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_text_that_does_not_go_together(wrong, home: Path, tmp_path: Path) -> No
     assert wrong(run, "--source", "s", "--target", "one").startswith(
         f"error: {tmp_path}/s has 2 lines and {tmp_path}/one has 1 line: "
     )
-    assert wrong(run, "--source", "s", "--target", "t", "--reference", "bad") == (
+    assert wrong(run, "--source", "s", "--target", "t", "--gold", "bad") == (
         f"error: {tmp_path}/bad:2: the link `2-1` points at word 2 of the source, which has 2 words: 0 to 1\n"
     )
     assert (
@@ -189,7 +189,7 @@ def test_every_command_of_the_page_runs(invoke: Invoke, tmp_path: Path) -> None:
     for command in said:
         few = ("--set", "training.max_duration=[5 updates]") if " train " in command else ()
         done = invoke(*shlex.split(command)[1:], *few)
-        assert "--choose" not in command or done.out.startswith("layer  head")
+        assert "--select-head" not in command or done.out.startswith("layer  head")
     assert len((tmp_path / "runs/test.align").read_text(encoding="utf-8").splitlines()) == 40
 
 

@@ -182,11 +182,11 @@ class TestTranslate:
             encoder,
         )
         look = ["translate", run, "rot haus", "--attention"]
-        text = invoke(*look, "-", "--attention-of", "encoder", "--layer", "all", "--whole-words").out
+        text = invoke(*look, "-", "--attention-kind", "encoder", "--layer", "all", "--whole-words").out
         titles = [f"layer {layer}, mean of heads" for layer in (1, 2)]
         assert [line for line in text.splitlines() if "layer" in line] == titles
         assert sum(line.split()[:1] == ["haus"] for line in text.splitlines()) == 2
-        invoke(*look, "a.svg", "--attention-of", "encoder", "--head", 3, "--color-scale", "row")
+        invoke(*look, "a.svg", "--attention-kind", "encoder", "--head", 3, "--color-scale", "row")
         picture = (tmp_path / "a.svg").read_text(encoding="utf-8")
         for text in ("few", "rot haus", "weight/row max"):  # the run is the end of a long path
             assert f"{text} -->" in picture
@@ -199,7 +199,7 @@ class TestTranslate:
 
 class TestEvaluate:
     def test_scores_are_those_of_sacrebleu(self, toy: Toy, tmp_path: Path) -> None:
-        done = invoke_in(tmp_path, "evaluate", toy.run, "--picture", "lengths.svg")
+        done = invoke_in(tmp_path, "evaluate", toy.run, "--plot", "lengths.svg")
         assert all(line.startswith("warning: ") for line in done.err.splitlines())
         for name in ("short", "mixed"):
             found = json.loads((toy.run / "evaluation" / f"{name}.json").read_text(encoding="utf-8"))

@@ -31,7 +31,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Done
     config = config.replace("200 updates", "400 updates").replace("rate: 0.01", "rate: 0.005")
     write_toy(folder, config)
     invoke_in(folder, "train", "toy.yaml")
-    done = invoke_in(folder, "export", "runs/toy", "--to", "ctranslate2", "--probe", "text/short.de")
+    done = invoke_in(folder, "export", "runs/toy", "--to", "ctranslate2", "--verify-with", "text/short.de")
     return folder, folder / "runs/toy", done
 
 
@@ -84,12 +84,12 @@ def test_a_copy_elsewhere_and_one_too_old(
     (copy / "ctranslate2").rename(tmp_path / "elsewhere")
     said = invoke("translate", copy, *ENGINE, "rot haus", code=2).err
     assert f"holds no exported model; make it: seq2attn export {copy} --to ctranslate2" in said
-    moved = (*ENGINE, "--engine-folder", tmp_path / "elsewhere")
+    moved = (*ENGINE, "--export-dir", tmp_path / "elsewhere")
     assert invoke("translate", copy, *moved, "rot haus").out == "red house\n"
     invoke("average", copy, "--last", "2")
     said = invoke("translate", copy, *moved, "rot haus", code=2).err
     assert "was made of other weights" in said and f"export {copy} {tmp_path / 'elsewhere'} --to" in said
-    invoke("export", copy, tmp_path / "elsewhere", "--to", "ctranslate2", "--type", "int8")
+    invoke("export", copy, tmp_path / "elsewhere", "--to", "ctranslate2", "--quantization", "int8")
     assert invoke("translate", copy, *moved, "rot haus").out == "red house\n"
 
 

@@ -189,12 +189,12 @@ class TestOptions:
             ),
             (
                 ["--attention", "a.html", "-o", "a.en", "--layer", 2],
-                "there is no layer `2`: the decoder's attention has 1; use 1, top or all",
+                "there is no layer `2`: its cross-attention has 1; use 1, top or all",
             ),
             (
-                ["--attention", "a.svg", "--attention-of", "encoder"],
-                "there is no attention to draw: the model's encoder has none; its decoder has some "
-                "(--attention-of decoder)",
+                ["--attention", "a.svg", "--attention-kind", "encoder"],
+                "there is no attention to draw: the model has no encoder self-attention; it has cross-attention "
+                "(--attention-kind cross)",
             ),
             (
                 ["--whole-words"],
@@ -222,7 +222,7 @@ class TestOptions:
             mistake("evaluate", toy.run, "--source", "a.de")
             == "error: give --source and --reference together\n"
         )
-        assert mistake("evaluate", toy.run, "--picture", "a.gif") == (
+        assert mistake("evaluate", toy.run, "--plot", "a.gif") == (
             "error: a.gif: cannot draw a `.gif` file; use one of .png, .svg, .pdf\n"
         )
         assert mistake("evaluate", toy.run, "--source", "a.de", "--reference", "a.en") == (

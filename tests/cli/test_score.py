@@ -146,7 +146,7 @@ def test_pipes_are_read_once(invoke: Invoke, run: RunDirectory, tmp_path: Path, 
     assert done.out == expected and expected.count("\n") == len(lines)
 
 
-@pytest.mark.parametrize("command", [["score"], ["align"], ["align", "--choose", "--reference", "links"]])
+@pytest.mark.parametrize("command", [["score"], ["align"], ["align", "--select-head", "--gold", "links"]])
 def test_a_device_that_is_not_there_is_refused(
     invoke: Invoke, run: RunDirectory, tmp_path: Path, command: list[str]
 ) -> None:

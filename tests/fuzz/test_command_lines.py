@@ -33,18 +33,18 @@ COMMANDS = (
     "config check", "config show", "config schema", "verify-resume", "doctor", "", "confgi",
 )  # fmt: skip
 OPTIONS = (
-    "--help", "-h", "--version", "--set", "--resume", "--resume-if-exists",
-    "--dry-run", "--input", "-i", "--output", "-o", "--beam",
-    "--greedy", "--n-best", "--json", "--attention", "--attention-of", "--layer", "--head", "--whole-words", "--engine",
-    "--engine-folder", "--device", "--source", "--target", "--reference", "--picture", "--choose", "--last", "--best",
-    "--to", "--type", "--probe", "--jobs", "--leaderboard", "--redo", "--sentences", "--allow-code", "--long-inputs",
-    "--prefix", "--prefix-file", "--per-token", "--stop-after", "--updates", "--seed",
+    "--help", "-h", "--version", "--set", "--resume", "--resume-if-exists", "--dry-run", "--input", "-i",
+    "--output", "-o", "--beam", "--greedy", "--n-best", "--json", "--attention", "--attention-kind", "--layer",
+    "--head", "--whole-words", "--engine", "--export-dir", "--device", "--source", "--target", "--reference",
+    "--plot", "--select-head", "--gold", "--last", "--best", "--to", "--quantization", "--verify-with",
+    "--jobs", "--leaderboard", "--redo", "--sentences", "--allow-code", "--long-inputs", "--prefix",
+    "--prefix-file", "--per-token", "--updates",
     "--no-such-option", "--", "-", "-x", "--beam=3",
 )  # fmt: skip
 VALUES = (
     "config.yaml", "sweep.yaml", "run", "lines", "odd", "empty", "folder", "nowhere", "run/config.yaml", "new.txt",
     "picture.svg", "page.html", "picture.xyz", "0", "1", "2", "-1", "1e3", "nan", "99999999999999999999", "cpu", "cuda",
-    "cuda:7", "native", "int8", "ctranslate2", "float32", "float16", "split", "auto", "all", "top", "mean", "decoder",
+    "cuda:7", "native", "int8", "ctranslate2", "float32", "float16", "split", "auto", "all", "top", "mean", "cross",
     "encoder", "search.beam_size=2", "search.kind=greedy", "model.decoder.dim=3", "run_dir=other",
     "search={kind: sample}", "data.dev=", "=", "ba be", "", " ", "\n", "2h", "3 updates",
 )  # fmt: skip

@@ -147,7 +147,7 @@ class TestNoEnd:
 
     @pytest.mark.parametrize(
         ("command", "more"),
-        [("evaluate", ("--greedy",)), ("export", ("--to", "ctranslate2")), ("align", ("--choose",))],
+        [("evaluate", ("--greedy",)), ("export", ("--to", "ctranslate2")), ("align", ("--select-head",))],
     )
     def test_its_texts(
         self,

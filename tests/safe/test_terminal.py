@@ -171,7 +171,7 @@ class TestEscapes:
     def test_alignments_corpora_and_file_names(self, run: RunDirectory, command: Command) -> None:
         Path("links.txt").write_text(f"0-0\n{ESCAPE}\n\n", encoding="utf-8")
         files = ("--source", "lines.txt", "--target", "lines.txt")
-        self.refused(command, "align", "run", *files, "--reference", "links.txt")
+        self.refused(command, "align", "run", *files, "--gold", "links.txt")
         self.refused(command, "align", "run", "--source", ESCAPE, "--target", "lines.txt")
         self.refused(command, "translate", ESCAPE, "a")
         self.refused(command, ESCAPE)

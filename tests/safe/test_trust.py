@@ -91,7 +91,7 @@ MORE = {
     "export": ("--to", "ctranslate2"),
     "score": ("--source", "own.yaml", "--target", "own.yaml"),
     "average": ("--last", "1"),
-    "align": ("--choose",),
+    "align": ("--select-head",),
 }
 
 

@@ -33,9 +33,9 @@ def test_words_of_a_line_are_those_of_its_text(name: str, line: str) -> None:
     assert set(found.word_ids) == set(range(len(found.words)))
 
 
-@pytest.mark.parametrize("part", ["decoder", "encoder"])
-def test_whole_words_add_up_and_average(part) -> None:
-    one = AttentionMap.from_weights(looked(), part)
+@pytest.mark.parametrize("kind", ["cross", "encoder"])
+def test_whole_words_add_up_and_average(kind) -> None:
+    one = AttentionMap.from_weights(looked(), kind)
     whole = one.whole_words()
     assert (whole.keys.tokens, whole.queries.tokens) == (one.keys.words, one.queries.words)
     expected = np.zeros(whole.weights.shape)
@@ -49,7 +49,7 @@ def test_whole_words_add_up_and_average(part) -> None:
 
 def test_what_is_chosen_keeps_its_name() -> None:
     seen = looked()
-    whole = AttentionMap.from_weights(seen, "decoder")
+    whole = AttentionMap.from_weights(seen, "cross")
     assert seen.cross_attention is not None and seen.encoder_self_attention is not None
     assert (whole.queries, whole.keys) == (TARGET, SOURCE)
     one = whole.layer(2).head("3")
@@ -69,12 +69,12 @@ def test_what_is_chosen_keeps_its_name() -> None:
     [
         (
             AttentionSelection(layer=3),
-            "there is no layer `3`: the decoder's attention has 2; use 1 to 2, top or all",
+            "there is no layer `3`: its cross-attention has 2; use 1 to 2, top or all",
         ),
-        (AttentionSelection(layer="0"), "there is no layer `0`: the decoder's"),
+        (AttentionSelection(layer="0"), "there is no layer `0`: its cross-attention"),
         (
             AttentionSelection(kind="encoder", head=4),
-            "there is no head `4`: the encoder's attention has 3; use 1 to 3, mean",
+            "there is no head `4`: its encoder self-attention has 3; use 1 to 3, mean",
         ),
         (AttentionSelection(head="-1"), "there is no head `-1`"),
         (AttentionSelection(head="top"), "there is no head `top`"),
@@ -87,12 +87,12 @@ def test_what_is_not_there_cannot_be_chosen(choice: AttentionSelection, said: st
         assert said in str(raised.value)
 
 
-def test_a_part_without_attention_is_named() -> None:
-    with pytest.raises(UserError, match=r"the model's encoder has none; its decoder has some"):
+def test_a_missing_kind_of_attention_is_named() -> None:
+    with pytest.raises(UserError, match=r"the model has no encoder self-attention; it has cross-attention"):
         AttentionSelection("encoder").select(looked(encoder=False))
-    with pytest.raises(UserError, match=r"the model's decoder has none; its encoder has some"):
+    with pytest.raises(UserError, match=r"the model has no cross-attention; it has encoder self-attention"):
         AttentionSelection().select(looked(decoder=False))
-    with pytest.raises(UserError, match=r"the model's decoder has none$"):
+    with pytest.raises(UserError, match=r"the model has no cross-attention$"):
         AttentionSelection().select_all(looked(decoder=False, encoder=False))
 
 
@@ -100,7 +100,7 @@ def test_what_is_left_open_depends_on_the_form() -> None:
     seen = looked()
     assert AttentionSelection().select(seen).weights.shape[:2] == (1, 3)
     assert [(one.kind, one.weights.shape[:2]) for one in AttentionSelection().select_all(seen)] == [
-        ("decoder", (2, 3)),
+        ("cross", (2, 3)),
         ("encoder", (2, 3)),
     ]
     assert [one.kind for one in AttentionSelection().select_all(looked(decoder=False))] == ["encoder"]

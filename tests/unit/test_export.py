@@ -85,7 +85,7 @@ def run(tmp_path: Path) -> RunDirectory:
 class Spoilt(CTranslate2Target):
     """A conversion with a mistake: it leaves the output's bias out."""
 
-    def export(self, run: RunDirectory, folder: Path, type_: str) -> None:
+    def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         """Write weights that differ from the run's in one vector."""
         other = RunDirectory(folder.parent / "other")
         shutil.copytree(run.folder, other.folder, dirs_exist_ok=True)
@@ -93,7 +93,7 @@ class Spoilt(CTranslate2Target):
         with torch.no_grad():
             model.output_projection.bias.zero_()
         other.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {})
-        super().export(other, folder, type_)
+        super().export(other, folder, dtype)
 
 
 def test_an_export_translates_and_says_of_which_weights_it_is(run: RunDirectory, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_mistake_in_the_conversion_leaves_nothing_behind(run: RunDirectory, tm
         export_run(run, Spoilt(), where)
     assert "expected 99%" in str(failed.value)
     assert [path.name for path in tmp_path.iterdir() if "exported" in path.name] == []
-    export_run(run, Spoilt(), where, type_="int8")  # which need not be exact, and says how exact it is
+    export_run(run, Spoilt(), where, quantization="int8")  # which need not be exact, and says how exact it is
     assert load_exported_engine(run, "ctranslate2", where, CPU)
 
 
@@ -186,8 +186,8 @@ def test_a_decoder_without_attention_is_one_mistake(tmp_path: Path) -> None:
 def test_other_wishes_that_cannot_be(
     run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UserError, match="--type int4: ctranslate2 has float32, float16, int8"):
-        export_run(run, CTranslate2Target(), tmp_path / "exported", type_="int4")
+    with pytest.raises(UserError, match="--quantization int4: ctranslate2 has float32, float16, int8"):
+        export_run(run, CTranslate2Target(), tmp_path / "exported", quantization="int4")
     with pytest.raises(UserError, match=r"there is no engine `onnx`; known: native, .*ctranslate2"):
         get_target("onnx")
     monkeypatch.setitem(sys.modules, "ctranslate2", None)  # as if it was not installed

@@ -24,7 +24,7 @@ def test_the_page_holds_all_weights_and_asks_nothing_of_a_network():
     page = attention_html(
         [
             AttentionSelection().select_all(FIRST),
-            AttentionSelection("decoder", layer=2, head="mean").select_all(SECOND),
+            AttentionSelection("cross", layer=2, head="mean").select_all(SECOND),
         ]
     )
     first, second = page_data(page)["sentences"]
@@ -108,7 +108,7 @@ def test_pieces_are_joined_as_python_joins_them(page: Browser):
     page.mouse("#whole", click=True)
     assert page.get(WORDS.format("keys")) == list(SOURCE.words)
     assert page.get(WORDS.format("queries")) == list(TARGET.words)
-    whole = AttentionMap.from_weights(FIRST, "decoder").layer(2).head(3).whole_words().weights
+    whole = AttentionMap.from_weights(FIRST, "cross").layer(2).head(3).whole_words().weights
     np.testing.assert_allclose(page.get(CELLS), whole.ravel(), atol=3e-3)
 
 

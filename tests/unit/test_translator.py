@@ -153,7 +153,7 @@ def test_what_is_printed_of_them_is_short() -> None:
     }
     shown |= {
         repr(found.attention_weights): "Looked(",
-        repr(AttentionMap.from_weights(found.attention_weights, "decoder")): "AttentionMap(",
+        repr(AttentionMap.from_weights(found.attention_weights, "cross")): "AttentionMap(",
     }
     shown |= {repr(one.engine): "Native("}
     for text, start in shown.items():

@@ -44,12 +44,12 @@ class CTranslate2Target:
             mistakes.append(_no("model.decoder.norm_type", message))
         return mistakes
 
-    def export(self, run: RunDirectory, folder: Path, type_: str) -> None:
+    def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         """Weights, vocabularies and a config, all of them CTranslate2's."""
         model, source, target = run.load_model()
         spec = build_spec(run.load_config().model, model, (source.vocabulary, target.vocabulary))
         spec.validate()
-        spec.optimize(type_)
+        spec.optimize(dtype)
         spec.save(str(folder))
 
     def load(self, run: RunDirectory, folder: Path, device: torch.device) -> CTranslate2Engine:
