@@ -62,13 +62,7 @@ def evaluate(
       seq2attn evaluate runs/phrasebook --source new.de --reference new.en --metric bleu --metric exact
       seq2attn evaluate runs/phrasebook --engine ctranslate2
     """
-    from seq2attn.evaluation.evaluate import (
-        TrainingTextInfo,
-        evaluate_run,
-        load_with_origin,
-        test_sets,
-        write_reports,
-    )
+    from seq2attn.evaluation import evaluate as evaluation
     from seq2attn.evaluation.tables import as_tables, draw_by_length
     from seq2attn.inference.translate_files import print_warnings
     from seq2attn.inference.translator import Translator, check_engine_supports
@@ -80,18 +74,19 @@ def evaluate(
         check_picture(plot)
     folder = RunDirectory(run, allow_code)
     experiment = folder.load_config([*overrides, *_settings(metric, tokenize)])
-    sets = test_sets(experiment, source, reference or [])
+    sets = evaluation.test_sets(experiment, source, reference or [])
     search = resolve_search(experiment.search, beam=beam, greedy=greedy, long_inputs=long_inputs)
     if beam is None:
         check_size(search, folder.config_path, overrides)
     load = partial(Translator.load, run, device, engine=engine, export_dir=export_dir, allow_code=allow_code)
-    translator, origin = load_with_origin(folder, load)
+    translator, origin = evaluation.load_with_origin(folder, load)
     check_engine_supports(translator.engine, search, folder, overrides)
-    results = evaluate_run(translator, sets, search, experiment.evaluation, TrainingTextInfo.from_run(folder))
+    info = evaluation.TrainingTextInfo.from_run(folder)
+    results = evaluation.evaluate_run(translator, sets, search, experiment.evaluation, info)
     for line in dict.fromkeys(result.note for result in results if result.note):
         typer.echo(line, err=True)
     print_warnings(concern for result in results for concern in result.warnings)
-    report = write_reports(folder, origin, results, search)
+    report = evaluation.write_reports(folder, origin, results, search)
     if plot is not None:
         draw_by_length(results, plot)
     typer.echo(json.dumps(report, ensure_ascii=False, indent=1) if as_json else as_tables(results))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -64,9 +64,8 @@ class Trainer:
         self.prepared, self.world, self.reporter = prepared, world, reporter
         self.objective, self.optimizer, self.state = objective, optimizer, state
         self.accumulator = GradientAccumulator(config.training, objective, world, reporter)
-        self.nonfinite_guard = NonFiniteGuard(
-            config.training.max_consecutive_skips, optimizer, world, reporter
-        )
+        max_skips = config.training.max_consecutive_skips
+        self.nonfinite_guard = NonFiniteGuard(max_skips, optimizer, world, reporter)
         self.memory_checked = False
         self.checkpoints = CheckpointManager(config, run, prepared, objective, optimizer, world, reporter)
         self.metrics = restore_metrics(state.unreported_metrics, world)
@@ -112,16 +111,14 @@ class Trainer:
             self.memory_checked = True
         self.reporter.start_epoch(self.state.epoch + 1, len(updates), self.state.updates_in_epoch)
         self.clock = time.monotonic()
-        for parts in prefetch(self._make(corpus), updates[self.state.updates_in_epoch :]):
+        make = partial(self.accumulator.make_micro_batches, corpus)
+        for parts in prefetch(make, updates[self.state.updates_in_epoch :]):
             if self._train_step(corpus, parts):
                 self._validate()
             if self.should_stop:
                 self._stop()
             if self._reached_limit():
                 break
-
-    def _make(self, corpus: Corpus) -> Callable[[UpdateBatches], list[MicroBatch]]:
-        return lambda update: self.accumulator.make_micro_batches(corpus, update)
 
     def _train_step(self, corpus: Corpus, parts: list[MicroBatch]) -> bool:
         """One update, and its reports; whether it is time to validate."""
@@ -145,9 +142,8 @@ class Trainer:
     def _update_clock(self) -> None:
         """Count the time since the clock was set, and set it; agree on whether to stop, which then costs no more."""
         now = time.monotonic()
-        seconds, asked = self.world.all_reduce_sum(
-            (now - self.clock) / self.world.size, float(self.stop_request.exit_code)
-        )
+        share = (now - self.clock) / self.world.size
+        seconds, asked = self.world.all_reduce_sum(share, float(self.stop_request.exit_code))
         self.should_stop = asked > 0
         self.clock = now
         self.state.seconds += seconds
@@ -163,15 +159,13 @@ class Trainer:
         before = LossSums(tally.loss, tally.negative_log_likelihood, tally.guided_alignment)
         work = UpdateInputs(state.update, corpus, parts, words, seed, state.reinforce_baseline)
         sums, parts, words = self.accumulator.accumulate(work, before)
-        norm = torch.nn.utils.clip_grad_norm_(
-            self.objective.parameters(), self.config.max_grad_norm or math.inf
-        )
+        max_norm = self.config.max_grad_norm or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), max_norm)
         loss = self.world.all_reduce_((sums.loss - before.loss) / max(words, 1.0))
         is_unsound = nonfinite_flag(loss, norm)
         rows = np.concatenate([part.rows for part in parts] or [np.zeros(0, dtype=np.int64)])
-        self.nonfinite_guard.step(
-            AttemptedUpdate(state.update, tally.lr, rows, words, loss, norm, is_unsound)
-        )
+        attempt = AttemptedUpdate(state.update, tally.lr, rows, words, loss, norm, is_unsound)
+        self.nonfinite_guard.step(attempt)
         self.optimizer.zero_grad(set_to_none=True)
         tally.update(sums, norm, is_unsound)
         tally.num_target_tokens += words
@@ -179,14 +173,12 @@ class Trainer:
         if sums.samples_attention or self.nonfinite_guard.should_sync:
             self._sync_skipped()
         if sums.samples_attention and not state.consecutive_skips:
-            (lost,) = self.world.all_reduce_sum(
-                float(sums.negative_log_likelihood - before.negative_log_likelihood)
-            )
+            added = float(sums.negative_log_likelihood - before.negative_log_likelihood)
+            (lost,) = self.world.all_reduce_sum(added)
             state.reinforce_baseline = update_baseline(state.reinforce_baseline, -lost / words)
 
     def _set_lr(self) -> None:
-        state = self.state
-        at = SchedulePoint(state.update, state.epochs, state.num_lr_drops)
+        at = SchedulePoint(self.state.update, self.state.epochs, self.state.num_lr_drops)
         rate = self.config.optimizer.lr * self.config.lr_schedule.lr_factor(at)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["share"]
@@ -202,9 +194,8 @@ class Trainer:
             share = padding_ratio(corpus.lengths, [part for update in updates for part in update])
             self.reporter.log(f"{len(updates)} updates an epoch, {share:.1%} padding")
         # Resumed with another budget or number of processes, an epoch goes on where as much of it was over.
-        state.updates_in_epoch = min(
-            state.updates_in_epoch * len(updates) // state.updates_per_epoch, len(updates) - 1
-        )
+        done = state.updates_in_epoch * len(updates) // state.updates_per_epoch
+        state.updates_in_epoch = min(done, len(updates) - 1)
         state.updates_per_epoch = len(updates)
         return updates
 
@@ -231,13 +222,11 @@ class Trainer:
             self._diverge(0)
 
     def _diverge(self, skips: int) -> NoReturn:
-        resumable = self.world.all_gather(
-            drop_unsound(self.run.folder) if self.world.is_main_process else None
-        )[0]
+        resumable = drop_unsound(self.run.folder) if self.world.is_main_process else None
+        resumable = self.world.all_gather(resumable)[0]
         self.reporter.log_session(f"training has diverged at update {self.state.update}")
-        raise divergence_error(
-            self.nonfinite_guard.first_bad_update(self.state), skips, self.prepared.train, resumable
-        )
+        first = self.nonfinite_guard.first_bad_update(self.state)
+        raise divergence_error(first, skips, self.prepared.train, resumable)
 
     # ------------------------------------------------------------------ where it stands
 
@@ -291,19 +280,17 @@ class Trainer:
             numbers["card_reserved_mib"] = torch.cuda.max_memory_reserved(self.world.device) >> 20
         if self.state.num_skipped:
             numbers["skipped"] = self.state.num_skipped
-        links = ""
         if guided_words:
             numbers["guided"] = guided / guided_words
-            links = f"  guided {numbers['guided']:.3f}"
+        links = f"  guided {numbers['guided']:.3f}" if guided_words else ""
         self.reporter.log_metrics("train", self.state.update, numbers)
         self.reporter.log(
             f"epoch {numbers['epoch']:.2f}  update {self.state.update}  loss {numbers['loss']:.3f}"
             f"  ppl {numbers['perplexity']:.2f}{links}"
             f"  lr {numbers['learning_rate']:.3g}  {self._speed(tally)}"
         )
-        if self.state.update == self.config.report_every and (
-            warning := time_limit_warning(self.config, self.state)
-        ):
+        is_first = self.state.update == self.config.report_every
+        if is_first and (warning := time_limit_warning(self.config, self.state)):
             self.reporter.log_session(warning)
 
 

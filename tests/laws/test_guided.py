@@ -71,9 +71,8 @@ def test_it_is_the_cross_entropy_of_the_rows_that_are_known():
 )
 def test_one_attention_is_guided(head, layer, pick):
     weights = torch.rand(2, 3, 2, 4, 5)
-    torch.testing.assert_close(
-        GuidedAlignmentConfig(head=head, layer=layer).select_attention(weights), pick(weights)
-    )
+    config = GuidedAlignmentConfig(head=head, layer=layer)
+    torch.testing.assert_close(config.select_attention(weights), pick(weights))
     assert GuidedAlignmentConfig().resolve_layer(1) == 1
 
 
@@ -108,11 +107,8 @@ def batch_with_guide():
     ("decoder", "align"), [*((d, "global") for d in DECODERS), *(("luong-feeding", a) for a in ALIGNS)]
 )
 def test_the_objective_adds_it_for_any_decoder(decoder, align):
-    net, guided, batch = (
-        model("gru", decoder, "multi-head", align),
-        GuidedAlignmentConfig(weight=0.3),
-        batch_with_guide(),
-    )
+    net, batch = model("gru", decoder, "multi-head", align), batch_with_guide()
+    guided = GuidedAlignmentConfig(weight=0.3)
     plain, both = TrainingLoss(net, 0.1)(batch), TrainingLoss(net, 0.1, guided)(batch)
     seen = net(batch.source, batch.source_mask, batch.target, need_weights=True).cross_attention
     layer = seen[:, max(0, seen.size(1) - 2), 0]
@@ -246,43 +242,15 @@ TRANSFORMER = "{kind: transformer, layers: 2, heads: 2, attention: {score: {kind
 @pytest.mark.parametrize(
     ("decoder", "guide", "alignment", "place", "message"),
     [
-        (
-            "{kind: luong, dim: 8}",
-            "{}",
-            "",
-            "11:11",
-            "`training.guided_alignment`: learns from links between words: give",
-        ),
-        (
-            FIXED,
-            "{}",
-            ", alignment: a",
-            "11:11",
-            "`training.guided_alignment`: guides attention, of which the decoder has none",
-        ),
-        (
-            TRANSFORMER,
-            "{layer: 3}",
-            ", alignment: a",
-            "11:19",
-            "`training.guided_alignment.layer`: there is no layer 3; the decoder has 2 with attention",
-        ),
-        (
-            TRANSFORMER,
-            "{head: 5}",
-            ", alignment: a",
-            "11:18",
-            "`training.guided_alignment.head`: there is no head 5; a layer has 4",
-        ),
-        (
-            "{kind: luong, dim: 8}",
-            "{head: 2}",
-            ", alignment: a",
-            "11:18",
-            "`training.guided_alignment.head`: there is no head 2; a layer has 1",
-        ),
+        ("{kind: luong, dim: 8}", "{}", "", "11:11", "`: learns from links between words: give"),
+        (FIXED, "{}", ", alignment: a", "11:11", "`: guides attention, of which the decoder has none"),
+        (TRANSFORMER, "{layer: 3}", ", alignment: a", "11:19",
+         ".layer`: there is no layer 3; the decoder has 2 with attention"),
+        (TRANSFORMER, "{head: 5}", ", alignment: a", "11:18", ".head`: there is no head 5; a layer has 4"),
+        ("{kind: luong, dim: 8}", "{head: 2}", ", alignment: a", "11:18",
+         ".head`: there is no head 2; a layer has 1"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_guided_has_a_place(tmp_path, decoder, guide, alignment, place, message):
     path = tmp_path / "c.yaml"
     path.write_text(f"""\
@@ -300,7 +268,7 @@ training:
 """)
     with pytest.raises(ConfigError) as error:
         load(path, ExperimentConfig)
-    assert f"{path}:{place}: {message}" in str(error.value)
+    assert f"{path}:{place}: `training.guided_alignment{message}" in str(error.value)
 
 
 def test_a_decoder_from_elsewhere_is_asked_before_training(corpus):

@@ -70,10 +70,7 @@ def test_a_batch_in_halves_is_the_whole_batch(corpus, backward, error):
     ]
     by_update = [" ".join(str(row + 1) for row in batch) for batch in [*rows[0], *rows[1]]]
     for line in told:
-        assert (
-            by_update[line["update"] - 1].startswith(line["lines"])
-            or line["lines"] in by_update[line["update"] - 1]
-        )
+        assert line["lines"] in by_update[line["update"] - 1]
         assert len(line["lines"].split()) > 9
     log = (halves.folder / "train.log").read_text()
     assert f"update {told[0]['update']}: lines " in log and "are learnt from in halves" in log

@@ -64,14 +64,12 @@ def build(score, align="global"):
 @pytest.mark.parametrize("name", SCORES)
 def test_scores(name):
     query, keys, *_ = inputs(key_dim(name))
-    score = shuffled(
-        TypeAdapter(ScoreFunctionConfig).validate_python(SCORES[name]).build(QUERY, keys.size(-1))
-    )
+    config = TypeAdapter(ScoreFunctionConfig).validate_python(SCORES[name])
+    score = shuffled(config.build(QUERY, keys.size(-1)))
     position = torch.arange(T).expand(B, T)
     seen = rand(B, score.heads, T, S, seed=5).abs()
-    ours = score(
-        score.query(query, position), score.key(keys, position[:, :S]), QueryInfo(query, position, seen)
-    )
+    info = QueryInfo(query, position, seen)
+    ours = score(score.query(query, position), score.key(keys, position[:, :S]), info)
     for b, t in itertools.product(range(B), range(T)):
         plain = plain_scores(name, score, query[b, t].numpy(), keys[b].numpy(), t, seen[b, :, t].numpy())
         torch.testing.assert_close(ours[b, :, t].detach(), torch.from_numpy(plain))
@@ -130,14 +128,12 @@ def test_gradients(score, align):
     names = [name for name, _ in asked.named_parameters()]
 
     def call(query, keys, values, *weights):
-        return torch.func.functional_call(
-            asked, dict(zip(names, weights, strict=True)), (query, keys, values)
-        )
+        named = dict(zip(names, weights, strict=True))
+        return torch.func.functional_call(asked, named, (query, keys, values))
 
     given = [query[1:, :2], keys[1:, :3], values[1:, :3], *asked.parameters()]
-    assert torch.autograd.gradcheck(
-        call, [x.detach().clone().requires_grad_() for x in given], fast_mode=True
-    )
+    given = [x.detach().clone().requires_grad_() for x in given]
+    assert torch.autograd.gradcheck(call, given, fast_mode=True)
 
 
 @pytest.mark.parametrize(
@@ -168,13 +164,8 @@ def test_fused_attention_is_written_out_attention(name, hypotheses, monkeypatch)
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", ALIGNS)
 def test_a_row_without_words_gets_no_weight_and_no_nan(name, training):
-    align = (
-        TypeAdapter(AlignmentFunctionConfig)
-        .validate_python(ALIGNS[name])
-        .build(QUERY)
-        .double()
-        .train(training)
-    )
+    config = TypeAdapter(AlignmentFunctionConfig).validate_python(ALIGNS[name])
+    align = config.build(QUERY).double().train(training)
     query, _, _, mask, position = inputs()
     mask = mask.clone()
     mask[1] = False

@@ -69,11 +69,7 @@ def test_any_text_comes_back_from_subwords(name: str, line: str) -> None:
 @given(line=st.text())
 @example("don't — «a»b_c 3.14 ... ￭ x￭y ￭￭ a\u0301\u0301 हिन्दी")
 def test_any_text_comes_back_from_words_and_characters_that_know_it(line: str) -> None:
-    for config in (
-        WordTokenizerConfig(),
-        WordTokenizerConfig(pre_tokenizer="spaces"),
-        CharacterTokenizerConfig(),
-    ):
+    for config in (CONFIGS["words"], CONFIGS["spaces"], CONFIGS["characters"]):
         tokenizer = config.train([line])
         ids = tokenizer.encode(line)
         if any(special in line for special in SPECIAL_TOKENS):
