@@ -32,11 +32,11 @@ def flops_a_word(model: Seq2Seq, lengths: Lengths) -> float:
     for _, attention in _attentions(model.encoder):
         products += _widths(attention, model) * sum(n * n for n in source)
     for name, attention in _attentions(model.decoder):
-        if name.endswith("target"):
+        if name.endswith("self_attention"):
             products += _widths(attention, model) * sum(n * n for n in target)
             continue
         products += _widths(attention, model) * across
-        looks = matrices(attention.score.get_submodule("w_key")) + matrices(attention.value_proj)
+        looks = matrices(attention.score.get_submodule("key_proj")) + matrices(attention.value_proj)
         of_source, of_target = of_source + looks, of_target - looks
     return (1 + BACKWARD) * 2 * (of_source * s + of_target * t + products) / t
 
@@ -59,7 +59,7 @@ def _attentions(module: nn.Module) -> Iterator[tuple[str, Attention]]:
 def _widths(attention: Attention, model: Seq2Seq) -> int:
     """Multiplications of a query with a key for its scores, and of its weight with a value, of all heads."""
     sharing = attention.score.heads // attention.score.kv_heads
-    key, value = attention.score.get_submodule("w_key"), attention.value_proj
+    key, value = attention.score.get_submodule("key_proj"), attention.value_proj
     assert isinstance(key, nn.Linear)
     values = sharing * value.out_features if isinstance(value, nn.Linear) else model.encoder.value_dim
     return sharing * key.out_features + values

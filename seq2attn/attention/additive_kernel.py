@@ -109,14 +109,14 @@ Chunk = tuple[slice, int, slice]
 
 
 def _sigmoid_of_twice(x: Tensor) -> Tensor:
-    """sigmoid(2 x), in buffer."""
+    """sigmoid(2 x), in place."""
     return x.mul_(2).sigmoid_()
 
 
 def _chunks(q: Tensor, k: Tensor, fn: Callable[[Tensor], Tensor]) -> Iterator[tuple[Chunk, Tensor]]:
     """fn(q + k) [b, t, S, d] for chunks of sentences, one head, and chunks of queries, in one reused buffer.
 
-    `fn` works in buffer.
+    `fn` works in place.
     """
     (sentences, heads, queries, dim), keys = q.shape, k.size(2)
     max_elements = CHUNK_SIZE.get(q.device.type, DEFAULT_CHUNK_SIZE)

@@ -46,7 +46,7 @@ class LocationScore(PositionScore):
 
 
 class LocationScoreConfig(Config):
-    """Location-based attention: absolute source max_positions, from the query alone."""
+    """Location-based attention: absolute source positions, from the query alone."""
 
     kind: Literal["location"]
     max_positions: PositiveInt = 128

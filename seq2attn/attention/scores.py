@@ -167,7 +167,7 @@ class MultiHeadScore(DotScore):
         check_heads_divide(query_dim, heads)
         self.kv_heads = kv_heads or heads
         if heads % self.kv_heads:
-            raise ValueError(f"{kv_heads} heads of keys do not divide {heads} heads")
+            raise ValueError(f"{kv_heads} key-value heads do not divide {heads} heads")
         self.query_proj = Linear(query_dim, query_dim)
         self.key_proj = Linear(key_dim, query_dim // heads * self.kv_heads)
 
@@ -190,7 +190,7 @@ class MultiHeadScoreConfig(Config):
     """Number of heads of keys and values (grouped-query attention); none: as many as `heads`."""
 
     @model_validator(mode="after")
-    def _groups_divide(self) -> MultiHeadScoreConfig:
+    def _kv_heads_divide(self) -> MultiHeadScoreConfig:
         return check_kv_heads(self, self.kv_heads, self.heads)
 
     def build(self, query_dim: int, key_dim: int) -> MultiHeadScore:
@@ -224,5 +224,5 @@ def check_heads(config: C, heads: int, dim: int) -> C:
 def check_kv_heads(config: C, kv_heads: int | None, heads: int) -> C:
     """The config itself. Raises FieldErrors when `kv_heads` does not divide `heads`."""
     if kv_heads is not None and heads % kv_heads:
-        raise FieldErrors([FieldError("kv_heads", f"{kv_heads} do not divide {heads} heads")])
+        raise FieldErrors([FieldError("kv_heads", f"{kv_heads} key-value heads do not divide {heads} heads")])
     return config

@@ -44,11 +44,11 @@ InputPath = Annotated[Path, BeforeValidator(_resolve_path)]
 
 
 class FieldError(ValueError):
-    """One mistake across fields; `key` is what to point at, dotted, from the config that raises it."""
+    """One mistake across fields; `field` is what to point at, dotted, from the config that raises it."""
 
-    def __init__(self, key: str, message: str) -> None:
-        super().__init__(f"{key}: {message}")
-        self.field, self.message = key, message
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field, self.message = field, message
 
     def __reduce__(self) -> tuple[type[FieldError], tuple[str, str]]:
         return type(self), (self.field, self.message)
@@ -57,9 +57,9 @@ class FieldError(ValueError):
 class FieldErrors(ValueError):  # noqa: N818
     """Several mistakes across fields, found together. Raise it from a pydantic `model_validator`."""
 
-    def __init__(self, mistakes: Sequence[FieldError]) -> None:
-        super().__init__("; ".join(str(mistake) for mistake in mistakes))
-        self.errors = list(mistakes)
+    def __init__(self, errors: Sequence[FieldError]) -> None:
+        super().__init__("; ".join(str(error) for error in errors))
+        self.errors = list(errors)
 
 
 Rule: TypeAlias = Callable[..., Sequence[FieldError]]

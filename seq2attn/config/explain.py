@@ -19,7 +19,7 @@ TYPE_NAMES = {
     "a whole number": ("int_type", "int_parsing", "int_from_float", "int_parsing_size"),
     "a number": ("float_type", "float_parsing"),
     "true or false": ("bool_type", "bool_parsing"),
-    "tokenizer": ("string_type",),
+    "text": ("string_type",),
     "a path": ("path_type",),
     "a list": ("list_type", "tuple_type", "set_type", "frozen_set_type"),
     "a mapping": ("dict_type", "model_type", "model_attributes_type"),

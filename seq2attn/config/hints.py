@@ -10,19 +10,21 @@ from collections.abc import Iterable
 
 HINTS = {
     "`training.optimizer.lr`": "learning_rate lr lrate",
-    "`training.optimizer`, such as `optimizer: {kind: adam, rate: 0.001}`": "optim optimizer_type",
+    "`training.optimizer`, such as `optimizer: {kind: adam, lr: 0.001}`": "optim optimizer_type",
     "`training.lr_schedule`": "scheduling scheduler lr_scheduler lr_scheduler_type decay_method lr_decay",
-    "`training.lr_schedule.warmup`": "warmup_steps warmup_updates lr_warmup learning_rate_warmup num_warmup_steps",
+    "`training.lr_schedule.warmup_updates`": (
+        "warmup_steps warmup_updates lr_warmup learning_rate_warmup num_warmup_steps"
+    ),
     "`training.batch.tokens`, which counts tokens and padding": (
         "batch_size max_tokens batch_type per_device_train_batch_size train_batch_size mini_batch tokens_per_batch"
     ),
     "`training.batch.gradient_accumulation`": (
         "update_freq accum_count batch_multiplier gradient_accumulation_steps accumulate_grad_batches optimizer_delay"
     ),
-    "`training.max_duration`, such as `until: 20 epochs`": (
+    "`training.max_duration`, such as `max_duration: 20 epochs`": (
         "epochs max_epochs max_epoch num_epochs n_epochs num_train_epochs after_epochs"
     ),
-    "`training.max_duration`, such as `until: 5000 updates`": (
+    "`training.max_duration`, such as `max_duration: 5000 updates`": (
         "max_steps train_steps max_update max_updates num_train_steps updates steps after_batches"
     ),
     "`training.max_grad_norm`": "clip_norm clip_grad_norm max_grad_norm gradient_clip_val",
@@ -37,12 +39,12 @@ HINTS = {
     "`training.device`": "use_cuda cuda gpu gpus gpu_ranks no_cuda accelerator",
     "`training.precision`": "fp16 bf16 amp mixed_precision",
     "`training.seed`": "random_seed manual_seed",
-    "`run`": "save_dir model_dir output_dir save_model",
+    "`run_dir`": "save_dir model_dir output_dir save_model",
     "`search.beam_size`": "beam beam_size num_beams beam_width",
     "`search.lengths.alpha`": "beam_alpha length_penalty lenpen",
     "`search.lengths.max_length`": "max_output_length max_decode_length max_new_tokens max_len",
     "`data.filters.max_length`": "max_sent_length max_source_length max_target_length src_seq_length tgt_seq_length",
-    "`text`, such as `text: {joint: {kind: bpe, size: 8000}}`": (
+    "`tokenizer`, such as `tokenizer: {joint: {kind: bpe, vocab_size: 8000}}`": (
         "sentencepiece spm bpe subword subwords tokenizer tokenizers tokenizer_type bpe_codes codes level"
     ),
     "`tokenizer.joint.vocab_size`, or `tokenizer.source.vocab_size` and `tokenizer.target.vocab_size`": (
@@ -62,7 +64,7 @@ HINTS = {
     "`heads` of `model.encoder` and `model.decoder`": (
         "num_heads n_heads nhead n_head attention_heads num_attention_heads encoder_attention_heads"
     ),
-    "`feed_forward` of `model.encoder` and `model.decoder`": (
+    "`ffn_dim` of `model.encoder` and `model.decoder`": (
         "ff_size ffn_dim d_ff dim_feedforward feedforward transformer_ff intermediate_size encoder_ffn_dim"
     ),
     "`model.embeddings.tie`": (

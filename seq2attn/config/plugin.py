@@ -70,7 +70,7 @@ def import_config_class(kind: str, noun: str) -> type[Config]:
     """The `Config` of the class at an import path.
 
     Raises:
-        Mistake: its code was not allowed, there is no such module or class, or its config does not fit in.
+        FieldError: its code was not allowed, there is no such module or class, or its config does not fit in.
     """
     module_name, _, path = kind.partition(":")
     check_code(kind)

@@ -23,7 +23,7 @@ def allow_code(modules: Iterable[str]) -> None:
 def check_code(kind: str) -> None:
     """A check of an import path such as `my_package.my_module:Class`, to be made before any import.
 
-    Raises: Mistake for a module that was not allowed, where a config of a run names it.
+    Raises: FieldError for a module that was not allowed, where a config of a run names it.
     """
     module = kind.partition(":")[0]
     is_allowed = any(module == name or module.startswith(f"{name}.") for name in _allowed if name)

@@ -166,7 +166,7 @@ class YAMLReader:
             self._stop(_character("this is nested too deep", name, text, loader.index))
 
     def _tidy(self, node: N, above: tuple[Node, ...] = ()) -> N:
-        """The same tree without `<<` and double keys, and with scalars that `plain` can read."""
+        """The same tree without `<<` and double keys, and with scalars that `to_python` can read."""
         if node in above:
             self._stop(_at(node, "this anchor stands for something that contains itself"))
         self._values += 1

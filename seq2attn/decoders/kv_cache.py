@@ -27,7 +27,7 @@ INITIAL_CAPACITY = 16
 
 @dataclass
 class CacheBuffer:
-    """Where entries are written in place; `filled` of it is spoken for."""
+    """Where entries are written in place; `length` of it is spoken for."""
 
     layers: tuple[KeyValue, ...]  # as long as there is room
     length: int
@@ -71,7 +71,7 @@ class KVCache(SharedState):
         return CacheUpdate(self.layers, room, mask, visible, causal=not entries and mask is None)
 
     def _seen(self, steps: int) -> tuple[Tensor | None, Tensor | None]:
-        """What the new words see, [B or 1, 1, K*T, C + K*T] or None for all, and `visible` after them."""
+        """What the new words see, [B or 1, 1, K*T, C + K*T] or None for all, and `visibility` after them."""
         keys = self.layers[0][0]
         sentences, _, entries, _ = keys.shape
         if self.visibility is None:

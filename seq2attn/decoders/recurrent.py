@@ -54,11 +54,11 @@ class AttentionRNNDecoder(Decoder[RecurrentDecoderState], ABC):
 
     def __init__(self, config: AttentionRNNDecoderConfig, input_dim: int, encoder: Encoder) -> None:
         super().__init__()
-        self.wiring = where = config.attention_wiring
+        self.wiring = wiring = config.attention_wiring
         self.bridge = Bridge(config.cell, encoder.final_dim, config.dim, config.layers)
         self.attention: Attention = config.attention.build(config.dim, encoder.key_dim, encoder.value_dim)
-        context_dim = encoder.value_dim if "output" in where.context else 0
-        word_dim = input_dim if where.word_to_output else 0
+        context_dim = encoder.value_dim if "output" in wiring.context else 0
+        word_dim = input_dim if wiring.word_to_output else 0
         self.readout = Linear(config.dim + context_dim + word_dim, config.dim)
         self.dropout = Dropout(config.dropout)
         self.dim, self.context_dim = config.dim, encoder.value_dim
@@ -68,30 +68,30 @@ class AttentionRNNDecoder(Decoder[RecurrentDecoderState], ABC):
         """The projected source, and s_0; what is fed back begins with zeros."""
         cells = self.bridge(encoded.final_state)
         memory = self.attention.project_memory(encoded.keys, encoded.values, encoded.mask)
-        h, where = cells[0], self.wiring
-        waits = where.query == "current" and "cell" in where.context
+        h, wiring = cells[0], self.wiring
+        waits = wiring.query == "current" and "cell" in wiring.context
         state = RecurrentDecoderState(
             cells,
             h.new_zeros(h.size(0), self.context_dim) if waits else None,
-            h.new_zeros(h.size(0), self.dim) if where.input_feeding else None,
+            h.new_zeros(h.size(0), self.dim) if wiring.input_feeding else None,
             (self.attention.initial_state(memory),),
             encoded.mask.new_zeros(h.size(0), dtype=torch.long),
         )
         return (memory,), state
 
     def attentional_vector(
-        self, outputs: Tensor, contexts: Tensor, words: Tensor, mix: Callable[[Tensor], Tensor]
+        self, outputs: Tensor, contexts: Tensor, words: Tensor, readout: Callable[[Tensor], Tensor]
     ) -> Tensor:
-        """h~ = tanh(W [state; context; word]), of those that `where` names: Luong et al. 2015, eq. 5. [..., D]
+        """h~ = tanh(W [state; context; word]), of those that `wiring` names: Luong et al. 2015, eq. 5. [..., D]
 
-        `mix` is the product with W.
+        `readout` is the product with W.
         """
         seen = [outputs]
         if "output" in self.wiring.context:
             seen.append(contexts)
         if self.wiring.word_to_output:
             seen.append(words)
-        return self.dropout(torch.tanh(mix(torch.cat(seen, -1))))
+        return self.dropout(torch.tanh(readout(torch.cat(seen, -1))))
 
     @abstractmethod
     def forward(

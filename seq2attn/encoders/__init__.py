@@ -1,4 +1,4 @@
-"""Encoders: embedded source words in, `Encoded` out."""
+"""Encoders: embedded source words in, `EncoderOutput` out."""
 
 from typing import Annotated
 

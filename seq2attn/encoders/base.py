@@ -1,4 +1,4 @@
-"""The encoder's contract: a padded batch of embedded words in, `Encoded` out."""
+"""The encoder's contract: a padded batch of embedded words in, `EncoderOutput` out."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class EncoderOutput:
         Tensor, ...
     ]  # (h,) or (h, c), each [B, layers, F]; parallel encoders give their mean word
     layout: SequenceLayout | None = (
-        None  # where sentences lie that are all in one row: B is then 1, and there is no `final`
+        None  # where sentences lie that are all in one row: B is then 1, and there is no `final_state`
     )
 
 
 class Encoder(nn.Module, ABC):
-    """Embedded words [B, S, E] and their mask [B, S] to `Encoded`. What stands in padding never matters."""
+    """Embedded words [B, S, E] and their mask [B, S] to `EncoderOutput`. What stands in padding never matters."""
 
     key_dim: int
     value_dim: int

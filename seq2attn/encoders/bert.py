@@ -139,13 +139,17 @@ class BertEncoderConfig(Config):
     def _look(cls, data: Any, info: ValidationInfo) -> Any:
         if mistake := missing_dependency():
             raise mistake
-        if not isinstance(data, dict) or data.get("shape") or not isinstance(data.get("path"), str | Path):
+        if (
+            not isinstance(data, dict)
+            or data.get("architecture")
+            or not isinstance(data.get("path"), str | Path)
+        ):
             return data
         if is_of_run(data["path"]):
             raise FieldError(
-                "shape", "is missing, which a run has: the folder that it names is not looked into"
+                "architecture", "is missing, which a run has: the folder that it names is not looked into"
             )
-        return {**data, "shape": read_bert_config(resolve_folder(data["path"]))}
+        return {**data, "architecture": read_bert_config(resolve_folder(data["path"]))}
 
     @model_validator(mode="after")
     def _layers_to_freeze(self) -> BertEncoderConfig:
@@ -158,7 +162,7 @@ class BertEncoderConfig(Config):
 
     @property
     def required_architecture(self) -> BertArchitectureConfig:
-        """The shape, which is there in every config that was read."""
+        """The architecture, which is there in every config that was read."""
         assert self.architecture is not None
         return self.architecture
 
@@ -170,7 +174,7 @@ class BertEncoderConfig(Config):
         return self.required_architecture.num_hidden_layers if self.frozen == "all" else 0
 
     def build_embedding(self) -> BertEmbedding:
-        """What embeds ids of `wordpiece`, with first weights of no use: `load_bert` brings the checkpoint's."""
+        """What embeds ids of `wordpiece`, with first weights of no use: `load_bert_weights` brings the checkpoint's."""
         return BertEmbedding(self.required_architecture, frozen=self.frozen != "none", rate=self.lr_scale)
 
     def build(self, input_dim: int) -> BertEncoder:
@@ -202,7 +206,9 @@ def load_bert_weights(
         for (name, part), (_, own) in zip(parts, needed, strict=True):
             part.load_state_dict({key: found[name + key] for key in own})
     except RuntimeError:
-        raise DataError(f"{folder}: its weights are not of the config's `shape`; leave that out") from None
+        raise DataError(
+            f"{folder}: its weights are not of the config's `architecture`; leave that out"
+        ) from None
     rest = sorted({*range(len(words))} - {*bert_ids})  # rows for no word, which some checkpoints have
     with torch.no_grad():
         embedding.embeddings.word_embeddings.weight.copy_(words[[*bert_ids, *rest]])

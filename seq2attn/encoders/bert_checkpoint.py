@@ -51,7 +51,7 @@ class BertArchitectureConfig(Config):
 def read_bert_config(folder: Path) -> BertArchitectureConfig:
     """The shape of the BERT in `folder`, whose files are looked at so far as can be done quickly.
 
-    Raises: Mistake about `path` when a file is missing or torn, or when this is another kind of model.
+    Raises: FieldError about `path` when a file is missing or torn, or when this is another kind of model.
     """
     absent = [name for name in (CONFIG_FILE,) if not (folder / name).is_file()]
     if not any((folder / name).is_file() for name in (WEIGHTS_FILE, INDEX_FILE)):
@@ -99,7 +99,7 @@ def _shape(file: Path) -> BertArchitectureConfig:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Where the weights are. Raises Mistake for an index that cannot be read, or leads out of the folder."""
+    """Where the weights are. Raises FieldError for an index that cannot be read, or leads out of the folder."""
     if (folder / WEIGHTS_FILE).is_file():
         return [folder / WEIGHTS_FILE]
     try:

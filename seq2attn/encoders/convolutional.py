@@ -76,7 +76,8 @@ class ConvolutionalEncoderConfig(ConvolutionalConfig):
             raise FieldErrors(
                 [
                     FieldError(
-                        "width", f"must be odd, so that a word stands in the middle; not {self.kernel_size}"
+                        "kernel_size",
+                        f"must be odd, so that a word stands in the middle; not {self.kernel_size}",
                     )
                 ]
             )

@@ -39,9 +39,9 @@ class TransformerConfig(Config):
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """Of that layer; swiglu multiplies it by a gate, with three matrices instead of two."""
     norm_order: Literal["pre", "post"] = "pre"
-    """Normalise before each part or after its sum."""
+    """Normalize before each part or after its sum."""
     norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
-    """layer: by mean and deviation; rms: by the root of the mean square alone."""
+    """layernorm: by mean and deviation; rmsnorm: by the root of the mean square alone."""
     position_encoding: Literal["sinusoidal", "learned", "relative", "rotary"] = "sinusoidal"
     """Added to the embeddings, or, relative and rotary, known to the self-attention alone.
 
@@ -56,7 +56,7 @@ class TransformerConfig(Config):
     """On self-attention weights (CPU: anything but 0 costs the fused kernel)."""
 
     @model_validator(mode="after")
-    def _groups_divide(self) -> Self:
+    def _kv_heads_divide(self) -> Self:
         return check_kv_heads(self, self.kv_heads, self.heads)
 
     def build_position_encoding(self, dim: int) -> nn.Module:

@@ -17,7 +17,7 @@ from seq2attn.errors import RunError
 LOCK_FILE = "run.lock"
 UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of file systems without locks; nothing is locked there."""
-ADVICE = "give another `run` (--set run=DIR)"
+ADVICE = "give another `run_dir` (--set run_dir=DIR)"
 
 
 @contextmanager

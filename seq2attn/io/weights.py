@@ -104,7 +104,7 @@ def load_tensors(
 ) -> dict[str, Tensor]:
     """Read what `save_tensors` wrote; `digest` is what it returned then, where that is known.
 
-    Raises: RunError when the file is missing; DamagedError when it is torn, or holds anything else than was written.
+    Raises: RunError when the file is missing; CorruptFileError when it does not hold what was written.
     """
     with open_tensors(path, device) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping

@@ -69,9 +69,7 @@ class ModelConfig(Config):
             decoder, TransformerDecoderConfig | ConvolutionalDecoderConfig | AttentionRNNDecoderConfig
         ):
             score, key = decoder.attention.score, "decoder.attention.score.heads"
-            heads = (
-                1 if ":" in score.kind else getattr(score, "heads", 1)
-            )  # a stranger's are its own to check
+            heads = 1 if ":" in score.kind else getattr(score, "heads", 1)  # a plug-in checks its own
             if isinstance(
                 score, DotScoreConfig | GeneralScoreConfig | MultiHeadScoreConfig | CosineScoreConfig
             ):
@@ -86,7 +84,9 @@ class ModelConfig(Config):
     def _check_rotary(self) -> list[FieldError]:
         dim = self.embeddings.dim
         return [
-            FieldError(f"{side}.positions", f"rotary turns pairs, and heads are {dim // part.heads} wide")
+            FieldError(
+                f"{side}.position_encoding", f"rotary turns pairs, and heads are {dim // part.heads} wide"
+            )
             for side, part in (("encoder", self.encoder), ("decoder", self.decoder))
             if isinstance(part, TransformerConfig) and part.position_encoding == "rotary"
             if dim % (2 * part.heads) == part.heads

@@ -1,7 +1,7 @@
 """Row-aligned structures: tuples and frozen dataclasses whose every tensor is [rows, ...].
 
 This is the whole of what search knows about a decoder's state. (`torch.utils._pytree` does the same but is private.)
-A part of a state that the hypotheses of a sentence share is `Shared`, and says itself what all this means to it.
+A part of a state that the hypotheses of a sentence share is a `SharedState`, and says itself what all this means to it.
 
 Shapes: B sentences, K hypotheses a sentence, N = B*K rows, which stand sentence by sentence.
 """

@@ -7,7 +7,7 @@
 | cells, from the last state | orthogonal, each gate by itself (Saxe et al. 2014) |
 | cells, bias | 0; the LSTM's forget gate 1 (Jozefowicz et al. 2015) |
 | embeddings (also as the output's weights), positions, distances | normal with a standard deviation of dim ** -0.5 |
-| convolutions, gated | normal with a standard deviation of sqrt(4 / (width * inputs)); Gehring et al. 2017, 3.5 |
+| convolutions, gated | normal with a standard deviation of sqrt(4 / (kernel_size * inputs)); Gehring et al. 2017, 3.5 |
 | v of additive scores | uniform between -0.1 and 0.1 |
 | layer norm, RMSNorm | weight 1; bias 0, if it has one |
 """

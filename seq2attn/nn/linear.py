@@ -51,7 +51,7 @@ def supports_onednn(x: Tensor) -> bool:
 
 
 def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, then: str = "none") -> Tensor:
-    """x W' + b, or `then` its ReLU, without a gradient: [M, I], [O, I], [O] -> [M, O]; W may be `lay_out`'s."""
+    """x W' + b, or `then` its ReLU, without a gradient: [M, I], [O, I], [O] -> [M, O]; W may be prepacked."""
     made: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, then, [], "")
     return made
 

@@ -97,7 +97,7 @@ def warmup_warning(config: TrainingConfig, updates: int) -> str | None:
         return None
     return (
         f"warning: warm-up is {warmup:,} updates; training will end after about {updates:,}:"
-        f" a tenth of that is usual, `training.lr_schedule.warmup: {auto_warmup(updates)}`"
+        f" a tenth of that is usual, `training.lr_schedule.warmup_updates: {auto_warmup(updates)}`"
     )
 
 

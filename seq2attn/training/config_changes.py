@@ -15,7 +15,7 @@ from seq2attn.io.files import read_bytes, write_bytes
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 
-FIXED = ("model", "text")
+FIXED = ("model", "tokenizer")
 """Parts of the config without which the weights mean nothing."""
 NEW_DEV_SET = "--new-dev-set"
 NONE = "none"
@@ -67,7 +67,7 @@ def config_changes(before: Config, now: Config, name: str = "") -> list[str]:
     return [
         f"config: `{key}` was {_shown(old, key)} and is {_shown(new, key)}"
         for key in dict.fromkeys([*old, *new])
-        if key != "run" and old.get(key) != new.get(key)
+        if key != "run_dir" and old.get(key) != new.get(key)
     ]
 
 

@@ -10,11 +10,11 @@ from torch import nn
 def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
     """What an optimiser is to change: a group for each share of the rate, the whole rate first.
 
-    A module that has a `rate_share` learns, with all in it, at that share of the rate; what is frozen is in no group.
+    A module that has a `lr_scale` learns, with all in it, at that share of the rate; what is frozen is in no group.
     """
     shares = {parameter: 1.0 for parameter in model.parameters() if parameter.requires_grad}
     for module in model.modules():
-        if (share := getattr(module, "rate_share", None)) is not None:
+        if (share := getattr(module, "lr_scale", None)) is not None:
             shares |= {parameter: share for parameter in module.parameters() if parameter in shares}
     return [
         {"params": [parameter for parameter, own in shares.items() if own == share], "share": share}

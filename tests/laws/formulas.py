@@ -27,31 +27,31 @@ def plain_score(name, score, q, k, s, t, seen):
     if kind == "dot":
         return (shares[0] * shares[1]).sum(-1) / scale
     if kind == "general":
-        return (q.reshape(heads, -1) * affine(score.w_key, k).reshape(heads, -1)).sum(-1) / scale
+        return (q.reshape(heads, -1) * affine(score.key_proj, k).reshape(heads, -1)).sum(-1) / scale
     if kind == "concat":  # Luong's W multiplies the stacked vector
-        w = torch.cat([score.w_query.weight, score.w_key.weight], 1).detach().numpy()
+        w = torch.cat([score.query_proj.weight, score.key_proj.weight], 1).detach().numpy()
         return np.array([score.v.detach().numpy().ravel() @ np.tanh(w @ np.concatenate([q, k]))])
     if kind == "cosine":
-        key = affine(score.w_key, k).reshape(heads, -1)
+        key = affine(score.key_proj, k).reshape(heads, -1)
         norms = np.linalg.norm(shares[0], axis=-1) * np.linalg.norm(key, axis=-1)
         return score.sharpness.detach().numpy().ravel() * (shares[0] * key).sum(-1) / norms
     if kind == "location":  # the last position stands for all that follow
-        return affine(score.w_query, q).reshape(heads, -1)[:, min(s, SCORES[name]["positions"] - 1)]
+        return affine(score.query_proj, q).reshape(heads, -1)[:, min(s, SCORES[name]["max_positions"] - 1)]
     if kind == "offset":
-        reach = SCORES[name]["reach"]
-        return affine(score.w_query, q).reshape(heads, -1)[:, max(-reach, min(reach, s - t)) + reach]
+        reach = SCORES[name]["max_distance"]
+        return affine(score.query_proj, q).reshape(heads, -1)[:, max(-reach, min(reach, s - t)) + reach]
     wq, uk = (affine(side, x).reshape(n, -1) for side, x, n in sides(score, q, k))
     uk = uk.repeat(heads // len(uk), 0)
     if kind == "multi-head":
         return (wq * uk).sum(-1) / math.sqrt(len(q) / heads)
     if kind == "coverage":
-        fertility = SCORES[name].get("fertile", 2.0) / (1 + np.exp(-affine(score.fertility, k)))
+        fertility = SCORES[name].get("max_fertility", 2.0) / (1 + np.exp(-affine(score.fertility, k)))
         wq = wq + (seen / fertility)[:, None] * score.z.detach().numpy()[:, 0, 0]
     return (score.v.detach().numpy()[:, 0] * np.tanh(wq + uk)).sum(-1)
 
 
 def sides(score, q, k):
-    return (score.w_query, q, score.heads), (score.w_key, k, score.groups)
+    return (score.query_proj, q, score.heads), (score.key_proj, k, score.kv_heads)
 
 
 def plain_scores(name, score, q, keys, t, seen):
@@ -68,8 +68,8 @@ def plain_weights(name, align, scores, n, q, t, last):
         elif name.startswith("hard"):  # after training
             weights[h, max(range(n), key=lambda s: row[s])] = 1
         elif name == "monotonic":
-            stops = row[:n] + align.stop.item()
-            weights[h, :n] = (expected_stop if align.training else first_stop)(stops, last[h, :n])
+            stops = row[:n] + align.score_bias.item()
+            weights[h, :n] = (expected_alignment if align.training else first_alignment)(stops, last[h, :n])
         else:
             weights[h] = plain_window(name, align, row, n, q, t)
     return weights
@@ -79,20 +79,20 @@ def plain_window(name, align, row, n, q, t):
     """[S]: the softmax over a window, all words of the sentence if it is global."""
     words, weights = range(n), np.zeros_like(row)
     if name == "local-m":
-        words = [s for s in words if abs(s - min(t, n - 1)) <= align.width]
+        words = [s for s in words if abs(s - min(t, n - 1)) <= align.window]
     if name.startswith("local-p"):
-        w, _, v = align.predict
+        w, _, v = align.position_predictor
         centre = (n - 1) / (1 + np.exp(-affine(v, np.tanh(affine(w, q)))[0]))
-        words = [s for s in words if abs(round(s - centre)) <= align.width]
+        words = [s for s in words if abs(round(s - centre)) <= align.window]
     total = sum(math.exp(row[s]) for s in words)
     for s in words:
         weights[s] = math.exp(row[s]) / total
         if name.startswith("local-p"):
-            weights[s] *= math.exp(-((s - centre) ** 2) / (2 * (align.width / 2) ** 2))
+            weights[s] *= math.exp(-((s - centre) ** 2) / (2 * (align.window / 2) ** 2))
     return weights / weights.sum() if name == "local-p-renormalised" else weights
 
 
-def expected_stop(scores, last):
+def expected_alignment(scores, last):
     """Raffel et al. 2017, eq. 8 to 10, as a walk: it arrives at a word, and stops there or goes on."""
     stop, weights, here = 1 / (1 + np.exp(-scores)), np.zeros_like(scores), 0.0
     stop[-1] = 1
@@ -103,7 +103,7 @@ def expected_stop(scores, last):
     return weights
 
 
-def first_stop(scores, last):
+def first_alignment(scores, last):
     start = int(last.argmax())
     stops = [s for s in range(start, len(scores)) if scores[s] > 0]
     return np.eye(len(scores))[stops[0] if stops else -1]
@@ -130,7 +130,7 @@ def plain_attention(score_name, align_name, attention, query, keys, lengths):
         weights = []
         for t, q in enumerate(queries):
             scores = plain_scores(score_name, attention.score, q, words, t, seen)
-            last = plain_weights(align_name, attention.align, scores, n, q, t, last)
+            last = plain_weights(align_name, attention.alignment, scores, n, q, t, last)
             seen = seen + last
             weights.append(last)
         rows.append(np.stack(weights, 1))
@@ -139,9 +139,9 @@ def plain_attention(score_name, align_name, attention, query, keys, lengths):
 
 def plain_context(attention, weights, values):
     """[B, T, Dv]: each head's share of the values, side by side."""
-    if isinstance(attention.value, nn.Linear):
-        values = affine(attention.value, values)
-    heads, groups = attention.score.heads, attention.score.groups
+    if isinstance(attention.value_proj, nn.Linear):
+        values = affine(attention.value_proj, values)
+    heads, groups = attention.score.heads, attention.score.kv_heads
     shares = [share for share in np.split(values, groups, -1) for _ in range(heads // groups)]
     context = np.concatenate([weights[:, h] @ share for h, share in enumerate(shares)], -1)
-    return affine(attention.output, context) if isinstance(attention.output, nn.Linear) else context
+    return affine(attention.output_proj, context) if isinstance(attention.output_proj, nn.Linear) else context

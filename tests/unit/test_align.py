@@ -153,7 +153,7 @@ def test_weights_of_empty_sides_are_those_of_their_ends(decoder: str) -> None:
 
 def test_a_model_without_attention_has_no_weights() -> None:
     words = TOKENIZERS["words"]
-    assert word_attention_weights(net("fixed", words), (words, words), PAIRS) == [None] * len(PAIRS)
+    assert word_attention_weights(net("fixed-context", words), (words, words), PAIRS) == [None] * len(PAIRS)
 
 
 def test_words_that_become_nothing_have_no_link() -> None:

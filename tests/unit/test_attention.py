@@ -69,7 +69,7 @@ def test_scores(name):
     position = torch.arange(T).expand(B, T)
     seen = rand(B, score.heads, T, S, seed=5).abs()
     info = QueryInfo(query, position, seen)
-    ours = score(score.query(query, position), score.key(keys, position[:, :S]), info)
+    ours = score(score.project_query(query, position), score.project_key(keys, position[:, :S]), info)
     for b, t in itertools.product(range(B), range(T)):
         plain = plain_scores(name, score, query[b, t].numpy(), keys[b].numpy(), t, seen[b, :, t].numpy())
         torch.testing.assert_close(ours[b, :, t].detach(), torch.from_numpy(plain))
@@ -98,8 +98,8 @@ def test_contexts(score, align):
     attention = build(score, align)
     for training in (False, True) if align == "monotonic" else (False,):
         attention.train(training)
-        memory = attention.project(keys, values, mask)
-        seen = attention.begin(memory)
+        memory = attention.project_memory(keys, values, mask)
+        seen = attention.initial_state(memory)
         given = attention(query, memory, position, seen, need_weights=True)
         plain = plain_attention(score, align, attention, query.numpy(), keys.numpy(), LENGTHS)
         torch.testing.assert_close(given.weights.detach(), torch.from_numpy(plain))
@@ -116,8 +116,8 @@ class Whole(nn.Module):
         self.attention, self.mask, self.position = attention, mask, position
 
     def forward(self, query, keys, values):
-        memory = self.attention.project(keys, values, self.mask)
-        return self.attention(query, memory, self.position, self.attention.begin(memory)).context
+        memory = self.attention.project_memory(keys, values, self.mask)
+        return self.attention(query, memory, self.position, self.attention.initial_state(memory)).context
 
 
 @pytest.mark.parametrize(("score", "align"), ATTENTIONS)
@@ -141,12 +141,12 @@ def test_gradients(score, align):
 )
 @pytest.mark.parametrize("hypotheses", [1, 3])
 def test_fused_attention_is_written_out_attention(name, hypotheses, monkeypatch):
-    monkeypatch.setattr("seq2attn.attention.attention.NEAR", 0)
+    monkeypatch.setattr("seq2attn.attention.attention.UNFUSED_MAX_SCORES", 0)
     _, keys, values, mask, _ = inputs(key_dim(name))
     attention = build(name)
     query = rand(B * hypotheses, T, QUERY, seed=4).requires_grad_()
     position = torch.arange(T).expand(B * hypotheses, T)
-    memory = attention.project(keys, values, mask)
+    memory = attention.project_memory(keys, values, mask)
     fused, _, none, _ = attention(query, memory, position)
     written, _, weights, _ = attention(query, memory, position, need_weights=True)
     assert none is None
@@ -185,7 +185,7 @@ def test_fused_attention_to_nothing_is_written_out_attention_to_nothing(name):
     mask = mask.clone()
     mask[1] = False
     attention = build(name)
-    memory = attention.project(keys, values, mask)
+    memory = attention.project_memory(keys, values, mask)
     written = attention(query, memory, position, need_weights=True).context
     torch.testing.assert_close(attention(query, memory, position).context, written)
     assert written.isfinite().all()
@@ -266,14 +266,14 @@ def test_heads_that_do_not_divide_the_query_are_a_mistake_of_the_config(kind):
 
 
 @pytest.mark.parametrize(
-    "enters", [{"query": "current", "context": []}, {"query": "current", "context": ["cell", "cell"]}]
+    "wiring", [{"query": "current", "context": []}, {"query": "current", "context": ["cell", "cell"]}]
 )
-def test_a_context_goes_somewhere_and_nowhere_twice(enters):
+def test_a_context_goes_somewhere_and_nowhere_twice(wiring):
     with pytest.raises(ValidationError, match=r"context|twice"):
         ModelConfig.model_validate(
             {
                 "encoder": {"kind": "gru", "dim": 8},
-                "decoder": {"kind": "recurrent", "dim": 8, "wiring": enters},
+                "decoder": {"kind": "recurrent", "dim": 8, "wiring": wiring},
             }
         )
 

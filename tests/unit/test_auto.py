@@ -55,7 +55,7 @@ def test_warm_up_is_a_tenth_of_the_updates_for_every_size_of_corpus(length):
         lengths = lengths_of(pairs, length)
         config, _ = resolved(lengths, max_duration=["20 epochs", "2 hours"])
         updates = 20 * updates_per_epoch(config, lengths)
-        assert config.schedule.warmup == max(1, updates // 10) <= 4000
+        assert config.lr_schedule.warmup_updates == max(1, updates // 10) <= 4000
         found.append((config.batch.tokens, updates))
     sizes, updates = zip(*found, strict=True)
     assert list(sizes) == sorted(sizes)
@@ -77,14 +77,14 @@ def test_the_batch_size_is_the_largest_with_enough_updates_per_epoch(length):
 def test_the_warm_up_grows_with_the_training_up_to_the_usual_one():
     lengths = lengths_of(1_000, 14)
     found = [
-        resolved(lengths, max_duration=[f"{updates} updates"])[0].schedule.warmup
+        resolved(lengths, max_duration=[f"{updates} updates"])[0].lr_schedule.warmup_updates
         for updates in (1, 9, 10, 25, 400, 39_990, 40_000, 10**7)
     ]
     assert found == [1, 1, 1, 2, 40, 3999, 4000, 4000]
     by_epochs, _ = resolved(lengths, max_duration=["30 epochs", "100 updates"])
-    assert by_epochs.schedule.warmup == 10  # the first limit ends it
+    assert by_epochs.lr_schedule.warmup_updates == 10  # the first limit ends it
     noam, _ = resolved(lengths, max_duration=["500 updates"], lr_schedule={"kind": "noam", "dim": 8})
-    assert (noam.schedule.warmup, noam.schedule.dim) == (50, 8)
+    assert (noam.lr_schedule.warmup_updates, noam.lr_schedule.dim) == (50, 8)
 
 
 def test_a_training_that_a_time_ends_warms_up_for_a_tenth_of_twenty_epochs():
@@ -92,8 +92,8 @@ def test_a_training_that_a_time_ends_warms_up_for_a_tenth_of_twenty_epochs():
     by_time, by_epochs = (
         resolved(lengths, max_duration=[max_duration])[0] for max_duration in ("2 hours", "20 epochs")
     )
-    assert by_time.schedule == by_epochs.schedule
-    assert by_time.schedule.warmup == 2 * updates_per_epoch(by_time, lengths)
+    assert by_time.lr_schedule == by_epochs.lr_schedule
+    assert by_time.lr_schedule.warmup_updates == 2 * updates_per_epoch(by_time, lengths)
 
 
 def test_all_batches_of_an_update_count():
@@ -150,9 +150,9 @@ def test_a_warm_up_that_is_longer_than_the_training_is_warned_of():
     )
     assert line == (
         "warning: warm-up is 4,000 updates; training will end after about 180:"
-        " a tenth of that is usual, `training.lr_schedule.warmup: 18`"
+        " a tenth of that is usual, `training.lr_schedule.warmup_updates: 18`"
     )
-    assert config.schedule.warmup == 4000
+    assert config.lr_schedule.warmup_updates == 4000
     per_epoch = updates_per_epoch(config, lengths)
     limits = {"max_duration": ["6 epochs", "9 hours"], "batch": {"tokens": 64}}
     for warmup, warns in ((3 * per_epoch, False), (3 * per_epoch + 1, True)):  # half of the training
@@ -187,8 +187,8 @@ def auto(folder, run, **options):
 
 
 def kept(run):
-    training = run.experiment().training
-    return training.batch.tokens, training.schedule
+    training = run.load_config().training
+    return training.batch.tokens, training.lr_schedule
 
 
 def rates(run):
@@ -241,7 +241,7 @@ def test_a_time_limit_is_warned_of_at_the_first_report_and_once(corpus):
 
 
 def test_the_config_of_the_readme_ends_its_warm_up_on_a_small_text(corpus):
-    (text,) = re.findall(r"^```yaml\n(run: .*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    (text,) = re.findall(r"^```yaml\n(run_dir: .*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     written = yaml.safe_load(text)
     small = content(corpus, "run", report_every=1)
     written["run_dir"], written["data"] = small["run_dir"], small["data"]

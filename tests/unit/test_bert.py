@@ -50,7 +50,7 @@ def ours(folder, lines, **options):
     tokenizer, embedding, encoder = loaded(folder, **options)
     ids, mask = collate_source([tokenizer.encode(line) for line in lines])
     vectors = embedding(ids)
-    return encoder(vectors, mask), encoder.look(vectors, mask)[1]
+    return encoder(vectors, mask), encoder.forward_with_weights(vectors, mask)[1]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_outputs_are_berts_own(tmp_path, shape):
     torch.testing.assert_close(weights[rows], torch.stack(expected.attentions, 1)[rows], **NEAR)
     for row, words in enumerate(found.mask):
         torch.testing.assert_close(
-            found.final[0][row, 0], expected.last_hidden_state[row, words].mean(0), **NEAR
+            found.final_state[0][row, 0], expected.last_hidden_state[row, words].mean(0), **NEAR
         )
 
 
@@ -158,7 +158,7 @@ def test_what_is_frozen_neither_learns_nor_drops(tmp_path, frozen, embeds, layer
 
 
 def test_a_rate_of_its_own(folder):
-    _, embedding, encoder = loaded(folder, rate=0.25, frozen=1)
+    _, embedding, encoder = loaded(folder, lr_scale=0.25, frozen=1)
     head = nn.Linear(16, 3)
     model = nn.ModuleDict({"embedding": embedding, "encoder": encoder, "head": head})
     first, second = parameter_groups(model)
@@ -195,7 +195,7 @@ def test_a_vocabulary_with_more_words_than_weights(folder):
 def test_weights_of_another_shape_than_the_config_says(folder, tmp_path):
     config = BertEncoderConfig(kind="bert", path=folder)
     other = make_bert(tmp_path / "other", WORDS, intermediate_size=24)
-    with pytest.raises(DataError, match="other: its weights are not of the config's `shape`"):
+    with pytest.raises(DataError, match="other: its weights are not of the config's `architecture`"):
         load_bert_weights(other, config.build_embedding(), config.build(7), range(20))
 
 

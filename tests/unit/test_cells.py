@@ -35,15 +35,20 @@ def first_cells(kind, layers):
 def torchs(fed, kind, layers, *, with_feed):
     """PyTorch's cells with the weights of ours; what is fed is a part of its input, or left out."""
     rnn = CELLS[kind](WORD + FEED * with_feed, DIM, layers, batch_first=True).double()
-    lowest = torch.cat([fed.words.weight, fed.feed.weight], 1) if with_feed else fed.words.weight
-    inputs = [(lowest, fed.words.bias), *((linear.weight, linear.bias) for linear in fed.upper)]
+    lowest = (
+        torch.cat([fed.input_proj.weight, fed.feed_proj.weight], 1) if with_feed else fed.input_proj.weight
+    )
+    inputs = [
+        (lowest, fed.input_proj.bias),
+        *((linear.weight, linear.bias) for linear in fed.upper_input_proj),
+    ]
     with torch.no_grad():
         for layer, (weight, bias) in enumerate(inputs):
             for name, value in {
                 "weight_ih": weight,
                 "bias_ih": bias,
-                "weight_hh": fed.hidden[layer].weight,
-                "bias_hh": fed.hidden[layer].bias,
+                "weight_hh": fed.hidden_proj[layer].weight,
+                "bias_hh": fed.hidden_proj[layer].bias,
             }.items():
                 getattr(rnn, f"{name}_l{layer}").copy_(value)
     return rnn
@@ -69,7 +74,7 @@ def run_torchs(rnn, inputs, cells):
 def test_fed_cells_are_torchs(kind, layers, with_feed):
     fed = shuffled(InputFedRNN(kind, WORD, FEED, DIM, layers, 0.0))
     if not with_feed:
-        nn.init.zeros_(fed.feed.weight)
+        nn.init.zeros_(fed.feed_proj.weight)
     words, feed = rand(ROWS, STEPS, WORD).requires_grad_(), rand(ROWS, STEPS, FEED, seed=1)
     cells = first_cells(kind, layers)
     inputs = torch.cat([words, feed], -1) if with_feed else words
@@ -102,7 +107,7 @@ def test_the_encoder_is_torchs_on_each_sentence_alone(kind, layers, bidirectiona
     for row, n in enumerate(lengths):
         outputs, final = rnn(words[row, :n])
         torch.testing.assert_close(encoded.values[row, :n], outputs)
-        for ours, theirs in zip(encoded.final, final if kind == "lstm" else (final,), strict=True):
+        for ours, theirs in zip(encoded.final_state, final if kind == "lstm" else (final,), strict=True):
             for layer in range(layers):  # torch's order: layer by layer, forwards before backwards
                 ends = theirs[layer * (1 + bidirectional) : (layer + 1) * (1 + bidirectional)]
                 torch.testing.assert_close(ours[row, layer], ends.flatten())
@@ -115,7 +120,7 @@ def test_the_bridge_gives_each_layer_its_own_view_of_the_top(encoder_parts, kind
     final = tuple(rand(ROWS, 2, final_dim, seed=i) for i in range(encoder_parts))
     cells = bridge(final)
     assert len(cells) == (1 if kind == "gru" else 2)
-    for i, (cell, part) in enumerate(zip(cells, bridge.parts, strict=True)):
+    for i, (cell, part) in enumerate(zip(cells, bridge.projections, strict=True)):
         top = final[min(i, encoder_parts - 1)][:, -1]  # an LSTM after a GRU makes its c from h as well
         for layer in range(layers):
             rows = slice(layer * DIM, (layer + 1) * DIM)
@@ -158,11 +163,11 @@ def check_rnn(rnn):
 
 
 def check_fed(fed):
-    assert_glorot(fed.feed.weight, fed.gates)
-    for linear, hidden in zip((fed.words, *fed.upper), fed.hidden, strict=True):
-        assert_glorot(linear.weight, fed.gates)
-        assert_orthogonal(hidden.weight, fed.gates)
-        assert_gate_biases(linear.bias, hidden.bias, fed.gates)
+    assert_glorot(fed.feed_proj.weight, fed.num_gates)
+    for linear, hidden in zip((fed.input_proj, *fed.upper_input_proj), fed.hidden_proj, strict=True):
+        assert_glorot(linear.weight, fed.num_gates)
+        assert_orthogonal(hidden.weight, fed.num_gates)
+        assert_gate_biases(linear.bias, hidden.bias, fed.num_gates)
 
 
 def check_other(part):

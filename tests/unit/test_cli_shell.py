@@ -68,15 +68,14 @@ class TestShell:
         assert (done.exit_code, done.stdout, done.stderr) == (code, "", said)
 
     def test_bugs_keep_their_traceback(self):
-        done = python("-c", "from seq2attn import cli\ndef bug(): 1 / 0\ncli.group('', bug)([])")
+        done = python("-c", "from seq2attn import cli\ndef bug(): 1 / 0\ncli.command_group('', bug)([])")
         assert done.returncode == 1
         assert done.stderr.startswith("Traceback (most recent call last):")
         assert done.stderr.endswith("ZeroDivisionError: division by zero\n")
 
     def test_a_reader_that_leaves_is_no_error(self):
-        code = (
-            "from seq2attn import cli\ndef much():\n for n in range(99999): print(n)\ncli.group('', much)([])"
-        )
+        code = "from seq2attn import cli\ndef much():\n for n in range(99999): print(n)\n"
+        code += "cli.command_group('', much)([])"
         shell = f'{sys.executable} -c "$1" | head -n 1; exit ${{PIPESTATUS[0]}}'
         done = subprocess.run(["bash", "-c", shell, "-", code], capture_output=True, text=True, cwd=ROOT)
         assert (done.returncode, done.stdout, done.stderr) == (141, "0\n", "")
@@ -90,7 +89,7 @@ class Part(Config):
     size: int = 3
 
 
-class Experiment(Config):
+class ExperimentConfig(Config):
     part: Part
     name: str = "it"
 
@@ -99,7 +98,7 @@ class Experiment(Config):
 def configs(tmp_path, monkeypatch):
     """A good and a bad config, for a schema of our own."""
     stub = ModuleType("seq2attn.experiment")
-    stub.Experiment = Experiment  # type: ignore[attr-defined]
+    stub.ExperimentConfig = ExperimentConfig  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "seq2attn.experiment", stub)
     monkeypatch.chdir(tmp_path)
     Path("good.yaml").write_text("part: {size: 4}\n")

@@ -78,10 +78,10 @@ class TestHints:
             ("training.batch_size", "training.batch_size", "training.batch.tokens"),
             ("training.batch.batch-size", "training.batch.batch-size", "training.batch.tokens"),
             ("search.beam", "search.beam", "search.beam_size"),
-            ("search.beam_size", "search.beam_size", "search.beam_size"),
+            ("search.num_beams", "search.num_beams", "search.beam_size"),
             ("training.epochs", "training.epochs", "training.max_duration"),
             ("training.max_epochs", "training.max_epochs", "training.max_duration"),
-            ("text.sentencepiece", "text.sentencepiece", "text"),
+            ("tokenizer.sentencepiece", "tokenizer.sentencepiece", "tokenizer"),
             ("data.train.src", "data.train.src", "source"),
             ("data.train.trg", "data.train.trg", "target"),
             ("model.hidden_size", "model.hidden_size", "model.embeddings.dim"),
@@ -122,7 +122,10 @@ class TestAnotherKind:
 
     def test_what_is_set_is_never_dropped(self, write: Write) -> None:
         path = write(WHOLE)
-        assert load(path, ExperimentConfig, ["search.kind=sample", "search.beam_size=7"]).search.width == 7
+        assert (
+            load(path, ExperimentConfig, ["search.kind=sample", "search.num_samples=7"]).search.num_samples
+            == 7
+        )
         assert "unknown key `search.beam_size`" in said(path, "search.beam_size=7", "search.kind=greedy")
 
     def test_an_unknown_kind_is_the_only_mistake(self, write: Write) -> None:
@@ -133,16 +136,18 @@ class TestAnotherKind:
 class TestOneForAList:
     def test_one_duration(self, write: Write) -> None:
         one, many = (
-            load(write(WHOLE + f"training: {{until: {until}}}"), ExperimentConfig).training.max_duration
-            for until in ("20 epochs", "[20 epochs]")
+            load(
+                write(WHOLE + f"training: {{max_duration: {duration}}}"), ExperimentConfig
+            ).training.max_duration
+            for duration in ("20 epochs", "[20 epochs]")
         )
         assert one == many
 
-    @pytest.mark.parametrize("until", ["20", "soon", "{}"])
-    def test_a_mistake_has_a_place(self, write: Write, until: str) -> None:
-        text = said(write(WHOLE + f"training: {{until: {until}}}"))
+    @pytest.mark.parametrize("duration", ["20", "soon", "{}"])
+    def test_a_mistake_has_a_place(self, write: Write, duration: str) -> None:
+        text = said(write(WHOLE + f"training: {{max_duration: {duration}}}"))
         assert text.endswith(f"1 mistake in {write('')}")
-        assert "my.yaml:10:19: `training.max_duration`: a duration is a number and a unit" in text
+        assert "my.yaml:10:26: `training.max_duration`: a duration is a number and a unit" in text
 
 
 class Switch(Config):
@@ -164,7 +169,7 @@ class TestQuotes:
         [
             (
                 "lr_schedule: {kind: inverse-sqrt, warmup_updates: 0}",
-                "`training.lr_schedule.warmup` should be greater than 0 or 'auto', not 0",
+                "`training.lr_schedule.warmup_updates` should be greater than 0 or 'auto', not 0",
             ),
             (
                 "batch: {tokens: 0}",
@@ -197,7 +202,7 @@ class TestMissingFiles:
             errors_at(path, ExperimentConfig, missing_files(load(path, ExperimentConfig)))
         ).splitlines()
         assert lines[0] == (
-            f"{path}:3:48: `data.train.target`: there is no such file: {tmp_path / 'a.en'}; did you mean `a.enn`?"
+            f"{path}:3:46: `data.train.target`: there is no such file: {tmp_path / 'a.en'}; did you mean `a.enn`?"
         )
         for name in ("a.en", "no.align"):
             (tmp_path / name).touch()

@@ -30,7 +30,7 @@ VOCABULARY = Vocabulary.from_tokens([f"w{number}" for number in range(SIZE - 4)]
 PART = {"kind": "transformer", "layers": 2, "heads": 4, "ffn_dim": 32, "dropout": 0.0}
 MODELS = {
     "pre-norm": {},
-    "post-norm": {"both": {"norm": "post"}},
+    "post-norm": {"both": {"norm_order": "post"}},
     "one of each": {
         "encoder": {"norm_order": "post", "layers": 1},
         "decoder": {"norm_order": "pre", "layers": 3},
@@ -46,9 +46,9 @@ MODELS = {
     },
     "gelu": {"both": {"activation": "gelu"}},
     "swiglu, relu": {"encoder": {"activation": "swiglu"}},
-    "rms, post-norm": {"both": {"norm_type": "rmsnorm", "norm": "post"}},
-    "one key for all heads": {"both": {"groups": 1}, "score": {"kv_heads": 1}},
-    "groups, relative": {"both": {"groups": 2, "position_encoding": "relative"}, "score": {"kv_heads": 2}},
+    "rms, post-norm": {"both": {"norm_type": "rmsnorm", "norm_order": "post"}},
+    "one key for all heads": {"both": {"kv_heads": 1}, "score": {"kv_heads": 1}},
+    "groups, relative": {"both": {"kv_heads": 2, "position_encoding": "relative"}, "score": {"kv_heads": 2}},
     "groups of each their own": {
         "encoder": {"heads": 2},
         "decoder": {"kv_heads": 2},
@@ -56,7 +56,12 @@ MODELS = {
     },
     "groups of the source alone": {"score": {"kv_heads": 2}},
     "modern": {
-        "both": {"position_encoding": "rotary", "norm_type": "rmsnorm", "activation": "swiglu", "groups": 2},
+        "both": {
+            "position_encoding": "rotary",
+            "norm_type": "rmsnorm",
+            "activation": "swiglu",
+            "kv_heads": 2,
+        },
         "embeddings": {"tie": "all"},
     },
     "an odd width": {"embeddings": {"dim": 15}, "both": {"heads": 3}, "score": {"heads": 3}},

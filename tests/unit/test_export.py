@@ -101,7 +101,7 @@ def test_an_export_translates_and_says_of_which_weights_it_is(run: RunDirectory,
     found = export_run(run, CTranslate2Target(), where)
     header = json.loads((where / "seq2attn.json").read_text(encoding="utf-8"))
     assert (header["engine"], header["type"], len(header["weights"])) == ("ctranslate2", "float32", 64)
-    assert header["probe"]["searches"][0]["tokens"] == found.searches[0].token_agreement == 1.0
+    assert header["probe"]["searches"][0]["token_agreement"] == found.searches[0].token_agreement == 1.0
     engine = load_exported_engine(run, "ctranslate2", where, CPU)
     model, source, _ = run.load_model()
     sources = [source.encode("a few words"), [], source.encode("many")]
@@ -163,7 +163,7 @@ REFUSED = {
     "model.decoder.attention.score.kind": ("{kind: multi-head, heads: 2}", "{kind: dot, scaled: true}"),
     "model.decoder.attention.score.heads": ("{kind: multi-head, heads: 2}", "{kind: multi-head, heads: 4}"),
     "model.decoder.attention.align.kind": ("heads: 2}}", "heads: 2}, align: {kind: sparsemax}}"),
-    "model.decoder.norm_type": ("kind: transformer\n", "kind: transformer\n    norm_layer: rms\n"),
+    "model.decoder.norm_type": ("kind: transformer\n", "kind: transformer\n    norm_type: rmsnorm\n"),
 }  # fmt: skip
 
 

@@ -67,7 +67,7 @@ class _Contrary:
     def encode(self, line: str) -> list[int]:
         return [7 if len(line) > 3 else 8] * bool(line)
 
-    def word_indices(self, ids: list[int]) -> list[int]:
+    def word_ids(self, ids: list[int]) -> list[int]:
         return list(range(len(ids)))
 
 
@@ -182,7 +182,7 @@ def pieces_of(
 
 def test_links_stay_with_their_pairs_when_some_are_left_out(tmp_path: Path, data: DataConfig) -> None:
     strict = data.model_copy(update={"filters": FiltersConfig(max_length=4, drop_duplicates=True)})
-    text = TokenizersConfig(joint=WordTokenizerConfig(pre_tokenizer="spaces"))
+    text = TokenizersConfig(joint=WordTokenizerConfig(pre_tokenizer="whitespace"))
     corpus = prepare(strict, text, tmp_path / "run", print).train.corpus
     whole = prepare(data, text, tmp_path / "whole", print).train.corpus
     assert 0 < len(corpus) < len(whole)

@@ -33,7 +33,7 @@ def test_words_are_drawn_as_often_as_their_softmax_says(align):
 def test_after_training_the_likeliest_is_taken(align):
     weights = align.eval()(SCORES.expand(5, 1, 1, -1), MASK, ASKED)
     assert (weights == torch.tensor([1.0, 0, 0, 0])).all()
-    assert align.drawn(SCORES, MASK, weights) is None
+    assert align.sample_log_prob(SCORES, MASK, weights) is None
 
 
 def test_gumbels_gradient_is_that_of_its_relaxation():
@@ -104,9 +104,9 @@ def test_scores_learn_from_what_was_drawn(decoder):
     net = calm(model("gru", decoder, "multi-head", "hard-reinforce"))
     objective, batch = TrainingLoss(net), collate([([3, 4, 5, 6, 7], [5, 4, 3])] * 4)
     loss = objective(batch, -2.0)
-    assert loss.drew
-    loss.objective.backward()
-    torch.testing.assert_close(loss.objective, loss.negative_log_likelihood)
+    assert loss.samples_attention
+    loss.loss.backward()
+    torch.testing.assert_close(loss.loss, loss.negative_log_likelihood)
     assert [n for n, p in net.named_parameters() if p.grad is None] == []
     assert not objective.eval()(batch).samples_attention
     assert not TrainingLoss(calm(model("gru", decoder)))(batch).samples_attention

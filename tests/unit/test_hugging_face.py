@@ -87,7 +87,7 @@ def ours(kind):
     settings = {"embeddings": embeddings, "encoder": part, "decoder": decoder}
     net = build_model(ModelConfig.model_validate(settings), WORDS, WORDS).double().eval()
     with torch.no_grad():
-        for table in (net.source_embedding.table, net.target_embedding.embedding, net.output_projection):
+        for table in (net.source_embedding.embedding, net.target_embedding.embedding, net.output_projection):
             table.weight.copy_(their.lm_head.weight)
         net.output_projection.bias.copy_(their.final_logits_bias[0])
         for side, other in ((net.encoder, their.model.encoder), (net.decoder, their.model.decoder)):
@@ -96,28 +96,28 @@ def ours(kind):
 
 
 def copy_side(side, other, kind):
-    side.positions.table.weight.copy_(other.embed_positions.weight[2 if kind == "bart" else 0 :])
+    side.position_encoding.embedding.weight.copy_(other.embed_positions.weight[2 if kind == "bart" else 0 :])
     if kind == "pegasus":
         copy_weights(side.norm, other.layer_norm)
     for layer, their in zip(side.layers, other.layers, strict=True):
-        if hasattr(layer, "source"):
-            copy_attention(layer.target, their.self_attn)
-            copy_attention(layer.source, their.encoder_attn)
-            copy_weights(layer.target_branch.norm, their.self_attn_layer_norm)
-            copy_weights(layer.source_branch.norm, their.encoder_attn_layer_norm)
+        if hasattr(layer, "cross_attention"):
+            copy_attention(layer.self_attention, their.self_attn)
+            copy_attention(layer.cross_attention, their.encoder_attn)
+            copy_weights(layer.self_attention_residual.norm, their.self_attn_layer_norm)
+            copy_weights(layer.cross_attention_residual.norm, their.encoder_attn_layer_norm)
         else:
-            copy_attention(layer.attention, their.self_attn)
-            copy_weights(layer.attention_branch.norm, their.self_attn_layer_norm)
-        copy_weights(layer.feed_forward.enter, their.fc1)
-        copy_weights(layer.feed_forward.leave, their.fc2)
-        copy_weights(layer.feed_forward_branch.norm, their.final_layer_norm)
+            copy_attention(layer.self_attention, their.self_attn)
+            copy_weights(layer.self_attention_residual.norm, their.self_attn_layer_norm)
+        copy_weights(layer.feed_forward.up_proj, their.fc1)
+        copy_weights(layer.feed_forward.down_proj, their.fc2)
+        copy_weights(layer.feed_forward_residual.norm, their.final_layer_norm)
 
 
 def copy_attention(attention, their):
-    copy_weights(attention.score.w_query, their.q_proj)
-    copy_weights(attention.score.w_key, their.k_proj)
-    copy_weights(attention.value, their.v_proj)
-    copy_weights(attention.output, their.out_proj)
+    copy_weights(attention.score.query_proj, their.q_proj)
+    copy_weights(attention.score.key_proj, their.k_proj)
+    copy_weights(attention.value_proj, their.v_proj)
+    copy_weights(attention.output_proj, their.out_proj)
 
 
 def copy_weights(layer, their):
@@ -134,7 +134,7 @@ def test_the_same_logits(kind):
             input_ids=source, attention_mask=mask.long(), decoder_input_ids=target, use_cache=False
         ).logits
         net = ours(kind)
-        found = net.output(net(source, mask, target).hidden)
+        found = net.output_projection(net(source, mask, target).hidden)
     assert expected.std() > 0.5
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 

@@ -31,7 +31,7 @@ CONFIGS: dict[str, TokenizerConfig] = {
     "bpe": BPETokenizerConfig(vocab_size=400),
     "unigram": UnigramTokenizerConfig(vocab_size=320),
     "words": WordTokenizerConfig(),
-    "spaces": WordTokenizerConfig(pre_tokenizer="spaces"),
+    "spaces": WordTokenizerConfig(pre_tokenizer="whitespace"),
     "characters": CharacterTokenizerConfig(),
 }
 RANDOM: dict[str, TokenizerConfig] = {

@@ -59,8 +59,12 @@ def with_our_weights(run: Path) -> Any:
     """T with the weights of a run; its table of positions becomes ours."""
     model, ours = built(0.0), load_file(run / "model.safetensors")
     taken = dict(renamed(ours))
-    taken["final_logits_bias"] = ours["output.bias"].unsqueeze(0)
-    table = next(ours[name] for name in ("target.table.weight", "source.table.weight") if name in ours)
+    taken["final_logits_bias"] = ours["output_projection.bias"].unsqueeze(0)
+    table = next(
+        ours[name]
+        for name in ("target_embedding.embedding.weight", "source_embedding.embedding.weight")
+        if name in ours
+    )
     for name in ("shared", "encoder.embed_tokens", "decoder.embed_tokens"):
         taken[f"model.{name}.weight"] = table
     taken["lm_head.weight"] = table
@@ -75,11 +79,10 @@ def with_our_weights(run: Path) -> Any:
 def renamed(ours: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
     """The weights of the layers under Marian's names."""
     parts = {
-        "attention": "self_attn", "target": "self_attn", "source": "encoder_attn",
-        "score.w_query": "q_proj", "score.w_key": "k_proj", "value": "v_proj", "output": "out_proj",
-        "attention_branch": "self_attn_layer_norm", "target_branch": "self_attn_layer_norm",
-        "source_branch": "encoder_attn_layer_norm", "feed_forward_branch": "final_layer_norm",
-        "feed_forward.enter": "fc1", "feed_forward.leave": "fc2",
+        "self_attention": "self_attn", "cross_attention": "encoder_attn",
+        "score.query_proj": "q_proj", "score.key_proj": "k_proj", "value_proj": "v_proj", "output_proj": "out_proj",
+        "self_attention_residual": "self_attn_layer_norm", "cross_attention_residual": "encoder_attn_layer_norm",
+        "feed_forward_residual": "final_layer_norm", "feed_forward.up_proj": "fc1", "feed_forward.down_proj": "fc2",
     }  # fmt: skip
     for name, weight in ours.items():
         if ".layers." not in name:

@@ -32,7 +32,7 @@ UNLIMITED_PATIENCE = 1e6
 """Patience for `search.patience: null`: each sentence is searched to its limit."""
 MAX_TOKENS = {"cpu": 1024}
 """Most tokens of a call on a kind of device: more gain nothing, and one long translation holds fewer others up."""
-MAX_TOKENS_ON_CARD = 2**14
+MAX_TOKENS_ON_GPU = 2**14
 """The same elsewhere, where a call has the device to itself."""
 CUBLAS_HINT = (
     "a PyTorch for another CUDA does not bring it; `pip install nvidia-cublas-cu12`, or give --device cpu"
@@ -124,7 +124,7 @@ class CTranslate2Engine:
 
     @property
     def _max_tokens(self) -> int:
-        return MAX_TOKENS.get(self.device.type, MAX_TOKENS_ON_CARD)
+        return MAX_TOKENS.get(self.device.type, MAX_TOKENS_ON_GPU)
 
     def _tokens(self, ids: Sequence[int], side: int) -> list[str]:
         tokens = self.vocabularies[side].tokens
@@ -153,7 +153,7 @@ def unsupported_search(search: SearchConfig) -> list[FieldError]:
     if isinstance(search, SampleConfig):
         message = f"{ENGINE_NAME} samples without `search.seed`; use `greedy` or `beam`, or --engine native"
         mistakes.append(FieldError("search.kind", message))
-    for name in ("min_length", "min_ratio"):
+    for name in ("min_length", "min_length_ratio"):
         if getattr(search.lengths, name) > 0:
             message = (
                 f"{ENGINE_NAME} gives other scores where an end is forbidden; take 0, or --engine native"

@@ -40,7 +40,7 @@ class DeferredLinear:
 
 
 class _StepProduct(torch.autograd.Function):
-    """base + x W' with gradients for base and x; that of base is what `_Gather` makes W's of."""
+    """base + x W' with gradients for base and x; that of base is what `_GatherWeightGrad` makes W's of."""
 
     @staticmethod
     def forward(ctx: Any, base: Tensor, x: Tensor, weight: PrepackedWeight) -> Tensor:

@@ -51,7 +51,7 @@ class FusedLSTMCell:
     def __init__(
         self, gates: Tensor, weight: Tensor | None, hidden: Tensor, bias: Tensor, rows: Sequence[int]
     ) -> None:
-        """As `LateGru`."""
+        """As `FusedGRUCell`."""
         self._carried = torch.promote_types(gates.dtype, torch.float32)
         weight = hidden if weight is None else torch.cat([weight, hidden], 1)
         self._gates = DeferredLinear(gates + bias.to(gates.dtype), weight, rows)

@@ -133,7 +133,7 @@ class FusedSteps:
         ]
 
     def __call__(self, t: int, feed: Tensor, cells: list[RNNState]) -> tuple[Tensor, list[RNNState]]:
-        """As of `PlainSteps`."""
+        """As of `ReferenceSteps`."""
         given, after = feed, list[RNNState]()
         for layer, (step, before) in enumerate(zip(self._layers, cells, strict=True)):
             after.append(step(t, self._dropout(given) if layer else given, before))
