@@ -10,9 +10,13 @@ if TYPE_CHECKING:
     from seq2attn.config.base import FieldError as FieldError
     from seq2attn.config.base import FieldErrors as FieldErrors
     from seq2attn.config.base import InputPath as InputPath
+    from seq2attn.errors import TrainingInterrupted as TrainingInterrupted
     from seq2attn.errors import UserError as UserError
+    from seq2attn.experiment import ExperimentConfig as ExperimentConfig
+    from seq2attn.experiment import load_config as load_config
     from seq2attn.inference.translator import Translator as Translator
     from seq2attn.inference.translator import load as load
+    from seq2attn.training.train import train as train
     from seq2attn.visualization.attention import AttentionSelection as AttentionSelection
     from seq2attn.visualization.attention import attention_text as attention_text
     from seq2attn.visualization.attention import draw_attention as draw_attention
@@ -23,24 +27,32 @@ _LAZY_IMPORTS = {
     "InputPath": "seq2attn.config.base",
     "FieldError": "seq2attn.config.base",
     "FieldErrors": "seq2attn.config.base",
+    "ExperimentConfig": "seq2attn.experiment",
+    "TrainingInterrupted": "seq2attn.errors",
     "Translator": "seq2attn.inference.translator",
     "UserError": "seq2attn.errors",
     "attention_text": "seq2attn.visualization.attention",
     "draw_attention": "seq2attn.visualization.attention",
     "load": "seq2attn.inference.translator",
+    "load_config": "seq2attn.experiment",
+    "train": "seq2attn.training.train",
 }
 
 __all__ = [
     "AttentionSelection",
     "Config",
+    "ExperimentConfig",
     "FieldError",
     "FieldErrors",
     "InputPath",
+    "TrainingInterrupted",
     "Translator",
     "UserError",
     "attention_text",
     "draw_attention",
     "load",
+    "load_config",
+    "train",
 ]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.config.base import Config, FieldError
+from seq2attn.config.load import load
 from seq2attn.data.config import DataConfig
 from seq2attn.data.readers import PlainTextConfig
 from seq2attn.decoders import (
@@ -124,3 +126,12 @@ class ExperimentConfig(Config):
     """How `translate` and `evaluate` search unless told otherwise."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """How translations are scored."""
+
+
+def load_config(path: Path | str, overrides: Sequence[str] = ()) -> ExperimentConfig:
+    """The experiment of a YAML file, with overrides such as `search.beam_size=10`.
+
+    Raises:
+        ConfigError: all mistakes at once, each with its file, line and column.
+    """
+    return load(Path(path), ExperimentConfig, overrides)

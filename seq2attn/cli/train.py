@@ -72,7 +72,7 @@ def train(
     try:
         start(
             experiment,
-            go_on=resume or ("auto" if resume_if_exists else False),
+            resume=resume or ("if-exists" if resume_if_exists else False),
             new_dev_set=new_dev_set,
         )
     except TrainingInterrupted as stopped:

@@ -57,7 +57,7 @@ def run_trial(folder: Path, jobs: int) -> RunRecord:
         run = RunDirectory(folder, plugin_modules(experiment))
         run.save_config(experiment)
     else:
-        run = train(experiment, go_on="auto")
+        run = train(experiment, resume="if-exists")
     state = list_checkpoints(folder)[-1].train_state
     translator, origin = load_with_origin(run, lambda: Translator.load(folder, allow_code=run.allow_code))
     sets, learnt = test_sets(experiment, None, []), TrainingTextInfo.from_run(run)

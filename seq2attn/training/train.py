@@ -46,14 +46,16 @@ from seq2attn.training.trainer import Trainer
 
 
 def train(
-    config: ExperimentConfig, *, go_on: bool | Literal["auto"] = False, new_dev_set: bool = False
+    config: ExperimentConfig, *, resume: bool | Literal["if-exists"] = False, new_dev_set: bool = False
 ) -> RunDirectory:
-    """Train the model of a config; with `go_on`, from the newest checkpoint of its run; `auto`: if it has one.
+    """The run directory of a config, with its model trained.
 
-    What has changed since that checkpoint is reported, one line each; another dev set is refused unless `new_dev_set`.
+    With `resume`, training continues from the latest checkpoint of the run; with `"if-exists"`, if there is one.
+    Changes of the config since that checkpoint are logged; another dev set is refused unless `new_dev_set`.
 
-    Raises RunError when the run already holds a training, or when there is none to go on with, and when another process
-    is at work in it; Stopped when it was asked to stop before its end (see `training.stopping`).
+    Raises:
+        RunError: the run already has a training, there is none to resume, or another process is training in it.
+        TrainingInterrupted: a signal or `training.time_limit` ended it early; the checkpoint is saved.
     """
     started, device = time.monotonic(), training_device(config.training.device)
     run = RunDirectory(config.run_dir, plugin_modules(config))  # what the config names, the user has named
@@ -65,7 +67,7 @@ def train(
     ):
         configure_cuda(world.device, tf32=config.training.precision != "float32")
         notes: list[str] = []
-        since = _since(run, world, notes.append, go_on=go_on)
+        since = _since(run, world, notes.append, resume=resume)
         before = run.load_config() if since else config
         keeps_optimizer = type(before.training.optimizer) is type(config.training.optimizer)
         if since:
@@ -122,18 +124,18 @@ def _since(
     world: DistributedContext,
     warn: Callable[[str], None],
     *,
-    go_on: bool | Literal["auto"],
+    resume: bool | Literal["if-exists"],
 ) -> Checkpoint | None:
     """The checkpoint to go on from. The process that leads looks which are sound."""
     found: Checkpoint | None = None
     if world.is_main_process:
-        if go_on:
+        if resume:
             if checkpoint_folders(run.folder):
                 run.check_exists()
             found = latest_valid_checkpoint(run.folder, warn)
         else:
             refuse_existing_training(run.folder)
-        if go_on is True and found is None:
+        if resume is True and found is None:
             raise RunError(f"{run.folder}: has no checkpoint to resume; train without --resume")
     name = world.all_gather(found and found.folder.name)[0]
     return (

@@ -79,6 +79,15 @@ def run(command: str, home: Path, *more: str) -> str:
     return done.stdout
 
 
+def run_python(code: str, home: Path) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=home, env=environment, text=True, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def short(command: str) -> tuple[str, ...]:
     """What keeps a training from taking minutes."""
     if command.startswith("seq2attn sweep") and "--dry-run" not in command:
@@ -108,12 +117,7 @@ def test_the_python_of_the_readme_runs(home):
     if not (home / "runs" / "phrasebook").is_dir():
         run("seq2attn train configs/phrasebook.yaml", home, *short("seq2attn train"))
     (code,) = PYTHON.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=home, env=environment, text=True, capture_output=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 3
+    assert len(run_python(code, home).splitlines()) == 3
 
 
 @pytest.mark.slow

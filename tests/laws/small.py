@@ -87,8 +87,8 @@ def content(folder, run, *, model=CALM, text=WORDWISE, **training):
     }
 
 
-def trained(folder, run, *, go_on=False, **options):
-    return train(ExperimentConfig.model_validate(content(folder, run, **options)), go_on=go_on)
+def trained(folder, run, *, resume=False, **options):
+    return train(ExperimentConfig.model_validate(content(folder, run, **options)), resume=resume)
 
 
 def last_weights(run):

@@ -109,7 +109,7 @@ def test_stopped_and_resumed_is_never_stopped(corpus, folder, frozen=1):
     fixed["validation"] = {"every": "4 updates", "metric": "loss"}
     whole = trained(corpus, "whole", max_duration=["8 updates"], **fixed)
     trained(corpus, "parts", max_duration=["4 updates"], **fixed)
-    parts = trained(corpus, "parts", max_duration=["8 updates"], go_on=True, **fixed)
+    parts = trained(corpus, "parts", max_duration=["8 updates"], resume=True, **fixed)
     assert_same(last_weights(parts), last_weights(whole))
     assert metrics(parts) == metrics(whole)
     one, other = (list_checkpoints(run.folder)[-1].folder / "training.safetensors" for run in (parts, whole))
@@ -128,7 +128,7 @@ def test_a_run_needs_no_checkpoint_any_more(corpus, folder):
     assert found[0].source_tokens == ("<s>", *WORDS[:4])
     assert found[0].cross_attention.shape[-1] == 6  # and the end
     config = load(run.config, ExperimentConfig, ["training.max_duration=[6 updates]"])
-    train(config, go_on=True)
+    train(config, resume=True)
     assert list_checkpoints(run.folder)[-1].train_state.update == 6
 
 

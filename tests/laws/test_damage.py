@@ -95,7 +95,7 @@ def test_a_training_with_a_damaged_checkpoint_goes_on_from_the_one_before(corpus
     parts = trained(corpus, "parts", **SHORT)
     path = parts.folder / "checkpoints" / "00000006" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
-    parts = trained(corpus, "parts", go_on=True, **PLAIN)
+    parts = trained(corpus, "parts", resume=True, **PLAIN)
     assert_identical(whole, parts)
     log = (parts.folder / "train.log").read_text()
     assert f" # warning: {path}: the weights cannot be read" in log
@@ -106,9 +106,9 @@ def test_where_all_is_damaged_nothing_is_begun_anew(corpus):
     run = trained(corpus, "run", **SHORT)
     for folder in checkpoint_folders(run.folder):
         (folder / "state.json").write_text("{")
-    for go_on in (True, "auto"):
+    for resume in (True, "if-exists"):
         with pytest.raises(RunError, match="no checkpoint that training can go on from") as error:
-            trained(corpus, "run", go_on=go_on, **PLAIN)
+            trained(corpus, "run", resume=resume, **PLAIN)
         assert "00000003/state.json" in str(error.value) and "00000006/state.json" in str(error.value)
     with pytest.raises(RunError, match="already holds a training"):
         trained(corpus, "run", **PLAIN)
@@ -153,7 +153,7 @@ def test_damaged_weights_are_mended_by_going_on_or_averaging(corpus):
     run = trained(corpus, "run", **SHORT)
     origin, weights = run.origin(), load_tensors(run.weights)
     for mend in (
-        lambda: trained(corpus, "run", go_on=True, **SHORT),
+        lambda: trained(corpus, "run", resume=True, **SHORT),
         lambda: average_run(run.folder, last=None, best=1),
     ):
         damaged_weights(run.folder)

@@ -186,7 +186,7 @@ def test_it_ends_after_too_many_and_goes_on_from_the_last_sound_checkpoint(corpu
     assert f"training has diverged at update {6 + skips}" in (run.folder / "train.log").read_text()
     assert [line["update"] for line in metrics(run, "skipped")] == [*range(7, 7 + skips)]
     assert [c.train_state.update for c in list_checkpoints(run.folder)] == [4]
-    trained(corpus, "run", max_duration=["8 updates"], optimizer=sgd(0.005), go_on=True, **options)
+    trained(corpus, "run", max_duration=["8 updates"], optimizer=sgd(0.005), resume=True, **options)
     state = state_of(run)
     assert (state["update"], state["skipped"], state["in_a_row"]) == (8, 0, 0)
 
@@ -211,8 +211,8 @@ def test_they_are_counted_over_an_interruption(corpus):
     options = {"model": faulty(range(3, 99)), "max_consecutive_skips": 3, "time_limit": "0s"}
     for _ in range(4):
         with pytest.raises(TrainingInterrupted):
-            trained(corpus, "run", go_on="auto", **options)
-    message, run = diverges(corpus, "run", go_on="auto", **options)
+            trained(corpus, "run", resume="if-exists", **options)
+    message, run = diverges(corpus, "run", resume="if-exists", **options)
     assert "3 updates in a row" in message
     assert list_checkpoints(run.folder)[-1].train_state.update == 2
 

@@ -160,7 +160,7 @@ def test_a_batch_without_links_is_not_guided():
 # ---------------------------------------------------------------------- trainings
 
 
-def guided(folder, run, *, go_on=False, guide=None, **options):
+def guided(folder, run, *, resume=False, guide=None, **options):
     """A training on text and its reversal, with the links of the train set."""
     lines = (folder / "train.src").read_text().splitlines()
     links = [" ".join(f"{len(line.split()) - 1 - t}-{t}" for t in range(len(line.split()))) for line in lines]
@@ -168,7 +168,7 @@ def guided(folder, run, *, go_on=False, guide=None, **options):
     values = content(folder, run, **options)
     values["data"]["train"]["alignment"] = str(folder / "train.align")
     values["training"]["guided_alignment"] = guide or {"weight": 0.5}
-    return train(ExperimentConfig.model_validate(values), go_on=go_on)
+    return train(ExperimentConfig.model_validate(values), resume=resume)
 
 
 SGD = {
@@ -198,7 +198,7 @@ def test_stopped_and_resumed_is_never_stopped(corpus):
     }
     whole = guided(corpus, "whole", max_duration=["3 epochs"], **options)
     guided(corpus, "parts", max_duration=["1.5 epochs"], **options)
-    parts = guided(corpus, "parts", max_duration=["3 epochs"], go_on=True, **options)
+    parts = guided(corpus, "parts", max_duration=["3 epochs"], resume=True, **options)
     assert metrics(parts) == metrics(whole)
     assert_same(last_weights(parts), last_weights(whole))
     assert len(list_checkpoints(parts.folder)) > 1

@@ -62,7 +62,7 @@ def sittings(folder, run, **options):
     hasty = config.training.model_copy(update={"time_limit": 0})
     for count in range(99):
         try:
-            train(config.model_copy(update={"training": hasty}), go_on="auto")
+            train(config.model_copy(update={"training": hasty}), resume="if-exists")
         except TrainingInterrupted as stopped:
             assert stopped.exit_code == 75
             assert "saved" in str(stopped)
@@ -95,7 +95,7 @@ def test_where_it_was_interrupted_counts_for_nothing(corpus):
     kept = []
     for _ in range(8):
         with pytest.raises(TrainingInterrupted):
-            train(config.model_copy(update={"training": hasty}), go_on="auto")
+            train(config.model_copy(update={"training": hasty}), resume="if-exists")
         kept.append([(c.train_state.update, c.is_validated) for c in list_checkpoints(config.run_dir)])
     assert kept[1] == [(1, False), (2, False)]
     assert kept[2] == [(3, True)]  # validated, with which the others went
@@ -137,7 +137,7 @@ def test_a_log_that_goes_on_past_the_checkpoint_is_cut_back(corpus):
         file.write("2026-01-01 10:00:00 epoch 1.00  update 10  loss 1.000\n2026-01-01 10:")
     with (parts.folder / "samples.txt").open("a") as file:
         file.write("== update 10\nsource")
-    parts = trained(corpus, "parts", go_on=True, **PLAIN)
+    parts = trained(corpus, "parts", resume=True, **PLAIN)
     assert_identical(whole, parts)
 
 
@@ -145,18 +145,18 @@ def test_weights_that_a_kill_kept_from_being_written_are_written(corpus):
     options = {**PLAIN, "max_duration": ["9 updates"]}
     first = trained(corpus, "run", **{**options, "max_duration": ["3 updates"]})
     old = {path: path.read_bytes() for path in (first.weights, first.header)}
-    best = trained(corpus, "run", go_on=True, **options)
+    best = trained(corpus, "run", resume=True, **options)
     origin, weights = best.origin(), load_tensors(best.weights)
     assert origin["checkpoints"] != ["00000003"]
     for path, text in old.items():
         path.unlink()  # the tensors are those of the file, which is mapped
         path.write_bytes(text)
-    again = trained(corpus, "run", go_on=True, **options)
+    again = trained(corpus, "run", resume=True, **options)
     assert again.origin() == origin
     assert_same(load_tensors(again.weights), weights)
     again.header.write_bytes(old[first.header])  # killed between the two
     assert again.origin() == origin
-    trained(corpus, "run", go_on=True, **options)
+    trained(corpus, "run", resume=True, **options)
     assert json.loads(again.header.read_text())["origin"] == origin
 
 
@@ -167,16 +167,16 @@ def test_leftovers_are_cleared_and_checkpoints_kept(corpus):
     for name in ("00000009.partial", "00000003.removed"):
         shutil.copytree(folder / "00000006", folder / name)
     (run.folder / "model.safetensors.partial").write_bytes(b"half")
-    trained(corpus, "run", go_on=True, **options)
+    trained(corpus, "run", resume=True, **options)
     assert sorted(path.name for path in folder.iterdir()) == ["00000012", "00000013"]
     assert not list(run.folder.glob("*.partial"))
 
 
 def test_auto_begins_or_goes_on(corpus):
     with pytest.raises(RunError, match="no checkpoint to resume"):
-        trained(corpus, "run", go_on=True, **PLAIN)
+        trained(corpus, "run", resume=True, **PLAIN)
     whole = trained(corpus, "whole", **PLAIN)
-    trained(corpus, "run", go_on="auto", **{**PLAIN, "max_duration": ["6 updates"]})
+    trained(corpus, "run", resume="if-exists", **{**PLAIN, "max_duration": ["6 updates"]})
     with pytest.raises(RunError, match="already holds a training"):
         trained(corpus, "run", **PLAIN)
-    assert_identical(whole, trained(corpus, "run", go_on="auto", **PLAIN))
+    assert_identical(whole, trained(corpus, "run", resume="if-exists", **PLAIN))

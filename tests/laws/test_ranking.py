@@ -221,7 +221,7 @@ def test_a_change_of_metric_ranks_anew_and_is_told(corpus):
     by_chrf = max(kept, key=lambda update: kept[update].train_state.scores["chrf"])
     by_loss = min(kept, key=lambda update: kept[update].train_state.scores["loss"])
     assert by_chrf != by_loss and run.origin()["checkpoints"] == [kept[by_chrf].folder.name]
-    trained(corpus, "run", go_on=True, validation=every("1 update", metric="loss", patience=9), **first)
+    trained(corpus, "run", resume=True, validation=every("1 update", metric="loss", patience=9), **first)
     assert run.origin()["checkpoints"] == [kept[by_loss].folder.name] and run.origin()["metric"] == "loss"
     assert_same(load_tensors(run.weights), load_tensors(kept[by_loss].model_path))
     log = (run.folder / "train.log").read_text()
@@ -233,7 +233,7 @@ def test_patience_and_plateaus_do_not_count_over_a_change_of_metric(corpus):
     options = {"optimizer": HARDLY, "lr_schedule": plateau, "report_every": 1, "checkpoints": KEEP}
     trained(corpus, "run", max_duration=["4 updates"], validation=every(metric="loss", patience=3), **options)
     validation = every(metric="chrf", patience=3)
-    run = trained(corpus, "run", max_duration=["99 updates"], go_on=True, validation=validation, **options)
+    run = trained(corpus, "run", max_duration=["99 updates"], resume=True, validation=validation, **options)
     # Of updates 2 and 4 there is no chrF: 6 is the first and the best; 8, 10 and 12 are no better, and 10 is a plateau.
     assert [line["update"] for line in metrics(run, "validation")] == [2, 4, 6, 8, 10, 12]
     rates = [line["learning_rate"] for line in metrics(run, "train")]
@@ -252,7 +252,7 @@ def test_patience_starts_anew_where_there_is_a_best_one_to_compare_with(corpus):
     )
     validation = every(metric="chrf", patience=2)
     run = trained(
-        corpus, "run", max_duration=["99 updates"], go_on=True, optimizer=HARDLY, validation=validation
+        corpus, "run", max_duration=["99 updates"], resume=True, optimizer=HARDLY, validation=validation
     )
     # Update 4 was one without a better BLEU; of chrF 6 is the first that is no better, and 8 the second.
     assert [line["update"] for line in metrics(run, "validation")] == [2, 4, 6, 8]
@@ -265,7 +265,7 @@ def test_an_average_of_the_best_takes_none_that_cannot_be_compared(corpus):
     trained(
         corpus,
         "run",
-        go_on=True,
+        resume=True,
         validation=every(metric="chrf"),
         **options | {"max_duration": ["6 updates"]},
     )
@@ -282,7 +282,7 @@ def test_what_was_interrupted_before_its_first_validation_translates(corpus):
     options = {"validation": every("9 updates", metric="loss"), "time_limit": "0s"}
     for _ in range(2):
         with pytest.raises(TrainingInterrupted):
-            trained(corpus, "run", go_on="auto", **options)
+            trained(corpus, "run", resume="if-exists", **options)
     run = load_run(corpus)
     assert run.origin()["checkpoints"] == ["00000002"]
     assert len([*Translator.load(run.folder).translate(["ba be"])]) == 1
@@ -292,5 +292,5 @@ def test_what_was_interrupted_before_its_first_validation_translates(corpus):
     assert "00000001, 00000002; there was no validation yet" in said
     with pytest.raises(RunError, match="0 of 2 checkpoints have a loss"):
         average_run(run.folder, last=None, best=1)
-    trained(corpus, "run", go_on=True, max_duration=["9 updates"], validation=every("9 updates"))
+    trained(corpus, "run", resume=True, max_duration=["9 updates"], validation=every("9 updates"))
     assert run.origin()["checkpoints"] == ["00000009"]

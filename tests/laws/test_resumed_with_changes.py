@@ -26,7 +26,7 @@ def test_each_changed_key_is_told_and_former_configs_are_kept(corpus, capsys):
     run = trained(corpus, "run", **FIRST)
     first = run.config.read_text()
     changed = {"optimizer": {"kind": "adam", "lr": 0.02}, "batch": {"tokens": 96}, "seed": 2}
-    trained(corpus, "run", go_on=True, **NEXT, **changed)
+    trained(corpus, "run", resume=True, **NEXT, **changed)
     lines = [
         'config: `training.max_duration` was ["2 updates"] and is ["4 updates"]',
         "config: `training.seed` was 1 and is 2",
@@ -45,7 +45,7 @@ def test_each_changed_key_is_told_and_former_configs_are_kept(corpus, capsys):
 
 def test_nothing_is_told_or_kept_where_nothing_has_changed(corpus):
     run = trained(corpus, "run", **FIRST)
-    trained(corpus, "run", go_on=True, **FIRST)
+    trained(corpus, "run", resume=True, **FIRST)
     assert " was " not in log_of(run)
     assert not list(run.folder.glob("config.0*.yaml"))
 
@@ -54,19 +54,19 @@ def test_nothing_is_told_or_kept_where_nothing_has_changed(corpus):
 def test_another_optimizer_starts_without_a_state(corpus, kind):
     trained(corpus, "run", **FIRST)
     other = {"kind": kind, "rate": 0.1, **({"momentum": 0.9} if kind == "sgd" else {})}
-    run = trained(corpus, "run", go_on=True, **NEXT, optimizer=other)
+    run = trained(corpus, "run", resume=True, **NEXT, optimizer=other)
     log = log_of(run)
     assert f'`training.optimizer.kind` was "adam" and is "{kind}"' in log
     assert "the new optimizer starts without a state" in log
     remembered = load_tensors(list_checkpoints(run.folder)[-1].optimizer_path)
     assert remembered and not any("exp_avg" in name for name in remembered)  # which are those of Adam
-    trained(corpus, "run", go_on=True, **NEXT, optimizer=other)  # what it saved is its own
+    trained(corpus, "run", resume=True, **NEXT, optimizer=other)  # what it saved is its own
 
 
 def test_adamw_goes_on_with_the_state_of_adam(corpus):
     for name in ("adam", "adamw"):
         trained(corpus, name, **FIRST)
-        trained(corpus, name, go_on=True, **NEXT, optimizer={"kind": name, "lr": 0.01})
+        trained(corpus, name, resume=True, **NEXT, optimizer={"kind": name, "lr": 0.01})
     one, other = (list_checkpoints(corpus / name)[-1].model_path for name in ("adam", "adamw"))
     assert_same(load_tensors(one), load_tensors(other))
 
@@ -84,7 +84,7 @@ def test_another_model_or_tokenizer_is_refused(corpus, part, value):
     other = content(corpus, "run", **NEXT)
     other[part] = {**other[part], **value}
     with pytest.raises(RunError, match=f"was trained with another `{part}`") as caught:
-        train(ExperimentConfig.model_validate(other), go_on=True)
+        train(ExperimentConfig.model_validate(other), resume=True)
     key = {
         "model": "model.embeddings.dim` was 8 and is 4",
         "tokenizer": "tokenizer.source.vocab_size` was null and is 20",
@@ -97,7 +97,7 @@ def test_another_training_text_is_told(corpus):
     run = trained(corpus, "run", **FIRST)
     path = corpus / "train.tgt"
     path.write_text("ba\n" * len(path.read_text().splitlines()))
-    trained(corpus, "run", go_on=True, **NEXT)
+    trained(corpus, "run", resume=True, **NEXT)
     assert f" # text of `data.train`: {path} has changed (SHA-256 was " in log_of(run)
     assert f"data.train`: {corpus / 'train.src'}" not in log_of(run)
 
@@ -108,28 +108,28 @@ def test_another_dev_set_is_refused_unless_asked_for(corpus):
     path.write_text("ba\n" * 6)
     prepared = (run.folder / "data/prepared.json").read_text()
     with pytest.raises(RunError, match=r"another dev set, .* give --new-dev-set") as caught:
-        trained(corpus, "run", go_on=True, **NEXT)
+        trained(corpus, "run", resume=True, **NEXT)
     assert f"{path} has changed" in str(caught.value)
     assert (run.folder / "data/prepared.json").read_text() == prepared
     config = ExperimentConfig.model_validate(content(corpus, "run", **NEXT))
-    train(config, go_on=True, new_dev_set=True)
+    train(config, resume=True, new_dev_set=True)
     log = log_of(run)
     assert "the dev set, or the way that scores are computed, has changed" in log
     assert run.origin()["checkpoints"] == ["00000004"]  # with nothing but itself to compare
-    train(config, go_on=True)
+    train(config, resume=True)
 
 
 @pytest.mark.parametrize("until", ["2 updates", "3 updates"])  # without and with an update by the other
 @pytest.mark.parametrize("other", [{"metric": "loss"}, {"metric": "chrf", "max_sentences": 2}])
 def test_after_another_measure_and_back_the_first_best_translates(corpus, other, max_duration):
-    def measured_by(max_duration, measure, **go_on):
+    def measured_by(max_duration, measure, **resume):
         validation = {"every": "1 update", "patience": 9, **measure}
         options = {"checkpoints": {"keep_last": 9}, "optimizer": {"kind": "adam", "lr": 0.3}}
-        return trained(corpus, "run", max_duration=[max_duration], validation=validation, **options, **go_on)
+        return trained(corpus, "run", max_duration=[max_duration], validation=validation, **options, **resume)
 
     measured_by("2 updates", {"metric": "chrf"})
-    measured_by(max_duration, other, go_on=True)
-    run = measured_by(max_duration, {"metric": "chrf"}, go_on=True)
+    measured_by(max_duration, other, resume=True)
+    run = measured_by(max_duration, {"metric": "chrf"}, resume=True)
     best = max(list_checkpoints(run.folder)[:2], key=lambda checkpoint: checkpoint.train_state.scores["chrf"])
     assert (run.origin()["checkpoints"], run.origin()["metric"]) == ([best.folder.name], "chrf")
     assert_same(load_tensors(run.weights), load_tensors(best.model_path))
@@ -144,6 +144,6 @@ def test_text_that_has_moved_is_the_same(corpus):
             before = part[side]
             part[side] = before.replace(str(corpus), str(corpus / "elsewhere"))
             (corpus / before).rename(part[side])
-    train(ExperimentConfig.model_validate(moved), go_on=True)
+    train(ExperimentConfig.model_validate(moved), resume=True)
     log = log_of(run)
     assert "`data.dev.source` was " in log and "text of" not in log and "ranked anew" not in log

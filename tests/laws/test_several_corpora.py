@@ -9,10 +9,10 @@ from tests.laws.small import CUT_ANEW, WORDS, assert_same, content, corpus, last
 __all__ = ["corpus"]  # a fixture
 
 
-def trained_on(folder, run, corpora, *, go_on=False, **options):
+def trained_on(folder, run, corpora, *, resume=False, **options):
     config = content(folder, run, **options)
     config["data"]["train"] = corpora
-    return train(ExperimentConfig.model_validate(config), go_on=go_on)
+    return train(ExperimentConfig.model_validate(config), resume=resume)
 
 
 def part(folder, name, start, stop, times=1, **options):
@@ -47,6 +47,6 @@ def test_stopped_and_resumed_is_never_stopped(corpus):
     options = {"tokenizer": CUT_ANEW, "batch": {"tokens": 160}, "report_every": 1, "validation": validation}
     whole = trained_on(corpus, "whole", corpora, max_duration=["14 updates"], **options)
     trained_on(corpus, "parts", corpora, max_duration=["7 updates"], **options)
-    parts = trained_on(corpus, "parts", corpora, max_duration=["14 updates"], go_on=True, **options)
+    parts = trained_on(corpus, "parts", corpora, max_duration=["14 updates"], resume=True, **options)
     assert metrics(parts) == metrics(whole)
     assert_same(last_weights(parts), last_weights(whole))

@@ -70,7 +70,7 @@ def test_a_cpu_does_not_say_how_much_it_holds(corpus):
 def test_a_training_that_was_fitted_goes_on_with_what_fitted(corpus):
     whole = trained(corpus, "whole", max_duration=["2 epochs"], batch={"tokens": 44})
     trained(corpus, "parts", max_duration=["1 epoch"], batch={"tokens": 44})
-    parts = trained(corpus, "parts", max_duration=["2 epochs"], batch={"tokens": "fit"}, go_on=True)
+    parts = trained(corpus, "parts", max_duration=["2 epochs"], batch={"tokens": "fit"}, resume=True)
     assert_same(last_weights(parts), last_weights(whole))
 
 
@@ -107,7 +107,7 @@ def test_resuming_in_an_epoch_with_other_batches_keeps_its_share(corpus):
     before = list_checkpoints(first.folder)[-1].train_state
     assert before.updates_in_epoch > 5
     after = list_checkpoints(
-        trained(corpus, "run", max_duration=["2 epochs"], batch={"tokens": 150}, go_on=True).folder
+        trained(corpus, "run", max_duration=["2 epochs"], batch={"tokens": 150}, resume=True).folder
     )[-1].train_state
     lengths = load_prepared(first.folder).train.corpus.lengths
     whole = len(plan_batches(lengths, tokens=150, seed=1, epoch=1))
@@ -118,7 +118,7 @@ def test_resuming_in_an_epoch_with_other_batches_keeps_its_share(corpus):
 def test_a_training_that_is_over_stays_as_it_is(corpus):
     run = trained(corpus, "run", max_duration=["4 updates"])
     before, lines = last_weights(run), metrics(run)
-    trained(corpus, "run", max_duration=["4 updates"], go_on=True)
+    trained(corpus, "run", max_duration=["4 updates"], resume=True)
     assert_same(last_weights(run), before)
     assert metrics(run) == lines
 

@@ -1,0 +1,34 @@
+"""What docs/python.md shows runs, from training to pictures, and every public name is on the page."""
+
+from __future__ import annotations
+
+import re
+
+import seq2attn
+from seq2attn.config.load import load
+from seq2attn.experiment import ExperimentConfig
+from tests.cli.test_readme import PYTHON, ROOT, home, run_python
+
+__all__ = ["home"]  # a fixture
+PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+
+
+def test_every_example_runs_in_turn(home):
+    out = run_python("\n".join(PYTHON.findall(PAGE)), home)
+    assert out.startswith("runs/python\n")
+    assert re.search(r"^\(1, 1, \d+, \d+\)$", out, re.MULTILINE)
+    for name in ("runs/attention.html", "runs/attention.svg", "runs/python/model.safetensors"):
+        assert (home / name).is_file(), name
+
+
+def test_every_public_name_is_on_the_page():
+    assert [name for name in seq2attn.__all__ if f"`{name}" not in PAGE and name != "Translator"] == []
+
+
+def test_training_from_python_is_that_of_the_command(toy, tmp_path, monkeypatch):
+    monkeypatch.chdir(toy.folder)
+    config = seq2attn.load_config("toy.yaml", [f"run_dir={tmp_path / 'run'}"])
+    assert config == load(toy.config, ExperimentConfig, [f"run_dir={tmp_path / 'run'}"])
+    ours = seq2attn.train(config)
+    assert ours.folder == tmp_path / "run"
+    assert (ours.folder / "model.safetensors").read_bytes() == (toy.run / "model.safetensors").read_bytes()
