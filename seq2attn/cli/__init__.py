@@ -21,6 +21,7 @@ from seq2attn.cli import (
     doctor,
     evaluate,
     export,
+    init,
     prepare,
     score,
     sweep,
@@ -143,6 +144,7 @@ Examples:
 
 app = command_group(
     HELP,
+    init.init,
     train.train,
     translate.translate,
     evaluate.evaluate,

@@ -1,0 +1,78 @@
+"""`seq2attn init`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+NO_DEV_SET = """\
+a dev set is needed, which is not in the training text: it chooses the best checkpoint and ends training.
+Give --dev-source and --dev-target. Without such files, take some hundred pairs off the training text, for example:
+  tail -n 500 train.de > dev.de; head -n -500 train.de > rest.de    # and the same with the target language"""
+
+
+def init(
+    source: Annotated[Path, typer.Argument(help="Text in the source language, one sentence per line.")],
+    target: Annotated[Path, typer.Argument(help="Its translation, line by line.")],
+    dev_source: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Source text of the dev set.", show_default=False)
+    ] = None,
+    dev_target: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Target text of the dev set.", show_default=False)
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The config to write.")
+    ] = Path("my.yaml"),
+    run_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="The run directory; runs/my for my.yaml unless given.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Write a commented config for two text files, with a model and a vocabulary that suit their size.
+
+    \b
+    Examples:
+      seq2attn init train.de train.en --dev-source dev.de --dev-target dev.en
+      seq2attn init train.de train.en --dev-source dev.de --dev-target dev.en -o configs/news.yaml
+    """
+    from seq2attn.config.files import missing_files
+    from seq2attn.config.load import errors_at, load
+    from seq2attn.config.starter import starter_config
+    from seq2attn.errors import UserError
+    from seq2attn.experiment import ExperimentConfig
+
+    if dev_source is None or dev_target is None:
+        raise UserError(NO_DEV_SET)
+    num_pairs = _num_pairs(source, target)
+    _num_pairs(dev_source, dev_target)
+    text = starter_config(
+        output,
+        train=(source, target),
+        dev=(dev_source, dev_target),
+        run_dir=run_dir or Path("runs", output.stem),
+        num_pairs=num_pairs,
+    )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UserError(f"{output}: exists already and is not overwritten; give another --output") from None
+    if missing := missing_files(load(output, ExperimentConfig)):
+        raise errors_at(output, ExperimentConfig, missing)
+    typer.echo(f"{output}: a config for {num_pairs:,} pairs; next: seq2attn train {output}")
+
+
+def _num_pairs(source: Path, target: Path) -> int:
+    """The number of pairs of two files. Raises DataError when they cannot be read, or are not parallel."""
+    from seq2attn.data.readers import PlainTextConfig
+    from seq2attn.errors import DataError
+
+    num_pairs = sum(1 for _ in PlainTextConfig(source=source, target=target).pairs())
+    if num_pairs == 0:
+        raise DataError(f"{source}: is empty")
+    return num_pairs

@@ -1,0 +1,120 @@
+"""A commented config for a parallel corpus, with a model that suits its size."""
+
+from __future__ import annotations
+
+import json
+import os.path
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PLAIN = re.compile(r"[\w./-]*[A-Za-z_./][\w./-]*")
+"""Paths that YAML takes as text without quotes."""
+
+
+@dataclass(frozen=True)
+class StarterModel:
+    """A Transformer and its vocabulary, for corpora up to a number of pairs."""
+
+    max_pairs: float
+    vocab_size: int
+    dim: int
+    layers: int
+    heads: int
+    ffn_dim: int
+    dropout: float
+    lr: float
+    reason: str
+
+
+STARTER_MODELS: Sequence[StarterModel] = (
+    StarterModel(20_000, 2_000, 256, 3, 4, 1024, 0.2, 1e-3, "small vocabulary: each token occurs often"),
+    StarterModel(100_000, 5_000, 256, 3, 4, 1024, 0.1, 1e-3, "as configs/multi30k, for 29,000 pairs"),
+    StarterModel(1_000_000, 10_000, 512, 6, 4, 1024, 0.3, 5e-4, "as transformer_iwslt_de_en of fairseq"),
+    StarterModel(float("inf"), 32_000, 512, 6, 8, 2048, 0.1, 7e-4, "Transformer base (Vaswani et al. 2017)"),
+)
+"""The smallest corpora first."""
+
+TEMPLATE = """\
+# A translation model for {pairs:,} sentence pairs, written by `seq2attn init`.
+# All keys: docs/config.md, or `seq2attn config show {name}`. One value for one call: --set search.beam_size=10
+#
+{table}
+#
+# Training keeps all files in the run directory. It is relative to the working directory.
+run_dir: {run_dir}
+data:                             # UTF-8, one sentence per line, not tokenized; paths are relative to this file
+  train: {{kind: plain, source: {source}, target: {target}}}
+  dev: {{kind: plain, source: {dev_source}, target: {dev_target}}}   # chooses checkpoints; not in the training text
+  # test:                         # what `seq2attn evaluate` scores; any number of sets, each with a name
+  #   news: {{kind: plain, source: news.src, target: news.trg}}
+  filters: {{max_length: 128, max_length_ratio: 3}}   # training pairs with more tokens on a side are left out
+tokenizer:
+  joint: {{kind: bpe, vocab_size: {vocab_size}}}    # one vocabulary for both languages
+model:
+  embeddings: {{dim: {dim}, tie: all, dropout: {dropout}}}   # one table for source, target and output
+  encoder: {{kind: transformer, layers: {layers}, heads: {heads}, ffn_dim: {ffn_dim}, dropout: {dropout}}}
+  decoder:
+    kind: transformer
+    layers: {layers}
+    heads: {heads}
+    ffn_dim: {ffn_dim}
+    dropout: {dropout}
+    attention: {{score: {{kind: multi-head, heads: {heads}}}}}
+  # An RNN with additive attention instead (Bahdanau et al. 2015):
+  # embeddings: {{dim: 256, dropout: 0.2}}
+  # encoder: {{kind: gru, dim: 512, dropout: 0.2}}
+  # decoder: {{kind: bahdanau, cell: gru, dim: 512, dropout: 0.2}}
+training:                         # batch size and warm-up are chosen by the size of the corpus
+  max_duration: [30 epochs, 8 hours]   # whichever comes first
+  optimizer: {{kind: adam, lr: {lr}}}    # lower it if the loss rises or updates are skipped
+  validation: {{every: 1 epoch, patience: 5}}   # training ends after 5 validations without a better BLEU
+search: {{kind: beam, beam_size: 5}}
+"""
+
+
+def starter_model(num_pairs: int) -> StarterModel:
+    """The model for a corpus of `num_pairs`."""
+    return next(model for model in STARTER_MODELS if num_pairs <= model.max_pairs)
+
+
+def starter_config(
+    output: Path, *, train: tuple[Path, Path], dev: tuple[Path, Path], run_dir: Path, num_pairs: int
+) -> str:
+    """The YAML of a config at `output`, for the source and target files of training and dev text."""
+    model = starter_model(num_pairs)
+    source, target, dev_source, dev_target = (_relative(path, output.parent) for path in (*train, *dev))
+    return TEMPLATE.format(
+        **vars(model),
+        name=output.name,
+        pairs=num_pairs,
+        run_dir=_quoted(str(run_dir)),
+        source=source,
+        target=target,
+        dev_source=dev_source,
+        dev_target=dev_target,
+        table=_table(model),
+    )
+
+
+def _table(chosen: StarterModel) -> str:
+    """All models as comment lines, with the chosen one marked."""
+    rows = ["#   pairs               vocabulary  layers  dim  dropout  reason"]
+    for model in STARTER_MODELS:
+        pairs = "more" if model is STARTER_MODELS[-1] else f"up to {model.max_pairs:,}"
+        mark = ">" if model is chosen else " "
+        rows.append(
+            f"# {mark} {pairs:<18} {model.vocab_size:>11,} {model.layers:>5} + {model.layers}"
+            f" {model.dim:>4} {model.dropout:>8}  {model.reason}"
+        )
+    return "\n".join(rows)
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """A path as it is written in a file of `folder`; an absolute one stays."""
+    return _quoted(str(path) if path.is_absolute() else os.path.relpath(path, folder))
+
+
+def _quoted(text: str) -> str:
+    return text if PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,79 @@
+"""`seq2attn init` writes a config that is accepted and trains, and overwrites nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from seq2attn.config.load import load
+from seq2attn.config.starter import STARTER_MODELS, starter_config, starter_model
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.models.summary import dry_run_summary
+from tests.cli.conftest import write_lines, write_toy
+
+TEXT = ("text/train.de", "text/train.en", "--dev-source", "text/dev.de", "--dev-target", "text/dev.en")
+
+
+def test_its_config_is_accepted_and_trains(tmp_path, invoke):
+    write_toy(tmp_path)
+    invoke("init", *TEXT, "-o", "configs/mine.yaml")
+    assert invoke("config", "check", "configs/mine.yaml").out == "configs/mine.yaml: ok\n"
+    config = load(tmp_path / "configs/mine.yaml", ExperimentConfig)
+    assert config.data.train[0].source == tmp_path / "text/train.de"
+    assert config.run_dir == Path("runs/mine")
+    invoke("train", "configs/mine.yaml", "--set", "training.max_duration=[3 updates]")
+    assert len(invoke("translate", "runs/mine", "rot", "blau").out.splitlines()) == 2
+
+
+@pytest.mark.parametrize("model", STARTER_MODELS, ids=lambda model: str(model.vocab_size))
+def test_each_size_has_a_model(model, tmp_path):
+    pairs = int(min(model.max_pairs, 10**7))
+    assert starter_model(pairs) is model
+    paths = (tmp_path / "a b: [c].de", tmp_path / "1.0")  # which YAML would take for other than text
+    output = tmp_path / "my.yaml"
+    text = starter_config(output, train=paths, dev=paths, run_dir=Path("runs/# 1"), num_pairs=pairs)
+    output.write_text(text, encoding="utf-8")
+    config = load(output, ExperimentConfig)
+    assert config.data.train[0].files == paths and config.run_dir == Path("runs/# 1")
+    assert f"{model.vocab_size:,} entries" in dry_run_summary(config.model, config.tokenizer)
+    assert f"{model.dropout}  {model.reason}" in next(
+        line for line in text.splitlines() if line.startswith("# > ")
+    )
+
+
+def test_what_is_commented_out_is_right_as_well(tmp_path):
+    path = tmp_path / "train.txt"
+    text = starter_config(
+        tmp_path / "my.yaml", train=(path, path), dev=(path, path), run_dir=path, num_pairs=9
+    )
+    text = text.replace("  # test:", "  test:").replace("  #   news", "    news")
+    commented = text.partition("  # An RNN")[2].splitlines()[1:4]
+    lines = [line.replace("  # ", "  ", 1) for line in commented]
+    rnn = yaml.safe_load("model:\n" + "\n".join(lines))
+    assert [*rnn["model"]] == ["embeddings", "encoder", "decoder"]
+    assert "news" in ExperimentConfig.model_validate(yaml.safe_load(text) | rnn).data.test
+
+
+def test_nothing_is_overwritten(tmp_path, invoke):
+    write_toy(tmp_path)
+    (tmp_path / "my.yaml").write_text("mine", encoding="utf-8")
+    assert "my.yaml: exists already" in invoke("init", *TEXT, code=2).err
+    assert (tmp_path / "my.yaml").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_dev_set_is_asked_for(tmp_path, invoke):
+    write_toy(tmp_path)
+    assert "--dev-source and --dev-target" in invoke("init", *TEXT[:4], code=2).err
+    assert not (tmp_path / "my.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"), [(["a"], "1 line and text/dev.en has 12 lines"), ([], "text/dev.de: is empty")]
+)
+def test_text_that_is_not_parallel_is_refused(tmp_path, invoke, lines, message):
+    write_toy(tmp_path)
+    write_lines(tmp_path / "text/dev.de", lines)
+    assert message in invoke("init", *TEXT, code=2).err.replace(f"{tmp_path}/", "")
+    assert not (tmp_path / "my.yaml").exists()
