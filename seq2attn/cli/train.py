@@ -39,7 +39,7 @@ def train(
         bool, typer.Option("--dry-run", help="Build the model without any data, print its parts, and stop.")
     ] = False,
 ) -> None:
-    """Train the model of a config. What it makes is kept in the config's `run` directory.
+    """Train the model of a config. What it makes is kept in the config's `run_dir`.
 
     SIGTERM and Ctrl-C end it after the update it is at, saved; a second one at once. The exit code is then 143 or 130,
     and 75 when the time of `training.time_limit` is over.
@@ -47,7 +47,7 @@ def train(
     \b
     Examples:
       seq2attn train configs/phrasebook.yaml
-      seq2attn train my.yaml --set training.batch.tokens=2048 --set run=runs/small
+      seq2attn train my.yaml --set training.batch.tokens=2048 --set run_dir=runs/small
       seq2attn train my.yaml --resume
       seq2attn train my.yaml --resume-if-exists --set training.time_limit=2h55m
       torchrun --nproc-per-node=4 -m seq2attn train my.yaml

@@ -58,9 +58,9 @@ def check_size(search: SearchConfig, config: Path, asked: Sequence[str]) -> None
     What was `asked` for by the user, as `--set search.beam_size=500`, is not refused. Raises: UserError.
     """
     width, longest = num_hypotheses(search), search.lengths.max_length
+    key = "num_samples" if isinstance(search, SampleConfig) else "beam_size"
     if width * longest > LARGEST and not any(override.startswith("search") for override in asked):
         raise UserError(
             f"{config}: its `search` follows {width:,} hypotheses of up to {longest:,} tokens, which may take hours and"
-            f" all memory; give another (--set search.beam_size=5), or say that you"
-            f" mean it (--set search.{'num_samples' if isinstance(search, SampleConfig) else 'beam_size'}={width})"
+            f" all memory; give another (--set search.{key}=5), or say that you mean it (--set search.{key}={width})"
         )

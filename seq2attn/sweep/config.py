@@ -12,9 +12,9 @@ from seq2attn.config.base import Config, FieldError, InputPath
 from seq2attn.config.hints import suggest_or_list
 from seq2attn.sweep.grid import Axes, Choices, Pattern, expand, matches
 
-OURS = ("run", "training.seed")
+OURS = ("run_dir", "training.seed")
 """What each training of a sweep has for itself."""
-NOT_YOURS = "`run` and `training.seed` are for the sweep to set; see `folder` and `seeds`"
+NOT_YOURS = "`run_dir` and `training.seed` are for the sweep to set; see `folder` and `seeds`"
 
 
 def trial_name(choices: Choices) -> str:
@@ -58,21 +58,21 @@ def _sets(at: str | None, choice: Any, key: str) -> bool:
 
 
 def _patterns_fit(
-    axes: Axes, only: Sequence[Pattern] | None, without: Sequence[Pattern], baseline: Pattern
+    axes: Axes, include: Sequence[Pattern] | None, exclude: Sequence[Pattern], baseline: Pattern
 ) -> list[FieldError]:
     """Patterns name axes and labels that there are, some cell is left, and the baseline is one of them."""
     mistakes = []
     for at, (name, axis) in enumerate(axes.items()):
-        mistakes += _unknown(axis.exclude_when, dict(list(axes.items())[:at]), f"axes.{name}.unless")
-    for key, patterns in (("only", only or ()), ("without", without)):
+        mistakes += _unknown(axis.exclude_when, dict(list(axes.items())[:at]), f"axes.{name}.exclude_when")
+    for key, patterns in (("include", include or ()), ("exclude", exclude)):
         for number, pattern in enumerate(patterns):
             mistakes += _unknown(pattern, axes, f"{key}.{number}")
     mistakes += _unknown(baseline, axes, "baseline")
     if mistakes:
         return mistakes
-    cells = expand(axes, only, without)
+    cells = expand(axes, include, exclude)
     if not cells:
-        return [FieldError("axes", "no cell is left; see `only` and `without`")]
+        return [FieldError("axes", "no cell is left; see `include` and `exclude`")]
     if len(named := {trial_name(cell) for cell in cells}) < len(cells):
         return [FieldError("axes", f"two cells of {len(cells)} have the same name ({len(named)} have not)")]
     meant = [cell for cell in cells if matches(baseline, cell)]
@@ -91,7 +91,7 @@ def _unknown(pattern: Pattern, axes: Axes, key: str) -> list[FieldError]:
     mistakes = []
     for name, labels in pattern.items():
         if name not in axes:
-            above = " above it" if key.endswith("unless") else ""
+            above = " above it" if key.endswith("exclude_when") else ""
             mistakes.append(
                 FieldError(f"{key}.{name}", f"there is no axis `{name}`{above}{suggest_or_list(name, axes)}")
             )

@@ -49,14 +49,14 @@ def matches(pattern: Mapping[str, Sequence[str]], choices: Mapping[str, str]) ->
 
 
 def expand(
-    axes: Axes, only: Sequence[Pattern] | None = None, without: Sequence[Pattern] = ()
+    axes: Axes, include: Sequence[Pattern] | None = None, exclude: Sequence[Pattern] = ()
 ) -> list[Choices]:
-    """The cells of a grid, the last axis varying fastest: those that `only` means and `without` does not."""
+    """The cells of a grid, the last axis varying fastest: those that `include` matches and `exclude` does not."""
     return [
         choices
         for choices in _product(list(axes.items()), {})
-        if (only is None or any(matches(pattern, choices) for pattern in only))
-        and not any(matches(pattern, choices) for pattern in without)
+        if (include is None or any(matches(pattern, choices) for pattern in include))
+        and not any(matches(pattern, choices) for pattern in exclude)
     ]
 
 

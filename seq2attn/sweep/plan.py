@@ -54,7 +54,7 @@ class Trial:
     """One combination of choices."""
 
     choices: Choices
-    experiment: ExperimentConfig  # its `run` is the folder that the runs of all seeds are in
+    experiment: ExperimentConfig  # its `run_dir` is the folder that the runs of all seeds are in
 
     @property
     def name(self) -> str:
@@ -163,11 +163,11 @@ def _check(plan: SweepPlan) -> None:
             build_on_meta_device(cell.experiment.model, cell.experiment.tokenizer)
         except ConfigError as error:
             mistakes.append(f"{plan.path}: the cell {cell.name}: {error}")
-        same = seen.setdefault(cell.experiment.model_dump_json(exclude={"run"}), cell)
+        same = seen.setdefault(cell.experiment.model_dump_json(exclude={"run_dir"}), cell)
         if same is not cell:
             mistakes.append(
                 f"{plan.path}: the cells {same.name} and {cell.name} are the same experiment;"
-                " leave one out by `without`, or by `unless` of the axis that does not matter to them"
+                " leave one out by `exclude`, or by `exclude_when` of the axis that does not matter to them"
             )
         if cell.experiment.evaluation != evaluation:
             mistakes.append(

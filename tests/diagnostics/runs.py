@@ -21,7 +21,7 @@ TRANSFORMER: dict[str, object] = {"kind": "transformer", "layers": 2, "heads": 2
 
 def attentive(kind: str, score: str, align: str = "global", **options: object) -> dict[str, object]:
     """A recurrent decoder."""
-    more = {"local-p": {"width": 2}, "local-m": {"width": 2}}.get(align, {})
+    more = {"local-p": {"window": 2}, "local-m": {"window": 2}}.get(align, {})
     scaled = {"scaled": True} if score == "general" and align == "global" else {}
     attention = {"score": {"kind": score, **scaled}, "align": {"kind": align, **more}}
     return {"kind": kind, "dim": 16, "attention": attention, **options}

@@ -104,7 +104,7 @@ def tried(home: Path, data: dict[str, Any], text: str) -> None:
         return
     (train,), report = DataConfig.model_validate(data).train, prepared.report
     pairs = sum(1 for _ in train.pairs())
-    left_out = sum(value for name, value in vars(report).items() if name not in ("kept", "read"))
+    left_out = sum(value for name, value in vars(report).items() if name not in ("num_kept", "num_read"))
     assert report.num_kept + left_out == pairs and len(prepared.train.corpus) == report.num_kept > 0
     assert len(prepared.dev) == len(prepared.dev_sources) == len(prepared.dev_references[0])
     for (source, target), text_of in zip(prepared.dev, prepared.dev_sources, strict=True):

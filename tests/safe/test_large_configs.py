@@ -77,23 +77,25 @@ class TestSearches:
 
     @pytest.mark.parametrize("command", ["translate", "evaluate"])
     @pytest.mark.parametrize(
-        "search",
+        ("search", "key"),
         [
-            "{kind: beam, beam_size: 1000, lengths: {max_length: 66}}",
-            "{kind: sample, num_samples: 2, lengths: {max_length: 32769}}",
+            ("{kind: beam, beam_size: 1000, lengths: {max_length: 66}}", "beam_size"),
+            ("{kind: sample, num_samples: 2, lengths: {max_length: 32769}}", "num_samples"),
         ],
     )
-    def test_beyond_measure(self, tmp_path: Path, invoke: Invoke, command: str, search: str) -> None:
+    def test_beyond_measure(
+        self, tmp_path: Path, invoke: Invoke, command: str, search: str, key: str
+    ) -> None:
         before, _, after = CONFIG.partition("search: ")
         run = untrained(tmp_path, f"{before}search: {search}{after.partition(chr(10))[2]}\n")
         more = ["a"] if command == "translate" else []
         said = invoke(command, run.folder, *more, code=2).err
-        assert f"{run.config_path}: its `search` follows" in said and "--set search.beam_size=5" in said
+        assert f"{run.config_path}: its `search` follows" in said and f"--set search.{key}=5" in said
         for asked in (
             ["--beam", "2"],
             ["--greedy"],
-            ["--set", "search.beam_size=2"],
-            ["--set", "search.beam_size=3"],
+            ["--set", f"search.{key}=2"],
+            ["--set", f"search.{key}=3"],
         ):
             invoke(command, run.folder, *more, *asked, "--set", "search.lengths.max_length=5")
 

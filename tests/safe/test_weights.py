@@ -20,7 +20,7 @@ from seq2attn.io.weights import load_tensors, save_tensors, unique_state_dict
 from seq2attn.run_directory import RunDirectory
 from tests.safe.untrained import forge, head_of, untrained
 
-FIRST, SECOND = "output.bias", "output.weight"
+FIRST, SECOND = "output_projection.bias", "output_projection.weight"
 Head = dict[str, Any]
 
 

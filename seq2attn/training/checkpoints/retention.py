@@ -27,8 +27,8 @@ def refuse_existing_training(run: Path) -> None:
     """Raises RunError when `run` holds a training, which new tokenisers would make useless."""
     if checkpoint_folders(run):
         raise RunError(
-            f"{run}: already holds a training; go on with it by `train --resume`, give another `run`"
-            " (--set run=DIR), or remove the folder"
+            f"{run}: already holds a training; go on with it by `train --resume`, give another `run_dir`"
+            " (--set run_dir=DIR), or remove the folder"
         )
 
 
