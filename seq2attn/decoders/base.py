@@ -1,10 +1,10 @@
-"""The decoder's contract: one method reads any number of target words, so training and search run the same code.
+"""Base class of decoders: one method decodes any number of target tokens, so training and search run the same code.
 
-    hidden, state, weights = decoder(words, state, memory)
+    hidden, state, weights, _ = decoder(embedded, state, memory)
 
-reads words [N, T, E] after what `state` has already read: T is the whole target in training, 1 in search, the prefix
-in forced decoding. Reading in parts gives what reading at once gives. Every tensor of a state is [N, ...], so search
-reorders it with `select_rows` and knows no more.
+decodes embedded target tokens [N, T, E] after those in `state`: T is the whole target in training (teacher forcing), 1
+in search, the prefix in forced decoding. Decoding in several calls gives the same output as in one call. Every tensor
+of a state is [N, ...], so search reorders it with `select_rows` and needs to know no more.
 """
 
 from __future__ import annotations
@@ -23,41 +23,37 @@ State = TypeVar("State")
 
 
 class DecoderOutput(NamedTuple):
-    """What reading gives."""
+    """Output of a decoder for T target tokens."""
 
-    hidden: Tensor  # [N, T, D], what the next words are guessed from
-    state: Any  # the decoder's own kind of state
-    cross_attention: (
-        Tensor | None
-    )  # [N, L, H, T, S] of L attentions, lowest first, if there are any and they were asked for
-    sample_log_prob: Tensor | None = (
-        None  # [N, T]: the weighted log-probability of what hard attention drew, in training
-    )
+    hidden: Tensor  # [N, T, D], the input of the output projection
+    state: Any  # after the last token; its type depends on the decoder
+    cross_attention: Tensor | None  # [N, L, H, T, S], lowest layer first, if `need_weights`
+    sample_log_prob: Tensor | None = None  # [N, T]: weighted log-probability of hard attention's samples
 
 
 class Decoder(nn.Module, ABC, Generic[State]):
-    """A pure function of (words, state, memory). Nothing about a sentence is kept on the module."""
+    """A pure function of (embedded tokens, state, memory): the module keeps nothing about a sentence."""
 
     dim: int
 
     @abstractmethod
     def init_state(self, encoded: EncoderOutput) -> tuple[Memories, State]:
-        """The source projected once, one `Memory` for each attention, and the state that has read nothing."""
+        """Projected source, one `Memory` for each attention, and the state before the first target token."""
 
     @abstractmethod
     def forward(
-        self, words: Tensor, state: State, memory: Memories, *, need_weights: bool = False
+        self, embedded: Tensor, state: State, memory: Memories, *, need_weights: bool = False
     ) -> DecoderOutput:
-        """words [N, T, E], read after what `state` has read; N is B, or B*K when K hypotheses share a sentence."""
+        """Decode embedded tokens [N, T, E] after those in `state`; N is B, or B*K for K hypotheses a sentence."""
 
 
 def stack_layers(weights: Iterable[Tensor | None]) -> Tensor | None:
-    """What each layer gives: L times [N, H, T, S], or None where it was not asked for -> [N, L, H, T, S]"""
-    given = [w for w in weights if w is not None]
-    return torch.stack(given, 1) if given else None
+    """Weights of L layers, [N, H, T, S] each or None -> [N, L, H, T, S], or None"""
+    tensors = [w for w in weights if w is not None]
+    return torch.stack(tensors, 1) if tensors else None
 
 
-def sum_sample_log_probs(drawn: Iterable[Tensor | None]) -> Tensor | None:
-    """The weighted log-probability [N, T] of what all layers drew, or None where nothing was drawn."""
-    given = [d for d in drawn if d is not None]
-    return torch.stack(given).sum(0) if given else None
+def sum_sample_log_probs(log_probs: Iterable[Tensor | None]) -> Tensor | None:
+    """Sum over layers of the weighted log-probabilities [N, T] of hard attention's samples; None without samples."""
+    tensors = [d for d in log_probs if d is not None]
+    return torch.stack(tensors).sum(0) if tensors else None

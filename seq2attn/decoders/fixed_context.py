@@ -1,6 +1,6 @@
-"""A recurrent decoder without attention: one vector stands for the whole source (Cho et al. 2014, section 2.2).
+"""Recurrent decoder without attention: a fixed-length context vector (Cho et al. 2014, section 2.2).
 
-Shapes: B sentences, N = B*K rows, T words, D width of the decoder, F width of the encoder's last state.
+Shapes: B sentences, N = B*K rows, T tokens, D width of the decoder, F width of the encoder's last state.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from seq2attn.nn.rnn.stacked import Bridge, RecurrentDecoderBaseConfig, TorchRNN
 
 @dataclass(frozen=True)
 class FixedContextState:
-    """Where the decoder stands."""
+    """State of the decoder after some target tokens."""
 
     rnn_state: RNNState  # (h,) or (h, c), each [N, L, D]
 
 
 class FixedContextDecoder(Decoder[FixedContextState]):
-    """One vector stands for the whole source at every step."""
+    """The same context vector at every step: the last state of the encoder."""
 
     def __init__(self, config: FixedContextDecoderConfig, input_dim: int, final_dim: int) -> None:
         super().__init__()
@@ -41,27 +41,29 @@ class FixedContextDecoder(Decoder[FixedContextState]):
         initialize_parameters(self)
 
     def init_state(self, encoded: EncoderOutput) -> tuple[Memories, FixedContextState]:
-        """The memory is the one vector: a source of a single word that every step looks at."""
-        summary = encoded.final_state[0][:, None, -1:]  # [B, 1, 1, F]
-        mask = torch.ones_like(summary[..., :1], dtype=torch.bool)
-        return (Memory(summary, summary, mask),), FixedContextState(self.bridge(encoded.final_state))
+        """The memory is the context vector: a source of length 1."""
+        context = encoded.final_state[0][:, None, -1:]  # [B, 1, 1, F]
+        mask = torch.ones_like(context[..., :1], dtype=torch.bool)
+        return (Memory(context, context, mask),), FixedContextState(self.bridge(encoded.final_state))
 
     def forward(
-        self, words: Tensor, state: FixedContextState, memory: Memories, *, need_weights: bool = False
+        self, embedded: Tensor, state: FixedContextState, memory: Memories, *, need_weights: bool = False
     ) -> DecoderOutput:
-        """words [N, T, E]; there are no weights."""
-        summary = memory[0].values[:, 0]  # [B, 1, F]
-        summary = summary.repeat_interleave(words.size(0) // summary.size(0), 0).expand(-1, words.size(1), -1)
-        outputs, cells = self.rnn(torch.cat([words, summary], -1), state.rnn_state)
-        hidden = torch.tanh(self.readout(torch.cat([outputs, summary, words], -1)))
+        """embedded [N, T, E]; there are no attention weights"""
+        context = memory[0].values[:, 0]  # [B, 1, F]
+        context = context.repeat_interleave(embedded.size(0) // context.size(0), 0).expand(
+            -1, embedded.size(1), -1
+        )
+        outputs, cells = self.rnn(torch.cat([embedded, context], -1), state.rnn_state)
+        hidden = torch.tanh(self.readout(torch.cat([outputs, context, embedded], -1)))
         return DecoderOutput(self.dropout(hidden), FixedContextState(cells), None)
 
 
 class FixedContextDecoderConfig(RecurrentDecoderBaseConfig):
-    """A recurrent decoder without attention."""
+    """Recurrent decoder without attention."""
 
     kind: Literal["fixed-context"]
 
     def build(self, input_dim: int, encoder: Encoder) -> FixedContextDecoder:
-        """For embedded words [N, T, input_dim]."""
+        """For embedded tokens [N, T, input_dim]."""
         return FixedContextDecoder(self, input_dim, encoder.final_dim)

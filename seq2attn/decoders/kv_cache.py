@@ -1,10 +1,10 @@
-"""What a decoder's self-attention has read: one memory that the hypotheses of a sentence share.
+"""KV cache of a decoder's self-attention, shared by the hypotheses of a sentence.
 
-Each word that a hypothesis reads becomes an entry of its sentence, for good. When hypotheses go on from others, only
-what each may see is reordered, a bool an entry, and never a key or a value.
+Each token of each hypothesis is an entry of its sentence and stays there. When beam search reorders hypotheses, only
+the visibility mask is reordered, one bool per entry, and no key or value is copied.
 
-Shapes: B sentences, N = B*K rows (K hypotheses a sentence), G groups of keys, d the width of a head, T new words a
-row, C entries.
+Shapes: B sentences, N = B*K rows (K hypotheses a sentence), G heads of keys, d the width of a head, T new tokens
+per row, C entries.
 """
 
 from __future__ import annotations
@@ -19,137 +19,136 @@ from torch import Tensor
 from seq2attn.nn.decoding_state import SharedState
 
 KeyValue = tuple[Tensor, Tensor]
-"""Two of [B, G, C, d]."""
+"""Keys and values, each [B, G, C, d]."""
 
 INITIAL_CAPACITY = 16
-"""For how many words of each hypothesis there is room at first; then for twice as many as are there."""
+"""Initial capacity in tokens per hypothesis; it is doubled when it is used up."""
 
 
 @dataclass
 class CacheBuffer:
-    """Where entries are written in place; `length` of it is spoken for."""
+    """Preallocated keys and values; the first `length` entries are in use."""
 
-    layers: tuple[KeyValue, ...]  # as long as there is room
+    layers: tuple[KeyValue, ...]  # of the length of the capacity
     length: int
 
     @classmethod
     def allocate(cls, layers: tuple[KeyValue, ...], new: int) -> CacheBuffer:
-        """More room than for `new` entries after those of `layers`, which are copied."""
+        """A buffer with the entries of `layers`, copied, and buffer for more than `new` others."""
         entries = layers[0][0].size(2)
         capacity = max(2 * (entries + new), INITIAL_CAPACITY * new)
-        return cls(tuple((_longer(k, capacity), _longer(v, capacity)) for k, v in layers), entries)
+        return cls(
+            tuple((_with_capacity(k, capacity), _with_capacity(v, capacity)) for k, v in layers), entries
+        )
 
     def has_room(self, entries: int, new: int) -> bool:
-        """Whether `new` entries can be written after the first `entries`, and nothing stands there already."""
+        """True if `new` entries fit after the first `entries`, and nothing has been written there."""
         keys = self.layers[0][0]
-        written = (
-            keys.is_inference() and not torch.is_inference_mode_enabled()
-        )  # and is not to be written again
-        return self.length == entries and entries + new <= keys.size(2) and not written
+        # An inference tensor cannot be written outside of inference mode.
+        is_read_only = keys.is_inference() and not torch.is_inference_mode_enabled()
+        return self.length == entries and entries + new <= keys.size(2) and not is_read_only
 
 
 @dataclass(frozen=True)
 class KVCache(SharedState):
-    """The entries of every layer, and which of them each hypothesis has read."""
+    """Entries of every layer, and which of them belong to each hypothesis."""
 
     layers: tuple[KeyValue, ...]
-    visibility: Tensor | None = None  # [N, C] bool; None where rows are sentences, which see all of their own
-    buffer: CacheBuffer | None = None  # where `layers` lie, and more can be written
+    visibility: Tensor | None = None  # [N, C] bool; None where rows are sentences: all
+    buffer: CacheBuffer | None = None  # of which `layers` are views
 
     def extend(self, steps: int) -> CacheUpdate:
-        """Begin to add `steps` words of each row."""
+        """Start an update with `steps` tokens of each row."""
         keys = self.layers[0][0]
         sentences, _, entries, _ = keys.shape
         new = steps * (1 if self.visibility is None else self.visibility.size(0) // sentences)
-        mask, visible = self._seen(steps)
-        room = None
+        mask, visibility = self._masks(steps)
+        buffer = None
         if entries and not torch.is_grad_enabled():
-            room = self.buffer
-            if room is None or not room.has_room(entries, new):
-                room = CacheBuffer.allocate(self.layers, new)
-            room.length = entries + new
-        return CacheUpdate(self.layers, room, mask, visible, causal=not entries and mask is None)
+            buffer = self.buffer
+            if buffer is None or not buffer.has_room(entries, new):
+                buffer = CacheBuffer.allocate(self.layers, new)
+            buffer.length = entries + new
+        return CacheUpdate(self.layers, buffer, mask, visibility, causal=not entries and mask is None)
 
-    def _seen(self, steps: int) -> tuple[Tensor | None, Tensor | None]:
-        """What the new words see, [B or 1, 1, K*T, C + K*T] or None for all, and `visibility` after them."""
+    def _masks(self, steps: int) -> tuple[Tensor | None, Tensor | None]:
+        """Mask of the new tokens, [B or 1, 1, K*T, C + K*T] or None for all, and the visibility after them."""
         keys = self.layers[0][0]
         sentences, _, entries, _ = keys.shape
         if self.visibility is None:
             if not entries or steps == 1:
                 return None, None
-            seen = torch.ones(steps, entries + steps, dtype=torch.bool, device=keys.device)
-            return seen.tril(entries)[None, None], None
-        width = self.visibility.size(0) // sentences
-        own = torch.eye(width, dtype=torch.bool, device=keys.device).repeat_interleave(steps, 1)
-        visible = torch.cat([self.visibility, own.repeat(sentences, 1)], 1)
-        seen = visible.view(sentences, 1, width, -1)
+            mask = torch.ones(steps, entries + steps, dtype=torch.bool, device=keys.device)
+            return mask.tril(entries)[None, None], None
+        beam_size = self.visibility.size(0) // sentences
+        is_own = torch.eye(beam_size, dtype=torch.bool, device=keys.device).repeat_interleave(steps, 1)
+        visibility = torch.cat([self.visibility, is_own.repeat(sentences, 1)], 1)
+        mask = visibility.view(sentences, 1, beam_size, -1)
         if steps > 1:
             earlier = torch.ones(steps, entries + steps, dtype=torch.bool, device=keys.device).tril(entries)
-            earlier = torch.cat([earlier[:, :entries], earlier[:, entries:].repeat(1, width)], 1)
-            seen = (seen.unsqueeze(3) & earlier).flatten(2, 3)
-        return seen, visible
+            earlier = torch.cat([earlier[:, :entries], earlier[:, entries:].repeat(1, beam_size)], 1)
+            mask = (mask.unsqueeze(3) & earlier).flatten(2, 3)
+        return mask, visibility
 
     def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
-        """As a plain structure, without the room."""
-        visible = None if self.visibility is None else fn(self.visibility)
-        return type(self)(tuple((fn(k), fn(v)) for k, v in self.layers), visible)
+        """The same without the buffer."""
+        visibility = None if self.visibility is None else fn(self.visibility)
+        return type(self)(tuple((fn(k), fn(v)) for k, v in self.layers), visibility)
 
     def select_rows(self, rows: Tensor) -> Self:
-        """Each row becomes a sentence."""
+        """Rows as sentences of their is_own."""
         if self.visibility is None:
             return self.map_tensors(lambda x: x.index_select(0, rows))
-        width = self.visibility.size(0) // self.layers[0][0].size(0)
-        sentences = rows // width
+        beam_size = self.visibility.size(0) // self.layers[0][0].size(0)
+        sentences = rows // beam_size
         layers = tuple((k.index_select(0, sentences), v.index_select(0, sentences)) for k, v in self.layers)
         return type(self)(layers, self.visibility.index_select(0, rows))
 
     def repeat_rows(self, times: int) -> Self:
-        """Only what is visible is repeated."""
-        keys, visible = self.layers[0][0], self.visibility
-        if visible is None:
+        """The same entries, with the visibility repeated."""
+        keys, visibility = self.layers[0][0], self.visibility
+        if visibility is None:
             if times == 1:
                 return self
-            visible = torch.ones(keys.size(0), keys.size(2), dtype=torch.bool, device=keys.device)
-        return type(self)(self.layers, visible.repeat_interleave(times, 0), self.buffer)
+            visibility = torch.ones(keys.size(0), keys.size(2), dtype=torch.bool, device=keys.device)
+        return type(self)(self.layers, visibility.repeat_interleave(times, 0), self.buffer)
 
     def reorder(self, parent: Tensor) -> Self:
-        """Each sees what its parent saw."""
+        """Visibility of the parents."""
         if self.visibility is None:
             return self
-        visible = self.visibility.view(*parent.shape, -1)
-        visible = visible.gather(1, parent.unsqueeze(2).expand(-1, -1, visible.size(2)))
-        return type(self)(self.layers, visible.flatten(0, 1), self.buffer)
+        visibility = self.visibility.view(*parent.shape, -1)
+        visibility = visibility.gather(1, parent.unsqueeze(2).expand(-1, -1, visibility.size(2)))
+        return type(self)(self.layers, visibility.flatten(0, 1), self.buffer)
 
-    def select_sentences(self, sentences: Tensor, width: int) -> Self:
-        """With the room, which would have to be made anew."""
-        entries, room = self.layers[0][0].size(2), self.buffer
+    def select_sentences(self, sentences: Tensor, beam_size: int) -> Self:
+        """With the buffer, which need not be allocated again."""
+        entries, buffer = self.layers[0][0].size(2), self.buffer
         kept = tuple(
             (k.index_select(0, sentences), v.index_select(0, sentences))
-            for k, v in (self.layers if room is None else room.layers)
+            for k, v in (self.layers if buffer is None else buffer.layers)
         )
-        visible = self.visibility
-        if visible is not None:
-            visible = visible.unflatten(0, (-1, width)).index_select(0, sentences).flatten(0, 1)
-        if room is None:
-            return type(self)(kept, visible)
+        visibility = self.visibility
+        if visibility is not None:
+            visibility = visibility.unflatten(0, (-1, beam_size)).index_select(0, sentences).flatten(0, 1)
+        if buffer is None:
+            return type(self)(kept, visibility)
         layers = tuple((k[:, :, :entries], v[:, :, :entries]) for k, v in kept)
-        return type(self)(layers, visible, CacheBuffer(kept, entries))
+        return type(self)(layers, visibility, CacheBuffer(kept, entries))
 
 
 @dataclass(frozen=True)
 class CacheUpdate:
-    """What is needed while the layers, one after the other, add their entries."""
+    """An update in progress: each decoder layer appends its new keys and values in turn."""
 
     old_layers: tuple[KeyValue, ...]
     buffer: CacheBuffer | None
-    mask: (
-        Tensor | None
-    )  # [B or 1, 1, K*T, C + K*T]: what the new words see; None for all, or what `causal` says
+    mask: Tensor | None  # [B or 1, 1, K*T, C + K*T], of the new tokens; None: all, or `causal`
     visibility: Tensor | None
-    causal: bool  # nothing was there before: each sees those up to itself
+    causal: bool  # the cache is empty: each token attends to those up to itself
 
     def update_layer(self, index: int, new: KeyValue) -> KeyValue:
-        """The entries of one layer, new ones [B, G, K*T, d] among them."""
+        """Entries of one layer, with the new ones [B, G, K*T, d]."""
         old = self.old_layers[index]
         entries, more = old[0].size(2), new[0].size(2)
         if not entries:
@@ -157,17 +156,17 @@ class CacheUpdate:
         if self.buffer is None:
             return torch.cat([old[0], new[0]], 2), torch.cat([old[1], new[1]], 2)
         keys, values = self.buffer.layers[index]
-        for where, what in ((keys, new[0]), (values, new[1])):
-            where.narrow(2, entries, more).copy_(what)
+        for target, source in ((keys, new[0]), (values, new[1])):
+            target.narrow(2, entries, more).copy_(source)
         return keys.narrow(2, 0, entries + more), values.narrow(2, 0, entries + more)
 
     def finish(self, layers: list[KeyValue]) -> KVCache:
-        """What has been read when all layers have added theirs."""
+        """The cache after the update of all layers."""
         return KVCache(tuple(layers), self.visibility, self.buffer)
 
 
-def _longer(x: Tensor, capacity: int) -> Tensor:
-    """x [B, G, C, d] at the beginning of [B, G, capacity, d]"""
-    longer = x.new_empty(*x.shape[:2], capacity, x.size(3))
-    longer.narrow(2, 0, x.size(2)).copy_(x)
-    return longer
+def _with_capacity(x: Tensor, capacity: int) -> Tensor:
+    """x [B, G, C, d] copied to the beginning of [B, G, capacity, d]"""
+    buffer = x.new_empty(*x.shape[:2], capacity, x.size(3))
+    buffer.narrow(2, 0, x.size(2)).copy_(x)
+    return buffer

@@ -1,6 +1,6 @@
-"""Recurrent decoders with an attention: cells that wait for it at each step, and cells that do not.
+"""Recurrent decoders with attention, with and without feedback of the attention into the RNN.
 
-Shapes: B sentences, N = B*K rows, T words, L layers, D width of the decoder, E of the words, V of the encoder's values.
+Shapes: B sentences, N = B*K rows, T tokens, L layers, D width of the decoder, E of the embeddings, V of the values.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from seq2attn.nn.rnn.stacked import (
 
 @dataclass(frozen=True)
 class RecurrentDecoderState:
-    """Where a recurrent decoder stands."""
+    """State of a recurrent decoder after some target tokens."""
 
     rnn_state: RNNState  # (h,) or (h, c), each [N, L, D]
-    context: Tensor | None  # [N, V]: the last context, where the next cell is given it
-    attentional_vector: Tensor | None  # [N, D]: the last attentional vector, where it is fed back
-    attention_states: tuple[AttentionState]  # what the attention remembers
-    position: Tensor  # [N]: words read
+    context: Tensor | None  # [N, V]: the last context, if it is an input of the next step
+    attentional_vector: Tensor | None  # [N, D]: the last attentional vector, for input feeding
+    attention_states: tuple[AttentionState]
+    position: Tensor  # [N]: number of decoded tokens
 
-    def next_positions(self, words: Tensor) -> Tensor:
-        """The positions [N, T] of words [N, T, E] that are read now."""
-        return self.position[:, None] + torch.arange(words.size(1), device=words.device)
+    def next_positions(self, embedded: Tensor) -> Tensor:
+        """Positions [N, T] of the next tokens [N, T, E]."""
+        return self.position[:, None] + torch.arange(embedded.size(1), device=embedded.device)
 
 
 class AttentionRNNDecoder(Decoder[RecurrentDecoderState], ABC):
-    """What all share: a first state from the source, one attention, and the vector that words are guessed from."""
+    """Base class: initial state from the source, one attention, and the attentional vector (readout)."""
 
     def __init__(self, config: AttentionRNNDecoderConfig, input_dim: int, encoder: Encoder) -> None:
         super().__init__()
@@ -65,14 +65,14 @@ class AttentionRNNDecoder(Decoder[RecurrentDecoderState], ABC):
         initialize_parameters(self)
 
     def init_state(self, encoded: EncoderOutput) -> tuple[Memories, RecurrentDecoderState]:
-        """The projected source, and s_0; what is fed back begins with zeros."""
+        """Projected source and s_0; vectors that are fed back are zero at first."""
         cells = self.bridge(encoded.final_state)
         memory = self.attention.project_memory(encoded.keys, encoded.values, encoded.mask)
         h, wiring = cells[0], self.wiring
-        waits = wiring.query == "current" and "cell" in wiring.context
+        needs_context = wiring.query == "current" and "cell" in wiring.context
         state = RecurrentDecoderState(
             cells,
-            h.new_zeros(h.size(0), self.context_dim) if waits else None,
+            h.new_zeros(h.size(0), self.context_dim) if needs_context else None,
             h.new_zeros(h.size(0), self.dim) if wiring.input_feeding else None,
             (self.attention.initial_state(memory),),
             encoded.mask.new_zeros(h.size(0), dtype=torch.long),
@@ -80,45 +80,45 @@ class AttentionRNNDecoder(Decoder[RecurrentDecoderState], ABC):
         return (memory,), state
 
     def attentional_vector(
-        self, outputs: Tensor, contexts: Tensor, words: Tensor, readout: Callable[[Tensor], Tensor]
+        self, outputs: Tensor, contexts: Tensor, embedded: Tensor, readout: Callable[[Tensor], Tensor]
     ) -> Tensor:
-        """h~ = tanh(W [state; context; word]), of those that `wiring` names: Luong et al. 2015, eq. 5. [..., D]
+        """h~ = tanh(W [state; context; word]), of those in `wiring`: Luong et al. 2015, eq. 5. [..., D]
 
         `readout` is the product with W.
         """
-        seen = [outputs]
+        inputs = [outputs]
         if "output" in self.wiring.context:
-            seen.append(contexts)
+            inputs.append(contexts)
         if self.wiring.word_to_output:
-            seen.append(words)
-        return self.dropout(torch.tanh(readout(torch.cat(seen, -1))))
+            inputs.append(embedded)
+        return self.dropout(torch.tanh(readout(torch.cat(inputs, -1))))
 
     @abstractmethod
     def forward(
-        self, words: Tensor, state: RecurrentDecoderState, memory: Memories, *, need_weights: bool = False
+        self, embedded: Tensor, state: RecurrentDecoderState, memory: Memories, *, need_weights: bool = False
     ) -> DecoderOutput:
-        """words [N, T, E]"""
+        """embedded [N, T, E]"""
 
 
 class AttentionRNNDecoderConfig(RecurrentDecoderBaseConfig, ABC):
-    """A recurrent decoder with an attention."""
+    """Base class of the configs of recurrent decoders with attention."""
 
     attention: AttentionConfig
 
     @property
     @abstractmethod
     def attention_wiring(self) -> AttentionWiringConfig:
-        """Where the attention enters."""
+        """Query state, use of the context vector, and input feeding."""
 
     def build(self, input_dim: int, encoder: Encoder) -> AttentionRNNDecoder:
-        """For embedded words [N, T, input_dim]."""
+        """For embedded tokens [N, T, input_dim]."""
         return (InputFeedRNNDecoder if self.attention_wiring.needs_sequential_steps else StdRNNDecoder)(
             self, input_dim, encoder
         )
 
 
 class StdRNNDecoder(AttentionRNNDecoder):
-    """Cells that wait for nothing: they read all words in one call, and all queries are asked at once."""
+    """RNN that does not depend on the attention: the whole target in one call, and all queries at once."""
 
     def __init__(self, config: AttentionRNNDecoderConfig, input_dim: int, encoder: Encoder) -> None:
         super().__init__(config, input_dim, encoder)
@@ -126,27 +126,27 @@ class StdRNNDecoder(AttentionRNNDecoder):
         initialize_parameters(self.rnn)
 
     def forward(
-        self, words: Tensor, state: RecurrentDecoderState, memory: Memories, *, need_weights: bool = False
+        self, embedded: Tensor, state: RecurrentDecoderState, memory: Memories, *, need_weights: bool = False
     ) -> DecoderOutput:
-        """words [N, T, E]."""
-        outputs, cells = self.rnn(words, state.rnn_state)
+        """embedded [N, T, E]"""
+        outputs, cells = self.rnn(embedded, state.rnn_state)
         queries = outputs
         if self.wiring.query == "previous":
             queries = torch.cat([state.rnn_state[0][:, -1:].to(outputs.dtype), outputs[:, :-1]], 1)
-        asked = self.attention(
+        output = self.attention(
             queries,
             memory[0],
-            state.next_positions(words),
+            state.next_positions(embedded),
             state.attention_states[0],
             need_weights=need_weights,
         )
-        hidden = self.attentional_vector(outputs, asked.context, words, self.readout)
-        after = RecurrentDecoderState(cells, None, None, (asked.state,), state.position + words.size(1))
-        return DecoderOutput(hidden, after, stack_layers([asked.weights]), asked.sample_log_prob)
+        hidden = self.attentional_vector(outputs, output.context, embedded, self.readout)
+        after = RecurrentDecoderState(cells, None, None, (output.state,), state.position + embedded.size(1))
+        return DecoderOutput(hidden, after, stack_layers([output.weights]), output.sample_log_prob)
 
 
 class InputFeedRNNDecoder(AttentionRNNDecoder):
-    """Cells that are given what the attention said, beside each word: its context, the attentional vector, or both."""
+    """RNN with feedback of the attention at each step: the context, the attentional vector, or both."""
 
     def __init__(self, config: AttentionRNNDecoderConfig, input_dim: int, encoder: Encoder) -> None:
         super().__init__(config, input_dim, encoder)
@@ -155,95 +155,97 @@ class InputFeedRNNDecoder(AttentionRNNDecoder):
         self.rnn = InputFedRNN(config.cell, input_dim, feed_dim, config.dim, config.layers, config.dropout)
 
     def forward(
-        self, words: Tensor, state: RecurrentDecoderState, memory: Memories, *, need_weights: bool = False
+        self, embedded: Tensor, state: RecurrentDecoderState, memory: Memories, *, need_weights: bool = False
     ) -> DecoderOutput:
-        """words [N, T, E], one after the other; what is not fed back is made for all of them at once."""
-        cells, context, feed, seen = (
+        """embedded [N, T, E], step by step; vectors that are not fed back are computed for all steps at once."""
+        cells, context, feed, attention_state = (
             unstack_layer_states(state.rnn_state),
             state.context,
             state.attentional_vector,
             state.attention_states[0],
         )
         outputs, feeds, steps = list[Tensor](), list[Tensor](), list[AttentionOutput]()
-        read, mix = self.rnn.steps(words), self._mixes(words)
+        step_rnn, readout = self.rnn.steps(embedded), self._readouts(embedded)
         for t, (word, position) in enumerate(
-            zip(words.unbind(1), state.next_positions(words).split(1, 1), strict=True)
+            zip(embedded.unbind(1), state.next_positions(embedded).split(1, 1), strict=True)
         ):
             query = cells[-1][0]
             if self.wiring.query == "current":
-                query, cells = read(t, self._fed(context, feed), cells)
-            step = self.attention(query.unsqueeze(1), memory[0], position, seen, need_weights=need_weights)
-            context, seen = step.context.squeeze(1), step.state
-            output = query
+                query, cells = step_rnn(t, self._fed(context, feed), cells)
+            step = self.attention(
+                query.unsqueeze(1), memory[0], position, attention_state, need_weights=need_weights
+            )
+            context, attention_state = step.context.squeeze(1), step.state
+            hidden_state = query
             if self.wiring.query == "previous":
-                output, cells = read(t, self._fed(context, feed), cells)
+                hidden_state, cells = step_rnn(t, self._fed(context, feed), cells)
             if feed is not None:
-                feed = self.attentional_vector(output, context, word, partial(mix, t))
+                feed = self.attentional_vector(hidden_state, context, word, partial(readout, t))
                 feeds.append(feed)
-            outputs.append(output)
+            outputs.append(hidden_state)
             steps.append(step)
-        asked = concat_steps(steps)
+        output = concat_steps(steps)
         hidden = (
             torch.stack(feeds, 1)
             if feeds
-            else self.attentional_vector(torch.stack(outputs, 1), asked.context, words, self.readout)
+            else self.attentional_vector(torch.stack(outputs, 1), output.context, embedded, self.readout)
         )
         context = None if state.context is None else context
         after = RecurrentDecoderState(
-            stack_layer_states(cells), context, feed, (seen,), state.position + words.size(1)
+            stack_layer_states(cells), context, feed, (attention_state,), state.position + embedded.size(1)
         )
-        return DecoderOutput(hidden, after, stack_layers([asked.weights]), asked.sample_log_prob)
+        return DecoderOutput(hidden, after, stack_layers([output.weights]), output.sample_log_prob)
 
-    def _mixes(self, words: Tensor) -> Callable[[int, Tensor], Tensor]:
-        """The mixture at step t of [N, I]; where it is fed back and trained, its weight waits for all steps."""
+    def _readouts(self, embedded: Tensor) -> Callable[[int, Tensor], Tensor]:
+        """The readout of step t for [N, I]; in training with input feeding its weight gradient is deferred."""
         if self.wiring.input_feeding and is_grad_recording():
-            rows, base = [words.size(0)] * words.size(1), self.readout.bias.to(words.dtype)
+            rows, base = [embedded.size(0)] * embedded.size(1), self.readout.bias.to(embedded.dtype)
             return DeferredLinear(base.expand(sum(rows), -1), self.readout.weight, rows)
-        return lambda t, seen: self.readout(seen)
+        return lambda t, inputs: self.readout(inputs)
 
     def _fed(self, context: Tensor | None, feed: Tensor | None) -> Tensor:
-        """What the cells are given beside a word: [N, F]"""
-        given = [context if "cell" in self.wiring.context else None, feed]
-        return torch.cat([x for x in given if x is not None], -1)
+        """Vector that is fed to the RNN beside the embedded token: [N, F]"""
+        parts = [context if "cell" in self.wiring.context else None, feed]
+        return torch.cat([x for x in parts if x is not None], -1)
 
 
 class BahdanauDecoderConfig(AttentionRNNDecoderConfig):
-    """Bahdanau's decoder: queried by the previous state, context into the cell and the output."""
+    """Decoder of Bahdanau et al. 2015: query of the previous state, context into the RNN and the readout."""
 
     kind: Literal["bahdanau"]
     attention: AttentionConfig = AttentionConfig(score=AdditiveScoreConfig(kind="additive"))
 
     @property
     def attention_wiring(self) -> AttentionWiringConfig:
-        """As the paper has it."""
+        """Wiring of the paper."""
         return BAHDANAU_WIRING
 
 
 class LuongDecoderConfig(AttentionRNNDecoderConfig):
-    """Luong's decoder: queried by the current state, context into the attentional vector."""
+    """Decoder of Luong et al. 2015: query of the current state, context into the attentional vector."""
 
     kind: Literal["luong"]
     attention: AttentionConfig = AttentionConfig(score=GeneralScoreConfig(kind="general", scaled=True))
     input_feeding: bool = True
-    """Give the cells the last attentional vector beside the word."""
+    """Feed the last attentional vector to the RNN (Luong et al. 2015, section 3.3)."""
 
     @property
     def attention_wiring(self) -> AttentionWiringConfig:
-        """As the paper has it, with or without input feeding."""
+        """Wiring of the paper, with or without input feeding."""
         return (
             LUONG_WIRING if self.input_feeding else LUONG_WIRING.model_copy(update={"input_feeding": False})
         )
 
 
 class RecurrentDecoderConfig(AttentionRNNDecoderConfig):
-    """A recurrent decoder in which attention enters where you say; Bahdanau's and Luong's are two such choices."""
+    """Recurrent decoder with free wiring of the attention; `bahdanau` and `luong` are two special cases."""
 
     kind: Literal["recurrent"]
     attention: AttentionConfig = AttentionConfig(score=GeneralScoreConfig(kind="general", scaled=True))
     wiring: AttentionWiringConfig = LUONG_WIRING
-    """Where the attention enters."""
+    """Query state, use of the context vector, and input feeding."""
 
     @property
     def attention_wiring(self) -> AttentionWiringConfig:
-        """As the config has it."""
+        """The wiring of the config."""
         return self.wiring

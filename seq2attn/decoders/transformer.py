@@ -1,4 +1,4 @@
-"""The Transformer decoder: causal self-attention and attention to the source (Vaswani et al. 2017, section 3.1)."""
+"""Transformer decoder: causal self-attention and cross-attention (Vaswani et al. 2017, section 3.1)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from seq2attn.nn.varlen import SequenceLayout
 
 @dataclass(frozen=True)
 class TransformerDecoderState:
-    """The keys and values of the words read so far."""
+    """KV cache and attention states after some target tokens."""
 
-    kv_cache: KVCache  # which the hypotheses of a sentence share
-    attention_states: tuple[AttentionState, ...]  # what each layer's attention to the source remembers
-    position: Tensor  # [N]: words read
+    kv_cache: KVCache  # shared by the hypotheses of a sentence
+    attention_states: tuple[AttentionState, ...]  # of the cross-attention of each layer
+    position: Tensor  # [N]: number of decoded tokens
 
 
 class TransformerDecoder(Decoder[TransformerDecoderState]):
-    """Layers of self-attention, attention to the source and feed-forward over words with positions."""
+    """Layers of self-attention, cross-attention and feed-forward over embeddings with positions."""
 
     def __init__(self, config: TransformerDecoderConfig, dim: int, encoder: Encoder) -> None:
         super().__init__()
@@ -44,61 +44,65 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
         initialize_parameters(self)
 
     def init_state(self, encoded: EncoderOutput) -> tuple[Memories, TransformerDecoderState]:
-        """The source projected for every layer, and a state without a past."""
+        """Projected source for every layer, and a state with an empty KV cache."""
         layers = self._layers()
         memory = tuple(
             layer.cross_attention.project_memory(encoded.keys, encoded.values, encoded.mask, encoded.layout)
             for layer in layers
         )
-        past = KVCache(tuple(layer.empty_cache(encoded.keys) for layer in layers))
-        seen = tuple(
+        cache = KVCache(tuple(layer.empty_cache(encoded.keys) for layer in layers))
+        attention_states = tuple(
             layer.cross_attention.initial_state(source) for layer, source in zip(layers, memory, strict=True)
         )
         position = encoded.mask.new_zeros(encoded.mask.size(0), dtype=torch.long)
-        return memory, TransformerDecoderState(past, seen, position)
+        return memory, TransformerDecoderState(cache, attention_states, position)
 
     def forward(
         self,
-        words: Tensor,
+        embedded: Tensor,
         state: TransformerDecoderState,
         memory: Memories,
         *,
         need_weights: bool = False,
         layout: SequenceLayout | None = None,
     ) -> DecoderOutput:
-        """words [N, T, D], all at once.
+        """embedded [N, T, D], in one call
 
-        `layout`: they are of whole sentences that lie in one row, as those of the memory do; nothing was read before,
-        and nothing can be read after them.
+        `layout`: whole target sentences are packed in one row, as those of the memory are; the state must be initial,
+        and cannot be used afterwards.
         """
-        position = state.position[:, None] + torch.arange(words.size(1), device=words.device)
+        position = state.position[:, None] + torch.arange(embedded.size(1), device=embedded.device)
         if layout is not None:
             position = layout.positions
-        x = self.dropout(words + self.position_encoding(position).to(words.dtype))
-        adding = state.kv_cache.extend(words.size(1))
+        x = self.dropout(embedded + self.position_encoding(position).to(embedded.dtype))
+        update = state.kv_cache.extend(embedded.size(1))
         entries: list[KeyValue] = []
-        asked: list[AttentionOutput] = []
-        for layer, source, seen in zip(self._layers(), memory, state.attention_states, strict=True):
-            x, after, told = layer(
-                x, adding, len(entries), source, seen, position, layout, need_weights=need_weights
+        outputs: list[AttentionOutput] = []
+        for layer, source, attention_state in zip(
+            self._layers(), memory, state.attention_states, strict=True
+        ):
+            x, after, output = layer(
+                x, update, len(entries), source, attention_state, position, layout, need_weights=need_weights
             )
             entries.append(after)
-            asked.append(told)
-        after_all = TransformerDecoderState(
-            adding.finish(entries), tuple(told.state for told in asked), state.position + words.size(1)
+            outputs.append(output)
+        new_state = TransformerDecoderState(
+            update.finish(entries),
+            tuple(output.state for output in outputs),
+            state.position + embedded.size(1),
         )
-        weights, drawn = (
-            stack_layers(told.weights for told in asked),
-            sum_sample_log_probs(told.sample_log_prob for told in asked),
+        weights, sample_log_prob = (
+            stack_layers(output.weights for output in outputs),
+            sum_sample_log_probs(output.sample_log_prob for output in outputs),
         )
-        return DecoderOutput(self.norm(x), after_all, weights, drawn)
+        return DecoderOutput(self.norm(x), new_state, weights, sample_log_prob)
 
     def _layers(self) -> list[TransformerDecoderLayer]:
         return cast("list[TransformerDecoderLayer]", list(self.layers))
 
 
 class TransformerDecoderLayer(nn.Module):
-    """Causal self-attention, attention to the source, feed-forward, each in a residual branch."""
+    """Causal self-attention, cross-attention and feed-forward, each with a residual connection."""
 
     def __init__(self, config: TransformerDecoderConfig, dim: int, encoder: Encoder) -> None:
         super().__init__()
@@ -111,55 +115,55 @@ class TransformerDecoderLayer(nn.Module):
         self.kv_heads, self.head_dim = self.self_attention.score.kv_heads, dim // config.heads
 
     def empty_cache(self, like: Tensor) -> KeyValue:
-        """The keys and values of no words: two of [B, G, 0, d]."""
+        """Empty keys and values: two of [B, G, 0, d]."""
         empty = like.new_empty(like.size(0), self.kv_heads, 0, self.head_dim)
         return empty, empty
 
     def forward(
         self,
         x: Tensor,
-        adding: CacheUpdate,
+        update: CacheUpdate,
         index: int,
         memory: Memory,
-        seen: AttentionState,
+        attention_state: AttentionState,
         position: Tensor,
         layout: SequenceLayout | None,
         *,
         need_weights: bool,
     ) -> tuple[Tensor, KeyValue, AttentionOutput]:
-        """x [N, T, D] -> [N, T, D], the keys and values of all that has been read, what attention to the source gave
+        """x [N, T, D] -> [N, T, D], keys and values with the new tokens, and the output of the cross-attention
 
-        `index` is the layer's own among those that are `adding` to what has been read.
+        `index`: number of the layer in `update`.
         """
         y = self.self_attention_residual.sublayer_input(x)
-        sentences = adding.old_layers[index][0].size(0)
-        together, places = y.reshape(sentences, -1, y.size(-1)), position.reshape(sentences, -1)
-        entries = adding.update_layer(
-            index, self.self_attention.project_keys_values(together, together, places)
+        sentences = update.old_layers[index][0].size(0)
+        tokens, positions = y.reshape(sentences, -1, y.size(-1)), position.reshape(sentences, -1)
+        entries = update.update_layer(
+            index, self.self_attention.project_keys_values(tokens, tokens, positions)
         )
-        own = Memory(*entries, adding.mask, layout)
-        read = self.self_attention(y, own, position, causal=adding.causal, layout=layout)
+        target = Memory(*entries, update.mask, layout)
+        read = self.self_attention(y, target, position, causal=update.causal, layout=layout)
         x = self.self_attention_residual.add_output(x, read.context)
-        asked = self.cross_attention(
+        cross = self.cross_attention(
             self.cross_attention_residual.sublayer_input(x),
             memory,
             position,
-            seen,
+            attention_state,
             need_weights=need_weights,
             layout=layout,
         )
-        x = self.cross_attention_residual.add_output(x, asked.context)
+        x = self.cross_attention_residual.add_output(x, cross.context)
         x = self.feed_forward_residual.add_output(
             x, self.feed_forward(self.feed_forward_residual.sublayer_input(x))
         )
-        return x, entries, asked
+        return x, entries, cross
 
 
 class TransformerDecoderConfig(TransformerConfig):
-    """A Transformer decoder, as wide as the target embeddings."""
+    """Transformer decoder, of the width of the target embeddings."""
 
     attention: AttentionConfig = AttentionConfig(score=MultiHeadScoreConfig(kind="multi-head", heads=8))
-    """Each layer's attention to the source; values are projected to the decoder's width."""
+    """Cross-attention of each layer; values are projected to the width of the decoder."""
 
     def build(self, input_dim: int, encoder: Encoder) -> TransformerDecoder:
         """Raises ValueError when the heads do not divide `input_dim`."""

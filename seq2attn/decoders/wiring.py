@@ -1,11 +1,11 @@
-"""Where attention enters a recurrent decoder, apart from how it scores and aligns.
+"""Wiring of the attention into a recurrent decoder.
 
 | | Bahdanau et al. 2015 | Luong et al. 2015 |
 |---|---|---|
-| who asks | the state before the word | the state after it |
-| where the context goes | into the cell and into the output | into the attentional vector |
-| what is fed back | nothing | the attentional vector (section 3.3) |
-| what the output sees | state, context and word | state and context |
+| query | the previous state | the current state |
+| use of the context | RNN input and readout | readout (attentional vector) |
+| input feeding | no | yes (section 3.3) |
+| inputs of the readout | state, context and embedded token | state and context |
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from seq2attn.config.base import Config, FieldError, FieldErrors
 
 
 class AttentionWiringConfig(Config):
-    """Who asks, where the context goes, and what is fed back."""
+    """Query state, use of the context vector, and input feeding."""
 
     query: Literal["previous", "current"]
-    """Whether the state before a word asks, or the state after it."""
+    """State that queries the attention: of the step before, or of this step."""
     context: tuple[Literal["cell", "output"], ...] = Field(("output",), min_length=1)
-    """cell: the cell is given the context beside the word, that of the word before if the current state asks; output:
-    the vector that words are guessed from is made with it."""
+    """cell: the context is an input of the RNN (of the step before if `query` is current); output: of the readout."""
     input_feeding: bool = False
-    """Give the cell the last attentional vector beside the word."""
+    """Feed the last attentional vector to the RNN."""
     word_to_output: bool = False
-    """Make the vector that words are guessed from with the word just read as well."""
+    """Use the embedded input token in the readout as well."""
 
     @model_validator(mode="after")
     def _context_counts_once(self) -> AttentionWiringConfig:
@@ -38,12 +37,12 @@ class AttentionWiringConfig(Config):
 
     @property
     def needs_sequential_steps(self) -> bool:
-        """Whether a cell must wait for what the attention of this or the last step gave."""
+        """True if the RNN depends on the attention, so that steps cannot be computed in one call."""
         return self.input_feeding or "cell" in self.context
 
 
 BAHDANAU_WIRING = AttentionWiringConfig(query="previous", context=("cell", "output"), word_to_output=True)
-"""Section 3.1 and A.2.2, with a tanh layer in the place of the maxout."""
+"""Section 3.1 and A.2.2, with a tanh layer instead of maxout."""
 
 LUONG_WIRING = AttentionWiringConfig(query="current", context=("output",), input_feeding=True)
 """Section 3 and eq. 5."""

@@ -1,4 +1,4 @@
-"""What a model is made of, as a table."""
+"""Summary of a model: its parts and numbers of parameters, as a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seq2attn.nn.initialization import SkipInit
 from seq2attn.tokenizers.config import TokenizerConfig, TokenizersConfig
 
 ASSUMED_VOCAB_SIZE = 8000
-"""What a vocabulary is taken to hold where only the text can tell."""
+"""Assumed vocabulary size where it depends on the text."""
 
 
 def dry_run_summary(model: ModelConfig, text: TokenizersConfig) -> str:
@@ -37,21 +37,20 @@ def build_on_meta_device(model: ModelConfig, text: TokenizersConfig) -> Seq2Seq:
 
 
 def count_parameters(model: Seq2Seq) -> int:
-    """How many numbers a model is made of; what is tied counts once."""
+    """Number of parameters of a model; tied parameters count once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _size(tokenizer: TokenizerConfig) -> int:
-    size = getattr(tokenizer, "vocab_size", None) or getattr(tokenizer, "vocab_size", None)
-    return size or ASSUMED_VOCAB_SIZE
+    return getattr(tokenizer, "vocab_size", None) or ASSUMED_VOCAB_SIZE
 
 
 def model_summary(model: Seq2Seq) -> str:
     """The parts of a model with their shapes and numbers of parameters; what is tied is counted once."""
     rows = [("part", "type or shape", "parameters")]
     for name, part in model.named_children():
-        own = {id(p): p.numel() for p in part.parameters()}
-        rows.append((name, type(part).__name__, f"{sum(own.values()):,}"))
+        parameters = {id(p): p.numel() for p in part.parameters()}
+        rows.append((name, type(part).__name__, f"{sum(parameters.values()):,}"))
         for key, parameter in part.named_parameters():
             shape = " x ".join(map(str, parameter.shape)) or "1"
             rows.append((f"{name}.{key}", shape, f"{parameter.numel():,}"))
