@@ -45,7 +45,8 @@ def _check_bert_tokenizer(text: TokenizersConfig, model: ModelConfig) -> list[Fi
         side = "joint" if text.is_joint else "source"
         return [
             FieldError(
-                f"text.{side}", f"BERT reads its own pieces: give `source: {{kind: wordpiece, path: {path}}}`"
+                f"tokenizer.{side}",
+                f"BERT reads its own pieces: give `source: {{kind: wordpiece, path: {path}}}`",
             )
         ]
     if text.source.path == path:
@@ -67,7 +68,7 @@ def _check_guided_alignment(
         return []
     mistakes = []
     if not any(isinstance(corpus, PlainTextConfig) and corpus.alignment for corpus in data.train):
-        message = "learns from links between words: give `data.train.alignment`, beside `kind: aligned`"
+        message = "learns from links between words: give `data.train.alignment`, beside `kind: plain`"
         mistakes.append(FieldError("training.guided_alignment", message))
     if shape is not None and (found := guided.unsupported_reason(*shape)):
         mistakes.append(FieldError(".".join(filter(None, ("training.guided_alignment", found[0]))), found[1]))
@@ -78,7 +79,9 @@ def _check_padding_free(model: ModelConfig, training: TrainingConfig) -> list[Fi
     if not training.batch.padding_free:
         return []
     name, attention = "training.batch.padding_free", getattr(model.decoder, "attention", None)
-    needs = "sentences in one row are read by Transformers alone, with other `positions` than relative ones"
+    needs = (
+        "sentences in one row are read by Transformers alone, with another `position_encoding` than relative"
+    )
     mistakes = [
         FieldError(name, f"{needs}; see `model.{side}`")
         for side, part in (("encoder", model.encoder), ("decoder", model.decoder))
@@ -93,7 +96,7 @@ def _check_padding_free(model: ModelConfig, training: TrainingConfig) -> list[Fi
 
 
 def _attention_shape(decoder: DecoderConfig) -> tuple[int, int] | None:
-    """The layers with attention and the heads of each; None where only a stranger's decoder knows."""
+    """The layers with attention and the heads of each; None where only a third-party decoder knows."""
     attention = getattr(decoder, "attention", None)
     if isinstance(decoder, FixedContextDecoderConfig):
         return 0, 0

@@ -50,7 +50,9 @@ class BatchConfig(Config):
             and self.micro_batch_tokens is not None
             and self.micro_batch_tokens > self.tokens
         ):
-            raise FieldErrors([FieldError("at_once", f"more than a batch, which has {self.tokens} tokens")])
+            raise FieldErrors(
+                [FieldError("micro_batch_tokens", f"more than a batch, which has {self.tokens} tokens")]
+            )
         return self
 
     def micro_batch_size(self, device: torch.device) -> int:

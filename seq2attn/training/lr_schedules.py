@@ -30,7 +30,7 @@ def num_warmup_updates(warmup: int | Literal["auto"]) -> int:
 
 
 class NoamScheduleConfig(Config):
-    """factor * dim^-0.5 * min(update^-0.5, update * warmup^-1.5): Vaswani et al. 2017, eq. 3 (set `rate: 1`)."""
+    """factor * dim^-0.5 * min(update^-0.5, update * warmup^-1.5): Vaswani et al. 2017, eq. 3 (set `lr: 1`)."""
 
     kind: Literal["noam"]
     dim: PositiveInt
@@ -59,11 +59,11 @@ class InverseSquareRootScheduleConfig(Config):
 
 
 class CosineScheduleConfig(Config):
-    """Rises to 1 over the warm-up, then falls to `least` along half a cosine (Loshchilov and Hutter 2017, eq. 5)."""
+    """Rises to 1 in the warm-up, then falls to `min_lr_factor` as half a cosine (Loshchilov and Hutter 2017, eq. 5)."""
 
     kind: Literal["cosine"]
     total_updates: PositiveInt
-    """When `least` is reached."""
+    """The update at which `min_lr_factor` is reached."""
     warmup_updates: NonNegativeInt = 0
     min_lr_factor: NonNegativeFloat = 0.0
 
@@ -101,7 +101,7 @@ class PlateauScheduleConfig(Config):
 
 
 class HalvingScheduleConfig(Config):
-    """Stays at 1 for `start` epochs, then halves at once and with each epoch: Luong et al. 2015, section 4.1."""
+    """Stays at 1 until `start_epoch`, then halves at once and with each epoch: Luong et al. 2015, section 4.1."""
 
     kind: Literal["halving"]
     start_epoch: NonNegativeFloat = 5.0

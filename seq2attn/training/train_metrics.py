@@ -11,7 +11,7 @@ from torch import Tensor
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import LossSums
 
-SUMMED_METRICS = ("objective", "likelihood", "guided", "guided_words")
+SUMMED_METRICS = ("loss", "negative_log_likelihood", "guided_alignment", "num_guided_tokens")
 
 
 @dataclass
@@ -38,15 +38,15 @@ class TrainMetrics:
 
     def state_dict(self) -> dict[str, float]:
         """Its content, exactly, as a checkpoint between two reports keeps it."""
-        guided, guided_words = self.guided_alignment.tolist()
+        guided, num_guided_tokens = self.guided_alignment.tolist()
         return {
-            "objective": float(self.loss),
-            "likelihood": float(self.negative_log_likelihood),
+            "loss": float(self.loss),
+            "negative_log_likelihood": float(self.negative_log_likelihood),
             "guided_alignment": guided,
-            "guided_words": guided_words,
-            "norm": float(self.grad_norm),
-            "rate": self.lr,
-            "words": self.num_target_tokens,
+            "num_guided_tokens": num_guided_tokens,
+            "grad_norm": float(self.grad_norm),
+            "lr": self.lr,
+            "num_target_tokens": self.num_target_tokens,
             "seconds": self.seconds,
         }
 
@@ -72,11 +72,11 @@ def restore_metrics(kept: Sequence[Mapping[str, float]], world: DistributedConte
         return torch.tensor([mine[name] for name in names], dtype=torch.float32, device=world.device)
 
     return TrainMetrics(
-        tensor("objective")[0],
-        tensor("likelihood")[0],
-        tensor("guided", "guided_words"),
-        tensor("norm")[0],
-        mine["rate"],
-        mine["words"],
+        tensor("loss")[0],
+        tensor("negative_log_likelihood")[0],
+        tensor("guided_alignment", "num_guided_tokens"),
+        tensor("grad_norm")[0],
+        mine["lr"],
+        mine["num_target_tokens"],
         mine["seconds"],
     )

@@ -52,7 +52,7 @@ FAMILIES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
     "transformer": (TRANSFORMER, {**TRANSFORMER, "attention": MULTI_HEAD}),
     "transformer, modern": (
         {**TRANSFORMER, "position_encoding": "relative", "norm_type": "rmsnorm", "activation": "swiglu"},
-        {**TRANSFORMER, "position_encoding": "rotary", "groups": 1, "attention": MULTI_HEAD},
+        {**TRANSFORMER, "position_encoding": "rotary", "kv_heads": 1, "attention": MULTI_HEAD},
     ),
     "deep and shallow": (TRANSFORMER, attentive("luong", "general")),
     "bert": ({"kind": "bert"}, attentive("luong", "general")),
@@ -73,12 +73,15 @@ WORDWISE: dict[str, dict[str, object]] = {"source": {"kind": "words"}, "target":
 
 
 def content(
-    folder: Path, encoder: dict[str, object], decoder: object, text: dict[str, dict[str, object]] = WORDWISE
+    folder: Path,
+    encoder: dict[str, object],
+    decoder: object,
+    tokenizer: dict[str, dict[str, object]] = WORDWISE,
 ) -> dict[str, object]:
     """A config as YAML has it."""
     if encoder["kind"] == "bert":
         path = {"path": str(make_bert(folder / "bert", WORDS))}
-        encoder, text = {**encoder, **path}, {**text, "source": {"kind": "wordpiece", **path}}
+        encoder, tokenizer = {**encoder, **path}, {**tokenizer, "source": {"kind": "wordpiece", **path}}
     data = {
         name: {
             "kind": "plain",
@@ -91,18 +94,21 @@ def content(
     return {
         "run_dir": str(folder / "run"),
         "data": data,
-        "tokenizer": text,
+        "tokenizer": tokenizer,
         "model": model,
         "search": {"kind": "beam", "beam_size": 3, "lengths": {"max_length": 12}},
     }
 
 
 def make_run(
-    folder: Path, encoder: dict[str, object], decoder: object, text: dict[str, dict[str, object]] = WORDWISE
+    folder: Path,
+    encoder: dict[str, object],
+    decoder: object,
+    tokenizer: dict[str, dict[str, object]] = WORDWISE,
 ) -> RunDirectory:
     """A run that was never trained; its words differ enough that it is sure of most."""
     write_text(folder)
-    experiment = ExperimentConfig.model_validate(content(folder, encoder, decoder, text))
+    experiment = ExperimentConfig.model_validate(content(folder, encoder, decoder, tokenizer))
     prepared = prepare(experiment.data, experiment.tokenizer, experiment.run_dir, lambda line: None)
     run = RunDirectory(experiment.run_dir)
     run.save_config(experiment)

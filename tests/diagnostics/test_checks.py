@@ -17,8 +17,7 @@ from seq2attn.diagnostics.checks import max_abs_difference
 from seq2attn.diagnostics.run_checks import CHECKS, load_subject, run_checks
 from seq2attn.encoders.transformer import TransformerEncoder
 from seq2attn.nn.prepacked_linear import PrepackedLinear
-from seq2attn.search import batched
-from seq2attn.search import choose as choosing
+from seq2attn.search import strategies, translate_ids
 from seq2attn.search.topk import topk_continuations
 from tests.diagnostics.runs import FAMILIES, make_run
 
@@ -103,8 +102,8 @@ def forgetful(plain):
 
     def forward(self, words, state, memory, **options):
         if words.size(1) == 1:
-            blank = tuple(torch.zeros_like(cell) for cell in state.cells)
-            state = dataclasses.replace(state, cells=blank)
+            blank = tuple(torch.zeros_like(cell) for cell in state.rnn_state)
+            state = dataclasses.replace(state, rnn_state=blank)
         return plain(self, words, state, memory, **options)
 
     return forward
@@ -157,8 +156,8 @@ PLANTED = {
     ),
     "a step that ignores its state": ("bahdanau", InputFeedRNNDecoder, "forward", forgetful, {CACHE, SCORES}),
     "positions that stand still": ("transformer", TransformerDecoder, "forward", stuck, {CACHE, SCORES}),
-    "the second-best word": ("fixed", choosing, "likeliest", second_best, {BATCHING}),
-    "scores that are too high": ("fixed", batched, "read_out", too_proud, {SCORES}),
+    "the second-best word": ("fixed", strategies, "topk_continuations", second_best, {BATCHING}),
+    "scores that are too high": ("fixed", translate_ids, "to_hypotheses", too_proud, {SCORES}),
     "a blunt product": ("deep and shallow", PrepackedLinear, "forward", blunt, {CACHE}),
 }
 """For each defect a family of models, what is replaced by what, and the checks that find it."""
@@ -174,7 +173,7 @@ def test_a_planted_defect_is_found(defect, tmp_path, monkeypatch):
 
 def test_a_check_that_ends_in_an_error_fails(tmp_path, monkeypatch):
     run = make_run(tmp_path, *FAMILIES["fixed"])
-    monkeypatch.setattr(batched, "read_out", lambda found: 1 / 0)
+    monkeypatch.setattr(translate_ids, "to_hypotheses", lambda found: 1 / 0)
     done = command(run.folder, "--sentences", "4")
     assert (done.exit_code, done.stderr.count("Traceback")) == (1, 0)
     assert [line.split("  ")[0] for line in done.stdout.splitlines() if "FAIL" in line] == [BATCHING, SCORES]
@@ -193,20 +192,20 @@ def test_what_is_no_number_fails_and_equal_infinities_do_not(tmp_path):
 
 PLUGIN = """
 import torch
-from seq2attn.decoders.fixed_context import FixedConfig, FixedDecoder
-from seq2attn.encoders import Encoded
+from seq2attn.decoders.fixed_context import FixedContextDecoder, FixedContextDecoderConfig
+from seq2attn.encoders import EncoderOutput
 
 
-class Peeping(FixedDecoder):
-    class Config(FixedConfig):
+class Peeping(FixedContextDecoder):
+    class Config(FixedContextDecoderConfig):
         kind: str
 
         def build(self, input_dim, encoder):
             return Peeping(self, input_dim, encoder.final_dim)
 
-    def prepare(self, encoded):
-        wide = encoded.final[0] + encoded.mask.size(1) / 10
-        return super().prepare(Encoded(encoded.keys, encoded.values, encoded.mask, (wide,)))
+    def init_state(self, encoded):
+        wide = encoded.final_state[0] + encoded.mask.size(1) / 10
+        return super().init_state(EncoderOutput(encoded.keys, encoded.values, encoded.mask, (wide,)))
 """
 
 

@@ -51,7 +51,7 @@ class Faulty(Encoder):
                 states = _Spoilt.apply(states, float(self.config.value))
             else:
                 states = found.keys + _Spoilt.apply(self.extra, float(self.config.value))
-        return EncoderOutput(states, states, mask, found.final)
+        return EncoderOutput(states, states, mask, found.final_state)
 
     def is_now(self) -> bool:
         update, rank = UPDATES.get(torch.initial_seed(), (0, 0))
@@ -104,7 +104,7 @@ class Drifting(Encoder):
         states = _Drift.apply(found.keys, self.drift)
         if (self.training or self.config.tried) and float(self.drift.detach()) < -self.config.limit:
             states = states * float("nan")
-        return EncoderOutput(states, states, mask, found.final)
+        return EncoderOutput(states, states, mask, found.final_state)
 
 
 class _Drift(torch.autograd.Function):
@@ -155,7 +155,7 @@ class Narrow(Encoder):
                 if not self.config.backward:
                     raise out_of_memory(self.config.error)
                 states = _Full.apply(found.keys, self.config.error)
-                return EncoderOutput(states, states, mask, found.final)
+                return EncoderOutput(states, states, mask, found.final_state)
         return found
 
 

@@ -63,7 +63,7 @@ def corpus(tmp_path):
     return tmp_path
 
 
-def content(folder, run, *, model=CALM, text=WORDWISE, **training):
+def content(folder, run, *, model=CALM, tokenizer=WORDWISE, **training):
     """A config as YAML has it."""
     plain = {
         "batch": {"tokens": 64},
@@ -81,7 +81,7 @@ def content(folder, run, *, model=CALM, text=WORDWISE, **training):
     return {
         "run_dir": str(folder / run),
         "data": data,
-        "tokenizer": text,
+        "tokenizer": tokenizer,
         "model": model,
         "training": {**plain, **training},
     }

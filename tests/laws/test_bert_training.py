@@ -52,7 +52,7 @@ def options(folder, decoder=None, **bert):
 def moved(run, folder):
     """How far each weight of BERT is from the checkpoint; words in BERT's own order."""
     before, after = load_file(folder / "model.safetensors"), last_weights(run)
-    source = run.tokenizers()[0]
+    source = run.load_tokenizers()[0]
     distances = {}
     for name, weight in before.items():
         own = (
@@ -76,7 +76,7 @@ def moved(run, folder):
     ],
 )
 def test_what_learns_moves_and_what_is_frozen_does_not(corpus, folder, frozen, learn):
-    run = trained(corpus, "run", max_duration=["3 updates"], **options(folder, frozen=frozen, rate=1.0))
+    run = trained(corpus, "run", max_duration=["3 updates"], **options(folder, frozen=frozen, lr_scale=1.0))
     distances = moved(run, folder)
     assert len(distances) == 5 + 2 * 16
     for name, distance in distances.items():
@@ -90,7 +90,7 @@ def test_it_learns_at_a_share_of_the_rate(corpus, tmp_path):
     folder = make_bert(tmp_path / "still", WORDS, **STILL)
     one = {"max_duration": ["1 update"], "optimizer": SGD, "max_grad_norm": None}
     half, whole = (
-        trained(corpus, name, **one, **options(folder, rate=rate))
+        trained(corpus, name, **one, **options(folder, lr_scale=rate))
         for name, rate in (("half", 0.5), ("whole", 1.0))
     )
     near, far = moved(half, folder), moved(whole, folder)
@@ -105,7 +105,7 @@ def test_it_learns_at_a_share_of_the_rate(corpus, tmp_path):
 
 
 def test_stopped_and_resumed_is_never_stopped(corpus, folder, frozen=1):
-    fixed = {"batch": {"tokens": 160}, "report_every": 1, **options(folder, frozen=frozen, rate=0.3)}
+    fixed = {"batch": {"tokens": 160}, "report_every": 1, **options(folder, frozen=frozen, lr_scale=0.3)}
     fixed["validation"] = {"every": "4 updates", "metric": "loss"}
     whole = trained(corpus, "whole", max_duration=["8 updates"], **fixed)
     trained(corpus, "parts", max_duration=["4 updates"], **fixed)
@@ -127,14 +127,14 @@ def test_a_run_needs_no_checkpoint_any_more(corpus, folder):
     assert found[1].text == ""
     assert found[0].source_tokens == ("<s>", *WORDS[:4])
     assert found[0].cross_attention.shape[-1] == 6  # and the end
-    config = load(run.config, ExperimentConfig, ["training.max_duration=[6 updates]"])
+    config = load(run.config_path, ExperimentConfig, ["training.max_duration=[6 updates]"])
     train(config, resume=True)
     assert list_checkpoints(run.folder)[-1].train_state.update == 6
 
 
 @pytest.mark.slow
 def test_two_processes_are_one_that_accumulates(corpus, tmp_path):
-    parts = options(make_bert(tmp_path / "still", WORDS, **STILL), frozen=1, rate=0.5)
+    parts = options(make_bert(tmp_path / "still", WORDS, **STILL), frozen=1, lr_scale=0.5)
     fixed = {
         "optimizer": {"kind": "sgd", "lr": 0.5},
         "max_duration": ["1 epochs"],

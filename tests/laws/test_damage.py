@@ -57,7 +57,10 @@ def test_a_flipped_bit_anywhere_is_seen(made, run, name):
         warnings = []
         found = latest_valid_checkpoint(run, warnings.append)
         if found.train_state.update == 6:  # the bit was in a space, or in the name of what says nothing
-            assert found.train_state == newest.state and found.optimizer_scalars == newest.numbers
+            assert (
+                found.train_state == newest.train_state
+                and found.optimizer_scalars == newest.optimizer_scalars
+            )
             for one, other in zip(load_checkpoint(found), content, strict=True):
                 assert_same(one, other)
         else:
@@ -151,22 +154,22 @@ def test_damaged_weights_are_taken_from_their_checkpoint(run, caplog):
 
 def test_damaged_weights_are_mended_by_going_on_or_averaging(corpus):
     run = trained(corpus, "run", **SHORT)
-    origin, weights = run.origin(), load_tensors(run.weights)
+    origin, weights = run.weights_origin(), load_tensors(run.weights_path)
     for mend in (
         lambda: trained(corpus, "run", resume=True, **SHORT),
         lambda: average_run(run.folder, last=None, best=1),
     ):
         damaged_weights(run.folder)
         mend()
-        assert_same(load_tensors(run.weights), weights)
-        assert run.origin()["checkpoints"] == origin["checkpoints"]
+        assert_same(load_tensors(run.weights_path), weights)
+        assert run.weights_origin()["checkpoints"] == origin["checkpoints"]
 
 
 # ---------------------------------------------------------------------- one process a run
 
 
 def test_a_run_is_one_processs(run):
-    code = "import sys, pathlib, seq2attn.io.lock as l\nwith l.locked(pathlib.Path(sys.argv[1])): input()"
+    code = "import sys, pathlib, seq2attn.io.lock as l\nwith l.lock_directory(pathlib.Path(sys.argv[1])): input()"
     command = [sys.executable, "-c", code, str(run)]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as other:
         while not (run / "run.lock").read_text().startswith(f"process {other.pid} "):

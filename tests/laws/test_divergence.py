@@ -19,7 +19,7 @@ from seq2attn.models import build_model
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training import trainer
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from seq2attn.training.recovery import nonfinite as soundness
+from seq2attn.training.recovery import nonfinite
 from seq2attn.training.recovery.nonfinite import DivergedError
 from tests.laws.small import (
     CALM,
@@ -36,7 +36,7 @@ __all__ = ["corpus"]  # a fixture
 
 OPTIMIZERS = {
     "adam": {"kind": "adam", "lr": 0.01},
-    "adamw": {"kind": "adamw", "rate": 0.01, "weight_decay": 0.1},
+    "adamw": {"kind": "adamw", "lr": 0.01, "weight_decay": 0.1},
     "sgd": {"kind": "sgd", "lr": 0.1},
     "momentum": {"kind": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},
     "adadelta": {"kind": "adadelta"},
@@ -78,8 +78,8 @@ def test_a_skipped_update_is_as_if_it_had_not_been(corpus, optimizer, fault):
     assert_same(optimizer_of(after), optimizer_of(before))
     assert metrics(after, "train") == metrics(before, "train")
     found = state_of(after)
-    assert (found["update"], found["skipped"], found["in_a_row"]) == (4, 1, 1)
-    assert found["words"] == state_of(before)["words"]
+    assert (found["update"], found["num_skipped"], found["consecutive_skips"]) == (4, 1, 1)
+    assert found["target_tokens"] == state_of(before)["target_tokens"]
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "momentum", "adadelta"])
@@ -151,7 +151,7 @@ def test_hard_attention_compares_with_what_it_learnt_from(corpus):
     after = trained(
         corpus, "after", model=model, max_duration=["4 updates"], validation={"every": "99 updates"}
     )
-    assert state_of(after)["baseline"] == state_of(before)["baseline"] is not None
+    assert state_of(after)["reinforce_baseline"] == state_of(before)["reinforce_baseline"] is not None
     assert_same(last_weights(after), last_weights(before))
 
 
@@ -188,7 +188,7 @@ def test_it_ends_after_too_many_and_goes_on_from_the_last_sound_checkpoint(corpu
     assert [c.train_state.update for c in list_checkpoints(run.folder)] == [4]
     trained(corpus, "run", max_duration=["8 updates"], optimizer=sgd(0.005), resume=True, **options)
     state = state_of(run)
-    assert (state["update"], state["skipped"], state["in_a_row"]) == (8, 0, 0)
+    assert (state["update"], state["num_skipped"], state["consecutive_skips"]) == (8, 0, 0)
 
 
 def test_the_error_tells_update_rate_loss_and_sentences(corpus):
@@ -204,7 +204,7 @@ def test_the_error_tells_update_rate_loss_and_sentences(corpus):
 
 def test_those_that_are_not_in_a_row_do_not_end_it(corpus):
     run = trained(corpus, "run", model=faulty([2, 4, 6]), max_duration=["8 updates"], max_consecutive_skips=2)
-    assert state_of(run)["skipped"] == 3
+    assert state_of(run)["num_skipped"] == 3
 
 
 def test_they_are_counted_over_an_interruption(corpus):
@@ -217,10 +217,10 @@ def test_they_are_counted_over_an_interruption(corpus):
     assert list_checkpoints(run.folder)[-1].train_state.update == 2
 
 
-@pytest.mark.parametrize("stop_after", [None, "0s"])
-def test_weights_that_are_not_finite_are_neither_validated_nor_saved(corpus, monkeypatch, stop_after):
-    monkeypatch.setattr(trainer, "are_finite", lambda tensors: False)
-    options = {"max_duration": ["2 updates"], "validation": {"every": "1 update"}, "time_limit": stop_after}
+@pytest.mark.parametrize("time_limit", [None, "0s"])
+def test_weights_that_are_not_finite_are_neither_validated_nor_saved(corpus, monkeypatch, time_limit):
+    monkeypatch.setattr(trainer, "all_finite", lambda tensors: False)
+    options = {"max_duration": ["2 updates"], "validation": {"every": "1 update"}, "time_limit": time_limit}
     message, run = diverges(corpus, "run", **options)
     assert "weights or dev loss are not finite. Update 1:" in message
     assert not list_checkpoints(run.folder)
@@ -242,7 +242,7 @@ def test_to_look_late_changes_nothing(corpus, monkeypatch, optimizer):
     at_once, one = diverges(corpus, "run", **options)
     told = metrics(one, "skipped")
     shutil.rmtree(one.folder)
-    monkeypatch.setitem(soundness.LOOK, "cpu", 5)
+    monkeypatch.setitem(nonfinite.SYNC_EVERY, "cpu", 5)
     late, other = diverges(corpus, "run", **options)
     assert late == at_once
     assert metrics(other, "skipped") == told
@@ -253,7 +253,7 @@ def test_to_look_late_changes_nothing(corpus, monkeypatch, optimizer):
     [("recurrent", "adam", 1e30), ("transformer", "momentum", 1e6), ("transformer", "adadelta", 1e30)],
 )
 def test_a_rate_beyond_reason_ends_in_a_report(corpus, name, optimizer, rate):
-    fast = {**OPTIMIZERS[optimizer], "rate": rate}
+    fast = {**OPTIMIZERS[optimizer], "lr": rate}
     validation = {"every": "2 updates", "metric": "loss"}
     with pytest.raises(DivergedError):
         trained(

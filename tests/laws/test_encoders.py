@@ -18,7 +18,7 @@ def test_asking_where_it_looked_changes_nothing(encoder):
     silent, (asked, _) = net.encoder(vectors, mask), net.encoder.forward_with_weights(vectors, mask)
     torch.testing.assert_close(asked.keys[mask], silent.keys[mask])
     torch.testing.assert_close(asked.values[mask], silent.values[mask])
-    torch.testing.assert_close(asked.final_state, silent.final)
+    torch.testing.assert_close(asked.final_state, silent.final_state)
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)

@@ -113,12 +113,12 @@ def test_the_objective_adds_it_for_any_decoder(decoder, align):
     seen = net(batch.source, batch.source_mask, batch.target, need_weights=True).cross_attention
     layer = seen[:, max(0, seen.size(1) - 2), 0]
     logs = torch.where(layer > 0, layer.clamp_min(1e-300).log(), np.log(np.finfo(float).tiny))
-    torch.testing.assert_close(both.guided, -(batch.guide * logs).sum())
-    torch.testing.assert_close(both.objective, plain.objective + 0.3 * both.guided)
+    torch.testing.assert_close(both.guided_alignment, -(batch.alignment_targets * logs).sum())
+    torch.testing.assert_close(both.loss, plain.loss + 0.3 * both.guided_alignment)
     torch.testing.assert_close(both.negative_log_likelihood, plain.negative_log_likelihood)
-    assert plain.guided == plain.guided_words == 0
-    assert both.guided_words == (batch.guide.sum(-1) > 0).sum() > 0
-    gradients = torch.autograd.grad(both.objective, [*net.parameters()], allow_unused=True)
+    assert plain.guided_alignment == plain.num_guided_tokens == 0
+    assert both.num_guided_tokens == (batch.alignment_targets.sum(-1) > 0).sum() > 0
+    gradients = torch.autograd.grad(both.loss, [*net.parameters()], allow_unused=True)
     assert all(g.isfinite().all() for g in gradients if g is not None)
 
 
@@ -154,7 +154,7 @@ def test_each_target_token_shares_out_one_over_the_tokens_of_its_words():
 def test_a_batch_without_links_is_not_guided():
     net, batch = model("gru", "luong"), collate(PAIRS)
     plain, both = TrainingLoss(net, 0.1)(batch), TrainingLoss(net, 0.1, GuidedAlignmentConfig())(batch)
-    assert both.objective == plain.objective
+    assert both.loss == plain.loss
 
 
 # ---------------------------------------------------------------------- trainings
@@ -242,29 +242,29 @@ TRANSFORMER = "{kind: transformer, layers: 2, heads: 2, attention: {score: {kind
 @pytest.mark.parametrize(
     ("decoder", "guide", "alignment", "place", "message"),
     [
-        ("{kind: luong, dim: 8}", "{}", "", "11:11", "`: learns from links between words: give"),
-        (FIXED, "{}", ", alignment: a", "11:11", "`: guides attention, of which the decoder has none"),
-        (TRANSFORMER, "{layer: 3}", ", alignment: a", "11:19",
+        ("{kind: luong, dim: 8}", "{}", "", "11:21", "`: learns from links between words: give"),
+        (FIXED, "{}", ", alignment: a", "11:21", "`: guides attention, of which the decoder has none"),
+        (TRANSFORMER, "{layer: 3}", ", alignment: a", "11:29",
          ".layer`: there is no layer 3; the decoder has 2 with attention"),
-        (TRANSFORMER, "{head: 5}", ", alignment: a", "11:18", ".head`: there is no head 5; a layer has 4"),
-        ("{kind: luong, dim: 8}", "{head: 2}", ", alignment: a", "11:18",
+        (TRANSFORMER, "{head: 5}", ", alignment: a", "11:28", ".head`: there is no head 5; a layer has 4"),
+        ("{kind: luong, dim: 8}", "{head: 2}", ", alignment: a", "11:28",
          ".head`: there is no head 2; a layer has 1"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_guided_has_a_place(tmp_path, decoder, guide, alignment, place, message):
     path = tmp_path / "c.yaml"
     path.write_text(f"""\
-run: r
+run_dir: r
 data:
   train: {{kind: plain, source: s, target: t{alignment}}}
   dev: {{kind: plain, source: s, target: t}}
-text: {{joint: {{kind: words}}}}
+tokenizer: {{joint: {{kind: words}}}}
 model:
   embeddings: {{dim: 8}}
   encoder: {{kind: gru, dim: 8}}
   decoder: {decoder}
 training:
-  guided: {guide}
+  guided_alignment: {guide}
 """)
     with pytest.raises(ConfigError) as error:
         load(path, ExperimentConfig)

@@ -27,12 +27,12 @@ PLATEAU = {"kind": "plateau", "factor": 0.5, "patience": 1}
 FAST = {"optimizer": {"kind": "adam", "lr": 0.3}}  # too fast, so that it gets worse now and then
 
 CASES = {
-    "recurrent": {"model": MODELS["recurrent"], "checkpoints": LAST, "schedule": {"kind": "inverse-sqrt"}},
-    "transformer": {"model": MODELS["transformer"], "checkpoints": BEST, "schedule": PLATEAU, **FAST},
+    "recurrent": {"model": MODELS["recurrent"], "checkpoints": LAST, "lr_schedule": {"kind": "inverse-sqrt"}},
+    "transformer": {"model": MODELS["transformer"], "checkpoints": BEST, "lr_schedule": PLATEAU, **FAST},
     "drawing": {"model": MODELS["drawing"], "validation": {"every": "5 updates", "metric": "loss"}},
     "cut anew": {
         "model": MODELS["transformer"],
-        "text": CUT_ANEW,
+        "tokenizer": CUT_ANEW,
         "batch": {"tokens": 150, "micro_batch_tokens": 50},
     },
     "adadelta": {"optimizer": {"kind": "adadelta"}, "report_every": 1, "batch": {"tokens": "auto"}},
@@ -78,7 +78,7 @@ def test_stopped_after_every_update_is_never_stopped(corpus, name):
     parts, count = sittings(corpus, "parts", **options)
     assert count >= validated_checkpoints(whole.folder)[-1].train_state.update > 4
     assert_identical(whole, parts)
-    assert whole.origin() == parts.origin()
+    assert whole.weights_origin() == parts.weights_origin()
     assert [f.name for f in checkpoint_folders(whole.folder)] == [
         f.name for f in checkpoint_folders(parts.folder)
     ]
@@ -115,7 +115,7 @@ def test_what_was_not_reported_yet_is_reported_later(corpus):
     run, _ = sittings(corpus, "run", **options)
     whole = trained(corpus, "whole", **options)
     (ours,), (theirs,) = (
-        [json.loads(line) for line in r.metrics.read_text().splitlines() if '"train"' in line]
+        [json.loads(line) for line in r.metrics_path.read_text().splitlines() if '"train"' in line]
         for r in (run, whole)
     )
     assert {k: v for k, v in ours.items() if k not in TIMING_METRICS} == {
@@ -131,7 +131,7 @@ def test_a_log_that_goes_on_past_the_checkpoint_is_cut_back(corpus):
     whole = trained(corpus, "whole", **PLAIN)
     parts = trained(corpus, "parts", **{**PLAIN, "max_duration": ["9 updates"]})
     assert not all(row.is_identical for row in compare_runs(whole, parts))
-    with parts.metrics.open("a") as file:  # as a kill leaves them, after the tenth update
+    with parts.metrics_path.open("a") as file:  # as a kill leaves them, after the tenth update
         file.write(json.dumps({"kind": "train", "update": 10, "loss": 1.0}) + '\n{"kind": "tr')
     with (parts.folder / "train.log").open("a") as file:
         file.write("2026-01-01 10:00:00 epoch 1.00  update 10  loss 1.000\n2026-01-01 10:")
@@ -144,20 +144,20 @@ def test_a_log_that_goes_on_past_the_checkpoint_is_cut_back(corpus):
 def test_weights_that_a_kill_kept_from_being_written_are_written(corpus):
     options = {**PLAIN, "max_duration": ["9 updates"]}
     first = trained(corpus, "run", **{**options, "max_duration": ["3 updates"]})
-    old = {path: path.read_bytes() for path in (first.weights, first.header)}
+    old = {path: path.read_bytes() for path in (first.weights_path, first.weights_info_path)}
     best = trained(corpus, "run", resume=True, **options)
-    origin, weights = best.origin(), load_tensors(best.weights)
+    origin, weights = best.weights_origin(), load_tensors(best.weights_path)
     assert origin["checkpoints"] != ["00000003"]
     for path, text in old.items():
         path.unlink()  # the tensors are those of the file, which is mapped
         path.write_bytes(text)
     again = trained(corpus, "run", resume=True, **options)
-    assert again.origin() == origin
-    assert_same(load_tensors(again.weights), weights)
-    again.header.write_bytes(old[first.header])  # killed between the two
-    assert again.origin() == origin
+    assert again.weights_origin() == origin
+    assert_same(load_tensors(again.weights_path), weights)
+    again.weights_info_path.write_bytes(old[first.weights_info_path])  # killed between the two
+    assert again.weights_origin() == origin
     trained(corpus, "run", resume=True, **options)
-    assert json.loads(again.header.read_text())["origin"] == origin
+    assert json.loads(again.weights_info_path.read_text())["origin"] == origin
 
 
 def test_leftovers_are_cleared_and_checkpoints_kept(corpus):

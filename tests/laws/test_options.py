@@ -118,10 +118,10 @@ def test_each_update_of_each_seed_draws_its_own_dropout(corpus, monkeypatch):
     assert min(len(first), len(second)) >= 4 and not first & second
 
 
-@pytest.mark.parametrize("text", [WORDWISE, CUT_ANEW], ids=["words", "BPE-dropout"])
-def test_each_epoch_has_its_own_batches_and_its_own_cut(corpus, text):
+@pytest.mark.parametrize("tokenizer", [WORDWISE, CUT_ANEW], ids=["words", "BPE-dropout"])
+def test_each_epoch_has_its_own_batches_and_its_own_cut(corpus, tokenizer):
     options = {"batch": {"tokens": 200}, "report_every": 1, "max_duration": ["3 epochs"]}
-    run = trained(corpus, "run", text=text, seed=5, **options)
+    run = trained(corpus, "run", tokenizer=tokenizer, seed=5, **options)
     train, words = load_prepared(run.folder).train, []
     for epoch in range(3):
         lengths = train.epoch_corpus(5, epoch).lengths
@@ -132,13 +132,13 @@ def test_each_epoch_has_its_own_batches_and_its_own_cut(corpus, text):
 
 def test_each_process_draws_its_own_dropout(corpus, monkeypatch):
     run = trained(corpus, "run", **WHOLE)
-    config, seeds = run.experiment(), []
+    config, seeds = run.load_config(), []
     seed_all = torch.manual_seed
     monkeypatch.setattr(torch, "manual_seed", lambda seed: (seeds.append(seed), seed_all(seed))[1])
     for rank in (0, 1):
         world = DistributedContext(rank, 1, torch.device("cpu"))
         reporter = MetricsLogger(run, leads=False, since=None, tensorboard=False)
-        objective = TrainingLoss(run.model()[0])
+        objective = TrainingLoss(run.load_model()[0])
         optimizer = config.training.optimizer.build(objective.parameters())
         for group in optimizer.param_groups:
             group["share"] = 1.0
@@ -180,11 +180,11 @@ def test_lengths_are_those_of_the_source_and_controls_are_not_said(kind):
 
 
 @pytest.mark.parametrize(
-    ("normalise", "divisor"),
+    ("length_penalty", "divisor"),
     [("none", lambda n: 1.0), ("average", lambda n: n**0.7), ("gnmt", lambda n: ((5 + n) / 6) ** 0.7)],
 )
-def test_scores_are_normalised_as_the_config_says(normalise, divisor):
-    lengths = {"length_penalty": normalise, "alpha": 0.7, "max_length": 9}
+def test_scores_are_normalised_as_the_config_says(length_penalty, divisor):
+    lengths = {"length_penalty": length_penalty, "alpha": 0.7, "max_length": 9}
     search = TypeAdapter(SearchConfig).validate_python({"kind": "beam", "beam_size": 4, "lengths": lengths})
     (found,) = translate_ids(model("gru", "luong"), [[4, 5, 6]], search, budget=100)
     assert len(found) == 4
@@ -195,10 +195,12 @@ def test_scores_are_normalised_as_the_config_says(normalise, divisor):
 def test_a_validation_is_without_dropout(corpus):
     run = trained(corpus, "run", model=MODELS["transformer"], label_smoothing=0.2, **WHOLE)
     (found,), dev = metrics(run, "validation"), load_prepared(run.folder).dev
-    net = run.model()[0]
+    net = run.load_model()[0]
     batch = collate([dev[row] for row in range(len(dev))])
     with torch.no_grad():
-        logits = net.output(net(batch.source, batch.source_mask, batch.target).hidden).flatten(0, 1)
+        logits = net.output_projection(net(batch.source, batch.source_mask, batch.target).hidden).flatten(
+            0, 1
+        )
     loss = F.cross_entropy(logits, batch.labels.flatten(), ignore_index=IGNORE_INDEX, label_smoothing=0.2)
     assert found["loss"] == pytest.approx(loss.item(), rel=1e-5)
 
@@ -212,10 +214,10 @@ def test_vectors_of_the_target_are_for_the_target_s_words(corpus):
     embeddings = {"dim": 8, "target_vectors": str(corpus / "vectors.txt")}
     sgd = {"kind": "sgd", "lr": 1e-12}
     run = trained(corpus, "run", model={**CALM, "embeddings": embeddings}, optimizer=sgd, **WHOLE)
-    net, _, target = run.model()
+    net, _, target = run.load_model()
     ids = [target.vocabulary.id(word) for word in words]
     assert UNK not in ids
-    torch.testing.assert_close(net.target(torch.tensor(ids)), vectors)
+    torch.testing.assert_close(net.target_embedding(torch.tensor(ids)), vectors)
 
 
 def test_a_training_of_a_sweep_searches_as_its_config_says(corpus):
@@ -226,7 +228,7 @@ def test_a_training_of_a_sweep_searches_as_its_config_says(corpus):
     record = run_trial(corpus / "run", 1)
     assert all(len(text.split()) <= 3 for text in record.sets["ours"].translations)
     report = read_object(corpus / "run/evaluation/ours.json", "")["search"]
-    assert (report["width"], report["lengths"]["max_length"]) == (2, 3)
+    assert (report["beam_size"], report["lengths"]["max_length"]) == (2, 3)
 
 
 def places(net):
@@ -249,7 +251,7 @@ def test_every_dropout_has_the_probability_of_its_part(encoder, decoder):
     for part in parts.values():
         if part["kind"] == "transformer":
             part["attention_dropout"] = part["dropout"] + 0.5
-    if parts["decoder"]["kind"] != "fixed":
+    if parts["decoder"]["kind"] != "fixed-context":
         parts["decoder"]["attention"] = {"score": {"kind": "multi-head", "heads": 4}, "dropout": 0.125}
     model = build_model(
         ModelConfig.model_validate({"embeddings": {"dim": 16, "dropout": 0.5}, **parts}), 11, 13
@@ -257,13 +259,18 @@ def test_every_dropout_has_the_probability_of_its_part(encoder, decoder):
     found = list(places(model))
     for name, p in found:
         side = name.split(".")[0]
-        expected = {"source": 0.5, "target": 0.5, "encoder": 0.25, "decoder": 0.375}[side]
-        if re.search(r"(attention|source)\.dropout$", name) and side == "decoder":
+        expected = {"source_embedding": 0.5, "target_embedding": 0.5, "encoder": 0.25, "decoder": 0.375}[side]
+        if re.search(r"(?<!self_)attention\.dropout$", name) and side == "decoder":
             expected = 0.125
-        elif re.search(r"(attention|\.target)\.dropout$", name):
+        elif re.search(r"self_attention\.dropout$", name):
             expected += 0.5
         assert p == expected, name
-    assert {name.split(".")[0] for name, _ in found} == {"source", "target", "encoder", "decoder"}
+    assert {name.split(".")[0] for name, _ in found} == {
+        "source_embedding",
+        "target_embedding",
+        "encoder",
+        "decoder",
+    }
 
 
 @pytest.mark.parametrize("scaled", [True, False])
@@ -272,23 +279,19 @@ def test_tables_are_tied_and_scaled_as_the_config_says(tie, scaled):
     config = CALM | {"embeddings": {"dim": 8, "tie": tie, "scaled": scaled}}
     model = build_model(ModelConfig.model_validate(config), 13, 13).eval()
     tables = (
-        model.source_embedding.table.weight,
+        model.source_embedding.embedding.weight,
         model.target_embedding.embedding.weight,
         model.output_projection.weight,
     )
     assert [tables[0] is tables[1], tables[1] is tables[2]] == [tie == "all", tie != "none"]
     for side in (model.source_embedding, model.target_embedding):
-        torch.testing.assert_close(side(torch.arange(13)), side.table.weight * (8**0.5 if scaled else 1))
+        torch.testing.assert_close(side(torch.arange(13)), side.embedding.weight * (8**0.5 if scaled else 1))
 
 
 def test_each_side_has_its_own_vocabulary():
     model = build_model(ModelConfig.model_validate(CALM), 11, 13)
     assert [
-        len(model.source_embedding.table.weight),
+        len(model.source_embedding.embedding.weight),
         len(model.target_embedding.embedding.weight),
         len(model.output_projection.weight),
-    ] == [
-        11,
-        13,
-        13,
-    ]
+    ] == [11, 13, 13]

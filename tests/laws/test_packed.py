@@ -20,10 +20,10 @@ __all__ = ["corpus"]  # a fixture
 
 PAIRS = [([4, 5, 6], [7, 8]), ([9], [3, 4, 5, 6, 7]), ([8, 8, 4, 5, 9, 3], []), ([], [5])]
 KINDS = {
-    "post-norm": {"norm": "post"},
+    "post-norm": {"norm_order": "post"},
     "pre-norm": {},
     "learned positions": {"position_encoding": "learned", "max_positions": 4},
-    "rotary, grouped keys": {"position_encoding": "rotary", "groups": 2},
+    "rotary, grouped keys": {"position_encoding": "rotary", "kv_heads": 2},
     "modern": {"activation": "swiglu", "norm_type": "rmsnorm"},
 }
 ATTENTIONS = {
@@ -49,7 +49,7 @@ def objective(**which):
 def learnt(objective, batch):
     objective.zero_grad()
     loss = objective(batch)
-    loss.objective.backward()
+    loss.loss.backward()
     return loss, {name: parameter.grad.clone() for name, parameter in objective.named_parameters()}
 
 
@@ -63,8 +63,8 @@ def test_loss_and_gradients_are_those_of_padded_sentences(which, dtype, near):
     net = objective(**which).to(dtype)
     loss, gradients = learnt(net, collate(PAIRS))
     packed, packed_gradients = learnt(net, collate_padding_free(PAIRS))
-    assert packed.words == loss.words
-    torch.testing.assert_close(packed.objective, loss.objective, rtol=near, atol=near)
+    assert packed.num_target_tokens == loss.num_target_tokens
+    torch.testing.assert_close(packed.loss, loss.loss, rtol=near, atol=near)
     likelihood = loss.negative_log_likelihood
     torch.testing.assert_close(packed.negative_log_likelihood, likelihood, rtol=near, atol=near)
     assert any(gradient.abs().max() > 0.1 for gradient in gradients.values())
@@ -74,8 +74,8 @@ def test_loss_and_gradients_are_those_of_padded_sentences(which, dtype, near):
 
 def test_a_row_is_its_sentences_alone():
     net = objective().double()
-    together = net(collate_padding_free(PAIRS)).objective
-    alone = [net(collate_padding_free([pair])).objective for pair in PAIRS]
+    together = net(collate_padding_free(PAIRS)).loss
+    alone = [net(collate_padding_free([pair])).loss for pair in PAIRS]
     torch.testing.assert_close(together, sum(alone))
 
 
@@ -109,8 +109,8 @@ def given(seed=0, heads=2, dim=8, value_dim=8):
 
 def one_by_one(q, k, v, asking, asked, *, causal=False):
     found = []
-    for number in range(len(asking.offsets) - 1):
-        (here, end), (first, last) = (x.offsets[number : number + 2].tolist() for x in (asking, asked))
+    for number in range(len(asking.cu_seqlens) - 1):
+        (here, end), (first, last) = (x.cu_seqlens[number : number + 2].tolist() for x in (asking, asked))
         own = (q[:, :, here:end], k[:, :, first:last], v[:, :, first:last])
         scores = own[0] @ own[1].transpose(-2, -1) / q.size(-1) ** 0.5
         if causal:
@@ -169,11 +169,11 @@ def test_what_a_card_is_asked_has_the_shapes_of_its_kernel(which, dtype, monkeyp
 def test_attention_that_leaves_out_weights_does_so_in_training_alone():
     torch.manual_seed(0)
     net = objective(attention_dropout=0.5).double()
-    one, other = (net(collate_padding_free(PAIRS)).objective.item() for _ in range(2))
+    one, other = (net(collate_padding_free(PAIRS)).loss.item() for _ in range(2))
     assert one != other
     net.eval()
-    padded = net(collate(PAIRS)).objective
-    torch.testing.assert_close(net(collate_padding_free(PAIRS)).objective, padded)
+    padded = net(collate(PAIRS)).loss
+    torch.testing.assert_close(net(collate_padding_free(PAIRS)).loss, padded)
 
 
 def test_a_training_with_packed_batches_is_that_with_padded_ones(corpus):
@@ -197,9 +197,9 @@ REFUSED = {
         {},
         "see `model.decoder.attention`",
     ),
-    "guided_alignment": (
+    "guided": (
         {},
-        {"guided": {"weight": 0.2}},
+        {"guided_alignment": {"weight": 0.2}},
         "makes no weights, which `training.guided_alignment` needs",
     ),
 }

@@ -53,7 +53,7 @@ def test_pytorchs_own_rnns_run_in_float32_outside_autocast(encoder, decoder):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             half = net(BATCH.source, BATCH.source_mask, BATCH.target).hidden
             assert torch.is_autocast_enabled("cpu")
-    assert found == [(name, {torch.float32}, False) for name in ("encoder.rnn", "decoder.cells.rnn")]
+    assert found == [(name, {torch.float32}, False) for name in ("encoder.rnn", "decoder.rnn.rnn")]
     torch.testing.assert_close(half.float(), full, rtol=0.02, atol=0.02)
 
 

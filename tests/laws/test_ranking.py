@@ -40,7 +40,7 @@ def measured(corpus):
     """A prepared run whose references are no text that its tokenisers give back, and a function that validates it."""
     (corpus / "dev.tgt").write_text("ba ba ba ba ba, zzzz  xyz\n" * 6)
     run = trained(corpus, "run", max_duration=["6 updates"], optimizer={"kind": "adam", "lr": 0.1})
-    model, _, _ = run.model()
+    model, _, _ = run.load_model()
 
     def validate(model=model, **training):
         config = ExperimentConfig.model_validate(content(corpus, "run", **training))
@@ -54,9 +54,9 @@ def measured(corpus):
 
 def test_scores_are_of_the_text_as_it_was_written(measured):
     corpus, validate = measured
-    model, _, target = load_run(corpus).model()
+    model, _, target = load_run(corpus).load_model()
     with torch.no_grad():
-        model.output.bias[target.encode("ba")[0]] = 1e4  # it says nothing else
+        model.output_projection.bias[target.encode("ba")[0]] = 1e4  # it says nothing else
     _, found = validate(model, validation=every(metric="bleu"))
     hypotheses = [found.translations[row] for row in range(6)]
     references = [(corpus / "dev.tgt").read_text().split("\n")[:6]]
@@ -95,7 +95,9 @@ def test_some_sentences_are_measured_as_if_there_were_no_others(measured):
     config = ExperimentConfig.model_validate(content(corpus, "few", validation=every(metric="chrf")))
     with init_distributed(torch.device("cpu")) as world:
         alone = Validator(config.training, config.evaluation, load_prepared(again.folder), world)
-        found = alone.validate(TrainingLoss(load_run(corpus).model()[0], config.training.label_smoothing))
+        found = alone.validate(
+            TrainingLoss(load_run(corpus).load_model()[0], config.training.label_smoothing)
+        )
     assert found.scores == pytest.approx(few.scores)
     assert alone.digest == validator.digest
     assert validate(validation=every(metric="chrf"))[0].digest != validator.digest
@@ -122,9 +124,9 @@ def test_the_digest_is_of_all_that_scores_depend_on(measured):
 def test_a_model_that_never_ends_is_cut_off_by_the_references(measured):
     _, validate = measured
     config = validate()[0]
-    model = load_run(config.prepared.train.texts.parents[2]).model()[0]
+    model = load_run(config.prepared.train.text_path.parents[2]).load_model()[0]
     with torch.no_grad():
-        model.output.bias[2:4] = -1e4  # it never ends
+        model.output_projection.bias[2:4] = -1e4  # it never ends
     validator, found = validate(model, validation=every(metric="bleu"))
     tokens = max(len(validator.prepared.target.encode(text)) for text in found.translations.values())
     longest = max(
@@ -174,7 +176,7 @@ def test_of_validations_that_are_equal_the_newest_translates_and_patience_ends(c
     found = metrics(run, "validation")
     assert [line["update"] for line in found] == [2, 4, 6]
     assert len({(line["bleu"], line["loss"]) for line in found}) == 1
-    assert run.origin()["checkpoints"] == ["00000006"]
+    assert run.weights_origin()["checkpoints"] == ["00000006"]
 
 
 def unspaced(corpus):
@@ -192,7 +194,7 @@ def test_where_bleu_is_zero_the_loss_decides_and_it_is_told(corpus):
     assert {line["bleu"] for line in found} == {0.0}
     losses = {line["update"]: line["loss"] for line in found}
     assert list(losses.values()) == sorted(losses.values(), reverse=True)
-    assert run.origin()["checkpoints"] == ["00000008"]
+    assert run.weights_origin()["checkpoints"] == ["00000008"]
     log = (run.folder / "train.log").read_text().split("\n")
     (place,) = [number for number, line in enumerate(log) if "BLEU is 0.00 in two validations" in line]
     assert "validation at update 4" in log[place - 1]
@@ -220,10 +222,11 @@ def test_a_change_of_metric_ranks_anew_and_is_told(corpus):
     kept = {c.train_state.update: c for c in list_checkpoints(run.folder)}
     by_chrf = max(kept, key=lambda update: kept[update].train_state.scores["chrf"])
     by_loss = min(kept, key=lambda update: kept[update].train_state.scores["loss"])
-    assert by_chrf != by_loss and run.origin()["checkpoints"] == [kept[by_chrf].folder.name]
+    assert by_chrf != by_loss and run.weights_origin()["checkpoints"] == [kept[by_chrf].folder.name]
     trained(corpus, "run", resume=True, validation=every("1 update", metric="loss", patience=9), **first)
-    assert run.origin()["checkpoints"] == [kept[by_loss].folder.name] and run.origin()["metric"] == "loss"
-    assert_same(load_tensors(run.weights), load_tensors(kept[by_loss].model_path))
+    origin = run.weights_origin()
+    assert (origin["checkpoints"], origin["metric"]) == ([kept[by_loss].folder.name], "loss")
+    assert_same(load_tensors(run.weights_path), load_tensors(kept[by_loss].model_path))
     log = (run.folder / "train.log").read_text()
     assert f"(the metric is loss and was chrf), and patience starts anew: the best is update {by_loss}" in log
 
@@ -272,7 +275,7 @@ def test_an_average_of_the_best_takes_none_that_cannot_be_compared(corpus):
     with pytest.raises(RunError, match="1 of 3 checkpoints have a chrf to compare, not 2"):
         average_run(run.folder, last=None, best=2)
     average_run(run.folder, last=None, best=1)
-    assert run.origin()["checkpoints"] == ["00000006"]
+    assert run.weights_origin()["checkpoints"] == ["00000006"]
 
 
 # ---------------------------------------------------------------------- before the first validation
@@ -284,7 +287,7 @@ def test_what_was_interrupted_before_its_first_validation_translates(corpus):
         with pytest.raises(TrainingInterrupted):
             trained(corpus, "run", resume="if-exists", **options)
     run = load_run(corpus)
-    assert run.origin()["checkpoints"] == ["00000002"]
+    assert run.weights_origin()["checkpoints"] == ["00000002"]
     assert len([*Translator.load(run.folder).translate(["ba be"])]) == 1
     log = (run.folder / "train.log").read_text()
     assert "there was no validation yet: until there is one, translations are by update 2" in log
@@ -293,4 +296,4 @@ def test_what_was_interrupted_before_its_first_validation_translates(corpus):
     with pytest.raises(RunError, match="0 of 2 checkpoints have a loss"):
         average_run(run.folder, last=None, best=1)
     trained(corpus, "run", resume=True, max_duration=["9 updates"], validation=every("9 updates"))
-    assert run.origin()["checkpoints"] == ["00000009"]
+    assert run.weights_origin()["checkpoints"] == ["00000009"]

@@ -24,7 +24,7 @@ def log_of(run):
 
 def test_each_changed_key_is_told_and_former_configs_are_kept(corpus, capsys):
     run = trained(corpus, "run", **FIRST)
-    first = run.config.read_text()
+    first = run.config_path.read_text()
     changed = {"optimizer": {"kind": "adam", "lr": 0.02}, "batch": {"tokens": 96}, "seed": 2}
     trained(corpus, "run", resume=True, **NEXT, **changed)
     lines = [
@@ -39,7 +39,7 @@ def test_each_changed_key_is_told_and_former_configs_are_kept(corpus, capsys):
     error = capsys.readouterr().err
     assert all(line in error for line in lines)
     assert (run.folder / "config.00000002.yaml").read_text() == first
-    assert yaml.safe_load(run.config.read_text())["training"]["optimizer"]["lr"] == 0.02
+    assert yaml.safe_load(run.config_path.read_text())["training"]["optimizer"]["lr"] == 0.02
     assert metrics(run, "train")[-1]["learning_rate"] == 0.02
 
 
@@ -53,7 +53,7 @@ def test_nothing_is_told_or_kept_where_nothing_has_changed(corpus):
 @pytest.mark.parametrize("kind", ["sgd", "adadelta"])
 def test_another_optimizer_starts_without_a_state(corpus, kind):
     trained(corpus, "run", **FIRST)
-    other = {"kind": kind, "rate": 0.1, **({"momentum": 0.9} if kind == "sgd" else {})}
+    other = {"kind": kind, "lr": 0.1, **({"momentum": 0.9} if kind == "sgd" else {})}
     run = trained(corpus, "run", resume=True, **NEXT, optimizer=other)
     log = log_of(run)
     assert f'`training.optimizer.kind` was "adam" and is "{kind}"' in log
@@ -75,12 +75,12 @@ def test_adamw_goes_on_with_the_state_of_adam(corpus):
     ("part", "value"),
     [
         ("model", {"embeddings": {"dim": 4}}),
-        ("text", {"source": {"kind": "words", "vocab_size": 20}, "target": {"kind": "words"}}),
+        ("tokenizer", {"source": {"kind": "words", "vocab_size": 20}, "target": {"kind": "words"}}),
     ],
 )
 def test_another_model_or_tokenizer_is_refused(corpus, part, value):
     run = trained(corpus, "run", **FIRST)
-    config = run.config.read_text()
+    config = run.config_path.read_text()
     other = content(corpus, "run", **NEXT)
     other[part] = {**other[part], **value}
     with pytest.raises(RunError, match=f"was trained with another `{part}`") as caught:
@@ -90,7 +90,7 @@ def test_another_model_or_tokenizer_is_refused(corpus, part, value):
         "tokenizer": "tokenizer.source.vocab_size` was null and is 20",
     }
     assert key[part] in str(caught.value)
-    assert run.config.read_text() == config and not list(run.folder.glob("config.0*.yaml"))
+    assert run.config_path.read_text() == config and not list(run.folder.glob("config.0*.yaml"))
 
 
 def test_another_training_text_is_told(corpus):
@@ -115,11 +115,11 @@ def test_another_dev_set_is_refused_unless_asked_for(corpus):
     train(config, resume=True, new_dev_set=True)
     log = log_of(run)
     assert "the dev set, or the way that scores are computed, has changed" in log
-    assert run.origin()["checkpoints"] == ["00000004"]  # with nothing but itself to compare
+    assert run.weights_origin()["checkpoints"] == ["00000004"]  # with nothing but itself to compare
     train(config, resume=True)
 
 
-@pytest.mark.parametrize("until", ["2 updates", "3 updates"])  # without and with an update by the other
+@pytest.mark.parametrize("max_duration", ["2 updates", "3 updates"])  # with no or one update by the other
 @pytest.mark.parametrize("other", [{"metric": "loss"}, {"metric": "chrf", "max_sentences": 2}])
 def test_after_another_measure_and_back_the_first_best_translates(corpus, other, max_duration):
     def measured_by(max_duration, measure, **resume):
@@ -131,8 +131,9 @@ def test_after_another_measure_and_back_the_first_best_translates(corpus, other,
     measured_by(max_duration, other, resume=True)
     run = measured_by(max_duration, {"metric": "chrf"}, resume=True)
     best = max(list_checkpoints(run.folder)[:2], key=lambda checkpoint: checkpoint.train_state.scores["chrf"])
-    assert (run.origin()["checkpoints"], run.origin()["metric"]) == ([best.folder.name], "chrf")
-    assert_same(load_tensors(run.weights), load_tensors(best.model_path))
+    origin = run.weights_origin()
+    assert (origin["checkpoints"], origin["metric"]) == ([best.folder.name], "chrf")
+    assert_same(load_tensors(run.weights_path), load_tensors(best.model_path))
 
 
 def test_text_that_has_moved_is_the_same(corpus):

@@ -49,7 +49,7 @@ def test_the_beginning_is_read_once_a_sentence(choose):
         return markovs(words, state, memory)
 
     search(step, torch.zeros(2, 1), (), limits=limits(2, 3, 3), choose=choose, bos=BOS, eos=EOS)
-    assert rows == [2, 2 * choose.width, 2 * choose.width]
+    assert rows == [2, 2 * choose.beam_size, 2 * choose.beam_size]
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -139,7 +139,7 @@ def test_patience_counts_the_ends_among_the_best_of_a_step(seed, width, patience
 
 def chance(net):
     """Make a model's words differ enough that no two hypotheses tie."""
-    torch.nn.init.normal_(net.output.weight, std=2.0)
+    torch.nn.init.normal_(net.output_projection.weight, std=2.0)
     return net
 
 
@@ -160,8 +160,8 @@ def test_scores_of_what_was_found_are_those_of_reading_it(decoder, choose):
     found = search(net.step, state, memory, choose=choose, limits=limits(4, 8), bos=BOS, eos=EOS)
     words = found.tokens.flatten(0, 1)
     read = torch.cat([torch.full_like(words[:, :1], BOS), words[:, :-1]], 1)
-    hidden = net.read(read, repeat_rows(state, choose.width), memory).hidden
-    log_probs = net.output(hidden).log_softmax(-1).gather(-1, words[..., None])[..., 0]
+    hidden = net.decode(read, repeat_rows(state, choose.beam_size), memory).hidden
+    log_probs = net.output_projection(hidden).log_softmax(-1).gather(-1, words[..., None])[..., 0]
     counted = (words == EOS).long().cumsum(1) - (words == EOS).long() == 0
     torch.testing.assert_close(
         (log_probs * counted).sum(1), found.log_probs.flatten().double(), rtol=1e-5, atol=1e-5
@@ -175,8 +175,8 @@ def test_greedy_is_the_arg_max_of_uncached_reading(encoder, decoder):
     found = search(net.step, state, memory, choose=GreedySearch(), limits=limits(4, 8), bos=BOS, eos=EOS)
     words = torch.full((4, 1), BOS)
     for _ in range(7):
-        hidden = net.read(words, state, memory).hidden[:, -1:]
-        words = torch.cat([words, net.output(hidden).argmax(-1)], 1)
+        hidden = net.decode(words, state, memory).hidden[:, -1:]
+        words = torch.cat([words, net.output_projection(hidden).argmax(-1)], 1)
     ended = (words[:, 1:] == EOS).long().cumsum(1) > 0
     assert (found.tokens[:, 0, :7] == torch.where(ended, EOS, words[:, 1:])).all()
 
@@ -206,7 +206,7 @@ def test_a_batch_gives_each_sentence_what_it_gets_alone(decoder, search_config):
             assert not {PAD, BOS, EOS} & set(hypothesis.tokens)
             if line:
                 assert search_config.lengths.min_length <= len(hypothesis.tokens) <= 9
-                assert len(hypothesis.tokens) >= min(9, len(line) * search_config.lengths.min_ratio)
+                assert len(hypothesis.tokens) >= min(9, len(line) * search_config.lengths.min_length_ratio)
     assert together[1][0].tokens == ()
 
 

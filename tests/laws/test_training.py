@@ -142,8 +142,8 @@ def test_the_best_weights_are_the_best(corpus):
     kept = {checkpoint.train_state.update: checkpoint for checkpoint in list_checkpoints(run.folder)}
     assert set(kept) == {*ranked[:3], 18, 20}  # the one before the last is there to go on from as well
     best = kept[ranked[0]]
-    assert_same(load_tensors(run.weights), load_tensors(best.model_path))
-    assert run.origin() == {
+    assert_same(load_tensors(run.weights_path), load_tensors(best.model_path))
+    assert run.weights_origin() == {
         "checkpoints": [best.folder.name],
         "metric": "loss",
         "scores": {"loss": by_update[ranked[0]], "perplexity": best.train_state.scores["perplexity"]},
@@ -157,15 +157,15 @@ def test_averages_are_means_of_the_files(corpus, how):
     run = trained(corpus, "run", validation={"every": "2 updates"}, checkpoints=checkpoints, **options)
     chosen = [
         load_tensors(run.folder / "checkpoints" / name / "model.safetensors")
-        for name in run.origin()["checkpoints"]
+        for name in run.weights_origin()["checkpoints"]
     ]
     assert len(chosen) == 3
-    mean = load_tensors(run.weights)
+    mean = load_tensors(run.weights_path)
     for name, tensor in mean.items():
         torch.testing.assert_close(tensor, sum(weights[name].double() for weights in chosen).div(3).float())
     assert "the mean of 3 checkpoints" in (run.folder / "train.log").read_text()
     average_run(run.folder, last=3 if how == "last" else None, best=3 if how == "best" else None)
-    assert_same(load_tensors(run.weights), mean)
+    assert_same(load_tensors(run.weights_path), mean)
 
 
 def test_by_default_the_best_three_can_be_averaged(corpus):
@@ -179,7 +179,7 @@ def test_by_default_the_best_three_can_be_averaged(corpus):
         for line in best
     ]
     average_run(run.folder, last=None, best=3)
-    for name, tensor in load_tensors(run.weights).items():
+    for name, tensor in load_tensors(run.weights_path).items():
         torch.testing.assert_close(tensor, sum(each[name].double() for each in weights).div(3).float())
     with pytest.raises(
         RunError, match=r"keeps \d checkpoints, not 6; average fewer, .*`training.checkpoints.keep_best`"
@@ -190,7 +190,7 @@ def test_by_default_the_best_three_can_be_averaged(corpus):
 def test_the_mean_of_the_best_needs_none_kept_as_best(corpus):
     checkpoints = {"keep_best": 0, "average": "best"}
     run = trained(corpus, "run", max_duration=["4 updates"], checkpoints=checkpoints)
-    assert len(run.origin()["checkpoints"]) == 1
+    assert len(run.weights_origin()["checkpoints"]) == 1
 
 
 # ---------------------------------------------------------------------- first weights
@@ -205,10 +205,10 @@ def test_pretrained_vectors_are_what_words_begin_as(corpus):
     run = trained(
         corpus, "run", model=model, max_duration=["1 update"], optimizer={"kind": "sgd", "lr": 1e-12}
     )
-    net, source, _ = run.model()
+    net, source, _ = run.load_model()
     ids = torch.tensor([source.vocabulary.id(word) for word in known])
     assert len(set(ids.tolist())) == 30
-    torch.testing.assert_close(net.source(ids), torch.tensor(list(known.values())))
+    torch.testing.assert_close(net.source_embedding(ids), torch.tensor(list(known.values())))
     size = len(source.vocabulary)
     log = (run.folder / "train.log").read_text()
     assert (
@@ -216,7 +216,7 @@ def test_pretrained_vectors_are_what_words_begin_as(corpus):
     )
     assert "target vectors" not in log
     others = torch.tensor(sorted(set(range(size)) - set(ids.tolist())))
-    assert net.source(others).std() > 0.5  # as drawn: scaled to a variance of one
+    assert net.source_embedding(others).std() > 0.5  # as drawn: scaled to a variance of one
 
 
 @pytest.mark.parametrize("unit", ["epochs", "updates", "hours"])

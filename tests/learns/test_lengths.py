@@ -32,7 +32,7 @@ def share_copied(decoder: dict) -> tuple[float, float]:
             group["lr"] = RATE * min(1.0, (update + 1) / 20) * (1 - update / UPDATES)
         loss = objective(collate([(words, words) for words in sentences(draw, 32, SEEN)]))
         optimizer.zero_grad()
-        (loss.objective / loss.words).backward()
+        (loss.loss / loss.num_target_tokens).backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
     net.eval()

@@ -28,7 +28,7 @@ def learns(encoder: str, decoder: str, score: str, align: str) -> bool:
     for _ in range(UPDATES):
         optimizer.zero_grad()
         loss = objective(batch)
-        (loss.objective / loss.words).backward()
+        (loss.loss / loss.num_target_tokens).backward()
         optimizer.step()
     return perplexity(objective, batch) < 0.95 * before
 
@@ -36,7 +36,7 @@ def learns(encoder: str, decoder: str, score: str, align: str) -> bool:
 @torch.no_grad()
 def perplexity(objective: TrainingLoss, batch: Batch) -> float:
     found = objective.eval()(batch)
-    return math.exp(found.negative_log_likelihood / found.words)
+    return math.exp(found.negative_log_likelihood / found.num_target_tokens)
 
 
 @pytest.mark.slow

@@ -32,15 +32,15 @@ def learn(settings: ModelConfig) -> None:
         if update % 5 == 0:
             with torch.no_grad():  # as it will translate: hard attention is then another function
                 loss = objective.eval()(batch)
-            if loss.objective < SOLVED * loss.words:
+            if loss.loss < SOLVED * loss.num_target_tokens:
                 break
             calm(net)
         optimizer.zero_grad()
         loss = objective(batch)
-        (loss.objective / loss.words).backward()
+        (loss.loss / loss.num_target_tokens).backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
-    assert loss.objective < SOLVED * loss.words, f"a loss of {loss.objective:.3f} after {UPDATES} updates"
+    assert loss.loss < SOLVED * loss.num_target_tokens, f"a loss of {loss.loss:.3f} after {UPDATES} updates"
     found = translate_ids(net, [source for source, _ in PAIRS], GreedyConfig(kind="greedy"), budget=100)
     assert [list(best.tokens) for best, *_ in found] == [target for _, target in PAIRS]
 

@@ -173,7 +173,7 @@ def divergence_error(
     saved = (
         f"The checkpoint of update {resumable:,} is sound: `train --resume` goes on from it with another rate"
         if resumable is not None
-        else "No checkpoint was saved; remove the run, or give another `run_dir`, to begin anew"
+        else "No checkpoint was saved; remove the run, or give another `run_dir`, to start again"
     )
     return DivergedError(
         f"training has diverged: {why}. Update {blamed.update:,}: loss {blamed.loss:.6g}, gradient norm "
