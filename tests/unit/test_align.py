@@ -251,4 +251,4 @@ def test_a_record_that_cannot_be_read(tmp_path: Path, content: str, message: str
     with pytest.raises(RunError) as error:
         load_selected_head(run_of(tmp_path))
     assert str(error.value).startswith(f"{tmp_path / 'alignment.json'}: {message}")
-    assert "choose again" in str(error.value)
+    assert "select again" in str(error.value)

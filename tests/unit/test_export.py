@@ -151,11 +151,11 @@ def test_nothing_else_is_overwritten(run: RunDirectory, tmp_path: Path) -> None:
 
 def test_the_lines_to_try(run: RunDirectory, tmp_path: Path) -> None:
     (tmp_path / "probe.txt").write_text("a few\n\nmany words\n", encoding="utf-8")
-    found = export_run(run, CTranslate2Target(), tmp_path / "exported", sentences=tmp_path / "probe.txt")
+    found = export_run(run, CTranslate2Target(), tmp_path / "exported", verify_with=tmp_path / "probe.txt")
     assert [one.sentences for one in found.searches] == [3, 3]
     (tmp_path / "probe.txt").write_text("\n \n", encoding="utf-8")
     with pytest.raises(DataError, match=r"probe\.txt: has no line to try"):
-        export_run(run, CTranslate2Target(), tmp_path / "exported", sentences=tmp_path / "probe.txt")
+        export_run(run, CTranslate2Target(), tmp_path / "exported", verify_with=tmp_path / "probe.txt")
 
 
 REFUSED = {
