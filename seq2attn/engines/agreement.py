@@ -56,7 +56,7 @@ class ForcedScoreDifference:
 
 @dataclass(frozen=True)
 class AgreementReport:
-    """All that a probe found; prints as a table."""
+    """Agreement in all searches and in forced decoding; prints as a table."""
 
     searches: tuple[SearchAgreement, ...]
     forced: ForcedScoreDifference

@@ -1,6 +1,6 @@
 """A folder with an exported model: whole or not there, and made from weights that it knows.
 
-seq2attn.json    of which weights it was made, for which engine, how well both sides agreed, and the digest of each file
+manifest.json    the engine, the digests of the weights and of each file, and the agreement of both sides
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from seq2attn.io.files import atomic_dir, read_object, sha256_of, write_json
 from seq2attn.io.format_version import FORMAT_VERSION, check_format
 from seq2attn.run_directory import RunDirectory
 
-MANIFEST_FILE = "seq2attn.json"
+MANIFEST_FILE = "manifest.json"
 
 
 def weights_digest(run: RunDirectory) -> str:
@@ -48,10 +48,10 @@ def export_directory(folder: Path) -> Iterator[Path]:
         yield partial
 
 
-def write_manifest(run: RunDirectory, target: ExportTarget, dtype: str, probed: Any, folder: Path) -> None:
-    """Say what an export was made of, and what the probe found."""
-    about = {"format": FORMAT_VERSION, "engine": target.name, "type": dtype, "weights": weights_digest(run)}
-    write_json(folder / MANIFEST_FILE, {**about, "probe": probed, "digests": _digests(folder)})
+def write_manifest(run: RunDirectory, target: ExportTarget, dtype: str, agreement: Any, folder: Path) -> None:
+    """Write what an export was made of, and how well both sides agreed."""
+    about = {"format": FORMAT_VERSION, "engine": target.name, "dtype": dtype, "weights": weights_digest(run)}
+    write_json(folder / MANIFEST_FILE, {**about, "agreement": agreement, "digests": _digests(folder)})
 
 
 def check_manifest(run: RunDirectory, target: ExportTarget, folder: Path) -> None:

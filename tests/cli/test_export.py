@@ -43,7 +43,7 @@ def test_what_export_says(exported: tuple[Path, Path, Done]) -> None:
     assert beam.split()[:2] == ["beam", "5"] and float(beam.split()[3].rstrip("%")) >= 99
     assert forced.startswith("forced")
     assert done.err == "exported to runs/toy/ctranslate2\n"
-    assert json.loads((run / "ctranslate2" / "seq2attn.json").read_text(encoding="utf-8"))["probe"]
+    assert json.loads((run / "ctranslate2" / "manifest.json").read_text(encoding="utf-8"))["agreement"]
 
 
 @pytest.mark.parametrize("search", [["--greedy"], [], ["--beam", "6", "--n-best", "2"]])

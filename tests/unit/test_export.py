@@ -1,4 +1,4 @@
-"""What may be exported, what a probe sees, and when an export may be used."""
+"""What may be exported, what the comparison of both sides finds, and when an export may be used."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ class Spoilt(CTranslate2Target):
 def test_an_export_translates_and_says_of_which_weights_it_is(run: RunDirectory, tmp_path: Path) -> None:
     where = tmp_path / "exported"
     found = export_run(run, CTranslate2Target(), where)
-    header = json.loads((where / "seq2attn.json").read_text(encoding="utf-8"))
-    assert (header["engine"], header["type"], len(header["weights"])) == ("ctranslate2", "float32", 64)
-    assert header["probe"]["searches"][0]["token_agreement"] == found.searches[0].token_agreement == 1.0
+    header = json.loads((where / "manifest.json").read_text(encoding="utf-8"))
+    assert (header["engine"], header["dtype"], len(header["weights"])) == ("ctranslate2", "float32", 64)
+    assert header["agreement"]["searches"][0]["token_agreement"] == found.searches[0].token_agreement == 1.0
     engine = load_exported_engine(run, "ctranslate2", where, CPU)
     model, source, _ = run.load_model()
     sources = [source.encode("a few words"), [], source.encode("many")]
@@ -133,8 +133,8 @@ def test_an_export_of_other_weights_is_not_used(run: RunDirectory) -> None:
         load_exported_engine(run, "ctranslate2", None, CPU)
     export_run(run, CTranslate2Target(), where)  # in the place of the other
     load_exported_engine(run, "ctranslate2", None, CPU)
-    header = json.loads((where / "seq2attn.json").read_text(encoding="utf-8"))
-    (where / "seq2attn.json").write_text(json.dumps(header | {"engine": "other"}), encoding="utf-8")
+    header = json.loads((where / "manifest.json").read_text(encoding="utf-8"))
+    (where / "manifest.json").write_text(json.dumps(header | {"engine": "other"}), encoding="utf-8")
     with pytest.raises(RunError, match="was exported for the engine other"):
         load_exported_engine(run, "ctranslate2", where, CPU)
 
@@ -150,12 +150,12 @@ def test_nothing_else_is_overwritten(run: RunDirectory, tmp_path: Path) -> None:
 
 
 def test_the_lines_to_try(run: RunDirectory, tmp_path: Path) -> None:
-    (tmp_path / "probe.txt").write_text("a few\n\nmany words\n", encoding="utf-8")
-    found = export_run(run, CTranslate2Target(), tmp_path / "exported", verify_with=tmp_path / "probe.txt")
+    (tmp_path / "lines.de").write_text("a few\n\nmany words\n", encoding="utf-8")
+    found = export_run(run, CTranslate2Target(), tmp_path / "exported", verify_with=tmp_path / "lines.de")
     assert [one.sentences for one in found.searches] == [3, 3]
-    (tmp_path / "probe.txt").write_text("\n \n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"probe\.txt: has no line to try"):
-        export_run(run, CTranslate2Target(), tmp_path / "exported", verify_with=tmp_path / "probe.txt")
+    (tmp_path / "lines.de").write_text("\n \n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"lines\.de: has no line to try"):
+        export_run(run, CTranslate2Target(), tmp_path / "exported", verify_with=tmp_path / "lines.de")
 
 
 REFUSED = {
@@ -215,7 +215,7 @@ def test_agreement_counts_positions_and_sentences() -> None:
     assert (other.token_agreement, other.sentence_agreement, other.max_score_difference) == (2 / 5, 1 / 2, 0)
 
 
-def test_a_probe_reads_what_was_found(run: RunDirectory) -> None:
+def test_the_comparison_decodes_what_was_found(run: RunDirectory) -> None:
     model, source, _ = run.load_model()
     sources = [source.encode(line) for line in ("a few words", "", "many")]
     searches = [("greedy", GreedyConfig(kind="greedy")), ("beam", BeamConfig(kind="beam", beam_size=2))]
