@@ -128,7 +128,7 @@ def test_what_does_not_go_together(wrong, home: Path, tmp_path: Path) -> None:
     )
     assert wrong(tmp_path, *files(home, "dev")).startswith(f"error: {tmp_path}: is no run directory")
     config = (run / "config.yaml").read_text(encoding="utf-8")
-    (tmp_path / "config.yaml").write_text(config.replace("dev.align", "none").replace("alignment:", "#"))
+    (tmp_path / "config.yaml").write_text(config.replace("dev.align", "none").replace(" alignment:", " #"))
     shutil.copy(run / "run.json", tmp_path)
     assert "(the run's `data.dev` has no `alignment`)" in wrong(tmp_path, "--select-head")
 
@@ -155,7 +155,7 @@ def test_a_record_of_another_model(wrong, home: Path, tmp_path: Path) -> None:
     record = {"layer": 2, "head": 1, "step": "saying"}
     (run / "alignment.json").write_text(json.dumps(record), encoding="utf-8")
     assert wrong(run, *files(home, "dev")).startswith(
-        f"error: {run}/alignment.json: the model has no head 1 of layer 2, saying the word; choose again"
+        f"error: {run}/alignment.json: the model has no head 1 of layer 2, saying the word; select again"
     )
 
 

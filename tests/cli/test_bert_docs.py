@@ -47,4 +47,4 @@ def test_the_config_shown_is_that_of_the_file():
     (shown,) = re.findall(r"^```yaml\n(.*?)^```", text(), re.MULTILINE | re.DOTALL)
     file = yaml.safe_load((ROOT / "configs" / "bert.yaml").read_text(encoding="utf-8"))
     assert file["tokenizer"].pop("joint") is None
-    assert yaml.safe_load(shown) == {name: file[name] for name in ("text", "model")}
+    assert yaml.safe_load(shown) == {name: file[name] for name in ("tokenizer", "model")}

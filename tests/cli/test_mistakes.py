@@ -26,15 +26,15 @@ def mistake(invoke: Invoke):
 
 class TestConfig:
     def test_all_mistakes_at_once(self, mistake, tmp_path: Path) -> None:
-        config = CONFIG.replace("kind: gru", "kind: gruu").replace("width: 4", "width: wide")
+        config = CONFIG.replace("kind: gru", "kind: gruu").replace("beam_size: 4", "beam_size: wide")
         (tmp_path / "bad.yaml").write_text(config, encoding="utf-8")
         assert mistake("train", "bad.yaml", "--set", "training.sede=3") == (
             "<command line>:1:10: unknown key `training.sede`; did you mean `seed`?\n"
             "  |\n1 | training.sede=3\n  |          ^^^^\n\n"
             "bad.yaml:12:19: `model.encoder` has no kind `gruu`; did you mean `gru`?\n"
             "   |\n12 |   encoder: {kind: gruu, dim: 32}\n   |                   ^^^^\n\n"
-            "bad.yaml:22:29: `search.beam_size` should be a whole number, not 'wide'\n"
-            "   |\n22 | search: {kind: beam, width: wide}\n   |                             ^^^^\n\n"
+            "bad.yaml:22:33: `search.beam_size` should be a whole number, not 'wide'\n"
+            "   |\n22 | search: {kind: beam, beam_size: wide}\n   |                                 ^^^^\n\n"
             "3 mistakes in bad.yaml\n"
         )
         assert [path.name for path in tmp_path.iterdir()] == ["bad.yaml"]
@@ -112,8 +112,8 @@ class TestRun:
     def test_resuming_with_another_model(self, mistake, toy: Toy, run_copy: Path) -> None:
         changed = ["--set", f"run_dir={run_copy}", "--set", "model.decoder.dim=48"]
         assert mistake("train", toy.config, "--resume", *changed) == (
-            f"error: {run_copy}: was trained with another `model`; resume with the config it has"
-            f" ({run_copy}/config.yaml), or give another `run`\n"
+            f"error: {run_copy}: was trained with another `model`; resume with its config"
+            f" ({run_copy}/config.yaml), or give another `run_dir`\n"
             "  config: `model.decoder.dim` was 32 and is 48\n"
         )
 
@@ -257,5 +257,5 @@ def test_a_run_that_is_no_folder(mistake, tmp_path: Path) -> None:
     write_toy(tmp_path)
     (tmp_path / "taken").touch()
     assert mistake("train", "toy.yaml", "--set", "run_dir=taken") == (
-        "error: taken: cannot be written to (File exists); give another `run` (--set run=DIR)\n"
+        "error: taken: cannot be written to (File exists); give another `run_dir` (--set run_dir=DIR)\n"
     )

@@ -36,7 +36,7 @@ ONE_CELL = (
         "--set",
         "changes.search.kind=greedy",
     ),
-    *("--set", "only=[{encoder: bigru, decoder: bahdanau, score: own, align: global}]"),
+    *("--set", "include=[{encoder: bigru, decoder: bahdanau, score: own, align: global}]"),
 )
 
 
