@@ -27,8 +27,8 @@ from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from seq2attn.training.config import TrainingConfig
 
 
-def _check_tied_needs_shared_vocab(text: TokenizersConfig, model: ModelConfig) -> list[FieldError]:
-    if model.embeddings.tie != "all" or text.is_joint:
+def _check_tied_needs_shared_vocab(tokenizer: TokenizersConfig, model: ModelConfig) -> list[FieldError]:
+    if model.embeddings.tie != "all" or tokenizer.is_joint:
         return []
     return [
         FieldError(
@@ -37,25 +37,25 @@ def _check_tied_needs_shared_vocab(text: TokenizersConfig, model: ModelConfig) -
     ]
 
 
-def _check_bert_tokenizer(text: TokenizersConfig, model: ModelConfig) -> list[FieldError]:
+def _check_bert_tokenizer(tokenizer: TokenizersConfig, model: ModelConfig) -> list[FieldError]:
     if not isinstance(model.encoder, BertEncoderConfig):
         return []
     path = model.encoder.path
-    if not isinstance(text.source, WordPieceTokenizerConfig):
-        side = "joint" if text.is_joint else "source"
+    if not isinstance(tokenizer.source, WordPieceTokenizerConfig):
+        side = "joint" if tokenizer.is_joint else "source"
         return [
             FieldError(
                 f"tokenizer.{side}",
                 f"BERT reads its own pieces: give `source: {{kind: wordpiece, path: {path}}}`",
             )
         ]
-    if text.source.path == path:
+    if tokenizer.source.path == path:
         return []
     return [FieldError("tokenizer.source.path", f"should be the folder of `model.encoder`, {path}")]
 
 
-def _tags_have_vectors(data: DataConfig, text: TokenizersConfig) -> list[FieldError]:
-    if not data.tags or not isinstance(text.source, WordPieceTokenizerConfig):
+def _tags_have_vectors(data: DataConfig, tokenizer: TokenizersConfig) -> list[FieldError]:
+    if not data.tags or not isinstance(tokenizer.source, WordPieceTokenizerConfig):
         return []
     return [FieldError("data.train", "has a `tag`, for which the vocabulary of `wordpiece` has no entry")]
 
@@ -80,7 +80,7 @@ def _check_padding_free(model: ModelConfig, training: TrainingConfig) -> list[Fi
         return []
     name, attention = "training.batch.padding_free", getattr(model.decoder, "attention", None)
     needs = (
-        "sentences in one row are read by Transformers alone, with another `position_encoding` than relative"
+        "padding-free batches are for Transformers alone, with another `position_encoding` than `relative`"
     )
     mistakes = [
         FieldError(name, f"{needs}; see `model.{side}`")
@@ -88,7 +88,7 @@ def _check_padding_free(model: ModelConfig, training: TrainingConfig) -> list[Fi
         if not isinstance(part, TransformerConfig) or part.position_encoding == "relative"
     ]
     if isinstance(attention, AttentionConfig) and not attention.supports_sdpa:
-        message = "sentences in one row are asked by scaled dot products alone; see `model.decoder.attention`"
+        message = "padding-free batches need scaled dot products; see `model.decoder.attention`"
         mistakes.append(FieldError(name, message))
     if training.guided_alignment is not None:
         mistakes.append(FieldError(name, "makes no weights, which `training.guided_alignment` needs"))
@@ -96,7 +96,7 @@ def _check_padding_free(model: ModelConfig, training: TrainingConfig) -> list[Fi
 
 
 def _attention_shape(decoder: DecoderConfig) -> tuple[int, int] | None:
-    """The layers with attention and the heads of each; None where only a third-party decoder knows."""
+    """The layers with attention and the heads of each; None where only a plug-in's decoder knows."""
     attention = getattr(decoder, "attention", None)
     if isinstance(decoder, FixedContextDecoderConfig):
         return 0, 0

@@ -13,7 +13,7 @@ from pydantic import Field, PositiveInt
 from seq2attn.config.base import Config
 from seq2attn.data.word_alignment import WordAlignment
 
-Reason = Literal["empty", "too_long", "unbalanced", "duplicates"]
+Reason = Literal["empty", "too_long", "unbalanced", "duplicate"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class FilterReport:
     empty: int = 0
     too_long: int = 0
     unbalanced: int = 0
-    duplicates: int = 0
+    duplicate: int = 0
 
     def __str__(self) -> str:
         counts = asdict(self)
@@ -95,7 +95,7 @@ class PairFilter:
         # A digest a pair rather than its text: millions of pairs fit in memory. BLAKE2, as it can be this short.
         digest = hashlib.blake2b("\n".join(pair.text).encode(), digest_size=16).digest()
         if digest in self._seen:
-            return "duplicates"
+            return "duplicate"
         self._seen.add(digest)
         return None
 

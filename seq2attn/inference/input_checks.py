@@ -71,7 +71,7 @@ class InputChecker:
         if (more := len(self._long) - MAX_EXAMPLES) > 0:
             yield f"{more:,} more lines are too long"
         if self._cut_off:
-            limits = "`search.lengths.max_length` and `max_ratio`"
+            limits = "`search.lengths.max_length` and `max_length_ratio`"
             yield (
                 f"the translation of {_named(self._cut_off)} became as long as {limits} let it,"
                 " and may have been cut off"

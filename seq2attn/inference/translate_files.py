@@ -190,9 +190,9 @@ def format_output(number: int, line: str, translation: Translation, wishes: Tran
         ]
         content = {"source": line, **found[0]}
         if translation.segments:
-            content["parts"] = list(translation.segments)
+            content["segments"] = list(translation.segments)
         if translation.truncated:
-            content["cut_off"] = True
+            content["truncated"] = True
         if wishes.n_best > 1:
             content["alternatives"] = found[1:]
         return escape_breaks(json.dumps(content, ensure_ascii=False)) + "\n"

@@ -52,7 +52,7 @@ class AttentionWeights:
             None if part is None else list(part.shape)
             for part in (self.cross_attention, self.encoder_self_attention)
         ]
-        return f"Looked(decoder={shapes[0]}, encoder={shapes[1]})"
+        return f"AttentionWeights(cross={shapes[0]}, encoder={shapes[1]})"
 
     @classmethod
     def concat(cls, parts: Sequence[AttentionWeights]) -> AttentionWeights:

@@ -139,7 +139,7 @@ class ModelConfig(Config):
         return self.embeddings.dim, "the embeddings"
 
     def _context_width(self) -> list[tuple[int, str]]:
-        """What several heads share out; nothing if only a stranger's encoder knows."""
+        """What several heads share out; nothing if only a plug-in's encoder knows."""
         if isinstance(self.decoder, TransformerDecoderConfig):
             return [(self.embeddings.dim, "the embeddings")]
         key_dim = self._key_width()

@@ -48,7 +48,11 @@ class LengthsConfig(Config):
         if self.min_length > self.max_length:
             wrong.append(FieldError("min_length", f"more than max_length, which is {self.max_length}"))
         if self.min_length_ratio > self.max_length_ratio:
-            wrong.append(FieldError("min_ratio", f"more than max_ratio, which is {self.max_length_ratio}"))
+            wrong.append(
+                FieldError(
+                    "min_length_ratio", f"more than max_length_ratio, which is {self.max_length_ratio}"
+                )
+            )
         if wrong:
             raise FieldErrors(wrong)
         return self

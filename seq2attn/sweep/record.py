@@ -111,7 +111,7 @@ class ExperimentFingerprints:
         """All that decides what comes of an experiment; that its text lies elsewhere changes nothing."""
         parts = experiment.model_dump(mode="json", include={"model", "training", "search", "evaluation"})
         tests = {name: self._hash(experiment, corpus) for name, corpus in experiment.data.test.items()}
-        return {"tokenizer": self.text_fingerprint(experiment), "test sets": tests, **parts}
+        return {"text": self.text_fingerprint(experiment), "test sets": tests, **parts}
 
     def text_fingerprint(self, experiment: ExperimentConfig) -> str:
         """What the text that an experiment learns from is known by, once it is prepared."""

@@ -80,7 +80,7 @@ class _SubwordsConfig(NormalizeConfig):
         if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
             return DataError(
                 f"a vocabulary of {self.vocab_size} entries is too small for the characters of the text: "
-                f"raise `size` to {found[1]} or more, or lower `character_coverage`"
+                f"raise `vocab_size` to {found[1]} or more, or lower `character_coverage`"
             )
         return DataError(f"SentencePiece could not learn pieces from the text: {message}")
 

@@ -35,10 +35,10 @@ from seq2attn.tokenizers.word_ids import assign_word_ids
 JOINER = "￭"
 
 
-def _one_origin(min_frequency: int, max_size: int | None, vocabulary: Path | None) -> list[FieldError]:
-    counting = {"min_frequency": min_frequency != 1, "vocab_size": max_size is not None}
-    message = "is for counting words, and `vocabulary` takes them from a file: leave one of the two out"
-    return [FieldError(key, message) for key, is_set in counting.items() if is_set and vocabulary is not None]
+def _one_origin(min_frequency: int, vocab_size: int | None, vocab_file: Path | None) -> list[FieldError]:
+    counting = {"min_frequency": min_frequency != 1, "vocab_size": vocab_size is not None}
+    message = "is for counting words, and `vocab_file` takes them from a file: leave one of the two out"
+    return [FieldError(key, message) for key, is_set in counting.items() if is_set and vocab_file is not None]
 
 
 class WordTokenizerConfig(NormalizeConfig):

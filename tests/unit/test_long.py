@@ -60,7 +60,7 @@ def test_parts_give_what_they_give_alone(kind: str, how: str) -> None:
     one = limited(kind)
     (whole, *_), said = translated(one, [LONG], search(how))
     alone, _ = translated(one, PARTS, search(how))
-    assert whole.parts == tuple(PARTS) and [part.parts for part in alone] == [()] * 3
+    assert whole.segments == tuple(PARTS) and [part.segments for part in alone] == [()] * 3
     assert said[0].startswith("line 1: 12 tokens, and it is a test; translated in 3 parts")
     for rank in range(1 + len(whole.alternatives)):
         joined = [whole, *whole.alternatives][rank]
@@ -81,7 +81,7 @@ def test_as_many_lines_come_out_and_each_is_treated(how: str, long_inputs: str) 
     one = limited()
     found, said = translated(one, LINES, search(how, long_inputs), window=4)
     assert len(found) == len(LINES)
-    assert [bool(each.parts) for each in found] == [i in (1, 3, 5) for i in range(6)]
+    assert [bool(each.segments) for each in found] == [i in (1, 3, 5) for i in range(6)]
     assert [line.split(":")[0] for line in said if "it is a test" in line] == ["line 2", "line 4", "line 6"]
     for line, each in zip(LINES, found, strict=True):
         tokens = one.source.convert_ids_to_tokens(one.source.encode(line))
@@ -96,12 +96,12 @@ def test_truncated_is_what_its_beginning_gives() -> None:
     (found,), said = translated(one, [LONG], search(long_inputs="truncate"))
     begin = one.source.decode(one.source.encode(LONG)[:6])
     (alone,), _ = translated(one, [begin], search())
-    assert (found.text, found.score, found.parts) == (alone.text, alone.score, (begin,))
+    assert (found.text, found.score, found.segments) == (alone.text, alone.score, (begin,))
     assert said[0] == "line 1: 12 tokens, and it is a test; only the first 6 are translated"
 
 
 def test_a_higher_limit_translates_lines_whole() -> None:
-    found, said = translated(limited(), LINES, search(max_source=40))
+    found, said = translated(limited(), LINES, search(max_source_length=40))
     free, nothing = translated(limited(limit=None), LINES, search())
     assert found == free and said == nothing
     assert [line for line in said if "tokens" in line] == []
@@ -109,7 +109,7 @@ def test_a_higher_limit_translates_lines_whole() -> None:
 
 def test_what_the_search_says_comes_first() -> None:
     one = limited(limit=SourceLimit(3, "never said"))
-    found, said = translated(one, LINES, search(max_source=6))
+    found, said = translated(one, LINES, search(max_source_length=6))
     assert [each.text for each in found] == [each.text for each in translated(limited(), LINES, search())[0]]
     assert "`search.lengths.max_source_length` allows 6; translated in 3 parts" in said[0]
 
@@ -118,8 +118,8 @@ def test_what_the_search_says_comes_first() -> None:
 def test_an_engine_has_its_own_limit_whatever_is_asked_for(long_inputs: str) -> None:
     one = limited()
     one.engine = NativeEngine(one.model, max_source_length=20)
-    found, said = translated(one, [LONG, "a " * 40], search(long_inputs=long_inputs, max_source=30))
-    assert [len(each.parts) for each in found] == [0, 2 if long_inputs == "split" else 1]
+    found, said = translated(one, [LONG, "a " * 40], search(long_inputs=long_inputs, max_source_length=30))
+    assert [len(each.segments) for each in found] == [0, 2 if long_inputs == "split" else 1]
     assert said[0].startswith("line 2: 40 tokens, and the engine takes no more than 20; ")
     _, said = translated(one, ["a " * 40], search())
     assert said[0].startswith("line 1: 40 tokens, and it is a test; ")  # the lower of the two
@@ -139,19 +139,23 @@ def test_attention_of_parts_stands_side_by_side(kind: str, heads: int) -> None:
     one = limited(kind)
     (found,), _ = translated(one, [LONG], search(), attention=True)
     alone, _ = translated(one, PARTS, search(), attention=True)
-    assert found.attention is not None and found.looked is not None
+    assert found.cross_attention is not None and found.attention_weights is not None
     sizes = [(len(part.tokens) + 1, len(part.source_tokens) + 1) for part in alone]
-    assert found.attention.shape == (1, heads, *np.sum(sizes, axis=0))
+    assert found.cross_attention.shape == (1, heads, *np.sum(sizes, axis=0))
     row = column = 0
     for part, (rows, columns) in zip(alone, sizes, strict=True):
-        block = found.attention[..., row : row + rows, column : column + columns]
-        np.testing.assert_allclose(block, part.attention, rtol=1e-5)
+        block = found.cross_attention[..., row : row + rows, column : column + columns]
+        np.testing.assert_allclose(block, part.cross_attention, rtol=1e-5)
         row, column = row + rows, column + columns
-    np.testing.assert_allclose(found.attention.sum(-1), 1, rtol=1e-5)  # so that all else is zero
-    assert found.looked.source.tokens == sum((part.looked.source.tokens for part in alone), ())
-    words = [found.looked.target.words[place] for place in found.looked.target.word_of]
-    assert len(words) == found.attention.shape[2]
-    assert words == [p.looked.target.words[w] for p in alone for w in p.looked.target.word_of]
+    np.testing.assert_allclose(found.cross_attention.sum(-1), 1, rtol=1e-5)  # so that all else is zero
+    assert found.attention_weights.source.tokens == sum(
+        (part.attention_weights.source.tokens for part in alone), ()
+    )
+    words = [found.attention_weights.target.words[place] for place in found.attention_weights.target.word_ids]
+    assert len(words) == found.cross_attention.shape[2]
+    assert words == [
+        p.attention_weights.target.words[w] for p in alone for w in p.attention_weights.target.word_ids
+    ]
 
 
 class TestCutOff:
@@ -161,14 +165,14 @@ class TestCutOff:
             found, said = translated(one, LINES, search("greedy", max_length=most))
             cut = []
             for number, (line, each) in enumerate(zip(LINES, found, strict=True), 1):
-                parts = each.parts or (line,)
+                parts = each.segments or (line,)
                 alone, _ = translated(one, parts, search("greedy", max_length=most))
                 limit = [min(most, 3 * len(part.source_tokens) + 10) for part in alone]
                 is_cut = any(
                     part.source_tokens and len(part.tokens) >= longest
                     for part, longest in zip(alone, limit, strict=True)
                 )
-                assert each.cut_off == is_cut
+                assert each.truncated == is_cut
                 cut += [number] if is_cut else []
             told = [line for line in said if "may have been cut off" in line]
             assert bool(told) == bool(cut)
@@ -198,7 +202,7 @@ class Small:
         budget: int,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
-        width = getattr(search, "width", 1)
+        width = getattr(search, "beam_size", 1)
         for rows in batch_by_length(sources, max(1, budget // width)):
             if len(rows) * (len(sources[rows[0]]) + 1) * width > self.most:
                 raise self.error

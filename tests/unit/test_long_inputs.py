@@ -93,7 +93,7 @@ def test_segments_fit_and_are_the_sentences(name: str, line: str, most: int) -> 
 def test_words_are_cut_only_where_they_do_not_fit(name: str) -> None:
     tokenizer = TOKENIZERS[name]
     ids = tokenizer.encode("the red boat and a green lantern")
-    words = tokenizer.word_indices(ids)
+    words = tokenizer.word_ids(ids)
     longest = max(map(words.count, words))
     for most in range(1, len(ids) + 1):
         runs = [*split_tokens(tokenizer, ids, most)]

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from seq2attn.data.collate import IGNORE_INDEX, collate
-from seq2attn.training import objective
+from seq2attn.training import loss as loss_module
 from seq2attn.training.loss import TrainingLoss, linear_cross_entropy
 from tests.launches import Launches
 from tests.laws.parts import model
@@ -18,7 +18,7 @@ CHUNKS = {"one": 10_000, "several": 3 * WORDS, "a row each": 1}
 
 @pytest.fixture(params=CHUNKS)
 def chunk(request, monkeypatch):
-    monkeypatch.setitem(objective.CHUNK, "cpu", CHUNKS[request.param])
+    monkeypatch.setitem(loss_module.CHUNK_LOGITS, "cpu", CHUNKS[request.param])
 
 
 def given(dtype=torch.double, scale=1.0):
@@ -119,9 +119,9 @@ def test_the_loss_of_a_batch_is_that_of_its_words():
     pairs = [([4, 5, 6], [7, 8]), ([9], [3, 4, 5, 6])]
     batch = collate(pairs)
     loss = TrainingLoss(net, 0.1)(batch)
-    assert loss.words == (2 + 1) + (4 + 1)  # with the end of each
+    assert loss.num_target_tokens == (2 + 1) + (4 + 1)  # with the end of each
     alone = [TrainingLoss(net, 0.1)(collate([pair])) for pair in pairs]
-    torch.testing.assert_close(loss.objective, sum(one.objective for one in alone))
+    torch.testing.assert_close(loss.loss, sum(one.loss for one in alone))
     torch.testing.assert_close(
         loss.negative_log_likelihood, sum(one.negative_log_likelihood for one in alone)
     )
@@ -129,7 +129,7 @@ def test_the_loss_of_a_batch_is_that_of_its_words():
     expected = F.cross_entropy(
         logits, batch.labels.flatten(), label_smoothing=0.1, ignore_index=IGNORE_INDEX, reduction="sum"
     )
-    torch.testing.assert_close(loss.objective, expected)
+    torch.testing.assert_close(loss.loss, expected)
 
 
 def test_what_stands_in_padding_has_no_gradient():

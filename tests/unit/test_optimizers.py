@@ -11,7 +11,7 @@ from seq2attn.training.optimizers import OptimizerConfig
 KINDS = {
     "adam": {"kind": "adam", "lr": 0.1},
     "adam-decay": {"kind": "adam", "lr": 0.1, "weight_decay": 0.1},
-    "adamw": {"kind": "adamw", "rate": 0.1, "weight_decay": 0.1},
+    "adamw": {"kind": "adamw", "lr": 0.1, "weight_decay": 0.1},
     "sgd": {"kind": "sgd", "lr": 0.1},
     "sgd-momentum": {"kind": "sgd", "lr": 0.02, "momentum": 0.9, "weight_decay": 0.1},
     "adadelta": {"kind": "adadelta", "rho": 0.9},
@@ -57,7 +57,7 @@ def test_adams_first_step_is_the_rate_whatever_the_gradient():
 
 def test_decay_apart_is_not_decay_in_the_gradient():
     # Loshchilov and Hutter 2019: AdamW takes rate * decay * x off beside the step; Adam's step is of one size anyway.
-    point, optimizer = start({"kind": "adamw", "rate": 0.1, "weight_decay": 0.5})
+    point, optimizer = start({"kind": "adamw", "lr": 0.1, "weight_decay": 0.5})
     step(point, optimizer)
     torch.testing.assert_close(point.data, torch.tensor([3 * 0.95 - 0.1, -2 * 0.95 + 0.1]))
     point, optimizer = start({"kind": "adam", "lr": 0.1, "weight_decay": 0.5})

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from seq2attn.attention import additive
+from seq2attn.attention import additive_kernel
 from seq2attn.nn.linear import HAS_ONEDNN, MIN_ROWS, MIN_TOTAL_ROWS, PrepackedWeight, linear
 from seq2attn.nn.prepacked_linear import PrepackedLinear, prepack_linears
 from seq2attn.nn.rnn import FUSED_CELLS, DeferredLinear, gru_cell, lstm_cell, run_packed
@@ -189,9 +189,9 @@ def test_products_are_torchs(rows, dtype):
 
 @pytest.mark.parametrize("near", [1, 50, 200, 2**18])
 @pytest.mark.parametrize("queries", [1, 3])
-@pytest.mark.parametrize("scores", [additive.scores_by_sigmoid, additive.scores_by_tanh])
+@pytest.mark.parametrize("scores", [additive_kernel.scores_by_sigmoid, additive_kernel.scores_by_tanh])
 def test_additive_scores_are_the_formula_in_pieces_of_any_size(scores, queries, near, monkeypatch):
-    monkeypatch.setitem(additive.NEAR, "cpu", near)
+    monkeypatch.setitem(additive_kernel.CHUNK_SIZE, "cpu", near)
     q, k, v = rand(5, 2, queries, 6), rand(5, 2, 4, 6, seed=1), rand(2, 1, 6, seed=2)
     inputs = tuple(part.requires_grad_() for part in (q, k, v))
     formula = (torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)) * v.unsqueeze(-2)).sum(-1)
@@ -204,14 +204,14 @@ def test_additive_scores_of_bfloat16_are_exact_but_on_a_cpu():
     rounded = [x.to(torch.bfloat16).requires_grad_() for x in (q, k)]
     v = v.float().requires_grad_()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = additive.scores_by_tanh(*rounded, v)
+        found = additive_kernel.scores_by_tanh(*rounded, v)
     exact = [x.detach().double().requires_grad_() for x in (*rounded, v)]
-    formula = additive.scores_by_sigmoid(*exact)
+    formula = additive_kernel.scores_by_sigmoid(*exact)
     torch.testing.assert_close(found.double(), formula, rtol=1e-5, atol=1e-5)
     for one, other in zip(gradients((found,), (*rounded, v)), gradients((formula,), exact), strict=True):
         torch.testing.assert_close(one.double(), other, rtol=4e-3, atol=1e-3)
     elsewhere = [x.detach().to("meta") for x in (*rounded, v)]
-    assert additive.additive_scores(*elsewhere).dtype == torch.float32
+    assert additive_kernel.additive_scores(*elsewhere).dtype == torch.float32
 
 
 @pytest.mark.parametrize("decoder", ["bahdanau-gru", "luong-feeding", "transformer"])

@@ -38,12 +38,14 @@ def test_cosine():
     schedule = {"kind": "cosine", "total_updates": 110, "warmup_updates": 10}
     assert [at(schedule, u) for u in (1, 5, 10)] == pytest.approx([0.1, 0.5, 1])
     a_third = 10 + 100 / 3
-    assert at({**schedule, "updates": 70}, 30) == pytest.approx(0.75)  # a third of the way: (1 + 1/2) / 2
+    assert at({**schedule, "total_updates": 70}, 30) == pytest.approx(
+        0.75
+    )  # a third of the way: (1 + 1/2) / 2
     assert [at(schedule, u) for u in (60, 110, 500)] == pytest.approx([0.5, 0, 0], abs=1e-12)
     assert at(schedule, 43) > 0.75 > at(schedule, 44)
     assert 43 < a_third < 44
-    assert at({**schedule, "least": 0.2}, 60) == pytest.approx(0.2 + 0.8 / 2)
-    assert at({**schedule, "least": 0.2}, 999) == pytest.approx(0.2)
+    assert at({**schedule, "min_lr_factor": 0.2}, 60) == pytest.approx(0.2 + 0.8 / 2)
+    assert at({**schedule, "min_lr_factor": 0.2}, 999) == pytest.approx(0.2)
     assert at({"kind": "cosine", "total_updates": 4}, 4) == pytest.approx(0, abs=1e-12)
 
 
@@ -65,10 +67,10 @@ def test_halving():
     epochs = (0, 4, 4.99, 5, 5.99, 6, 7.5, 11.99)
     assert [at(schedule, epoch=e) for e in epochs] == [1, 1, 1, 1 / 2, 1 / 2, 1 / 4, 1 / 8, 1 / 128]
     # With dropout: "for 12 epochs and halve the learning rate after 8".
-    assert [at({**schedule, "start": 8}, epoch=e) for e in (7.9, 8, 9)] == [1, 1 / 2, 1 / 4]
-    slower = {**schedule, "every": 2}
+    assert [at({**schedule, "start_epoch": 8}, epoch=e) for e in (7.9, 8, 9)] == [1, 1 / 2, 1 / 4]
+    slower = {**schedule, "every_epochs": 2}
     assert [at(slower, epoch=e) for e in (4.9, 5, 6.9, 7, 9)] == [1, 1 / 2, 1 / 2, 1 / 4, 1 / 8]
-    halfway = {**schedule, "start": 1.5, "every": 0.5}
+    halfway = {**schedule, "start_epoch": 1.5, "every_epochs": 0.5}
     assert [at(halfway, epoch=e) for e in (1, 1.49, 1.5, 2, 2.5)] == [1, 1, 1 / 2, 1 / 4, 1 / 8]
 
 
@@ -76,7 +78,7 @@ def test_halving():
 def test_every_rate_of_a_long_training_is_a_rate(kind):
     needed = {
         "noam": {"dim": 8, "warmup_updates": 3},
-        "cosine": {"updates": 50},
+        "cosine": {"total_updates": 50},
         "inverse-sqrt": {"warmup_updates": 3},
     }
     rates = [at({"kind": kind, **needed.get(kind, {})}, u, u / 10, u // 20) for u in range(1, 200)]

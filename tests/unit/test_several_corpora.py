@@ -90,7 +90,7 @@ def test_an_epoch_has_each_pair_as_often_as_asked(tmp_path: Path, text: Tokenize
 
 def test_duplicates_are_found_across_corpora(tmp_path: Path) -> None:
     first, second = written(tmp_path, "a", pairs_of("a", 9)), written(tmp_path, "b", pairs_of("a", 12))
-    filters = {"duplicates": True}
+    filters = {"drop_duplicates": True}
     reports = [
         [part.report.num_kept for part in prepare(data, WORDS, tmp_path / name, str).train.parts]
         for name, data in {
@@ -237,13 +237,15 @@ def test_tags_need_vectors_of_their_own(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"`data\.train`: has a `tag`, for which the vocabulary of `wordpiece` has no"
     ):
-        load(experiment(tmp_path, {"train": [A, B]}, text=text), ExperimentConfig)
+        load(experiment(tmp_path, {"train": [A, B]}, tokenizer=text), ExperimentConfig)
 
 
 def test_corpora_that_do_not_add_up_are_refused(tmp_path: Path) -> None:
     prepare(data_of(tmp_path, written(tmp_path, "a", pairs_of("a", 9))), WORDS, tmp_path / "run", str)
     path = tmp_path / "run" / PREPARED
-    path.write_text(path.read_text(encoding="utf-8").replace('"kept": 9', '"kept": 8'), encoding="utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace('"num_kept": 9', '"num_kept": 8'), encoding="utf-8"
+    )
     with pytest.raises(RunError, match="its corpora do not add up to the pairs of"):
         load_prepared(tmp_path / "run")
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
+
+from seq2attn.config.base import Config
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "seq2attn"
@@ -119,6 +123,18 @@ def test_functions_are_short():
         if (lines := (function.end_lineno or 0) - function.body[0].lineno + 1) > 50
     }
     assert long == {}
+
+
+def test_rules_are_about_fields():
+    # A rule that asks for a field under another name is never checked.
+    importlib.import_module("seq2attn.sweep.config")
+    importlib.import_module("seq2attn.experiment")
+    configs = [Config]
+    for config in configs:
+        configs += config.__subclasses__()
+    rules = [(config, rule) for config in configs for rule in config.rules]
+    strange = [rule for config, rule in rules if not {*signature(rule).parameters} <= {*config.model_fields}]
+    assert len(rules) > 10 and strange == []
 
 
 def test_nothing_of_unix_alone_is_imported():

@@ -79,20 +79,24 @@ WRONG = [
     (
         "exclude_when: {decoder: fixed}",
         "exclude_when: {scor: own}",
-        "`axes.score.unless.scor`: there is no axis `scor` above it",
+        "`axes.score.exclude_when.scor`: there is no axis `scor` above it",
     ),
     (
         "seeds:",
-        "without: [{encoder: [bigru, smal]}]\nseeds:",
-        "sweep.yaml:22:21: `without.0.encoder`: `encoder` has no choice `smal`; did you mean `small`?",
+        "exclude: [{encoder: [bigru, smal]}]\nseeds:",
+        "sweep.yaml:22:21: `exclude.0.encoder`: `encoder` has no choice `smal`; did you mean `small`?",
     ),
-    ("seeds:", "only: []\nseeds:", "`axes`: no cell is left; see `only` and `without`"),
+    ("seeds:", "include: []\nseeds:", "`axes`: no cell is left; see `include` and `exclude`"),
     (
         "dim: 8}\nseeds",
         "dim: 8}\n  seed: {at: training.seed, choices: {x: 1}}\nseeds",
-        "`axes.seed`: `run` and `training.seed` are for the sweep to set",
+        "`axes.seed`: `run_dir` and `training.seed` are for the sweep to set",
     ),
-    ("max_duration: [3 updates]", "seed: 3", "`changes`: `run` and `training.seed` are for the sweep to set"),
+    (
+        "max_duration: [3 updates]",
+        "seed: 3",
+        "`changes`: `run_dir` and `training.seed` are for the sweep to set",
+    ),
 ]
 
 
@@ -151,7 +155,10 @@ class TestExpand:
         assert expand(axes, only, without) == expected
 
     def test_an_axis_that_does_not_apply_is_not_there_and_nothing_is_there_twice(self):
-        axes = {"decoder": axis("fixed", "luong"), "score": axis("x", "y", unless={"decoder": ["fixed"]})}
+        axes = {
+            "decoder": axis("fixed", "luong"),
+            "score": axis("x", "y", exclude_when={"decoder": ["fixed"]}),
+        }
         assert expand(axes) == [
             {"decoder": "fixed"},
             {"decoder": "luong", "score": "x"},
@@ -163,19 +170,19 @@ class TestExpand:
 class TestPlan:
     def test_cells_are_the_base_with_their_choices(self, plan):
         found = plan()
-        assert [cell.name for cell in found.cells] == [
+        assert [cell.name for cell in found.trials] == [
             "bigru+fixed", "bigru+luong+own", "bigru+luong+additive",
             "small+fixed", "small+luong+own", "small+luong+additive",
         ]  # fmt: skip
         assert found.baseline.name == "bigru+luong+own"
-        models = {cell.name: cell.experiment.model for cell in found.cells}
+        models = {cell.name: cell.experiment.model for cell in found.trials}
         assert models["small+luong+own"].encoder.dim == 8
         assert models["bigru+luong+own"].decoder.attention.score.kind == "general"
         assert models["bigru+luong+additive"].decoder.attention.score.dim == 8
-        assert {str(cell.experiment.training.until[0]) for cell in found.cells} == {"3 updates"}
+        assert {str(cell.experiment.training.max_duration[0]) for cell in found.trials} == {"3 updates"}
 
     def test_every_training_has_its_own_seed_and_folder(self, plan):
-        trainings = plan().trainings
+        trainings = plan().runs
         assert len({training.folder for training in trainings}) == len(trainings) == 12
         assert [training.experiment.training.seed for training in trainings] == [1] * 6 + [2] * 6
         assert trainings[6].folder.as_posix() == "runs/sweep/cells/bigru+fixed/seed-2"
@@ -185,15 +192,15 @@ class TestPlan:
         large = "{model: {embeddings: {dim: 24}, encoder: {dim: 24}}, training: {label_smoothing: 0}}"
         size = f"  size:\n    choices:\n      normal: {{}}\n      large: {large}\n"
         found = plan((at, size + at), ("baseline: {", "baseline: {size: normal, "))
-        (cell,) = (c for c in found.cells if c.name == "large+small+luong+own")
+        (cell,) = (c for c in found.trials if c.name == "large+small+luong+own")
         assert cell.experiment.model.embeddings.dim == 24
         assert cell.experiment.model.encoder.dim == 8  # of the axis below
         assert cell.experiment.training.label_smoothing == 0.0
 
     def test_values_are_set_from_the_command_line(self, plan):
         found = plan(overrides=["seeds=[7]", "changes.training.max_duration=[9 updates]"])
-        (first, *_) = found.trainings
-        assert (first.seed, str(first.experiment.training.until[0])) == (7, "9 updates")
+        (first, *_) = found.runs
+        assert (first.seed, str(first.experiment.training.max_duration[0])) == (7, "9 updates")
 
 
 class TestShown:
@@ -236,8 +243,8 @@ class TestMistakes:
         assert said.endswith("2 mistakes in sweep.yaml")
 
     def test_of_the_base_are_in_the_base(self, mistake):
-        said = mistake(base=BASE.replace("size: 300", "sise: 300"))
-        assert said.startswith("base.yaml:8:22: unknown key `tokenizer.joint.sise`")
+        said = mistake(base=BASE.replace("vocab_size: 300", "vocab_sise: 300"))
+        assert said.startswith("base.yaml:8:22: unknown key `tokenizer.joint.vocab_sise`")
 
     def test_parts_that_refuse_each_other(self, mistake):
         said = mistake(("additive: {kind: additive, dim: 8}", "dot: {kind: dot}"))

@@ -142,10 +142,10 @@ class TestSignificance:
     def test_a_comparison_is_that_of_sacrebleu(self, board, name, seed):
         base, other = direct(seed, name)
         (row,) = (row for row in board.rows if row.name == name)
-        (one,) = (one for one in row.sets["first"].compared if one.seed == seed)
+        (one,) = (one for one in row.sets["first"].comparisons if one.seed == seed)
         assert (one.score, one.difference) == pytest.approx((other.score, other.score - base.score))
-        assert one.p == other.p_value
-        assert one.interval == other.ci
+        assert one.p_value == other.p_value
+        assert one.confidence_interval == other.ci
         assert "bs:1000|seed:12345" in one.signature
 
     @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ class TestLeaderboard:
         assert row.sets["second"].sentences_per_second.mean == pytest.approx(np.mean(speeds))
 
     def test_what_differs_much_is_found_and_what_does_not_is_not(self, board):
-        verdicts = {row.name: row.sets["first"].judgement for row in board.rows}
+        verdicts = {row.name: row.sets["first"].verdict for row in board.rows}
         assert verdicts["a"] is None
         assert (verdicts["b"].verdict, verdicts["c"].verdict) == ("better", "worse")
 
@@ -237,7 +237,7 @@ class TestLeaderboard:
         build_leaderboard(plan)
 
     def test_results_of_other_settings_are_refused(self, plan):
-        training = plan.trainings[0]
+        training = plan.runs[0]
         write_trial(training, training.experiment.model_dump(mode="json", include={"search", "evaluation"}))
         build_leaderboard(plan)
         changed = with_settings(plan, "changes={evaluation: {tokenize: char, lowercase: true}}")
@@ -265,7 +265,7 @@ class TestLeaderboard:
             row.name + ("** (baseline)" if row.is_baseline else "") for row in board.rows
         ]
         (a,) = (row for row in board.rows if row.name == "a")
-        assert f"{a.sets['first'].bleu.mean:.2f} ± {a.sets['first'].bleu.deviation:.2f}" in said
+        assert f"{a.sets['first'].bleu.mean:.2f} ± {a.sets['first'].bleu.std:.2f}" in said
         for signature in board.signatures.values():
             assert f"`{signature}`" in said
         assert (

@@ -22,7 +22,7 @@ from seq2attn.tokenizers.words import WordTokenizerConfig
 LINES = ["the red boat", "a green lantern, by the river", "boats and rivers"]
 KINDS: dict[str, TokenizerConfig] = {
     "words": WordTokenizerConfig(),
-    "spaces": WordTokenizerConfig(pre_tokenizer="spaces"),
+    "whitespace": WordTokenizerConfig(pre_tokenizer="whitespace"),
     "characters": CharacterTokenizerConfig(),
     "bpe": BPETokenizerConfig(vocab_size=300, dropout=0.5),
     "unigram": UnigramTokenizerConfig(vocab_size=300, lowercase=True),
@@ -68,13 +68,13 @@ def test_it_is_saved(tokenizer: TaggedTokenizer, tmp_path: Path) -> None:
     assert loaded.vocabulary == tokenizer.vocabulary
     line = add_tag(LINES[0], "News.1")
     assert loaded.encode(line) == tokenizer.encode(line)
-    (tmp_path / "tags.json").write_text(json.dumps({"tags": ["<other>"], "required": True}))
-    with pytest.raises(RunError, match="is damaged"):
+    (tmp_path / "tags.json").write_text(json.dumps({"tags": ["other"], "required": True}))
+    with pytest.raises(RunError, match="does not list tags"):
         load_tokenizer(tmp_path)
 
 
 def test_text_that_has_tags_as_words_gets_no_second_entry() -> None:
-    trained = WordTokenizerConfig(pre_tokenizer="spaces").train(["<2en> a b"])
+    trained = WordTokenizerConfig(pre_tokenizer="whitespace").train(["<2en> a b"])
     tokenizer = TaggedTokenizer(trained, ("<2en>",))
     assert tokenizer.vocabulary == trained.vocabulary
     assert tokenizer.encode("<2en> a") == trained.encode("<2en> a")

@@ -31,7 +31,7 @@ CONFIGS: dict[str, TokenizerConfig] = {
     "bpe": BPETokenizerConfig(vocab_size=400),
     "unigram": UnigramTokenizerConfig(vocab_size=320),
     "words": WordTokenizerConfig(),
-    "spaces": WordTokenizerConfig(pre_tokenizer="whitespace"),
+    "whitespace": WordTokenizerConfig(pre_tokenizer="whitespace"),
     "characters": CharacterTokenizerConfig(),
 }
 RANDOM: dict[str, TokenizerConfig] = {
@@ -69,7 +69,7 @@ def test_any_text_comes_back_from_subwords(name: str, line: str) -> None:
 @given(line=st.text())
 @example("don't — «a»b_c 3.14 ... ￭ x￭y ￭￭ a\u0301\u0301 हिन्दी")
 def test_any_text_comes_back_from_words_and_characters_that_know_it(line: str) -> None:
-    for config in (CONFIGS["words"], CONFIGS["spaces"], CONFIGS["characters"]):
+    for config in (CONFIGS["words"], CONFIGS["whitespace"], CONFIGS["characters"]):
         tokenizer = config.train([line])
         ids = tokenizer.encode(line)
         if any(special in line for special in SPECIAL_TOKENS):
@@ -120,7 +120,12 @@ def test_vowel_signs_stay_in_their_words() -> None:
 
 
 def test_a_control_in_the_text_is_a_word() -> None:
-    assert TRAINED["spaces"].encode("<s> red </s> <pad>") == [UNK, *TRAINED["spaces"].encode("red"), UNK, UNK]
+    assert TRAINED["whitespace"].encode("<s> red </s> <pad>") == [
+        UNK,
+        *TRAINED["whitespace"].encode("red"),
+        UNK,
+        UNK,
+    ]
 
 
 def test_words_from_a_list(tmp_path: Path) -> None:
@@ -157,8 +162,8 @@ def test_a_small_text_gives_a_small_vocabulary(config: BPETokenizerConfig | Unig
 @pytest.mark.parametrize(
     ("config", "lines", "message"),
     [
-        (BPETokenizerConfig(vocab_size=262), ["abcdef"], "raise `size` to 267 or more"),
-        (UnigramTokenizerConfig(vocab_size=262), ["abcdef"], "raise `size` to 267 or more"),
+        (BPETokenizerConfig(vocab_size=262), ["abcdef"], "raise `vocab_size` to 267 or more"),
+        (UnigramTokenizerConfig(vocab_size=262), ["abcdef"], "raise `vocab_size` to 267 or more"),
         (BPETokenizerConfig(), ["", " "], "there is no text to learn pieces from"),
     ],
 )
@@ -284,7 +289,7 @@ def test_folders_that_do_not_fit_together(tmp_path: Path) -> None:
 def test_joint_or_each_side(given: dict[str, dict[str, str]], keys: list[str]) -> None:
     with pytest.raises(ValidationError) as error:
         TokenizersConfig.model_validate(given)
-    assert [mistake.key for mistake in error.value.errors()[0]["ctx"]["error"].mistakes] == keys
+    assert [mistake.field for mistake in error.value.errors()[0]["ctx"]["error"].errors] == keys
 
 
 def test_sides() -> None:

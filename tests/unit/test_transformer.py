@@ -38,17 +38,17 @@ def shuffled(module):
 
 def copy_attention(ours, theirs):
     with torch.no_grad():
-        sides = (ours.score.w_query, ours.score.w_key, ours.value)
+        sides = (ours.score.query_proj, ours.score.key_proj, ours.value_proj)
         theirs.in_proj_weight.copy_(torch.cat([side.weight for side in sides]))
         theirs.in_proj_bias.copy_(torch.cat([side.bias for side in sides]))
-    theirs.out_proj.load_state_dict(ours.output.state_dict())
+    theirs.out_proj.load_state_dict(ours.output_proj.state_dict())
 
 
 def copy_layer(ours, theirs):
-    theirs.linear1.load_state_dict(ours.feed_forward.enter.state_dict())
-    theirs.linear2.load_state_dict(ours.feed_forward.leave.state_dict())
-    copy_attention(ours.attention, theirs.self_attn)
-    branches, norms = (ours.attention_branch, ours.feed_forward_branch), (theirs.norm1, theirs.norm2)
+    theirs.linear1.load_state_dict(ours.feed_forward.up_proj.state_dict())
+    theirs.linear2.load_state_dict(ours.feed_forward.down_proj.state_dict())
+    copy_attention(ours.self_attention, theirs.self_attn)
+    branches, norms = (ours.self_attention_residual, ours.feed_forward_residual), (theirs.norm1, theirs.norm2)
     for branch, norm in zip(branches, norms, strict=True):
         norm.load_state_dict(branch.norm.state_dict())
 
@@ -56,7 +56,7 @@ def copy_layer(ours, theirs):
 def options(norm, activation):
     ours = {"kind": "transformer", "layers": LAYERS, "heads": HEADS, "ffn_dim": HIDDEN, "dropout": 0.0}
     theirs = {"dropout": 0.0, "batch_first": True, "norm_first": norm == "pre", "activation": activation}
-    return {**ours, "norm": norm, "activation": activation}, theirs
+    return {**ours, "norm_order": norm, "activation": activation}, theirs
 
 
 def with_positions(words):
@@ -78,7 +78,7 @@ def test_multi_head_attention_is_torchs(need_weights):
     query, keys, values = (rand(3, n, DIM, seed=n).requires_grad_() for n in (WORDS, 6, 6))
     position = torch.arange(WORDS).expand(3, WORDS)
     context, _, weights, _ = ours(
-        query, ours.project(keys, values, mask()), position, need_weights=need_weights
+        query, ours.project_memory(keys, values, mask()), position, need_weights=need_weights
     )
     expected, shares = theirs(query, keys, values, key_padding_mask=~mask(), average_attn_weights=False)
     same_with_gradients(context, expected, (query, keys, values))
@@ -102,7 +102,7 @@ def test_the_encoder_is_torchs(norm, activation):
     expected = theirs(with_positions(words), src_key_padding_mask=~mask())
     same_with_gradients(encoded.values[mask()], expected[mask()], (words,))
     means = torch.stack([row[:n].mean(0) for row, n in zip(expected, LENGTHS, strict=True)])
-    torch.testing.assert_close(encoded.final[0][:, 0], means)
+    torch.testing.assert_close(encoded.final_state[0][:, 0], means)
 
 
 @pytest.mark.parametrize(("norm", "activation"), KINDS)
@@ -117,7 +117,7 @@ def test_where_the_encoder_looks_is_where_torchs_does(norm, activation):
         y = layer.norm1(x) if norm == "pre" else x
         expected.append(layer.self_attn(y, y, y, key_padding_mask=padding, average_attn_weights=False)[1])
         x = layer(x, src_key_padding_mask=padding)
-    _, weights = ours.look(words, mask())
+    _, weights = ours.forward_with_weights(words, mask())
     rows = mask()[:, None, None].expand(weights.shape[:-1])  # what padding looks at is nobody's business
     torch.testing.assert_close(weights[rows], torch.stack(expected, 1)[rows])
 

@@ -33,7 +33,7 @@ def places(rows=3, words=WORDS):
 
 
 def scores_of(score, x, position):
-    return score(score.query(x, position), score.key(x, position), QueryInfo(x, position))
+    return score(score.project_query(x, position), score.project_key(x, position), QueryInfo(x, position))
 
 
 def test_rotary_turns_complex_numbers():
@@ -63,8 +63,8 @@ def test_relative_scores_are_their_formula(groups):
     # Each key of Shaw et al. 2018, eq. 4, with its own vector for where it stands from the query.
     most, width = 2, DIM // HEADS
     score, x = shuffled(RelativePositionScore(DIM, HEADS, groups, most)), rand(3, WORDS, DIM)
-    q, k = (side(x, places()).detach().numpy() for side in (score.query, score.key))
-    vectors = score.distances.weight.detach().numpy()
+    q, k = (side(x, places()).detach().numpy() for side in (score.project_query, score.project_key))
+    vectors = score.relative_embedding.weight.detach().numpy()
     expected = np.zeros((3, HEADS, WORDS, WORDS))
     for b, h, t, s in np.ndindex(*expected.shape):
         key = k[b, h * groups // HEADS, s] + vectors[max(-most, min(most, s - t)) + most]
@@ -87,7 +87,7 @@ def test_the_fused_kernel_is_written_out_attention(kind):
         rand(4, WORDS, DIM).requires_grad_(),
         torch.cat([mask(), torch.zeros(1, WORDS, dtype=torch.bool)]),
     )
-    memory, given = attention.project(x, x, seen), [x, *attention.parameters()]
+    memory, given = attention.project_memory(x, x, seen), [x, *attention.parameters()]
     written = attention(x, memory, places(4), need_weights=True)
     fused = attention(x, memory, places(4))
     assert fused.weights is None
@@ -106,13 +106,13 @@ def test_groups_are_heads_with_the_same_keys_and_values():
     many = build_self_attention(DIM, MultiHeadScore(DIM, DIM, HEADS)).double().eval()
     repeated = {
         name: weight.unflatten(0, (GROUPS, -1)).repeat_interleave(HEADS // GROUPS, 0).flatten(0, 1)
-        if name.startswith(("score.w_key", "value"))
+        if name.startswith(("score.key_proj", "value_proj"))
         else weight
         for name, weight in few.state_dict().items()
     }
     many.load_state_dict(repeated)
     x = rand(3, WORDS, DIM)
-    memory = few.project(x, x, mask())
+    memory = few.project_memory(x, x, mask())
     assert memory.keys.shape == memory.values.shape == (3, GROUPS, WORDS, DIM // HEADS)
     expected = many(x, many.project_memory(x, x, mask()), places(), need_weights=True)
     found = few(x, memory, places(), need_weights=True)
@@ -128,7 +128,7 @@ def test_what_has_been_read_is_kept_in_groups():
     x = rand(3, WORDS, DIM)
     memory, state = decoder.init_state(EncoderOutput(x, x, mask(), (x[:, :1],)))
     state = decoder(x, state, memory).state
-    assert [kept.shape for pair in state.past.layers for kept in pair] == [
+    assert [kept.shape for pair in state.kv_cache.layers for kept in pair] == [
         (3, GROUPS, WORDS, DIM // HEADS)
     ] * 4
     assert (
@@ -144,7 +144,7 @@ def reader(positions, layers):
     encoder = TransformerEncoderConfig.model_validate(config).build(DIM)
     decoder = shuffled(TransformerDecoderConfig.model_validate(config).build(DIM, encoder))
     source = rand(3, WORDS, DIM, seed=1)
-    return decoder, *decoder.prepare(EncoderOutput(source, source, mask(), (source[:, :1],)))
+    return decoder, *decoder.init_state(EncoderOutput(source, source, mask(), (source[:, :1],)))
 
 
 @pytest.mark.parametrize("positions", ["relative", "rotary"])
@@ -167,7 +167,7 @@ def test_rms_norm_is_its_formula():
 
 def test_swiglu_is_its_formula():
     part, x = shuffled(GatedFeedForward(DIM, HIDDEN, 0.0)), rand(3, WORDS, DIM)
-    w, v, w2 = (layer.weight.detach().numpy().T for layer in (part.gate, part.enter, part.leave))
+    w, v, w2 = (layer.weight.detach().numpy().T for layer in (part.gate_proj, part.up_proj, part.down_proj))
     gate = x.numpy() @ w
     expected = (gate / (1 + np.exp(-gate)) * (x.numpy() @ v)) @ w2
     torch.testing.assert_close(part(x).detach(), torch.from_numpy(expected))
@@ -185,15 +185,15 @@ def llama():
 
 def copy_llama(ours, theirs):
     pairs = [
-        (ours.attention.score.w_query, theirs.self_attn.q_proj),
-        (ours.attention.score.w_key, theirs.self_attn.k_proj),
-        (ours.attention.value, theirs.self_attn.v_proj),
-        (ours.attention.output, theirs.self_attn.o_proj),
-        (ours.attention_branch.norm, theirs.input_layernorm),
-        (ours.feed_forward.gate, theirs.mlp.gate_proj),
-        (ours.feed_forward.enter, theirs.mlp.up_proj),
-        (ours.feed_forward.leave, theirs.mlp.down_proj),
-        (ours.feed_forward_branch.norm, theirs.post_attention_layernorm),
+        (ours.self_attention.score.query_proj, theirs.self_attn.q_proj),
+        (ours.self_attention.score.key_proj, theirs.self_attn.k_proj),
+        (ours.self_attention.value_proj, theirs.self_attn.v_proj),
+        (ours.self_attention.output_proj, theirs.self_attn.o_proj),
+        (ours.self_attention_residual.norm, theirs.input_layernorm),
+        (ours.feed_forward.gate_proj, theirs.mlp.gate_proj),
+        (ours.feed_forward.up_proj, theirs.mlp.up_proj),
+        (ours.feed_forward.down_proj, theirs.mlp.down_proj),
+        (ours.feed_forward_residual.norm, theirs.post_attention_layernorm),
     ]
     for one, other in pairs:
         other.load_state_dict(one.state_dict())
@@ -216,9 +216,11 @@ def test_all_together_are_llamas_layer():
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 def test_heads_of_an_odd_width_cannot_turn(side):
     plain = {"encoder": {"kind": "gru"}, "decoder": {"kind": "luong"}, "embeddings": {"dim": HEADS * 3}}
-    with pytest.raises(ValidationError, match=f"{side}.positions: rotary turns pairs, and heads are 3 wide"):
+    with pytest.raises(
+        ValidationError, match=f"{side}.position_encoding: rotary turns pairs, and heads are 3 wide"
+    ):
         ModelConfig.model_validate({**plain, side: MODERN})
-    with pytest.raises(ValueError, match="rotary positions turn pairs"):
+    with pytest.raises(ValueError, match="rotary positions need heads of an even width"):
         RotaryScore(HEADS * 3, HEADS)
 
 
@@ -239,6 +241,10 @@ def test_groups_that_do_not_divide_the_heads_have_a_place(tmp_path):
     path.write_text(CONFIG)
     with pytest.raises(ConfigError) as told:
         load(path, ExperimentConfig, ["model.decoder.attention.score.kv_heads=5"])
-    assert "mine.yaml:5:50: `model.encoder.kv_heads`: 3 groups do not divide 8 heads" in str(told.value)
-    assert "`model.decoder.attention.score.kv_heads`: 5 groups do not divide 8 heads" in str(told.value)
-    assert "<command line>:1:38" in str(told.value)
+    assert "mine.yaml:5:52: `model.encoder.kv_heads`: 3 key-value heads do not divide 8 heads" in str(
+        told.value
+    )
+    assert "`model.decoder.attention.score.kv_heads`: 5 key-value heads do not divide 8 heads" in str(
+        told.value
+    )
+    assert "<command line>:1:40" in str(told.value)

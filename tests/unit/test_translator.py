@@ -98,7 +98,7 @@ def test_an_empty_line_has_an_empty_translation() -> None:
 
 def test_beam_size_and_number_of_hypotheses_are_arguments() -> None:
     one = translator()
-    wide = SEARCH.model_copy(update={"width": 5})
+    wide = SEARCH.model_copy(update={"beam_size": 5})
     expected = one.translate("a few words", wide)
     assert one.translate("a few words", beam_size=5) == expected != one.translate("a few words")
     assert len(expected.alternatives) == 4
@@ -152,10 +152,10 @@ def test_what_is_printed_of_them_is_short() -> None:
         repr(found): f"Translation({found.text!r}, score={found.score:.4f}, 2 alter",
     }
     shown |= {
-        repr(found.attention_weights): "Looked(",
+        repr(found.attention_weights): "AttentionWeights(",
         repr(AttentionMap.from_weights(found.attention_weights, "cross")): "AttentionMap(",
     }
-    shown |= {repr(one.engine): "Native("}
+    shown |= {repr(one.engine): "NativeEngine("}
     for text, start in shown.items():
         assert text.startswith(start) and len(text) < 300 and "\n" not in text
 
@@ -225,7 +225,7 @@ def test_the_device_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"there is no device `cuda:77` here"):
         training_device("cuda:77")
     cards: list[str] = []
-    monkeypatch.setattr(distributed, "chosen_device", lambda name: cards.append(name) or torch.device(name))
+    monkeypatch.setattr(distributed, "resolve_device", lambda name: cards.append(name) or torch.device(name))
     assert training_device("cuda") == torch.device("cuda:1")  # its own, which must be there
     assert cards == ["cuda", "cuda:1"]
     with pytest.raises(

@@ -94,11 +94,11 @@ def test_a_piece_that_is_spelled_like_a_special_of_ours_is_unknown(folder):
 def test_words_are_counted_as_they_are_shown(folder, line):
     tokenizer = read(folder)
     ids = [*tokenizer.encode(line), EOS]
-    words, numbers = tokenizer.decode(ids).split(), tokenizer.word_indices(ids)
+    words, numbers = tokenizer.decode(ids).split(), tokenizer.word_ids(ids)
     assert [number for number in numbers if number >= 0] == sorted(n for n in numbers if n >= 0)
     for number, word in enumerate(words):
         inside = [id for id, n in zip(ids, numbers, strict=True) if n == number]
-        assert "".join(tokenizer.tokens(inside)).replace("##", "") == word
+        assert "".join(tokenizer.convert_ids_to_tokens(inside)).replace("##", "") == word
     assert all((n == -1) == (id in (PAD, BOS, EOS)) for id, n in zip(ids, numbers, strict=True))
 
 
