@@ -93,7 +93,7 @@ def copy(texts: Sequence[Text], output: Path, *, mirror: Path) -> list[Path]:
         except OSError as error:
             raise DownloadError(f"{mirror / text.name}: cannot be copied: {error.strerror}.") from error
         new.append(
-            _accept(unpacked, text, str(mirror / text.name), "This copy is damaged, or of another version.")
+            _accept(unpacked, text, str(mirror / text.name), "This copy is corrupt, or of another version.")
         )
     return new
 

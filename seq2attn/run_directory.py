@@ -5,7 +5,7 @@ config.yaml             the resolved config; config.00001200.yaml: that up to th
 source/ target/         the tokenisers
 data/                   the encoded text
 model.safetensors       the weights that translate, and the vocabularies they know
-model.json              where they come from
+weights.json            where they come from
 checkpoints/            where training can go on from
 alignment.json          the attention that links are taken from, once it was chosen
 metrics.jsonl train.log samples.txt
@@ -75,7 +75,7 @@ class RunDirectory:
     @property
     def weights_info_path(self) -> Path:
         """Where the weights come from."""
-        return self.folder / "model.json"
+        return self.folder / "weights.json"
 
     @property
     def metrics_path(self) -> Path:

@@ -58,7 +58,7 @@ class Runner:
     read: int = 0
     windows: list[Window] = field(default_factory=list)
     error: str = ""
-    card_mib: float | None = None
+    gpu_memory_mib: float | None = None
 
     @property
     def label(self) -> str:
@@ -70,7 +70,9 @@ class Runner:
         lines = self.process.lines[self.read :]
         self.read += len(lines)
         found = [(line.at, told) for line in lines if (told := self.training.progress(line.text)) is not None]
-        self.card_mib = max((told.card_mib for _, told in found if told.card_mib), default=self.card_mib)
+        self.gpu_memory_mib = max(
+            (told.gpu_memory_mib for _, told in found if told.gpu_memory_mib), default=self.gpu_memory_mib
+        )
         return found
 
 
@@ -156,7 +158,7 @@ def learnt(before: Progress, after: Progress, seconds: float) -> float:
 def _records(runner: Runner, model: str, case: str) -> list[Record]:
     system, training, windows = runner.system, runner.training, runner.windows
     updates = sum(window.updates for window in windows)
-    peak = round(runner.card_mib or runner.process.peak / 2**20)
+    peak = round(runner.gpu_memory_mib or runner.process.peak / 2**20)
     facts = {}
     if updates and not runner.error:
         seconds = sum(window.seconds for window in windows)

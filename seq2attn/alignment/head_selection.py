@@ -26,11 +26,11 @@ class AttentionHead:
 
     layer: PositiveInt  # from 1, the lowest
     head: PositiveInt | Literal["mean"]  # from 1
-    step: Literal["saying", "reading"] = "saying"
+    step: Literal["output", "input"] = "output"
 
     def select(self, weights: WordAttention) -> WordAttention:
         """[2, L, H, T, S] -> [T, S]"""
-        layer = weights[OUTPUT_STEP if self.step == "saying" else INPUT_STEP, self.layer - 1]
+        layer = weights[OUTPUT_STEP if self.step == "output" else INPUT_STEP, self.layer - 1]
         return cast("WordAttention", layer.mean(0) if self.head == "mean" else layer[self.head - 1])
 
     def links(self, weights: WordAttention | None) -> list[AlignmentLink]:
@@ -44,14 +44,14 @@ class AttentionHead:
 
     def __str__(self) -> str:
         head = "the mean of the heads" if self.head == "mean" else f"head {self.head}"
-        return f"{head} of layer {self.layer}, {self.step} the word"
+        return f"{head} of layer {self.layer}, {self.step} step"
 
 
 def all_heads(weights: WordAttention) -> list[AttentionHead]:
     """All that links may be taken from, of [2, L, H, T, S]."""
     _, layers, heads, *_ = weights.shape
     names: list[int | Literal["mean"]] = [*range(1, heads + 1), *(["mean"] if heads > 1 else [])]  # type: ignore[list-item]
-    steps: tuple[Literal["saying", "reading"], ...] = ("saying", "reading")
+    steps: tuple[Literal["output", "input"], ...] = ("output", "input")
     return [
         AttentionHead(layer, name, step) for layer in range(1, layers + 1) for name in names for step in steps
     ]
@@ -89,12 +89,12 @@ def score_heads(
 def save_selected_head(run: RunDirectory, compared: Mapping[AttentionHead, AlignmentErrorRate]) -> None:
     """Make the first the head that the links of a run are taken from."""
     best, agreement = next(iter(compared.items()))
-    tried = [asdict(head) | _numbers(own) for head, own in compared.items()]
+    candidates = [asdict(head) | _numbers(own) for head, own in compared.items()]
     content = {
         **asdict(best),
         **_numbers(agreement),
         "model": run.weights_origin(),
-        "tried": tried,
+        "candidates": candidates,
     }
     write_json(run.folder / ALIGNMENT_FILE, content)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from seq2attn.config.base import FieldError, PathString
 
-RUN_FILES = ("run.json", "model.safetensors", "model.json", "checkpoints")
+RUN_FILES = ("run.json", "model.safetensors", "weights.json", "checkpoints")
 """The files that tell a run directory from other folders."""
 _allowed = set[str]()
 

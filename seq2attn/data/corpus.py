@@ -18,7 +18,7 @@ from seq2attn.io.files import atomic_dir, read_object, write_json
 
 TokenIds: TypeAlias = NDArray[np.uint16] | NDArray[np.int32]
 IDS, OFFSETS, HEADER = "ids.npy", "offsets.npy", "header.json"
-WORD_IDS_FOLDER, LINKS_FOLDER = "words", "links"
+WORD_IDS_DIR, ALIGNMENTS_DIR = "word_ids", "alignments"
 CORPUS_HINT = "remove the folder `data` of the run, and prepare the data again"
 
 
@@ -93,8 +93,8 @@ class Corpus:
             np.save(partial / OFFSETS, self.offsets)
             write_json(partial / HEADER, {**counts, "hash": self.hash})
             if self.alignments is not None:
-                self.alignments.word_ids.save(partial / WORD_IDS_FOLDER)
-                self.alignments.links.save(partial / LINKS_FOLDER)
+                self.alignments.word_ids.save(partial / WORD_IDS_DIR)
+                self.alignments.links.save(partial / ALIGNMENTS_DIR)
 
     @classmethod
     def load(cls, folder: Path) -> Corpus:
@@ -108,9 +108,9 @@ class Corpus:
             offsets = np.load(folder / OFFSETS, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise RunError(f"{folder}: the prepared ids cannot be read ({error}); {CORPUS_HINT}") from None
-        is_guided = (folder / LINKS_FOLDER).is_dir()
+        is_guided = (folder / ALIGNMENTS_DIR).is_dir()
         guide = (
-            CorpusAlignments(cls.load(folder / WORD_IDS_FOLDER), cls.load(folder / LINKS_FOLDER))
+            CorpusAlignments(cls.load(folder / WORD_IDS_DIR), cls.load(folder / ALIGNMENTS_DIR))
             if is_guided
             else None
         )

@@ -3,7 +3,7 @@
 source/ target/          the tokenisers; the same one twice where it is joint
 data/train/ data/dev/    the ids, and beside them the text as data/train.jsonl, data/dev.jsonl
 data/dev-1.jsonl ...     the dev set with further references as targets, where it has some
-data/train/words/, links/    the word of each id and the links between words, where they are known
+data/train/word_ids/, alignments/    the word of each token and the links between words, where known
 data/hashes.npy          hashes of the training pairs, to find them in test sets
 data-report.*            counts over all corpora
 data/prepared.json       written last: what all of it was made from
@@ -108,7 +108,7 @@ def prepare(
 def load_prepared(folder: Path) -> PreparedData:
     """What `prepare` made, without a look at the text it was made from.
 
-    Raises: RunError when something is missing or damaged.
+    Raises: RunError when something is missing or corrupt.
     """
     content = read_object(folder / PREPARED, "prepare the data first")
     check_format(content, folder / PREPARED, PREPARE_HINT)

@@ -25,7 +25,7 @@ def text_pair_writer(path: Path) -> Iterator[Callable[[Pair], None]]:
 def read_text_pairs(path: Path) -> Iterator[Pair]:
     """The pairs written to `path`.
 
-    Raises: RunError when the file is missing, or damaged.
+    Raises: RunError when the file is missing, or corrupt.
     """
     fix = f"remove the folder {path.parent} and prepare the data again"
     if not path.is_file():

@@ -55,7 +55,7 @@ def write_manifest(run: RunDirectory, target: ExportTarget, dtype: str, agreemen
 
 
 def check_manifest(run: RunDirectory, target: ExportTarget, folder: Path) -> None:
-    """Refuse an export that is missing, damaged, for another engine, or of other weights than the run's.
+    """Refuse an export that is missing, corrupt, for another engine, or of other weights than the run's.
 
     Raises RunError with the command that mends it.
     """
@@ -78,6 +78,6 @@ def check_manifest(run: RunDirectory, target: ExportTarget, folder: Path) -> Non
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of each file in a folder but its header, as hex."""
+    """SHA-256 of each file in a folder but its manifest, as hex."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST_FILE)
     return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files}

@@ -113,7 +113,7 @@ def load_tensors(
     expected = digest or said  # none in weights of another making, which say no origin either
     if (expected or ORIGIN_KEY in about) and not tensors_digest(tensors, about) == said == expected:
         raise CorruptFileError(
-            f"{path}: is damaged: it does not hold what was written to it (the digest differs)"
+            f"{path}: is corrupt: it does not hold what was written to it (the digest differs)"
         )
     return tensors
 

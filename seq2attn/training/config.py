@@ -90,7 +90,7 @@ class CheckpointConfig(Config):
     """Which checkpoints are kept, and which weights translate."""
 
     keep_last: PositiveInt = 2
-    """At least two are there, so that one is left should the other be damaged."""
+    """At least two are there, so that one is left should the other be corrupt."""
     keep_best: NonNegativeInt = 3
     """The best ones; those that are not among the newest two are weights alone. `average --best` takes their mean."""
     average: Literal["none", "last", "best"] = "none"

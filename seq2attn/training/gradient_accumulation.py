@@ -172,11 +172,11 @@ class GradientAccumulator:
             raise
 
     def _smaller(self, work: UpdateInputs, parts: list[MicroBatch], failed: MicroBatch) -> list[MicroBatch]:
-        """The parts, those in halves that are as large as one that did not fit; it is left out if it is one pair."""
+        """The parts, those in halves that are as large as one that did not fit; it is dropped if it is one pair."""
         count = len(failed.rows)
         where = f"update {work.update}: {format_few_lines(failed.rows)} did not fit into memory"
         self.reporter.log_metrics(
-            "out_of_memory" if count > 1 else "left_out",
+            "out_of_memory" if count > 1 else "dropped",
             work.update,
             {"lines": format_all_lines(failed.rows)},
         )
@@ -185,7 +185,7 @@ class GradientAccumulator:
             return [half for part in parts for half in self._halved(work, part, failed.num_tokens)]
         if self.world.size > 1:  # all divide by the words of all
             raise UserError(f"{where}: one pair alone, in process {self.world.rank}; {MEMORY_HINT}")
-        self.reporter.log(f"{where}: one pair alone, which is left out; {MEMORY_HINT}")
+        self.reporter.log(f"{where}: one pair alone, which is dropped; {MEMORY_HINT}")
         return [part for part in parts if part is not failed]
 
     def _halved(self, work: UpdateInputs, part: MicroBatch, size: int) -> list[MicroBatch]:

@@ -28,9 +28,9 @@ from seq2attn.training.checkpoints.checkpoint import Checkpoint
 logger = logging.getLogger("seq2attn")
 
 METRICS_FILE, LOG_FILE, SAMPLES_FILE = "metrics.jsonl", "train.log", "samples.txt"
-TIMING_METRICS = frozenset({"seconds", "words_per_second"})
+TIMING_METRICS = frozenset({"seconds", "target_tokens_per_second"})
 """The numbers of metrics.jsonl that a clock says: all others are the same when a training is done again."""
-TIMING_PATTERN = re.compile(r"^[0-9-]+ [0-9:]+ |[0-9,]+ words/s(, [0-9,]+ min left)?")
+TIMING_PATTERN = re.compile(r"^[0-9-]+ [0-9:]+ |[0-9,]+ target tokens/s(, [0-9,]+ min left)?")
 """The same of train.log."""
 SESSION_MARK = "# "
 """Before what the log says of a sitting, after the time."""

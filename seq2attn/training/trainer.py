@@ -249,12 +249,12 @@ class Trainer:
         raise TrainingInterrupted(why, code)
 
     def _speed(self, tally: TrainMetrics) -> str:
-        """Words a second, and how long training takes at most, by how much of it is over."""
+        """Target tokens a second, and how long training takes at most, by how much of it is over."""
         share = fraction_done(self.config.max_duration, self.state)
         minutes = self.state.seconds * max(0.0, 1 / share - 1) / 60 if share else math.nan
         rate = tally.num_target_tokens / tally.seconds if tally.seconds else 0.0
         left = f", {minutes:,.0f} min left" if share else ""
-        return f"{rate:,.0f} words/s{left}"
+        return f"{rate:,.0f} target tokens/s{left}"
 
     # ------------------------------------------------------------------ reports
 
@@ -267,22 +267,22 @@ class Trainer:
         )
         numbers = {
             "epoch": round(self.state.epochs, 3),
-            "words": self.state.target_tokens,
+            "target_tokens": self.state.target_tokens,
             "loss": objective / tally.num_target_tokens,
             "perplexity": math.exp(min(likelihood / tally.num_target_tokens, 700.0)),
             "learning_rate": tally.lr,
             "gradient_norm": float(tally.grad_norm),
-            "words_per_second": tally.num_target_tokens / tally.seconds,
+            "target_tokens_per_second": tally.num_target_tokens / tally.seconds,
             "seconds": self.state.seconds,
         }
         if self.world.device.type == "cuda":
-            numbers["card_mib"] = torch.cuda.max_memory_allocated(self.world.device) >> 20
-            numbers["card_reserved_mib"] = torch.cuda.max_memory_reserved(self.world.device) >> 20
+            numbers["gpu_memory_mib"] = torch.cuda.max_memory_allocated(self.world.device) >> 20
+            numbers["gpu_reserved_mib"] = torch.cuda.max_memory_reserved(self.world.device) >> 20
         if self.state.num_skipped:
             numbers["skipped"] = self.state.num_skipped
         if guided_words:
-            numbers["guided"] = guided / guided_words
-        links = f"  guided {numbers['guided']:.3f}" if guided_words else ""
+            numbers["guided_alignment_loss"] = guided / guided_words
+        links = f"  guided {numbers['guided_alignment_loss']:.3f}" if guided_words else ""
         self.reporter.log_metrics("train", self.state.update, numbers)
         self.reporter.log(
             f"epoch {numbers['epoch']:.2f}  update {self.state.update}  loss {numbers['loss']:.3f}"

@@ -61,7 +61,7 @@ def test_guided_attention_aligns_better(invoke: Invoke, home: Path) -> None:
     assert rates["guided"] < min(rates["toy"], 20)
     lines = (home / "runs/guided/metrics.jsonl").read_text(encoding="utf-8").splitlines()
     metrics = [json.loads(line) for line in lines]
-    assert all("guided" in line for line in metrics if line["kind"] == "train")
+    assert all("guided_alignment_loss" in line for line in metrics if line["kind"] == "train")
 
 
 def test_as_many_lines_come_out_as_go_in(invoke: Invoke, home: Path, tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_as_many_lines_come_out_as_go_in(invoke: Invoke, home: Path, tmp_path: P
     write_lines(tmp_path / "t", ["house red", "red", "", "", "and new old", "red red"])
     done = invoke("align", home / "runs/guided", "--source", tmp_path / "s", "--target", tmp_path / "t")
     assert done.out == "1-0 0-1\n\n\n\n2-0 1-1 0-2\n0-0 0-1\n"
-    assert done.err == "links by head 1 of layer 1, saying the word (the guided one)\n"
+    assert done.err == "links by head 1 of layer 1, output step (the guided one)\n"
     written = invoke(
         "align",
         home / "runs/guided",
@@ -87,17 +87,17 @@ def test_as_many_lines_come_out_as_go_in(invoke: Invoke, home: Path, tmp_path: P
 def test_a_head_is_chosen_and_kept(invoke: Invoke, home: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(home / "runs/toy", tmp_path / "run"))
     before = invoke("align", run, *files(home, "short"))
-    assert "links by head 1 of layer 1, saying the word (none was chosen;" in before.err
+    assert "links by head 1 of layer 1, output step (none was chosen;" in before.err
     chosen = invoke("align", run, "--select-head")
     head, *rows = chosen.out.splitlines()
-    assert head == "layer  head  step     precision  recall    AER"
-    assert [row.split()[2] for row in rows] in (["saying", "reading"], ["reading", "saying"])
+    assert head == "layer  head  step    precision  recall    AER"
+    assert [row.split()[2] for row in rows] in (["output", "input"], ["input", "output"])
     record = json.loads((run / "alignment.json").read_text(encoding="utf-8"))
     assert (record["layer"], record["head"], record["step"]) == (1, 1, rows[0].split()[2])
     assert f"{100 * record['error_rate']:.1f}%" == rows[0].split()[-1]
     gold = ("--gold", str(home / "text/dev.align"))
     after = invoke("align", run, *files(home, "dev"), *gold)
-    assert f"links by head 1 of layer 1, {record['step']} the word (as chosen)" in after.err
+    assert f"links by head 1 of layer 1, {record['step']} step (as chosen)" in after.err
     assert error_rate(after.err) == pytest.approx(100 * record["error_rate"], abs=0.051)
     assert invoke("align", run, "--select-head", *files(home, "dev"), *gold).out == chosen.out
 
@@ -152,10 +152,10 @@ def test_text_that_does_not_go_together(wrong, home: Path, tmp_path: Path) -> No
 
 def test_a_record_of_another_model(wrong, home: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(home / "runs/toy", tmp_path / "run"))
-    record = {"layer": 2, "head": 1, "step": "saying"}
+    record = {"layer": 2, "head": 1, "step": "output"}
     (run / "alignment.json").write_text(json.dumps(record), encoding="utf-8")
     assert wrong(run, *files(home, "dev")).startswith(
-        f"error: {run}/alignment.json: the model has no head 1 of layer 2, saying the word; select again"
+        f"error: {run}/alignment.json: the model has no head 1 of layer 2, output step; select again"
     )
 
 

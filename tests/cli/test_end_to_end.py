@@ -218,7 +218,7 @@ class TestEvaluate:
 @pytest.mark.parametrize("how", ["--last", "--best"])
 def test_average(invoke: Invoke, run_copy: Path, how: str) -> None:
     done = invoke("average", run_copy, how, 2)
-    origin = json.loads((run_copy / "model.json").read_text(encoding="utf-8"))["origin"]
+    origin = json.loads((run_copy / "weights.json").read_text(encoding="utf-8"))["origin"]
     names = sorted(path.name for path in (run_copy / "checkpoints").iterdir())
     assert set(origin["checkpoints"]) <= set(names) and len(origin["checkpoints"]) == 2
     assert how == "--best" or origin["checkpoints"] == names[-2:]

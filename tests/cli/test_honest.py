@@ -162,7 +162,7 @@ class TestInput:
         run = Path(shutil.copytree(raw, tmp_path / "damaged"))
         (run / "data-report.json").write_text('{"train": 3}', encoding="utf-8")
         done = invoke("translate", run, "Hallo.", code=2)
-        assert done.err.startswith(f"error: {run / 'data-report.json'}: is no report on data, or was damaged")
+        assert done.err.startswith(f"error: {run / 'data-report.json'}: is no report on data, or is corrupt")
 
 
 class TestLong:

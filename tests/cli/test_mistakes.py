@@ -95,7 +95,7 @@ class TestRun:
 
     def test_no_origin(self, invoke: Invoke, run_copy: Path) -> None:
         origin = invoke("evaluate", run_copy).out
-        (run_copy / "model.json").write_text("{}", encoding="utf-8")
+        (run_copy / "weights.json").write_text("{}", encoding="utf-8")
         assert (
             invoke("evaluate", run_copy).out.split("\n")[:3] == origin.split("\n")[:3]
         )  # the weights say it too

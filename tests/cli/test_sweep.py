@@ -144,7 +144,7 @@ def test_killed_and_started_again_side_by_side(swept: tuple[Path, Done], tmp_pat
     sweep = start(folder)
     # In the middle of the second training, after a checkpoint.
     wait_for("result.json", folder)
-    wait_for("luong/seed-1/checkpoints/*/state.json", folder)
+    wait_for("luong/seed-1/checkpoints/*/train_state.json", folder)
     sweep.kill()
     sweep.communicate()
     assert wait_until(lambda: workers(folder) == [])
@@ -166,7 +166,7 @@ def test_trainings_end_with_the_sweep(invoke: Invoke, tmp_path: Path) -> None:
     folder = home(tmp_path, SWEEP.replace("12 updates", "100000 updates"))
     try:
         sweep = start(folder, "--jobs", "2")
-        wait_for("seed-1/checkpoints/*/state.json", folder)
+        wait_for("seed-1/checkpoints/*/train_state.json", folder)
         assert len(workers(folder)) == 2
         assert f"runs/sweep: process {sweep.pid} on " in invoke("sweep", "sweep.yaml", code=2).err
         sweep.send_signal(signal.SIGINT)

@@ -99,7 +99,7 @@ def last_weights(run):
 def metrics(run, kind=None):
     """metrics.jsonl without what a clock says."""
     lines = [json.loads(line) for line in run.metrics_path.read_text().splitlines()]
-    clocks = ("seconds", "words_per_second")
+    clocks = ("seconds", "target_tokens_per_second")
     found = [{k: v for k, v in line.items() if k not in clocks} for line in lines]
     return [line for line in found if kind in (None, line["kind"])]
 

@@ -56,7 +56,7 @@ def moved(run, folder):
     distances = {}
     for name, weight in before.items():
         own = (
-            f"source.table.{name.removeprefix('embeddings.')}"
+            f"source_embedding.embeddings.{name.removeprefix('embeddings.')}"
             if name.startswith("embeddings")
             else f"encoder.bert.{name}"
         )
@@ -112,7 +112,7 @@ def test_stopped_and_resumed_is_never_stopped(corpus, folder, frozen=1):
     parts = trained(corpus, "parts", max_duration=["8 updates"], resume=True, **fixed)
     assert_same(last_weights(parts), last_weights(whole))
     assert metrics(parts) == metrics(whole)
-    one, other = (list_checkpoints(run.folder)[-1].folder / "training.safetensors" for run in (parts, whole))
+    one, other = (list_checkpoints(run.folder)[-1].folder / "optimizer.safetensors" for run in (parts, whole))
     assert_same(load_tensors(one), load_tensors(other))
 
 

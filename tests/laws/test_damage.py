@@ -23,7 +23,7 @@ from tests.laws.test_interrupted import PLAIN, assert_identical
 
 __all__ = ["corpus"]  # a fixture
 
-FILES = ("model.safetensors", "training.safetensors", "state.json")
+FILES = ("model.safetensors", "optimizer.safetensors", "train_state.json")
 SHORT = {**PLAIN, "max_duration": ["6 updates"]}
 
 
@@ -66,9 +66,9 @@ def test_a_flipped_bit_anywhere_is_seen(made, run, name):
         else:
             assert found.train_state.update == 3
             assert (
-                len(warnings) == 1 and str(path.parent) in warnings[0] and "00000006.damaged" in warnings[0]
+                len(warnings) == 1 and str(path.parent) in warnings[0] and "00000006.corrupt" in warnings[0]
             )
-            (run / "checkpoints" / "00000006.damaged").rename(path.parent)
+            (run / "checkpoints" / "00000006.corrupt").rename(path.parent)
             seen += 1
     assert seen >= 25
 
@@ -102,17 +102,19 @@ def test_a_training_with_a_damaged_checkpoint_goes_on_from_the_one_before(corpus
     assert_identical(whole, parts)
     log = (parts.folder / "train.log").read_text()
     assert f" # warning: {path}: the weights cannot be read" in log
-    assert "set aside as 00000006.damaged, and update 3 taken" in log
+    assert "set aside as 00000006.corrupt, and update 3 taken" in log
 
 
 def test_where_all_is_damaged_nothing_is_begun_anew(corpus):
     run = trained(corpus, "run", **SHORT)
     for folder in checkpoint_folders(run.folder):
-        (folder / "state.json").write_text("{")
+        (folder / "train_state.json").write_text("{")
     for resume in (True, "if-exists"):
         with pytest.raises(RunError, match="no checkpoint that training can go on from") as error:
             trained(corpus, "run", resume=resume, **PLAIN)
-        assert "00000003/state.json" in str(error.value) and "00000006/state.json" in str(error.value)
+        assert "00000003/train_state.json" in str(error.value) and "00000006/train_state.json" in str(
+            error.value
+        )
     with pytest.raises(RunError, match="already holds a training"):
         trained(corpus, "run", **PLAIN)
     assert len(checkpoint_folders(run.folder)) == 2
@@ -146,7 +148,7 @@ def test_damaged_weights_are_taken_from_their_checkpoint(run, caplog):
     (warning,) = caplog.messages
     assert str(path) in warning and "checkpoints/" in warning
     shutil.rmtree(
-        run / "checkpoints" / json.loads((run / "model.json").read_text())["origin"]["checkpoints"][0]
+        run / "checkpoints" / json.loads((run / "weights.json").read_text())["origin"]["checkpoints"][0]
     )
     with pytest.raises(RunError, match="seq2attn average"):
         Translator.load(run)

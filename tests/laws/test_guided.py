@@ -183,7 +183,7 @@ def test_accumulating_batches_is_one_large_batch(corpus):
     whole = guided(corpus, "whole", batch={"tokens": 10_000}, **SGD)
     assert_near(last_weights(parts), last_weights(whole))
     for one, other in zip(metrics(parts, "train"), metrics(whole, "train"), strict=True):
-        assert one["guided"] == pytest.approx(other["guided"], rel=1e-4)
+        assert one["guided_alignment_loss"] == pytest.approx(other["guided_alignment_loss"], rel=1e-4)
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
 
 
@@ -229,7 +229,7 @@ def test_guided_attention_looks_where_it_is_told(corpus):
     run = guided(corpus, "run", guide={"weight": 1}, **options)
     rates = error_rate(run, corpus), error_rate(trained(corpus, "plain", **options), corpus)
     assert rates[0] < 0.25 < 0.5 < rates[1]
-    first, *_, last = (line["guided"] for line in metrics(run, "train"))
+    first, *_, last = (line["guided_alignment_loss"] for line in metrics(run, "train"))
     assert last < 0.4 * first
 
 

@@ -121,7 +121,9 @@ def test_what_was_not_reported_yet_is_reported_later(corpus):
     assert {k: v for k, v in ours.items() if k not in TIMING_METRICS} == {
         k: v for k, v in theirs.items() if k not in TIMING_METRICS
     }
-    assert ours["words"] == sum(c.train_state.target_tokens for c in list_checkpoints(run.folder)[-1:])
+    assert ours["target_tokens"] == sum(
+        c.train_state.target_tokens for c in list_checkpoints(run.folder)[-1:]
+    )
 
 
 # ---------------------------------------------------------------------- what a kill leaves

@@ -85,19 +85,19 @@ def test_halves_are_halved_down_to_single_pairs(corpus):
     assert 6 <= len(metrics(single, "out_of_memory")) <= 12
 
 
-def test_a_pair_that_never_fits_is_left_out(corpus):
+def test_a_pair_that_never_fits_is_dropped(corpus):
     options = {"batch": {"tokens": 10_000}, "max_duration": ["1 update"], **SGD}
-    left_out = trained(corpus, "left out", model=narrow(longest=7, backward=True, spares=1), **options)
-    lengths = load_prepared(left_out.folder).train.corpus.lengths
+    dropped = trained(corpus, "dropped", model=narrow(longest=7, backward=True, spares=1), **options)
+    lengths = load_prepared(dropped.folder).train.corpus.lengths
     long = {int(row) + 1 for row in np.flatnonzero(lengths.max(axis=1) + 1 > 7)}
-    told = metrics(left_out, "left_out")
+    told = metrics(dropped, "dropped")
     assert {int(line["lines"]) for line in told} == long != set()
-    assert "one pair alone, which is left out" in (left_out.folder / "train.log").read_text()
+    assert "one pair alone, which is dropped" in (dropped.folder / "train.log").read_text()
     filtered = content(corpus, "filtered", model=narrow(), **options)
     filtered["data"]["filters"] = {"max_length": 6}
     expected = trained_with(filtered)
-    assert_near(last_weights(left_out), last_weights(expected))
-    words = [list_checkpoints(run.folder)[-1].train_state.target_tokens for run in (left_out, expected)]
+    assert_near(last_weights(dropped), last_weights(expected))
+    words = [list_checkpoints(run.folder)[-1].train_state.target_tokens for run in (dropped, expected)]
     assert words[0] == words[1]
 
 

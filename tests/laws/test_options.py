@@ -127,7 +127,7 @@ def test_each_epoch_has_its_own_batches_and_its_own_cut(corpus, tokenizer):
         lengths = train.epoch_corpus(5, epoch).lengths
         batches = plan_batches(lengths, tokens=200, seed=5, epoch=epoch)
         words += [int((lengths[batch, 1] + 1).sum()) for batch in batches]
-    assert [line["words"] for line in metrics(run, "train")] == np.cumsum(words).tolist()
+    assert [line["target_tokens"] for line in metrics(run, "train")] == np.cumsum(words).tolist()
 
 
 def test_each_process_draws_its_own_dropout(corpus, monkeypatch):

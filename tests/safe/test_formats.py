@@ -57,7 +57,7 @@ def test_a_run_of_another_version_is_left_as_it_is(tmp_path: Path, corpus: Path)
     run = trained(corpus, "run", max_duration=["2 updates"])
     (run.folder / "run.json").write_text('{"format": 99}', encoding="utf-8")
     for folder in checkpoint_folders(run.folder):
-        (folder / "state.json").write_text("{}", encoding="utf-8")
+        (folder / "train_state.json").write_text("{}", encoding="utf-8")
     before = shutil.copytree(run.folder, tmp_path / "copy")
     for work in (
         lambda: trained(corpus, "run", go_on=True, max_duration=["4 updates"]),

@@ -62,7 +62,7 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path: Path, call
     before = calls[:named]
     contents = [call[2] for call in before if call[0] == "sync"]
     files = sorted(saved.folder.iterdir())
-    assert [file.name for file in files] == ["model.safetensors", "state.json", "training.safetensors"]
+    assert [file.name for file in files] == ["model.safetensors", "optimizer.safetensors", "train_state.json"]
     assert all(file.read_bytes() in contents for file in files)
     assert ("sync", partial, None) in before
     assert calls[named + 1 :] == [("sync", saved.folder.parent, None)]

@@ -177,14 +177,14 @@ def planted(right: AttentionHead, gold: WordAlignment, layers: int = 2, heads: i
     weights = np.zeros((2, layers, heads, 4, 4), dtype=np.float32)
     weights[..., 3] = 0.6
     assert isinstance(right.head, int)
-    where = weights[["saying", "reading"].index(right.step), right.layer - 1, right.head - 1]
+    where = weights[["output", "input"].index(right.step), right.layer - 1, right.head - 1]
     where[:] = 0
     for source, target in gold.sure:
         where[target, source] = 1
     return weights
 
 
-@pytest.mark.parametrize("right", [AttentionHead(1, 2), AttentionHead(2, 1, "reading"), AttentionHead(2, 3)])
+@pytest.mark.parametrize("right", [AttentionHead(1, 2), AttentionHead(2, 1, "input"), AttentionHead(2, 3)])
 def test_the_best_head_is_found(right: AttentionHead) -> None:
     gold = WordAlignment(frozenset({(0, 1), (2, 0), (1, 3)}), frozenset({(0, 1), (2, 0), (1, 3)}))
     none = WordAlignment(frozenset({(0, 0)}), frozenset({(0, 0)}))
@@ -220,7 +220,7 @@ def run_of(folder: Path, origin: str = "00000001") -> RunDirectory:
     return RunDirectory(folder)
 
 
-@pytest.mark.parametrize("head", [AttentionHead(2, 3), AttentionHead(1, "mean", "reading")])
+@pytest.mark.parametrize("head", [AttentionHead(2, 3), AttentionHead(1, "mean", "input")])
 def test_a_choice_is_remembered_with_the_weights_it_was_for(tmp_path: Path, head: AttentionHead) -> None:
     run = run_of(tmp_path)
     assert load_selected_head(run) is None
@@ -233,7 +233,7 @@ def test_a_choice_is_remembered_with_the_weights_it_was_for(tmp_path: Path, head
     )
     assert load_selected_head(run) == (head, True)
     content = json.loads((tmp_path / "alignment.json").read_text())
-    assert content["error_rate"] == 0 and len(content["tried"]) == 2
+    assert content["error_rate"] == 0 and len(content["candidates"]) == 2
     assert load_selected_head(run_of(tmp_path, "00000002")) == (head, False)
 
 
@@ -241,8 +241,8 @@ def test_a_choice_is_remembered_with_the_weights_it_was_for(tmp_path: Path, head
     ("content", "message"),
     [
         ("{", "is not JSON"),
-        ('{"layer": 0, "head": 1, "step": "saying"}', "names no layer, head and step"),
-        ('{"layer": 1, "head": "all", "step": "saying"}', "names no layer, head and step"),
+        ('{"layer": 0, "head": 1, "step": "output"}', "names no layer, head and step"),
+        ('{"layer": 1, "head": "all", "step": "output"}', "names no layer, head and step"),
         ('{"layer": 1, "head": 1}', "names no layer, head and step"),
     ],
 )

@@ -144,7 +144,7 @@ Tokens per Sec:      747, Lr: 0.0001"""
 FAIRSEQ = """\
 epoch 001:     {} / 140 loss=11.5, nll_loss=11.4, ppl=2700, wps=1756.1, ups=0.53, wpb={}, bsz=217, \
 num_updates={}, lr=1e-05"""
-OURS = "2026-11-21 20:41:00 epoch 0.66  update 4  loss 6.214  ppl 415.92  7,940 words/s"
+OURS = "2026-11-21 20:41:00 epoch 0.66  update 4  loss 6.214  ppl 415.92  7,940 target tokens/s"
 
 
 def test_the_lines_of_every_toolkit_are_understood(tmp_path):
@@ -156,14 +156,14 @@ def test_the_lines_of_every_toolkit_are_understood(tmp_path):
     assert fairseq(FAIRSEQ.format(6, 3000, 6)) == Progress(6, words=18600)
     assert libraries.progress_of("PROGRESS 4 14000 8.123") == Progress(4, words=14000)
     assert libraries.progress_of("PROGRESS 20 14000 8.123 card 900") == Progress(
-        20, words=14000, card_mib=900
+        20, words=14000, gpu_memory_mib=900
     )
     metrics = tmp_path / "metrics.jsonl"
-    entries = [{"kind": "train", "update": n, "words": 950.0 * n} for n in (2, 4, 6)]
+    entries = [{"kind": "train", "update": n, "target_tokens": 950.0 * n} for n in (2, 4, 6)]
     metrics.write_text("".join(json.dumps(entry) + "\n" for entry in entries), "utf-8")
     assert ours.progress_of(OURS, metrics) == Progress(4, words=3800)
-    metrics.write_text(json.dumps({**entries[1], "card_mib": 700}) + "\n", "utf-8")
-    assert ours.progress_of(OURS, metrics) == Progress(4, words=3800, card_mib=700)
+    metrics.write_text(json.dumps({**entries[1], "gpu_memory_mib": 700}) + "\n", "utf-8")
+    assert ours.progress_of(OURS, metrics) == Progress(4, words=3800, gpu_memory_mib=700)
     assert ours.progress_of("train: kept 9,000 of 9,000 pairs", metrics) is None
 
 

@@ -23,7 +23,7 @@ class Progress:
     update: int
     words: float | None = None  # target tokens so far, ends counted, padding not
     rate: float | None = None  # or those a second since the line before
-    card_mib: float | None = None  # the most memory of a card that was taken, where it tells
+    gpu_memory_mib: float | None = None  # the most memory of a card that was taken, where it tells
 
 
 @dataclass(frozen=True)

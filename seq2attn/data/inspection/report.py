@@ -117,7 +117,7 @@ class DataReport:
             return TypeAdapter(DataReport).validate_python(content)
         except ValidationError as error:
             where = ".".join(map(str, error.errors()[0]["loc"]))
-            raise RunError(f"{path}: is no report on data, or was damaged (at `{where}`); {HINT}") from None
+            raise RunError(f"{path}: is no report on data, or is corrupt (at `{where}`); {HINT}") from None
 
 
 def test_set_warnings(name: str, report: CorpusReport, train: CorpusReport | None) -> list[str]:

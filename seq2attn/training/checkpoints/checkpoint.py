@@ -1,8 +1,8 @@
 """Checkpoints: folders of a run, each whole or not there, without pickle.
 
 checkpoints/00001200/model.safetensors     the weights
-                     training.safetensors  what the optimiser remembers (the newest ones only)
-                     state.json            where training stood, how good it was, and the digests of all three files
+                     optimizer.safetensors the tensors of the optimizer (the newest ones only)
+                     train_state.json      where training stood, how good it was, and the digests of all three files
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from seq2attn.training.train_state import TrainState
 CHECKPOINTS_FOLDER, WEIGHTS_FILE, OPTIMIZER_FILE, STATE_FILE = (
     "checkpoints",
     "model.safetensors",
-    "training.safetensors",
-    "state.json",
+    "optimizer.safetensors",
+    "train_state.json",
 )
 CHECKPOINT_HINT = "an older checkpoint is used"
 Digests = dict[str, str]
@@ -116,7 +116,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     except RunError as error:
         raise CorruptFileError(str(error)) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptFileError(f"{path}: is damaged ({error}); {CHECKPOINT_HINT}") from None
+        raise CorruptFileError(f"{path}: is corrupt ({error}); {CHECKPOINT_HINT}") from None
 
 
 def load_checkpoint(checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -161,10 +161,10 @@ def _check_remembered(
 
 def _sealed(checkpoint: Checkpoint) -> dict[str, Any]:
     content = {
-        "state": dataclasses.asdict(checkpoint.train_state),
-        "optimizer": checkpoint.optimizer_scalars,
+        "train_state": dataclasses.asdict(checkpoint.train_state),
+        "optimizer_scalars": checkpoint.optimizer_scalars,
         "digests": checkpoint.digests,
-        "lengths": checkpoint.log_sizes,
+        "log_sizes": checkpoint.log_sizes,
     }
     return {**content, "digest": sha256_json(content)}
 
@@ -172,16 +172,16 @@ def _sealed(checkpoint: Checkpoint) -> dict[str, Any]:
 def _unsealed(folder: Path, content: dict[str, Any]) -> Checkpoint:
     if content.pop("digest", None) != sha256_json(content):
         raise ValueError("its digest differs")
-    state = TypeAdapter(TrainState).validate_python(content["state"])
-    numbers = TypeAdapter(dict[str, int | float]).validate_python(content["optimizer"])
-    digests = TypeAdapter(dict[Literal["model.safetensors", "training.safetensors"], str])
+    state = TypeAdapter(TrainState).validate_python(content["train_state"])
+    numbers = TypeAdapter(dict[str, int | float]).validate_python(content["optimizer_scalars"])
+    digests = TypeAdapter(dict[Literal["model.safetensors", "optimizer.safetensors"], str])
     lengths = TypeAdapter(dict[str, NonNegativeInt])
     return Checkpoint(
         folder,
         state,
         numbers,
         {str(name): digest for name, digest in digests.validate_python(content["digests"]).items()},
-        lengths.validate_python(content["lengths"]),
+        lengths.validate_python(content["log_sizes"]),
     )
 
 

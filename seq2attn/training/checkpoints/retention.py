@@ -18,7 +18,7 @@ from seq2attn.training.checkpoints.checkpoint import (
 )
 
 MIN_RESUMABLE = 2
-"""Checkpoints that training can go on from, at least: if one is damaged, there is another."""
+"""Checkpoints that training can go on from, at least: if one is corrupt, there is another."""
 LEFTOVER_PATTERNS = ("*.partial", "*.removed")
 """What a kill leaves of a checkpoint that was being written or removed."""
 
@@ -81,30 +81,30 @@ def prune(run: Path, best: list[Checkpoint], *, keep_last: int) -> None:
 def latest_valid_checkpoint(run: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     """The newest checkpoint that is what was written; none if there is none at all.
 
-    Newer ones that are damaged are set aside, each with a warning. Raises RunError when none is sound.
+    Newer ones that are corrupt are set aside, each with a warning. Raises RunError when none is sound.
     """
-    damaged: list[tuple[Path, str]] = []
+    corrupt: list[tuple[Path, str]] = []
     for folder in reversed(checkpoint_folders(run)):
         try:
             checkpoint = read_checkpoint(folder)
         except CorruptFileError as error:
-            damaged.append((folder, str(error)))
+            corrupt.append((folder, str(error)))
             continue
         try:
             load_checkpoint(checkpoint)
         except RunError as error:
-            damaged.append((folder, str(error)))
+            corrupt.append((folder, str(error)))
             continue
-        for other, why in damaged:
-            aside = other.with_name(other.name + ".damaged")
+        for other, why in corrupt:
+            aside = other.with_name(other.name + ".corrupt")
             shutil.rmtree(aside, ignore_errors=True)
             other.rename(aside)
             warn(
                 f"warning: {why}; set aside as {aside.name}, and update {checkpoint.train_state.update:,} taken"
             )
         return checkpoint
-    if damaged:
-        whys = "\n".join(f"  {why}" for _, why in damaged)
+    if corrupt:
+        whys = "\n".join(f"  {why}" for _, why in corrupt)
         raise RunError(f"{run}: has no checkpoint that training can go on from:\n{whys}")
     return None
 
