@@ -94,12 +94,12 @@ def check_rules(rules: Sequence[Rule], fields: Mapping[str, Any]) -> list[FieldE
 
 def valid_fields(model: type[Config], data: Any, error: ValidationError) -> dict[str, Any]:
     """The fields of `data` in which `error` found nothing, validated; none if it is about all of them."""
-    unsound = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
-    if not unsound or not isinstance(data, Mapping):
+    invalid = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
+    if not invalid or not isinstance(data, Mapping):
         return {}
-    sound = {name: field for name, field in model.model_fields.items() if name not in unsound}
+    valid = {name: field for name, field in model.model_fields.items() if name not in invalid}
     part: Any = create_model(
-        model.__name__, __base__=Config, **{n: (f.annotation, f) for n, f in sound.items()}
+        model.__name__, __base__=Config, **{n: (f.annotation, f) for n, f in valid.items()}
     )  # type: ignore[call-overload]
-    given = {name: data[name] for name in sound if name in data}
-    return dict(part.model_validate(given))
+    values = {name: data[name] for name in valid if name in data}
+    return dict(part.model_validate(values))

@@ -32,27 +32,27 @@ def explain(error: ValidationError, model: type[Config], tree: Node) -> tuple[li
     With them the number of those that were not looked into, since there are more than are shown.
     """
     root = YAMLCursor(tree, model)
-    faults: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     wrong: dict[str, tuple[YAMLCursor, list[str]]] = {}
     details = _without_emptied(error.errors(include_url=False))
     left = 0
     for number, detail in enumerate(details):
-        if len(faults) + len(wrong) >= SHOWN:
+        if len(diagnostics) + len(wrong) >= SHOWN:
             left = len(details) - number
             break
-        spot = root.resolve(detail["loc"])
+        cursor = root.resolve(detail["loc"])
         if detail["type"] in ("value_error", "assertion_error"):
-            faults += _across(spot, detail["ctx"]["error"])
+            diagnostics += _across(cursor, detail["ctx"]["error"])
         elif expected := _expected(detail):
             # Each member of a union complains; what is written was meant for one of its own shape.
-            if spot.matches_shape:
-                wrong.setdefault(spot.dotted_key, (spot, []))[1].append(expected)
-        elif spot.matches_shape:
-            faults.append(_other(spot, detail))
-    faults += [_mismatch(spot, expected) for spot, expected in wrong.values()]
+            if cursor.matches_shape:
+                wrong.setdefault(cursor.dotted_key, (cursor, []))[1].append(expected)
+        elif cursor.matches_shape:
+            diagnostics.append(_other(cursor, detail))
+    diagnostics += [_mismatch(cursor, expected) for cursor, expected in wrong.values()]
     for mistake in check_rules(model.rules, valid_fields(model, to_python(tree), error)):
-        faults += _across(root, mistake)
-    return faults, left
+        diagnostics += _across(root, mistake)
+    return diagnostics, left
 
 
 def _without_emptied(details: list[ErrorDetails]) -> list[ErrorDetails]:
@@ -66,47 +66,49 @@ def locate(mistakes: Sequence[FieldError], model: type[Config], tree: Node) -> l
     return _across(YAMLCursor(tree, model), FieldErrors(mistakes))
 
 
-def _across(spot: YAMLCursor, error: Exception) -> list[Diagnostic]:
-    """What a validator of ours, or of a part from elsewhere, says about `spot` or about keys below it."""
+def _across(cursor: YAMLCursor, error: Exception) -> list[Diagnostic]:
+    """What a validator of ours, or of a part from elsewhere, says about `cursor` or about keys below it."""
     if isinstance(error, FieldErrors):
-        return [fault for mistake in error.errors for fault in _across(spot, mistake)]
+        return [diagnostic for mistake in error.errors for diagnostic in _across(cursor, mistake)]
     message = str(error)
     if isinstance(error, FieldError):
         message = error.message
         for name in error.field.split(".") if error.field else []:
-            spot = spot.child(name)
-    return [spot.diagnostic(f"`{spot.dotted_key}`: {message}" if spot.names else message)]
+            cursor = cursor.child(name)
+    return [cursor.diagnostic(f"`{cursor.dotted_key}`: {message}" if cursor.names else message)]
 
 
-def _other(spot: YAMLCursor, detail: ErrorDetails) -> Diagnostic:
+def _other(cursor: YAMLCursor, detail: ErrorDetails) -> Diagnostic:
     """Mistakes in keys and kinds, and those for which pydantic's words do."""
     match detail["type"]:
         case "extra_forbidden":
-            key = spot.key or spot.node
-            ours = our_key(spot.names[-1])
+            key = cursor.key or cursor.node
+            ours = our_key(cursor.names[-1])
             tip = (
-                f"; seq2attn calls it {ours}" if ours else suggest_or_list(spot.names[-1], spot.sibling_keys)
+                f"; seq2attn calls it {ours}"
+                if ours
+                else suggest_or_list(cursor.names[-1], cursor.sibling_keys)
             )
-            message = f"unknown key `{spot.dotted_key}`{tip}"
+            message = f"unknown key `{cursor.dotted_key}`{tip}"
             return Diagnostic(message, key.start_mark, key.end_mark)
         case "missing":
-            return spot.diagnostic(f"`{spot.dotted_key}` is missing")
-        case "union_tag_not_found" if not isinstance(spot.node, MappingNode):
-            return _mismatch(spot, ["a mapping"])
+            return cursor.diagnostic(f"`{cursor.dotted_key}` is missing")
+        case "union_tag_not_found" if not isinstance(cursor.node, MappingNode):
+            return _mismatch(cursor, ["a mapping"])
         case "union_tag_not_found":
-            return spot.diagnostic(
-                f"`{spot.dotted_key}` does not say its kind; known: {', '.join(kinds(spot.expected_type))}"
+            return cursor.diagnostic(
+                f"`{cursor.dotted_key}` does not say its kind; known: {', '.join(kinds(cursor.expected_type))}"
             )
         case "union_tag_invalid":
-            kind, found = spot.child("kind"), kind_of(spot.node)
+            kind, found = cursor.child("kind"), kind_of(cursor.node)
             if found is None:
                 return _mismatch(kind, ["text"])
             elsewhere = "; a part from elsewhere is written `package.module:Class`"
-            hint = elsewhere if "." in found else suggest_or_list(found, kinds(spot.expected_type))
-            return kind.diagnostic(f"`{spot.dotted_key}` has no kind `{found}`{hint}")
+            hint = elsewhere if "." in found else suggest_or_list(found, kinds(cursor.expected_type))
+            return kind.diagnostic(f"`{cursor.dotted_key}` has no kind `{found}`{hint}")
         case _:
             text = detail["msg"].replace(" after validation", "")
-            return spot.diagnostic(f"`{spot.dotted_key}`: {text[0].lower()}{text[1:]}")
+            return cursor.diagnostic(f"`{cursor.dotted_key}`: {text[0].lower()}{text[1:]}")
 
 
 def _expected(detail: ErrorDetails) -> str | None:
@@ -118,12 +120,12 @@ def _expected(detail: ErrorDetails) -> str | None:
     return found[1] if found else None
 
 
-def _mismatch(spot: YAMLCursor, expected: Sequence[str]) -> Diagnostic:
+def _mismatch(cursor: YAMLCursor, expected: Sequence[str]) -> Diagnostic:
     wanted = " or ".join(dict.fromkeys(expected))
-    tip = _tip(spot.node, wanted)
-    if isinstance(spot.node, ScalarNode) and spot.node.value.lower() in kinds(spot.expected_type):
-        tip = f"; write `{{kind: {spot.node.value.lower()}}}`"
-    return spot.diagnostic(f"`{spot.dotted_key}` should be {wanted}, not {_shown(spot.node)}{tip}")
+    tip = _tip(cursor.node, wanted)
+    if isinstance(cursor.node, ScalarNode) and cursor.node.value.lower() in kinds(cursor.expected_type):
+        tip = f"; write `{{kind: {cursor.node.value.lower()}}}`"
+    return cursor.diagnostic(f"`{cursor.dotted_key}` should be {wanted}, not {_shown(cursor.node)}{tip}")
 
 
 def _shown(node: Node) -> str:

@@ -30,8 +30,8 @@ def load(path: Path, model: type[C], overrides: Sequence[str] = ()) -> C:
 
 
 def load_with_locations(path: Path, model: type[C], overrides: Sequence[str] = ()) -> tuple[C, MappingNode]:
-    """`load`, and the merged YAML that tells where each value was written."""
-    tree, faults, dropped = _merged(path, model, overrides)
+    """`load`, and the merged YAML with the place of each value."""
+    tree, diagnostics, dropped = _merged(path, model, overrides)
     for message in dropped:
         print(message, file=sys.stderr)
     config, left = None, 0
@@ -39,22 +39,22 @@ def load_with_locations(path: Path, model: type[C], overrides: Sequence[str] = (
         config = model.model_validate(to_python(tree))
     except ValidationError as error:
         # What is no YAML value at all was reported already, and need not be of the right type.
-        places = {fault.sort_key for fault in faults}
+        places = {diagnostic.sort_key for diagnostic in diagnostics}
         explained, left = explain(error, model, tree)
-        faults += [fault for fault in explained if fault.sort_key not in places]
-    if faults or config is None:
-        raise format_diagnostics(path, faults, left)
+        diagnostics += [diagnostic for diagnostic in explained if diagnostic.sort_key not in places]
+    if diagnostics or config is None:
+        raise format_diagnostics(path, diagnostics, left)
     return config, tree
 
 
 def errors_at(
     path: Path,
     model: type[Config],
-    mistakes: Sequence[FieldError],
+    errors: Sequence[FieldError],
     overrides: Sequence[str] = (),
 ) -> ConfigError:
     """What a valid config asks for that cannot be had, each at its place."""
-    return format_diagnostics(path, locate(mistakes, model, _merged(path, model, overrides)[0]))
+    return format_diagnostics(path, locate(errors, model, _merged(path, model, overrides)[0]))
 
 
 def read_merged(path: Path) -> tuple[MappingNode, list[Diagnostic]]:

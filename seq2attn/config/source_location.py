@@ -27,7 +27,7 @@ class Diagnostic:
 
     @property
     def sort_key(self) -> tuple[str, int, int]:
-        """Sorts faults by place."""
+        """Sorts diagnostics by place."""
         return str(self.start.name), self.start.line, self.start.column
 
     def __str__(self) -> str:
@@ -48,12 +48,12 @@ def source_line(mark: Mark) -> str:
     return re.split("[\r\n\x85\u2028\u2029\0]", rest, maxsplit=1)[0].rstrip()
 
 
-def format_diagnostics(path: Path, faults: Sequence[Diagnostic], more: int = 0) -> ConfigError:
-    """The `faults` of the config at `path` as one message, in the order of their places, as far as they are shown.
+def format_diagnostics(path: Path, diagnostics: Sequence[Diagnostic], more: int = 0) -> ConfigError:
+    """The diagnostics of the config at `path` as one message, in the order of their places, at most SHOWN of them.
 
     `more` is the number of those that were only counted.
     """
-    found = {(*fault.sort_key, fault.message): fault for fault in faults}
+    found = {(*diagnostic.sort_key, diagnostic.message): diagnostic for diagnostic in diagnostics}
     blocks = [str(found[place]) for place in sorted(found)[:SHOWN]]
     total = len(found) + more
     if total > len(blocks):

@@ -198,7 +198,7 @@ def rates(run):
 def test_resumed_it_keeps_the_values_that_it_began_with(corpus):
     run = auto(corpus, "run", max_duration=["30 updates"])
     assert kept(run) == (256, InverseSquareRootScheduleConfig(kind="inverse-sqrt", warmup_updates=3))
-    auto(corpus, "run", max_duration=["60 updates"], go_on=True)
+    auto(corpus, "run", max_duration=["60 updates"], resume=True)
     assert kept(run) == (256, InverseSquareRootScheduleConfig(kind="inverse-sqrt", warmup_updates=3))
     assert rates(run) == pytest.approx([0.01 * min(u / 3, (3 / u) ** 0.5) for u in range(1, 61)])
     log = (run.folder / "train.log").read_text("utf-8")
@@ -212,7 +212,7 @@ def test_resumed_without_the_values_that_it_began_with_it_keeps_them_too(corpus)
     given = {"batch": {"tokens": 64}, "lr_schedule": {**AUTO, "warmup_updates": 7}}
     whole = auto(corpus, "whole", max_duration=["20 updates"], **given)
     run = auto(corpus, "run", max_duration=["8 updates"], **given)
-    auto(corpus, "run", max_duration=["20 updates"], go_on=True)
+    auto(corpus, "run", max_duration=["20 updates"], resume=True)
     assert (
         kept(run)
         == kept(whole)
@@ -221,7 +221,7 @@ def test_resumed_without_the_values_that_it_began_with_it_keeps_them_too(corpus)
     assert rates(run) == rates(whole)
     assert_same(last_weights(run), last_weights(whole))
     other = auto(
-        corpus, "run", max_duration=["40 updates"], lr_schedule={"kind": "noam", "dim": 8}, go_on=True
+        corpus, "run", max_duration=["40 updates"], lr_schedule={"kind": "noam", "dim": 8}, resume=True
     )
     assert kept(other) == (64, NoamScheduleConfig(kind="noam", dim=8, warmup_updates=4))
 
@@ -234,7 +234,7 @@ def test_a_time_limit_is_warned_of_at_the_first_report_and_once(corpus):
     }
     for _ in range(3):  # each makes one update
         with pytest.raises(TrainingInterrupted):
-            auto(corpus, "run", go_on="auto", **options)
+            auto(corpus, "run", resume="auto", **options)
     log = (corpus / "run" / "train.log").read_text("utf-8")
     (line,) = re.findall("# (warning: warm-up is .*)", log)
     assert line.startswith("warning: warm-up is 1,000,000,000,000 updates; training will end after about ")
