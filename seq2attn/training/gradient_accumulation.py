@@ -20,7 +20,7 @@ from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.loss import LossOutput, TrainingLoss
 from seq2attn.training.metrics_logger import MetricsLogger
-from seq2attn.training.recovery.nonfinite import format_all_lines, format_few_lines
+from seq2attn.training.nonfinite import format_all_lines, format_few_lines
 from seq2attn.training.update_planner import UpdateBatches
 
 T = TypeVar("T")

@@ -28,8 +28,7 @@ from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.lr_schedules import SchedulePoint
 from seq2attn.training.memory_check import check_memory
 from seq2attn.training.metrics_logger import MetricsLogger
-from seq2attn.training.progress import elapsed, fraction_done, is_due
-from seq2attn.training.recovery.nonfinite import (
+from seq2attn.training.nonfinite import (
     AttemptedUpdate,
     NonFiniteGuard,
     all_finite,
@@ -38,6 +37,7 @@ from seq2attn.training.recovery.nonfinite import (
     nonfinite_flag,
     trained_tensors,
 )
+from seq2attn.training.progress import elapsed, fraction_done, is_due
 from seq2attn.training.reinforce import update_baseline
 from seq2attn.training.train_metrics import TrainMetrics, restore_metrics, zero_metrics
 from seq2attn.training.train_state import TrainState

@@ -20,8 +20,8 @@ from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import GradientAccumulator, LossSums, UpdateInputs
 from seq2attn.training.loss import TrainingLoss
+from seq2attn.training.nonfinite import AttemptedUpdate, NonFiniteGuard, nonfinite_flag
 from seq2attn.training.parameter_groups import parameter_groups
-from seq2attn.training.recovery.nonfinite import AttemptedUpdate, NonFiniteGuard, nonfinite_flag
 from seq2attn.training.train_metrics import zero_metrics
 from tests.cuda import DEVICE, MARKS, far
 from tests.laws.test_compiled import pairs

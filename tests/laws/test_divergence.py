@@ -17,10 +17,9 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import load_tensors, unique_state_dict
 from seq2attn.models import build_model
 from seq2attn.run_directory import RunDirectory
-from seq2attn.training import trainer
+from seq2attn.training import nonfinite, trainer
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from seq2attn.training.recovery import nonfinite
-from seq2attn.training.recovery.nonfinite import DivergedError
+from seq2attn.training.nonfinite import DivergedError
 from tests.laws.small import (
     CALM,
     MODELS,

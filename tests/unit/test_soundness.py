@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from seq2attn.training.recovery.nonfinite import all_finite, nonfinite_flag, trained_tensors
+from seq2attn.training.nonfinite import all_finite, nonfinite_flag, trained_tensors
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from seq2attn.training.checkpoints.retention import (
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.metrics_logger import MetricsLogger
-from seq2attn.training.recovery.nonfinite import is_usable_loss
+from seq2attn.training.nonfinite import is_usable_loss
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.validation import ValidationResult, Validator, describe
 
