@@ -67,7 +67,7 @@ def evaluate(
     from seq2attn.inference.translate_files import print_warnings
     from seq2attn.inference.translator import Translator, check_engine_supports
     from seq2attn.run_directory import RunDirectory
-    from seq2attn.search.options import check_size, resolve_search
+    from seq2attn.search.config import check_size, resolve_search
     from seq2attn.visualization.figure import check_picture
 
     if plot is not None:

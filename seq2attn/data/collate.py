@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seq2attn.data.corpus import Corpus, TokenIds
-from seq2attn.nn.decoding_state import map_tensors
 from seq2attn.nn.varlen import SequenceLayout
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
@@ -47,11 +47,12 @@ class Batch:
         return self._each(torch.Tensor.pin_memory)
 
     def _each(self, fn: Callable[[Tensor], Tensor]) -> Batch:
-        plain = map_tensors(fn, replace(self, layouts=None))
-        if self.layouts is None:
-            return plain
-        of_source, of_target = self.layouts
-        return replace(plain, layouts=(of_source.map_tensors(fn), of_target.map_tensors(fn)))
+        tensors: dict[str, Any] = {
+            name: fn(value) for name, value in vars(self).items() if isinstance(value, Tensor)
+        }
+        if self.layouts is not None:
+            tensors["layouts"] = tuple(layout.map_tensors(fn) for layout in self.layouts)
+        return replace(self, **tensors)
 
 
 def collate(pairs: Sequence[tuple[Sequence[int] | TokenIds, Sequence[int] | TokenIds]]) -> Batch:

@@ -20,8 +20,8 @@ from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.convolutional import SQRT_HALF, ConvolutionalConfig
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.layers import LearnedPositionEmbedding
 from seq2attn.nn.linear import Linear
-from seq2attn.nn.position_encoding import LearnedPositionEmbedding
 
 
 @dataclass(frozen=True)

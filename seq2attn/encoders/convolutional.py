@@ -16,8 +16,8 @@ from seq2attn.config.base import Config, FieldError, FieldErrors
 from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.layers import LearnedPositionEmbedding
 from seq2attn.nn.linear import Linear
-from seq2attn.nn.position_encoding import LearnedPositionEmbedding
 
 SQRT_HALF = 0.5**0.5
 """What the sum of two is multiplied by, so that its variance stays (Gehring et al. 2017, section 3.4)."""

@@ -14,14 +14,15 @@ from seq2attn.attention.scores import MultiHeadScore, check_kv_heads
 from seq2attn.config.base import Config
 from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
 from seq2attn.nn.dropout import Dropout
-from seq2attn.nn.feed_forward import FeedForward, GatedFeedForward
 from seq2attn.nn.initialization import initialize_parameters
-from seq2attn.nn.position_encoding import (
+from seq2attn.nn.layers import (
+    FeedForward,
+    GatedFeedForward,
     LearnedPositionEmbedding,
     NoPositionEncoding,
+    ResidualConnection,
     SinusoidalPositionEncoding,
 )
-from seq2attn.nn.residual import ResidualConnection
 from seq2attn.nn.varlen import SequenceLayout
 
 

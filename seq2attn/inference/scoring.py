@@ -11,7 +11,7 @@ from pathlib import Path
 
 from seq2attn.data.readers import PlainTextConfig, read_pairs
 from seq2attn.engines.native import NativeEngine
-from seq2attn.inference.long_inputs import model_source_limit
+from seq2attn.inference.source_line import model_source_limit
 from seq2attn.io.files import output
 from seq2attn.io.text_lines import escape_breaks
 from seq2attn.models import Seq2Seq

@@ -24,8 +24,7 @@ from seq2attn.io.files import output
 from seq2attn.io.text_lines import BOM, escape_breaks, read_lines
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.run_directory import RunDirectory
-from seq2attn.search.config import LongInputs, SearchConfig
-from seq2attn.search.options import check_num_hypotheses, check_size, resolve_search
+from seq2attn.search.config import LongInputs, SearchConfig, check_num_hypotheses, check_size, resolve_search
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.tags import add_tag, check_tag
 from seq2attn.visualization.attention import PAGE, AttentionSelection, attention_text, draw_attention, is_page

@@ -19,22 +19,24 @@ from seq2attn.engines.native import NativeEngine
 from seq2attn.engines.targets import load_exported_engine
 from seq2attn.errors import UserError
 from seq2attn.inference.input_checks import InputChecker, InputWarning
-from seq2attn.inference.long_inputs import (
+from seq2attn.inference.source_line import (
     SourceLimit,
+    SourceLine,
+    combined_score,
     effective_source_limit,
+    encode_prefix,
     join_sentences,
     model_source_limit,
+    zip_by_rank,
 )
-from seq2attn.inference.source_line import SourceLine, combined_score, encode_prefix, zip_by_rank
 from seq2attn.inference.translation import Translation
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.nn.device import resolve_device
+from seq2attn.nn.linear import prepack_linears
 from seq2attn.nn.out_of_memory import is_oom_error
-from seq2attn.nn.prepacked_linear import prepack_linears
 from seq2attn.run_directory import RunDirectory
-from seq2attn.search.config import LengthsConfig, SearchConfig
-from seq2attn.search.options import check_num_hypotheses, resolve_search
+from seq2attn.search.config import LengthsConfig, SearchConfig, check_num_hypotheses, resolve_search
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
 

@@ -7,8 +7,7 @@ from torch import nn
 from seq2attn.encoders import BertEncoderConfig
 from seq2attn.errors import ConfigError
 from seq2attn.models.config import ModelConfig
-from seq2attn.models.embeddings import TokenEmbedding
-from seq2attn.models.seq2seq import Seq2Seq
+from seq2attn.models.seq2seq import Seq2Seq, TokenEmbedding
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.linear import Linear
 

@@ -5,6 +5,7 @@ Shapes: B sentences, N = B*K rows (K hypotheses a sentence), S source words, T t
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -13,8 +14,25 @@ from torch import Tensor, nn
 from seq2attn.attention import Memories
 from seq2attn.decoders import Decoder, DecoderOutput
 from seq2attn.encoders import Encoder
-from seq2attn.models.embeddings import TokenEmbedding
+from seq2attn.nn.dropout import Dropout
+from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.varlen import SequenceLayout
+
+
+class TokenEmbedding(nn.Module):
+    """A vector for each word of a vocabulary, times sqrt(dim) when scaled (Vaswani et al. 2017, section 3.4)."""
+
+    def __init__(self, size: int, dim: int, *, scaled: bool, dropout: float) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(size, dim)
+        self.scale = math.sqrt(dim) if scaled else 1.0
+        self.dropout = Dropout(dropout)
+        initialize_parameters(self)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """ids [B, T] -> [B, T, E]"""
+        vectors: Tensor = self.dropout(self.embedding(words) * self.scale)
+        return vectors
 
 
 class Seq2Seq(nn.Module):

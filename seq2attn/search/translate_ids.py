@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
@@ -11,7 +13,6 @@ from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.data.collate import collate_source
 from seq2attn.models import Seq2Seq
 from seq2attn.search.config import SearchConfig
-from seq2attn.search.parallel import map_parallel
 from seq2attn.search.search import Hypotheses, search
 from seq2attn.search.strategies import Sampling
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
@@ -89,3 +90,26 @@ def to_hypotheses(found: Hypotheses) -> list[list[Hypothesis]]:
         ]
         for sentence in zip(tokens, scores, log_probs, strict=True)
     ]
+
+
+Work = TypeVar("Work")
+Done = TypeVar("Done")
+
+
+def map_parallel(fn: Callable[[Work], Done], batches: Sequence[Work]) -> Iterator[Done]:
+    """`fn` of each batch, in their order, on as many threads as PyTorch may use.
+
+    The tensors of a search step are too small to be worth cutting up among them: two batches on a processor each are
+    done sooner than one after the other on both.
+    """
+    threads = torch.get_num_threads()
+    if min(threads, len(batches)) < 2 or torch.is_autocast_enabled("cpu"):  # autocasting is a thread's own
+        yield from map(fn, batches)
+        return
+    try:
+        with ThreadPoolExecutor(
+            min(threads, len(batches)), initializer=torch.set_num_threads, initargs=(1,)
+        ) as pool:
+            yield from pool.map(fn, batches)
+    finally:
+        torch.set_num_threads(threads)  # for threads that are yet to come

@@ -17,8 +17,7 @@ from seq2attn.config.duration import SECONDS, Duration
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.lr_schedules import InverseSquareRootScheduleConfig, NoamScheduleConfig
-from seq2attn.training.progress import fraction_done
-from seq2attn.training.train_state import TrainState
+from seq2attn.training.train_state import TrainState, fraction_done
 from seq2attn.training.update_planner import plan_updates
 
 BATCH_TOKENS = (4096, 2048, 1024, 512, 256)

@@ -18,7 +18,7 @@ from seq2attn.errors import UserError
 from seq2attn.nn.out_of_memory import is_oom_error
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.loss import LossOutput, TrainingLoss
+from seq2attn.training.loss import LossOutput, LossSums, TrainingLoss
 from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.nonfinite import format_all_lines, format_few_lines
 from seq2attn.training.update_planner import UpdateBatches
@@ -46,25 +46,6 @@ class MicroBatch:
     def num_tokens(self) -> int:
         """Rows times the longer side."""
         return max(self.batch.source.numel(), self.batch.target.numel())
-
-
-@dataclass(frozen=True)
-class LossSums:
-    """What the losses of an update's parts add up to in this process, from where they are begun."""
-
-    loss: Tensor  # []
-    negative_log_likelihood: Tensor  # []
-    guided_alignment: Tensor  # [2]
-    samples_attention: bool = False
-
-    def add(self, loss: LossOutput) -> LossSums:
-        """With one loss more."""
-        return LossSums(
-            self.loss + loss.loss.detach(),
-            self.negative_log_likelihood + loss.negative_log_likelihood.detach(),
-            self.guided_alignment + torch.stack([loss.guided_alignment.detach(), loss.num_guided_tokens]),
-            loss.samples_attention,
-        )
 
 
 @dataclass(frozen=True)

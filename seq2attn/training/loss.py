@@ -35,6 +35,25 @@ class LossOutput:
     samples_attention: bool  # whether some attention drew where to look, and learns by how it went
 
 
+@dataclass(frozen=True)
+class LossSums:
+    """Running sums of the losses of micro-batches in this process."""
+
+    loss: Tensor  # []
+    negative_log_likelihood: Tensor  # []
+    guided_alignment: Tensor  # [2]
+    samples_attention: bool = False
+
+    def add(self, loss: LossOutput) -> LossSums:
+        """Sums with one more loss."""
+        return LossSums(
+            self.loss + loss.loss.detach(),
+            self.negative_log_likelihood + loss.negative_log_likelihood.detach(),
+            self.guided_alignment + torch.stack([loss.guided_alignment.detach(), loss.num_guided_tokens]),
+            loss.samples_attention,
+        )
+
+
 class TrainingLoss(nn.Module):
     """A model and its loss as one module: what is trained, and what distributed training wraps."""
 

@@ -16,8 +16,8 @@ from seq2attn.errors import RunError, UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.lock import lock_directory
 from seq2attn.models import Seq2Seq, build_model
-from seq2attn.models.embeddings import TokenEmbedding
 from seq2attn.models.pretrained_vectors import load_vectors
+from seq2attn.models.seq2seq import TokenEmbedding
 from seq2attn.models.weights import check_vocabularies
 from seq2attn.nn.device import configure_cuda
 from seq2attn.run_directory import RunDirectory

@@ -22,9 +22,9 @@ from seq2attn.training.auto_settings import time_limit_warning
 from seq2attn.training.checkpoints.manager import CheckpointManager
 from seq2attn.training.checkpoints.retention import drop_unsound
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.gradient_accumulation import GradientAccumulator, LossSums, MicroBatch, UpdateInputs
+from seq2attn.training.gradient_accumulation import GradientAccumulator, MicroBatch, UpdateInputs
 from seq2attn.training.interruption import StopRequest, stop_reason
-from seq2attn.training.loss import TrainingLoss
+from seq2attn.training.loss import LossSums, TrainingLoss
 from seq2attn.training.lr_schedules import SchedulePoint
 from seq2attn.training.memory_check import check_memory
 from seq2attn.training.metrics_logger import MetricsLogger
@@ -37,10 +37,16 @@ from seq2attn.training.nonfinite import (
     nonfinite_flag,
     trained_tensors,
 )
-from seq2attn.training.progress import elapsed, fraction_done, is_due
 from seq2attn.training.reinforce import update_baseline
-from seq2attn.training.train_metrics import TrainMetrics, restore_metrics, zero_metrics
-from seq2attn.training.train_state import TrainState
+from seq2attn.training.train_state import (
+    TrainMetrics,
+    TrainState,
+    elapsed,
+    fraction_done,
+    is_due,
+    restore_metrics,
+    zero_metrics,
+)
 from seq2attn.training.update_planner import UpdateBatches, plan_updates
 from seq2attn.training.validation import describe
 

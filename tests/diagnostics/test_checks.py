@@ -16,9 +16,9 @@ from seq2attn.decoders.transformer import TransformerDecoder
 from seq2attn.diagnostics.checks import max_abs_difference
 from seq2attn.diagnostics.run_checks import CHECKS, load_subject, run_checks
 from seq2attn.encoders.transformer import TransformerEncoder
-from seq2attn.nn.prepacked_linear import PrepackedLinear
+from seq2attn.nn.linear import PrepackedLinear
 from seq2attn.search import strategies, translate_ids
-from seq2attn.search.topk import topk_continuations
+from seq2attn.search.strategies import topk_continuations
 from tests.diagnostics.runs import FAMILIES, make_run
 
 BATCHING, CACHE, PADDING, SCORES = CHECKS

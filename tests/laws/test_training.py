@@ -18,7 +18,7 @@ from seq2attn.io.weights import load_tensors
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from seq2attn.training.progress import is_due
+from seq2attn.training.train_state import is_due
 from tests.laws.small import (
     CALM,
     WORDS,

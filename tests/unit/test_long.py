@@ -15,7 +15,7 @@ from seq2attn.engines.base import Engine
 from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import UserError
 from seq2attn.inference.input_checks import MAX_EXAMPLES, InputChecker, InputWarning
-from seq2attn.inference.long_inputs import SourceLimit, join_sentences
+from seq2attn.inference.source_line import SourceLimit, join_sentences
 from seq2attn.inference.translator import Translator
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.models.config import EmbeddingsConfig

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seq2attn.nn.feed_forward import FeedForward
+from seq2attn.nn.layers import FeedForward
 from seq2attn.nn.linear import MIN_ROWS, ROW_MULTIPLE, Linear, linear_input_grad, linear_relu, prefers_onednn
 
 ROWS = [1, ROW_MULTIPLE, MIN_ROWS, MIN_ROWS + 1, 3 * ROW_MULTIPLE]

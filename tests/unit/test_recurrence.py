@@ -11,8 +11,15 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from seq2attn.attention import additive_kernel
-from seq2attn.nn.linear import HAS_ONEDNN, MIN_ROWS, MIN_TOTAL_ROWS, PrepackedWeight, linear
-from seq2attn.nn.prepacked_linear import PrepackedLinear, prepack_linears
+from seq2attn.nn.linear import (
+    HAS_ONEDNN,
+    MIN_ROWS,
+    MIN_TOTAL_ROWS,
+    PrepackedLinear,
+    PrepackedWeight,
+    linear,
+    prepack_linears,
+)
 from seq2attn.nn.rnn import FUSED_CELLS, DeferredLinear, gru_cell, lstm_cell, run_packed
 from seq2attn.nn.rnn.fused_ops import fused_gru_cell, fused_lstm_cell
 from seq2attn.nn.rnn.stacked import (

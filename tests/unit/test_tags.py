@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from seq2attn.errors import RunError, UserError
-from seq2attn.inference.long_inputs import SourceLimit
-from seq2attn.inference.source_line import SourceLine
+from seq2attn.inference.source_line import SourceLimit, SourceLine
 from seq2attn.search.config import LengthsConfig
 from seq2attn.tokenizers.base import load_tokenizer
 from seq2attn.tokenizers.characters import CharacterTokenizerConfig

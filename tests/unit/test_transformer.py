@@ -12,7 +12,7 @@ from torch import nn
 from seq2attn.attention import build_self_attention
 from seq2attn.attention.scores import MultiHeadScore
 from seq2attn.encoders import TransformerEncoderConfig
-from seq2attn.nn.position_encoding import LearnedPositionEmbedding, SinusoidalPositionEncoding
+from seq2attn.nn.layers import LearnedPositionEmbedding, SinusoidalPositionEncoding
 from tests.laws.parts import model, sources
 
 DIM, HEADS, HIDDEN, LAYERS = 12, 3, 20, 2

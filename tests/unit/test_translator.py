@@ -19,12 +19,11 @@ from seq2attn.encoders import (
 )
 from seq2attn.errors import UserError
 from seq2attn.inference.line_stream import read_line_batches
-from seq2attn.inference.long_inputs import SourceLimit
+from seq2attn.inference.source_line import SourceLimit
 from seq2attn.inference.translator import Translator
 from seq2attn.models import build_model
 from seq2attn.models.config import EmbeddingsConfig, ModelConfig
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
-from seq2attn.search.options import resolve_search
+from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, resolve_search
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from seq2attn.training import distributed
 from seq2attn.training.distributed import training_device

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmark.programs.writing import translate_all
 from seq2attn.inference.translator import Translator
-from seq2attn.search.options import resolve_search
+from seq2attn.search.config import resolve_search
 
 
 def main() -> None:

@@ -21,10 +21,14 @@ from seq2attn.decoders import TransformerDecoderConfig
 from seq2attn.decoders.transformer import TransformerDecoder, TransformerDecoderLayer
 from seq2attn.encoders.transformer import TransformerConfig, TransformerEncoder, TransformerEncoderLayer
 from seq2attn.models import ModelConfig, Seq2Seq
-from seq2attn.models.embeddings import TokenEmbedding
-from seq2attn.nn.feed_forward import FeedForward, GatedFeedForward
-from seq2attn.nn.position_encoding import LearnedPositionEmbedding, SinusoidalPositionEncoding
-from seq2attn.nn.residual import ResidualConnection
+from seq2attn.models.seq2seq import TokenEmbedding
+from seq2attn.nn.layers import (
+    FeedForward,
+    GatedFeedForward,
+    LearnedPositionEmbedding,
+    ResidualConnection,
+    SinusoidalPositionEncoding,
+)
 from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK, Vocabulary
 
 Spec: TypeAlias = Any

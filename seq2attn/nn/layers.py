@@ -1,0 +1,115 @@
+"""Layers of encoders and decoders: feed-forward, residual connections, position encodings."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seq2attn.nn.dropout import Dropout
+from seq2attn.nn.linear import Linear, linear_relu, prefers_onednn
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with a ReLU or GELU between them: Vaswani et al. 2017, eq. 2."""
+
+    def __init__(self, dim: int, hidden: int, dropout: float, activation: Literal["relu", "gelu"]) -> None:
+        super().__init__()
+        self.up_proj, self.down_proj = Linear(dim, hidden), Linear(hidden, dim)
+        self.dropout = Dropout(dropout)
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, T, D] -> [B, T, D]"""
+        if self.activation == "relu" and self.training and prefers_onednn(x):
+            return self.down_proj(
+                linear_relu(x, self.up_proj.weight, self.up_proj.bias, self.dropout.effective_p())
+            )
+        hidden = self.up_proj(x)
+        in_place = not torch.is_grad_enabled()  # memory for another table takes ten times as long as the ReLU
+        hidden = F.relu(hidden, in_place) if self.activation == "relu" else F.gelu(hidden)
+        return self.down_proj(self.dropout(hidden))
+
+
+class GatedFeedForward(nn.Module):
+    """SwiGLU, (Swish(x W) * x V) W2 without biases: Shazeer 2020, eq. 6.
+
+    It has three matrices where others have two: two thirds of their hidden width make as many weights.
+    """
+
+    def __init__(self, dim: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        self.gate_proj, self.up_proj = Linear(dim, hidden, bias=False), Linear(dim, hidden, bias=False)
+        self.down_proj = Linear(hidden, dim, bias=False)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, T, D] -> [B, T, D]"""
+        return self.down_proj(self.dropout(F.silu(self.gate_proj(x)) * self.up_proj(x)))
+
+
+class ResidualConnection(nn.Module):
+    """x + f(x) with dropout and a norm: before f (pre-norm) or after the sum (post-norm).
+
+    Vaswani et al. 2017, section 5.4, is post-norm; Xiong et al. 2020 compare both.
+    """
+
+    def __init__(self, norm: nn.Module, dropout: float, place: Literal["pre", "post"]) -> None:
+        super().__init__()
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+        self.pre_norm = place == "pre"
+
+    def sublayer_input(self, x: Tensor) -> Tensor:
+        """What f is given: [B, T, D] -> [B, T, D]"""
+        entered: Tensor = self.norm(x) if self.pre_norm else x
+        return entered
+
+    def add_output(self, x: Tensor, fx: Tensor) -> Tensor:
+        """x and f(enter(x)) to the layer's output, all [B, T, D]"""
+        total = x + self.dropout(fx)
+        return total if self.pre_norm else self.norm(total)
+
+
+class SinusoidalPositionEncoding(nn.Module):
+    """Positions as sines and cosines: Vaswani et al. 2017, section 3.5.
+
+    As in the authors' own code (tensor2tensor), and so in CTranslate2: sines in the first half and cosines in the
+    second, with wavelengths that reach 10,000 * 2 pi, where the paper's alternate and stay just below it.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, position: Tensor) -> Tensor:
+        """[...] -> [..., D]"""
+        half = (self.dim + 1) // 2
+        exponent = torch.arange(half, device=position.device) * (-math.log(10_000.0) / max(half - 1, 1))
+        angle = position.unsqueeze(-1) * exponent.exp()
+        return torch.cat([angle.sin(), angle.cos()], -1)[..., : self.dim]
+
+
+class LearnedPositionEmbedding(nn.Module):
+    """A learned vector for each of the first `most` positions; all later ones share the last (Gehring et al. 2017)."""
+
+    def __init__(self, dim: int, most: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(most, dim)
+        nn.init.normal_(self.embedding.weight, std=dim**-0.5)
+
+    def forward(self, position: Tensor) -> Tensor:
+        """[...] -> [..., D]"""
+        vectors: Tensor = self.embedding(position.clamp_max(self.embedding.num_embeddings - 1))
+        return vectors
+
+
+class NoPositionEncoding(nn.Module):
+    """Zero, for self-attention that tells by itself how far apart words stand."""
+
+    def forward(self, position: Tensor) -> Tensor:
+        """[...] -> []"""
+        return torch.zeros((), device=position.device)
