@@ -18,7 +18,7 @@ def sweep(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Trainings side by side.", metavar="N", show_default=False)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and list the cells, and stop.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and list the trials, and stop.")] = False,
     leaderboard: Annotated[
         bool, typer.Option("--leaderboard", help="Train nothing; write the leaderboard of what is finished.")
     ] = False,
@@ -26,7 +26,7 @@ def sweep(
         bool, typer.Option("--redo", help="Do trainings anew whose config has changed, rather than refuse.")
     ] = False,
 ) -> None:
-    """Train the cells of a grid with several seeds each, and write a leaderboard.
+    """Train the trials of a grid with several seeds each, and write a leaderboard.
 
     Started again, it goes on where it was stopped. The leaderboard is in the sweep's folder, as Markdown, JSON and
     a page. The exit code is 1 if a training failed; the others are finished all the same.

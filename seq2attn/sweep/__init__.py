@@ -1,1 +1,1 @@
-"""Sweeps: the cells of a grid trained and measured, and a leaderboard of them."""
+"""Sweeps: the trials of a grid trained and measured, and a leaderboard of them."""

@@ -18,7 +18,7 @@ NOT_YOURS = "`run_dir` and `training.seed` are for the sweep to set; see `folder
 
 
 def trial_name(choices: Choices) -> str:
-    """What a cell is called: its labels in the order of the axes, where they apply."""
+    """What a trial is called: its labels in the order of the axes, where they apply."""
     return "+".join(choices.values())
 
 
@@ -60,7 +60,7 @@ def _sets(at: str | None, choice: Any, key: str) -> bool:
 def _patterns_fit(
     axes: Axes, include: Sequence[Pattern] | None, exclude: Sequence[Pattern], baseline: Pattern
 ) -> list[FieldError]:
-    """Patterns name axes and labels that there are, some cell is left, and the baseline is one of them."""
+    """Patterns name axes and labels that there are, some trial is left, and the baseline is one of them."""
     mistakes = []
     for at, (name, axis) in enumerate(axes.items()):
         mistakes += _unknown(axis.exclude_when, dict(list(axes.items())[:at]), f"axes.{name}.exclude_when")
@@ -70,18 +70,18 @@ def _patterns_fit(
     mistakes += _unknown(baseline, axes, "baseline")
     if mistakes:
         return mistakes
-    cells = expand(axes, include, exclude)
-    if not cells:
-        return [FieldError("axes", "no cell is left; see `include` and `exclude`")]
-    if len(named := {trial_name(cell) for cell in cells}) < len(cells):
-        return [FieldError("axes", f"two cells of {len(cells)} have the same name ({len(named)} have not)")]
-    meant = [cell for cell in cells if matches(baseline, cell)]
+    trials = expand(axes, include, exclude)
+    if not trials:
+        return [FieldError("axes", "no trial is left; see `include` and `exclude`")]
+    if len(named := {trial_name(trial) for trial in trials}) < len(trials):
+        return [FieldError("axes", f"two trials of {len(trials)} have the same name ({len(named)} have not)")]
+    meant = [trial for trial in trials if matches(baseline, trial)]
     if len(meant) != 1:
-        some = ", ".join(trial_name(cell) for cell in (meant or cells)[:4])
+        some = ", ".join(trial_name(trial) for trial in (meant or trials)[:4])
         say = (
-            f"means {len(meant)} cells ({some} ...)"
+            f"means {len(meant)} trials ({some} ...)"
             if meant
-            else f"is none of the cells; there are {some} ..."
+            else f"is none of the trials; there are {some} ..."
         )
         return [FieldError("baseline", f"{say}; it should be one")]
     return []
@@ -104,25 +104,25 @@ def _unknown(pattern: Pattern, axes: Axes, key: str) -> list[FieldError]:
 
 
 class SweepConfig(Config):
-    """An experiment, and what its cells change in it."""
+    """An experiment, and what its trials change in it."""
 
     rules = (_base_is_there, _seeds_differ, _changes_fit, _choices_fit, _patterns_fit)
 
     base: InputPath
-    """The config of an experiment, whose test sets the cells are measured on."""
+    """The config of an experiment, whose test sets the trials are measured on."""
     folder: Path
     """Where all that the sweep makes is kept, relative to the working directory."""
     changes: dict[str, Any] = Field(default_factory=dict)
-    """What all cells change in the base."""
+    """What all trials change in the base."""
     axes: Axes = Field(min_length=1)
-    """What the cells differ in, each a name; later ones are laid on what earlier ones chose."""
+    """What the trials differ in, each a name; later ones are laid on what earlier ones chose."""
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...] = Field((1, 2), min_length=1)
-    """Each cell is trained with each of them."""
+    """Each trial is trained with each of them."""
     include: tuple[Pattern, ...] | None = None
-    """Which cells to take, where not all: those that one of the patterns means."""
+    """Which trials to take, where not all: those that one of the patterns means."""
     exclude: tuple[Pattern, ...] = ()
-    """Which cells to leave out."""
+    """Which trials to leave out."""
     baseline: Pattern
-    """The cell that all others are compared with."""
+    """The trial that all others are compared with."""
     jobs: PositiveInt = 1
     """Trainings side by side; they share out the cores."""

@@ -1,4 +1,4 @@
-"""The grid of a sweep: axes with labelled choices, and which of their combinations are its cells."""
+"""The grid of a sweep: axes with labelled choices, and which of their combinations are its trials."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Label = Annotated[str, BeforeValidator(_as_text), StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 """What a choice is called; it becomes part of a folder's name."""
 Pattern = dict[str, Annotated[tuple[Label, ...], BeforeValidator(_as_list)]]
-"""Cells, by a label or a list of labels for some of the axes. A cell without one of these axes is not meant."""
+"""Trials, by a label or a list of labels for some of the axes. A trial without one of these axes is not meant."""
 Choices: TypeAlias = dict[str, str]
-"""What a cell is made of: a label for each axis that applies to it."""
+"""What a trial is made of: a label for each axis that applies to it."""
 
 
 class AxisConfig(Config):
-    """One thing that the cells differ in."""
+    """One thing that the trials differ in."""
 
     at: str | None = None
     """Where in the experiment the choices stand, e.g. model.encoder; without it each is laid on the whole of it."""
     choices: dict[Label, Any] = Field(min_length=1)
     """By a label each: what is laid on the experiment at that place, as a file is on one it extends; {} is nothing."""
     exclude_when: Pattern = Field(default_factory=dict)
-    """The axis does not apply to cells with these choices of axes above it."""
+    """The axis does not apply to trials with these choices of axes above it."""
 
 
 Axes: TypeAlias = dict[Name, AxisConfig]
 
 
 def matches(pattern: Mapping[str, Sequence[str]], choices: Mapping[str, str]) -> bool:
-    """Whether a pattern means a cell with these choices."""
+    """Whether a pattern means a trial with these choices."""
     return all(choices.get(axis) in labels for axis, labels in pattern.items())
 
 
 def expand(
     axes: Axes, include: Sequence[Pattern] | None = None, exclude: Sequence[Pattern] = ()
 ) -> list[Choices]:
-    """The cells of a grid, the last axis varying fastest: those that `include` matches and `exclude` does not."""
+    """The trials of a grid, the last axis varying fastest: those that `include` matches and `exclude` does not."""
     return [
         choices
         for choices in _product(list(axes.items()), {})

@@ -1,4 +1,4 @@
-"""The leaderboard of a sweep: what came of each cell, over its seeds, and how it compares with the baseline."""
+"""The leaderboard of a sweep: what came of each trial, over its seeds, and how it compares with the baseline."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SeedStatistics:
 
 @dataclass(frozen=True)
 class TestSetScores:
-    """A cell on one test set."""
+    """A trial on one test set."""
 
     bleu: SeedStatistics
     others: dict[str, SeedStatistics]  # scores of other metrics, by their names
@@ -42,7 +42,7 @@ class TestSetScores:
 
 @dataclass(frozen=True)
 class SeedRow:
-    """One training of a cell."""
+    """One training of a trial."""
 
     seed: int
     folder: str
@@ -59,7 +59,7 @@ class SeedRow:
 
 @dataclass(frozen=True)
 class LeaderboardRow:
-    """One cell."""
+    """One trial."""
 
     name: str
     choices: dict[str, str]
@@ -72,7 +72,7 @@ class LeaderboardRow:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """All cells, the best BLEU on the first test set first."""
+    """All trials, the best BLEU on the first test set first."""
 
     name: str
     baseline: str
@@ -102,7 +102,7 @@ def build_leaderboard(plan: SweepPlan) -> Leaderboard:
     """
     base = plan.baseline.experiment
     tests = [EvaluationSet.read(name, one, base.evaluation) for name, one in base.data.test.items()]
-    records: dict[str, dict[int, RunRecord]] = {cell.name: {} for cell in plan.trials}
+    records: dict[str, dict[int, RunRecord]] = {trial.name: {} for trial in plan.trials}
     missing = []
     for training in plan.runs:
         if record := read_record(training.folder):
@@ -112,9 +112,9 @@ def build_leaderboard(plan: SweepPlan) -> Leaderboard:
             missing.append(str(training))
     compared = _compared(plan.baseline.name, records, tests)
     rows = [
-        _row(plan, cell, found, {name: of.get(cell.name, []) for name, of in compared.items()})
-        for cell in plan.trials
-        if (found := records[cell.name])
+        _row(plan, trial, found, {name: of.get(trial.name, []) for name, of in compared.items()})
+        for trial in plan.trials
+        if (found := records[trial.name])
     ]
     rows.sort(key=lambda row: -row.sets[tests[0].name].bleu.mean)
     return Leaderboard(
@@ -146,7 +146,7 @@ def _check_measured(
 def _compared(
     baseline: str, records: Mapping[str, Mapping[int, RunRecord]], tests: Sequence[EvaluationSet]
 ) -> dict[str, dict[str, list[Comparison]]]:
-    """By test set and cell, a comparison for each seed that both the cell and the baseline have finished."""
+    """By test set and trial, a comparison for each seed that both the trial and the baseline have finished."""
     found: dict[str, dict[str, list[Comparison]]] = {test.name: {} for test in tests}
     for seed, base in records[baseline].items():
         others = {name: of[seed] for name, of in records.items() if seed in of and name != baseline}
@@ -161,13 +161,13 @@ def _compared(
 
 
 def _row(
-    plan: SweepPlan, cell: Trial, found: Mapping[int, RunRecord], compared: Mapping[str, list[Comparison]]
+    plan: SweepPlan, trial: Trial, found: Mapping[int, RunRecord], compared: Mapping[str, list[Comparison]]
 ) -> LeaderboardRow:
     records = list(found.values())
     seeds = tuple(
         SeedRow(
             seed=seed,
-            folder=str(cell.experiment.run_dir / f"seed-{seed}"),
+            folder=str(trial.experiment.run_dir / f"seed-{seed}"),
             bleu={name: measured.score("BLEU").value for name, measured in record.sets.items()},
             **{
                 key: getattr(record, key)
@@ -177,9 +177,9 @@ def _row(
         for seed, record in found.items()
     )
     return LeaderboardRow(
-        name=cell.name,
-        choices=cell.choices,
-        is_baseline=cell is plan.baseline,
+        name=trial.name,
+        choices=trial.choices,
+        is_baseline=trial is plan.baseline,
         parameters=records[0].parameters,
         seconds=SeedStatistics.from_values([record.seconds for record in records]),
         sets={name: _on_set(name, records, compared[name]) for name in compared},
@@ -208,5 +208,5 @@ def _signatures(
         for measured in record.sets.values()
         for score in measured.scores
     }
-    tests = [one.signature for cells in compared.values() for seeds in cells.values() for one in seeds]
+    tests = [one.signature for trials in compared.values() for seeds in trials.values() for one in seeds]
     return {**scores, "paired bootstrap": tests[0]} if tests else scores

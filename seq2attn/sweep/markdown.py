@@ -10,8 +10,8 @@ MARKS = {"better": "▲", "worse": "▼", "no difference": "="}
 
 
 def as_markdown(board: Leaderboard) -> str:
-    """The board: a row a cell, the best first."""
-    heads = ["cell", *(f"BLEU {name}" for name in board.sets)]
+    """The board: a row a trial, the best first."""
+    heads = ["trial", *(f"BLEU {name}" for name in board.sets)]
     if board.rows:
         heads += [f"{name}: difference, p" for name in board.sets]
     heads += ["parameters", "training, min", "sentences/s"]
@@ -31,13 +31,13 @@ def format_notes(board: Leaderboard) -> list[str]:
     seeds = len(board.seeds)
     spread_rule = " and by more than ± of either" if seeds > 1 else ""
     paragraphs = [
-        f"{len(board.rows)} cells, each trained with {seeds} seed{'s' * (seeds > 1)}; test sets: {sets}."
+        f"{len(board.rows)} trials, each trained with {seeds} seed{'s' * (seeds > 1)}; test sets: {sets}."
         " Sorted by the mean BLEU on the first."
         + (" ± is the standard deviation over the seeds (n - 1)." if seeds > 1 else ""),
         f"The difference is the mean BLEU less that of the baseline, {board.baseline}. p is of sacreBLEU's"
         f" paired bootstrap ({RESAMPLES:,} resamples of the test sentences) between trainings of the same seed, the"
         f" largest over the seeds; ▲ better and ▼ worse than the baseline with every seed at p < {LEVEL}{spread_rule},"
-        " = neither. p is not corrected for the number of cells, and tells of the choice of sentences, not of seeds.",
+        " = neither. p is not corrected for the number of trials, and tells of the choice of sentences, not of seeds.",
         "Times are as measured in the process of each training, validations included; speed is of the"
         " config's search on all test sets, sentences alike in length together.",
         *(f"Measured on: {way}." for way in board.conditions),

@@ -1,4 +1,4 @@
-"""From a sweep's file to the experiments of its cells, with every mistake in any of them at its place."""
+"""From a sweep's file to the experiments of its trials, with every mistake in any of them at its place."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ TEXT = "tag:yaml.org,2002:str"
 
 @dataclass(frozen=True)
 class TrialRun:
-    """One cell with one seed: a run directory."""
+    """One trial with one seed: a run directory."""
 
     trial: Trial
     seed: int
 
     @cached_property
     def experiment(self) -> ExperimentConfig:
-        """The cell's, with a seed and a run directory of its own."""
+        """The trial's, with a seed and a run directory of its own."""
         base = self.trial.experiment
         training = base.training.model_copy(update={"seed": self.seed})
         return base.model_copy(update={"run_dir": base.run_dir / f"seed-{self.seed}", "training": training})
@@ -68,7 +68,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """A sweep that is sound, and its cells."""
+    """A sweep that is sound, and its trials."""
 
     path: Path
     sweep: SweepConfig
@@ -76,20 +76,20 @@ class SweepPlan:
 
     @property
     def baseline(self) -> Trial:
-        """The cell that all others are compared with."""
-        return next(cell for cell in self.trials if matches(self.sweep.baseline, cell.choices))
+        """The trial that all others are compared with."""
+        return next(trial for trial in self.trials if matches(self.sweep.baseline, trial.choices))
 
     @property
     def runs(self) -> list[TrialRun]:
-        """All of them, a seed after the other, so that a sweep half done has all cells."""
-        return [TrialRun(cell, seed) for seed in self.sweep.seeds for cell in self.trials]
+        """All of them, a seed after the other, so that a sweep half done has all trials."""
+        return [TrialRun(trial, seed) for seed in self.sweep.seeds for trial in self.trials]
 
 
 def load_plan(path: Path, overrides: Sequence[str] = ()) -> SweepPlan:
-    """The sweep in a file, with the experiment of each cell.
+    """The sweep in a file, with the experiment of each trial.
 
     Raises:
-        ConfigError: all mistakes at once, each with its place and the cells that it is in.
+        ConfigError: all mistakes at once, each with its place and the trials that it is in.
     """
     sweep, tree = load_with_locations(path, SweepConfig, overrides)
     base, faults = read_merged(sweep.base)
@@ -100,7 +100,7 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> SweepPlan:
         for message in dropped:
             print(message, file=sys.stderr)
     found: dict[str, tuple[Diagnostic, list[str]]] = {}
-    cells: list[Trial] = []
+    trials: list[Trial] = []
     for choices in expand(sweep.axes, sweep.include, sweep.exclude):
         laid = _laid(base, tree, choices)
         try:
@@ -109,17 +109,17 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> SweepPlan:
             for fault in explain(error, ExperimentConfig, laid)[0]:
                 found.setdefault(str(fault), (fault, []))[1].append(trial_name(choices))
             continue
-        run = sweep.folder / "cells" / trial_name(choices)
-        cells.append(Trial(choices, experiment.model_copy(update={"run_dir": run})))
+        run = sweep.folder / "trials" / trial_name(choices)
+        trials.append(Trial(choices, experiment.model_copy(update={"run_dir": run})))
     if found:
         raise format_diagnostics(path, [_of_cells(fault, names) for fault, names in found.values()])
-    plan = SweepPlan(path, sweep, tuple(cells))
+    plan = SweepPlan(path, sweep, tuple(trials))
     _check(plan)
     return plan
 
 
 def _laid(base: MappingNode, sweep: MappingNode, choices: Choices) -> MappingNode:
-    """The YAML of a cell: each value still knows in which file it stands."""
+    """The YAML of a trial: each value still knows in which file it stands."""
     laid = base
     axes = child(sweep, "axes")[1]
     for name, label in choices.items():
@@ -145,40 +145,40 @@ def _below(at: ScalarNode | None, choice: Node) -> Node:
 
 def _of_cells(fault: Diagnostic, names: list[str]) -> Diagnostic:
     others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return Diagnostic(f"{fault.message} (in the cell {names[0]}{others})", fault.start, fault.end)
+    return Diagnostic(f"{fault.message} (in the trial {names[0]}{others})", fault.start, fault.end)
 
 
 def _check(plan: SweepPlan) -> None:
-    """What no single config can tell: parts that refuse each other, cells alike, and what cannot be compared.
+    """What no single config can tell: parts that refuse each other, trials alike, and what cannot be compared.
 
     Raises ConfigError.
     """
     mistakes: list[str] = []
     evaluation = plan.trials[0].experiment.evaluation
     if "bleu" not in (evaluation.metrics or ["bleu"]):
-        mistakes.append(f"{plan.path}: `evaluation.metrics` needs `bleu`, by which the cells are compared")
+        mistakes.append(f"{plan.path}: `evaluation.metrics` needs `bleu`, by which the trials are compared")
     seen: dict[str, Trial] = {}
-    for cell in plan.trials:
+    for trial in plan.trials:
         try:
-            build_on_meta_device(cell.experiment.model, cell.experiment.tokenizer)
+            build_on_meta_device(trial.experiment.model, trial.experiment.tokenizer)
         except ConfigError as error:
-            mistakes.append(f"{plan.path}: the cell {cell.name}: {error}")
-        same = seen.setdefault(cell.experiment.model_dump_json(exclude={"run_dir"}), cell)
-        if same is not cell:
+            mistakes.append(f"{plan.path}: the trial {trial.name}: {error}")
+        same = seen.setdefault(trial.experiment.model_dump_json(exclude={"run_dir"}), trial)
+        if same is not trial:
             mistakes.append(
-                f"{plan.path}: the cells {same.name} and {cell.name} are the same experiment;"
+                f"{plan.path}: the trials {same.name} and {trial.name} are the same experiment;"
                 " leave one out by `exclude`, or by `exclude_when` of the axis that does not matter to them"
             )
-        if cell.experiment.evaluation != evaluation:
+        if trial.experiment.evaluation != evaluation:
             mistakes.append(
-                f"{plan.path}: the cells {plan.trials[0].name} and {cell.name} have different `evaluation` settings,"
+                f"{plan.path}: the trials {plan.trials[0].name} and {trial.name} have different `evaluation` settings,"
                 " so they cannot be compared"
             )
-        if not cell.experiment.data.test:
-            mistakes.append(f"{plan.path}: the cell {cell.name} has no `data.test` to be measured on")
-        elif cell.experiment.data.test != plan.trials[0].experiment.data.test:
+        if not trial.experiment.data.test:
+            mistakes.append(f"{plan.path}: the trial {trial.name} has no `data.test` to be measured on")
+        elif trial.experiment.data.test != plan.trials[0].experiment.data.test:
             mistakes.append(
-                f"{plan.path}: the cells {plan.trials[0].name} and {cell.name} have different test sets,"
+                f"{plan.path}: the trials {plan.trials[0].name} and {trial.name} have different test sets,"
                 " so they cannot be compared"
             )
     if mistakes:

@@ -1,6 +1,6 @@
 """What a sweep keeps of each training: what it was to be, and what came of it.
 
-cell.json       the config, and what it is known by: options and the content of files, wherever they lie
+trial.json      the config and its fingerprint: options and the content of files, wherever they lie
 result.json     written last, so that a training with a result is finished
 trained.json    a former result, of other test sets or another search, that a training is measured anew after
 """
@@ -24,7 +24,7 @@ from seq2attn.io.files import read_object, write_json
 from seq2attn.io.format_version import FORMAT_VERSION, check_format
 from seq2attn.sweep.plan import TrialRun
 
-TRIAL_FILE, RESULT_FILE, TRAINED = "cell.json", "result.json", "trained.json"
+TRIAL_FILE, RESULT_FILE, TRAINED = "trial.json", "result.json", "trained.json"
 SWEEP_HINT = "remove the folder it is in, and start the sweep again"
 
 
@@ -84,7 +84,7 @@ def read_record(folder: Path) -> RunRecord | None:
 def write_trial(training: TrialRun, identity: Mapping[str, Any]) -> None:
     """Say what a training is to be."""
     config = training.experiment.model_dump(mode="json")
-    write_json(training.folder / TRIAL_FILE, {"known_by": identity, "config": config})
+    write_json(training.folder / TRIAL_FILE, {"fingerprint": identity, "config": config})
 
 
 def read_trial(folder: Path) -> ExperimentConfig:
@@ -97,7 +97,7 @@ def changed_parts(training: TrialRun, identity: Mapping[str, Any]) -> list[str]:
     path = training.folder / TRIAL_FILE
     if not path.is_file():
         return []
-    before = read_object(path, SWEEP_HINT).get("known_by", {})
+    before = read_object(path, SWEEP_HINT).get("fingerprint", {})
     return [part for part in identity if identity[part] != before.get(part)]
 
 

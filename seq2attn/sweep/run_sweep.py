@@ -47,17 +47,17 @@ def run_sweep(plan: SweepPlan, jobs: int, log: Log, *, redo: bool = False) -> li
     folder = plan.sweep.folder
     with lock_directory(folder, "sweep.lock", advice="give another `folder`", patience=PATIENCE) as lock:
         identities = ExperimentFingerprints()
-        known_by = {str(training): identities.fingerprint(training.experiment) for training in plan.runs}
-        _settle_changes(plan, known_by, redo, log)
+        fingerprints = {str(training): identities.fingerprint(training.experiment) for training in plan.runs}
+        _settle_changes(plan, fingerprints, redo, log)
         waiting = [training for training in plan.runs if read_record(training.folder) is None]
         done = len(plan.runs) - len(waiting)
         log(
-            f"{len(plan.trials)} cells x {len(plan.sweep.seeds)} seeds: {done} trainings are finished,"
+            f"{len(plan.trials)} trials x {len(plan.sweep.seeds)} seeds: {done} trainings are finished,"
             f" {len(waiting)} to go; {jobs} side by side, threads each: {threads(jobs)}"
         )
         link_prepared_data(waiting, identities, folder, log)
         for training in waiting:
-            write_trial(training, known_by[str(training)])
+            write_trial(training, fingerprints[str(training)])
         return _watch(waiting, jobs, lock, log)
 
 
@@ -77,21 +77,21 @@ def write_leaderboard(plan: SweepPlan, log: Log) -> str:
 
 
 def describe_plan(plan: SweepPlan) -> str:
-    """The cells with the sizes of their models, and how far each is."""
-    rows = [("cell", "parameters", "finished", "")]
-    for cell in plan.trials:
-        size = count_parameters(build_on_meta_device(cell.experiment.model, cell.experiment.tokenizer))
-        records = [read_record(training.folder) for training in cell.runs(plan.sweep.seeds)]
+    """The trials with the sizes of their models, and how far each is."""
+    rows = [("trial", "parameters", "finished", "")]
+    for trial in plan.trials:
+        size = count_parameters(build_on_meta_device(trial.experiment.model, trial.experiment.tokenizer))
+        records = [read_record(training.folder) for training in trial.runs(plan.sweep.seeds)]
         done = sum(record is not None for record in records)
-        mark = "baseline" if cell is plan.baseline else ""
-        rows.append((cell.name, f"{size:,}", f"{done}/{len(records)}", mark))
-    return (
-        f"{format_table(rows)}\n{len(plan.trials)} cells x {len(plan.sweep.seeds)} seeds (parameters at most)"
-    )
+        mark = "baseline" if trial is plan.baseline else ""
+        rows.append((trial.name, f"{size:,}", f"{done}/{len(records)}", mark))
+    return f"{format_table(rows)}\n{len(plan.trials)} trials x {len(plan.sweep.seeds)} seeds (parameters at most)"
 
 
-def _settle_changes(plan: SweepPlan, known_by: dict[str, dict[str, object]], redo: bool, log: Log) -> None:
-    others = {str(t): (t, parts) for t in plan.runs if (parts := changed_parts(t, known_by[str(t)]))}
+def _settle_changes(
+    plan: SweepPlan, fingerprints: dict[str, dict[str, object]], redo: bool, log: Log
+) -> None:
+    others = {str(t): (t, parts) for t in plan.runs if (parts := changed_parts(t, fingerprints[str(t)]))}
     if others and not redo:
         some = [f"{name} ({', '.join(parts)})" for name, (_, parts) in list(others.items())[:5]]
         more = f" and {len(others) - 5} more" if len(others) > 5 else ""

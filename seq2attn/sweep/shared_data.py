@@ -1,4 +1,4 @@
-"""The prepared text of a sweep: made once for all cells that learn from the same, and linked into their runs."""
+"""The prepared text of a sweep: made once for all trials that learn from the same, and linked into their runs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def link_prepared_data(
         experiment = training.experiment
         if (training.folder / PREPARED).is_file():
             continue
-        known_by = identities.text_fingerprint(experiment)
-        if known_by not in homes:
-            homes[known_by] = folder / "text" / known_by[:16]
-            prepare(experiment.data, experiment.tokenizer, homes[known_by], log)
-        _link(homes[known_by], training.folder)
+        fingerprint = identities.text_fingerprint(experiment)
+        if fingerprint not in homes:
+            homes[fingerprint] = folder / "text" / fingerprint[:16]
+            prepare(experiment.data, experiment.tokenizer, homes[fingerprint], log)
+        _link(homes[fingerprint], training.folder)
 
 
 def _link(home: Path, run: Path) -> None:

@@ -2,7 +2,7 @@
 
 Trainings with the same seed are compared, each pair for itself: sentences are resampled, and translations of one
 sentence by several trainings are no independent draws of it, so they must not be pooled into one larger test set.
-Over the seeds a cell is called better (or worse) only if it is in each of them: the p-value of that is the largest.
+Over the seeds a trial is called better (or worse) only if it is in each of them: the p-value of that is the largest.
 And only if the difference is larger than the spread over seeds, of which the bootstrap knows nothing.
 """
 

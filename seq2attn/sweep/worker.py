@@ -1,4 +1,4 @@
-"""The process of one training: `python -m seq2attn.sweep.worker RUN` trains what `RUN/cell.json` says, and measures it.
+"""The process of one training: `python -m seq2attn.sweep.worker RUN` trains `RUN/trial.json`, and measures it.
 
 It ends with the process that started it, however that ends: it holds the other end of its standard input.
 """

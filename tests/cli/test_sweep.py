@@ -68,9 +68,9 @@ def found(folder: Path) -> object:
 
 def results(folder: Path) -> dict[str, int]:
     """The finished trainings, and when they were."""
-    cells = folder / "runs/sweep/cells"
+    trials = folder / "runs/sweep/trials"
     return {
-        str(path.relative_to(cells).parent): path.stat().st_mtime_ns for path in cells.rglob("result.json")
+        str(path.relative_to(trials).parent): path.stat().st_mtime_ns for path in trials.rglob("result.json")
     }
 
 
@@ -126,7 +126,7 @@ def test_an_undisturbed_sweep(swept: tuple[Path, Done]) -> None:
 def test_a_run_is_one_that_train_makes_and_evaluate_measures(
     swept: tuple[Path, Done], invoke: Invoke, tmp_path: Path
 ) -> None:
-    run = Path(shutil.copytree(swept[0] / "runs/sweep/cells/luong/seed-2", tmp_path / "run"))
+    run = Path(shutil.copytree(swept[0] / "runs/sweep/trials/luong/seed-2", tmp_path / "run"))
     report = json.loads(invoke("evaluate", run, "--json").out)
     record = json.loads((run / "result.json").read_text(encoding="utf-8"))
     for name in ("short", "mixed"):
@@ -155,7 +155,7 @@ def test_killed_and_started_again_side_by_side(swept: tuple[Path, Done], tmp_pat
     assert {name: after[name] for name in before} == before
     assert found(folder) == found(swept[0])
     if "luong/seed-1" not in before:  # the kill may have come late
-        log = (folder / "runs/sweep/cells/luong/seed-1/sweep.log").read_text(encoding="utf-8")
+        log = (folder / "runs/sweep/trials/luong/seed-1/sweep.log").read_text(encoding="utf-8")
         assert "going on after update" in log
     assert len(re.findall(TOLD, done.err, re.MULTILINE)) == 4 - len(before)
     assert f"{len(before)} trainings are finished, {4 - len(before)} to go" in done.err
@@ -210,7 +210,7 @@ def test_other_configs_and_texts_are_refused_or_done_anew(
     assert results(tmp_path) == before
     write_lines(tmp_path / "text/short.de", ["rot"] * 20)
     assert "fixed seed 1 (test sets)" in invoke("sweep", "sweep.yaml", code=2).err
-    (weights,) = (tmp_path / "runs/sweep/cells/fixed/seed-2").glob("model.safetensors")
+    (weights,) = (tmp_path / "runs/sweep/trials/fixed/seed-2").glob("model.safetensors")
     trained = weights.stat().st_mtime_ns
     done = invoke("sweep", "sweep.yaml", "--redo", "--set", "seeds=[2]")
     assert "luong seed 2: trained anew, since changed: test sets, model" in done.err

@@ -224,7 +224,7 @@ def test_a_training_of_a_sweep_searches_as_its_config_says(corpus):
     config = content(corpus, "run", **WHOLE)
     config["data"]["test"] = {"ours": config["data"]["dev"]}
     config["search"] = {"kind": "beam", "beam_size": 2, "lengths": {"max_length": 3}}
-    write_json(corpus / "run" / "cell.json", {"config": config})
+    write_json(corpus / "run" / "trial.json", {"config": config})
     record = run_trial(corpus / "run", 1)
     assert all(len(text.split()) <= 3 for text in record.sets["ours"].translations)
     report = read_object(corpus / "run/evaluation/ours.json", "")["search"]

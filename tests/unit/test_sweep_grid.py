@@ -1,4 +1,4 @@
-"""Which cells a sweep has, and what its file is told when it is wrong."""
+"""Which trials a sweep has, and what its file is told when it is wrong."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ WRONG = [
     (
         ", score: own}",
         "}",
-        "`baseline`: means 3 cells (bigru+fixed, bigru+luong+own, bigru+luong+additive ...); it should be one",
+        "`baseline`: means 3 trials (bigru+fixed, bigru+luong+own, bigru+luong+additive ...); it should be one",
     ),
     (
         "exclude_when: {decoder: fixed}",
@@ -86,7 +86,7 @@ WRONG = [
         "exclude: [{encoder: [bigru, smal]}]\nseeds:",
         "sweep.yaml:22:21: `exclude.0.encoder`: `encoder` has no choice `smal`; did you mean `small`?",
     ),
-    ("seeds:", "include: []\nseeds:", "`axes`: no cell is left; see `include` and `exclude`"),
+    ("seeds:", "include: []\nseeds:", "`axes`: no trial is left; see `include` and `exclude`"),
     (
         "dim: 8}\nseeds",
         "dim: 8}\n  seed: {at: training.seed, choices: {x: 1}}\nseeds",
@@ -139,7 +139,7 @@ class TestExpand:
     @given(st.lists(labels, min_size=1, max_size=3))
     def test_a_grid_is_a_product(self, grid):
         axes = {f"axis{i}": axis(*some) for i, some in enumerate(grid)}
-        assert [tuple(cell.values()) for cell in expand(axes)] == list(itertools.product(*grid))
+        assert [tuple(trial.values()) for trial in expand(axes)] == list(itertools.product(*grid))
 
     @given(labels, labels, st.data())
     def test_patterns_choose(self, one, two, data):
@@ -148,10 +148,10 @@ class TestExpand:
         only, without = data.draw(some), data.draw(some)
         every = [{"one": a, "two": b} for a in one for b in two]
 
-        def meant(patterns, cell):
-            return any(all(cell[name] in labels for name, labels in p.items()) for p in patterns)
+        def meant(patterns, trial):
+            return any(all(trial[name] in labels for name, labels in p.items()) for p in patterns)
 
-        expected = [cell for cell in every if meant(only, cell) and not meant(without, cell)]
+        expected = [trial for trial in every if meant(only, trial) and not meant(without, trial)]
         assert expand(axes, only, without) == expected
 
     def test_an_axis_that_does_not_apply_is_not_there_and_nothing_is_there_twice(self):
@@ -170,32 +170,32 @@ class TestExpand:
 class TestPlan:
     def test_cells_are_the_base_with_their_choices(self, plan):
         found = plan()
-        assert [cell.name for cell in found.trials] == [
+        assert [trial.name for trial in found.trials] == [
             "bigru+fixed", "bigru+luong+own", "bigru+luong+additive",
             "small+fixed", "small+luong+own", "small+luong+additive",
         ]  # fmt: skip
         assert found.baseline.name == "bigru+luong+own"
-        models = {cell.name: cell.experiment.model for cell in found.trials}
+        models = {trial.name: trial.experiment.model for trial in found.trials}
         assert models["small+luong+own"].encoder.dim == 8
         assert models["bigru+luong+own"].decoder.attention.score.kind == "general"
         assert models["bigru+luong+additive"].decoder.attention.score.dim == 8
-        assert {str(cell.experiment.training.max_duration[0]) for cell in found.trials} == {"3 updates"}
+        assert {str(trial.experiment.training.max_duration[0]) for trial in found.trials} == {"3 updates"}
 
     def test_every_training_has_its_own_seed_and_folder(self, plan):
         trainings = plan().runs
         assert len({training.folder for training in trainings}) == len(trainings) == 12
         assert [training.experiment.training.seed for training in trainings] == [1] * 6 + [2] * 6
-        assert trainings[6].folder.as_posix() == "runs/sweep/cells/bigru+fixed/seed-2"
+        assert trainings[6].folder.as_posix() == "runs/sweep/trials/bigru+fixed/seed-2"
 
     def test_a_choice_may_change_several_places(self, plan):
         at = "  encoder:\n    at: model.encoder"
         large = "{model: {embeddings: {dim: 24}, encoder: {dim: 24}}, training: {label_smoothing: 0}}"
         size = f"  size:\n    choices:\n      normal: {{}}\n      large: {large}\n"
         found = plan((at, size + at), ("baseline: {", "baseline: {size: normal, "))
-        (cell,) = (c for c in found.trials if c.name == "large+small+luong+own")
-        assert cell.experiment.model.embeddings.dim == 24
-        assert cell.experiment.model.encoder.dim == 8  # of the axis below
-        assert cell.experiment.training.label_smoothing == 0.0
+        (trial,) = (c for c in found.trials if c.name == "large+small+luong+own")
+        assert trial.experiment.model.embeddings.dim == 24
+        assert trial.experiment.model.encoder.dim == 8  # of the axis below
+        assert trial.experiment.training.label_smoothing == 0.0
 
     def test_values_are_set_from_the_command_line(self, plan):
         found = plan(overrides=["seeds=[7]", "changes.training.max_duration=[9 updates]"])
@@ -212,8 +212,8 @@ class TestShown:
         (shown,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/sweep.md").read_text("utf-8"), re.DOTALL)
         path = tmp_path / "sweep.yaml"
         path.write_text(shown.replace("base: ", f"base: {ROOT}/configs/"), encoding="utf-8")
-        cells = [cell.name for cell in load_plan(path).trials]
-        assert sorted(cells) == [
+        trials = [trial.name for trial in load_plan(path).trials]
+        assert sorted(trials) == [
             "bigru+fixed+small",
             "bigru+luong+own+large",
             "bigru+luong+own+small",
@@ -227,7 +227,7 @@ class TestMistakes:
         said = mistake(("additive, dim: 8", "additve, dim: 8"))
         assert said == (
             "sweep.yaml:21:24: `model.decoder.attention.score` has no kind `additve`; did you mean `additive`?"
-            " (in the cell bigru+luong+additive and 1 more)\n"
+            " (in the trial bigru+luong+additive and 1 more)\n"
             "   |\n"
             "21 |       additive: {kind: additve, dim: 8}\n"
             "   |                        ^^^^^^^\n\n"
@@ -252,11 +252,11 @@ class TestMistakes:
             "`model.decoder.attention.score`: `dot` compares the decoder, 16 wide, with an encoder 8 wide"
             in said
         )
-        assert "(in the cell small+luong+dot)" in said
+        assert "(in the trial small+luong+dot)" in said
 
     def test_cells_alike(self, mistake):
         said = mistake(("additive: {kind: additive, dim: 8}", "general: {kind: general}"))
-        assert "the cells bigru+luong+own and bigru+luong+general are the same experiment" in said
+        assert "the trials bigru+luong+own and bigru+luong+general are the same experiment" in said
 
     @pytest.mark.parametrize(("old", "new", "said"), WRONG)
     def test_of_the_sweep_itself(self, mistake, old, new, said):
@@ -264,4 +264,4 @@ class TestMistakes:
 
     def test_nothing_to_be_measured_on(self, mistake):
         base = BASE.replace("  test:\n    first: {kind: plain, source: test.de, target: test.en}\n", "")
-        assert "the cell bigru+fixed has no `data.test` to be measured on" in mistake(base=base)
+        assert "the trial bigru+fixed has no `data.test` to be measured on" in mistake(base=base)

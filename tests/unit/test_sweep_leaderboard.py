@@ -25,7 +25,7 @@ from seq2attn.sweep.significance import Comparison, combine_seeds, compare_syste
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in "aeiou"]
 SENTENCES = 60
 SPOILT = {"a": 0.3, "b": 0.05, "c": 0.9, "d": 0.3}
-"""Which share of the words each cell gets wrong."""
+"""Which share of the words each trial gets wrong."""
 
 
 def text(seed):
@@ -67,7 +67,7 @@ def record(share, seed, parameters=1000):
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory):
-    """A sweep of four cells with three seeds, finished but for one training."""
+    """A sweep of four trials with three seeds, finished but for one training."""
     tmp_path = tmp_path_factory.mktemp("sweep")
     for name, lines in REFERENCES.items():
         (tmp_path / f"{name}.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
@@ -90,9 +90,9 @@ model: {encoder: {kind: gru}, decoder: {kind: luong}}
 base: base.yaml
 folder: x
 axes:
-  cell: {at: training.label_smoothing, choices: {a: 0.1, b: 0.2, c: 0.3, d: 0.4}}
+  trial: {at: training.label_smoothing, choices: {a: 0.1, b: 0.2, c: 0.3, d: 0.4}}
 seeds: [1, 2, 3]
-baseline: {cell: a}
+baseline: {trial: a}
 """,
         encoding="utf-8",
     )
@@ -113,8 +113,8 @@ def with_settings(plan, *settings):
 
 
 def direct(seed, name):
-    """What sacreBLEU says of cell `name` beside cell `a`, both with `seed`, on the first test set."""
-    systems = [(cell, list(record(SPOILT[cell], seed).sets["first"].translations)) for cell in ("a", name)]
+    """What sacreBLEU says of trial `name` beside trial `a`, both with `seed`, on the first test set."""
+    systems = [(trial, list(record(SPOILT[trial], seed).sets["first"].translations)) for trial in ("a", name)]
     _, found = PairedTest(systems, {"BLEU": BLEU()}, [REFERENCES["first"]], test_type="bs", n_samples=1000)()
     return found["BLEU"]
 
@@ -247,8 +247,8 @@ class TestLeaderboard:
         assert "|case:lc|eff:no|tok:char|" in build_leaderboard(changed).signatures["paired bootstrap"]
         with pytest.raises(ConfigError, match=r"`evaluation\.metrics` needs `bleu`"):
             with_settings(plan, "changes={evaluation: {metrics: [chrf]}}")
-        axis = "axes={cell: {at: evaluation.tokenize, choices: {a: char, b: intl, c: zh, d: auto}}}"
-        with pytest.raises(ConfigError, match="the cells a and b have different `evaluation` settings"):
+        axis = "axes={trial: {at: evaluation.tokenize, choices: {a: char, b: intl, c: zh, d: auto}}}"
+        with pytest.raises(ConfigError, match="the trials a and b have different `evaluation` settings"):
             with_settings(plan, axis)
 
     def test_without_a_result_there_is_an_empty_board(self, plan, tmp_path):
