@@ -9,7 +9,7 @@ source scripts/environment.sh
 run="$folder/run"
 rm -rf "$run"
 mkdir -p "$folder"
-seq2attn train configs/phrasebook.yaml --set "run=$run"
+seq2attn train configs/phrasebook.yaml --set "run_dir=$run"
 
 sentence="Die Mutter hat dem Kind gestern ein neues Buch gegeben."
 echo

@@ -34,7 +34,7 @@ class _TaggedConfig(Config):
     """What corpora of all kinds may say."""
 
     tag: Annotated[str, Field(pattern=NAME)] | None = None
-    """A name such as `2en` or `news`, of which the token `<2en>` is put before each source: see docs/corpora.md."""
+    """A name such as `2en` or `news`, of which the token `<2en>` is put before each source: see docs/data.md."""
     repeat: Annotated[float, Field(gt=0, le=1000)] = 1
     """How often each pair is in an epoch of training; of a fraction, pairs are drawn anew for each epoch."""
 

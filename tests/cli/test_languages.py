@@ -84,7 +84,7 @@ def test_the_config_of_the_readme_learns_a_toy_language(
 ) -> None:
     write_corpus(language, tmp_path, {"train": 1000, "dev": 40})
     (config,) = re.findall(
-        r"^```yaml\n(run: runs/mine\n.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.M | re.S
+        r"^```yaml\n(run_dir: runs/mine\n.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.M | re.S
     )
     for name in ("train", "dev"):
         config = config.replace(f"{name}.en", f"{name}.target").replace(f"{name}.de", f"{name}.en")

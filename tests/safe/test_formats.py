@@ -60,7 +60,7 @@ def test_a_run_of_another_version_is_left_as_it_is(tmp_path: Path, corpus: Path)
         (folder / "train_state.json").write_text("{}", encoding="utf-8")
     before = shutil.copytree(run.folder, tmp_path / "copy")
     for work in (
-        lambda: trained(corpus, "run", go_on=True, max_duration=["4 updates"]),
+        lambda: trained(corpus, "run", resume=True, max_duration=["4 updates"]),
         lambda: average_run(run.folder, last=1, best=None),
     ):
         with pytest.raises(RunError, match="is of format 99"):

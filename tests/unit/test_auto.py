@@ -234,7 +234,7 @@ def test_a_time_limit_is_warned_of_at_the_first_report_and_once(corpus):
     }
     for _ in range(3):  # each makes one update
         with pytest.raises(TrainingInterrupted):
-            auto(corpus, "run", resume="auto", **options)
+            auto(corpus, "run", resume="if-exists", **options)
     log = (corpus / "run" / "train.log").read_text("utf-8")
     (line,) = re.findall("# (warning: warm-up is .*)", log)
     assert line.startswith("warning: warm-up is 1,000,000,000,000 updates; training will end after about ")
