@@ -67,7 +67,7 @@ def locate(mistakes: Sequence[FieldError], model: type[Config], tree: Node) -> l
 
 
 def _across(cursor: YAMLCursor, error: Exception) -> list[Diagnostic]:
-    """What a validator of ours, or of a part from elsewhere, says about `cursor` or about keys below it."""
+    """What a validator of ours, or of a plug-in, says about `cursor` or about keys below it."""
     if isinstance(error, FieldErrors):
         return [diagnostic for mistake in error.errors for diagnostic in _across(cursor, mistake)]
     message = str(error)
@@ -103,8 +103,8 @@ def _other(cursor: YAMLCursor, detail: ErrorDetails) -> Diagnostic:
             kind, found = cursor.child("kind"), kind_of(cursor.node)
             if found is None:
                 return _mismatch(kind, ["text"])
-            elsewhere = "; a part from elsewhere is written `package.module:Class`"
-            hint = elsewhere if "." in found else suggest_or_list(found, kinds(cursor.expected_type))
+            plugin_hint = "; a plug-in is written `package.module:Class`"
+            hint = plugin_hint if "." in found else suggest_or_list(found, kinds(cursor.expected_type))
             return kind.diagnostic(f"`{cursor.dotted_key}` has no kind `{found}`{hint}")
         case _:
             text = detail["msg"].replace(" after validation", "")

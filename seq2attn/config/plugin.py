@@ -1,4 +1,4 @@
-"""Parts from elsewhere, by import path: `kind: my_package.my_module:MyEncoder`.
+"""Plug-ins: parts of a model by import path, `kind: my_package.my_module:MyEncoder`.
 
 Such a class keeps its typed config beside it, like ours do:
 
@@ -35,7 +35,7 @@ from seq2attn.config.trust import check_code
 
 @dataclass(frozen=True)
 class Pluggable:
-    """Lets a union of our parts take one from elsewhere: `Annotated[A | B, ..., Pluggable("encoder")]`."""
+    """Lets a union of our parts take a plug-in: `Annotated[A | B, ..., Pluggable("encoder")]`."""
 
     noun: str
 
@@ -50,14 +50,14 @@ class Pluggable:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         kind = {"type": "string", "pattern": ":", "description": "An import path: package.module:Class"}
-        elsewhere = {
-            "title": f"{self.noun} from elsewhere".capitalize(),
+        plugin = {
+            "title": f"{self.noun} of a plug-in".capitalize(),
             "type": "object",
             "properties": {"kind": kind},
             "required": ["kind"],
             "additionalProperties": True,
         }
-        return {"anyOf": [handler(schema), elsewhere]}
+        return {"anyOf": [handler(schema), plugin]}
 
     def _validate(self, value: Any, ours: core_schema.ValidatorFunctionWrapHandler) -> Any:
         kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
@@ -92,7 +92,7 @@ def import_config_class(kind: str, noun: str) -> type[Config]:
 
 
 def plugin_modules(config: Config) -> tuple[str, ...]:
-    """The modules that a config has its parts from, where they are from elsewhere."""
+    """The modules of the plug-ins in a config."""
     values, found = list[Any]([config.model_dump(mode="json")]), list[str]()
     while values:
         value = values.pop()

@@ -36,7 +36,7 @@ def check_code(kind: str) -> None:
 
 
 def is_of_run(value: str) -> bool:
-    """Whether a value was written beside the files of a run, so that it may be a stranger's."""
+    """Whether a value was written beside the files of a run, so that it may be untrusted."""
     return isinstance(value, PathString) and is_run(value.folder)
 
 

@@ -1,8 +1,7 @@
 """The import path of commands and of the processes that they start, without the working directory.
 
-`python -m` and an empty entry of PYTHONPATH put the working directory before all other places, so that a command in a
-stranger's folder would import a `yaml.py` that lies there. Only a part from elsewhere is looked for in it: see
-`config.plugin`.
+`python -m` and an empty entry of PYTHONPATH put the working directory before all other places, so that a command in an
+untrusted folder would import a `yaml.py` that lies there. Only plug-ins are imported from it: see `config.plugin`.
 """
 
 from __future__ import annotations

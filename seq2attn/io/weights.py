@@ -1,7 +1,7 @@
 """A model's weights in a safetensors file, with the vocabularies they know; what is tied is stored once.
 
-The file may be a stranger's. Its head is read first: names, shapes and types must be those of the model, which is then
-as large as the file, before memory is taken for either. That the head itself is sound (its length, offsets that neither
+The file may be untrusted. Its head is read first: names, shapes and types must be those of the model, which is then
+as large as the file, before memory is taken for either. That the head itself is valid (its length, offsets that neither
 overlap nor lead out of the file, shapes that fill them) is seen to by the safetensors library, and tested here.
 """
 

@@ -1,4 +1,4 @@
-"""How configs are merged, extended by parts from elsewhere, written out, and described."""
+"""How configs are merged, extended by plug-ins, written out, and described."""
 
 from __future__ import annotations
 
@@ -286,11 +286,11 @@ def test_json_schema():
     assert list(schema["properties"]) == ["extends", *Root.model_fields]
     assert schema["additionalProperties"] is False
     assert "required" not in schema
-    ours, elsewhere = schema["properties"]["score"]["anyOf"]
+    ours, plugin = schema["properties"]["score"]["anyOf"]
     assert ours == {"anyOf": [{"$ref": "#/$defs/Additive"}, {"$ref": "#/$defs/Dot"}]}
-    assert elsewhere["properties"]["kind"]["pattern"] == ":"
-    assert elsewhere["required"] == ["kind"]
-    assert elsewhere["additionalProperties"] is True
+    assert plugin["properties"]["kind"]["pattern"] == ":"
+    assert plugin["required"] == ["kind"]
+    assert plugin["additionalProperties"] is True
     additive = schema["$defs"]["Additive"]
     assert additive["description"] == "A layer between query and key."
     assert additive["properties"]["kind"]["const"] == "additive"

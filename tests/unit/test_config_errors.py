@@ -176,7 +176,7 @@ MISTAKES = {
     "no import path": ("decoder: {kind: 'my file.py:Thing'}\n", "1:17", "'my file.py:Thing'",
         "`decoder.kind`: `my file.py:Thing` is not an import path; expected `package.module:Class`"),
     "import path without colon": ("decoder: {kind: my_package.Thing}\n", "1:17", "my_package.Thing",
-        "`decoder` has no kind `my_package.Thing`; a part from elsewhere is written `package.module:Class`"),
+        "`decoder` has no kind `my_package.Thing`; a plug-in is written `package.module:Class`"),
 }  # fmt: skip
 """A config, the place of its mistake, what is marked there, and what is said."""
 
