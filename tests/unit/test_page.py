@@ -12,7 +12,7 @@ from seq2attn.visualization.attention import AttentionSelection, draw_attention
 from seq2attn.visualization.attention_map import AttentionMap
 from seq2attn.visualization.html_page import attention_html
 from tests.unit.browser import Browser
-from tests.unit.looks import SOURCE, TARGET, looked, page_data
+from tests.unit.visualization.looks import SOURCE, TARGET, looked, page_data
 
 FIRST, SECOND = looked(), looked(seed=1)
 WORDS = "[...document.querySelectorAll('#{} .word')].map(w => w.textContent)"

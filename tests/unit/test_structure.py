@@ -51,8 +51,8 @@ LAYERS = """
 
 LAYER = {f"seq2attn.{part}": row for row, line in enumerate(LAYERS.split("\n")) for part in line.split()}
 LONG_FILES = {
-    "tests/unit/test_config.py",
-    "tests/unit/test_config_errors.py",
+    "tests/unit/config/test_config.py",
+    "tests/unit/config/test_errors.py",
     "tests/unit/test_phrasebook.py",
 }
 """Tables of cases, which have one noun all the same."""

@@ -10,7 +10,7 @@ from seq2attn.config.load import load
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models.summary import dry_run_summary
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 PATHS = [path for path in sorted(CONFIGS.rglob("*.yaml")) if path.name != "base.yaml"]
 ELSEWHERE = (
     "sweeps",

@@ -18,7 +18,7 @@ from seq2attn.visualization.attention import AttentionSelection, attention_text,
 from seq2attn.visualization.color_scale import ColorScale, scale_weights
 from seq2attn.visualization.fonts import font_families
 from tests.unit.browser import Browser
-from tests.unit.looks import looked
+from tests.unit.visualization.looks import looked
 
 SCALES: tuple[ColorScale, ...] = ("max", "row", "0-1")
 SEEN = looked(2, 3)

@@ -16,7 +16,7 @@ from seq2attn.cli import app, command_group
 from seq2attn.config.base import Config
 from seq2attn.errors import ConfigError, DataError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def python(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:

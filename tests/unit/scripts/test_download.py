@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MIRROR = ROOT.parent / "shared" / "corpora"
 CONTENT = "".join(f"Satz Nummer {i}: {hashlib.sha256(bytes([i])).hexdigest()}\n" for i in range(200)).encode()
 PACKED = gzip.compress(CONTENT, mtime=0)

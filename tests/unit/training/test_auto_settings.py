@@ -23,7 +23,7 @@ from seq2attn.training.update_planner import plan_updates
 from tests.laws.small import assert_same, content, corpus, last_weights, metrics, trained
 
 __all__ = ["corpus"]  # a fixture
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[3] / "README.md"
 AUTO = {"kind": "inverse-sqrt"}
 ALONE = DistributedContext(rank=0, size=1, device=torch.device("cpu"))
 PAIRS = (1, 40, 300, 1_000, 3_000, 10_000, 30_000, 60_000)
