@@ -1,4 +1,4 @@
-"""The encoder's contract: a padded batch of embedded words in, `EncoderOutput` out."""
+"""Base class of encoders: a padded batch of embedded tokens to `EncoderOutput`."""
 
 from __future__ import annotations
 
@@ -12,39 +12,37 @@ from seq2attn.nn.varlen import SequenceLayout
 
 @dataclass(frozen=True)
 class EncoderOutput:
-    """What an encoder hands to a decoder. `keys` and `values` are one tensor in most encoders."""
+    """Output of an encoder. `keys` and `values` are the same tensor in most encoders."""
 
-    keys: Tensor  # [B, S, Dk]  what is compared with a query
-    values: Tensor  # [B, S, Dv]  what is averaged
-    mask: Tensor  # [B, S] bool, True on words
+    keys: Tensor  # [B, S, Dk]
+    values: Tensor  # [B, S, Dv]
+    mask: Tensor  # [B, S] bool, True on tokens
     final_state: tuple[
         Tensor, ...
-    ]  # (h,) or (h, c), each [B, layers, F]; parallel encoders give their mean word
-    layout: SequenceLayout | None = (
-        None  # where sentences lie that are all in one row: B is then 1, and there is no `final_state`
-    )
+    ]  # (h,) or (h, c), each [B, layers, F]; non-recurrent encoders: the mean token
+    layout: SequenceLayout | None = None  # of packed sentences: B is 1, and there is no `final_state`
 
 
 class Encoder(nn.Module, ABC):
-    """Embedded words [B, S, E] and their mask [B, S] to `EncoderOutput`. What stands in padding never matters."""
+    """Embedded tokens [B, S, E] and their mask [B, S] to `EncoderOutput`, which does not depend on padding."""
 
     key_dim: int
     value_dim: int
     final_dim: int
 
     @abstractmethod
-    def forward(self, words: Tensor, mask: Tensor) -> EncoderOutput:
-        """words [B, S, E], mask bool [B, S], True on words."""
+    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
+        """embedded [B, S, E], mask bool [B, S], True on tokens"""
 
-    def forward_with_weights(self, words: Tensor, mask: Tensor) -> tuple[EncoderOutput, Tensor | None]:
-        """What `forward` gives, and where each word looked among the others: [B, L, H, S, S] of all layers, or None.
+    def forward_with_weights(self, embedded: Tensor, mask: Tensor) -> tuple[EncoderOutput, Tensor | None]:
+        """Output of `forward`, and the self-attention weights of all layers [B, L, H, S, S].
 
-        For encoders without attention there is nothing to add.
+        None for encoders without self-attention.
         """
-        return self(words, mask), None
+        return self(embedded, mask), None
 
 
 def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
-    """x [B, S, D], mask [B, S] -> the average word [B, 1, D]."""
-    words = mask.unsqueeze(-1)
-    return x.masked_fill(~words, 0.0).sum(1, keepdim=True) / words.sum(1, keepdim=True)
+    """x [B, S, D], mask [B, S] -> mean over the tokens [B, 1, D]"""
+    is_token = mask.unsqueeze(-1)
+    return x.masked_fill(~is_token, 0.0).sum(1, keepdim=True) / is_token.sum(1, keepdim=True)

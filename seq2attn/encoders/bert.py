@@ -76,7 +76,7 @@ class BertEmbedding(_PartlyFrozen):
 
 
 class BertEncoder(_PartlyFrozen, Encoder):
-    """The layers of a BERT over embedded words."""
+    """Layers of a BERT over embedded tokens."""
 
     def __init__(self, shape: BertArchitectureConfig, *, frozen: int, rate: float) -> None:
         """The lowest `frozen` layers stay as they are."""
@@ -115,7 +115,7 @@ class BertEncoder(_PartlyFrozen, Encoder):
 
 
 class _IdentityEmbeddings(nn.Module):
-    """Stands where `transformers` embeds, for words that are embedded."""
+    """Identity in the place of BERT's embeddings, for embedded tokens."""
 
     def forward(self, *, inputs_embeds: Tensor, **_: object) -> Tensor:
         return inputs_embeds

@@ -1,6 +1,6 @@
-"""The convolutional encoder: Gehring et al. 2017, section 3.2.
+"""Convolutional encoder (Gehring et al. 2017, section 3.2).
 
-Shapes: B sentences, S source words, E width of the embeddings, D width of the convolutions.
+Shapes: B sentences, S source tokens, E width of the embeddings, D width of the convolutions.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from seq2attn.nn.layers import LearnedPositionEmbedding
 from seq2attn.nn.linear import Linear
 
 SQRT_HALF = 0.5**0.5
-"""What the sum of two is multiplied by, so that its variance stays (Gehring et al. 2017, section 3.4)."""
+"""Factor of the sum of two terms that keeps their variance (Gehring et al. 2017, section 3.4)."""
 
 
 class ConvolutionalConfig(Config):
-    """What the convolutional encoder and decoder have in common."""
+    """Settings of the convolutional encoder and decoder."""
 
     kind: Literal["convolutional"]
     dim: PositiveInt = 512
-    """Width of the convolutions; what leaves them is as wide as the embeddings."""
+    """Width of the convolutions; the output has the width of the embeddings."""
     layers: PositiveInt = 6
     kernel_size: PositiveInt = 3
-    """How many words a convolution sees."""
+    """Width of the convolution in tokens."""
     max_positions: PositiveInt = 1024
-    """How many positions are learned; later words share the last one."""
+    """Number of learned positions; later tokens share the last one."""
     dropout: float = Field(0.1, ge=0, lt=1)
-    """On the embeddings with their positions and on what each convolution is given."""
+    """Dropout of the embeddings with positions and of the input of each convolution."""
 
 
 class ConvolutionalEncoder(Encoder):
-    """Gated convolutions: keys are what was computed, values add the embedding of the word that stands there."""
+    """Gated convolutions; values are the keys plus the embedding of the token."""
 
     def __init__(self, config: ConvolutionalEncoderConfig, input_dim: int) -> None:
         super().__init__()
@@ -53,14 +53,14 @@ class ConvolutionalEncoder(Encoder):
         self.key_dim = self.value_dim = self.final_dim = input_dim
         initialize_parameters(self)
 
-    def forward(self, words: Tensor, mask: Tensor) -> EncoderOutput:
-        """words [B, S, E], mask [B, S]; padding is zero before each convolution, as what lies outside the sentence."""
-        position = torch.arange(words.size(1), device=words.device)
-        embedded = self.dropout(words + self.position_embedding(position))
-        here = mask.unsqueeze(-1)
+    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
+        """words [B, S, E], mask [B, S]; padding is set to zero before each convolution"""
+        position = torch.arange(embedded.size(1), device=embedded.device)
+        embedded = self.dropout(embedded + self.position_embedding(position))
+        is_token = mask.unsqueeze(-1)
         x = self.input_proj(embedded)
         for convolution in self.convolutions:
-            inputs = self.dropout(x).masked_fill(~here, 0.0)
+            inputs = self.dropout(x).masked_fill(~is_token, 0.0)
             x = (F.glu(convolution(inputs.transpose(1, 2)), dim=1).transpose(1, 2) + x) * SQRT_HALF
         keys = self.output_proj(x)
         values = (keys + embedded) * SQRT_HALF
@@ -68,7 +68,7 @@ class ConvolutionalEncoder(Encoder):
 
 
 class ConvolutionalEncoderConfig(ConvolutionalConfig):
-    """The encoder of convolutional sequence to sequence learning."""
+    """Convolutional encoder."""
 
     @model_validator(mode="after")
     def _centred(self) -> ConvolutionalEncoderConfig:
@@ -84,5 +84,5 @@ class ConvolutionalEncoderConfig(ConvolutionalConfig):
         return self
 
     def build(self, input_dim: int) -> ConvolutionalEncoder:
-        """For embedded words [B, S, input_dim]."""
+        """For embedded tokens [B, S, input_dim]."""
         return ConvolutionalEncoder(self, input_dim)

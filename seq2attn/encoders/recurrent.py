@@ -17,7 +17,7 @@ from seq2attn.nn.rnn import run_packed, run_rnn
 
 
 class RecurrentEncoder(Encoder):
-    """A GRU or an LSTM that reads the source in one direction or in both."""
+    """GRU or LSTM, in one direction or both."""
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class RecurrentEncoder(Encoder):
         dropout: float,
     ) -> None:
         super().__init__()
-        kind = nn.GRU if cell == "gru" else nn.LSTM
-        self.rnn = kind(
+        rnn_type = nn.GRU if cell == "gru" else nn.LSTM
+        self.rnn = rnn_type(
             input_dim,
             dim // directions,
             layers,
@@ -42,20 +42,19 @@ class RecurrentEncoder(Encoder):
         self.key_dim = self.value_dim = self.final_dim = dim
         initialize_parameters(self)
 
-    def forward(self, words: Tensor, mask: Tensor) -> EncoderOutput:
-        """words [B, S, E], mask [B, S]; the final state of a layer is that of both directions side by side."""
-        states, final = self._states(words, mask)
+    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
+        """words [B, S, E], mask [B, S]; the final states of both directions are concatenated"""
+        states, final = self._states(embedded, mask)
         states = self.dropout(states)
         return EncoderOutput(states, states, mask, tuple(self._by_layer(part) for part in final))
 
-    def _states(self, words: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def _states(self, embedded: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """[B, S, E], [B, S] -> the top layer's states [B, S, F], and each layer's last [layers * directions, B, d]"""
-        packed = pack_padded_sequence(words, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
-        by_hand = (
-            is_grad_recording() and words.device.type == "cpu"
-        )  # elsewhere PyTorch has one kernel for all steps
-        outputs, final = (run_packed if by_hand else run_rnn)(self.rnn, packed)
-        states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=words.size(1))
+        packed = pack_padded_sequence(embedded, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
+        # Other devices have a kernel for all steps.
+        uses_fused_steps = is_grad_recording() and embedded.device.type == "cpu"
+        outputs, final = (run_packed if uses_fused_steps else run_rnn)(self.rnn, packed)
+        states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.size(1))
         return states, final
 
     def _by_layer(self, final: Tensor) -> Tensor:
@@ -64,16 +63,16 @@ class RecurrentEncoder(Encoder):
 
 
 class RecurrentEncoderConfig(Config):
-    """A recurrent encoder of any depth."""
+    """Recurrent encoder."""
 
     kind: Literal["gru", "lstm"]
     dim: PositiveInt = 512
-    """Width of what stands at each source word; two directions take half of it each."""
+    """Width of the output; two directions have half of it each."""
     layers: PositiveInt = 1
     bidirectional: bool = True
-    """Read the source from both ends."""
+    """Encode the source in both directions."""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """Between layers and on the outputs."""
+    """Dropout between layers and on the outputs."""
 
     @model_validator(mode="after")
     def _halves(self) -> RecurrentEncoderConfig:
@@ -82,7 +81,7 @@ class RecurrentEncoderConfig(Config):
         return self
 
     def build(self, input_dim: int) -> RecurrentEncoder:
-        """For embedded words [B, S, input_dim]."""
+        """For embedded tokens [B, S, input_dim]."""
         return RecurrentEncoder(
             self.kind, input_dim, self.dim, self.layers, 2 if self.bidirectional else 1, self.dropout
         )

@@ -1,4 +1,4 @@
-"""The Transformer encoder: Vaswani et al. 2017, section 3.1, with what has replaced its parts since."""
+"""Transformer encoder (Vaswani et al. 2017, section 3.1), and the config that it shares with the decoder."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ from seq2attn.nn.varlen import SequenceLayout
 
 
 class TransformerConfig(Config):
-    """What the Transformer's encoder and decoder have in common; both are as wide as their embeddings."""
+    """Settings of the Transformer encoder and decoder; both have the width of their embeddings."""
 
     kind: Literal["transformer"]
     layers: PositiveInt = 6
     heads: PositiveInt = 8
-    """Heads of the self-attention; they must divide the width of the embeddings."""
+    """Number of heads of the self-attention; must divide the width of the embeddings."""
     kv_heads: PositiveInt | None = None
-    """How many heads its keys and values have, which those of the query share; as many if it is not given."""
+    """Number of heads of keys and values (grouped-query attention); none: as many as `heads`."""
     ffn_dim: PositiveInt = 2048
-    """Width of the hidden layer of the feed-forward parts."""
+    """Width of the hidden layer of the feed-forward layers."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    """Of that layer; swiglu multiplies it by a gate, with three matrices instead of two."""
+    """Activation of that layer; swiglu has a gate, and three matrices instead of two."""
     norm_order: Literal["pre", "post"] = "pre"
-    """Normalize before each part or after its sum."""
+    """Norm before each sublayer (pre) or after the residual sum (post)."""
     norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
-    """layernorm: by mean and deviation; rmsnorm: by the root of the mean square alone."""
+    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019)."""
     position_encoding: Literal["sinusoidal", "learned", "relative", "rotary"] = "sinusoidal"
-    """Added to the embeddings, or, relative and rotary, known to the self-attention alone.
+    """sinusoidal and learned are added to the embeddings; relative and rotary are part of the self-attention.
 
-    On a CPU, training relative ones costs the fused kernel."""
+    relative disables the fused kernel in training on a CPU."""
     max_positions: PositiveInt = 1024
-    """How many positions are learned; later words share the last one."""
+    """Number of learned positions; later tokens share the last one."""
     max_distance: PositiveInt = 16
-    """Up to which distance relative positions tell words apart."""
+    """Maximum distance of relative positions; farther ones are clipped."""
     dropout: float = Field(0.1, ge=0, lt=1)
-    """On the embeddings with their positions, inside the feed-forward parts and on every residual branch."""
+    """Dropout of the embeddings with positions, in the feed-forward layers and on every sublayer output."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
-    """On self-attention weights (CPU: anything but 0 costs the fused kernel)."""
+    """Dropout of self-attention weights (on a CPU anything but 0 disables the fused kernel)."""
 
     @model_validator(mode="after")
     def _kv_heads_divide(self) -> Self:
         return check_kv_heads(self, self.kv_heads, self.heads)
 
     def build_position_encoding(self, dim: int) -> nn.Module:
-        """A module that turns positions [...] into vectors [..., dim] for the embeddings."""
+        """Module for positions [...] -> vectors [..., dim] that are added to the embeddings."""
         if self.position_encoding == "sinusoidal":
             return SinusoidalPositionEncoding(dim)
         return (
@@ -71,7 +71,7 @@ class TransformerConfig(Config):
         )
 
     def build_self_attention(self, dim: int) -> Attention:
-        """Of words to each other. Raises ValueError when the heads do not divide `dim`."""
+        """Self-attention of width `dim`. Raises ValueError when the heads do not divide `dim`."""
         score: MultiHeadScore
         if self.position_encoding == "relative":
             score = RelativePositionScore(dim, self.heads, self.kv_heads, self.max_distance)
@@ -88,20 +88,20 @@ class TransformerConfig(Config):
         return FeedForward(dim, self.ffn_dim, self.dropout, self.activation)
 
     def build_residual(self, dim: int) -> ResidualConnection:
-        """What joins a part to what it was given."""
+        """Residual connection of a sublayer."""
         return ResidualConnection(self._norm(dim), self.dropout, self.norm_order)
 
     def build_final_norm(self, dim: int) -> nn.Module:
-        """What pre-norm layers leave to the end."""
+        """Final norm of pre-norm layers; identity for post-norm."""
         return self._norm(dim) if self.norm_order == "pre" else nn.Identity()
 
     def _norm(self, dim: int) -> nn.Module:
-        """Ba et al. 2016, or Zhang and Sennrich 2019, eq. 4."""
+        """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019, eq. 4)."""
         return nn.LayerNorm(dim) if self.norm_type == "layernorm" else nn.RMSNorm(dim, eps=1e-6)
 
 
 class TransformerEncoder(Encoder):
-    """Self-attention and feed-forward layers over words with positions."""
+    """Layers of self-attention and feed-forward over embeddings with positions."""
 
     def __init__(self, config: TransformerConfig, dim: int) -> None:
         super().__init__()
@@ -112,31 +112,33 @@ class TransformerEncoder(Encoder):
         self.key_dim = self.value_dim = self.final_dim = dim
         initialize_parameters(self)
 
-    def forward(self, words: Tensor, mask: Tensor, layout: SequenceLayout | None = None) -> EncoderOutput:
-        """words [B, S, D], mask [B, S]; `layout` tells of sentences that lie in one row."""
-        return self._read(words, mask, layout, need_weights=False)[0]
+    def forward(self, embedded: Tensor, mask: Tensor, layout: SequenceLayout | None = None) -> EncoderOutput:
+        """embedded [B, S, D], mask [B, S]; `layout`: of packed sentences"""
+        return self._encode(embedded, mask, layout, need_weights=False)[0]
 
-    def forward_with_weights(self, words: Tensor, mask: Tensor) -> tuple[EncoderOutput, Tensor | None]:
-        """words [B, S, D], mask [B, S]; the weights are those of all layers."""
-        return self._read(words, mask, None, need_weights=True)
+    def forward_with_weights(self, embedded: Tensor, mask: Tensor) -> tuple[EncoderOutput, Tensor | None]:
+        """embedded [B, S, D], mask [B, S] -> output, and weights of all layers"""
+        return self._encode(embedded, mask, None, need_weights=True)
 
-    def _read(
-        self, words: Tensor, mask: Tensor, layout: SequenceLayout | None, *, need_weights: bool
+    def _encode(
+        self, embedded: Tensor, mask: Tensor, layout: SequenceLayout | None, *, need_weights: bool
     ) -> tuple[EncoderOutput, Tensor | None]:
-        position = torch.arange(words.size(1), device=words.device) if layout is None else layout.positions
-        x = self.dropout(words + self.position_encoding(position).to(words.dtype))
-        looked = []
+        position = (
+            torch.arange(embedded.size(1), device=embedded.device) if layout is None else layout.positions
+        )
+        x = self.dropout(embedded + self.position_encoding(position).to(embedded.dtype))
+        all_weights = []
         for layer in self.layers:
             x, weights = layer(x, mask, position, layout, need_weights=need_weights)
-            looked.append(weights)
+            all_weights.append(weights)
         x = self.norm(x)
-        weights = torch.stack(looked, 1) if need_weights else None
+        weights = torch.stack(all_weights, 1) if need_weights else None
         final = (masked_mean(x, mask),) if layout is None else ()
         return EncoderOutput(x, x, mask, final, layout), weights
 
 
 class TransformerEncoderLayer(nn.Module):
-    """Self-attention, then feed-forward, each in a residual branch."""
+    """Self-attention and feed-forward, each with a residual connection."""
 
     def __init__(self, config: TransformerConfig, dim: int) -> None:
         super().__init__()
@@ -148,20 +150,20 @@ class TransformerEncoderLayer(nn.Module):
     def forward(
         self, x: Tensor, mask: Tensor, position: Tensor, layout: SequenceLayout | None, *, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """x [B, S, D], mask [B, S], position [S] or [B, S] -> [B, S, D], and weights [B, H, S, S] if they are needed"""
+        """x [B, S, D], mask [B, S], position [S] or [B, S] -> [B, S, D], and weights [B, H, S, S] if `need_weights`"""
         y = self.self_attention_residual.sublayer_input(x)
         memory = self.self_attention.project_memory(y, y, mask, layout)
         position = position.expand(x.size(0), -1)
-        read = self.self_attention(y, memory, position, need_weights=need_weights, layout=layout)
-        x = self.self_attention_residual.add_output(x, read.context)
+        output = self.self_attention(y, memory, position, need_weights=need_weights, layout=layout)
+        x = self.self_attention_residual.add_output(x, output.context)
         x = self.feed_forward_residual.add_output(
             x, self.feed_forward(self.feed_forward_residual.sublayer_input(x))
         )
-        return x, read.weights
+        return x, output.weights
 
 
 class TransformerEncoderConfig(TransformerConfig):
-    """A Transformer encoder, as wide as the source embeddings."""
+    """Transformer encoder, of the width of the source embeddings."""
 
     def build(self, input_dim: int) -> TransformerEncoder:
         """Raises ValueError when the heads do not divide `input_dim`."""

@@ -1,4 +1,4 @@
-"""Where a model looks when it reads a source and its translation: read once more, when somebody wants to see it."""
+"""Attention weights of a source and a given translation, by one forced decoding."""
 
 from __future__ import annotations
 
@@ -19,16 +19,12 @@ from seq2attn.tokenizers.vocabulary import EOS
 
 @dataclass(frozen=True, repr=False)
 class AttentionWeights:
-    """A source, a translation, and the weights of every layer and head. Both sides end with the end of the sentence."""
+    """A source, a translation, and the attention weights of every layer and head; both sides end with EOS."""
 
     source: TokenizedText
     target: TokenizedText
-    cross_attention: (
-        NDArray[np.float32] | None
-    )  # [layers, heads, target, source]: each step, named by the word it says
-    encoder_self_attention: (
-        NDArray[np.float32] | None
-    )  # [layers, heads, source, source]: each source word, at the others
+    cross_attention: NDArray[np.float32] | None  # [layers, heads, target, source], by output token
+    encoder_self_attention: NDArray[np.float32] | None  # [layers, heads, source, source]
 
     @classmethod
     def compute(
@@ -38,7 +34,7 @@ class AttentionWeights:
         source: Sequence[int],
         target: Sequence[int],
     ) -> AttentionWeights:
-        """Have `model` read ids that do not yet have their end, cut by the tokenisers of source and target."""
+        """Attention weights of ids without EOS."""
         (decoder,) = cross_attention_weights(model, [(source, target)])
         return cls(
             TokenizedText.from_ids(tokenizers[0], [*source, EOS]),
@@ -56,7 +52,7 @@ class AttentionWeights:
 
     @classmethod
     def concat(cls, parts: Sequence[AttentionWeights]) -> AttentionWeights:
-        """One after the other: parts that were read each by itself, so that none looks at another."""
+        """Concatenation of segments that were translated separately, with zeros between them."""
         if len(parts) == 1:
             return parts[0]
         return cls(
@@ -73,17 +69,17 @@ def _block_diagonal(blocks: Sequence[NDArray[np.float32] | None]) -> NDArray[np.
     if len(known) < len(blocks):
         return None
     rows, columns = (np.cumsum([0, *(block.shape[axis] for block in known)]) for axis in (2, 3))
-    whole = np.zeros((*known[0].shape[:2], rows[-1], columns[-1]), dtype=np.float32)
+    joined = np.zeros((*known[0].shape[:2], rows[-1], columns[-1]), dtype=np.float32)
     for number, block in enumerate(known):
-        whole[:, :, rows[number] : rows[number + 1], columns[number] : columns[number + 1]] = block
-    return whole
+        joined[:, :, rows[number] : rows[number + 1], columns[number] : columns[number + 1]] = block
+    return joined
 
 
 @torch.no_grad()
 def encoder_self_attention_weights(model: Seq2Seq, source: Sequence[int]) -> NDArray[np.float32] | None:
-    """The weights [layers, heads, source + end, source + end] of the encoder; None where it has no attention."""
-    words, mask = collate_source([source])
-    weights = model.encoder_self_attention(words.to(model.device), mask.to(model.device))
+    """The weights [layers, heads, source + EOS, source + EOS] of the encoder; None where it has no attention."""
+    ids, mask = collate_source([source])
+    weights = model.encoder_self_attention(ids.to(model.device), mask.to(model.device))
     return None if weights is None else weights[0].float().cpu().numpy()
 
 
@@ -93,8 +89,8 @@ def cross_attention_weights(
 ) -> list[NDArray[np.float32] | None]:
     """Attention weights of given translations, by forced decoding; None for a model without attention.
 
-    Pairs of ids without ends -> [layers, heads, target + end, source + end] of each. Rows times the longer side are at
-    most `budget` at a time.
+    Pairs of ids without EOS -> [layers, heads, target + EOS, source + EOS] of each. A batch has at most `budget`
+    tokens.
     """
     found: list[NDArray[np.float32] | None] = [None] * len(pairs)
     for rows in batch_by_length(

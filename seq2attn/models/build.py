@@ -1,4 +1,4 @@
-"""From a config to a model."""
+"""Config to model."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from seq2attn.nn.linear import Linear
 
 
 def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
-    """A model with first weights, for vocabularies of the given sizes.
+    """A model with initial weights, for vocabularies of the given sizes.
 
-    Raises ConfigError when a part refuses what it is joined to.
+    Raises ConfigError when components do not fit together.
     """
     shared = config.embeddings
     try:
@@ -37,7 +37,7 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
 
 
 def _source(config: ModelConfig, size: int) -> nn.Module:
-    """What embeds source ids: the encoder's own where it brings one."""
+    """Source embedding; that of the encoder if it has one."""
     if isinstance(config.encoder, BertEncoderConfig):
         return config.encoder.build_embedding()
     shared = config.embeddings

@@ -1,6 +1,6 @@
-"""A translation model: any encoder, any decoder, embeddings and an output layer.
+"""A translation model: encoder, decoder, embeddings and output projection.
 
-Shapes: B sentences, N = B*K rows (K hypotheses a sentence), S source words, T target words, V target vocabulary.
+Shapes: B sentences, N = B*K rows (K hypotheses per sentence), S source tokens, T target tokens, V target vocabulary.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seq2attn.nn.varlen import SequenceLayout
 
 
 class TokenEmbedding(nn.Module):
-    """A vector for each word of a vocabulary, times sqrt(dim) when scaled (Vaswani et al. 2017, section 3.4)."""
+    """Token embeddings, times sqrt(dim) when scaled (Vaswani et al. 2017, section 3.4)."""
 
     def __init__(self, size: int, dim: int, *, scaled: bool, dropout: float) -> None:
         super().__init__()
@@ -29,14 +29,14 @@ class TokenEmbedding(nn.Module):
         self.dropout = Dropout(dropout)
         initialize_parameters(self)
 
-    def forward(self, words: Tensor) -> Tensor:
+    def forward(self, ids: Tensor) -> Tensor:
         """ids [B, T] -> [B, T, E]"""
-        vectors: Tensor = self.dropout(self.embedding(words) * self.scale)
+        vectors: Tensor = self.dropout(self.embedding(ids) * self.scale)
         return vectors
 
 
 class Seq2Seq(nn.Module):
-    """Encodes a source once and reads target words after it."""
+    """Encoder-decoder model."""
 
     def __init__(
         self,
@@ -55,23 +55,23 @@ class Seq2Seq(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where its weights are."""
+        """Device of the weights."""
         return self.output_projection.weight.device
 
-    def encode(self, words: Tensor, mask: Tensor) -> tuple[Memories, Any]:
-        """ids [B, S], mask bool [B, S] -> what the decoder looks at, and its state before the first word"""
-        return self.decoder.init_state(self.encoder(self.source_embedding(words), mask))
+    def encode(self, ids: Tensor, mask: Tensor) -> tuple[Memories, Any]:
+        """ids [B, S], mask bool [B, S] -> memories of the decoder, and its state before the first token"""
+        return self.decoder.init_state(self.encoder(self.source_embedding(ids), mask))
 
-    def encoder_self_attention(self, words: Tensor, mask: Tensor) -> Tensor | None:
-        """ids [B, S], mask bool [B, S] -> the encoder's own weights [B, L, H, S, S]; None without attention"""
-        return self.encoder.forward_with_weights(self.source_embedding(words), mask)[1]
+    def encoder_self_attention(self, ids: Tensor, mask: Tensor) -> Tensor | None:
+        """ids [B, S], mask bool [B, S] -> attention weights of the encoder [B, L, H, S, S]; None without attention"""
+        return self.encoder.forward_with_weights(self.source_embedding(ids), mask)[1]
 
     def decode(
-        self, words: Tensor, state: Any, memory: Memories, *, need_weights: bool = False
+        self, ids: Tensor, state: Any, memory: Memories, *, need_weights: bool = False
     ) -> DecoderOutput:
-        """Read target ids [N, T] after what `state` has read."""
+        """Decode target ids [N, T] after those in `state`."""
         decoded: DecoderOutput = self.decoder(
-            self.target_embedding(words), state, memory, need_weights=need_weights
+            self.target_embedding(ids), state, memory, need_weights=need_weights
         )
         return decoded
 
@@ -84,24 +84,26 @@ class Seq2Seq(nn.Module):
         need_weights: bool = False,
         layout: tuple[SequenceLayout, SequenceLayout] | None = None,
     ) -> DecoderOutput:
-        """ids [B, S], mask [B, S], ids [B, T] -> what reading the target gives; `output` makes logits of its hidden
+        """ids [B, S], mask [B, S], ids [B, T] -> the output of the decoder (teacher forcing)
 
-        `layout` tell where a Transformer's sentences lie that are all in one row, on either side.
+        `layout`: of packed sentences on either side, for padding-free Transformers.
         """
         if layout is None:
             memory, state = self.encode(source, source_mask)
             return self.decode(target, state, memory, need_weights=need_weights)
-        of_source, of_target = layout
-        encoded = self.encoder(self.source_embedding(source), source_mask, of_source)
+        source_layout, target_layout = layout
+        encoded = self.encoder(self.source_embedding(source), source_mask, source_layout)
         memory, state = self.decoder.init_state(encoded)
-        decoded: DecoderOutput = self.decoder(self.target_embedding(target), state, memory, layout=of_target)
+        decoded: DecoderOutput = self.decoder(
+            self.target_embedding(target), state, memory, layout=target_layout
+        )
         return decoded
 
-    def step(self, word: Tensor, state: Any, memory: Memories) -> tuple[Tensor, Any]:
-        """Read one word [N]; the log-probabilities [N, V] of the next, and the state after."""
-        decoded = self.decode(word.unsqueeze(1), state, memory)
+    def step(self, ids: Tensor, state: Any, memory: Memories) -> tuple[Tensor, Any]:
+        """Decode one token [N] -> log-probabilities [N, V] of the next token, and the next state."""
+        decoded = self.decode(ids.unsqueeze(1), state, memory)
         return self.log_probs(decoded.hidden[:, -1]), decoded.state
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        """[..., D] of the decoder -> log-probabilities of the next word [..., V] in float32"""
+        """[..., D] -> log-probabilities of the next token [..., V] in float32"""
         return torch.log_softmax(self.output_projection(hidden).float(), -1)

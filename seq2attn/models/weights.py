@@ -34,10 +34,10 @@ from seq2attn.tokenizers.vocabulary import Vocabulary, check_same
 def load_model(weights: Path, config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
     """The model of a config, with the weights in a file.
 
-    It is first built without memory and compared with the file's head, so that neither asks for more than it has. Parts
-    from elsewhere need not be buildable so; they were trusted by name.
+    The model is first built on the meta device and compared with the header of the file, so that an untrusted config
+    cannot allocate more memory than the file holds. Plug-ins need not be buildable there; they are trusted by name.
 
-    Raises: RunError when the file is missing or torn, or its weights are not of this model.
+    Raises: RunError when the file is missing or corrupt, or its weights are not of this model.
     """
     if not plugin_modules(config):
         try:
@@ -61,13 +61,13 @@ def save_weights(
     path: Path,
     origin: Mapping[str, Any] | None = None,
 ) -> str:
-    """Write a model's weights, the vocabularies that give its rows their meaning, and where they come from."""
-    about = {
+    """Write the weights of a model, its vocabularies, and the origin of the weights."""
+    metadata = {
         side: json.dumps(v.tokens, ensure_ascii=False) for side, v in zip(SIDES, vocabularies, strict=True)
     }
     if origin is not None:
-        about[ORIGIN_KEY] = json.dumps(dict(origin), ensure_ascii=False)
-    return save_tensors(weights, path, about)
+        metadata[ORIGIN_KEY] = json.dumps(dict(origin), ensure_ascii=False)
+    return save_tensors(weights, path, metadata)
 
 
 def check_vocabularies(weights: Path, folder: Path, vocabularies: Vocabularies) -> None:
@@ -76,10 +76,10 @@ def check_vocabularies(weights: Path, folder: Path, vocabularies: Vocabularies) 
     Raises: RunError with both files, how many entries there are, and the first that differs.
     """
     with open_tensors(weights, "cpu") as file:
-        about = file.metadata() or {}
+        metadata = file.metadata() or {}
     for side, vocabulary in zip(SIDES, vocabularies, strict=True):
-        if side in about:  # not in weights of another making
-            tokens = parse_json(about[side], weights, WEIGHTS_HINT)
+        if side in metadata:  # not in weights of another making
+            tokens = parse_json(metadata[side], weights, WEIGHTS_HINT)
             if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
                 raise RunError(
                     f"{weights}: what it says of its {side} words is no vocabulary; {WEIGHTS_HINT}"

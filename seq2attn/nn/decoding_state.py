@@ -1,9 +1,9 @@
-"""Row-aligned structures: tuples and frozen dataclasses whose every tensor is [rows, ...].
+"""Decoding states: nested tuples and frozen dataclasses of tensors [rows, ...].
 
-This is the whole of what search knows about a decoder's state. (`torch.utils._pytree` does the same but is private.)
-A part of a state that the hypotheses of a sentence share is a `SharedState`, and says itself what all this means to it.
+Search knows nothing else about the state of a decoder. (`torch.utils._pytree` is similar but private.) A part of a
+state that the hypotheses of a sentence share is a `SharedState`, which defines these operations itself.
 
-Shapes: B sentences, K hypotheses a sentence, N = B*K rows, which stand sentence by sentence.
+Shapes: B sentences, K hypotheses per sentence, N = B*K rows, sentence by sentence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Tree = TypeVar("Tree")
 
 
 class SharedState(ABC):
-    """A part that has no row of its own for each hypothesis. It is a value, as all of a state is."""
+    """Part of a state without a row for each hypothesis; immutable, as the state is."""
 
     @abstractmethod
     def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
@@ -28,7 +28,7 @@ class SharedState(ABC):
 
     @abstractmethod
     def select_rows(self, rows: Tensor) -> Self:
-        """Any `rows` [n] of the N, which then share nothing."""
+        """`rows` [n] of the N, which then share nothing."""
 
     @abstractmethod
     def repeat_rows(self, times: int) -> Self:
@@ -36,11 +36,11 @@ class SharedState(ABC):
 
     @abstractmethod
     def reorder(self, parent: Tensor) -> Self:
-        """Each hypothesis goes on from a `parent` [B, K], which is one of its own sentence's."""
+        """The states of the `parent` [B, K] of each hypothesis, counted within its sentence."""
 
     @abstractmethod
-    def select_sentences(self, sentences: Tensor, width: int) -> Self:
-        """Only `sentences` [b] of the B, with all their K = `width` hypotheses."""
+    def select_sentences(self, sentences: Tensor, beam_size: int) -> Self:
+        """`sentences` [b] of the B, with their K = `beam_size` hypotheses."""
 
 
 def map_tensors(fn: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
@@ -59,17 +59,17 @@ def repeat_rows(tree: Tree, times: int) -> Tree:
 
 
 def reorder_beams(tree: Tree, parent: Tensor) -> Tree:
-    """Let every hypothesis go on from its `parent` [B, K], counted within its sentence."""
+    """The states of the `parent` [B, K] of each hypothesis, counted within its sentence."""
     first = torch.arange(0, parent.numel(), parent.size(1), device=parent.device)
     rows = (parent + first.unsqueeze(1)).flatten()
     return _rebuild(tree, lambda x: x.index_select(0, rows), lambda part: part.reorder(parent))
 
 
-def select_sentences(tree: Tree, sentences: Tensor, width: int) -> Tree:
-    """Keep the `width` rows of each of `sentences` [b]."""
-    rows = (sentences.unsqueeze(1) * width + torch.arange(width, device=sentences.device)).flatten()
+def select_sentences(tree: Tree, sentences: Tensor, beam_size: int) -> Tree:
+    """The `beam_size` rows of each of `sentences` [b]."""
+    rows = (sentences.unsqueeze(1) * beam_size + torch.arange(beam_size, device=sentences.device)).flatten()
     return _rebuild(
-        tree, lambda x: x.index_select(0, rows), lambda part: part.select_sentences(sentences, width)
+        tree, lambda x: x.index_select(0, rows), lambda part: part.select_sentences(sentences, beam_size)
     )
 
 
@@ -87,6 +87,6 @@ def _rebuild(tree: Tree, fn: Callable[[Tensor], Tensor], share: Callable[[Shared
         result = replace(tree, **{f.name: _rebuild(getattr(tree, f.name), fn, share) for f in fields(tree)})
     else:
         raise TypeError(
-            f"a row-aligned structure holds tensors, tuples and dataclasses, not {type(tree).__name__}"
+            f"a decoding state consists of tensors, tuples and dataclasses, not {type(tree).__name__}"
         )
     return result

@@ -29,7 +29,9 @@ class FeedForward(nn.Module):
                 linear_relu(x, self.up_proj.weight, self.up_proj.bias, self.dropout.effective_p())
             )
         hidden = self.up_proj(x)
-        in_place = not torch.is_grad_enabled()  # memory for another table takes ten times as long as the ReLU
+        in_place = (
+            not torch.is_grad_enabled()
+        )  # allocating another tensor takes ten times as long as the ReLU
         hidden = F.relu(hidden, in_place) if self.activation == "relu" else F.gelu(hidden)
         return self.down_proj(self.dropout(hidden))
 
@@ -37,7 +39,7 @@ class FeedForward(nn.Module):
 class GatedFeedForward(nn.Module):
     """SwiGLU, (Swish(x W) * x V) W2 without biases: Shazeer 2020, eq. 6.
 
-    It has three matrices where others have two: two thirds of their hidden width make as many weights.
+    With three matrices instead of two, it has as many weights at two thirds of the hidden width.
     """
 
     def __init__(self, dim: int, hidden: int, dropout: float) -> None:
@@ -57,25 +59,25 @@ class ResidualConnection(nn.Module):
     Vaswani et al. 2017, section 5.4, is post-norm; Xiong et al. 2020 compare both.
     """
 
-    def __init__(self, norm: nn.Module, dropout: float, place: Literal["pre", "post"]) -> None:
+    def __init__(self, norm: nn.Module, dropout: float, norm_order: Literal["pre", "post"]) -> None:
         super().__init__()
         self.norm = norm
         self.dropout = Dropout(dropout)
-        self.pre_norm = place == "pre"
+        self.pre_norm = norm_order == "pre"
 
     def sublayer_input(self, x: Tensor) -> Tensor:
-        """What f is given: [B, T, D] -> [B, T, D]"""
-        entered: Tensor = self.norm(x) if self.pre_norm else x
-        return entered
+        """Input of the sublayer f: [B, T, D] -> [B, T, D]"""
+        inputs: Tensor = self.norm(x) if self.pre_norm else x
+        return inputs
 
     def add_output(self, x: Tensor, fx: Tensor) -> Tensor:
-        """x and f(enter(x)) to the layer's output, all [B, T, D]"""
+        """x and f(sublayer_input(x)) -> the output, all [B, T, D]"""
         total = x + self.dropout(fx)
         return total if self.pre_norm else self.norm(total)
 
 
 class SinusoidalPositionEncoding(nn.Module):
-    """Positions as sines and cosines: Vaswani et al. 2017, section 3.5.
+    """Sinusoidal position encoding (Vaswani et al. 2017, section 3.5).
 
     As in the authors' own code (tensor2tensor), and so in CTranslate2: sines in the first half and cosines in the
     second, with wavelengths that reach 10,000 * 2 pi, where the paper's alternate and stay just below it.
@@ -94,11 +96,11 @@ class SinusoidalPositionEncoding(nn.Module):
 
 
 class LearnedPositionEmbedding(nn.Module):
-    """A learned vector for each of the first `most` positions; all later ones share the last (Gehring et al. 2017)."""
+    """Learned vectors for `max_positions` positions; later ones share the last (Gehring et al. 2017)."""
 
-    def __init__(self, dim: int, most: int) -> None:
+    def __init__(self, dim: int, max_positions: int) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(most, dim)
+        self.embedding = nn.Embedding(max_positions, dim)
         nn.init.normal_(self.embedding.weight, std=dim**-0.5)
 
     def forward(self, position: Tensor) -> Tensor:
@@ -108,7 +110,7 @@ class LearnedPositionEmbedding(nn.Module):
 
 
 class NoPositionEncoding(nn.Module):
-    """Zero, for self-attention that tells by itself how far apart words stand."""
+    """Zero: no position encoding beside that of the self-attention."""
 
     def forward(self, position: Tensor) -> Tensor:
         """[...] -> []"""

@@ -1,4 +1,4 @@
-"""Limits of a translation: its length and its beginning; and scores that are comparable across lengths."""
+"""Length limits and forced prefix of translations, and the length penalty."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from torch import Tensor
 from seq2attn.nn.decoding_state import map_tensors
 
 FREE = -1
-"""Stands in a prefix for any token."""
+"""Placeholder for any token in a prefix."""
 
 
 @dataclass(frozen=True)
 class LengthLimits:
-    """The fewest and the most words a sentence's translation may have, the end among them, and its prefix."""
+    """Minimum and maximum length of each translation, including EOS, and its prefix."""
 
     min_length: Tensor  # [B] long, at least 1
-    max_length: Tensor  # [B] long, at least `fewest`
-    prefix: Tensor | None = (
-        None  # [B, P] long, the first tokens of a translation; FREE after a shorter prefix
-    )
+    max_length: Tensor  # [B] long, at least `min_length`
+    prefix: Tensor | None = None  # [B, P] long, the first tokens; FREE after a shorter prefix
 
     def with_prefixes(self, prefixes: Sequence[Sequence[int]]) -> LengthLimits:
-        """The same with a prefix for each sentence, and room for it and the end."""
+        """The same with a prefix for each sentence, and a maximum length of at least the prefix and EOS."""
         width = max(map(len, prefixes), default=0)
         if not width:
             return self
@@ -40,7 +38,7 @@ class LengthLimits:
         return map_tensors(lambda tensor: tensor.to(device), self)
 
     def force(self, log_probs: Tensor, t: int) -> Tensor:
-        """Nothing but the prefix's token at position `t`, counted from 1, with its own log-probability: [b, K, V]"""
+        """Log-probabilities [b, K, V] of step `t`, from 1, with -inf for all but the token of the prefix."""
         if self.prefix is None or t > self.prefix.size(1):
             return log_probs
         token = self.prefix[:, t - 1, None, None]
@@ -51,9 +49,9 @@ class LengthLimits:
 
 @dataclass(frozen=True)
 class LengthPenalty:
-    """Turns the log-probability of a hypothesis into its score.
+    """Length penalty: log-probability to score.
 
-    none: as it is; average: divided by length ** alpha; gnmt: divided by ((5 + length) / 6) ** alpha (Wu et al. 2016,
+    none: unchanged; average: divided by length ** alpha; gnmt: divided by ((5 + length) / 6) ** alpha (Wu et al. 2016,
     eq. 14).
     """
 
@@ -61,7 +59,7 @@ class LengthPenalty:
     alpha: float = 1.0
 
     def penalty(self, length: Tensor) -> Tensor:
-        """What a log-probability is divided by, for lengths [...] that count the end; it grows with the length."""
+        """Divisor of the log-probability for lengths [...] that include EOS; it grows with the length."""
         length = length.to(torch.float32)
         if self.kind == "average":
             return length**self.alpha

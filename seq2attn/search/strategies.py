@@ -1,6 +1,6 @@
-"""How each sentence's hypotheses go on: greedily, as a beam, or by chance.
+"""Search strategies: the selection of candidates in greedy search, beam search and sampling.
 
-Shapes: B sentences, K hypotheses a sentence, V words, C >= K candidates.
+Shapes: B sentences, K hypotheses per sentence, V vocabulary, C >= K candidates.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ NEG_INF = float("-inf")
 
 
 class SearchStrategy(Protocol):
-    """Picks candidates among all continuations of a sentence's hypotheses."""
+    """Selection of candidates among all continuations of the hypotheses of a sentence."""
 
     @property
     def beam_size(self) -> int:
-        """K, how many hypotheses a sentence keeps."""
+        """K: number of hypotheses per sentence."""
         ...
 
     @property
     def max_finished(self) -> float:
-        """How many finished hypotheses end the search for a sentence, though there might be a better one."""
+        """Number of finished hypotheses that end the search for a sentence."""
         ...
 
     def initial_scores(self, scores: Tensor) -> Tensor:
-        """What the K equal hypotheses are worth before the first word: [B, K] zeros in, [B, K] out."""
+        """Scores of the K equal hypotheses before the first token: zeros [B, K] -> [B, K]"""
         ...
 
     def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -39,7 +39,7 @@ class SearchStrategy(Protocol):
 
 @dataclass(frozen=True)
 class GreedySearch:
-    """The likeliest word. Not a beam of one: a beam may take back an early end, and finishes second-best words too."""
+    """The most likely token at each step. A beam of one differs: it also considers finished second-best tokens."""
 
     beam_size: int = 1
     max_finished: float = math.inf
@@ -55,18 +55,18 @@ class GreedySearch:
 
 @dataclass(frozen=True)
 class BeamSearch:
-    """The likeliest continuations of all K hypotheses together: 2K, enough should K of them end."""
+    """The 2K most likely continuations of all K hypotheses, enough if K of them end."""
 
     beam_size: int = 5
     patience: float | None = None
 
     @property
     def max_finished(self) -> float:
-        """So many times the width; without `patience` as many as it takes (Kasai et al. 2022, section 3)."""
+        """`patience` times the beam size; unlimited without it (Kasai et al. 2022, section 3)."""
         return math.inf if self.patience is None else self.beam_size * self.patience
 
     def initial_scores(self, scores: Tensor) -> Tensor:
-        """Only the first of K equal hypotheses counts, lest the beam fill with copies."""
+        """-inf for all but the first of the K equal hypotheses, so that the beam does not fill with copies."""
         return torch.full_like(scores, NEG_INF).index_fill(1, scores.new_zeros(1, dtype=torch.long), 0.0)
 
     def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -76,7 +76,7 @@ class BeamSearch:
 
 @dataclass(frozen=True)
 class Sampling:
-    """K independent draws; from the `top_k` likeliest words, or the fewest that hold `top_p` of the probability."""
+    """K independent samples, with top-k and nucleus (top-p) filtering."""
 
     beam_size: int = 1
     temperature: float = 1.0
@@ -86,57 +86,58 @@ class Sampling:
     max_finished: float = math.inf
 
     def initial_scores(self, scores: Tensor) -> Tensor:
-        """[B, K], all alike"""
+        """[B, K], unchanged"""
         return scores
 
     def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log_probs [B, K, V], scores [B, K] -> parent, token, score, each [B, K]"""
-        probs = (self._cut(log_probs) / self.temperature).softmax(-1)
+        probs = (self._filter(log_probs) / self.temperature).softmax(-1)
         token = torch.multinomial(probs.flatten(0, 1), 1, generator=self.generator).view(scores.shape)
         parent = torch.arange(self.beam_size, device=scores.device).expand_as(token)
         return parent, token, scores + log_probs.gather(-1, token.unsqueeze(-1)).squeeze(-1)
 
-    def _cut(self, log_probs: Tensor) -> Tensor:
-        """Words outside the allowed ones become impossible: [B, K, V] -> [B, K, V]"""
+    def _filter(self, log_probs: Tensor) -> Tensor:
+        """Log-probabilities [B, K, V] with -inf for the tokens that are filtered out."""
         if self.top_k is not None and self.top_k < log_probs.size(-1):
-            least = log_probs.topk(self.top_k, -1).values[..., -1:]
-            log_probs = log_probs.masked_fill(log_probs < least, NEG_INF)
+            lowest = log_probs.topk(self.top_k, -1).values[..., -1:]
+            log_probs = log_probs.masked_fill(log_probs < lowest, NEG_INF)
         if self.top_p < 1.0:
             ordered, index = log_probs.sort(-1, descending=True)
-            likelier = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)  # what stands before each word
-            cut = ordered.masked_fill(likelier >= self.top_p, NEG_INF)
-            log_probs = torch.full_like(log_probs, NEG_INF).scatter(-1, index, cut)
+            before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(
+                -1
+            )  # probability of the more likely tokens
+            kept = ordered.masked_fill(before >= self.top_p, NEG_INF)
+            log_probs = torch.full_like(log_probs, NEG_INF).scatter(-1, index, kept)
         return log_probs
 
 
 BLOCK_SIZE = 64
-"""How many words are compared by their best one first."""
+"""Tokens in a block, which is first represented by its maximum."""
 
 
 def topk_continuations(log_probs: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """log_probs [B, K, V], scores [B, K] -> parent, word, score, each [B, count] or fewer, best first
+    """log_probs [B, K, V], scores [B, K] -> parent, token, score, each [B, count] or fewer, best first
 
-    The best `count` words stand in the `count` blocks of words whose best ones are best, so that only these are looked
-    at: each other block has as many words before its own best one.
+    The best `count` tokens are in the `count` blocks with the highest maxima: only these blocks are searched.
     """
-    sentences, width, words = log_probs.shape
-    blocks = words // BLOCK_SIZE
-    if width * blocks <= 2 * count:
-        score, index = (scores.unsqueeze(-1) + log_probs).flatten(1).topk(min(count, width * words))
-        return index // words, index % words, score
-    table = log_probs[..., : blocks * BLOCK_SIZE].unflatten(-1, (blocks, BLOCK_SIZE))
-    best = (table.amax(-1) + scores.unsqueeze(-1)).flatten(1).topk(count).indices
+    sentences, beam_size, vocab_size = log_probs.shape
+    blocks = vocab_size // BLOCK_SIZE
+    if beam_size * blocks <= 2 * count:
+        score, index = (scores.unsqueeze(-1) + log_probs).flatten(1).topk(min(count, beam_size * vocab_size))
+        return index // vocab_size, index % vocab_size, score
+    blocked = log_probs[..., : blocks * BLOCK_SIZE].unflatten(-1, (blocks, BLOCK_SIZE))
+    best = (blocked.amax(-1) + scores.unsqueeze(-1)).flatten(1).topk(count).indices
     parent, block = best // blocks, best % blocks
     sentence = torch.arange(sentences, device=best.device).unsqueeze(1)
-    total = (table[sentence, parent, block] + scores.gather(1, parent).unsqueeze(-1)).flatten(1)
-    word = (block.unsqueeze(-1) * BLOCK_SIZE + torch.arange(BLOCK_SIZE, device=best.device)).flatten(1)
+    candidates = (blocked[sentence, parent, block] + scores.gather(1, parent).unsqueeze(-1)).flatten(1)
+    token = (block.unsqueeze(-1) * BLOCK_SIZE + torch.arange(BLOCK_SIZE, device=best.device)).flatten(1)
     parent = parent.repeat_interleave(BLOCK_SIZE, 1)
-    rest = words - blocks * BLOCK_SIZE
+    rest = vocab_size - blocks * BLOCK_SIZE
     if rest:
         last = log_probs[..., blocks * BLOCK_SIZE :] + scores.unsqueeze(-1)
-        number = torch.arange(width * rest, device=best.device)
-        total = torch.cat([total, last.flatten(1)], 1)
-        word = torch.cat([word, (blocks * BLOCK_SIZE + number % rest).expand(sentences, -1)], 1)
+        number = torch.arange(beam_size * rest, device=best.device)
+        candidates = torch.cat([candidates, last.flatten(1)], 1)
+        token = torch.cat([token, (blocks * BLOCK_SIZE + number % rest).expand(sentences, -1)], 1)
         parent = torch.cat([parent, (number // rest).expand(sentences, -1)], 1)
-    score, index = total.topk(count)
-    return parent.gather(1, index), word.gather(1, index), score
+    score, index = candidates.topk(count)
+    return parent.gather(1, index), token.gather(1, index), score

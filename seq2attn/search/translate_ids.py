@@ -1,4 +1,4 @@
-"""Search over many sources: alike in length together, under a budget of tokens, answered in order."""
+"""Search over many sources: batches of similar lengths under a token budget, results in input order."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from seq2attn.search.strategies import Sampling
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 MIN_BATCH_TOKENS = 1024
-"""To how many tokens a batch may shrink for every thread to have two, so that none waits long for another's last."""
+"""Smallest batch in tokens; batches are made small enough for two per thread, so that threads end at the same time."""
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation of one source."""
+    """A translation of one source."""
 
-    tokens: tuple[int, ...]  # without the end
-    score: float  # comparable across lengths
+    tokens: tuple[int, ...]  # without EOS
+    score: float  # with the length penalty
     log_prob: float
 
 
@@ -38,12 +38,12 @@ def translate_ids(
     budget: int,
     prefixes: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each source (ids without the end), best first, in the order of the sources.
+    """Hypotheses of each source (ids without EOS), best first, in the order of the sources.
 
-    At most `budget` source tokens, padding counted, times the hypotheses of each, are searched together. An empty
-    source has one hypothesis, which is empty. The hypotheses of a source begin with its prefix.
+    A batch has at most `budget` source tokens, with padding, times the beam size. An empty source has one empty
+    hypothesis. The hypotheses of a source begin with its prefix.
     """
-    choose = config.build(model.device)
+    strategy = config.build(model.device)
 
     @torch.inference_mode()
     def translate(rows: list[int]) -> list[list[Hypothesis]]:
@@ -57,7 +57,7 @@ def translate_ids(
             model.step,
             state,
             memory,
-            choose=choose,
+            strategy=strategy,
             limits=limits.to(device),
             bos=BOS,
             eos=EOS,
@@ -67,25 +67,25 @@ def translate_ids(
         return to_hypotheses(found)
 
     answers = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
-    alone = model.device.type != "cpu" or isinstance(choose, Sampling)  # which draws from one generator
-    if not alone and torch.get_num_threads() > 1:
-        every = choose.beam_size * sum(len(source) + 1 for source in sources)
-        budget = min(budget, max(MIN_BATCH_TOKENS, every // (2 * torch.get_num_threads())))
-    batches = batch_by_length(sources, max(1, budget // choose.beam_size))
-    answered = map(translate, batches) if alone else map_parallel(translate, batches)
-    for rows, found in zip(batches, answered, strict=True):
+    sequential = model.device.type != "cpu" or isinstance(strategy, Sampling)  # sampling uses one generator
+    if not sequential and torch.get_num_threads() > 1:
+        num_tokens = strategy.beam_size * sum(len(source) + 1 for source in sources)
+        budget = min(budget, max(MIN_BATCH_TOKENS, num_tokens // (2 * torch.get_num_threads())))
+    batches = batch_by_length(sources, max(1, budget // strategy.beam_size))
+    results = map(translate, batches) if sequential else map_parallel(translate, batches)
+    for rows, found in zip(batches, results, strict=True):
         for row, hypotheses in zip(rows, found, strict=True):
             answers[row] = hypotheses
     return answers
 
 
 def to_hypotheses(found: Hypotheses) -> list[list[Hypothesis]]:
-    """What was found, as Python values."""
+    """Hypotheses as Python values."""
     tokens, scores, log_probs = found.tokens.tolist(), found.scores.tolist(), found.log_probs.tolist()
     return [
         [
-            Hypothesis(tuple(words[: words.index(EOS)]), score, log_prob)
-            for words, score, log_prob in zip(*sentence, strict=True)
+            Hypothesis(tuple(ids[: ids.index(EOS)]), score, log_prob)
+            for ids, score, log_prob in zip(*sentence, strict=True)
             if score != float("-inf")
         ]
         for sentence in zip(tokens, scores, log_probs, strict=True)
@@ -99,11 +99,13 @@ Done = TypeVar("Done")
 def map_parallel(fn: Callable[[Work], Done], batches: Sequence[Work]) -> Iterator[Done]:
     """`fn` of each batch, in their order, on as many threads as PyTorch may use.
 
-    The tensors of a search step are too small to be worth cutting up among them: two batches on a processor each are
-    done sooner than one after the other on both.
+    The tensors of a search step are too small to be split among threads: two batches on one core each are faster than
+    one after the other on two.
     """
     threads = torch.get_num_threads()
-    if min(threads, len(batches)) < 2 or torch.is_autocast_enabled("cpu"):  # autocasting is a thread's own
+    if min(threads, len(batches)) < 2 or torch.is_autocast_enabled(
+        "cpu"
+    ):  # autocast is a setting of the thread
         yield from map(fn, batches)
         return
     try:
@@ -112,4 +114,4 @@ def map_parallel(fn: Callable[[Work], Done], batches: Sequence[Work]) -> Iterato
         ) as pool:
             yield from pool.map(fn, batches)
     finally:
-        torch.set_num_threads(threads)  # for threads that are yet to come
+        torch.set_num_threads(threads)  # the workers have changed it for new threads

@@ -38,7 +38,7 @@ def test_a_wide_beam_finds_the_best_of_all_that_begin_so(seed, rule):
     table, step = markov(seed)
     prefixes = [[], [5], [4, 7], [6, 6, 3]]
     found = search(
-        step, (), (), limits=of(prefixes, 3), choose=BeamSearch(WORDS**2), bos=BOS, eos=EOS, lengths=rule
+        step, (), (), limits=of(prefixes, 3), strategy=BeamSearch(WORDS**2), bos=BOS, eos=EOS, lengths=rule
     )
     for row, prefix in enumerate(prefixes):
         most, every = max(3, len(prefix) + 1), {}
@@ -55,11 +55,11 @@ def test_a_wide_beam_finds_the_best_of_all_that_begin_so(seed, rule):
 
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("choose", [GreedySearch(), BeamSearch(1), BeamSearch(WORDS**2)], ids=str)
+@pytest.mark.parametrize("strategy", [GreedySearch(), BeamSearch(1), BeamSearch(WORDS**2)], ids=str)
 @pytest.mark.parametrize("length", [1, 2, 3])
-def test_the_beginning_of_the_best_changes_nothing(seed, choose, length):
+def test_the_beginning_of_the_best_changes_nothing(seed, strategy, length):
     _, step = markov(seed)
-    options = {"choose": choose, "bos": BOS, "eos": EOS, "never": (PAD,)}
+    options = {"strategy": strategy, "bos": BOS, "eos": EOS, "never": (PAD,)}
     free = search(step, (), (), limits=of([[]], 4, fewest=2), **options)
     best = free.tokens[0, 0].tolist()
     forced = search(step, (), (), limits=of([best[: best.index(EOS)][:length]], 4, fewest=2), **options)
@@ -77,7 +77,7 @@ def test_patience_counts_no_end_that_cannot_be(width):
         (),
         (),
         limits=of([prefix], len(prefix) + 3, fewest=len(prefix) + 2),
-        choose=BeamSearch(width, patience=1 / width),
+        strategy=BeamSearch(width, patience=1 / width),
         bos=BOS,
         eos=EOS,
     )

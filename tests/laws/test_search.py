@@ -36,9 +36,9 @@ def penalty(rule, length):
 
 
 @pytest.mark.parametrize(
-    "choose", [GreedySearch(), BeamSearch(3), Sampling(3)], ids=lambda choose: type(choose).__name__
+    "strategy", [GreedySearch(), BeamSearch(3), Sampling(3)], ids=lambda strategy: type(strategy).__name__
 )
-def test_the_beginning_is_read_once_a_sentence(choose):
+def test_the_beginning_is_read_once_a_sentence(strategy):
     _, markovs = markov(0)
     rows = list[int]()
 
@@ -47,8 +47,8 @@ def test_the_beginning_is_read_once_a_sentence(choose):
         assert len(state) == len(words)
         return markovs(words, state, memory)
 
-    search(step, torch.zeros(2, 1), (), limits=limits(2, 3, 3), choose=choose, bos=BOS, eos=EOS)
-    assert rows == [2, 2 * choose.beam_size, 2 * choose.beam_size]
+    search(step, torch.zeros(2, 1), (), limits=limits(2, 3, 3), strategy=strategy, bos=BOS, eos=EOS)
+    assert rows == [2, 2 * strategy.beam_size, 2 * strategy.beam_size]
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -56,7 +56,7 @@ def test_the_beginning_is_read_once_a_sentence(choose):
 @pytest.mark.parametrize("fewest", [1, 2])
 def test_a_wide_beam_finds_the_best_of_all(seed, rule, fewest):
     table, step = markov(seed)
-    options = {"choose": BeamSearch(WORDS**2), "bos": BOS, "eos": EOS, "lengths": rule}
+    options = {"strategy": BeamSearch(WORDS**2), "bos": BOS, "eos": EOS, "lengths": rule}
     found = search(step, (), (), limits=limits(1, 3, fewest), **options)
     every = {}
     for n in range(fewest, 4):
@@ -80,7 +80,7 @@ def test_a_search_with_less_patience_ends_sooner_and_finds_nothing_better():
             steps.append(word)
             return step(word, state, memory)
 
-        options = {"choose": BeamSearch(3, patience), "bos": BOS, "eos": EOS, "lengths": rule}
+        options = {"strategy": BeamSearch(3, patience), "bos": BOS, "eos": EOS, "lengths": rule}
         found = search(counted, (), (), limits=limits(1, 12), **options)
         return len(steps), found.scores[0, 0].item()
 
@@ -118,7 +118,7 @@ def test_stopping_early_changes_nothing(seed, width, rule):
     table, step = markov(seed)
     table[:, EOS] -= 1.0
     found = search(
-        step, (), (), choose=BeamSearch(width), limits=limits(1, 12), bos=BOS, eos=EOS, lengths=rule
+        step, (), (), strategy=BeamSearch(width), limits=limits(1, 12), bos=BOS, eos=EOS, lengths=rule
     )
     plain = [score for score, _ in plain_beam(table, width, 12, rule)]
     assert found.scores[0].tolist() == pytest.approx(plain, abs=1e-5)
@@ -129,8 +129,8 @@ def test_stopping_early_changes_nothing(seed, width, rule):
 def test_patience_counts_the_ends_among_the_best_of_a_step(seed, width, patience):
     table, step = markov(seed)
     table[:, EOS] += 0.5
-    choose, rule = BeamSearch(width, patience), LengthPenalty("average")
-    found = search(step, (), (), choose=choose, limits=limits(1, 12), bos=BOS, eos=EOS, lengths=rule)
+    strategy, rule = BeamSearch(width, patience), LengthPenalty("average")
+    found = search(step, (), (), strategy=strategy, limits=limits(1, 12), bos=BOS, eos=EOS, lengths=rule)
     plain = [score for score, _ in plain_beam(table, width, 12, rule, patience)]
     assert found.scores[0, : len(plain)].tolist() == pytest.approx(plain, abs=1e-5)
     assert (found.scores[0, len(plain) :] == NEG_INF).all()
@@ -151,15 +151,15 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("choose", CHOICES)
+@pytest.mark.parametrize("strategy", CHOICES)
 @pytest.mark.parametrize("decoder", EVERY_DECODER)
-def test_scores_of_what_was_found_are_those_of_reading_it(decoder, choose):
-    net, choose = chance(model("gru", decoder)), CHOICES[choose]()
+def test_scores_of_what_was_found_are_those_of_reading_it(decoder, strategy):
+    net, strategy = chance(model("gru", decoder)), CHOICES[strategy]()
     memory, state = net.encode(*sources())
-    found = search(net.step, state, memory, choose=choose, limits=limits(4, 8), bos=BOS, eos=EOS)
+    found = search(net.step, state, memory, strategy=strategy, limits=limits(4, 8), bos=BOS, eos=EOS)
     words = found.tokens.flatten(0, 1)
     read = torch.cat([torch.full_like(words[:, :1], BOS), words[:, :-1]], 1)
-    hidden = net.decode(read, repeat_rows(state, choose.beam_size), memory).hidden
+    hidden = net.decode(read, repeat_rows(state, strategy.beam_size), memory).hidden
     log_probs = net.output_projection(hidden).log_softmax(-1).gather(-1, words[..., None])[..., 0]
     counted = (words == EOS).long().cumsum(1) - (words == EOS).long() == 0
     torch.testing.assert_close(
@@ -171,7 +171,7 @@ def test_scores_of_what_was_found_are_those_of_reading_it(decoder, choose):
 def test_greedy_is_the_arg_max_of_uncached_reading(encoder, decoder):
     net = chance(model(encoder, decoder))
     memory, state = net.encode(*sources())
-    found = search(net.step, state, memory, choose=GreedySearch(), limits=limits(4, 8), bos=BOS, eos=EOS)
+    found = search(net.step, state, memory, strategy=GreedySearch(), limits=limits(4, 8), bos=BOS, eos=EOS)
     words = torch.full((4, 1), BOS)
     for _ in range(7):
         hidden = net.decode(words, state, memory).hidden[:, -1:]
@@ -214,7 +214,7 @@ def test_a_batch_gives_each_sentence_what_it_gets_alone(decoder, search_config):
 def test_who_is_finished_finds_nothing_better_in_the_batch(seed, patience):
     """Among whole numbers many hypotheses are worth the same."""
     table = torch.randint(-2, 1, (30, WORDS, WORDS), generator=torch.Generator().manual_seed(seed)).float()
-    most, options = torch.arange(30) % 17 + 2, {"choose": BeamSearch(4, patience), "bos": BOS, "eos": EOS}
+    most, options = torch.arange(30) % 17 + 2, {"strategy": BeamSearch(4, patience), "bos": BOS, "eos": EOS}
 
     def step(words, state, memory):
         return table[state, words], state
@@ -262,8 +262,8 @@ def test_batches_side_by_side_are_batches_in_turn():
 
 def test_samples_follow_the_seed_and_the_model():
     table, step = markov(1)
-    choose = Sampling(4000, generator=torch.Generator().manual_seed(0))
-    draws = search(step, (), (), choose=choose, limits=limits(1, 2), bos=BOS, eos=EOS).tokens[0, :, 0]
+    strategy = Sampling(4000, generator=torch.Generator().manual_seed(0))
+    draws = search(step, (), (), strategy=strategy, limits=limits(1, 2), bos=BOS, eos=EOS).tokens[0, :, 0]
     share = torch.bincount(draws, minlength=WORDS) / 4000
     assert (share - table[BOS].exp()).abs().max() < 0.03
     net = chance(model("gru", "luong"))
@@ -278,8 +278,8 @@ def test_top_k_and_top_p_leave_the_likeliest_words():
     log_probs = torch.tensor([[[0.5, 0.3, 0.15, 0.05]]]).log()
     scores, generator = torch.zeros(1, 1), torch.Generator().manual_seed(0)
     seen = {
-        name: {int(choose(log_probs, scores)[1]) for _ in range(300)}
-        for name, choose in {
+        name: {int(strategy(log_probs, scores)[1]) for _ in range(300)}
+        for name, strategy in {
             "k": Sampling(1, top_k=2, generator=generator),
             "p": Sampling(1, top_p=0.6, generator=generator),
             "all": Sampling(1, generator=generator),

@@ -129,15 +129,15 @@ def test_what_was_read_in_inference_mode_may_be_gone_on_from_outside_it():
     torch.testing.assert_close(found.hidden, expected.hidden.clone())
 
 
-@pytest.mark.parametrize("choose", [GreedySearch(), BeamSearch(3, patience=1.0)], ids=["greedy", "beam"])
+@pytest.mark.parametrize("strategy", [GreedySearch(), BeamSearch(3, patience=1.0)], ids=["greedy", "beam"])
 @pytest.mark.parametrize("decoder", KINDS)
-def test_sentences_that_leave_at_different_steps_are_as_if_alone(decoder, choose):
+def test_sentences_that_leave_at_different_steps_are_as_if_alone(decoder, strategy):
     net = model("gru", decoder)
     torch.nn.init.normal_(net.output_projection.weight, std=2.0)
     most = torch.tensor([2, 19, 5, 9, 3, 19, 12, 4, 7, 16, 5, 2])
     words, mask = sources(tuple(itertools.islice(itertools.cycle((5, 3, 1, 7)), len(most))))
     memory, state = net.encode(words, mask)
-    options = {"choose": choose, "bos": BOS, "eos": EOS}
+    options = {"strategy": strategy, "bos": BOS, "eos": EOS}
     together = search(net.step, state, memory, limits=LengthLimits(most - 1, most), **options)
     for i, longest in enumerate(most):
         memory, state = net.encode(words[i : i + 1, mask[i]], mask[i : i + 1, mask[i]])

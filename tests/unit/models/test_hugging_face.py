@@ -163,7 +163,7 @@ def test_the_same_beams(kind, width, alpha):
     net, sentences = ours(kind), torch.ones(len(SOURCES), dtype=torch.long)
     memory, state = net.encode(source, mask)
     found = search(
-        net.step, state, memory, choose=FirstMayEnd(width), limits=LengthLimits(sentences, sentences * MOST), bos=BOS,
+        net.step, state, memory, strategy=FirstMayEnd(width), limits=LengthLimits(sentences, sentences * MOST), bos=BOS,
         eos=EOS, never=(PAD, BOS), lengths=LengthPenalty("average", alpha),
     )  # fmt: skip
     expected = theirs(kind).generate(
