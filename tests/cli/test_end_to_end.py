@@ -54,7 +54,7 @@ class TestTrain:
     def test_a_dry_run_needs_no_data(self, toy: Toy, tmp_path: Path) -> None:
         shutil.copy(toy.config, tmp_path)
         done = invoke_in(tmp_path, "train", "toy.yaml", "--dry-run")
-        assert "decoder.attention.score.w_key.weight" in done.out
+        assert "decoder.attention.score.key_proj.weight" in done.out
         assert "vocabularies of 300 and 300 entries (at most)" in done.out
         assert (done.err, [path.name for path in tmp_path.iterdir()]) == ("", ["toy.yaml"])
 
@@ -138,7 +138,7 @@ class TestTranslate:
         first, second = map(json.loads, done.out.splitlines())
         assert (first["source"], second["source"]) == tuple(SENTENCES)
         best = [second, *second["alternatives"]]
-        assert [row[1:] for row in rows[3:]] == [[f"{one['score']:.4f}", one["tokenizer"]] for one in best]
+        assert [row[1:] for row in rows[3:]] == [[f"{one['score']:.4f}", one["text"]] for one in best]
         assert [one["score"] for one in best] == sorted((one["score"] for one in best), reverse=True)
 
     @pytest.mark.parametrize(("name", "begins"), [("a.png", b"\x89PNG"), ("new/a.svg", b"<?xml")])
@@ -154,7 +154,7 @@ class TestTranslate:
         )
         page = (tmp_path / "page.html").read_text(encoding="utf-8")
         data = page_data(page)
-        assert (data["run_dir"], data["scale"]) == (str(toy.run), "row")
+        assert (data["run"], data["scale"]) == (str(toy.run), "row")
         sentences = data["sentences"]
         assert len(sentences) == len(SENTENCES)
         for sentence, line in zip(sentences, SENTENCES, strict=True):

@@ -28,7 +28,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Done
     """The toy as a Transformer, exported: its folder, its run, and what `export` said."""
     folder = tmp_path_factory.mktemp("exported")
     config = re.sub(r"  encoder: .*\n  decoder: .*\n", MODEL, CONFIG)
-    config = config.replace("200 updates", "400 updates").replace("rate: 0.01", "rate: 0.005")
+    config = config.replace("200 updates", "400 updates").replace("lr: 0.01", "lr: 0.005")
     write_toy(folder, config)
     invoke_in(folder, "train", "toy.yaml")
     done = invoke_in(folder, "export", "runs/toy", "--to", "ctranslate2", "--verify-with", "text/short.de")
@@ -58,7 +58,7 @@ def test_the_engine_translates_the_same(
     ours, theirs = (invoke(*command, *engine, given=given).out.splitlines() for engine in ([], ENGINE))
     assert len(ours) == len(theirs) == 35
     for one, other in zip(map(json.loads, ours), map(json.loads, theirs), strict=True):
-        assert other["tokenizer"] == one["tokenizer"] and other["tokens"] == one["tokens"]
+        assert other["text"] == one["text"] and other["tokens"] == one["tokens"]
         assert other["score"] == pytest.approx(one["score"], abs=1e-4)
     assert invoke("translate", run, *ENGINE, "rot haus").out == "red house\n"
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_has_a_place(
     said = invoke(
         "translate", run, *ENGINE, "--set", "search.lengths.min_length_ratio=0.5", "rot", "-o", "out", code=2
     ).err
-    assert said.startswith("<command line>:1:26: `search.lengths.min_length_ratio`: ctranslate2 ")
+    assert said.startswith("<command line>:1:33: `search.lengths.min_length_ratio`: ctranslate2 ")
     assert [*tmp_path.iterdir()] == []
     said = invoke("evaluate", run, *ENGINE, "--set", "search={kind: sample}", code=2).err
     assert "`search.kind`: ctranslate2 draws by chance of its own" in said

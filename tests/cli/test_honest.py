@@ -177,12 +177,14 @@ class TestLong:
             assert len(found[how]) == 4
             said = warnings(done, "tokens, and the model learnt from none with more than 30")
             assert [line.split(":")[1] for line in said] == [" line 2", " line 4"]
-        assert found["split"][1]["parts"] == lines("train.de", 0, 9)
-        assert "parts" not in found["split"][0]
-        assert len(found["truncate"][1]["parts"]) == 1
-        alone = invoke("translate", raw, given="".join(f"{x}\n" for x in found["split"][1]["parts"]).encode())
-        assert found["split"][1]["tokenizer"] == " ".join(alone.out.split("\n")).strip()
-        assert invoke("translate", raw, given=self.GIVEN).out.split("\n")[1] == found["split"][1]["tokenizer"]
+        assert found["split"][1]["segments"] == lines("train.de", 0, 9)
+        assert "segments" not in found["split"][0]
+        assert len(found["truncate"][1]["segments"]) == 1
+        alone = invoke(
+            "translate", raw, given="".join(f"{x}\n" for x in found["split"][1]["segments"]).encode()
+        )
+        assert found["split"][1]["text"] == " ".join(alone.out.split("\n")).strip()
+        assert invoke("translate", raw, given=self.GIVEN).out.split("\n")[1] == found["split"][1]["text"]
 
     def test_the_config_may_say_so(self, invoke: Invoke, raw: Path) -> None:
         by_config = ["--set", "search.lengths.long_inputs=truncate", "--json"]
@@ -190,7 +192,7 @@ class TestLong:
             first = json.loads(
                 invoke("translate", raw, *by_config, *other, given=self.GIVEN).out.split("\n")[1]
             )
-            assert len(first["parts"]) == 1
+            assert len(first["segments"]) == 1
         done = invoke(
             "translate",
             raw,
@@ -226,8 +228,8 @@ class TestEvaluate:
         assert warnings(done, "learnt: 10 of its 20 pairs (50.0%) are training pairs")
         report = json.loads(done.out)
         kept = json.loads((run / "evaluation" / "learnt.json").read_text(encoding="utf-8"))
-        assert kept["concerns"] == report["sets"]["learnt"]["concerns"]
-        assert any("training pairs" in line for line in report["sets"]["learnt"]["concerns"])
+        assert kept["warnings"] == report["sets"]["learnt"]["warnings"]
+        assert any("training pairs" in line for line in report["sets"]["learnt"]["warnings"])
         shutil.rmtree(run / "data")
         assert not warnings(invoke("evaluate", run, "--greedy"), "training pairs")
 

@@ -16,9 +16,9 @@ from torch import nn
 
 import seq2attn
 from seq2attn.attention.config import AttentionConfig
-from seq2attn.attention.scores import Score
-from seq2attn.decoders import Decoded, Decoder, every_layer
-from seq2attn.encoders import Encoded, Encoder
+from seq2attn.attention.scores import ScoreFunction
+from seq2attn.decoders import Decoder, DecoderOutput, stack_layers
+from seq2attn.encoders import Encoder, EncoderOutput
 
 
 class MyEncoder(Encoder):
@@ -26,22 +26,22 @@ class MyEncoder(Encoder):
 
     class Config(seq2attn.Config):
         kind: str
-        width: PositiveInt = 16
+        size: PositiveInt = 16
 
         def build(self, input_dim):
             return MyEncoder(self, input_dim)
 
     def __init__(self, config, input_dim):
         super().__init__()
-        self.layer = nn.Linear(input_dim, config.width)
-        self.key_dim = self.value_dim = self.final_dim = config.width
+        self.layer = nn.Linear(input_dim, config.size)
+        self.key_dim = self.value_dim = self.final_dim = config.size
 
-    def forward(self, words, mask):  # no attention of its own, so nothing about weights
-        states = torch.tanh(self.layer(words))
-        return Encoded(states, states, mask, (states[:, :1],))
+    def forward(self, embedded, mask):  # no attention of its own, so nothing about weights
+        states = torch.tanh(self.layer(embedded))
+        return EncoderOutput(states, states, mask, (states[:, :1],))
 
 
-class MyScore(Score):
+class MyScore(ScoreFunction):
     """Minus the distance of query and key."""
 
     class Config(seq2attn.Config):
@@ -55,15 +55,15 @@ class MyScore(Score):
         super().__init__()
         self.sharpness, self.w = sharpness, nn.Linear(query_dim, key_dim)
 
-    def query(self, x, position):
-        return super().query(self.w(x), position)
+    def project_query(self, x, position):
+        return super().project_query(self.w(x), position)
 
-    def forward(self, q, k, asked):
+    def forward(self, q, k, info):
         return -self.sharpness * torch.cdist(q, k)
 
 
 class MyDecoder(Decoder):
-    """The last word asks the source; nothing else is remembered."""
+    """The last token is the query; nothing else is remembered."""
 
     class Config(seq2attn.Config):
         kind: str
@@ -77,15 +77,15 @@ class MyDecoder(Decoder):
         self.attention = config.attention.build(input_dim, encoder.key_dim, encoder.value_dim)
         self.dim = input_dim + encoder.value_dim
 
-    def prepare(self, encoded):
+    def init_state(self, encoded):
         start = encoded.mask.new_zeros(len(encoded.mask), dtype=torch.long)
-        return (self.attention.project(encoded.keys, encoded.values, encoded.mask),), start
+        return (self.attention.project_memory(encoded.keys, encoded.values, encoded.mask),), start
 
-    def forward(self, words, state, memory, *, need_weights=False):
-        position = state[:, None] + torch.arange(words.size(1), device=words.device)
-        found = self.attention(words, memory[0], position, need_weights=need_weights)
-        hidden = torch.cat([words, found.context], -1)
-        return Decoded(hidden, state + words.size(1), every_layer([found.weights]))
+    def forward(self, embedded, state, memory, *, need_weights=False):
+        position = state[:, None] + torch.arange(embedded.size(1), device=embedded.device)
+        output = self.attention(embedded, memory[0], position, need_weights=need_weights)
+        hidden = torch.cat([embedded, output.context], -1)
+        return DecoderOutput(hidden, state + embedded.size(1), stack_layers([output.weights]))
 '''
 
 OURS = """\
@@ -93,7 +93,7 @@ OURS = """\
   decoder: {kind: luong, dim: 32}
 """
 THEIRS = """\
-  encoder: {kind: my_parts:MyEncoder, kernel_size: 24}
+  encoder: {kind: my_parts:MyEncoder, size: 24}
   decoder: {kind: my_parts:MyDecoder, attention: {score: {kind: my_parts:MyScore, sharpness: 2}}}
 """
 
@@ -110,7 +110,7 @@ def test_they_train_and_translate(folder: Path) -> None:
     done = invoke_in(folder, "train", "toy.yaml", "--set", "training.max_duration=[60 updates]")
     assert "validation at update 60: " in done.err
     saved = (folder / "runs/toy/config.yaml").read_text(encoding="utf-8")
-    assert "kind: my_parts:MyScore" in saved and "width: 24" in saved
+    assert "kind: my_parts:MyScore" in saved and "size: 24" in saved
     allowed = ("--allow-code", "my_parts")
     done = invoke_in(folder, "translate", "runs/toy", "rot haus", "--attention", "-", *allowed)
     assert (done.err, "weight: " in done.out) == ("", True)
@@ -119,10 +119,10 @@ def test_they_train_and_translate(folder: Path) -> None:
 
 
 def test_their_options_are_checked(folder: Path) -> None:
-    wrong = THEIRS.replace("width: 24", "widht: 24").replace("sharpness: 2", "sharpness: very")
+    wrong = THEIRS.replace("size: 24", "siez: 24").replace("sharpness: 2", "sharpness: very")
     (folder / "wrong.yaml").write_text(CONFIG.replace(OURS, wrong), encoding="utf-8")
     done = invoke_in(folder, "config", "check", "wrong.yaml", code=2)
     assert [line for line in done.err.splitlines() if line.startswith("wrong")] == [
-        "wrong.yaml:12:39: unknown key `model.encoder.widht`; did you mean `width`?",
+        "wrong.yaml:12:39: unknown key `model.encoder.siez`; did you mean `size`?",
         "wrong.yaml:13:94: `model.decoder.attention.score.sharpness` should be a number, not 'very'",
     ]
