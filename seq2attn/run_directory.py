@@ -2,7 +2,7 @@
 
 run.json                the version of the format of all these files
 config.yaml             the resolved config; config.00001200.yaml: that up to this update, where --resume changed it
-source/ target/         the tokenisers
+source/ target/         the tokenizers
 data/                   the encoded text
 model.safetensors       the weights that translate, and the vocabularies they know
 weights.json            where they come from
@@ -154,7 +154,7 @@ class RunDirectory:
         return path if path.is_file() else None
 
     def load_model(self, device: torch.device | str = "cpu") -> tuple[Seq2Seq, Tokenizer, Tokenizer]:
-        """The trained model, ready to translate, and its tokenisers.
+        """The trained model, ready to translate, and its tokenizers.
 
         Raises RunError when something is missing, or when model and vocabularies do not fit together.
         """

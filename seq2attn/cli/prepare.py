@@ -8,7 +8,7 @@ from seq2attn.cli.options import AllowCode, ConfigPath, Overrides
 
 
 def prepare(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> None:
-    """Check the text of a config, learn its tokenisers and encode it; `train` does so by itself when it is not done.
+    """Check the text of a config, learn its tokenizers and encode it; `train` does so by itself when it is not done.
 
     \b
     Examples:

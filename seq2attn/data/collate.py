@@ -43,7 +43,7 @@ class Batch:
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Batch:
-        """The batch in memory that a card can read by itself."""
+        """The batch in memory that a GPU can read by itself."""
         return self._each(torch.Tensor.pin_memory)
 
     def _each(self, fn: Callable[[Tensor], Tensor]) -> Batch:
@@ -66,10 +66,9 @@ def collate(pairs: Sequence[tuple[Sequence[int] | TokenIds, Sequence[int] | Toke
         say[row, : len(target)] = target
         say[row, len(target)] = EOS
     labels = torch.from_numpy(say)
-    said = (
-        (labels != IGNORE_INDEX).flatten().nonzero().squeeze(1)
-    )  # found here: on a device it would stop everything
-    return Batch(source, source_mask, torch.from_numpy(read), labels, said)
+    # On the CPU, as it would wait for a GPU.
+    label_index = (labels != IGNORE_INDEX).flatten().nonzero().squeeze(1)
+    return Batch(source, source_mask, torch.from_numpy(read), labels, label_index)
 
 
 def collate_padding_free(pairs: Sequence[tuple[Sequence[int] | TokenIds, Sequence[int] | TokenIds]]) -> Batch:

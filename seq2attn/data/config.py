@@ -72,7 +72,7 @@ class DataConfig(Config):
     rules = (_names_of_files, _references_are_for_scores, _tags_are_trained)
 
     train: TrainingCorpora
-    """What the tokenisers and the model learn from: a corpus, or a list of corpora."""
+    """What the tokenizers and the model learn from: a corpus, or a list of corpora."""
     dev: CorpusConfig
     """What decides when to stop and which weights are best; never filtered."""
     test: dict[str, CorpusConfig] = Field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""Text to tokenisers and memory-mapped ids, once.
+"""Text to tokenizers and memory-mapped ids, once.
 
-source/ target/          the tokenisers; the same one twice where it is joint
+source/ target/          the tokenizers; the same one twice where it is joint
 data/train/ data/dev/    the ids, and beside them the text as data/train.jsonl, data/dev.jsonl
 data/dev-1.jsonl ...     the dev set with further references as targets, where it has some
 data/train/word_ids/, alignments/    the word of each token and the links between words, where known
@@ -63,7 +63,7 @@ class PreparedData:
 def prepare(
     data: DataConfig, text: TokenizersConfig, folder: Path, log: Log, *, keep_tokenizers: bool = False
 ) -> PreparedData:
-    """Learn the tokenisers and encode the text into `folder`, unless that is done already.
+    """Learn the tokenizers and encode the text into `folder`, unless that is done already.
 
     `keep_tokenizers` takes those already in `folder`, for weights that were trained with them.
 
@@ -162,7 +162,7 @@ def _opened(folder: Path, sides: tuple[Tokenizer, Tokenizer]) -> Corpus:
     """The ids in `folder`, each of which is of a token."""
     corpus = Corpus.load(folder)
     if len(corpus.ids) and corpus.ids.max() >= max(len(side.vocabulary) for side in sides):
-        raise RunError(f"{folder}: the prepared ids are not of these tokenisers; {PREPARE_HINT}")
+        raise RunError(f"{folder}: the prepared ids are not of these tokenizers; {PREPARE_HINT}")
     return corpus
 
 

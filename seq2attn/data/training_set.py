@@ -47,7 +47,7 @@ class TrainingPart:
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """The training pairs: as ids, and as text for tokenisers that cut it at random."""
+    """The training pairs: as ids, and as text for tokenizers that cut it at random."""
 
     source: Tokenizer
     target: Tokenizer
@@ -64,7 +64,7 @@ class TrainingSet:
         return np.repeat(np.arange(len(self.corpus)), np.concatenate(counts))
 
     def epoch_corpus(self, seed: int, epoch: int) -> Corpus:
-        """The corpus for an epoch: cut anew if a tokeniser does, by (seed, epoch) alone."""
+        """The corpus for an epoch: cut anew if a tokenizer does, by (seed, epoch) alone."""
         if not (self.source.is_stochastic or self.target.is_stochastic):
             return self.corpus
         ids, words = (

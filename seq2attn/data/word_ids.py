@@ -1,6 +1,6 @@
 """Which word of a line each of its tokens belongs to, however the line is cut.
 
-The words are those of the line as it was written, which links count. What a tokeniser makes of the line need not tell
+The words are those of the line as it was written, which links count. What a tokenizer makes of the line need not tell
 them apart: its normal form may split a word, and an unknown mark has lost its joiners. So words are also cut alone.
 """
 

@@ -12,7 +12,7 @@ from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.tags import TaggedTokenizer, split_tag
 
 MAX_EXAMPLES = 5
-"""Lines that are named; of more the number is told."""
+"""Maximum number of lines that a warning names; of the others it has the number."""
 EARLY_WARNING_TOKENS = 500
 """Tokens after which a warning about the text as a whole does not wait for the end."""
 
@@ -22,21 +22,21 @@ class InputWarning(UserWarning):
 
 
 class InputChecker:
-    """Counts over the lines so far, and the warnings that follow. `learnt` describes the training text, if known."""
+    """Counts over the lines so far, and the warnings that follow. `training` describes the training text, if known."""
 
-    def __init__(self, learnt: CorpusReport | None = None) -> None:
-        self._learnt, self._style = learnt, TextStyle()
+    def __init__(self, training: CorpusReport | None = None) -> None:
+        self._training, self._style = training, TextStyle()
         self.num_lines = self.num_tokens = self.num_unknown = 0
         self._with_unknown: list[int] = []
         self._untagged: list[int] = []
         self._long: list[str] = []
-        self._cut_off: list[int] = []
-        self._told_long = 0
-        self._is_text_told = False
+        self._truncated: list[int] = []
+        self._num_long_reported = 0
+        self._is_text_reported = False
 
     def add_lines(self, lines: Sequence[SourceLine], tokenizer: Tokenizer) -> None:
         """Count the next lines, as they are given to the search."""
-        self._style += TextStyle.from_lines([one.line for one in lines]) if self._learnt else TextStyle()
+        self._style += TextStyle.from_lines([one.line for one in lines]) if self._training else TextStyle()
         needs_tag = isinstance(tokenizer, TaggedTokenizer) and tokenizer.required
         for number, one in enumerate(lines, self.num_lines + 1):
             self.num_tokens += one.num_tokens
@@ -51,12 +51,12 @@ class InputChecker:
 
     def add_truncated(self, lines: Sequence[int]) -> None:
         """The translations of these lines became as long as the search lets them be."""
-        self._cut_off += lines
+        self._truncated += lines
 
     def new_warnings(self) -> Iterator[str]:
         """New warnings, before all has been translated."""
-        yield from self._long[self._told_long : MAX_EXAMPLES]
-        self._told_long = min(len(self._long), MAX_EXAMPLES)
+        yield from self._long[self._num_long_reported : MAX_EXAMPLES]
+        self._num_long_reported = min(len(self._long), MAX_EXAMPLES)
         if self.num_tokens >= EARLY_WARNING_TOKENS:
             yield from (f"{line} (in the first {self.num_lines:,} lines)" for line in self._text())
 
@@ -67,21 +67,21 @@ class InputChecker:
 
     def length_warnings(self) -> Iterator[str]:
         """The warnings left about lines that are too long, and about translations that were cut off."""
-        yield from self._long[self._told_long : MAX_EXAMPLES]
+        yield from self._long[self._num_long_reported : MAX_EXAMPLES]
         if (more := len(self._long) - MAX_EXAMPLES) > 0:
             yield f"{more:,} more lines are too long"
-        if self._cut_off:
+        if self._truncated:
             limits = "`search.lengths.max_length` and `max_length_ratio`"
             yield (
-                f"the translation of {_named(self._cut_off)} became as long as {limits} let it,"
+                f"the translation of {_named(self._truncated)} became as long as {limits} let it,"
                 " and may have been cut off"
             )
 
     def _text(self) -> Iterator[str]:
         """Warnings about the text as a whole, once."""
-        if self._is_text_told:
+        if self._is_text_reported:
             return
-        differences = self._style.differences(self._learnt.source.style) if self._learnt else []
+        differences = self._style.differences(self._training.source.style) if self._training else []
         found = [f"the input {what}" for what in differences]
         if self.num_unknown > MAX_UNKNOWN_SHARE * self.num_tokens:
             counts = f"{self.num_unknown:,} of {self.num_tokens:,}"
@@ -89,7 +89,7 @@ class InputChecker:
             found.append(f"the model does not know {share}, in {_named(self._with_unknown)}")
         if self._untagged:
             found.append(f"{_named(self._untagged)} without a tag; all training text had one (see `--tag`)")
-        self._is_text_told = bool(found)
+        self._is_text_reported = bool(found)
         yield from found
 
 

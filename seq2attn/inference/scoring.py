@@ -118,10 +118,10 @@ def _warn(
         if bool(source.strip()) != bool(target.strip()):
             print(f"warning: line {number:,}: one side is empty; scored all the same", file=sys.stderr)
         if (length := len(tokenizers[0].encode(source))) > limit.max_tokens:
-            said = (
+            message = (
                 f"warning: line {number:,}: {length:,} tokens, and {limit.reason}; scored whole all the same"
             )
-            print(said, file=sys.stderr)
+            print(message, file=sys.stderr)
         unknown += tokenizers[1].encode(target).count(UNK)
     if unknown:
         print(f"warning: {unknown:,} tokens of the target are unknown, and scored as <unk>", file=sys.stderr)

@@ -41,7 +41,9 @@ def model_source_limit(experiment: ExperimentConfig) -> SourceLimit:
     """The limit of a trained model: the longest pairs of its training, or its positions if these are fewer."""
     most = experiment.data.filters.max_length
     limits = [
-        SourceLimit(most, f"the model learnt from none with more than {most:,} (`data.filters.max_length`)")
+        SourceLimit(
+            most, f"the model was trained on none with more than {most:,} (`data.filters.max_length`)"
+        )
     ]
     for positions, key in (_encoder_positions(experiment.model.encoder), _score_positions(experiment)):
         if positions is not None:

@@ -47,7 +47,7 @@ NATIVE = "native"
 
 
 class Translator:
-    """A trained model with its tokenisers, and the engine that searches: our own unless another is given."""
+    """A trained model with its tokenizers, and the engine that searches: our own unless another is given."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class Translator:
         engine: Engine | None = None,
         budget: int = 8192,
         source_limit: SourceLimit | None = None,
-        learnt: CorpusReport | None = None,
+        training_report: CorpusReport | None = None,
     ) -> None:
-        """`source_limit` is that of the model; `learnt`, its text."""
+        """`source_limit` is that of the model; `training_report` describes its training text."""
         self.model, self.source, self.target, self.search, self.max_batch_tokens = (
             model,
             source,
@@ -70,7 +70,7 @@ class Translator:
             budget,
         )
         self.engine = engine or NativeEngine(model)
-        self.source_limit, self.training_report = source_limit, learnt
+        self.source_limit, self.training_report = source_limit, training_report
 
     @classmethod
     def load(
@@ -82,7 +82,7 @@ class Translator:
         export_dir: Path | None = None,
         allow_code: Sequence[str] = (),
     ) -> Translator:
-        """The translator of a run directory, on `device` or on a CUDA card if there is one.
+        """The translator of a run directory, on `device` or on a CUDA GPU if there is one.
 
         An `engine` other than our own is one that the run was exported to, in `export_dir` or inside the
         run. `allow_code` names modules that the run's config has parts from and that may be imported; they may do
@@ -110,7 +110,7 @@ class Translator:
             experiment.search,
             engine=searcher,
             source_limit=model_source_limit(experiment),
-            learnt=report.train if report else None,
+            training_report=report.train if report else None,
         )
 
     def __repr__(self) -> str:
@@ -206,12 +206,12 @@ class Translator:
             ]
             notes.add_lines(read, self.source)
             answers = list(zip(read, self._search(read, search), strict=True))
-            cut_off = _are_cut_off(answers, search.lengths)
-            notes.add_truncated([line for line, is_so in enumerate(cut_off, number) if is_so])
-            for (one, found), is_cut_off in zip(answers, cut_off, strict=True):
-                translation = replace(self._shown(one, found, num_hypotheses), truncated=is_cut_off)
+            truncated = _are_truncated(answers, search.lengths)
+            notes.add_truncated([line for line, is_so in enumerate(truncated, number) if is_so])
+            for (one, found), is_truncated in zip(answers, truncated, strict=True):
+                translation = replace(self._translation(one, found, num_hypotheses), truncated=is_truncated)
                 if attention and any(one.segments):
-                    translation = replace(translation, attention_weights=self._looked(one, found))
+                    translation = replace(translation, attention_weights=self._best_weights(one, found))
                 yield translation
         if noticed is None:
             _warn(notes)
@@ -232,7 +232,7 @@ class Translator:
                     raise
             self.max_batch_tokens //= 2  # after the error, which holds on to tensors, is gone
 
-    def _shown(self, line: SourceLine, found: RankedHypotheses, count: int | None) -> Translation:
+    def _translation(self, line: SourceLine, found: RankedHypotheses, count: int | None) -> Translation:
         sources = [self.source.convert_ids_to_tokens(segment) for segment in line.segments]
         every = [
             Translation(
@@ -248,16 +248,16 @@ class Translator:
         return replace(every[0], alternatives=tuple(every[1:]))
 
     def attention_weights(self, source: str, target: str) -> AttentionWeights:
-        """Where the model looks when it reads a given translation of a given line."""
-        return self._looked_at(self.source.encode(source), self.target.encode(target))
+        """The attention weights of a given translation of a given line, by forced decoding."""
+        return self._compute_weights(self.source.encode(source), self.target.encode(target))
 
-    def _looked(self, line: SourceLine, found: RankedHypotheses) -> AttentionWeights:
+    def _best_weights(self, line: SourceLine, found: RankedHypotheses) -> AttentionWeights:
         pairs = zip(line.segments, found, strict=True)
         return AttentionWeights.concat(
-            [self._looked_at(segment, best.tokens) for segment, (best, *_) in pairs]
+            [self._compute_weights(segment, best.tokens) for segment, (best, *_) in pairs]
         )
 
-    def _looked_at(self, source: Sequence[int], target: Sequence[int]) -> AttentionWeights:
+    def _compute_weights(self, source: Sequence[int], target: Sequence[int]) -> AttentionWeights:
         return AttentionWeights.compute(self.model, (self.source, self.target), source, target)
 
 
@@ -267,7 +267,7 @@ def _warn(noticed: InputChecker) -> None:
         warn(message, InputWarning, stacklevel=3)
 
 
-def _are_cut_off(
+def _are_truncated(
     answers: Sequence[tuple[SourceLine, RankedHypotheses]], lengths: LengthsConfig
 ) -> list[bool]:
     """Whether the best hypothesis of any segment of a line has the maximum length: only the end could follow."""

@@ -129,7 +129,7 @@ LARGEST = 2**16
 def resolve_search(
     search: SearchConfig, *, beam: int | None, greedy: bool, long_inputs: LongInputs | None = None
 ) -> SearchConfig:
-    """The search asked for, else `search`; the limits and the normalisation of lengths stay, and a beam's patience.
+    """The search asked for, else `search`; the limits and the normalization of lengths stay, and a beam's patience.
 
     Raises UserError when both a beam and greedy search are asked for.
     """

@@ -1,1 +1,1 @@
-"""Lines of text to ids and back: vocabularies and the tokenisers."""
+"""Lines of text to ids and back: vocabularies and the tokenizers."""

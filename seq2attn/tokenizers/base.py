@@ -1,4 +1,4 @@
-"""What a tokeniser does, and how a saved one is read."""
+"""What a tokenizer does, and how a saved one is read."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Tokenizer(Protocol):
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """The tokeniser saved in `folder`.
+    """The tokenizer saved in `folder`.
 
     Raises: RunError when a file is missing or the files do not fit together.
     """
@@ -68,7 +68,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         config = adapter.validate_python(header.get("config"))
     except ValidationError:
         raise RunError(
-            f"{folder / TOKENIZER_FILE}: describes no tokeniser known to this version; {TOKENIZER_HINT}"
+            f"{folder / TOKENIZER_FILE}: describes no tokenizer known to this version; {TOKENIZER_HINT}"
         ) from None
     tokenizer = _loaded(config, folder)
     return (

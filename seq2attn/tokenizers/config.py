@@ -1,4 +1,4 @@
-"""The tokenisers to choose from, and who shares them."""
+"""The tokenizers to choose from, and who shares them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _joint_or_each(
     if joint is not None:
         message = "`joint` serves both sides: leave this out, or leave `joint` out and give both sides"
         return [FieldError(side, message) for side, is_given in given.items() if is_given]
-    message = "has no tokeniser: give `joint`, or both `source` and `target`"
+    message = "has no tokenizer: give `joint`, or both `source` and `target`"
     return [FieldError(side, message) for side, is_given in given.items() if not is_given]
 
 
@@ -49,11 +49,11 @@ class TokenizersConfig(Config):
     rules = (_joint_or_each, _wordpiece_reads)
 
     joint: TokenizerConfig | None = None
-    """One tokeniser and one vocabulary, learnt from both sides."""
+    """One tokenizer and one vocabulary, learnt from both sides."""
     source: TokenizerConfig | None = None
-    """The tokeniser of the language translated from."""
+    """The tokenizer of the language translated from."""
     target: TokenizerConfig | None = None
-    """The tokeniser of the language translated into."""
+    """The tokenizer of the language translated into."""
 
     @property
     def is_joint(self) -> bool:
@@ -62,7 +62,7 @@ class TokenizersConfig(Config):
 
     @property
     def per_side(self) -> tuple[TokenizerConfig, TokenizerConfig]:
-        """The tokeniser of the source and that of the target: the same one twice where it is joint."""
+        """The tokenizer of the source and that of the target: the same one twice where it is joint."""
         source, target = self.joint or self.source, self.joint or self.target
         assert source is not None and target is not None  # the rule saw to it
         return source, target

@@ -17,7 +17,7 @@ MAX_MARKS, JOINER = 30, "\u034f"
 
 
 class NormalizeConfig(Config):
-    """What every tokeniser does first; white space always becomes single spaces, none at the ends."""
+    """What every tokenizer does first; white space always becomes single spaces, none at the ends."""
 
     lowercase: bool = False
     """Make all letters small. Translations then come out in small letters too."""
@@ -25,7 +25,7 @@ class NormalizeConfig(Config):
     """Unicode normal form: `nfc` joins letters and accents; `nfkc` also rewrites ligatures, wide letters."""
 
     def normalize(self, line: str) -> str:
-        """The line as the tokeniser sees it, and as `decode` gives it back."""
+        """The line as the tokenizer sees it, and as `decode` gives it back."""
         line = self._compose(line)
         if self.lowercase:
             line = self._compose(line.lower())

@@ -1,6 +1,6 @@
 """Pieces of words by SentencePiece: byte-pair encoding and the unigram model.
 
-SentencePiece's own normalisation is off (`identity`): what happens to a line stands in `normalize.py`. A
+SentencePiece's own normalization is off (`identity`): what happens to a line stands in `normalize.py`. A
 character that is no piece is written as its bytes (`<0xF0>`), so every line comes back as it was.
 """
 

@@ -1,4 +1,4 @@
-"""What the folder of any tokeniser holds: how it was made, its vocabulary, and for some a model."""
+"""What the folder of any tokenizer holds: how it was made, its vocabulary, and for some a model."""
 
 from __future__ import annotations
 

@@ -37,15 +37,15 @@ class Vocabulary:
         return cls(SPECIAL_TOKENS + tuple(word for word in words if word not in SPECIAL_TOKENS))
 
     @classmethod
-    def from_counts(cls, words: Iterable[str], min_frequency: int, max_size: int | None) -> Vocabulary:
-        """The most frequent words, equally frequent ones by code point; `max_size` includes the specials."""
+    def from_counts(cls, words: Iterable[str], min_frequency: int, vocab_size: int | None) -> Vocabulary:
+        """The most frequent words, equally frequent ones by code point; `vocab_size` includes the special tokens."""
         counts = Counter(words)
         frequent = [
             word for word, count in counts.items() if count >= min_frequency and word not in SPECIAL_TOKENS
         ]
         ordered = sorted(frequent, key=lambda word: (-counts[word], word))
         return cls.from_tokens(
-            ordered if max_size is None else ordered[: max(0, max_size - len(SPECIAL_TOKENS))]
+            ordered if vocab_size is None else ordered[: max(0, vocab_size - len(SPECIAL_TOKENS))]
         )
 
     @cached_property

@@ -5,7 +5,7 @@ Cutting is the checkpoint's own, by Hugging Face's `tokenizers`. BERT's special 
     [PAD] is <pad>,  [CLS] is <s>,  [SEP] is </s>,  [UNK] is <unk>
 
 `[CLS]` stands at the head of every line that is not empty, since BERT was never shown one without; `[SEP]` comes with
-the batch, like the end of any source. All others, `[MASK]` among them, are tokens. As BERT's own tokeniser does, a
+the batch, like the end of any source. All others, `[MASK]` among them, are tokens. As BERT's own tokenizer does, a
 special token written in the text is taken for one: `which city ? [SEP] anna lives in rome`.
 """
 

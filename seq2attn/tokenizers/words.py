@@ -48,7 +48,7 @@ class WordTokenizerConfig(NormalizeConfig):
 
     kind: Literal["words"] = "words"
     pre_tokenizer: Literal["punctuation", "whitespace"] = "punctuation"
-    """Cut at spaces and punctuation, or at spaces only (for text that was tokenised before)."""
+    """Cut at spaces and punctuation, or at spaces only (for text that was tokenized before)."""
     min_frequency: PositiveInt = 1
     """Words seen less often become `<unk>`."""
     vocab_size: Annotated[int, Field(gt=4)] | None = None

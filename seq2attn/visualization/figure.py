@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SUFFIXES = (".png", ".svg", ".pdf")
-# Okabe and Ito's colours without their yellow: told apart by everyone, dark enough for lines on white.
+# Okabe and Ito's colors without their yellow: told apart by everyone, dark enough for lines on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 INK = "#444444"
 

@@ -175,7 +175,7 @@ class TestLong:
             done = invoke("translate", raw, "--long-inputs", how, "--json", given=self.GIVEN)
             found[how] = [json.loads(line) for line in done.out.splitlines()]
             assert len(found[how]) == 4
-            said = warnings(done, "tokens, and the model learnt from none with more than 30")
+            said = warnings(done, "tokens, and the model was trained on none with more than 30")
             assert [line.split(":")[1] for line in said] == [" line 2", " line 4"]
         assert found["split"][1]["segments"] == lines("train.de", 0, 9)
         assert "segments" not in found["split"][0]

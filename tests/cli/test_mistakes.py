@@ -155,7 +155,7 @@ class TestSwapped:
         there = f"error: {newest}: was trained with another vocabulary. "
         assert mistake("average", run_copy, "--last", 1).startswith(there)
         resumed = mistake("train", toy.config, "--resume", "--set", f"run_dir={run_copy}")
-        of_other = f"error: {run_copy}/data/train: the prepared ids are not of these tokenisers"
+        of_other = f"error: {run_copy}/data/train: the prepared ids are not of these tokenizers"
         assert resumed.splitlines()[-1].startswith(of_other)
 
 

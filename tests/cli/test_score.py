@@ -106,7 +106,7 @@ def test_what_is_odd_is_named(invoke: Invoke, run: RunDirectory, tmp_path: Path)
     assert [line for line in done.err.splitlines() if line.startswith("warning: ")] == [
         "warning: line 1: one side is empty; scored all the same",
         "warning: line 2: one side is empty; scored all the same",
-        "warning: line 3: 300 tokens, and the model learnt from none with more than 256 (`data.filters.max_length`);"
+        "warning: line 3: 300 tokens, and the model was trained on none with more than 256 (`data.filters.max_length`);"
         " scored whole all the same",
         "warning: 1 tokens of the target are unknown, and scored as <unk>",
     ]

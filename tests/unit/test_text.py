@@ -275,7 +275,7 @@ def test_folders_that_do_not_fit_together(tmp_path: Path) -> None:
         (tmp_path / "a" / file).unlink()
         assert "cannot be read (No such file or directory); prepare" in broken(tmp_path / "a", file)
     (tmp_path / "a/tokenizer.json").write_text('{"config": {"kind": "magic"}}')
-    assert "describes no tokeniser known" in broken(tmp_path / "a", "tokenizer.json")
+    assert "describes no tokenizer known" in broken(tmp_path / "a", "tokenizer.json")
 
 
 @pytest.mark.parametrize(

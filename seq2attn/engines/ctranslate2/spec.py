@@ -1,6 +1,6 @@
 """From our Transformer to CTranslate2's description of one.
 
-Its layers are told by the config, its weights are our own tensors. What our attention projects in three layers, theirs
+Its layers follow from the config, its weights are our own tensors. What our attention projects in three layers, theirs
 projects in one: query, key and value in self-attention, key and value in attention to the source.
 """
 
@@ -62,7 +62,7 @@ def build_spec(config: ModelConfig, model: Seq2Seq, vocabularies: Sequence[Vocab
 
 
 def _choices(config: TransformerConfig) -> dict[str, Any]:
-    """What encoder and decoder are told alike."""
+    """Options that encoder and decoder share."""
     kinds = importlib.import_module("ctranslate2.specs").common_spec.Activation
     activations = {"relu": kinds.RELU, "gelu": kinds.GELU, "swiglu": kinds.SWISH}
     return {

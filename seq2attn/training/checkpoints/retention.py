@@ -24,7 +24,7 @@ LEFTOVER_PATTERNS = ("*.partial", "*.removed")
 
 
 def refuse_existing_training(run: Path) -> None:
-    """Raises RunError when `run` holds a training, which new tokenisers would make useless."""
+    """Raises RunError when `run` holds a training, which new tokenizers would make useless."""
     if checkpoint_folders(run):
         raise RunError(
             f"{run}: already holds a training; go on with it by `train --resume`, give another `run_dir`"
