@@ -14,8 +14,10 @@ Give --dev-source and --dev-target. Without such files, take some hundred pairs 
 
 
 def init(
-    source: Annotated[Path, typer.Argument(help="Text in the source language, one sentence per line.")],
-    target: Annotated[Path, typer.Argument(help="Its translation, line by line.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="Text in the source language, one sentence per line.")
+    ],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Its translation, line by line.")],
     dev_source: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Source text of the dev set.", show_default=False)
     ] = None,

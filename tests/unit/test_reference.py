@@ -1,0 +1,49 @@
+"""docs/config.md and docs/cli.md are what the code says, and lack no key and no command."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+from reference import DOCS, cli_page, config_page
+
+from seq2attn.cli import app
+from seq2attn.experiment import ExperimentConfig
+
+
+@pytest.mark.parametrize(("name", "page"), [("config.md", config_page), ("cli.md", cli_page)])
+def test_the_page_is_up_to_date(name, page):
+    assert (DOCS / name).read_text(encoding="utf-8") == page(), "run `python scripts/reference.py`"
+
+
+def test_every_key_has_a_type_and_a_default_or_is_required():
+    classes = [ExperimentConfig.model_json_schema(), *ExperimentConfig.model_json_schema()["$defs"].values()]
+    keys = {key for one in classes for key in one.get("properties", {})} - {"kind"}
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*) \|$", config_page(), re.MULTILINE)
+    assert {key for key, *_ in rows} == keys
+    assert [row for row in rows if not row[1]] == []
+    assert [row for row in rows if not row[2] and "section" not in row[1] and row[0] != "test"] == []
+
+
+def test_every_link_of_the_config_page_has_its_heading():
+    page = config_page()
+    headings = re.findall(r"^##+ (.*)$", page, re.MULTILINE)
+    anchors = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    assert len(anchors) == len({*anchors})
+    assert {*re.findall(r"\(#(.*?)\)", page)} <= {*anchors}
+
+
+def test_every_command_is_on_its_page():
+    names = [command.callback.__name__.replace("_", "-") for command in app.registered_commands]
+    names += [
+        f"{group.name} {command.callback.__name__}"
+        for group in app.registered_groups
+        for command in group.typer_instance.registered_commands
+    ]
+    assert len(names) > 12
+    assert re.findall(r"^## seq2attn (.*)$", cli_page(), re.MULTILINE) == names
