@@ -1,1 +1,1 @@
-"""A YAML file to typed, frozen configs, and every mistake in it to its place."""
+"""Typed, frozen configs from YAML files, with the place of every mistake."""

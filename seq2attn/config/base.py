@@ -1,4 +1,4 @@
-"""What every typed config shares: unknown keys are refused, values are frozen, docstrings are the help."""
+"""Base class of configs: unknown keys are errors, values are frozen, docstrings are the help."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, cr
 
 
 class PathString(str):
-    """A YAML string that knows the folder of the file it stands in."""
+    """A YAML string with the folder of its file."""
 
     folder: Path
 
@@ -44,7 +44,7 @@ InputPath = Annotated[Path, BeforeValidator(_resolve_path)]
 
 
 class FieldError(ValueError):
-    """One mistake across fields; `field` is what to point at, dotted, from the config that raises it."""
+    """A mistake across fields. `field`: dotted key of its place, relative to the config that raises it."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -55,7 +55,7 @@ class FieldError(ValueError):
 
 
 class FieldErrors(ValueError):  # noqa: N818
-    """Several mistakes across fields, found together. Raise it from a pydantic `model_validator`."""
+    """Several mistakes across fields, to be raised by a pydantic `model_validator`."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
         super().__init__("; ".join(str(error) for error in errors))
@@ -63,16 +63,16 @@ class FieldErrors(ValueError):  # noqa: N818
 
 
 Rule: TypeAlias = Callable[..., Sequence[FieldError]]
-"""Checks parts of a config against each other. Its parameters are named after the fields that it needs."""
+"""A check across fields of a config. Its parameters have the names of the fields that it needs."""
 
 
 class Config(BaseModel):
-    """A frozen, typed part of a YAML file. A string below a field is that field's help."""
+    """A frozen, typed section of a YAML file. The docstring below a field is its help."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     rules: ClassVar[Sequence[Rule]] = ()
-    """What must hold across fields. In a root config a rule is checked if the fields it needs are valid."""
+    """Checks across fields. The root config runs each rule whose fields are valid."""
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
@@ -82,7 +82,7 @@ class Config(BaseModel):
 
 
 def check_rules(rules: Sequence[Rule], fields: Mapping[str, Any]) -> list[FieldError]:
-    """What is wrong across `fields`, as far as they are those that a rule needs."""
+    """Errors of all rules whose fields are in `fields`."""
     needs = [(rule, list(inspect.signature(rule).parameters)) for rule in rules]
     return [
         mistake
@@ -93,7 +93,7 @@ def check_rules(rules: Sequence[Rule], fields: Mapping[str, Any]) -> list[FieldE
 
 
 def valid_fields(model: type[Config], data: Any, error: ValidationError) -> dict[str, Any]:
-    """The fields of `data` in which `error` found nothing, validated; none if it is about all of them."""
+    """Validated fields of `data` without errors; none if `error` is about the whole."""
     invalid = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
     if not invalid or not isinstance(data, Mapping):
         return {}

@@ -1,4 +1,4 @@
-"""Every pydantic error as one line about a key as the file writes it, at its place in the file."""
+"""Pydantic errors as messages about keys of the file, with their places."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
 from seq2attn.config.base import Config, FieldError, FieldErrors, check_rules, valid_fields
 from seq2attn.config.hints import our_key, suggest, suggest_or_list
-from seq2attn.config.source_location import SHOWN, Diagnostic, kind_of
+from seq2attn.config.source_location import MAX_SHOWN, Diagnostic, kind_of
 from seq2attn.config.yaml_cursor import YAMLCursor, kinds
 from seq2attn.config.yaml_reader import to_python
 
@@ -27,9 +27,9 @@ TYPE_NAMES = {
 
 
 def explain(error: ValidationError, model: type[Config], tree: Node) -> tuple[list[Diagnostic], int]:
-    """The mistakes that `error` tells of, and those across the parts of `model` that are valid alone.
+    """Diagnostics of `error` and of the rules across valid parts of `model`, and the number of errors left out.
 
-    With them the number of those that were not looked into, since there are more than are shown.
+    Errors are left out once there are as many diagnostics as are shown.
     """
     root = YAMLCursor(tree, model)
     diagnostics: list[Diagnostic] = []
@@ -37,7 +37,7 @@ def explain(error: ValidationError, model: type[Config], tree: Node) -> tuple[li
     details = _without_emptied(error.errors(include_url=False))
     left = 0
     for number, detail in enumerate(details):
-        if len(diagnostics) + len(wrong) >= SHOWN:
+        if len(diagnostics) + len(wrong) >= MAX_SHOWN:
             left = len(details) - number
             break
         cursor = root.resolve(detail["loc"])
@@ -56,18 +56,18 @@ def explain(error: ValidationError, model: type[Config], tree: Node) -> tuple[li
 
 
 def _without_emptied(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """The mistakes without those in the length of a list that pydantic emptied for the mistakes in its items."""
+    """Error details without the lengths of lists that pydantic emptied because of errors in their items."""
     places = {detail["loc"][:depth] for detail in details for depth in range(len(detail["loc"]))}
     return [detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in places]
 
 
 def locate(mistakes: Sequence[FieldError], model: type[Config], tree: Node) -> list[Diagnostic]:
-    """Mistakes that were found in a valid config by whoever used it, at their places."""
+    """Diagnostics for errors that the user of a valid config found."""
     return _across(YAMLCursor(tree, model), FieldErrors(mistakes))
 
 
 def _across(cursor: YAMLCursor, error: Exception) -> list[Diagnostic]:
-    """What a validator of ours, or of a plug-in, says about `cursor` or about keys below it."""
+    """Diagnostics of a validator, ours or of a plug-in, at `cursor` or below it."""
     if isinstance(error, FieldErrors):
         return [diagnostic for mistake in error.errors for diagnostic in _across(cursor, mistake)]
     message = str(error)
@@ -79,7 +79,7 @@ def _across(cursor: YAMLCursor, error: Exception) -> list[Diagnostic]:
 
 
 def _other(cursor: YAMLCursor, detail: ErrorDetails) -> Diagnostic:
-    """Mistakes in keys and kinds, and those for which pydantic's words do."""
+    """Diagnostic of a wrong key or kind, and of all other errors in pydantic's words."""
     match detail["type"]:
         case "extra_forbidden":
             key = cursor.key or cursor.node
@@ -112,7 +112,7 @@ def _other(cursor: YAMLCursor, detail: ErrorDetails) -> Diagnostic:
 
 
 def _expected(detail: ErrorDetails) -> str | None:
-    """What a value should have been, if that is what is wrong."""
+    """The expected value in words; None for errors of another sort."""
     for words, errors in TYPE_NAMES.items():
         if detail["type"] in errors:
             return words
@@ -129,7 +129,7 @@ def _mismatch(cursor: YAMLCursor, expected: Sequence[str]) -> Diagnostic:
 
 
 def _shown(node: Node) -> str:
-    """A value as the file writes it, as far as it fits into a line."""
+    """A scalar as the file writes it, else \"a list\" or \"a mapping\"."""
     if not isinstance(node, ScalarNode):
         return "a list" if isinstance(node, SequenceNode) else "a mapping"
     return repr(str(to_python(node))) if isinstance(to_python(node), str) else node.value or "nothing"

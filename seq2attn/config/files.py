@@ -15,7 +15,7 @@ _READS = InputPath.__metadata__[0]  # type: ignore[attr-defined]  # the mark of 
 
 
 def missing_files(config: Config) -> list[FieldError]:
-    """A mistake for each input file or folder of `config` that does not exist, with a similar name if there is one."""
+    """Errors for input files and folders of `config` that do not exist, with the most similar name."""
     return [
         FieldError(key, f"there is no such file: {path}{_similar(path)}")
         for key, path in _inputs(config)

@@ -21,7 +21,7 @@ C = TypeVar("C", bound=Config)
 
 
 def load(path: Path, model: type[C], overrides: Sequence[str] = ()) -> C:
-    """The config in `path`, with what it `extends` and with `overrides` such as `search.beam_size=10`.
+    """Load the config at `path`, merged with the files it `extends` and with `overrides` such as `search.beam_size=10`.
 
     Raises:
         ConfigError: all mistakes at once, each with its place.
@@ -38,7 +38,7 @@ def load_with_locations(path: Path, model: type[C], overrides: Sequence[str] = (
     try:
         config = model.model_validate(to_python(tree))
     except ValidationError as error:
-        # What is no YAML value at all was reported already, and need not be of the right type.
+        # Values that are not valid YAML were reported already.
         places = {diagnostic.sort_key for diagnostic in diagnostics}
         explained, left = explain(error, model, tree)
         diagnostics += [diagnostic for diagnostic in explained if diagnostic.sort_key not in places]
@@ -53,12 +53,12 @@ def errors_at(
     errors: Sequence[FieldError],
     overrides: Sequence[str] = (),
 ) -> ConfigError:
-    """What a valid config asks for that cannot be had, each at its place."""
+    """Errors in a valid config that its user found, such as missing files, each with its place."""
     return format_diagnostics(path, locate(errors, model, _merged(path, model, overrides)[0]))
 
 
 def read_merged(path: Path) -> tuple[MappingNode, list[Diagnostic]]:
-    """The YAML of a file with what it extends, and the mistakes in it that did not prevent reading on."""
+    """Merged YAML of a file and of those it extends, with diagnostics."""
     reader = YAMLReader(path)
     return reader.read_file(path), reader.diagnostics
 
@@ -66,7 +66,7 @@ def read_merged(path: Path) -> tuple[MappingNode, list[Diagnostic]]:
 def _merged(
     path: Path, model: type[Config], overrides: Sequence[str]
 ) -> tuple[MappingNode, list[Diagnostic], list[str]]:
-    """The YAML with all overrides, the mistakes in it, and what was dropped for another kind."""
+    """Merged YAML with all overrides, its diagnostics, and messages about keys that another kind dropped."""
     reader = YAMLReader(path)
     tree = reader.read_file(path)
     given = None  # merged with each other first, so that their order on the command line does not matter

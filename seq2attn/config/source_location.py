@@ -1,4 +1,4 @@
-"""Where a mistake stands: file, line and column, with a caret under it."""
+"""Places of mistakes in configs: file, line and column, with a caret under the line."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from yaml.error import Mark
 from seq2attn.errors import ConfigError
 
 COMMAND_LINE = "<command line>"
-SHOWN = 20
-"""The mistakes of one config that are shown; the others are counted."""
+MAX_SHOWN = 20
+"""Number of mistakes of one config that are shown; the others are counted."""
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One mistake in a config, and the stretch of a file or of the command line to point at."""
+    """A mistake in a config, with its range in a file or on the command line."""
 
     message: str
     start: Mark
@@ -27,7 +27,7 @@ class Diagnostic:
 
     @property
     def sort_key(self) -> tuple[str, int, int]:
-        """Sorts diagnostics by place."""
+        """Place of the diagnostic, for sorting."""
         return str(self.start.name), self.start.line, self.start.column
 
     def __str__(self) -> str:
@@ -43,18 +43,18 @@ class Diagnostic:
 
 
 def source_line(mark: Mark) -> str:
-    """The whole line of YAML that `mark` stands in."""
+    """The line of YAML with `mark`."""
     rest = (mark.buffer or "")[mark.pointer - mark.column :]
     return re.split("[\r\n\x85\u2028\u2029\0]", rest, maxsplit=1)[0].rstrip()
 
 
 def format_diagnostics(path: Path, diagnostics: Sequence[Diagnostic], more: int = 0) -> ConfigError:
-    """The diagnostics of the config at `path` as one message, in the order of their places, at most SHOWN of them.
+    """The diagnostics of the config at `path` as one message, in the order of their places, at most MAX_SHOWN of them.
 
-    `more` is the number of those that were only counted.
+    `more`: number of further mistakes, which are only counted.
     """
     found = {(*diagnostic.sort_key, diagnostic.message): diagnostic for diagnostic in diagnostics}
-    blocks = [str(found[place]) for place in sorted(found)[:SHOWN]]
+    blocks = [str(found[place]) for place in sorted(found)[:MAX_SHOWN]]
     total = len(found) + more
     if total > len(blocks):
         blocks.append(f"... and {total - len(blocks):,} more")
@@ -71,6 +71,6 @@ def child(node: Node, name: str | int) -> tuple[Node | None, Node | None]:
 
 
 def kind_of(node: Node | None) -> str | None:
-    """What a mapping says its `kind` is."""
+    """Value of `kind` in a mapping; None without one."""
     value = child(node, "kind")[1] if isinstance(node, MappingNode) else None
     return value.value if isinstance(value, ScalarNode) else None

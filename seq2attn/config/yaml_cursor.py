@@ -1,4 +1,4 @@
-"""Walks a YAML tree and the types that should describe it, side by side."""
+"""Cursor in a YAML tree, with the type that is expected at its place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from seq2attn.config.yaml_reader import to_python
 
 @dataclass(frozen=True)
 class YAMLCursor:
-    """A place in the YAML, and the type that is expected there."""
+    """A node of the YAML tree, and its expected type."""
 
     node: Node
     expected_type: Any

@@ -1,4 +1,4 @@
-"""Reads the YAML of one config, in files and on the command line, into nodes that know their places."""
+"""Reader of the YAML of one config, from files and the command line, into nodes with places."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ N = TypeVar("N", bound=Node)
 _YAML = "tag:yaml.org,2002:"
 _TEXT = {_YAML + name for name in ("str", "timestamp", "value")}
 MAX_FILE_BYTES = 2**18
-"""Bytes of the largest file that is taken for a config."""
+"""Maximum size of a config file."""
 MAX_VALUES = 2**16
-"""Values of the largest config, each counted as often as an anchor has it stand for something."""
+"""Maximum number of values of a config, with anchors expanded."""
 MAX_DEPTH = 64
-"""Levels of the deepest config."""
+"""Maximum depth of nesting."""
 _KNOWN = _TEXT | {_YAML + name for name in ("int", "float", "bool", "null", "map", "seq")}
 
 
@@ -65,7 +65,7 @@ def to_python(node: Node) -> Any:
 
 
 class YAMLReader:
-    """Reads the parts of one config, and collects the mistakes that do not prevent reading on."""
+    """Reader of the files and overrides of one config. Collects all mistakes after which it can read on."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -224,8 +224,8 @@ class YAMLReader:
         node.value = "?"
         return False
 
-    def _stop(self, fault: Diagnostic) -> NoReturn:
-        raise format_diagnostics(self.path, [*self.diagnostics, fault]) from None
+    def _stop(self, diagnostic: Diagnostic) -> NoReturn:
+        raise format_diagnostics(self.path, [*self.diagnostics, diagnostic]) from None
 
 
 def _at(node: Node, message: str) -> Diagnostic:

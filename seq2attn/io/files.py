@@ -23,7 +23,7 @@ from seq2attn.errors import RunError, UserError
 
 MAX_FILE_BYTES = 2**25
 """Bytes of the largest file that is read whole: a vocabulary of a million words has half of that."""
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The errors of a disk that takes no more, which name no file."""
 
 
@@ -47,7 +47,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         partial.replace(path)
     except BaseException as error:
         partial.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in FULL:
+        if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
             error.filename = str(path)
         raise
     sync(path.parent)

@@ -35,7 +35,7 @@ def resolve_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError):
-        cards = [f"cuda:{card}" for card in range(torch.cuda.device_count())]
-        known = ", ".join(["auto", "cpu", *cards])
+        gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+        known = ", ".join(["auto", "cpu", *gpus])
         raise UserError(f"there is no device `{name}` here; known: {known}") from None
     return device
