@@ -53,7 +53,7 @@ LAYER = {f"seq2attn.{part}": row for row, line in enumerate(LAYERS.split("\n")) 
 LONG_FILES = {
     "tests/unit/config/test_config.py",
     "tests/unit/config/test_errors.py",
-    "tests/unit/test_phrasebook.py",
+    "tests/unit/scripts/test_phrasebook.py",
 }
 """Tables of cases, which have one noun all the same."""
 

@@ -15,7 +15,7 @@ PATHS = [path for path in sorted(CONFIGS.rglob("*.yaml")) if path.name != "base.
 ELSEWHERE = (
     "sweeps",
     "bert.yaml",
-)  # tests/unit/test_sweep_grid.py; tests/cli/test_bert_docs.py makes its BERT
+)  # tests/unit/sweep/test_grid.py; tests/cli/test_bert_docs.py makes its BERT
 
 
 @pytest.mark.parametrize(

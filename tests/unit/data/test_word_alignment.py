@@ -23,7 +23,7 @@ from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
 from seq2attn.tokenizers.words import WordTokenizerConfig
-from tests.unit.test_text import DRAWING, TEXT, TRAINED
+from tests.unit.tokenizers.test_tokenizers import DRAWING, TEXT, TRAINED
 
 ODD = "a•b\u00a0c ,d ﬁn ´x ▁ y▁z Σας don't"
 

@@ -13,7 +13,7 @@ from seq2attn.tokenizers.unicode_scripts import is_of_unspaced_script
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from seq2attn.visualization.attention import AttentionSelection, attention_text, draw_attention
 from seq2attn.visualization.attention_map import AttentionMap
-from tests.unit.test_text import TEXT, TRAINED
+from tests.unit.tokenizers.test_tokenizers import TEXT, TRAINED
 from tests.unit.visualization.looks import SOURCE, TARGET, looked
 
 

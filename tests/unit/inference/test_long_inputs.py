@@ -22,7 +22,7 @@ from seq2attn.models.config import EmbeddingsConfig
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.words import WordTokenizerConfig
-from tests.unit.test_translator import DECODERS, GRU, WORDS
+from tests.unit.inference.test_translator import DECODERS, GRU, WORDS
 
 LIMIT = SourceLimit(6, "it is a test")
 PARTS = ["A few words.", "Of which, not many!", "Words?"]

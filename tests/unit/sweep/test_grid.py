@@ -14,7 +14,7 @@ from seq2attn.errors import ConfigError
 from seq2attn.sweep.grid import AxisConfig, expand, matches
 from seq2attn.sweep.plan import load_plan
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BASE = """\
 run_dir: runs/base
 data:

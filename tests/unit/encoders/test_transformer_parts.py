@@ -19,7 +19,7 @@ from seq2attn.errors import ConfigError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models import ModelConfig
 from seq2attn.nn.layers import GatedFeedForward
-from tests.unit.test_transformer import mask, rand, shuffled
+from tests.unit.encoders.test_transformer import mask, rand, shuffled
 
 DIM, HEADS, GROUPS, HIDDEN, WORDS = 16, 4, 2, 12, 6
 MODERN = {

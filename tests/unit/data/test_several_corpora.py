@@ -221,7 +221,7 @@ def test_mistakes_keep_their_places(tmp_path: Path, data: dict[str, Any], messag
 
 
 def test_the_config_of_the_docs_is_one(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs/data.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs/data.md").read_text(encoding="utf-8")
     data = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])["data"]
     corpora = load(experiment(tmp_path, data), ExperimentConfig).data.train
     assert [(corpus.kind, corpus.tag, corpus.repeat) for corpus in corpora] == [

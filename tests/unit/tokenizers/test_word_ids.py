@@ -14,7 +14,7 @@ from seq2attn.tokenizers.tokenized_text import TokenizedText, _belong
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 from seq2attn.tokenizers.word_ids import assign_word_ids
 from seq2attn.tokenizers.words import WordTokenizerConfig
-from tests.unit.test_text import DRAWING, TEXT, TRAINED
+from tests.unit.tokenizers.test_tokenizers import DRAWING, TEXT, TRAINED
 
 
 def word_by_word(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
