@@ -103,7 +103,7 @@ def test_what_cannot_be_has_a_place(
     assert said.startswith("<command line>:1:33: `search.lengths.min_length_ratio`: ctranslate2 ")
     assert [*tmp_path.iterdir()] == []
     said = invoke("evaluate", run, *ENGINE, "--set", "search={kind: sample}", code=2).err
-    assert "`search.kind`: ctranslate2 draws by chance of its own" in said
+    assert "`search.kind`: ctranslate2 samples without `search.seed`" in said
     said = invoke("export", toy.run, "exported", "--to", "ctranslate2", code=2).err
     assert re.match(r".*config\.yaml:\d+:\d+: `model\.encoder\.kind`: ctranslate2 has no encoder `gru`", said)
     assert "`model.decoder.kind`: ctranslate2 has no decoder `luong`" in said and "2 mistakes in" in said

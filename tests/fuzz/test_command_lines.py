@@ -30,7 +30,7 @@ axes: {size: {choices: {small: {model: {embeddings: {dim: 4}}}}}}
 """
 COMMANDS = (
     "train", "translate", "translate", "evaluate", "align", "score", "prepare", "average", "export", "sweep",
-    "config check", "config show", "config schema", "verify-resume", "doctor", "", "confgi",
+    "config check", "config show", "config schema", "verify-resume", "doctor", "init", "", "confgi",
 )  # fmt: skip
 OPTIONS = (
     "--help", "-h", "--version", "--set", "--resume", "--resume-if-exists", "--dry-run", "--input", "-i",

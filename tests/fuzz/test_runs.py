@@ -59,7 +59,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kept]:
     for name, text in TEXTS.items():
         folder = tmp_path_factory.mktemp(name)
         engine = "ctranslate2" if name == "exported" else "native"
-        run = make_run(folder, *FAMILIES["transformer" if name == "exported" else "fixed"], text=text)
+        run = make_run(folder, *FAMILIES["transformer" if name == "exported" else "fixed"], tokenizer=text)
         if name == "exported":
             target = get_target(engine)
             with export_directory(run.folder / engine) as partial:

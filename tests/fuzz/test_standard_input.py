@@ -46,7 +46,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {}
     for name, text in TEXTS.items():
         folder = tmp_path_factory.mktemp(name)
-        made[name] = make_run(folder, *FAMILIES["fixed"], text=text).folder
+        made[name] = make_run(folder, *FAMILIES["fixed"], tokenizer=text).folder
     return made
 
 

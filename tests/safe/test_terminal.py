@@ -99,11 +99,12 @@ COMMANDS = {
     "sweep": ("sweep.yaml", "--dry-run"),
     "doctor": ("run", "--input", "lines.txt"),
     "verify-resume": ("none.yaml",),
+    "init": ("lines.txt", "lines.txt", "--dev-source", "none.txt", "--dev-target", "none.txt"),
     "config check": ("own.yaml",),
     "config show": ("own.yaml",),
     "config schema": (),
 }
-SILENT = {"prepare", "average", "export", "verify-resume"}
+SILENT = {"prepare", "average", "export", "verify-resume", "init"}
 """Commands that print no results, or have none here."""
 
 

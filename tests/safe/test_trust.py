@@ -83,7 +83,7 @@ def commands(given: str = "run") -> Iterator[tuple[str, Any]]:
     whole: Any = typer.main.get_command(app)
     subcommands = {f"config {name}": command for name, command in whole.commands["config"].commands.items()}
     for name, command in {**whole.commands, **subcommands}.items():
-        if any(str(parameter.name).startswith(given) for parameter in command.params):
+        if any(parameter.name in (given, f"{given}s") for parameter in command.params):
             yield name, command
 
 
