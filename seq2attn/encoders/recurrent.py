@@ -69,6 +69,7 @@ class RecurrentEncoderConfig(Config):
     dim: PositiveInt = 512
     """Width of the output; two directions have half of it each."""
     layers: PositiveInt = 1
+    """Number of layers."""
     bidirectional: bool = True
     """Encode the source in both directions."""
     dropout: float = Field(0.0, ge=0, lt=1)

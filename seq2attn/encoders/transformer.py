@@ -31,6 +31,7 @@ class TransformerConfig(Config):
 
     kind: Literal["transformer"]
     layers: PositiveInt = 6
+    """Number of layers."""
     heads: PositiveInt = 8
     """Number of heads of the self-attention; must divide the width of the embeddings."""
     kv_heads: PositiveInt | None = None

@@ -27,11 +27,13 @@ class EmbeddingsConfig(Config):
     """Vectors for source and target words."""
 
     dim: PositiveInt = 256
+    """Dimension of the embeddings, and width of Transformer layers."""
     tie: Literal["none", "output", "all"] = "none"
     """output: the target's vectors are the output layer's weights (Press and Wolf 2017); all: the source's as well."""
     scaled: bool = True
     """Multiply by the square root of the width."""
     dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout of the embeddings."""
     source_vectors: InputPath | None = None
     """Pretrained vectors for source words: a GloVe or fastText text file."""
     target_vectors: InputPath | None = None
@@ -43,7 +45,9 @@ class ModelConfig(Config):
 
     embeddings: EmbeddingsConfig = EmbeddingsConfig()
     encoder: EncoderConfig
+    """The encoder of the source."""
     decoder: DecoderConfig
+    """The decoder of the target, with its attention."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> ModelConfig:

@@ -89,6 +89,7 @@ class BeamConfig(Config):
 
     kind: Literal["beam"]
     beam_size: int = Field(5, ge=1, le=MAX_BEAM_SIZE)
+    """Hypotheses that are kept at each step."""
     patience: float | None = Field(2.0, ge=1)
     """The search for a sentence ends when so many times the width are finished (Kasai et al. 2022), or when none can be
     better than those that are; none: only then."""
@@ -106,11 +107,13 @@ class SampleConfig(Config):
     num_samples: int = Field(1, ge=1, le=MAX_BEAM_SIZE)
     """How many samples of each sentence."""
     temperature: float = Field(1.0, ge=1e-4, le=1e4)
+    """Divisor of the logits: below 1 sharper, above 1 flatter."""
     top_k: PositiveInt | None = None
     """Draw from so many of the likeliest words."""
     top_p: float = Field(1.0, gt=0, le=1)
     """Draw from the fewest words that hold this share of the probability (Holtzman et al. 2020)."""
     seed: int = Field(0, ge=0, lt=2**63)
+    """Seed of the samples."""
     lengths: LengthsConfig = LengthsConfig()
 
     def build(self, device: torch.device) -> SearchStrategy:

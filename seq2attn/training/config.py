@@ -75,6 +75,7 @@ class ValidationConfig(Config):
     """When and how the model is tried on the dev set; BLEU, chrF and exact match are of greedy translations."""
 
     every: DurationField = Duration(1, "epochs")
+    """Time between two validations."""
     metric: Metric = "bleu"
     """Decides which checkpoints are best, and when to stop; of equal ones the loss does. With `loss` only the samples
     are translated, and BLEU, chrF and exact match are not reported."""
@@ -108,10 +109,14 @@ class TrainingConfig(Config):
     """Save, stop and exit with 75 when the process has trained for so long, like `2h55m`: a few minutes less than a
     batch queue gives it. `train --resume-if-exists` goes on."""
     seed: int = Field(1, ge=0, lt=2**63)
+    """Seed of initialization, dropout and the order of the data."""
     batch: BatchConfig = BatchConfig()
     optimizer: OptimizerConfig = AdamConfig(kind="adam")
+    """The optimizer and its learning rate."""
     lr_schedule: LRScheduleConfig = InverseSquareRootScheduleConfig(kind="inverse-sqrt")
+    """The factor of the learning rate at each update."""
     label_smoothing: float = Field(0.1, ge=0, lt=1)
+    """Probability mass that is spread over the vocabulary (Szegedy et al. 2016); 0 turns it off."""
     guided_alignment: GuidedAlignmentConfig | None = None
     """Also teach attention where to look, by the word alignments of `data.train`; none: do not."""
     max_grad_norm: PositiveFloat | None = 1.0

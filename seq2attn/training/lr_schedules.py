@@ -38,6 +38,7 @@ class NoamScheduleConfig(Config):
     warmup_updates: Warmup = "auto"
     """Updates; auto: a tenth of those that `training.max_duration` allows, at most 4,000."""
     factor: PositiveFloat = 1.0
+    """Factor of the whole schedule."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """What the optimiser's rate is multiplied by."""
@@ -65,7 +66,9 @@ class CosineScheduleConfig(Config):
     total_updates: PositiveInt
     """The update at which `min_lr_factor` is reached."""
     warmup_updates: NonNegativeInt = 0
+    """Updates over which the learning rate rises linearly."""
     min_lr_factor: NonNegativeFloat = 0.0
+    """The smallest factor of the learning rate, reached at the end."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """What the optimiser's rate is multiplied by."""
@@ -80,6 +83,7 @@ class ConstantScheduleConfig(Config):
 
     kind: Literal["constant"]
     warmup_updates: NonNegativeInt = 0
+    """Updates over which the learning rate rises linearly."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """What the optimiser's rate is multiplied by."""
@@ -91,8 +95,11 @@ class PlateauScheduleConfig(Config):
 
     kind: Literal["plateau"]
     factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """The learning rate is multiplied by this at a plateau."""
     patience: PositiveInt = 2
+    """Validations without improvement that make a plateau."""
     warmup_updates: NonNegativeInt = 0
+    """Updates over which the learning rate rises linearly."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """What the optimiser's rate is multiplied by."""
@@ -105,6 +112,7 @@ class HalvingScheduleConfig(Config):
 
     kind: Literal["halving"]
     start_epoch: NonNegativeFloat = 5.0
+    """Epochs before the first halving."""
     every_epochs: PositiveFloat = 1.0
     """Epochs between halvings."""
 

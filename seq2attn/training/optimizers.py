@@ -22,8 +22,11 @@ class AdamConfig(Config):
     lr: LearningRate = 1e-3
     """The learning rate that the schedule multiplies."""
     betas: tuple[UnitInterval, UnitInterval] = (0.9, 0.98)
+    """Decay of the running averages of the gradient and of its square."""
     eps: PositiveFloat = 1e-9
+    """Added to the denominator."""
     weight_decay: NonNegativeFloat = 0.0
+    """L2 penalty of the weights; for `adamw`, the decoupled decay."""
 
     def build(self, parameters: ParamsT) -> optim.Optimizer:
         """The optimiser of `parameters`, or of groups of them."""
@@ -45,7 +48,9 @@ class SGDConfig(Config):
     lr: LearningRate = 1.0
     """The learning rate that the schedule multiplies."""
     momentum: UnitInterval = 0.0
+    """Share of the last step that is added to the next."""
     weight_decay: NonNegativeFloat = 0.0
+    """L2 penalty of the weights."""
 
     def build(self, parameters: ParamsT) -> optim.Optimizer:
         """The optimiser of `parameters`, or of groups of them."""
@@ -61,8 +66,11 @@ class AdadeltaConfig(Config):
     lr: LearningRate = 1.0
     """The learning rate that the schedule multiplies."""
     rho: UnitInterval = 0.95
+    """Decay of the running averages."""
     eps: PositiveFloat = 1e-6
+    """Added to the denominator."""
     weight_decay: NonNegativeFloat = 0.0
+    """L2 penalty of the weights."""
 
     def build(self, parameters: ParamsT) -> optim.Optimizer:
         """The optimiser of `parameters`, or of groups of them."""

@@ -23,9 +23,11 @@ class RecurrentDecoderBaseConfig(Config):
     """What the recurrent decoders have in common."""
 
     cell: CellType = "gru"
+    """Type of the RNN cells."""
     dim: PositiveInt = 512
     """Width of the cells and of what words are guessed from."""
     layers: PositiveInt = 1
+    """Number of layers."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Between layers and on what words are guessed from."""
 
