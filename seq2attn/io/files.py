@@ -1,7 +1,7 @@
-"""Files that are either whole or not there.
+"""Atomic writes, and reads of regular files of limited size.
 
-What is read is a regular file and no larger than such files are: a pipe would make us wait, a device has no end. What
-is written is a new file that takes the place of the old one: never what a link of that name leads to.
+Only regular files are read: a pipe may block, and a device has no end. A write makes a new file and renames it over the
+old one, and never follows a symbolic link of that name.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Any, BinaryIO
 from seq2attn.errors import RunError, UserError
 
 MAX_FILE_BYTES = 2**25
-"""Bytes of the largest file that is read whole: a vocabulary of a million words has half of that."""
+"""Maximum size of a file that is read into memory: a vocabulary of a million words has half of it."""
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""The errors of a disk that takes no more, which name no file."""
+"""Error numbers of a full disk, whose errors name no file."""
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `path` so that a reader, or a crash, never meets half of it."""
+    """Atomic write of `path`: a reader, or a crash, never finds half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(path) as partial:
         partial.write_bytes(content)
@@ -81,7 +81,7 @@ def remove_dir(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """See that the content of a file, or the names in a folder, are on the disk."""
+    """fsync of a file, or of the names in a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -17,12 +17,12 @@ from seq2attn.errors import RunError
 LOCK_FILE = "run.lock"
 UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of file systems without locks; nothing is locked there."""
-ADVICE = "give another `run_dir` (--set run_dir=DIR)"
+LOCK_HINT = "give another `run_dir` (--set run_dir=DIR)"
 
 
 @contextmanager
 def lock_directory(
-    folder: Path, name: str = LOCK_FILE, *, advice: str = ADVICE, patience: float = 0.0
+    folder: Path, name: str = LOCK_FILE, *, advice: str = LOCK_HINT, patience: float = 0.0
 ) -> Iterator[int]:
     """A lock on `folder`, which is made if need be: the descriptor of the file `name` in it, which says who holds it.
 

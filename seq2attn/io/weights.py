@@ -1,4 +1,4 @@
-"""A model's weights in a safetensors file, with the vocabularies they know; what is tied is stored once.
+"""Weights of a model in a safetensors file; tied weights are stored once.
 
 The file may be untrusted. Its head is read first: names, shapes and types must be those of the model, which is then
 as large as the file, before memory is taken for either. That the head itself is valid (its length, offsets that neither
@@ -25,7 +25,7 @@ from seq2attn.io.files import parse_json
 
 SIDES = ("source", "target")
 DIGEST_KEY, ORIGIN_KEY = "digest", "origin"
-"""What a file says of itself: the digest of all else in it, and where its weights come from."""
+"""Keys of the file's metadata: the digest of its content, and the origin of its weights."""
 WEIGHTS_HINT = "take another checkpoint"
 SAFETENSORS_DTYPES = {
     torch.float64: "F64",
@@ -37,12 +37,12 @@ SAFETENSORS_DTYPES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
-"""What safetensors calls the types that a model may have."""
+"""Names of dtypes in safetensors."""
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """What a tensor is, but for its numbers."""
+    """Dtype and shape of a tensor."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -52,7 +52,7 @@ class TensorSpec:
 
 
 def unique_state_dict(model: nn.Module) -> dict[str, Tensor]:
-    """Each tensor of the model's state once, under the first of its names."""
+    """State dict of the model with each shared tensor once, under the first of its names."""
     weights: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -109,9 +109,9 @@ def load_tensors(
     with open_tensors(path, device) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
         about = dict(file.metadata() or {})
-    said = about.pop(DIGEST_KEY, None)
-    expected = digest or said  # none in weights of another making, which say no origin either
-    if (expected or ORIGIN_KEY in about) and not tensors_digest(tensors, about) == said == expected:
+    stored = about.pop(DIGEST_KEY, None)
+    expected = digest or stored  # none in weights of another making, which say no origin either
+    if (expected or ORIGIN_KEY in about) and not tensors_digest(tensors, about) == stored == expected:
         raise CorruptFileError(
             f"{path}: is corrupt: it does not hold what was written to it (the digest differs)"
         )
@@ -133,8 +133,8 @@ def read_origin(path: Path) -> dict[str, Any]:
     Raises: RunError when it cannot be read, or does not say.
     """
     with open_tensors(path, "cpu") as file:
-        said = (file.metadata() or {}).get(ORIGIN_KEY, "null")
-    origin = parse_json(said, path, WEIGHTS_HINT)
+        text = (file.metadata() or {}).get(ORIGIN_KEY, "null")
+    origin = parse_json(text, path, WEIGHTS_HINT)
     if not isinstance(origin, dict):
         raise RunError(f"{path}: does not say where its weights come from; {WEIGHTS_HINT}")
     return origin

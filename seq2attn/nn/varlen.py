@@ -1,6 +1,6 @@
 """Sentences that lie one after the other in one row, without padding, and attention of each to its own alone.
 
-Shapes: B sentences of M words in all, asked by queries or holding keys; L words of the longest; H heads, d and v the
+Shapes: B sentences of M words in all, of queries or of keys; L words of the longest; H heads, d and v the
 widths of a head.
 """
 
@@ -81,8 +81,8 @@ def varlen_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    asking: SequenceLayout,
-    asked: SequenceLayout,
+    query_layout: SequenceLayout,
+    key_layout: SequenceLayout,
     *,
     causal: bool = False,
     dropout: float = 0.0,
@@ -90,28 +90,36 @@ def varlen_attention(
 ) -> Tensor:
     """softmax(q . k / sqrt(d)) v of each query and the keys of its own sentence (Vaswani et al. 2017, eq. 1).
 
-    q [1, H, M, d] of sentences that lie as `asking` tells, k and v [1, H, M', d or v] of as many as `asked` tells ->
-    [1, H, M, v]. `causal`: keys and queries are of the same words, and each looks at those up to its own.
+    q [1, H, M, d], packed by `query_layout`; k and v [1, H, M', d or v], packed by `key_layout` -> [1, H, M, v].
+    `causal`: keys and queries are of the same tokens, and each query attends up to its own position.
 
-    `padded`: they are padded for the kernel, as a CPU has no quick one for sentences of many lengths. A card has
+    `padded`: they are padded for the kernel, as a CPU has no quick one for sentences of many lengths. A GPU has
     FlashAttention's for 16 bits, and for others xFormers', by way of nested tensors, which take the host longer.
     """
     if padded:
-        mask = None if causal else asked.padding_mask()
+        mask = None if causal else key_layout.padding_mask()
         context = F.scaled_dot_product_attention(
-            asking.pad(q), asked.pad(k), asked.pad(v), mask, dropout, is_causal=causal
+            query_layout.pad(q), key_layout.pad(k), key_layout.pad(v), mask, dropout, is_causal=causal
         )
-        return asking.unpad(context)
+        return query_layout.unpad(context)
     wide, scale = -(-max(q.size(-1), v.size(-1)) // HEAD_DIM_MULTIPLE) * HEAD_DIM_MULTIPLE, q.size(-1) ** -0.5
     kind = autocast_dtype(q.device) or q.dtype
     words = [laid_for_kernel(x.to(kind), wide) for x in (q, k, v)]
     if kind.itemsize == 2 and wide <= WIDEST:
-        lengths = asking.cu_seqlens, asked.cu_seqlens, asking.max_length, asked.max_length
+        lengths = (
+            query_layout.cu_seqlens,
+            key_layout.cu_seqlens,
+            query_layout.max_length,
+            key_layout.max_length,
+        )
         context, *_ = torch.ops.aten._flash_attention_forward(
             *words, *lengths, dropout, causal, False, scale=scale
         )
     else:
-        laid = [layout.to_nested(x) for layout, x in zip((asking, asked, asked), words, strict=True)]
+        laid = [
+            layout.to_nested(x)
+            for layout, x in zip((query_layout, key_layout, key_layout), words, strict=True)
+        ]
         nested = F.scaled_dot_product_attention(
             laid[0], laid[1], laid[2], None, dropout, is_causal=causal, scale=scale
         )
