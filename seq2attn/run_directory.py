@@ -6,11 +6,11 @@ source/ target/         the tokenizers
 data/                   the encoded text
 model.safetensors       the weights that translate, and the vocabularies they know
 weights.json            where they come from
-checkpoints/            where training can go on from
+checkpoints/            where training can be resumed from
 alignment.json          the attention that links are taken from, once it was chosen
 metrics.jsonl train.log samples.txt
 
-It may be a stranger's: its files are data, and code that its config names is not run unless allowed.
+It may be untrusted: its files are data, and code that its config names is not run unless allowed.
 """
 
 from __future__ import annotations
@@ -117,10 +117,10 @@ class RunDirectory:
     def save_model(
         self, weights: Mapping[str, Tensor], vocabularies: Vocabularies, origin: Mapping[str, Any]
     ) -> None:
-        """Make `weights` those that translate; `origin` says which checkpoints they come from.
+        """Make `weights` those that translate; `origin` names the checkpoints they come from.
 
-        The file of weights says so itself, so that a kill leaves the old pair or the new one. The header is for people,
-        and tells where lost weights can be had from.
+        The file of weights holds it too, so that a kill leaves the old pair or the new one. The other file, for humans,
+        names the checkpoint that lost weights can be taken from.
         """
         with atomic_path(self.weights_path) as partial:
             save_weights(weights, vocabularies, partial, origin)

@@ -1,1 +1,1 @@
-"""Which words of a source and its translation belong together, as attention has it."""
+"""Word alignments from attention weights."""

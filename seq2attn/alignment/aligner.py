@@ -1,4 +1,4 @@
-"""The work of `seq2attn align`: which pairs, by which head, and what is said of it."""
+"""The work of `seq2attn align`: links of sentence pairs, and the selection of the head they are taken from."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Aligner:
 
 
 def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None) -> None:
-    """Write the links of each pair as a line; say by which head, and how they agree with a gold alignment if given."""
+    """Write the links of each pair as a line; report the head, and the agreement with a gold alignment if given."""
     pairs = list(read_pairs_with_alignments(corpus))
     head, lines, agreement = None, list[str](), AlignmentErrorRate()
     for weights, (_, gold) in zip(aligner.attention_weights(pairs), pairs, strict=True):

@@ -47,8 +47,8 @@ class AlignmentErrorRate:
     @property
     def error_rate(self) -> float:
         """AER = 1 - (|A and S| + |A and P|) / (|A| + |S|): 0 is perfect, 1 is all wrong."""
-        asked = self.num_found + self.num_sure
-        return 1 - (self.num_found_sure + self.num_found_possible) / asked if asked else 0.0
+        total = self.num_found + self.num_sure
+        return 1 - (self.num_found_sure + self.num_found_possible) / total if total else 0.0
 
     def __str__(self) -> str:
         return f"precision {self.precision:.1%}  recall {self.recall:.1%}  AER {self.error_rate:.1%}"

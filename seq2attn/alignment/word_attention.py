@@ -1,4 +1,4 @@
-"""Where a model looks when it reads a given translation, from words to words.
+"""Cross-attention weights of a given translation, from target words to source words.
 
 L layers, H heads, T target words, S source words: words as links count them, not tokens.
 """
@@ -20,7 +20,7 @@ from seq2attn.tokenizers.word_ids import pool_to_words
 
 WordAttention: TypeAlias = NDArray[np.float32]
 OUTPUT_STEP, INPUT_STEP = 0, 1
-"""The step that says a target word, and the step that reads it to say the next (Chen et al. 2020)."""
+"""The step whose output is a target word, and the step whose input it is (Chen et al. 2020)."""
 
 
 def word_attention_weights(
@@ -30,7 +30,7 @@ def word_attention_weights(
     *,
     budget: int = 4096,
 ) -> list[WordAttention | None]:
-    """For each pair [2, L, H, T, S], steps that say first; None where a side is empty, or there is no attention.
+    """For each pair [2, L, H, T, S], output steps first; None where a side is empty, or there is no attention.
 
     Rows times the longer side are at most `budget` at a time.
     """

@@ -67,7 +67,7 @@ def _length_order(lengths: NDArray[np.int64], random: np.random.Generator) -> In
 def _split_by_tokens(order: Indices, widths: NDArray[np.int64], tokens: int) -> list[Indices]:
     """Consecutive runs of `order`, as long as rows x widest fit in `tokens`; `widths` never fall.
 
-    Many rows are cut to a multiple of `EVEN`, for oneDNN to multiply them.
+    Many rows are cut to a multiple of `ROW_MULTIPLE`, for oneDNN to multiply them.
     """
     batches, start, before = [], 0, 0
     for place, width in enumerate(widths.tolist()):

@@ -42,7 +42,7 @@ class ComparisonRow:
 
 
 def compare_runs(one: RunDirectory, other: RunDirectory) -> list[ComparisonRow]:
-    """All that two trainings of the same config must have in common: all but what a clock says."""
+    """All that two trainings of the same config must have in common: all but timings."""
     return [_compared(name, items(one), items(other)) for name, items in ITEMS.items()]
 
 
@@ -121,7 +121,7 @@ def _compared(name: str, one: Items, other: Items) -> ComparisonRow:
 
 
 def _difference(one: Tensor | str | None, other: Tensor | str | None) -> str:
-    """What is said of two items that differ; nothing of equal ones."""
+    """The difference of two items in words; empty for equal ones."""
     if isinstance(one, Tensor) and isinstance(other, Tensor) and _described(one) == _described(other):
         if torch.equal(*(tensor.flatten().view(torch.uint8) for tensor in (one, other))):
             return ""

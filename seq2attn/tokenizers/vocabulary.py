@@ -20,7 +20,7 @@ SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tokens in the order of their ids, the four `SPECIALS` first, each token once."""
+    """Tokens in the order of their ids, `SPECIAL_TOKENS` first, each token once."""
 
     tokens: tuple[str, ...]
 

@@ -47,7 +47,7 @@ def missing_dependency() -> FieldError | None:
 def resolve_folder(path: str | Path) -> Path:
     """A path as a config has it to the folder that it means.
 
-    Raises: Mistake when there is no such folder.
+    Raises: FieldError when there is no such folder.
     """
     folder: Path = TypeAdapter(InputPath).validate_python(path)
     if not folder.is_dir():
@@ -58,7 +58,7 @@ def resolve_folder(path: str | Path) -> Path:
 def _digest(folder: Path) -> str:
     """SHA-256 of what a folder says of its pieces.
 
-    Raises: Mistake when there is no vocabulary.
+    Raises: FieldError when there is no vocabulary.
     """
     files = [folder / name for name in (*VOCABULARY_FILES, *RULE_FILES) if (folder / name).is_file()]
     if not any(file.name in VOCABULARY_FILES for file in files):

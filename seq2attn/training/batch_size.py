@@ -1,4 +1,4 @@
-"""The largest batch that the memory of a card holds: `training.batch.tokens: fit`."""
+"""The largest batch that the memory of a GPU holds: `training.batch.tokens: fit`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def find_max_tokens(
     corpus: Corpus,
     world: DistributedContext,
 ) -> int:
-    """How many tokens of a batch the card's memory holds with gradients and the optimizer's state.
+    """How many tokens of a batch the GPU's memory holds with gradients and the optimizer's state.
 
     It is tried with copies of one pair, in the precision of the training, and leaves as many updates per epoch as
-    `auto` does. All processes get the number of the smallest card.
+    `auto` does. All processes get the number of the smallest GPU.
     """
     widths = corpus.lengths.max(axis=1) + 1
     by_width = np.argsort(widths, kind="stable")

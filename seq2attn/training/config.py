@@ -29,19 +29,19 @@ Device = Annotated[str, AfterValidator(_is_device)]
 
 
 class BatchConfig(Config):
-    """How much is learnt from in an update."""
+    """The size of an update."""
 
     tokens: PositiveInt | Literal["auto", "fit"] = "auto"
     """Rows times the longer side of a batch, padding counted, on each device; auto: 256 to 4096, by the size of the
-    corpus; fit: what the card's memory holds, with 150 updates per epoch at least."""
+    corpus; fit: what the GPU's memory holds, with 150 updates per epoch at least."""
     micro_batch_tokens: PositiveInt | None = None
     """How many of these go through the model together; the gradients of such parts add up to those of the batch.
-    Unless it is given: on a card all of them, on a CPU about 1400, with less memory and padding."""
+    Default: on a GPU all of them, on a CPU about 1400, with less memory and padding."""
     gradient_accumulation: PositiveInt = 1
     """Batches whose gradients make one update."""
     padding_free: bool = False
     """Lay the sentences of a batch one after the other in one row, without padding, for a Transformer to read. It is
-    meant for cards, which have attention for it; a CPU pads them there all the same."""
+    meant for GPUs, which have attention kernels for it; on a CPU attention pads them."""
 
     @model_validator(mode="after")
     def _is_a_part(self) -> Self:
@@ -107,7 +107,7 @@ class TrainingConfig(Config):
     """A duration, or a list of durations; training ends with the first that is over."""
     time_limit: WallTimeField | None = None
     """Save, stop and exit with 75 when the process has trained for so long, like `2h55m`: a few minutes less than a
-    batch queue gives it. `train --resume-if-exists` goes on."""
+    batch queue gives it. `train --resume-if-exists` resumes it."""
     seed: int = Field(1, ge=0, lt=2**63)
     """Seed of initialization, dropout and the order of the data."""
     batch: BatchConfig = BatchConfig()
@@ -127,13 +127,13 @@ class TrainingConfig(Config):
     """auto: a CUDA device where there is one, else the CPU; cpu, cuda, or one of several, such as `cuda:1`. Under
     torchrun each process takes a CUDA device of its own, and the number is left out."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: bfloat16 where the card computes in it, else float32; products of float32 are rounded to TF32 on a card.
+    """auto: bfloat16 where the GPU supports it, else float32; products of float32 are rounded to TF32 on a GPU.
     float32: exact products."""
     deterministic: bool = False
-    """On a card, take only kernels that give the same numbers each time, as those of a CPU do: some are slower."""
+    """On a GPU, use only deterministic kernels, as on a CPU: some are slower."""
     compile: bool = False
-    """Have PyTorch compile the model before the first update, which takes a minute or two, and is told. Meant for
-    Transformers on a card: a recurrence is compiled anew for each length, and a CPU gains nothing."""
+    """Have PyTorch compile the model before the first update, which takes a minute or two, and is logged. Meant for
+    Transformers on a GPU: a recurrence is compiled again for each length, and a CPU gains nothing."""
     validation: ValidationConfig = ValidationConfig()
     checkpoints: CheckpointConfig = CheckpointConfig()
     report_every: PositiveInt = 50

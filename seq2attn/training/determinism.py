@@ -1,4 +1,4 @@
-"""The same numbers each time, on a card as they are on a CPU."""
+"""Deterministic kernels on a GPU, as on a CPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from seq2attn.errors import UserError
 
 CUBLAS_WORKSPACE_VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
-"""What cuBLAS has to be told before it is first used (see `torch.use_deterministic_algorithms`)."""
+"""Environment of cuBLAS, to be set before its first use (see `torch.use_deterministic_algorithms`)."""
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def deterministic(wanted: bool) -> Iterator[None]:
         if "deterministic" not in str(error):
             raise
         raise UserError(
-            f"`training.deterministic`: a part of the model cannot be had so on this card ({error})"
+            f"`training.deterministic`: a part of the model has no deterministic kernel on this GPU ({error})"
         ) from None
     finally:
         torch.use_deterministic_algorithms(before[0])

@@ -66,7 +66,7 @@ class DistributedContext:
         return everyone
 
     def synchronize(self) -> None:
-        """Until the device has done what it was told to: what it computes, it computes while we go on."""
+        """Wait until the device has finished: its kernels run asynchronously."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 

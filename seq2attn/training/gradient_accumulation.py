@@ -1,4 +1,4 @@
-"""The gradients of an update, added up over its parts; a part that memory does not hold is learnt from in halves."""
+"""The gradients of an update, accumulated over micro-batches; one that does not fit into memory is halved."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MicroBatch:
 
     @property
     def num_target_tokens(self) -> int:
-        """Target words."""
+        """Target tokens."""
         return len(self.batch.label_index)
 
     @property
@@ -79,28 +79,28 @@ class GradientAccumulator:
         self.padding_free = config.batch.padding_free
 
     def make_micro_batches(self, corpus: Corpus, update: UpdateBatches) -> list[MicroBatch]:
-        """An update's parts, in memory that a card can read while it computes."""
+        """The micro-batches of an update, in pinned memory."""
         batches = [make_batch(corpus, rows, packed=self.padding_free) for rows in update]
         if self.world.device.type != "cpu":
             batches = [batch.pin_memory() for batch in batches]
         return [MicroBatch(rows, batch) for rows, batch in zip(update, batches, strict=True)]
 
     def accumulate(self, work: UpdateInputs, sums: LossSums) -> tuple[LossSums, list[MicroBatch], float]:
-        """The sums with those of the work, the parts in which it was done, and of how many words these are."""
-        parts, words = work.micro_batches, work.num_target_tokens
+        """Accumulates the gradients of an update. Returns loss sums, micro-batches used, and their target tokens."""
+        parts, num_tokens = work.micro_batches, work.num_target_tokens
         while True:
             # Randomness is a function of where training stands: a resumed run draws what the whole one drew.
             torch.manual_seed(work.seed)
-            found, failed = self._try(work, parts, words, sums)
+            found, failed = self._try(work, parts, num_tokens, sums)
             if failed is None:
-                return found, parts, words
+                return found, parts, num_tokens
             self.reset()
             parts = self._smaller(work, parts, parts[failed])
             if self.world.size == 1:
-                words = float(sum(part.num_target_tokens for part in parts))
+                num_tokens = float(sum(part.num_target_tokens for part in parts))
 
     def fits_in_memory(self, part: MicroBatch, baseline: float | None) -> bool:
-        """Whether memory holds a part and its gradients, which are thrown away; no other process is asked."""
+        """Whether memory holds a part and its gradients, which are thrown away; without communication."""
 
         def learn() -> bool:
             with self.world.no_sync(self.wrapped):
@@ -118,7 +118,7 @@ class GradientAccumulator:
             torch.cuda.empty_cache()
 
     def _try(
-        self, work: UpdateInputs, parts: list[MicroBatch], words: float, sums: LossSums
+        self, work: UpdateInputs, parts: list[MicroBatch], num_tokens: float, sums: LossSums
     ) -> tuple[LossSums, int | None]:
         """The sums with all parts, and the number of the part that memory did not hold, if there was one."""
         for number, part in enumerate(parts):
@@ -127,7 +127,7 @@ class GradientAccumulator:
             def learn(part: MicroBatch = part, last: bool = last) -> LossOutput:
                 with nullcontext() if last else self.world.no_sync(self.wrapped):
                     loss = self._loss(part, work.reinforce_baseline)
-                    self._back(loss.loss * (self.world.size / words), last)
+                    self._back(loss.loss * (self.world.size / num_tokens), last)
                 return loss
 
             loss = run_if_memory_fits(learn)
@@ -145,7 +145,7 @@ class GradientAccumulator:
             objective.backward()
         except RuntimeError as error:
             if last and self.world.size > 1 and is_oom_error(error):
-                # The others have had some of its gradients already, and wait for the rest: it cannot begin anew.
+                # The others have had some of its gradients already, and wait for the rest: it cannot be repeated.
                 raise UserError(
                     f"process {self.world.rank} ran out of memory while gradients were exchanged; go on by"
                     f" `train --resume`, and {MEMORY_HINT}"
@@ -162,9 +162,9 @@ class GradientAccumulator:
             {"lines": format_all_lines(failed.rows)},
         )
         if count > 1:
-            self.reporter.log(f"{where}; parts of so many tokens are learnt from in halves")
+            self.reporter.log(f"{where}; micro-batches of this size are halved")
             return [half for part in parts for half in self._halved(work, part, failed.num_tokens)]
-        if self.world.size > 1:  # all divide by the words of all
+        if self.world.size > 1:  # all divide by the tokens of all
             raise UserError(f"{where}: one pair alone, in process {self.world.rank}; {MEMORY_HINT}")
         self.reporter.log(f"{where}: one pair alone, which is dropped; {MEMORY_HINT}")
         return [part for part in parts if part is not failed]
@@ -186,7 +186,7 @@ def run_if_memory_fits(compute: Callable[[], T]) -> T | None:
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    """Within it products are in bfloat16 where `training.precision` asks for it, or has a card that computes in it."""
+    """Autocast to bfloat16 where `training.precision` asks for it, or is `auto` on a GPU that supports it."""
     if precision == "auto":
         wanted = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     else:

@@ -18,7 +18,7 @@ class GuidedAlignmentConfig(Config):
     """Guided alignment: one attention learns the links of `data.train.alignment` beside the translation."""
 
     weight: PositiveFloat = 0.1
-    """How much the cross-entropy of the links counts beside that of the words."""
+    """Weight of the cross-entropy of the links beside that of the target tokens."""
     layer: PositiveInt | None = None
     """The layer that is guided, from 1, the lowest; none: the last but one (Garg et al. 2019), or the only one."""
     head: PositiveInt | Literal["mean"] = 1

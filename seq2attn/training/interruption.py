@@ -1,4 +1,4 @@
-"""Ending a sitting between two updates: by SIGTERM, SIGHUP, Ctrl-C, or when its time is over."""
+"""Ending a session between two updates: by SIGTERM, SIGHUP, Ctrl-C, or when its time is over."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPEAT_WINDOW = 1.0
 
 
 class StopRequest:
-    """Who wants this sitting to end, if anyone. Within its `with` signals are taken note of; the second one exits."""
+    """A request to end this session, if there is one. Within its `with` signals are recorded; the second one exits."""
 
     def __init__(self, stop_after: float | None = None, started: float | None = None) -> None:
         begin = time.monotonic() if started is None else started
@@ -33,7 +33,7 @@ class StopRequest:
 
     @property
     def exit_code(self) -> int:
-        """The exit code that says why; 0 where nobody wants to stop."""
+        """The exit code for the reason; 0 where there is no request."""
         if self._signal is not None:
             return 128 + self._signal
         return EX_TEMPFAIL if self._deadline is not None and time.monotonic() >= self._deadline else 0

@@ -1,6 +1,6 @@
 """The training objective: cross-entropy with label smoothing, made together with the output layer.
 
-Shapes: M target words of a batch, D width of the decoder, V target vocabulary.
+Shapes: M target tokens of a batch, D width of the decoder, V target vocabulary.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ LARGE_CHUNK = 2**26
 
 @dataclass(frozen=True)
 class LossOutput:
-    """Sums over target words; whoever adds them up divides, once, by the number of words."""
+    """Sums over target tokens, to be divided once, by the number of tokens of an update."""
 
     loss: Tensor  # [] with label smoothing and guidance; what training makes small
     negative_log_likelihood: Tensor  # [] without it; what perplexity is made from
     num_target_tokens: int
     guided_alignment: Tensor  # [] of the links alone, without their weight
-    num_guided_tokens: Tensor  # [] long: target words that have a link
+    num_guided_tokens: Tensor  # [] long: target tokens that have a link
     samples_attention: bool  # whether some attention drew where to look, and learns by how it went
 
 
@@ -66,7 +66,7 @@ class TrainingLoss(nn.Module):
         self.guided_alignment = guided
 
     def forward(self, batch: Batch, baseline: float | None = None) -> LossOutput:
-        """The loss of the labels [B, T] given the source and the words before each, and of where attention looked.
+        """The loss of the labels [B, T] given the source and the tokens before each, and the guided-alignment loss.
 
         `baseline` is the log-probability that a target word has had of late, for hard attention to compare with.
         """
@@ -74,32 +74,32 @@ class TrainingLoss(nn.Module):
         decoded = self.model(
             batch.source, batch.source_mask, batch.target, need_weights=is_guided, layout=batch.layouts
         )
-        output, said = self.model.output_projection, batch.label_index
+        output, labelled = self.model.output_projection, batch.label_index
         objective, log_probs = linear_cross_entropy(
-            decoded.hidden.flatten(0, 1).index_select(0, said),
+            decoded.hidden.flatten(0, 1).index_select(0, labelled),
             output.weight,
             output.bias,
-            batch.labels.flatten().index_select(0, said),
+            batch.labels.flatten().index_select(0, labelled),
             self.label_smoothing,
         )
         if decoded.sample_log_prob is not None:
-            seen = log_probs.new_zeros(batch.labels.numel()).index_copy(0, said, log_probs)
-            words = batch.labels != IGNORE_INDEX
+            seen = log_probs.new_zeros(batch.labels.numel()).index_copy(0, labelled, log_probs)
+            mask = batch.labels != IGNORE_INDEX
             objective = objective + reinforce_loss(
-                decoded.sample_log_prob, seen.view_as(words), words, baseline
+                decoded.sample_log_prob, seen.view_as(mask), mask, baseline
             )
-        guided, guided_words = torch.zeros_like(objective), said.new_zeros(())
+        guided, num_guided = torch.zeros_like(objective), labelled.new_zeros(())
         if self.guided_alignment is not None and batch.alignment_targets is not None:
-            guided, guided_words = guided_alignment_loss(
+            guided, num_guided = guided_alignment_loss(
                 self.guided_alignment.select_attention(decoded.cross_attention), batch.alignment_targets
             )
             objective = objective + self.guided_alignment.weight * guided
         return LossOutput(
             objective,
             -log_probs.sum(),
-            len(said),
+            len(labelled),
             guided,
-            guided_words,
+            num_guided,
             decoded.sample_log_prob is not None,
         )
 
@@ -142,18 +142,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
         every_logit = hidden.new_empty(min(rows, hidden.size(0)), weight.size(0))
         every_prob = torch.empty_like(every_logit, dtype=total.dtype)
         for start in range(0, hidden.size(0), rows):
-            part, said = hidden[start : start + rows], labels[start : start + rows]
+            part, labelled = hidden[start : start + rows], labels[start : start + rows]
             logits = torch.addmm(bias, part, weight.t(), out=every_logit[: len(part)]).to(total.dtype)
             probs = torch.softmax(logits, 1, out=every_prob[: len(part)])
             # The likeliest word tells what the logits were divided by: its probability is never too small for a log.
             divisor = logits.amax(1, keepdim=True) - probs.amax(1, keepdim=True).log()
-            right = logits.gather(1, said) - divisor
+            right = logits.gather(1, labelled) - divisor
             every_right[start : start + rows] = right.squeeze(1)
             total -= (1 - smoothing) * right.sum()
             if smoothing:
                 total -= smoothing * (logits.mean(1, keepdim=True) - divisor).sum()
             if gradients:
-                d_logits = _d_logits(probs, said, smoothing).to(hidden.dtype)
+                d_logits = _d_logits(probs, labelled, smoothing).to(hidden.dtype)
                 d_hidden[start : start + rows] = linear_input_grad(d_logits, weight)
                 if hidden.dtype == total.dtype:
                     d_weight.addmm_(d_logits.t(), part)

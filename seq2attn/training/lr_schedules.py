@@ -1,4 +1,4 @@
-"""How the learning rate moves: each schedule is a function of where training stands, and keeps nothing itself."""
+"""Learning-rate schedules: stateless functions of the progress of training."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NoamScheduleConfig(Config):
     """Factor of the whole schedule."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
-        """What the optimiser's rate is multiplied by."""
+        """The factor of the optimizer's learning rate."""
         warmup = num_warmup_updates(self.warmup_updates)
         return float(self.factor * self.dim**-0.5 * min(at.update**-0.5, at.update * warmup**-1.5))
 
@@ -54,7 +54,7 @@ class InverseSquareRootScheduleConfig(Config):
     """Updates; auto: a tenth of those that `training.max_duration` allows, at most 4,000."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
-        """What the optimiser's rate is multiplied by."""
+        """The factor of the optimizer's learning rate."""
         warmup = num_warmup_updates(self.warmup_updates)
         return float(min(at.update / warmup, (warmup / at.update) ** 0.5))
 
@@ -71,7 +71,7 @@ class CosineScheduleConfig(Config):
     """The smallest factor of the learning rate, reached at the end."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
-        """What the optimiser's rate is multiplied by."""
+        """The factor of the optimizer's learning rate."""
         if at.update <= self.warmup_updates:
             return at.update / self.warmup_updates
         share = min(1.0, (at.update - self.warmup_updates) / max(1, self.total_updates - self.warmup_updates))
@@ -86,7 +86,7 @@ class ConstantScheduleConfig(Config):
     """Updates over which the learning rate rises linearly."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
-        """What the optimiser's rate is multiplied by."""
+        """The factor of the optimizer's learning rate."""
         return min(1.0, at.update / self.warmup_updates) if self.warmup_updates else 1.0
 
 
@@ -102,7 +102,7 @@ class PlateauScheduleConfig(Config):
     """Updates over which the learning rate rises linearly."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
-        """What the optimiser's rate is multiplied by."""
+        """The factor of the optimizer's learning rate."""
         rise = min(1.0, at.update / self.warmup_updates) if self.warmup_updates else 1.0
         return rise * self.factor**at.num_lr_drops
 
@@ -117,7 +117,7 @@ class HalvingScheduleConfig(Config):
     """Epochs between halvings."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
-        """What the optimiser's rate is multiplied by."""
+        """The factor of the optimizer's learning rate."""
         over = (at.epoch - self.start_epoch) / self.every_epochs
         return 1.0 if over < 0 else 0.5 ** (math.floor(over) + 1)
 

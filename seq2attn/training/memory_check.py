@@ -57,7 +57,7 @@ def largest_micro_batches(parts: Sequence[Indices], lengths: NDArray[np.int64]) 
 
 
 def reserve_optimizer_memory(module: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """As much memory as the optimiser will ask for at its first step: Adam keeps two numbers a weight, momentum one."""
+    """As much memory as the optimizer will ask for at its first step: Adam keeps two numbers a weight, momentum one."""
     if optimizer.state:
         return []
     count = 2 if "momentum" not in optimizer.defaults else int(optimizer.defaults["momentum"] > 0)

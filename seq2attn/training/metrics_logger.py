@@ -1,7 +1,7 @@
-"""Where training tells how it goes: a log, metrics.jsonl, a progress bar, sample translations, TensorBoard.
+"""Logs of a training: train.log, metrics.jsonl, a progress bar, sample translations, TensorBoard.
 
-The files are of the training, not of a sitting: resumed, they go on from where they were when the checkpoint was saved.
-What the log says of a sitting, how it began and was stopped, has a mark before it.
+The files are of the training, not of a session: resuming truncates them to their size at the checkpoint. Log lines
+about a session, how it started and was stopped, have a mark before them.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ logger = logging.getLogger("seq2attn")
 
 METRICS_FILE, LOG_FILE, SAMPLES_FILE = "metrics.jsonl", "train.log", "samples.txt"
 TIMING_METRICS = frozenset({"seconds", "target_tokens_per_second"})
-"""The numbers of metrics.jsonl that a clock says: all others are the same when a training is done again."""
+"""The numbers of metrics.jsonl that are timings: all others are the same when a training is repeated."""
 TIMING_PATTERN = re.compile(r"^[0-9-]+ [0-9:]+ |[0-9,]+ target tokens/s(, [0-9,]+ min left)?")
-"""The same of train.log."""
+"""The same in train.log."""
 SESSION_MARK = "# "
-"""Before what the log says of a sitting, after the time."""
+"""Before log lines about a session, after the time."""
 
 
 class MetricsLogger:
-    """Writes the reports of the process that leads; in all others it keeps quiet."""
+    """Writes the reports of the main process; the others write nothing."""
 
     def __init__(
         self, run: RunDirectory, *, leads: bool, since: Checkpoint | None, tensorboard: bool
@@ -52,12 +52,12 @@ class MetricsLogger:
             self._handlers = _log_to(run.folder / LOG_FILE)
 
     def log(self, text: str) -> None:
-        """A line for people, about the training: said again when it is done again."""
+        """A log line about the training, which is repeated when the training is."""
         if self.is_main_process:
             logger.info(text)
 
     def log_session(self, text: str) -> None:
-        """A line for people, about this sitting."""
+        """A log line about this session."""
         if self.is_main_process:
             logger.info(text, extra={"mark": SESSION_MARK})
 
@@ -180,7 +180,7 @@ def _log_to(path: Path) -> list[logging.Handler]:
 
 
 def _go_back(folder: Path, since: Checkpoint | None) -> None:
-    """Drop what was told after the checkpoint that training goes on from, and a line that a crash cut short."""
+    """Drop what was logged after the checkpoint that training resumes from, and a line that a crash cut short."""
     for name in (METRICS_FILE, LOG_FILE, SAMPLES_FILE):
         path, length = folder / name, since.log_sizes.get(name, 0) if since else 0
         if path.is_file() and path.stat().st_size > length:

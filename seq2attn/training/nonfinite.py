@@ -18,11 +18,11 @@ from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.train_state import TrainState
 
 SYNC_EVERY = {"cpu": 1, "cuda": 32}
-"""After how many updates it is looked at which were sound, at the latest: on a card, to look is to wait for it."""
+"""Updates between two synchronizations with the device, at most: on a GPU the host waits for each."""
 MAX_LOSS = 700.0
-"""The loss of a word, in nats, beyond which its perplexity is no finite number."""
+"""The loss per token, in nats, beyond which perplexity is not finite."""
 MAX_SHOWN_LINES = 12
-"""How many sentences a line for people names."""
+"""Number of lines that a log message names."""
 PAIRS, MAX_SHOWN_CHARACTERS = 3, 80
 """Pairs that the error shows, and characters of each side."""
 
@@ -33,11 +33,11 @@ class DivergedError(UserError):
 
 @dataclass(frozen=True)
 class AttemptedUpdate:
-    """An update that was made, or skipped because it was unsound."""
+    """An update that was made, or skipped because it was not finite."""
 
     update: int
     lr: float
-    rows: Indices  # the pairs that this process learnt from
+    rows: Indices  # the pairs that this process trained on
     num_target_tokens: float  # of all processes
     loss: Tensor  # [] a word, of all processes
     grad_norm: Tensor  # [] of the gradient
@@ -50,16 +50,17 @@ class SkippedUpdate:
 
     update: int
     lr: float
-    rows: tuple[int, ...]  # the pairs that all processes learnt from
+    rows: tuple[int, ...]  # the pairs that all processes trained on
     loss: float
     grad_norm: float
 
 
 class NonFiniteGuard:
-    """Lets the optimiser learn from sound gradients only, and counts the others.
+    """Skips updates whose loss or gradient is not finite, and counts them.
 
-    Adam and plain SGD are told on the device, in the way of PyTorch's GradScaler, so that nobody waits for a card. The
-    other optimisers cannot be told, and momentum that was never made is made of anything: for these it is looked first.
+    Fused Adam and SGD without momentum skip on the device through `found_inf`, as with PyTorch's GradScaler, so the
+    host need not synchronize. Other optimizers do not support it, and SGD initializes its momentum from the first
+    gradient even if that is NaN: for them the flag is read before each step.
     """
 
     def __init__(
@@ -75,11 +76,11 @@ class NonFiniteGuard:
         self.sync_every = SYNC_EVERY[world.device.type] if self.uses_found_inf else 1
         self.pending: list[AttemptedUpdate] = []
         self.last_update: AttemptedUpdate | None = None
-        self.consecutive_skipped: list[SkippedUpdate] = []  # those in a row, as far as this sitting saw them
+        self.consecutive_skipped: list[SkippedUpdate] = []  # those in a row, as far as this session saw them
         self.should_roll_back = False  # whether there were so many in a row that training ends
 
     def step(self, tried: AttemptedUpdate) -> None:
-        """Change the weights by their gradients, if these are sound."""
+        """The optimizer step, if the gradients are finite."""
         self.last_update = tried
         self.pending.append(tried)
         if self.uses_found_inf:
@@ -90,13 +91,13 @@ class NonFiniteGuard:
 
     @property
     def should_sync(self) -> bool:
-        """Whether nobody has looked for long enough."""
+        """Whether as many updates are pending as may be."""
         return len(self.pending) >= self.sync_every
 
     def sync(self, state: TrainState) -> float:
-        """Count into `state` what was skipped since the last look; how many target words that was."""
+        """Adds the updates skipped since the last call to `state`. Returns their number of target tokens."""
         tried, self.pending = self.pending, []
-        words = 0.0
+        num_tokens = 0.0
         flags = torch.stack([one.is_nonfinite for one in tried]).tolist() if tried else []
         for one, flag in zip(tried, flags, strict=True):
             if not flag:
@@ -104,15 +105,15 @@ class NonFiniteGuard:
                 self.consecutive_skipped.clear()
                 continue
             state.consecutive_skips, state.num_skipped = state.consecutive_skips + 1, state.num_skipped + 1
-            words += one.num_target_tokens
+            num_tokens += one.num_target_tokens
             self.consecutive_skipped.append(self._told(one))
             if state.consecutive_skips >= self.max_skips:
                 self.should_roll_back = True
                 break
-        return words
+        return num_tokens
 
     def first_bad_update(self, state: TrainState) -> SkippedUpdate:
-        """The first of the unsound updates in a row, or the last update if there are none."""
+        """The first of the skipped updates in a row, or the last update if there are none."""
         if self.consecutive_skipped:
             return self.consecutive_skipped[0]
         if self.last_update is None:
@@ -140,7 +141,7 @@ def nonfinite_flag(loss: Tensor, norm: Tensor) -> Tensor:
 
 
 def is_usable_loss(loss: float) -> bool:
-    """Whether the loss of a word is a number that may be learnt from or compared."""
+    """Whether a loss per token is finite and small enough to be compared."""
     return abs(loss) <= MAX_LOSS
 
 
@@ -160,10 +161,10 @@ def trained_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) ->
 def divergence_error(
     blamed: SkippedUpdate, skips: int, train: TrainingSet, resumable: int | None
 ) -> DivergedError:
-    """Error that ends a training, with update, rate, loss and the longest pairs of the batch.
+    """Error that ends a training, with update, learning rate, loss and the longest pairs of the batch.
 
     `skips` updates in a row were skipped, from `blamed` on; none where weights or dev loss are not finite.
-    `resumable` is the update of the last sound checkpoint.
+    `resumable` is the update of the last checkpoint without skipped updates.
     """
     why = (
         f"{skips} updates in a row had a loss or gradient that is not finite"

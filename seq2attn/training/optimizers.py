@@ -1,4 +1,4 @@
-"""The optimisers to choose from; each is PyTorch's."""
+"""The optimizers to choose from; each is PyTorch's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AdamConfig(Config):
     """L2 penalty of the weights; for `adamw`, the decoupled decay."""
 
     def build(self, parameters: ParamsT) -> optim.Optimizer:
-        """The optimiser of `parameters`, or of groups of them."""
+        """The optimizer of `parameters`, or of groups of them."""
         kind = optim.Adam if self.kind == "adam" else optim.AdamW
         return kind(
             parameters,
@@ -53,7 +53,7 @@ class SGDConfig(Config):
     """L2 penalty of the weights."""
 
     def build(self, parameters: ParamsT) -> optim.Optimizer:
-        """The optimiser of `parameters`, or of groups of them."""
+        """The optimizer of `parameters`, or of groups of them."""
         return optim.SGD(
             parameters, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay, fused=True
         )
@@ -73,7 +73,7 @@ class AdadeltaConfig(Config):
     """L2 penalty of the weights."""
 
     def build(self, parameters: ParamsT) -> optim.Optimizer:
-        """The optimiser of `parameters`, or of groups of them."""
+        """The optimizer of `parameters`, or of groups of them."""
         return optim.Adadelta(
             parameters, lr=self.lr, rho=self.rho, eps=self.eps, weight_decay=self.weight_decay
         )

@@ -8,9 +8,10 @@ from torch import nn
 
 
 def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
-    """What an optimiser is to change: a group for each share of the rate, the whole rate first.
+    """Parameter groups of an optimizer: one for each scale of the learning rate, the full rate first.
 
-    A module that has a `lr_scale` learns, with all in it, at that share of the rate; what is frozen is in no group.
+    A module that has a `lr_scale` is trained, with all in it, at that share of the learning rate; frozen
+    parameters are in no group.
     """
     shares = {parameter: 1.0 for parameter in model.parameters() if parameter.requires_grad}
     for module in model.modules():

@@ -126,7 +126,7 @@ def _since(
     *,
     resume: bool | Literal["if-exists"],
 ) -> Checkpoint | None:
-    """The checkpoint to go on from. The process that leads looks which are sound."""
+    """The checkpoint to resume from, which the main process finds."""
     found: Checkpoint | None = None
     if world.is_main_process:
         if resume:
@@ -169,11 +169,11 @@ def _fitting(
     world: DistributedContext,
     reporter: MetricsLogger,
 ) -> int:
-    """The tokens that the card's memory holds. Raises UserError where no card says how much that is."""
+    """The tokens that the GPU's memory holds. Raises: UserError where there is no GPU."""
     if world.device.type != "cuda":
         raise UserError(
-            "`training.batch.tokens: fit` asks how much the memory of a CUDA card holds, and this trains on a CPU: "
-            "give a number; 4096 is usual"
+            "`training.batch.tokens: fit` is what the memory of a CUDA GPU holds, and this trains on a CPU: give a"
+            " number; 4096 is usual"
         )
     tokens = find_max_tokens(config.training, objective, optimizer, prepared.train.corpus, world)
     reporter.log_session(f"a batch of {tokens:,} tokens fits")
@@ -265,7 +265,7 @@ def _pretrained(
 
 
 def _check_guided(objective: TrainingLoss) -> None:
-    """Raises UserError when a decoder, perhaps one from elsewhere, lacks the attention that is to be guided."""
+    """Raises UserError when a decoder, perhaps one of a plug-in, lacks the attention that is to be guided."""
     if objective.guided_alignment is None:
         return
     was_training = objective.training

@@ -16,14 +16,14 @@ from seq2attn.training.loss import LossSums
 
 @dataclass
 class TrainState:
-    """All that a resumed run needs beside weights and optimiser. Randomness is a function of seed and update."""
+    """Progress of a training, which resuming needs. Randomness is a function of seed and update."""
 
     update: int = 0
     epoch: int = 0
     updates_in_epoch: int = 0  # updates of the running epoch that are made
     updates_per_epoch: int = 1  # of the running epoch
-    seconds: float = 0.0  # of training, over all sittings
-    target_tokens: int = 0  # target words learnt from
+    seconds: float = 0.0  # of training, over all sessions
+    target_tokens: int = 0  # target tokens trained on
     last_validated_update: int = 0  # the last update after which there was a validation
     scores: dict[str, float] = field(default_factory=dict)  # of this validation: loss, BLEU ...
     texts: dict[str, dict[str, str]] = field(default_factory=dict)  # digests of the files of train and dev
@@ -80,17 +80,17 @@ SUMMED_METRICS = ("loss", "negative_log_likelihood", "guided_alignment", "num_gu
 class TrainMetrics:
     """Sums of this process, on its device: reading them waits for it."""
 
-    loss: Tensor  # [] summed over words
-    negative_log_likelihood: Tensor  # [] summed over words
-    guided_alignment: Tensor  # [2] of the links: summed, and over how many words
+    loss: Tensor  # [] summed over target tokens
+    negative_log_likelihood: Tensor  # [] summed over target tokens
+    guided_alignment: Tensor  # [2] of the links: summed, and over how many target tokens
     grad_norm: Tensor  # [] of the last update's gradient
     lr: float = 0.0  # of the last update
     num_target_tokens: float = 0.0  # of all processes
     seconds: float = 0.0
 
-    def update(self, sums: LossSums, norm: Tensor, unsound: Tensor) -> None:
-        """Count an update's sums and norm, unless it is unsound: 1, not 0."""
-        skipped = unsound.bool()
+    def update(self, sums: LossSums, norm: Tensor, is_nonfinite: Tensor) -> None:
+        """Adds the sums of an update and its gradient norm, unless `is_nonfinite` is 1."""
+        skipped = is_nonfinite.bool()
         self.loss = torch.where(skipped, self.loss, sums.loss)
         self.negative_log_likelihood = torch.where(
             skipped, self.negative_log_likelihood, sums.negative_log_likelihood

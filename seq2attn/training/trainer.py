@@ -85,8 +85,8 @@ class Trainer:
     def train(self) -> None:
         """Until one of the durations is over, or validation has stopped getting better.
 
-        Raises Stopped when it was asked to stop before, and has saved where it stands; DivergedError when too many
-        updates are skipped in a row, or weights or dev loss are not finite.
+        Raises: TrainingInterrupted when it was asked to stop before its end, after a checkpoint; DivergedError when too
+        many updates are skipped in a row, or weights or dev loss are not finite.
         """
         self.objective.train()
         self.checkpoints.recover(self.state)
@@ -157,31 +157,31 @@ class Trainer:
 
     def _update(self, corpus: Corpus, parts: list[MicroBatch]) -> None:
         """Learn from the parts together, as if they were one with those of all processes."""
-        state, tally = self.state, self.metrics
+        state, metrics = self.state, self.metrics
         state.update += 1
         self._set_lr()
-        (words,) = self.world.all_reduce_sum(float(sum(part.num_target_tokens for part in parts)))
+        (num_tokens,) = self.world.all_reduce_sum(float(sum(part.num_target_tokens for part in parts)))
         seed = derive_seed(self.config.seed, state.update, self.world.rank)
-        before = LossSums(tally.loss, tally.negative_log_likelihood, tally.guided_alignment)
-        work = UpdateInputs(state.update, corpus, parts, words, seed, state.reinforce_baseline)
-        sums, parts, words = self.accumulator.accumulate(work, before)
+        before = LossSums(metrics.loss, metrics.negative_log_likelihood, metrics.guided_alignment)
+        work = UpdateInputs(state.update, corpus, parts, num_tokens, seed, state.reinforce_baseline)
+        sums, parts, num_tokens = self.accumulator.accumulate(work, before)
         max_norm = self.config.max_grad_norm or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), max_norm)
-        loss = self.world.all_reduce_((sums.loss - before.loss) / max(words, 1.0))
-        is_unsound = nonfinite_flag(loss, norm)
+        loss = self.world.all_reduce_((sums.loss - before.loss) / max(num_tokens, 1.0))
+        is_nonfinite = nonfinite_flag(loss, norm)
         rows = np.concatenate([part.rows for part in parts] or [np.zeros(0, dtype=np.int64)])
-        attempt = AttemptedUpdate(state.update, tally.lr, rows, words, loss, norm, is_unsound)
+        attempt = AttemptedUpdate(state.update, metrics.lr, rows, num_tokens, loss, norm, is_nonfinite)
         self.nonfinite_guard.step(attempt)
         self.optimizer.zero_grad(set_to_none=True)
-        tally.update(sums, norm, is_unsound)
-        tally.num_target_tokens += words
-        state.target_tokens += int(words)
+        metrics.update(sums, norm, is_nonfinite)
+        metrics.num_target_tokens += num_tokens
+        state.target_tokens += int(num_tokens)
         if sums.samples_attention or self.nonfinite_guard.should_sync:
             self._sync_skipped()
         if sums.samples_attention and not state.consecutive_skips:
             added = float(sums.negative_log_likelihood - before.negative_log_likelihood)
             (lost,) = self.world.all_reduce_sum(added)
-            state.reinforce_baseline = update_baseline(state.reinforce_baseline, -lost / words)
+            state.reinforce_baseline = update_baseline(state.reinforce_baseline, -lost / num_tokens)
 
     def _set_lr(self) -> None:
         at = SchedulePoint(self.state.update, self.state.epochs, self.state.num_lr_drops)
@@ -199,19 +199,19 @@ class Trainer:
         if state.update == 0:
             share = padding_ratio(corpus.lengths, [part for update in updates for part in update])
             self.reporter.log(f"{len(updates)} updates an epoch, {share:.1%} padding")
-        # Resumed with another budget or number of processes, an epoch goes on where as much of it was over.
+        # Resumed with another budget or number of processes, an epoch is resumed at the same fraction.
         done = state.updates_in_epoch * len(updates) // state.updates_per_epoch
         state.updates_in_epoch = min(done, len(updates) - 1)
         state.updates_per_epoch = len(updates)
         return updates
 
-    # ------------------------------------------------------------------ what is unsound
+    # ------------------------------------------------------------------ what is not finite
 
     def _sync_skipped(self) -> None:
-        """Count what was skipped, from which nothing was learnt. Raises DivergedError after too many in a row."""
-        words = self.nonfinite_guard.sync(self.state)
-        self.state.target_tokens -= int(words)
-        self.metrics.num_target_tokens -= words
+        """Count the skipped updates. Raises: DivergedError after too many in a row."""
+        num_tokens = self.nonfinite_guard.sync(self.state)
+        self.state.target_tokens -= int(num_tokens)
+        self.metrics.num_target_tokens -= num_tokens
         if self.nonfinite_guard.should_roll_back:
             self._diverge(self.state.consecutive_skips)
 
@@ -221,7 +221,7 @@ class Trainer:
         if not is_usable_loss(self.checkpoints.validate_and_save(self.state)):
             self._diverge(0)
         self.clock = time.monotonic()
-        self._update_clock()  # whoever was asked to stop meanwhile
+        self._update_clock()  # a process may have been asked to stop meanwhile
 
     def _check_finite(self) -> None:
         if not all_finite(trained_tensors(self.objective.model, self.optimizer)):
@@ -243,7 +243,7 @@ class Trainer:
         )
 
     def _stop(self) -> None:
-        """Save where training stands, as it stands, and end this sitting."""
+        """Save a checkpoint, and end this session."""
         if self.state.last_validated_update != self.state.update:  # else it was saved just now
             self._check_finite()
             self.state.unreported_metrics = self.world.all_gather(self.metrics.state_dict())
@@ -254,11 +254,11 @@ class Trainer:
         self.reporter.log_session(why)
         raise TrainingInterrupted(why, code)
 
-    def _speed(self, tally: TrainMetrics) -> str:
+    def _speed(self, metrics: TrainMetrics) -> str:
         """Target tokens a second, and how long training takes at most, by how much of it is over."""
         share = fraction_done(self.config.max_duration, self.state)
         minutes = self.state.seconds * max(0.0, 1 / share - 1) / 60 if share else math.nan
-        rate = tally.num_target_tokens / tally.seconds if tally.seconds else 0.0
+        rate = metrics.num_target_tokens / metrics.seconds if metrics.seconds else 0.0
         left = f", {minutes:,.0f} min left" if share else ""
         return f"{rate:,.0f} target tokens/s{left}"
 
@@ -267,18 +267,18 @@ class Trainer:
     def _report(self) -> None:
         if not self.metrics.num_target_tokens:  # all was skipped
             return
-        tally, self.metrics = self.metrics, zero_metrics(self.world.device)
+        metrics, self.metrics = self.metrics, zero_metrics(self.world.device)
         objective, likelihood, guided, guided_words = self.world.all_reduce_sum(
-            float(tally.loss), float(tally.negative_log_likelihood), *tally.guided_alignment.tolist()
+            float(metrics.loss), float(metrics.negative_log_likelihood), *metrics.guided_alignment.tolist()
         )
         numbers = {
             "epoch": round(self.state.epochs, 3),
             "target_tokens": self.state.target_tokens,
-            "loss": objective / tally.num_target_tokens,
-            "perplexity": math.exp(min(likelihood / tally.num_target_tokens, 700.0)),
-            "learning_rate": tally.lr,
-            "gradient_norm": float(tally.grad_norm),
-            "target_tokens_per_second": tally.num_target_tokens / tally.seconds,
+            "loss": objective / metrics.num_target_tokens,
+            "perplexity": math.exp(min(likelihood / metrics.num_target_tokens, 700.0)),
+            "learning_rate": metrics.lr,
+            "gradient_norm": float(metrics.grad_norm),
+            "target_tokens_per_second": metrics.num_target_tokens / metrics.seconds,
             "seconds": self.state.seconds,
         }
         if self.world.device.type == "cuda":
@@ -293,7 +293,7 @@ class Trainer:
         self.reporter.log(
             f"epoch {numbers['epoch']:.2f}  update {self.state.update}  loss {numbers['loss']:.3f}"
             f"  ppl {numbers['perplexity']:.2f}{links}"
-            f"  lr {numbers['learning_rate']:.3g}  {self._speed(tally)}"
+            f"  lr {numbers['learning_rate']:.3g}  {self._speed(metrics)}"
         )
         is_first = self.state.update == self.config.report_every
         if is_first and (warning := time_limit_warning(self.config, self.state)):

@@ -90,15 +90,15 @@ class Validator:
 
     def _losses(self, objective: TrainingLoss) -> dict[str, float]:
         dev, rows = self.prepared.dev, np.array(self.rows)
-        smoothed = likelihood = words = 0.0
+        smoothed = likelihood = num_tokens = 0.0
         batches = plan_batches(dev.lengths[rows], tokens=self.tokens, seed=0, epoch=0)
         for batch in batches[self.world.rank :: self.world.size]:
             loss = objective(collate([dev[int(row)] for row in rows[batch]]).to(self.world.device))
             smoothed += float(loss.loss)
             likelihood += float(loss.negative_log_likelihood)
-            words += float(loss.num_target_tokens)
-        smoothed, likelihood, words = self.world.all_reduce_sum(smoothed, likelihood, words)
-        return {"loss": smoothed / words, "perplexity": math.exp(min(likelihood / words, 700.0))}
+            num_tokens += float(loss.num_target_tokens)
+        smoothed, likelihood, num_tokens = self.world.all_reduce_sum(smoothed, likelihood, num_tokens)
+        return {"loss": smoothed / num_tokens, "perplexity": math.exp(min(likelihood / num_tokens, 700.0))}
 
     def _translate(self, objective: TrainingLoss) -> dict[int, str]:
         mine = self.translated[self.world.rank :: self.world.size]

@@ -73,7 +73,7 @@ def test_a_batch_in_halves_is_the_whole_batch(corpus, backward, error):
         assert line["lines"] in by_update[line["update"] - 1]
         assert len(line["lines"].split()) > 9
     log = (halves.folder / "train.log").read_text()
-    assert f"update {told[0]['update']}: lines " in log and "are learnt from in halves" in log
+    assert f"update {told[0]['update']}: lines " in log and "are halved" in log
 
 
 def test_halves_are_halved_down_to_single_pairs(corpus):

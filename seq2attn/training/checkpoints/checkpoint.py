@@ -38,7 +38,7 @@ class Checkpoint:
 
     folder: Path
     train_state: TrainState
-    optimizer_scalars: dict[str, float]  # what the optimiser remembers beside tensors
+    optimizer_scalars: dict[str, float]  # optimizer state that is not tensors
     digests: Digests  # of its files
     log_sizes: dict[str, int]  # bytes of the run's logs, for they tell of what came before
 
@@ -54,7 +54,7 @@ class Checkpoint:
 
     @property
     def optimizer_path(self) -> Path:
-        """The file of what the optimiser remembers: not in old ones, from which no training goes on."""
+        """The file of the optimizer state; older checkpoints, which are not resumed from, have none."""
         return self.folder / OPTIMIZER_FILE
 
 
@@ -101,14 +101,14 @@ def list_checkpoints(run: Path) -> list[Checkpoint]:
 
 
 def checkpoint_folders(run: Path) -> list[Path]:
-    """Where the checkpoints of a run are, oldest first, whatever state they are in."""
+    """Where the checkpoints of a run are, oldest first, corrupt ones included."""
     return sorted((run / CHECKPOINTS_FOLDER).glob("[0-9]*[0-9]"))
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """What a checkpoint says of itself.
+    """The checkpoint in a folder.
 
-    Raises: DamagedError when that is not what was written.
+    Raises: CorruptFileError when that is not what was written.
     """
     path = folder / STATE_FILE
     try:
@@ -120,7 +120,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def load_checkpoint(checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The weights, and the tensors of the optimiser.
+    """The weights, and the tensors of the optimizer.
 
     Raises: RunError when they are not there, or not what was written.
     """
@@ -131,9 +131,9 @@ def load_checkpoint(checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str
 
 
 def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer | None) -> TrainState:
-    """Put model and optimiser back to where the checkpoint was made; no optimiser where it is of another kind now.
+    """Load model and optimizer from a checkpoint; no optimizer where it is of another kind now.
 
-    Raises: RunError when what it has is not of this model and optimiser.
+    Raises: RunError when what it has is not of this model and optimizer.
     """
     weights, tensors = load_checkpoint(checkpoint)
     copy_weights(model, weights, checkpoint.model_path)
@@ -149,7 +149,7 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Opt
 def _check_remembered(
     tensors: dict[str, Tensor], checkpoint: Checkpoint, optimizer: torch.optim.Optimizer
 ) -> None:
-    """Refuse what was remembered of other weights than these, which the optimiser would only meet at its next step."""
+    """Refuse an optimizer state of other weights, which the optimizer would only notice at its next step."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     shapes = {str(index): parameter.shape for index, parameter in enumerate(parameters)}
     for name in [*tensors, *checkpoint.optimizer_scalars]:

@@ -91,7 +91,7 @@ class CheckpointManager:
         self.world.barrier()
 
     def recover(self, state: TrainState) -> None:
-        """Do what a kill may have left undone after the checkpoint that training goes on from was saved.
+        """Do what a kill may have left undone after the checkpoint that training resumes from was saved.
 
         Checkpoints are ranked anew where the metric, the dev set or how it is measured have changed since.
         """

@@ -1,4 +1,4 @@
-"""Which checkpoints of a run are kept, which are best, and which one training goes on from."""
+"""Which checkpoints of a run are kept, which are best, and which one training resumes from."""
 
 from __future__ import annotations
 
@@ -58,13 +58,14 @@ def best_checkpoints(comparable: list[Checkpoint], count: int, metric: str) -> l
 def prune(run: Path, best: list[Checkpoint], *, keep_last: int) -> None:
     """Drop checkpoints that are neither among the last nor the best, and what older ones need only for resuming.
 
-    Those of an interruption are kept until the next validation, the two newest of all; the newest sound one always is.
+    Those of an interruption are kept until the next validation, the two newest of all. The newest one without
+    skipped updates is always kept.
     """
     every = list_checkpoints(run)
     validated = [checkpoint for checkpoint in every if checkpoint.is_validated]
     newest = validated[-1].train_state.update if validated else -1
-    sound = [c for c in every if not c.train_state.consecutive_skips][-1:]
-    resumable = {c.folder for c in [*validated[-MIN_RESUMABLE:], *sound]}
+    finite = [c for c in every if not c.train_state.consecutive_skips][-1:]
+    resumable = {c.folder for c in [*validated[-MIN_RESUMABLE:], *finite]}
     kept = resumable | {c.folder for c in [*validated[-max(keep_last, MIN_RESUMABLE) :], *best]}
     kept |= {c.folder for c in every[-MIN_RESUMABLE:] if c.train_state.update >= newest}
     for checkpoint in every:
@@ -81,7 +82,7 @@ def prune(run: Path, best: list[Checkpoint], *, keep_last: int) -> None:
 def latest_valid_checkpoint(run: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     """The newest checkpoint that is what was written; none if there is none at all.
 
-    Newer ones that are corrupt are set aside, each with a warning. Raises RunError when none is sound.
+    Newer ones that are corrupt are set aside, each with a warning. Raises: RunError when none is valid.
     """
     corrupt: list[tuple[Path, str]] = []
     for folder in reversed(checkpoint_folders(run)):
@@ -110,7 +111,7 @@ def latest_valid_checkpoint(run: Path, warn: Callable[[str], None]) -> Checkpoin
 
 
 def drop_unsound(run: Path) -> int | None:
-    """Removes the newest checkpoints that were saved among skipped updates, so that `--resume` takes a sound one.
+    """Removes the newest checkpoints that were saved among skipped updates, so that `--resume` takes one before them.
 
     Returns the update of the newest that is left.
     """
