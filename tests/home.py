@@ -58,7 +58,7 @@ def assert_sound(run):
     for checkpoint in list_checkpoints(run.folder)[-1:]:
         load_checkpoint(checkpoint)
         assert checkpoint.train_state == newest.train_state
-    if run.weights.is_file():
+    if run.weights_path.is_file():
         run.model()
 
 

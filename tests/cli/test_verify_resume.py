@@ -30,7 +30,7 @@ import torch
 from torch import nn
 
 import seq2attn
-from seq2attn.encoders import Encoded, Encoder
+from seq2attn.encoders import Encoder, EncoderOutput
 
 
 class Forgetful(Encoder):
@@ -47,11 +47,11 @@ class Forgetful(Encoder):
         self.layer, self.noise = nn.Linear(input_dim, 8), torch.Generator().manual_seed(7)
         self.key_dim = self.value_dim = self.final_dim = 8
 
-    def forward(self, words, mask):
-        states = self.layer(words)
+    def forward(self, embedded, mask):
+        states = self.layer(embedded)
         if self.training:
             states = states + 0.1 * torch.randn(states.shape, generator=self.noise)
-        return Encoded(states, states, mask, (states[:, :1],))
+        return EncoderOutput(states, states, mask, (states[:, :1],))
 '''
 
 
