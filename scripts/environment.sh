@@ -5,7 +5,7 @@ if [ ! -x .venv/bin/seq2attn ] || [ setup.cfg -nt .venv/bin/seq2attn ] || [ cons
     "${PYTHON:-python3}" -m venv .venv
     # torch by itself and first: a later command finds it there, and takes no other build of it.
     .venv/bin/python -m pip install --quiet --constraint constraints.txt torch
-    .venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+    .venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
     touch .venv/bin/seq2attn
 fi
 PATH="$PWD/.venv/bin:$PATH"

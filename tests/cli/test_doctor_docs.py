@@ -1,4 +1,4 @@
-"""What docs/reliability.md shows runs, and is what is said."""
+"""What docs/doctor.md shows runs, and is what is said."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from seq2attn.diagnostics.run_checks import CHECKS
 from tests.cli.test_readme import ROOT, commands, home, run, short
 
 __all__ = ["home"]  # a fixture
-PAGE = "docs/reliability.md"
+PAGE = "docs/doctor.md"
 
 
 @pytest.mark.slow

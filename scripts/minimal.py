@@ -1,0 +1,148 @@
+"""Neural machine translation with attention in one file: train on the phrasebook, translate, draw the attention.
+
+python scripts/minimal.py --picture runs/minimal.svg
+
+Read it from top to bottom. Shapes: B sentences, S source tokens, T target tokens, D width of keys and queries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from itertools import count, islice
+from pathlib import Path
+
+import sacrebleu
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seq2attn import attention_text, draw_attention
+from seq2attn.attention.config import AttentionConfig
+from seq2attn.attention.scores import AdditiveScoreConfig, DotScoreConfig
+from seq2attn.data.batch_planner import plan_batches
+from seq2attn.data.collate import make_batch
+from seq2attn.data.corpus import Corpus
+from seq2attn.decoders import BahdanauDecoderConfig
+from seq2attn.encoders import RecurrentEncoderConfig
+from seq2attn.models import EmbeddingsConfig, ModelConfig, Seq2Seq, build_model
+from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.search import BeamConfig
+from seq2attn.search.translate_ids import translate_ids
+from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer
+
+TEXT = Path(__file__).parents[1] / "data" / "phrasebook"
+SENTENCE = "Die Mutter hat dem Kind gestern ein neues Buch gegeben."
+
+
+# 1. Attention. A query (here: what the decoder has so far) is compared with a key for each source token. The softmax
+#    of these scores are the weights, and the weighted mean of the values is the context that the decoder gets.
+
+
+def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Scaled dot-product attention: [B, T, D], [B, S, D], [B, S, D], bool [B, S] -> [B, T, D], [B, T, S]"""
+    scores = query @ keys.transpose(1, 2) / math.sqrt(query.size(-1))  # how well does each key match?
+    scores = scores.masked_fill(~mask[:, None], -math.inf)  # padding matches nothing
+    weights = scores.softmax(-1)  # positive, and 1 in total for each query
+    return weights @ values, weights
+
+
+def check_attention() -> None:
+    """The library's attention computes the same: a score and an alignment (here a softmax), chosen by a config."""
+    attention = AttentionConfig(score=DotScoreConfig(kind="dot", scaled=True)).build(8, 8, 8)
+    query, keys, mask = torch.randn(2, 3, 8), torch.randn(2, 5, 8), torch.arange(5) < torch.tensor([[5], [4]])
+    memory = attention.project_memory(keys, keys, mask)  # once for each sentence
+    output = attention(query, memory, torch.arange(3).expand(2, 3), need_weights=True)
+    context, weights = attend(query, keys, keys, mask)
+    torch.testing.assert_close(output.context, context)
+    torch.testing.assert_close(output.weights[:, 0], weights)  # [B, heads, T, S]: the only head
+
+
+# 2. Text becomes numbers. Byte-pair encoding splits rare words into pieces: 1,500 pieces for both languages.
+
+
+def read(name: str) -> list[str]:
+    """The lines of a file of the phrasebook."""
+    return (TEXT / name).read_text(encoding="utf-8").splitlines()
+
+
+def encode(tokenizer: SubwordTokenizer, part: str) -> Corpus:
+    """Pairs of token ids: German, English."""
+    pairs = zip(read(f"{part}.de"), read(f"{part}.en"), strict=True)
+    ids = [(tokenizer.encode(source), tokenizer.encode(target)) for source, target in pairs]
+    return Corpus.from_pairs(ids, len(tokenizer.vocabulary))
+
+
+# 3. The model of Bahdanau et al. (2015). A bidirectional GRU makes one vector for each source token, its key and value.
+#    The decoder, a GRU too, queries them with its state before each target token. Another score, decoder or encoder is
+#    another config: try LuongDecoderConfig, TransformerDecoderConfig, GeneralScoreConfig.
+
+
+def build(vocab_size: int) -> Seq2Seq:
+    """A model with random weights."""
+    attention = AttentionConfig(score=AdditiveScoreConfig(kind="additive", dim=256))  # v . tanh(W q + U k)
+    encoder = RecurrentEncoderConfig(kind="gru", dim=256, dropout=0.2)
+    decoder = BahdanauDecoderConfig(kind="bahdanau", cell="gru", dim=256, dropout=0.2, attention=attention)
+    embeddings = EmbeddingsConfig(dim=128, dropout=0.2)
+    config = ModelConfig(embeddings=embeddings, encoder=encoder, decoder=decoder)
+    return build_model(config, vocab_size, vocab_size)
+
+
+# 4. Training. The decoder gets the right tokens so far (teacher forcing) and predicts the next: cross-entropy.
+
+
+def train(model: Seq2Seq, corpus: Corpus, updates: int) -> None:
+    """Adam with gradient clipping and a learning rate that falls along a cosine."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
+    epochs = (plan_batches(corpus.lengths, tokens=1500, seed=0, epoch=epoch) for epoch in count())
+    batches = (make_batch(corpus, rows) for epoch in epochs for rows in epoch)
+    model.train()
+    for update, batch in enumerate(islice(batches, updates), 1):
+        decoded = model(batch.source, batch.source_mask, batch.target)  # target: BOS first
+        log_probs = model.log_probs(decoded.hidden)
+        loss = F.nll_loss(log_probs.flatten(0, 1), batch.labels.flatten())  # labels: EOS last
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if update % 50 == 0 or update == updates:
+            print(f"update {update}: loss {loss.item():.3f}")
+    model.eval()
+
+
+# 5. Translation. Beam search keeps the five best beginnings; the encoder runs once, the decoder token by token.
+
+
+def translate(model: Seq2Seq, tokenizer: SubwordTokenizer, lines: list[str]) -> list[str]:
+    """The best hypothesis of each line."""
+    sources = [tokenizer.encode(line) for line in lines]
+    found = translate_ids(model, sources, BeamConfig(kind="beam", beam_size=5), budget=4096)
+    return [tokenizer.decode(best.tokens) for best, *_ in found]
+
+
+def main() -> None:
+    """Train, translate, score, draw."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--updates", type=int, default=900, help="fewer to try it, 900 for good translations")
+    parser.add_argument("--picture", type=Path, help="a .png, .svg or .pdf file, or a page: .html")
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    check_attention()
+    tokenizer = BPETokenizerConfig(vocab_size=1500).train([*read("train.de"), *read("train.en")])
+    model = build(len(tokenizer.vocabulary))
+    train(model, encode(tokenizer, "train"), options.updates)
+    bleu = sacrebleu.corpus_bleu(translate(model, tokenizer, read("test.de")), [read("test.en")])
+    print(f"BLEU on combinations of words that are not in the training text: {bleu.score:.1f}")
+    # 6. The attention: a row for each token of the translation, a column for each source token.
+    (translation,) = translate(model, tokenizer, [SENTENCE])
+    ids = tokenizer.encode(SENTENCE), tokenizer.encode(translation)
+    weights = AttentionWeights.compute(model, (tokenizer, tokenizer), *ids)
+    print(f"{SENTENCE}\n{translation}\n{attention_text(weights)}")
+    if options.picture is not None:
+        draw_attention(weights, options.picture)
+
+
+if __name__ == "__main__":
+    main()

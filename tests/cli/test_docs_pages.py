@@ -1,0 +1,59 @@
+"""Commands and code of the pages for users run as they are printed; trainings are cut short."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.test_readme import PYTHON, ROOT, commands, home, run, short
+
+__all__ = ["home"]  # a fixture
+YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def trained(home):
+    run("seq2attn train configs/phrasebook.yaml", home, *short("seq2attn train"))
+    return home
+
+
+def test_the_commands_of_the_faq_run(trained):
+    updates = 30
+    for command in commands("docs/faq.md"):
+        more: tuple[str, ...] = ()
+        if command.startswith("seq2attn train"):
+            updates += 2
+            resume = () if "--resume" in command or "run_dir" in command else ("--set", "run_dir=runs/faq")
+            more = (*resume, "--set", f"training.max_duration=[{updates} updates]")
+        run(command, trained, *more)
+
+
+def test_the_score_of_the_page_on_components_trains_and_translates(home):
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    (module,), (config,) = PYTHON.findall(page), YAML.findall(page)
+    assert len(module.splitlines()) <= 30
+    (home / "my_scores.py").write_text(module, encoding="utf-8")
+    (home / "mine.yaml").write_text(config, encoding="utf-8")
+    for command in commands("docs/extending.md"):
+        run(command, home, *short(command))
+    assert "my_scores:DistanceScore" in (home / "runs/mine/config.yaml").read_text(encoding="utf-8")
+
+
+def test_the_index_has_all_pages_and_its_command_runs(home):
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert {page for page in pages if f"({page})" not in index} == set()
+    (command,) = commands("docs/index.md")
+    shutil.copytree(ROOT / "seq2attn", home / "seq2attn", dirs_exist_ok=True)
+    run(command, home, "--updates", "5")
+    assert (home / "runs" / "minimal.svg").is_file()
+
+
+def test_the_list_of_modules_is_printed():
+    command = [sys.executable, *commands("docs/architecture.md")[0].split()[1:]]
+    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True)
+    assert done.stdout.startswith("update: ")
