@@ -49,7 +49,7 @@ def is_saving(run):
 
 
 def has_reported(run, update):
-    return lambda: run.metrics.is_file() and f'"update": {update},' in run.metrics.read_text()
+    return lambda: run.metrics_path.is_file() and f'"update": {update},' in run.metrics_path.read_text()
 
 
 def assert_sound(run):

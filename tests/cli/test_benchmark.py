@@ -14,25 +14,25 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PHRASEBOOK = ROOT / "data" / "phrasebook"
 CONFIG = """
-run: {folder}/run
+run_dir: {folder}/run
 data:
   train: {{kind: plain, source: {folder}/train.de, target: {folder}/train.en}}
   dev: {{kind: plain, source: {folder}/val.de, target: {folder}/val.en}}
-text:
-  joint: {{kind: bpe, size: 300}}
+tokenizer:
+  joint: {{kind: bpe, vocab_size: 300}}
 model:
   embeddings: {{dim: 16, tie: all}}
-  encoder: {{kind: transformer, layers: 1, heads: 2, feed_forward: 16, norm: post}}
+  encoder: {{kind: transformer, layers: 1, heads: 2, ffn_dim: 16, norm_order: post}}
   decoder:
     kind: transformer
     layers: 1
     heads: 2
-    feed_forward: 16
-    norm: post
+    ffn_dim: 16
+    norm_order: post
     attention: {{score: {{kind: multi-head, heads: 2}}}}
 training:
-  schedule: {{kind: inverse-sqrt, warmup: 200}}
-search: {{kind: beam, width: 5, lengths: {{max_length: 20}}}}
+  lr_schedule: {{kind: inverse-sqrt, warmup_updates: 200}}
+search: {{kind: beam, beam_size: 5, lengths: {{max_length: 20}}}}
 """
 
 

@@ -76,7 +76,7 @@ def test_terminated_in_every_phase(home):
         return running.said()
 
     def size():
-        return run.metrics.stat().st_size if run.metrics.is_file() else 0
+        return run.metrics_path.stat().st_size if run.metrics_path.is_file() else 0
 
     end("starting", lambda: True)
     end("preparing", lambda: (run.folder / "source").is_dir())

@@ -92,7 +92,7 @@ def test_what_differs_is_named(corpus):
         tensors[changed[path]] = tensors[changed[path]] + change
         path.unlink()  # which is mapped
         save_tensors(tensors, path)
-    edited(other.metrics, '"update": 4, ', '"update": 5, ')
+    edited(other.metrics_path, '"update": 4, ', '"update": 5, ')
     edited(other.folder / "train.log", "validation at update 3: loss ", "validation at update 3: loss 1")
     edited(other.folder / "samples.txt", "== update 3", "== update 4")
     found = {row.name: row.difference for row in compare_runs(one, other) if not row.is_identical}
@@ -204,10 +204,10 @@ def start(config, run):
 
 def wait(process, run, how):
     """Until it trains, saves, or has saved; whether it was still there."""
-    before = run.metrics.stat().st_mtime_ns if run.metrics.is_file() else 0
+    before = run.metrics_path.stat().st_mtime_ns if run.metrics_path.is_file() else 0
 
     def trains():
-        return run.metrics.is_file() and run.metrics.stat().st_mtime_ns > before
+        return run.metrics_path.is_file() and run.metrics_path.stat().st_mtime_ns > before
 
     def saves():
         return any((run.folder / "checkpoints").glob("*.partial"))
