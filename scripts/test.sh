@@ -7,6 +7,6 @@ source scripts/environment.sh
 ruff check .
 ruff format --check .
 mypy
-NO_MKDOCS_2_WARNING=1 python -m mkdocs build --quiet --strict --site-dir .site
+NO_MKDOCS_2_WARNING=1 python -m mkdocs build --strict --site-dir .site
 # Two processes share the tests, and who is done first takes from the other; each computes with one thread.
 OMP_NUM_THREADS=1 python -m pytest -n 2 --dist worksteal "$@"
