@@ -59,7 +59,7 @@ def assert_sound(run):
         load_checkpoint(checkpoint)
         assert checkpoint.train_state == newest.train_state
     if run.weights_path.is_file():
-        run.model()
+        run.load_model()
 
 
 SLOW = {"every": "2 updates", "metric": "bleu"}
