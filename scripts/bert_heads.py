@@ -114,9 +114,7 @@ class Classifier(nn.Module):
 
     def loss(self, examples: Sequence[tuple[str, int]]) -> Tensor:
         """The mean cross-entropy of the right class."""
-        return F.cross_entropy(
-            self([line for line, _ in examples]), torch.tensor([label for _, label in examples])
-        )
+        return F.cross_entropy(self([line for line, _ in examples]), torch.tensor([label for _, label in examples]))
 
     def right(self, examples: Sequence[tuple[str, int]]) -> int:
         """How many examples it gets right."""
@@ -142,9 +140,7 @@ class Reader(nn.Module):
     def loss(self, examples: Sequence[tuple[str, str, str]]) -> Tensor:
         """The mean cross-entropy of the right start and of the right end."""
         logits, ids = self([(question, text) for question, text, _ in examples])
-        layout = [
-            self._place(row.tolist(), answer) for row, (_, _, answer) in zip(ids, examples, strict=True)
-        ]
+        layout = [self._place(row.tolist(), answer) for row, (_, _, answer) in zip(ids, examples, strict=True)]
         return F.cross_entropy(logits.flatten(0, 1), torch.tensor(layout).flatten())
 
     def right(self, examples: Sequence[tuple[str, str, str]]) -> int:
@@ -200,9 +196,7 @@ def learn(name: str, model: Classifier | Reader, examples: Sequence[Any], update
 def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     """Learn both tasks; the share of held-out examples that each gets right."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument(
-        "--checkpoint", type=Path, help="the folder of a BERT; none: a small one, made on the spot"
-    )
+    parser.add_argument("--checkpoint", type=Path, help="the folder of a BERT; none: a small one, made on the spot")
     parser.add_argument("--updates", type=int, default=UPDATES)
     chosen = parser.parse_args(arguments)
     heads: dict[str, Callable[[Bert], Classifier | Reader]] = {

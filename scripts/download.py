@@ -48,18 +48,14 @@ MULTI30K = (
 )
 
 
-CHANGED = (
-    "Removed; run this again. If it stays so, the home has changed: copy from elsewhere with --mirror DIR."
-)
+CHANGED = "Removed; run this again. If it stays so, the home has changed: copy from elsewhere with --mirror DIR."
 
 
 class DownloadError(Exception):
     """A text that cannot be had, with what to do about it."""
 
 
-def download(
-    texts: Sequence[Text], output: Path, *, home: str, pauses: Sequence[float] = (1, 4)
-) -> list[Path]:
+def download(texts: Sequence[Text], output: Path, *, home: str, pauses: Sequence[float] = (1, 4)) -> list[Path]:
     """Fetch `<home>/<name>.gz` of every text not yet in `output`, retrying after `pauses` seconds.
 
     Returns what is new. Raises DownloadError when a file cannot be fetched or is not the one expected.
@@ -74,9 +70,7 @@ def download(
                 shutil.copyfileobj(source, sink)
         except (OSError, EOFError, zlib.error) as error:
             unpacked.unlink(missing_ok=True)
-            raise DownloadError(
-                f"{part}: not a whole gzip file ({error}). Removed; run this again."
-            ) from error
+            raise DownloadError(f"{part}: not a whole gzip file ({error}). Removed; run this again.") from error
         finally:
             part.unlink()
         new.append(_accept(unpacked, text, f"{home}/{text.name}.gz", CHANGED))
@@ -92,19 +86,13 @@ def copy(texts: Sequence[Text], output: Path, *, mirror: Path) -> list[Path]:
             shutil.copyfile(mirror / text.name, unpacked)
         except OSError as error:
             raise DownloadError(f"{mirror / text.name}: cannot be copied: {error.strerror}.") from error
-        new.append(
-            _accept(unpacked, text, str(mirror / text.name), "This copy is corrupt, or of another version.")
-        )
+        new.append(_accept(unpacked, text, str(mirror / text.name), "This copy is corrupt, or of another version."))
     return new
 
 
 def _missing(texts: Sequence[Text], output: Path) -> list[Text]:
     output.mkdir(parents=True, exist_ok=True)
-    return [
-        text
-        for text in texts
-        if not (output / text.name).is_file() or _sum(output / text.name) != text.sha256
-    ]
+    return [text for text in texts if not (output / text.name).is_file() or _sum(output / text.name) != text.sha256]
 
 
 def _sum(path: Path) -> str:
@@ -132,9 +120,7 @@ def _fetch(url: str, part: Path, pauses: Sequence[float]) -> None:
             _continue(url, part)
             return
         except (OSError, HTTPException) as error:  # URLError, timeouts and resets are OSErrors
-            refused = (
-                isinstance(error, urllib.error.HTTPError) and error.code < HTTPStatus.INTERNAL_SERVER_ERROR
-            )
+            refused = isinstance(error, urllib.error.HTTPError) and error.code < HTTPStatus.INTERNAL_SERVER_ERROR
             if refused or pause is None:
                 raise DownloadError(
                     f"{url}: cannot be fetched: {error}.\n"
@@ -164,9 +150,7 @@ def _continue(url: str, part: Path) -> None:
             while chunk := response.read(1 << 16):
                 file.write(chunk)
                 progress.update(len(chunk))
-    if (
-        total is not None and part.stat().st_size != total
-    ):  # a connection that closes early ends like any other
+    if total is not None and part.stat().st_size != total:  # a connection that closes early ends like any other
         raise OSError(f"broke off after {part.stat().st_size} of {total} bytes")
 
 
@@ -174,9 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Fetch a public corpus and check it.")
     parser.add_argument("corpus", choices=["multi30k"], help="image captions, English-German, 29,000 pairs")
     parser.add_argument("--output", type=Path, help="the folder to fill (default: data/CORPUS)")
-    parser.add_argument(
-        "--mirror", type=Path, help="copy from DIR/CORPUS/ instead of the network", metavar="DIR"
-    )
+    parser.add_argument("--mirror", type=Path, help="copy from DIR/CORPUS/ instead of the network", metavar="DIR")
     options = parser.parse_args(arguments)
     output = options.output or Path("data") / options.corpus
     try:

@@ -18,9 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     files = build().files()
     if options.check:
         paths = {options.output / name: content for name, content in files.items()}
-        wrong = [
-            path for path, content in paths.items() if not path.is_file() or path.read_bytes() != content
-        ]
+        wrong = [path for path, content in paths.items() if not path.is_file() or path.read_bytes() != content]
         for path in wrong:
             print(f"{path} differs from what the grammar writes; run {Path(__file__).name}", file=sys.stderr)
         return 1 if wrong else 0

@@ -49,9 +49,7 @@ def config_page() -> str:
     for name, heading in sections.items():
         section = schema["$defs"][name]
         rows = [
-            _row(key, field, section, sections)
-            for key, field in section.get("properties", {}).items()
-            if key != "kind"
+            _row(key, field, section, sections) for key, field in section.get("properties", {}).items() if key != "kind"
         ]
         level = "##" if re.fullmatch(r"\w+", heading) else "###"
         parts += [f"\n{level} {heading}\n", _prose(section.get("description", "")) or "\b"]

@@ -19,9 +19,7 @@ from seq2attn.visualization.curves import draw_bleu_by_length, draw_training
 
 def main() -> None:
     """Prints the table and draws the picture."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--plot", type=Path, help="FILE.png or FILE.svg")
     parser.add_argument("--curves", type=Path, help="loss and BLEU over updates: FILE.png or FILE.svg")

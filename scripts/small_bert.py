@@ -10,9 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def make_bert(
-    folder: Path, lines: Iterable[str], *, pieces: int, dim: int, layers: int, lowercase: bool
-) -> Path:
+def make_bert(folder: Path, lines: Iterable[str], *, pieces: int, dim: int, layers: int, lowercase: bool) -> Path:
     """A checkpoint in `folder`, as `save_pretrained` of `transformers` writes it."""
     from tokenizers import BertWordPieceTokenizer
     from transformers import BertConfig, BertModel, BertTokenizerFast
@@ -43,9 +41,7 @@ def main() -> None:
     parser.add_argument("--pieces", type=int, default=1500)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument(
-        "--lowercase", action="store_true", help="make all letters small and take off accents"
-    )
+    parser.add_argument("--lowercase", action="store_true", help="make all letters small and take off accents")
     chosen = parser.parse_args()
     with chosen.text.open(encoding="utf-8") as lines:
         make_bert(

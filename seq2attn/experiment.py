@@ -30,11 +30,7 @@ from seq2attn.training.config import TrainingConfig
 def _check_tied_needs_shared_vocab(tokenizer: TokenizersConfig, model: ModelConfig) -> list[FieldError]:
     if model.embeddings.tie != "all" or tokenizer.is_joint:
         return []
-    return [
-        FieldError(
-            "model.embeddings.tie", "`all` needs one vocabulary for both sides: give `tokenizer.joint`"
-        )
-    ]
+    return [FieldError("model.embeddings.tie", "`all` needs one vocabulary for both sides: give `tokenizer.joint`")]
 
 
 def _check_bert_tokenizer(tokenizer: TokenizersConfig, model: ModelConfig) -> list[FieldError]:
@@ -60,9 +56,7 @@ def _tags_have_vectors(data: DataConfig, tokenizer: TokenizersConfig) -> list[Fi
     return [FieldError("data.train", "has a `tag`, for which the vocabulary of `wordpiece` has no entry")]
 
 
-def _check_guided_alignment(
-    data: DataConfig, model: ModelConfig, training: TrainingConfig
-) -> list[FieldError]:
+def _check_guided_alignment(data: DataConfig, model: ModelConfig, training: TrainingConfig) -> list[FieldError]:
     guided, shape = training.guided_alignment, _attention_shape(model.decoder)
     if guided is None:
         return []
@@ -79,9 +73,7 @@ def _check_padding_free(model: ModelConfig, training: TrainingConfig) -> list[Fi
     if not training.batch.padding_free:
         return []
     name, attention = "training.batch.padding_free", getattr(model.decoder, "attention", None)
-    needs = (
-        "padding-free batches are for Transformers alone, with another `position_encoding` than `relative`"
-    )
+    needs = "padding-free batches are for Transformers alone, with another `position_encoding` than `relative`"
     mistakes = [
         FieldError(name, f"{needs}; see `model.{side}`")
         for side, part in (("encoder", model.encoder), ("decoder", model.decoder))

@@ -114,9 +114,7 @@ class RunDirectory:
         """Those of source and target. Raises RunError when their files are missing or do not fit together."""
         return load_tokenizer(self.folder / "source"), load_tokenizer(self.folder / "target")
 
-    def save_model(
-        self, weights: Mapping[str, Tensor], vocabularies: Vocabularies, origin: Mapping[str, Any]
-    ) -> None:
+    def save_model(self, weights: Mapping[str, Tensor], vocabularies: Vocabularies, origin: Mapping[str, Any]) -> None:
         """Make `weights` those that translate; `origin` names the checkpoints they come from.
 
         The file of weights holds it too, so that a kill leaves the old pair or the new one. The other file, for humans,

@@ -32,9 +32,7 @@ class Home:
         return path
 
     def start(self, run, *more, fault=None, **options):
-        return Command(
-            "train", self.config(run, **options), *more, log=self.folder / f"{run}.txt", fault=fault
-        )
+        return Command("train", self.config(run, **options), *more, log=self.folder / f"{run}.txt", fault=fault)
 
     def train(self, run, *more, fault=None, **options):
         running = self.start(run, *more, fault=fault, **options)
@@ -69,6 +67,4 @@ def slow_to_validate(folder, sentences=3000):
     """One whose validations take seconds: sentences that it does not know how to end."""
     for name in ("src", "tgt"):
         (folder / f"dev.{name}").write_text("ba be bi bo bul da de\n" * sentences)
-    return Home(
-        folder, **{**OFTEN, "max_duration": ["4 updates"], "model": MODELS["recurrent"], "validation": SLOW}
-    )
+    return Home(folder, **{**OFTEN, "max_duration": ["4 updates"], "model": MODELS["recurrent"], "validation": SLOW})

@@ -192,13 +192,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     verbs = [*VERBS, "fit", "page"]
-    parser.add_argument(
-        "verb", choices=verbs, help="`fit` trains what translates, `page` fills docs/performance.md"
-    )
+    parser.add_argument("verb", choices=verbs, help="`fit` trains what translates, `page` fills docs/performance.md")
     every = [*MODELS, *CARD_MODELS]
-    parser.add_argument(
-        "--model", choices=every, help="one of the architectures; all that are usual if not said"
-    )
+    parser.add_argument("--model", choices=every, help="one of the architectures; all that are usual if not said")
     card = "let everybody compute on a CUDA card, larger models in bfloat16; give another --out"
     parser.add_argument("--card", action="store_true", help=card)
     ways = "train our Transformers padded and packed, as they are and compiled, in turn"
@@ -206,20 +202,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--case", choices=list(CASES), help="one way to search; all if not said")
     parser.add_argument("--peers", default=USUAL, help=f"of {', '.join(PEERS | ENGINES)}; empty for none")
     parser.add_argument("--rounds", type=int, default=3, help="how often each has its turn")
-    parser.add_argument(
-        "--window", type=float, default=15.0, help="undisturbed seconds of a turn in training"
-    )
+    parser.add_argument("--window", type=float, default=15.0, help="undisturbed seconds of a turn in training")
     parser.add_argument("--warm", type=float, default=10.0, help="seconds of training before the first turn")
     parser.add_argument("--threads", type=int, default=2, help="of everybody")
-    parser.add_argument(
-        "--busy-ok", action="store_true", help="do not wait for an idle machine: figures mean nothing"
-    )
-    parser.add_argument(
-        "--out", type=Path, help=f"keep the figures in FILE.json ({FIGURES.name} for {PAGE.name})"
-    )
-    parser.add_argument(
-        "--peers-root", type=Path, default=Path.home() / "peers", help="venv/NAME, data/, runs/"
-    )
+    parser.add_argument("--busy-ok", action="store_true", help="do not wait for an idle machine: figures mean nothing")
+    parser.add_argument("--out", type=Path, help=f"keep the figures in FILE.json ({FIGURES.name} for {PAGE.name})")
+    parser.add_argument("--peers-root", type=Path, default=Path.home() / "peers", help="venv/NAME, data/, runs/")
     parser.add_argument("--corpus", type=Path, default=REPOSITORY / "data/multi30k", help="where the text is")
     parser.add_argument("--runs", type=Path, default=REPOSITORY / "runs/bench", help="where ours trains")
     parser.add_argument("--configs", type=Path, default=CONFIGS, help="where t.yaml, r1.yaml and r2.yaml are")

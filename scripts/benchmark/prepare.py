@@ -32,6 +32,4 @@ def prepare_all(ours: Ours, models: tuple[str, ...], *, timed: bool) -> None:
             found = int(corpus.lengths[:, 1].sum()) + len(corpus)  # the ends
             wanted = sum(lengths(ours.setting).target)
             if found != wanted:
-                raise UnavailableError(
-                    f"{folder}: {found:,} target tokens an epoch, where the others have {wanted:,}"
-                )
+                raise UnavailableError(f"{folder}: {found:,} target tokens an epoch, where the others have {wanted:,}")

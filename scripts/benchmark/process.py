@@ -37,9 +37,7 @@ class Process:
         log.parent.mkdir(parents=True, exist_ok=True)
         self.lines: list[Line] = []
         self.peak = 0  # bytes
-        self._others: list[
-            tuple[float, float]
-        ] = []  # when, and the seconds that others had computed till then
+        self._others: list[tuple[float, float]] = []  # when, and the seconds that others had computed till then
         self._log = log.open("w", encoding="utf-8")
         self.started = time.monotonic()
         self.popen = subprocess.Popen(

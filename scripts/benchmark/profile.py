@@ -16,9 +16,7 @@ from benchmark.training import Timing, say
 UPDATES, WARM = 30, 6
 
 
-def measure_profile(
-    setting: Setting, ours: Ours, model: str, timing: Timing, updates: int = UPDATES
-) -> list[Record]:
+def measure_profile(setting: Setting, ours: Ours, model: str, timing: Timing, updates: int = UPDATES) -> list[Record]:
     """Milliseconds an update of each part, a figure a round; for T the roofline as well.
 
     Raises UnavailableError when the training breaks off.

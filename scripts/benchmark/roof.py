@@ -43,9 +43,7 @@ def measure_roofline(setting: Setting, model: str, timing: Timing, case: str = T
     return roofline_records(measured, flops, model, case)
 
 
-def roofline_records(
-    measured: list[dict[str, dict[str, float]]], flops: float, model: str, case: str
-) -> list[Record]:
+def roofline_records(measured: list[dict[str, dict[str, float]]], flops: float, model: str, case: str) -> list[Record]:
     """A record for each product; `ideal` is what the model could reach at its rate."""
     records = []
     for name in measured[0]:

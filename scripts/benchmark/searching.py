@@ -76,9 +76,7 @@ class Translator:
         for _ in range(TRIES):
             if not timing.busy_ok:
                 wait_until_idle()
-            process = Process(
-                what.command, what.output.with_suffix(".log"), setting.environment(), what.stdin
-            )
+            process = Process(what.command, what.output.with_suffix(".log"), setting.environment(), what.stdin)
             try:
                 status = process.wait(LIMIT)
             except subprocess.TimeoutExpired:
@@ -92,9 +90,7 @@ class Translator:
         return seconds
 
 
-def measure_search(
-    setting: Setting, systems: Sequence[System], model: str, case: str, timing: Timing
-) -> list[Record]:
+def measure_search(setting: Setting, systems: Sequence[System], model: str, case: str, timing: Timing) -> list[Record]:
     """Sentences a second on the whole test set."""
     translators = _translators(setting, systems, model, case, TEST, one_by_one=False)
     _in_turn(translators, timing, setting, f"{model} {case}")
@@ -104,16 +100,11 @@ def measure_search(
     ]
 
 
-def measure_latency(
-    setting: Setting, systems: Sequence[System], model: str, case: str, timing: Timing
-) -> list[Record]:
+def measure_latency(setting: Setting, systems: Sequence[System], model: str, case: str, timing: Timing) -> list[Record]:
     """Milliseconds for a sentence that comes alone; the median of each round where a system can tell, else the mean."""
     translators = _translators(setting, systems, model, case, "few", one_by_one=True)
     _in_turn(translators, timing, setting, f"{model} {case}, one by one")
-    return [
-        _record("latency", model, case, t, tuple(t.figures), "ms")
-        for t in _stated(translators, setting, TEST)
-    ]
+    return [_record("latency", model, case, t, tuple(t.figures), "ms") for t in _stated(translators, setting, TEST)]
 
 
 def _translators(

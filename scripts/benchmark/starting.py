@@ -23,17 +23,13 @@ def measure_startup(setting: Setting, systems: Sequence[System], timing: Timing)
             wait_until_idle()
         for place, (_, start) in enumerate(starts):
             began = time.monotonic()
-            done = subprocess.run(
-                start.command, env=setting.environment(), capture_output=True, text=True, check=False
-            )
+            done = subprocess.run(start.command, env=setting.environment(), capture_output=True, text=True, check=False)
             if done.returncode:
                 errors[place] = f"exit {done.returncode}: {done.stderr[-300:]}"
             if number:
                 seconds[place].append(round(time.monotonic() - began, 3))
                 say(f"  {start.name}: {seconds[place][-1]} s")
     return [
-        Record(
-            "startup", "", start.case, system.name, system.title, start.name, "s", tuple(figures), error=error
-        )
+        Record("startup", "", start.case, system.name, system.title, start.name, "s", tuple(figures), error=error)
         for (system, start), figures, error in zip(starts, seconds, errors, strict=True)
     ]

@@ -106,11 +106,7 @@ def _with_notes(book: Book, records: Iterable[Record], text: str) -> str:
     told = []
     for context in book.contexts(records):
         versions = sorted(
-            {
-                f"{name} {version}"
-                for packages in context["versions"].values()
-                for name, version in packages.items()
-            }
+            {f"{name} {version}" for packages in context["versions"].values() for name, version in packages.items()}
         )
         machine = f"{context['processor']}, {context['cores']} cores, {context['threads']} threads"
         software = f"commit {context['commit']}, Python {context['python']}, {', '.join(versions)}"

@@ -107,6 +107,4 @@ def _write(path: Path, content: str) -> None:
     if not path.is_file():
         path.write_text(content, "utf-8")
     elif path.read_text("utf-8") != content:
-        raise UnavailableError(
-            f"{path} holds something else than would be written: give another --peers-root"
-        )
+        raise UnavailableError(f"{path} holds something else than would be written: give another --peers-root")

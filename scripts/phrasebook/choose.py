@@ -132,9 +132,7 @@ class Chooser:
             return Text("nach Hause", "home") if going else Text("zu Hause", "at home")
         city = self.pick(list(self.words.cities))
         where = parallel(
-            Text(
-                f"{'nach' if going else 'in'} {city}", f"{'to' if going else 'in'} {self.words.cities[city]}"
-            )
+            Text(f"{'nach' if going else 'in'} {city}", f"{'to' if going else 'in'} {self.words.cities[city]}")
         )
         if not by_train or self.chance(0.6):
             return where
@@ -178,12 +176,7 @@ class Chooser:
     def blurred(self, clause: Clause) -> bool:
         """Whether English cannot tell past from present: I read, we put on."""
         same = clause.verb.en.split()[0] == clause.verb.past
-        return (
-            same
-            and clause.tense == "past"
-            and not clause.modal
-            and person(clause.subject) not in ("he", "she")
-        )
+        return same and clause.tense == "past" and not clause.modal and person(clause.subject) not in ("he", "she")
 
     def receiver(self, subject: Who) -> Who:
         """Somebody who is given something."""
@@ -191,9 +184,7 @@ class Chooser:
         if self.chance(0.35):
             return Pronoun(self.pick([one for one in OBJECTS if one != me and {one, me} != {"I", "we"}]))
         while True:
-            someone: Who = (
-                self.other_name(subject) if self.chance(0.2) else self.someone(POSSESSIVE.get(me, ""))
-            )
+            someone: Who = self.other_name(subject) if self.chance(0.2) else self.someone(POSSESSIVE.get(me, ""))
             if someone != subject:
                 return someone
 
@@ -207,9 +198,7 @@ class Chooser:
             return replace(clause, gladly=at_rest, negated=at_rest and self.chance(0.25))
         if not (clause.verb.stative or clause.verb.habit or clause.verb.reflexive) and self.chance(0.22):
             tense: Tense = "past" if clause.tense == "past" else "present"
-            fitting = [
-                modal for modal in self.words.modals.values() if tense == "present" or modal.simple_past
-            ]
+            fitting = [modal for modal in self.words.modals.values() if tense == "present" or modal.simple_past]
             clause = replace(clause, modal=self.pick(fitting), tense=tense)
         return replace(clause, negated=self.deniable(clause) and self.chance(0.2))
 
@@ -217,9 +206,7 @@ class Chooser:
         """Whether nicht or kein has one clear place in it."""
         vague = isinstance(clause.subject, Phrase) and clause.subject.indefinite
         counted = isinstance(clause.object, Phrase) and clause.object.determiner in self.words.numbers
-        loose = (
-            isinstance(clause.object, Phrase) and clause.object.indefinite and " " in clause.verb.government
-        )
+        loose = isinstance(clause.object, Phrase) and clause.object.indefinite and " " in clause.verb.government
         adverb = clause.time is not None and clause.time.adverb
         return not (vague or counted or loose or adverb)
 
@@ -245,9 +232,7 @@ class Chooser:
             fitting = [noun for noun in jobs if (noun.gender == "f") == feminine]
             job = self.pick(fitting if person(subject) in ("he", "she") else jobs)
             if not (isinstance(subject, Phrase) and subject.noun is job):
-                return Clause(
-                    subject, sein, predicate=Phrase(job, "a"), tense=tense, negated=self.chance(0.25)
-                )
+                return Clause(subject, sein, predicate=Phrase(job, "a"), tense=tense, negated=self.chance(0.25))
         mood = self.pick([word for word in self.words.adjectives.values() if "mood" in word.kinds])
         fit = [
             time
@@ -272,6 +257,4 @@ class Chooser:
         tense: Tense = self.weighted([(3, "present"), (1, "past")])
         subject = Phrase(noun, determiner, plural)
         predicate = Text(adjective.de, adjective.en)
-        return Clause(
-            subject, self.words.verbs["sein"], predicate=predicate, tense=tense, negated=self.chance(0.2)
-        )
+        return Clause(subject, self.words.verbs["sein"], predicate=predicate, tense=tense, negated=self.chance(0.2))

@@ -162,27 +162,19 @@ class Composer(Chooser):
         if self.chance(0.5):
             return Pronoun(self.pick(PEOPLE)) if self.chance(0.4) else self.name()
         noun = self.noun(frozenset({"young"}))
-        return Phrase(
-            noun, self.pick(["my", "your", "our"]) if "kin" in noun.kinds else self.pick(["the", "this"])
-        )
+        return Phrase(noun, self.pick(["my", "your", "our"]) if "kin" in noun.kinds else self.pick(["the", "this"]))
 
     def two(self) -> Text:
         """Two statements joined."""
         first, second = self.subject(), self.subject()
-        return say.joined(
-            say.statement(self.clean(first)), self.pick([AND, BUT]), say.statement(self.clean(second))
-        )
+        return say.joined(say.statement(self.clean(first)), self.pick([AND, BUT]), say.statement(self.clean(second)))
 
     def mood(self, subject: Who) -> tuple[Clause, Clause]:
         """A mood, and what somebody does in it."""
         name = self.pick(list(self.words.moods))
         adjective = self.words.adjectives[name]
-        state = Clause(
-            self.same(subject), self.words.verbs["sein"], predicate=Text(adjective.de, adjective.en)
-        )
-        return state, replace(
-            self.clean(subject, self.verbs(self.words.moods[name])), negated=False, gladly=False
-        )
+        state = Clause(self.same(subject), self.words.verbs["sein"], predicate=Text(adjective.de, adjective.en))
+        return state, replace(self.clean(subject, self.verbs(self.words.moods[name])), negated=False, gladly=False)
 
     def weather(self, subject: Who) -> tuple[Clause, Clause]:
         """The weather, and what somebody does then."""
@@ -239,9 +231,7 @@ class Composer(Chooser):
 
     def content(self, believer: Who) -> Clause:
         """What may be reported or asked: an action or a state, of the same person or another."""
-        subject = (
-            self.subject(0.3) if person(believer) in ("I", "you") or self.chance(0.8) else self.same(believer)
-        )
+        subject = self.subject(0.3) if person(believer) in ("I", "you") or self.chance(0.8) else self.same(believer)
         clause = self.state(subject) if self.chance(0.2) else self.action(subject)
         return replace(clause, time_first=False)
 
@@ -263,15 +253,9 @@ class Composer(Chooser):
         """Going somewhere in order to do something there."""
         subject = self.subject()
         going = self.action(subject, self.verbs(["gehen", "fahren", "fliegen"]))
-        kinds = (
-            going.place.phrase.noun.kinds
-            if going.place and isinstance(going.place.phrase, Phrase)
-            else {"far"}
-        )
+        kinds = going.place.phrase.noun.kinds if going.place and isinstance(going.place.phrase, Phrase) else {"far"}
         verb = self.verbs(next(verbs for kind, verbs in self.words.purposes.items() if kind in kinds))
-        aim = replace(
-            self.action(subject, verb, timed=False), modal=None, negated=False, gladly=False, place=None
-        )
+        aim = replace(self.action(subject, verb, timed=False), modal=None, negated=False, gladly=False, place=None)
         return say.purpose(say.statement(replace(going, negated=False, gladly=False)), aim)
 
     def relative(self) -> Text:
@@ -281,16 +265,12 @@ class Composer(Chooser):
             clause = self.clean(Gap(whom.noun, whom.plural))
             mood = self.pick([word for word in self.words.adjectives.values() if "mood" in word.kinds])
             return say.statement(
-                Clause(
-                    say.described(whom, clause), self.words.verbs["sein"], predicate=Text(mood.de, mood.en)
-                )
+                Clause(say.described(whom, clause), self.words.verbs["sein"], predicate=Text(mood.de, mood.en))
             )
         quality = self.quality()
         assert isinstance(quality.subject, Phrase)
         what = replace(quality.subject, determiner="the")
-        fitting = [
-            v for v in self.words.verbs.values() if v.object & what.noun.kinds and v.government == "acc"
-        ]
+        fitting = [v for v in self.words.verbs.values() if v.object & what.noun.kinds and v.government == "acc"]
         fitting = [verb for verb in fitting if not (verb.receiver or verb.named)]
         if not fitting:
             return say.statement(quality)

@@ -52,9 +52,7 @@ def all_heads(weights: WordAttention) -> list[AttentionHead]:
     _, layers, heads, *_ = weights.shape
     names: list[int | Literal["mean"]] = [*range(1, heads + 1), *(["mean"] if heads > 1 else [])]  # type: ignore[list-item]
     steps: tuple[Literal["output", "input"], ...] = ("output", "input")
-    return [
-        AttentionHead(layer, name, step) for layer in range(1, layers + 1) for name in names for step in steps
-    ]
+    return [AttentionHead(layer, name, step) for layer in range(1, layers + 1) for name in names for step in steps]
 
 
 def default_head(weights: WordAttention, guided: GuidedAlignmentConfig | None) -> AttentionHead:
@@ -81,9 +79,7 @@ def score_heads(
             found[head] = found.get(head, AlignmentErrorRate()) + AlignmentErrorRate.from_links(
                 head.links(weights), gold
             )
-    return dict(
-        sorted(((head, own + missed) for head, own in found.items()), key=lambda item: item[1].error_rate)
-    )
+    return dict(sorted(((head, own + missed) for head, own in found.items()), key=lambda item: item[1].error_rate))
 
 
 def save_selected_head(run: RunDirectory, compared: Mapping[AttentionHead, AlignmentErrorRate]) -> None:

@@ -34,9 +34,7 @@ def word_attention_weights(
 
     Rows times the longer side are at most `budget` at a time.
     """
-    cut = [
-        tuple(encode_with_word_ids(*side) for side in zip(tokenizers, pair, strict=True)) for pair in pairs
-    ]
+    cut = [tuple(encode_with_word_ids(*side) for side in zip(tokenizers, pair, strict=True)) for pair in pairs]
     full = [row for row, sides in enumerate(cut) if all(ids for ids, _ in sides)]
     ids = [(cut[row][0][0], cut[row][1][0]) for row in full]
     found: list[WordAttention | None] = [None] * len(pairs)

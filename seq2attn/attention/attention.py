@@ -81,9 +81,7 @@ class Attention(nn.Module):
 
     def project_keys_values(self, keys: Tensor, values: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
         """[B, S, Dk], [B, S, Dv], at positions [B, S] -> projected, [B, G, S, d] and [B, G, S, v]"""
-        return self.score.project_key(keys, position), split_heads(
-            self.value_proj(values), self.score.kv_heads
-        )
+        return self.score.project_key(keys, position), split_heads(self.value_proj(values), self.score.kv_heads)
 
     def initial_state(self, memory: Memory) -> AttentionState:
         """State before the first target token."""
@@ -182,9 +180,7 @@ class Attention(nn.Module):
     @property
     def supports_padding_free(self) -> bool:
         """True if packed sentences are supported: PyTorch's kernel computes the whole function."""
-        return (
-            isinstance(self.score, DotScore) and self._uses_sdpa() and type(self.score).bias is DotScore.bias
-        )
+        return isinstance(self.score, DotScore) and self._uses_sdpa() and type(self.score).bias is DotScore.bias
 
     def _sdpa(self, q: Tensor, memory: Memory, info: QueryInfo, *, causal: bool) -> Tensor:
         """The context [B, H, T, v] by `scaled_dot_product_attention`, which returns no weights."""
@@ -198,17 +194,13 @@ class Attention(nn.Module):
         is_grouped = self.score.kv_heads < self.score.heads
         if is_grouped and mask is not None and q.device.type != "cpu":
             return attend_in_groups(q, keys, values, mask, dropout)
-        return F.scaled_dot_product_attention(
-            q, keys, values, mask, dropout, is_causal=causal, enable_gqa=is_grouped
-        )
+        return F.scaled_dot_product_attention(q, keys, values, mask, dropout, is_causal=causal, enable_gqa=is_grouped)
 
     def _update_state(self, state: AttentionState, weights: Tensor) -> AttentionState:
         """State and weights [B, H, K, S] of one query of each row -> the next state."""
         score_state, alignment_state = state
         if score_state is not None:
-            score_state = self.score.update_state(
-                score_state, unfold_beams(weights, score_state.size(0)).squeeze(2)
-            )
+            score_state = self.score.update_state(score_state, unfold_beams(weights, score_state.size(0)).squeeze(2))
         if alignment_state is not None:
             alignment_state = self.alignment.update_state(
                 alignment_state, unfold_beams(weights, alignment_state.size(0)).squeeze(2)
@@ -217,9 +209,7 @@ class Attention(nn.Module):
 
     def _uses_sdpa(self) -> bool:
         """True if `scaled_dot_product_attention` computes the same function."""
-        return (
-            isinstance(self.score, DotScore) and self.score.scaled and type(self.alignment) is GlobalAlignment
-        )
+        return isinstance(self.score, DotScore) and self.score.scaled and type(self.alignment) is GlobalAlignment
 
 
 def expand_mask(memory: Memory, queries: int, *, causal: bool) -> Tensor:

@@ -68,9 +68,7 @@ class AttentionConfig(Config):
         """True for a softmax of scaled dot products, which have fused kernels."""
         score = self.score
         scaled = isinstance(score, DotScoreConfig | GeneralScoreConfig) and score.scaled
-        return (scaled or isinstance(score, MultiHeadScoreConfig)) and isinstance(
-            self.align, GlobalAlignmentConfig
-        )
+        return (scaled or isinstance(score, MultiHeadScoreConfig)) and isinstance(self.align, GlobalAlignmentConfig)
 
     def build(self, query_dim: int, key_dim: int, value_dim: int, output_dim: int | None = None) -> Attention:
         """An attention with a context of width `output_dim`, projected, or `value_dim`, not projected.

@@ -42,9 +42,7 @@ class CoverageScore(AdditiveScore):
     def project_key(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, S, Dk] -> [B, H, S, d + 1], of which the last is 1 / fertility"""
         fertility = self.max_fertility * torch.sigmoid(self.fertility(x))
-        return torch.cat(
-            [super().project_key(x, position), fertility.reciprocal().transpose(1, 2).unsqueeze(-1)], -1
-        )
+        return torch.cat([super().project_key(x, position), fertility.reciprocal().transpose(1, 2).unsqueeze(-1)], -1)
 
     def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, H, S, d + 1] -> [B, H, T, S]"""

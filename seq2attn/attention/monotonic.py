@@ -73,9 +73,7 @@ def expected_alignment(scores: Tensor, mask: Tensor, is_last: Tensor, last: Tens
     passes = F.logsigmoid(-scores).masked_fill(is_last | ~mask, 0.0).cumsum(-1)
     before = F.pad(passes[..., :-1], (1, 0))  # of the tokens before each
     ahead = torch.ones(scores.size(-1), scores.size(-1), dtype=torch.bool, device=scores.device).triu()
-    passed = (
-        (before.unsqueeze(-2) - before.unsqueeze(-1)).masked_fill(~ahead, -torch.inf).exp()
-    )  # [..., k, j]
+    passed = (before.unsqueeze(-2) - before.unsqueeze(-1)).masked_fill(~ahead, -torch.inf).exp()  # [..., k, j]
     return stops * (last.unsqueeze(-2) @ passed).squeeze(-2)
 
 

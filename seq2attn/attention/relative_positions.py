@@ -28,13 +28,9 @@ class RelativePositionScore(MultiHeadScore):
 
     def bias(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
         """(W q) . a / sqrt(d), [B, H, T, S]: computed for all distances, then gathered for those of the keys"""
-        by_distance = (
-            q @ self.relative_embedding.weight.T / math.sqrt(q.size(-1))
-        )  # [B, H, T, 2 * max_distance + 1]
+        by_distance = q @ self.relative_embedding.weight.T / math.sqrt(q.size(-1))  # [B, H, T, 2 * max_distance + 1]
         # In a shared KV cache the tokens of several hypotheses are mixed: each counts its own.
-        key_position = (
-            torch.arange(k.size(-2), device=q.device) if info.mask is None else info.mask.cumsum(-1) - 1
-        )
+        key_position = torch.arange(k.size(-2), device=q.device) if info.mask is None else info.mask.cumsum(-1) - 1
         distance = key_position - info.position[:, None, :, None]
         row = distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
         return by_distance.gather(-1, row.expand(-1, self.heads, -1, -1))

@@ -13,24 +13,16 @@ from seq2attn.cli.options import AllowCode, Device, RunDir
 def align(
     run: RunDir,
     allow_code: AllowCode,
-    source: Annotated[
-        Path | None, typer.Option(help="Text in the language translated from.", metavar="FILE")
-    ] = None,
-    target: Annotated[
-        Path | None, typer.Option(help="Its translations, line by line.", metavar="FILE")
-    ] = None,
-    output_file: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to FILE.", metavar="FILE")
-    ] = None,
+    source: Annotated[Path | None, typer.Option(help="Text in the language translated from.", metavar="FILE")] = None,
+    target: Annotated[Path | None, typer.Option(help="Its translations, line by line.", metavar="FILE")] = None,
+    output_file: Annotated[Path | None, typer.Option("--output", "-o", help="Write to FILE.", metavar="FILE")] = None,
     gold: Annotated[
         Path | None,
         typer.Option(help="Gold alignments (`0-0 1-2`, possible `1?2`) to compare with.", metavar="FILE"),
     ] = None,
     select_head: Annotated[
         bool,
-        typer.Option(
-            "--select-head", help="Find the layer and head that agree best with --gold, and keep it."
-        ),
+        typer.Option("--select-head", help="Find the layer and head that agree best with --gold, and keep it."),
     ] = False,
     device: Device = "auto",
 ) -> None:

@@ -12,12 +12,8 @@ from seq2attn.cli.options import AllowCode, RunDir
 def average(
     run: RunDir,
     allow_code: AllowCode,
-    last: Annotated[
-        int | None, typer.Option(min=1, help="Average the newest N checkpoints.", metavar="N")
-    ] = None,
-    best: Annotated[
-        int | None, typer.Option(min=1, help="Average the best N checkpoints.", metavar="N")
-    ] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="Average the newest N checkpoints.", metavar="N")] = None,
+    best: Annotated[int | None, typer.Option(min=1, help="Average the best N checkpoints.", metavar="N")] = None,
 ) -> None:
     """Translate from now on with the mean of several checkpoints' weights.
 

@@ -13,9 +13,7 @@ from seq2attn.cli.options import AllowCode, Device, RunDir
 def doctor(
     run: RunDir,
     allow_code: AllowCode,
-    sentences: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Check with so many sentences.", metavar="N")
-    ] = 50,
+    sentences: Annotated[int, typer.Option(min=1, max=100_000, help="Check with so many sentences.", metavar="N")] = 50,
     input_file: Annotated[
         Path | None,
         typer.Option(

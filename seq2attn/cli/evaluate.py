@@ -26,9 +26,7 @@ def evaluate(
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(
-            help="bleu, chrf, chrf++, ter, exact or token-error-rate; repeat it for several.", metavar="NAME"
-        ),
+        typer.Option(help="bleu, chrf, chrf++, ter, exact or token-error-rate; repeat it for several.", metavar="NAME"),
     ] = None,
     tokenize: Annotated[
         str | None,
@@ -39,9 +37,7 @@ def evaluate(
         ),
     ] = None,
     greedy: Annotated[bool, typer.Option("--greedy", help="Take the likeliest word at every step.")] = False,
-    beam: Annotated[
-        int | None, typer.Option(min=1, max=1000, help="Search with a beam of this width.")
-    ] = None,
+    beam: Annotated[int | None, typer.Option(min=1, max=1000, help="Search with a beam of this width.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Plot BLEU by source length: FILE.png or FILE.svg.", metavar="FILE")

@@ -24,9 +24,7 @@ def export(
     ] = None,
     verify_with: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Lines to translate on both sides. [the first 200 sources of the dev set]"
-        ),
+        typer.Option(metavar="FILE", help="Lines to translate on both sides. [the first 200 sources of the dev set]"),
     ] = None,
 ) -> None:
     """Make a trained run ready for another engine, and check that both translate the same.

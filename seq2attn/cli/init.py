@@ -24,14 +24,12 @@ def init(
     dev_target: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Target text of the dev set.", show_default=False)
     ] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The config to write.")
-    ] = Path("my.yaml"),
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The config to write.")] = Path(
+        "my.yaml"
+    ),
     run_dir: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="The run directory; runs/my for my.yaml unless given.", show_default=False
-        ),
+        typer.Option(metavar="DIR", help="The run directory; runs/my for my.yaml unless given.", show_default=False),
     ] = None,
 ) -> None:
     """Write a commented config for two text files, with a model and a vocabulary that suit their size.

@@ -7,9 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-ConfigPath: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="CONFIG", help="A YAML file.", show_default=False)
-]
+ConfigPath: TypeAlias = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.", show_default=False)]
 
 ConfigPaths: TypeAlias = Annotated[
     list[Path], typer.Argument(metavar="CONFIG", help="One or more YAML files.", show_default=False)

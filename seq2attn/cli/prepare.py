@@ -27,7 +27,5 @@ def prepare(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> 
     run = RunDirectory(experiment.run_dir)
     with lock_directory(experiment.run_dir):
         refuse_existing_training(experiment.run_dir)
-        start(
-            experiment.data, experiment.tokenizer, experiment.run_dir, lambda line: typer.echo(line, err=True)
-        )
+        start(experiment.data, experiment.tokenizer, experiment.run_dir, lambda line: typer.echo(line, err=True))
         run.save_config(experiment)

@@ -15,9 +15,7 @@ def score(
     allow_code: AllowCode,
     source: Annotated[Path, typer.Option(help="Text in the language translated from.", metavar="FILE")],
     target: Annotated[Path, typer.Option(help="Its translations, line by line.", metavar="FILE")],
-    output_file: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to FILE.", metavar="FILE")
-    ] = None,
+    output_file: Annotated[Path | None, typer.Option("--output", "-o", help="Write to FILE.", metavar="FILE")] = None,
     per_token: Annotated[
         bool, typer.Option("--per-token", help="Add each token with its log-probability, the end last.")
     ] = False,

@@ -24,9 +24,7 @@ def train(
     ] = False,
     resume_if_exists: Annotated[
         bool,
-        typer.Option(
-            "--resume-if-exists", help="Go on from the newest checkpoint, or begin if there is none."
-        ),
+        typer.Option("--resume-if-exists", help="Go on from the newest checkpoint, or begin if there is none."),
     ] = False,
     new_dev_set: Annotated[
         bool,

@@ -21,12 +21,8 @@ def translate(
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", help="Translate the lines of FILE.", metavar="FILE")
     ] = None,
-    output_file: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to FILE.", metavar="FILE")
-    ] = None,
-    beam: Annotated[
-        int | None, typer.Option(min=1, max=1000, help="Search with a beam of this width.")
-    ] = None,
+    output_file: Annotated[Path | None, typer.Option("--output", "-o", help="Write to FILE.", metavar="FILE")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, max=1000, help="Search with a beam of this width.")] = None,
     greedy: Annotated[bool, typer.Option("--greedy", help="Take the likeliest word at every step.")] = False,
     n_best: Annotated[
         int, typer.Option(min=1, help="Print so many translations of each line: number, score, text.")
@@ -36,9 +32,7 @@ def translate(
     ] = None,
     prefix_file: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Begin each translation with the same line of FILE.", show_default=False
-        ),
+        typer.Option(metavar="FILE", help="Begin each translation with the same line of FILE.", show_default=False),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line, with scores.")] = False,
     attention: Annotated[
@@ -59,18 +53,14 @@ def translate(
     head: Annotated[
         str | None, typer.Option(metavar="N|mean|all", help="The heads to draw. [all; with - their mean]")
     ] = None,
-    whole_words: Annotated[
-        bool, typer.Option("--whole-words", help="Join sub-words in the drawing.")
-    ] = False,
+    whole_words: Annotated[bool, typer.Option("--whole-words", help="Join sub-words in the drawing.")] = False,
     color_scale: Annotated[
         Literal["max", "row", "0-1"],
         typer.Option(help="Weight with the full color: the largest, the largest of each row, or 1."),
     ] = "max",
     tag: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="Put the tag <NAME> before each line, for a model trained with it."
-        ),
+        typer.Option(metavar="NAME", help="Put the tag <NAME> before each line, for a model trained with it."),
     ] = None,
     long_inputs: LongInputs = None,
     engine: EngineName = "native",

@@ -38,13 +38,9 @@ def verify_resume(
     allow(allow_code)
     experiment = load(config, ExperimentConfig, overrides)
     with TemporaryDirectory(prefix="seq2attn-") as folder:
-        rows = verify(
-            experiment, Path(folder).resolve(), lambda line: typer.echo(line, err=True), updates=updates
-        )
+        rows = verify(experiment, Path(folder).resolve(), lambda line: typer.echo(line, err=True), updates=updates)
     typer.echo(format_comparison_table(rows))
     same = all(row.is_identical for row in rows)
-    typer.echo(
-        f"\n{'identical' if same else 'NOT identical'}, on this machine, with this PyTorch and as many threads"
-    )
+    typer.echo(f"\n{'identical' if same else 'NOT identical'}, on this machine, with this PyTorch and as many threads")
     if not same:
         raise typer.Exit(1)

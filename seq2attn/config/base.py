@@ -98,8 +98,6 @@ def valid_fields(model: type[Config], data: Any, error: ValidationError) -> dict
     if not invalid or not isinstance(data, Mapping):
         return {}
     valid = {name: field for name, field in model.model_fields.items() if name not in invalid}
-    part: Any = create_model(
-        model.__name__, __base__=Config, **{n: (f.annotation, f) for n, f in valid.items()}
-    )  # type: ignore[call-overload]
+    part: Any = create_model(model.__name__, __base__=Config, **{n: (f.annotation, f) for n, f in valid.items()})  # type: ignore[call-overload]
     values = {name: data[name] for name in valid if name in data}
     return dict(part.model_validate(values))

@@ -58,9 +58,7 @@ def _read_time(value: Any) -> Any:
     match = re.match(TIME_PATTERN, value) if isinstance(value, str) else None
     if match is None:
         raise ValueError("a time is written like `2h55m`, `90m` or `1d12h`")
-    return sum(
-        int(number or 0) * size for number, size in zip(match.groups(), TIME_UNITS.values(), strict=True)
-    )
+    return sum(int(number or 0) * size for number, size in zip(match.groups(), TIME_UNITS.values(), strict=True))
 
 
 def _write_time(seconds: int) -> str:

@@ -84,11 +84,7 @@ def _other(cursor: YAMLCursor, detail: ErrorDetails) -> Diagnostic:
         case "extra_forbidden":
             key = cursor.key or cursor.node
             ours = our_key(cursor.names[-1])
-            tip = (
-                f"; seq2attn calls it {ours}"
-                if ours
-                else suggest_or_list(cursor.names[-1], cursor.sibling_keys)
-            )
+            tip = f"; seq2attn calls it {ours}" if ours else suggest_or_list(cursor.names[-1], cursor.sibling_keys)
             message = f"unknown key `{cursor.dotted_key}`{tip}"
             return Diagnostic(message, key.start_mark, key.end_mark)
         case "missing":
@@ -143,10 +139,6 @@ def _tip(node: Node, wanted: str) -> str:
         return f"; {reads}: put it in quotes" if str(value).lower() != node.value else "; put it in quotes"
     if isinstance(value, str) and quoted:
         return suggest(value, quoted)
-    if (
-        wanted == "a whole number"
-        and isinstance(value, str)
-        and re.fullmatch(r"\d+(\.\d+)?[eE]\+?\d+", value)
-    ):
+    if wanted == "a whole number" and isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?[eE]\+?\d+", value):
         return f"; write {float(value):.0f}" if float(value).is_integer() else ""
     return ""

@@ -46,9 +46,7 @@ class Pluggable:
             serialization=core_schema.simple_ser_schema("any"),  # by the class of the part, not of our union
         )
 
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         kind = {"type": "string", "pattern": ":", "description": "An import path: package.module:Class"}
         plugin = {
             "title": f"{self.noun} of a plug-in".capitalize(),

@@ -104,9 +104,7 @@ class YAMLCursor:
     def _choose(self, label: str) -> YAMLCursor:
         chosen = self._alternative(label)
         fitting = [member for member in self.alternatives() if isinstance(self.node, _shape(member))]
-        return replace(
-            self, expected_type=chosen, matches_shape=not fitting or isinstance(self.node, _shape(chosen))
-        )
+        return replace(self, expected_type=chosen, matches_shape=not fitting or isinstance(self.node, _shape(chosen)))
 
 
 def is_model(expects: Any) -> bool:
@@ -142,9 +140,7 @@ def _inside(owner: Any, name: str) -> Any:
     if get_origin(owner) is Literal or not args:
         return None
     is_fixed_tuple = get_origin(owner) is tuple and args[-1] is not Ellipsis
-    return (
-        args[min(int(name), len(args) - 1)] if is_fixed_tuple else [a for a in args if a is not Ellipsis][-1]
-    )
+    return args[min(int(name), len(args) - 1)] if is_fixed_tuple else [a for a in args if a is not Ellipsis][-1]
 
 
 def _is_called(member: Any, label: str) -> bool:

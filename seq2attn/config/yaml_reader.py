@@ -81,9 +81,7 @@ class YAMLReader:
         text = self._text(path, asked)
         node = self._compose(text, str(path))
         if node is None:
-            self._stop(
-                Diagnostic("the file is empty; expected `key: value` lines", _mark(str(path), text, 0))
-            )
+            self._stop(Diagnostic("the file is empty; expected `key: value` lines", _mark(str(path), text, 0)))
         if not isinstance(node, MappingNode):
             self._stop(_at(node, "expected `key: value` lines"))
         tree, extends = self._tidy(node), child(node, "extends")[1]
@@ -133,9 +131,7 @@ class YAMLReader:
             with open_regular(path) if is_run(path.parent) else path.open("rb") as file:
                 raw = file.read(MAX_FILE_BYTES + 1)
             if len(raw) > MAX_FILE_BYTES:
-                raise OSError(
-                    errno.EFBIG, f"it has more than the {MAX_FILE_BYTES:,} bytes that a config may have"
-                )
+                raise OSError(errno.EFBIG, f"it has more than the {MAX_FILE_BYTES:,} bytes that a config may have")
         except OSError as error:
             if asked is None:
                 raise ConfigError(f"{path}: {_why(path, error)}") from None
@@ -195,9 +191,7 @@ class YAMLReader:
                 self.diagnostics.append(_at(key, "a key should be a name"))
             elif self._is_text(key) and key.value in own:
                 line = own[key.value][0].start_mark.line + 1
-                self.diagnostics.append(
-                    _at(key, f"the key `{key.value}` is here twice; first in line {line}")
-                )
+                self.diagnostics.append(_at(key, f"the key `{key.value}` is here twice; first in line {line}"))
             else:
                 own[key.value] = (key, value)
         return list((merged | own).values())

@@ -47,9 +47,7 @@ class Batch:
         return self._each(torch.Tensor.pin_memory)
 
     def _each(self, fn: Callable[[Tensor], Tensor]) -> Batch:
-        tensors: dict[str, Any] = {
-            name: fn(value) for name, value in vars(self).items() if isinstance(value, Tensor)
-        }
+        tensors: dict[str, Any] = {name: fn(value) for name, value in vars(self).items() if isinstance(value, Tensor)}
         if self.layouts is not None:
             tensors["layouts"] = tuple(layout.map_tensors(fn) for layout in self.layouts)
         return replace(self, **tensors)
@@ -107,17 +105,14 @@ def _concat_sentences(
     return row, layout
 
 
-def _alignment_shares(
-    words: tuple[TokenIds, TokenIds], links: tuple[TokenIds, TokenIds]
-) -> NDArray[np.float32]:
+def _alignment_shares(words: tuple[TokenIds, TokenIds], links: tuple[TokenIds, TokenIds]) -> NDArray[np.float32]:
     """For each target token equal shares for the source tokens of the words linked with its own (Chen et al. 2016).
 
     The words of tokens: [S], [T]; the words of links: [L], [L] -> [T, S]. A token without a link has zeros.
     """
     (of_source, of_target), (from_source, from_target) = words, links
     size = [
-        max((int(part.max()) for part in parts if len(part)), default=0) + 1
-        for parts in zip(words, links, strict=True)
+        max((int(part.max()) for part in parts if len(part)), default=0) + 1 for parts in zip(words, links, strict=True)
     ]
     are_linked = np.zeros((size[1], size[0]), dtype=np.float32)
     are_linked[from_target, from_source] = 1

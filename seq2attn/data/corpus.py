@@ -110,9 +110,7 @@ class Corpus:
             raise RunError(f"{folder}: the prepared ids cannot be read ({error}); {CORPUS_HINT}") from None
         is_guided = (folder / ALIGNMENTS_DIR).is_dir()
         guide = (
-            CorpusAlignments(cls.load(folder / WORD_IDS_DIR), cls.load(folder / ALIGNMENTS_DIR))
-            if is_guided
-            else None
+            CorpusAlignments(cls.load(folder / WORD_IDS_DIR), cls.load(folder / ALIGNMENTS_DIR)) if is_guided else None
         )
         if not _are_sequences(ids, offsets):
             raise RunError(f"{folder}: the prepared ids are no pairs of sequences; {CORPUS_HINT}")
@@ -126,12 +124,7 @@ class Corpus:
 
 def _are_sequences(ids: NDArray[Any], offsets: NDArray[Any]) -> bool:
     """Whether arrays from a file are what a corpus is made of."""
-    if (
-        ids.ndim != 1
-        or offsets.ndim != 1
-        or ids.dtype not in (np.uint16, np.int32)
-        or offsets.dtype != np.int64
-    ):
+    if ids.ndim != 1 or offsets.ndim != 1 or ids.dtype not in (np.uint16, np.int32) or offsets.dtype != np.int64:
         return False
     is_whole = len(offsets) % 2 == 1 and offsets[0] == 0 and offsets[-1] == len(ids)
     return bool(is_whole and (np.diff(offsets) >= 0).all() and (len(ids) == 0 or ids.min() >= 0))

@@ -21,9 +21,7 @@ def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: T
 
     Raises: DataError when a file cannot be read.
     """
-    lists = [
-        side.vocab_file for side in text.per_side if isinstance(side, WordTokenizerConfig) and side.vocab_file
-    ]
+    lists = [side.vocab_file for side in text.per_side if isinstance(side, WordTokenizerConfig) and side.vocab_file]
     parts = {
         "corpora": [[_options(corpus), *map(_content, corpus.files)] for corpus in corpora],
         "filters": _options(filters),

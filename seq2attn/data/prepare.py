@@ -251,9 +251,7 @@ def _save(
             sure = sorted(pair.alignment.sure) if pair.alignment else []
             if is_guided:
                 numbered = (
-                    number_pair((source, target), pair.text, (pair.source_ids, pair.target_ids))
-                    if sure
-                    else ([], [])
+                    number_pair((source, target), pair.text, (pair.source_ids, pair.target_ids)) if sure else ([], [])
                 )
                 words.add(numbered)
                 links.add(([link[0] for link in sure], [link[1] for link in sure]))

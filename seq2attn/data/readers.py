@@ -178,9 +178,7 @@ def check_regular(corpus: CorpusConfig) -> None:
     """
     for file in corpus.files:
         if file.exists() and not file.is_file():
-            raise DataError(
-                f"{file}: is no regular file (perhaps a pipe or a device), and a run's config names it"
-            )
+            raise DataError(f"{file}: is no regular file (perhaps a pipe or a device), and a run's config names it")
 
 
 def read_references(corpus: CorpusConfig, targets: Sequence[str]) -> list[Sequence[str]]:
@@ -201,9 +199,7 @@ def read_references(corpus: CorpusConfig, targets: Sequence[str]) -> list[Sequen
 
 def _text(item: dict[str, Any], key: str, place: str) -> str:
     if key not in item:
-        raise DataError(
-            f'{place}: has no key "{key}"; its keys are {", ".join(map(json.dumps, item)) or "none"}'
-        )
+        raise DataError(f'{place}: has no key "{key}"; its keys are {", ".join(map(json.dumps, item)) or "none"}')
     value = item[key]
     if not isinstance(value, str):
         raise DataError(f'{place}: the value of "{key}" must be a string, found {_json_type(value)}')

@@ -27,8 +27,7 @@ class WordAlignment:
     def shifted(self, words: int) -> WordAlignment:
         """The same links where so many words stand before the source."""
         sure, possible = (
-            frozenset((source + words, target) for source, target in links)
-            for links in (self.sure, self.possible)
+            frozenset((source + words, target) for source, target in links) for links in (self.sure, self.possible)
         )
         return WordAlignment(sure, possible)
 
@@ -55,9 +54,7 @@ def parse_pharaoh(text: str, pair: tuple[str, str], place: str) -> WordAlignment
         link = int(found[1]), int(found[3])
         for side, word, count in zip(("source", "target"), link, counts, strict=True):
             if word >= count:
-                raise DataError(
-                    f"{place}: the link `{item}` points at word {word} of the {side}, {_has(count)}"
-                )
+                raise DataError(f"{place}: the link `{item}` points at word {word} of the {side}, {_has(count)}")
         possible.add(link)
         if found[2] == "-":
             sure.add(link)

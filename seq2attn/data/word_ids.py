@@ -47,7 +47,5 @@ def word_ids(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
     owners = [number for number, count in enumerate(counts) for _ in range(count)]
     indices = tokenizer.word_ids(ids)
     if max(indices, default=-1) + 1 != len(owners):
-        raise DataError(
-            f'cannot tell which tokens belong to which word of "{line}", so links cannot guide it'
-        )
+        raise DataError(f'cannot tell which tokens belong to which word of "{line}", so links cannot guide it')
     return [owners[index] for index in indices]

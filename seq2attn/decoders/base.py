@@ -41,9 +41,7 @@ class Decoder(nn.Module, ABC, Generic[State]):
         """Projected source, one `Memory` for each attention, and the state before the first target token."""
 
     @abstractmethod
-    def forward(
-        self, embedded: Tensor, state: State, memory: Memories, *, need_weights: bool = False
-    ) -> DecoderOutput:
+    def forward(self, embedded: Tensor, state: State, memory: Memories, *, need_weights: bool = False) -> DecoderOutput:
         """Decode embedded tokens [N, T, E] after those in `state`; N is B, or B*K for K hypotheses a sentence."""
 
 

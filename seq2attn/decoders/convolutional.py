@@ -41,9 +41,7 @@ class ConvolutionalDecoder(Decoder[ConvolutionalDecoderState]):
         self.position_embedding = LearnedPositionEmbedding(input_dim, config.max_positions)
         self.dropout = Dropout(config.dropout)
         self.input_proj, self.output_proj = Linear(input_dim, config.dim), Linear(config.dim, input_dim)
-        self.layers = nn.ModuleList(
-            ConvolutionalDecoderLayer(config, input_dim, encoder) for _ in range(config.layers)
-        )
+        self.layers = nn.ModuleList(ConvolutionalDecoderLayer(config, input_dim, encoder) for _ in range(config.layers))
         self.dim = input_dim
         initialize_parameters(self)
 
@@ -56,9 +54,7 @@ class ConvolutionalDecoder(Decoder[ConvolutionalDecoderState]):
         keys, values = (scale_gradient(x, 1 / (2 * len(layers))) for x in (encoded.keys, encoded.values))
         memory = tuple(layer.cross_attention.project_memory(keys, values, encoded.mask) for layer in layers)
         past = tuple(layer.empty_buffer(encoded.keys) for layer in layers)
-        seen = tuple(
-            layer.cross_attention.initial_state(source) for layer, source in zip(layers, memory, strict=True)
-        )
+        seen = tuple(layer.cross_attention.initial_state(source) for layer, source in zip(layers, memory, strict=True))
         position = encoded.mask.new_zeros(encoded.mask.size(0), dtype=torch.long)
         return memory, ConvolutionalDecoderState(past, seen, position)
 
@@ -97,9 +93,7 @@ class ConvolutionalDecoderLayer(nn.Module):
         super().__init__()
         self.convolution = nn.Conv1d(config.dim, 2 * config.dim, config.kernel_size)
         self.query_proj = Linear(config.dim, input_dim)
-        self.cross_attention: Attention = config.attention.build(
-            input_dim, encoder.key_dim, encoder.value_dim
-        )
+        self.cross_attention: Attention = config.attention.build(input_dim, encoder.key_dim, encoder.value_dim)
         self.context_proj = Linear(encoder.value_dim, config.dim)
         self.dropout = Dropout(config.dropout)
         self.buffer_width, self.dim = config.kernel_size - 1, config.dim

@@ -51,9 +51,7 @@ class FixedContextDecoder(Decoder[FixedContextState]):
     ) -> DecoderOutput:
         """embedded [N, T, E]; there are no attention weights"""
         context = memory[0].values[:, 0]  # [B, 1, F]
-        context = context.repeat_interleave(embedded.size(0) // context.size(0), 0).expand(
-            -1, embedded.size(1), -1
-        )
+        context = context.repeat_interleave(embedded.size(0) // context.size(0), 0).expand(-1, embedded.size(1), -1)
         outputs, cells = self.rnn(torch.cat([embedded, context], -1), state.rnn_state)
         hidden = torch.tanh(self.readout(torch.cat([outputs, context, embedded], -1)))
         return DecoderOutput(self.dropout(hidden), FixedContextState(cells), None)

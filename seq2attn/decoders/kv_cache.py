@@ -37,9 +37,7 @@ class CacheBuffer:
         """A buffer with the entries of `layers`, copied, and buffer for more than `new` others."""
         entries = layers[0][0].size(2)
         capacity = max(2 * (entries + new), INITIAL_CAPACITY * new)
-        return cls(
-            tuple((_with_capacity(k, capacity), _with_capacity(v, capacity)) for k, v in layers), entries
-        )
+        return cls(tuple((_with_capacity(k, capacity), _with_capacity(v, capacity)) for k, v in layers), entries)
 
     def has_room(self, entries: int, new: int) -> bool:
         """True if `new` entries fit after the first `entries`, and nothing has been written there."""

@@ -172,9 +172,7 @@ class InputFeedRNNDecoder(AttentionRNNDecoder):
             query = cells[-1][0]
             if self.wiring.query == "current":
                 query, cells = step_rnn(t, self._fed(context, feed), cells)
-            step = self.attention(
-                query.unsqueeze(1), memory[0], position, attention_state, need_weights=need_weights
-            )
+            step = self.attention(query.unsqueeze(1), memory[0], position, attention_state, need_weights=need_weights)
             context, attention_state = step.context.squeeze(1), step.state
             hidden_state = query
             if self.wiring.query == "previous":
@@ -232,9 +230,7 @@ class LuongDecoderConfig(AttentionRNNDecoderConfig):
     @property
     def attention_wiring(self) -> AttentionWiringConfig:
         """Wiring of the paper, with or without input feeding."""
-        return (
-            LUONG_WIRING if self.input_feeding else LUONG_WIRING.model_copy(update={"input_feeding": False})
-        )
+        return LUONG_WIRING if self.input_feeding else LUONG_WIRING.model_copy(update={"input_feeding": False})
 
 
 class RecurrentDecoderConfig(AttentionRNNDecoderConfig):

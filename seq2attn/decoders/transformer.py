@@ -36,9 +36,7 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
         super().__init__()
         self.position_encoding = config.build_position_encoding(dim)
         self.dropout = Dropout(config.dropout)
-        self.layers = nn.ModuleList(
-            TransformerDecoderLayer(config, dim, encoder) for _ in range(config.layers)
-        )
+        self.layers = nn.ModuleList(TransformerDecoderLayer(config, dim, encoder) for _ in range(config.layers))
         self.norm = config.build_final_norm(dim)
         self.dim = dim
         initialize_parameters(self)
@@ -78,9 +76,7 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
         update = state.kv_cache.extend(embedded.size(1))
         entries: list[KeyValue] = []
         outputs: list[AttentionOutput] = []
-        for layer, source, attention_state in zip(
-            self._layers(), memory, state.attention_states, strict=True
-        ):
+        for layer, source, attention_state in zip(self._layers(), memory, state.attention_states, strict=True):
             x, after, output = layer(
                 x, update, len(entries), source, attention_state, position, layout, need_weights=need_weights
             )
@@ -138,9 +134,7 @@ class TransformerDecoderLayer(nn.Module):
         y = self.self_attention_residual.sublayer_input(x)
         sentences = update.old_layers[index][0].size(0)
         tokens, positions = y.reshape(sentences, -1, y.size(-1)), position.reshape(sentences, -1)
-        entries = update.update_layer(
-            index, self.self_attention.project_keys_values(tokens, tokens, positions)
-        )
+        entries = update.update_layer(index, self.self_attention.project_keys_values(tokens, tokens, positions))
         target = Memory(*entries, update.mask, layout)
         read = self.self_attention(y, target, position, causal=update.causal, layout=layout)
         x = self.self_attention_residual.add_output(x, read.context)
@@ -153,9 +147,7 @@ class TransformerDecoderLayer(nn.Module):
             layout=layout,
         )
         x = self.cross_attention_residual.add_output(x, cross.context)
-        x = self.feed_forward_residual.add_output(
-            x, self.feed_forward(self.feed_forward_residual.sublayer_input(x))
-        )
+        x = self.feed_forward_residual.add_output(x, self.feed_forward(self.feed_forward_residual.sublayer_input(x)))
         return x, entries, cross
 
 

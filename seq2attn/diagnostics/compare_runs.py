@@ -49,9 +49,7 @@ def compare_runs(one: RunDirectory, other: RunDirectory) -> list[ComparisonRow]:
 def format_comparison_table(rows: Iterable[ComparisonRow]) -> str:
     """A line for each, and the first differences below."""
     rows = list(rows)
-    cells = [
-        (row.name, "identical" if row.is_identical else "DIFFERENT", f"{row.num_items:,}") for row in rows
-    ]
+    cells = [(row.name, "identical" if row.is_identical else "DIFFERENT", f"{row.num_items:,}") for row in rows]
     differences = [f"\n{row.name}: {row.difference}" for row in rows if row.difference]
     table = format_table([("compared", "", "how many"), *cells], num_text_columns=2)
     return "\n".join([table, *differences])
@@ -81,9 +79,7 @@ def _training_state(run: RunDirectory) -> Items:
 
 def _metrics(run: RunDirectory) -> Items:
     lines = map(json.loads, _text(run, METRICS_FILE))
-    return _numbered(
-        [json.dumps({k: v for k, v in line.items() if k not in TIMING_METRICS}) for line in lines]
-    )
+    return _numbered([json.dumps({k: v for k, v in line.items() if k not in TIMING_METRICS}) for line in lines])
 
 
 def _log(run: RunDirectory) -> Items:

@@ -97,18 +97,14 @@ def load_subject(run: RunDirectory, count: int, file: Path | None, device: str) 
         model,
         search_model,
         greedy if isinstance(search, SampleConfig) else search,
-        tuple(
-            Sentence(number, ids, words) for (number, ids, _), words in zip(sentences, targets, strict=True)
-        ),
+        tuple(Sentence(number, ids, words) for (number, ids, _), words in zip(sentences, targets, strict=True)),
         str(path),
     )
 
 
 def run_checks(subject: Subject, checks: dict[str, Check] = CHECKS) -> list[CheckResult]:
     """The result of every check. One that ends in an error has failed, and the others go on."""
-    return [
-        _run(name, check, subject) for name, check in tqdm(checks.items(), "check", leave=False, disable=None)
-    ]
+    return [_run(name, check, subject) for name, check in tqdm(checks.items(), "check", leave=False, disable=None)]
 
 
 @torch.no_grad()

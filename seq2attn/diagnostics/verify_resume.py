@@ -71,9 +71,7 @@ def _train(config: Path, run: Path, kind: signal.Signals | None = None, after: i
     path = run.parent / SESSIONS_LOG
     with (
         path.open("ab") as log,
-        subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment()
-        ) as process,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment()) as process,
     ):
         try:
             if kind is not None:

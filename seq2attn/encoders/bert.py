@@ -69,9 +69,7 @@ class BertEmbedding(_PartlyFrozen):
         ends = (words == EOS).long()
         segment = (ends.cumsum(1) - ends).clamp_max(self.num_segments - 1)
         position = torch.arange(words.size(1), device=words.device).clamp_max(self.num_positions - 1)
-        vectors: Tensor = self.embeddings(
-            words, token_type_ids=segment, position_ids=position.expand_as(words)
-        )
+        vectors: Tensor = self.embeddings(words, token_type_ids=segment, position_ids=position.expand_as(words))
         return vectors
 
 
@@ -104,9 +102,7 @@ class BertEncoder(_PartlyFrozen, Encoder):
     def _weights(self, inputs: Sequence[Tensor], mask: Tensor) -> Tensor:
         """What each layer is given [B, S, D] -> where it looks [B, L, H, S, S]; its fused attention does not tell."""
         looked = []
-        for layer, x in zip(
-            self.bert.encoder.layer, inputs, strict=False
-        ):  # the last is what leaves the last layer
+        for layer, x in zip(self.bert.encoder.layer, inputs, strict=False):  # the last is what leaves the last layer
             own = layer.attention.self
             query, key = (p(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in (own.query, own.key))
             scores = query @ key.transpose(-1, -2) * own.scaling
@@ -139,25 +135,17 @@ class BertEncoderConfig(Config):
     def _look(cls, data: Any, info: ValidationInfo) -> Any:
         if mistake := missing_dependency():
             raise mistake
-        if (
-            not isinstance(data, dict)
-            or data.get("architecture")
-            or not isinstance(data.get("path"), str | Path)
-        ):
+        if not isinstance(data, dict) or data.get("architecture") or not isinstance(data.get("path"), str | Path):
             return data
         if is_of_run(data["path"]):
-            raise FieldError(
-                "architecture", "is missing, which a run has: the folder that it names is not looked into"
-            )
+            raise FieldError("architecture", "is missing, which a run has: the folder that it names is not looked into")
         return {**data, "architecture": read_bert_config(resolve_folder(data["path"]))}
 
     @model_validator(mode="after")
     def _layers_to_freeze(self) -> BertEncoderConfig:
         if isinstance(self.frozen, int) and self.frozen > self.required_architecture.num_hidden_layers:
             layers = self.required_architecture.num_hidden_layers
-            raise FieldErrors(
-                [FieldError("frozen", f"there are {layers} layers to freeze, not {self.frozen}")]
-            )
+            raise FieldErrors([FieldError("frozen", f"there are {layers} layers to freeze, not {self.frozen}")])
         return self
 
     @property
@@ -182,9 +170,7 @@ class BertEncoderConfig(Config):
         return BertEncoder(self.required_architecture, frozen=self.frozen_layers, rate=self.lr_scale)
 
 
-def load_bert_weights(
-    folder: Path, embedding: BertEmbedding, encoder: BertEncoder, bert_ids: Sequence[int]
-) -> None:
+def load_bert_weights(folder: Path, embedding: BertEmbedding, encoder: BertEncoder, bert_ids: Sequence[int]) -> None:
     """Give both parts the weights in `folder`; `bert_ids` says which of its words each of our ids is.
 
     Raises: DataError when the folder's weights cannot be read, are of another shape, or fewer than the words.
@@ -192,9 +178,7 @@ def load_bert_weights(
     found = read_bert_tensors(folder)
     words = found[WORD_EMBEDDINGS_KEY]
     if max(bert_ids) >= len(words):
-        raise DataError(
-            f"{folder}: its vocabulary has {max(bert_ids) + 1} entries, and its weights {len(words)}"
-        )
+        raise DataError(f"{folder}: its vocabulary has {max(bert_ids) + 1} entries, and its weights {len(words)}")
     parts: list[tuple[str, nn.Module]] = [
         ("embeddings.", embedding.embeddings),
         ("encoder.", encoder.bert.encoder),
@@ -206,9 +190,7 @@ def load_bert_weights(
         for (name, part), (_, own) in zip(parts, needed, strict=True):
             part.load_state_dict({key: found[name + key] for key in own})
     except RuntimeError:
-        raise DataError(
-            f"{folder}: its weights are not of the config's `architecture`; leave that out"
-        ) from None
+        raise DataError(f"{folder}: its weights are not of the config's `architecture`; leave that out") from None
     rest = sorted({*range(len(words))} - {*bert_ids})  # rows for no word, which some checkpoints have
     with torch.no_grad():
         embedding.embeddings.word_embeddings.weight.copy_(words[[*bert_ids, *rest]])

@@ -67,9 +67,7 @@ def read_bert_config(folder: Path) -> BertArchitectureConfig:
     rows, width = _table(folder)
     if (rows, width) != (shape.vocab_size, shape.hidden_size):
         expected = f"{shape.vocab_size} x {shape.hidden_size}"
-        raise FieldError(
-            "path", f"{folder}: the embeddings are {rows} x {width}, and {expected} in {CONFIG_FILE}"
-        )
+        raise FieldError("path", f"{folder}: the embeddings are {rows} x {width}, and {expected} in {CONFIG_FILE}")
     return shape
 
 
@@ -82,9 +80,7 @@ def _shape(file: Path) -> BertArchitectureConfig:
         kind = content.get("model_type") if isinstance(content, dict) else None
         raise FieldError("path", f"{file} is not of a `bert` but of a `{kind}`")
     if content.get("is_decoder") or content.get("position_embedding_type", "absolute") != "absolute":
-        raise FieldError(
-            "path", f"{file} is of a BERT that reads in one direction, or by distances: not supported"
-        )
+        raise FieldError("path", f"{file} is of a BERT that reads in one direction, or by distances: not supported")
     known = {name: content[name] for name in BertArchitectureConfig.model_fields if name in content}
     try:
         shape = BertArchitectureConfig.model_validate(known)
@@ -92,9 +88,7 @@ def _shape(file: Path) -> BertArchitectureConfig:
         wrong = "; ".join(f"`{detail['loc'][0]}`: {detail['msg']}" for detail in error.errors())
         raise FieldError("path", f"{file} describes no BERT: {wrong}") from None
     if shape.hidden_size % shape.num_attention_heads:
-        raise FieldError(
-            "path", f"{file}: {shape.num_attention_heads} heads do not divide {shape.hidden_size}"
-        )
+        raise FieldError("path", f"{file}: {shape.num_attention_heads} heads do not divide {shape.hidden_size}")
     return shape
 
 
@@ -133,9 +127,7 @@ def _table(folder: Path) -> tuple[int, ...]:
                 "path", f"{file} ({size:,} bytes) is no whole safetensors file ({error}); download it again"
             ) from None
     if len(shapes) != 1 or len(shapes[0]) != 2:
-        raise FieldError(
-            "path", f"{folder}: its weights are not of a BERT: there is no `{WORD_EMBEDDINGS_KEY}`"
-        )
+        raise FieldError("path", f"{folder}: its weights are not of a BERT: there is no `{WORD_EMBEDDINGS_KEY}`")
     return shapes[0]
 
 
@@ -156,9 +148,7 @@ def read_bert_tensors(folder: Path) -> dict[str, Tensor]:
     if len(tables) != 1:
         raise DataError(f"{folder}: its weights are not of a BERT: there is no `{WORD_EMBEDDINGS_KEY}`")
     prefix = tables[0].removesuffix(WORD_EMBEDDINGS_KEY)
-    return {
-        _renamed(name.removeprefix(prefix)): t.float() for name, t in found.items() if name.startswith(prefix)
-    }
+    return {_renamed(name.removeprefix(prefix)): t.float() for name, t in found.items() if name.startswith(prefix)}
 
 
 def _renamed(name: str) -> str:

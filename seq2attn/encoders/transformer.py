@@ -124,9 +124,7 @@ class TransformerEncoder(Encoder):
     def _encode(
         self, embedded: Tensor, mask: Tensor, layout: SequenceLayout | None, *, need_weights: bool
     ) -> tuple[EncoderOutput, Tensor | None]:
-        position = (
-            torch.arange(embedded.size(1), device=embedded.device) if layout is None else layout.positions
-        )
+        position = torch.arange(embedded.size(1), device=embedded.device) if layout is None else layout.positions
         x = self.dropout(embedded + self.position_encoding(position).to(embedded.dtype))
         all_weights = []
         for layer in self.layers:
@@ -157,9 +155,7 @@ class TransformerEncoderLayer(nn.Module):
         position = position.expand(x.size(0), -1)
         output = self.self_attention(y, memory, position, need_weights=need_weights, layout=layout)
         x = self.self_attention_residual.add_output(x, output.context)
-        x = self.feed_forward_residual.add_output(
-            x, self.feed_forward(self.feed_forward_residual.sublayer_input(x))
-        )
+        x = self.feed_forward_residual.add_output(x, self.feed_forward(self.feed_forward_residual.sublayer_input(x)))
         return x, output.weights
 
 

@@ -38,11 +38,7 @@ def export_directory(folder: Path) -> Iterator[Path]:
 
     Raises UserError when there is something else in `folder` than an export.
     """
-    if (
-        folder.exists()
-        and not (folder / MANIFEST_FILE).is_file()
-        and (not folder.is_dir() or any(folder.iterdir()))
-    ):
+    if folder.exists() and not (folder / MANIFEST_FILE).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: is there, and is no exported model; give another folder, or move it away")
     with atomic_dir(folder) as partial:
         yield partial
@@ -66,13 +62,9 @@ def check_manifest(run: RunDirectory, target: ExportTarget, folder: Path) -> Non
     header = read_object(folder / MANIFEST_FILE, fix)
     check_format(header, folder / MANIFEST_FILE, fix)
     if header.get("engine") != target.name:
-        raise RunError(
-            f"{folder}: was exported for the engine {header.get('engine')}, not {target.name}; {fix}"
-        )
+        raise RunError(f"{folder}: was exported for the engine {header.get('engine')}, not {target.name}; {fix}")
     if header.get("weights") != weights_digest(run):
-        raise RunError(
-            f"{folder}: was made of other weights than {run.weights_path} has now; make it again: {fix}"
-        )
+        raise RunError(f"{folder}: was made of other weights than {run.weights_path} has now; make it again: {fix}")
     if header.get("digests") != _digests(folder):
         raise RunError(f"{folder}: does not hold what was exported to it; make it again: {fix}")
 

@@ -45,9 +45,7 @@ def export_run(
     with export_directory(where) as partial:
         target.export(run, partial, dtype)
         theirs = target.load(run, partial, torch.device("cpu"))
-        found = compare_engines(
-            NativeEngine(model), theirs, sources, verification_searches(experiment.search.lengths)
-        )
+        found = compare_engines(NativeEngine(model), theirs, sources, verification_searches(experiment.search.lengths))
         if dtype == "float32" and found.min_token_agreement < MIN_AGREEMENT:
             raise UserError(_disagreement(target, where, found))
         write_manifest(run, target, dtype, found.as_json(), partial)

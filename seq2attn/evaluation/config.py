@@ -36,9 +36,7 @@ class ChrfConfig(Config):
 def _asian_support_has_effect(normalized: bool, no_punct: bool, asian_support: bool) -> list[FieldError]:
     if not asian_support or normalized or no_punct:
         return []
-    return [
-        FieldError("asian_support", "needs `normalized: true` or `no_punct: true`, and has no effect without")
-    ]
+    return [FieldError("asian_support", "needs `normalized: true` or `no_punct: true`, and has no effect without")]
 
 
 class TerConfig(Config):

@@ -46,9 +46,7 @@ class EvaluationSet:
         """The set of a corpus. Raises DataError for text that cannot be used."""
         pairs = list(read_pairs(corpus))
         references = read_references(corpus, [target for _, target in pairs])
-        return cls(
-            name, pairs, references, evaluation.build(line for stream in references for line in stream)
-        )
+        return cls(name, pairs, references, evaluation.build(line for stream in references for line in stream))
 
     @property
     def sources(self) -> list[str]:
@@ -108,9 +106,7 @@ def _file(lines: Iterable[str]) -> bytes:
     return "".join(line + "\n" for line in lines).encode()
 
 
-def test_sets(
-    experiment: ExperimentConfig, source: Path | None, references: Sequence[Path]
-) -> dict[str, CorpusConfig]:
+def test_sets(experiment: ExperimentConfig, source: Path | None, references: Sequence[Path]) -> dict[str, CorpusConfig]:
     """The test sets of a config, or the one of the files that were given.
 
     Raises UserError when source or references are missing, or when there is nothing to score.

@@ -146,9 +146,7 @@ def _cells(columns: Sequence[tuple[str, str]], row: Sequence[Score]) -> list[str
 
 def _check_pairs(hypotheses: Sequence[str], others: Sequence[str], name: str) -> None:
     if len(hypotheses) != len(others):
-        raise DataError(
-            f"{len(hypotheses)} hypotheses but {len(others)} {name}; each sentence needs one line of both"
-        )
+        raise DataError(f"{len(hypotheses)} hypotheses but {len(others)} {name}; each sentence needs one line of both")
     if not hypotheses:
         raise DataError("there is nothing to score: no hypotheses and no references")
 

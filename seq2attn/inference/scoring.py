@@ -103,24 +103,18 @@ def _line(pair: ScoredPair, *, as_json: bool, per_token: bool) -> str:
             "token_log_probs": pair.token_log_probs,
         }
         return escape_breaks(json.dumps(content, ensure_ascii=False)) + "\n"
-    tokens = [
-        f"{token} {log_prob:.4f}" for token, log_prob in zip(pair.tokens, pair.token_log_probs, strict=True)
-    ]
+    tokens = [f"{token} {log_prob:.4f}" for token, log_prob in zip(pair.tokens, pair.token_log_probs, strict=True)]
     return "\t".join([f"{pair.log_prob:.4f}", *(tokens if per_token else [])]) + "\n"
 
 
-def _warn(
-    run: RunDirectory, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]]
-) -> None:
+def _warn(run: RunDirectory, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]]) -> None:
     """Name what makes log-probabilities hard to compare: long sources, unknown tokens and one empty side."""
     limit, unknown = model_source_limit(run.load_config()), 0
     for number, (source, target) in enumerate(pairs, start=1):
         if bool(source.strip()) != bool(target.strip()):
             print(f"warning: line {number:,}: one side is empty; scored all the same", file=sys.stderr)
         if (length := len(tokenizers[0].encode(source))) > limit.max_tokens:
-            message = (
-                f"warning: line {number:,}: {length:,} tokens, and {limit.reason}; scored whole all the same"
-            )
+            message = f"warning: line {number:,}: {length:,} tokens, and {limit.reason}; scored whole all the same"
             print(message, file=sys.stderr)
         unknown += tokenizers[1].encode(target).count(UNK)
     if unknown:

@@ -40,11 +40,7 @@ class SourceLimit:
 def model_source_limit(experiment: ExperimentConfig) -> SourceLimit:
     """The limit of a trained model: the longest pairs of its training, or its positions if these are fewer."""
     most = experiment.data.filters.max_length
-    limits = [
-        SourceLimit(
-            most, f"the model was trained on none with more than {most:,} (`data.filters.max_length`)"
-        )
-    ]
+    limits = [SourceLimit(most, f"the model was trained on none with more than {most:,} (`data.filters.max_length`)")]
     for positions, key in (_encoder_positions(experiment.model.encoder), _score_positions(experiment)):
         if positions is not None:
             most = max(1, positions - 1)  # the end has one
@@ -52,9 +48,7 @@ def model_source_limit(experiment: ExperimentConfig) -> SourceLimit:
     return min(limits, key=lambda limit: limit.max_tokens)
 
 
-def effective_source_limit(
-    lengths: LengthsConfig, model: SourceLimit | None, engine: int | None
-) -> SourceLimit | None:
+def effective_source_limit(lengths: LengthsConfig, model: SourceLimit | None, engine: int | None) -> SourceLimit | None:
     """The limit of a search, before that of the model; never above the `max_source_length` of the engine."""
     own, most = model, lengths.max_source_length
     if most is not None:
@@ -132,9 +126,7 @@ class SourceLine:
     prefix: tuple[int, ...] = ()  # first tokens of the translation
 
     @classmethod
-    def encode(
-        cls, tokenizer: Tokenizer, line: str, lengths: LengthsConfig, limit: SourceLimit | None
-    ) -> SourceLine:
+    def encode(cls, tokenizer: Tokenizer, line: str, lengths: LengthsConfig, limit: SourceLimit | None) -> SourceLine:
         """The line, split or truncated if it has more tokens than `limit`."""
         ids = tokenizer.encode(line)
         unknown = ids.count(UNK)
@@ -157,9 +149,7 @@ class SourceLine:
         return [self.prefix, *[()] * (len(self.segments) - 1)]
 
 
-def _split(
-    tokenizer: Tokenizer, line: str, max_tokens: int, language: str
-) -> Iterator[tuple[tuple[int, ...], str]]:
+def _split(tokenizer: Tokenizer, line: str, max_tokens: int, language: str) -> Iterator[tuple[tuple[int, ...], str]]:
     """Ids and text of each sentence, in runs where it is too long; each with the tag of the line."""
     tag, rest = split_tag(tokenizer, line)
     tag_ids = tuple(tokenizer.encode(tag)) if tag else ()

@@ -102,9 +102,7 @@ def run_translate(folder: Path, wishes: TranslateOptions) -> None:
     if wishes.tag is not None:
         check_tag(translator.source, wishes.tag)
     if wishes.attention is not None:  # is there what was chosen? Better known before the work
-        choose = (
-            wishes.attention_selection.select_all if wishes.draws_html else wishes.attention_selection.select
-        )
+        choose = wishes.attention_selection.select_all if wishes.draws_html else wishes.attention_selection.select
         choose(translator.attention_weights("", ""))
     with _input(wishes) as groups, _output(wishes.output_file) as out:
         seen = _translate(translator, search, groups, out, wishes, folder)
@@ -160,9 +158,7 @@ def _prefix(prefixes: list[str] | None, number: int, count: int, wishes: Transla
 
 
 def _unequal(wishes: TranslateOptions, count: int, lines: str) -> str:
-    return (
-        f"{wishes.prefix_file}: has {count:,} lines and the input has {lines}: a line of each belong together"
-    )
+    return f"{wishes.prefix_file}: has {count:,} lines and the input has {lines}: a line of each belong together"
 
 
 def print_warnings(said: Iterable[str]) -> None:
@@ -184,9 +180,7 @@ def format_output(number: int, line: str, translation: Translation, wishes: Tran
     """What is printed of a line's translations."""
     best = [translation, *translation.alternatives]
     if wishes.as_json:
-        found = [
-            {"text": t.text, "score": t.score, "log_prob": t.log_prob, "tokens": list(t.tokens)} for t in best
-        ]
+        found = [{"text": t.text, "score": t.score, "log_prob": t.log_prob, "tokens": list(t.tokens)} for t in best]
         content = {"source": line, **found[0]}
         if translation.segments:
             content["segments"] = list(translation.segments)

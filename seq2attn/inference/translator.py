@@ -223,9 +223,7 @@ class Translator:
         longest = max(map(len, segments))
         while True:
             try:
-                found = iter(
-                    self.engine.translate(segments, search, budget=self.max_batch_tokens, prefixes=prefixes)
-                )
+                found = iter(self.engine.translate(segments, search, budget=self.max_batch_tokens, prefixes=prefixes))
                 return [[next(found) for _ in line.segments] for line in lines]
             except (RuntimeError, MemoryError, UserError) as error:
                 if not is_oom_error(error) or self.max_batch_tokens <= longest:  # one segment at a time
@@ -253,9 +251,7 @@ class Translator:
 
     def _best_weights(self, line: SourceLine, found: RankedHypotheses) -> AttentionWeights:
         pairs = zip(line.segments, found, strict=True)
-        return AttentionWeights.concat(
-            [self._compute_weights(segment, best.tokens) for segment, (best, *_) in pairs]
-        )
+        return AttentionWeights.concat([self._compute_weights(segment, best.tokens) for segment, (best, *_) in pairs])
 
     def _compute_weights(self, source: Sequence[int], target: Sequence[int]) -> AttentionWeights:
         return AttentionWeights.compute(self.model, (self.source, self.target), source, target)
@@ -267,9 +263,7 @@ def _warn(noticed: InputChecker) -> None:
         warn(message, InputWarning, stacklevel=3)
 
 
-def _are_truncated(
-    answers: Sequence[tuple[SourceLine, RankedHypotheses]], lengths: LengthsConfig
-) -> list[bool]:
+def _are_truncated(answers: Sequence[tuple[SourceLine, RankedHypotheses]], lengths: LengthsConfig) -> list[bool]:
     """Whether the best hypothesis of any segment of a line has the maximum length: only the end could follow."""
     segments = [segment for line, _ in answers for segment in line.segments]
     best = [hypotheses[0] for _, found in answers for hypotheses in found]
@@ -283,9 +277,7 @@ def _are_truncated(
     return [sum(next(are) for _ in line.segments) > 0 for line, _ in answers]
 
 
-def check_engine_supports(
-    engine: Engine, search: SearchConfig, run: RunDirectory, overrides: Sequence[str]
-) -> None:
+def check_engine_supports(engine: Engine, search: SearchConfig, run: RunDirectory, overrides: Sequence[str]) -> None:
     """Raises ConfigError for a search of the run's config that an engine has not: better known before the work."""
     try:
         engine.translate([], search, budget=1)

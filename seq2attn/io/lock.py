@@ -40,9 +40,7 @@ def lock_directory(
         raise RunError(f"{folder}: cannot be written to ({error.strerror}); {advice}") from None
     try:
         if not _locks(descriptor, time.monotonic() + patience):
-            raise RunError(
-                f"{folder}: {_holder(path)} is at work in it; wait for its end, stop it, or {advice}"
-            )
+            raise RunError(f"{folder}: {_holder(path)} is at work in it; wait for its end, stop it, or {advice}")
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         yield descriptor

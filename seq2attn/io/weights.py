@@ -99,9 +99,7 @@ def _sort_metadata(path: Path) -> None:
         file.write(text.ljust(length))
 
 
-def load_tensors(
-    path: Path, device: torch.device | str = "cpu", *, digest: str | None = None
-) -> dict[str, Tensor]:
+def load_tensors(path: Path, device: torch.device | str = "cpu", *, digest: str | None = None) -> dict[str, Tensor]:
     """Read what `save_tensors` wrote; `digest` is what it returned then, where that is known.
 
     Raises: RunError when the file is missing; CorruptFileError when it does not hold what was written.
@@ -112,9 +110,7 @@ def load_tensors(
     stored = about.pop(DIGEST_KEY, None)
     expected = digest or stored  # none in weights of another making, which say no origin either
     if (expected or ORIGIN_KEY in about) and not tensors_digest(tensors, about) == stored == expected:
-        raise CorruptFileError(
-            f"{path}: is corrupt: it does not hold what was written to it (the digest differs)"
-        )
+        raise CorruptFileError(f"{path}: is corrupt: it does not hold what was written to it (the digest differs)")
     return tensors
 
 
@@ -167,8 +163,7 @@ def read_tensor_specs(path: Path) -> dict[str, TensorSpec]:
 def tensor_specs(weights: Mapping[str, Tensor]) -> dict[str, TensorSpec]:
     """The same of tensors that are there."""
     return {
-        name: TensorSpec(SAFETENSORS_DTYPES.get(t.dtype, str(t.dtype)), tuple(t.shape))
-        for name, t in weights.items()
+        name: TensorSpec(SAFETENSORS_DTYPES.get(t.dtype, str(t.dtype)), tuple(t.shape)) for name, t in weights.items()
     }
 
 
@@ -186,9 +181,7 @@ def check_tensor_specs(model: nn.Module, found: Mapping[str, TensorSpec], path: 
         if own[name].shape != found[name].shape:
             raise RunError(f"{path}: `{name}` is {found[name]}, and {own[name]} in the model of the config")
         if own[name].dtype != found[name].dtype:
-            raise RunError(
-                f"{path}: `{name}` is of {found[name].dtype}, and of {own[name].dtype} in the model"
-            )
+            raise RunError(f"{path}: `{name}` is of {found[name].dtype}, and of {own[name].dtype} in the model")
 
 
 def copy_weights(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:

@@ -45,8 +45,7 @@ class AttentionWeights:
 
     def __repr__(self) -> str:
         shapes = [
-            None if part is None else list(part.shape)
-            for part in (self.cross_attention, self.encoder_self_attention)
+            None if part is None else list(part.shape) for part in (self.cross_attention, self.encoder_self_attention)
         ]
         return f"AttentionWeights(cross={shapes[0]}, encoder={shapes[1]})"
 
@@ -93,9 +92,7 @@ def cross_attention_weights(
     tokens.
     """
     found: list[NDArray[np.float32] | None] = [None] * len(pairs)
-    for rows in batch_by_length(
-        [range(max(len(source), len(target), 1)) for source, target in pairs], budget
-    ):
+    for rows in batch_by_length([range(max(len(source), len(target), 1)) for source, target in pairs], budget):
         batch = collate([pairs[row] for row in rows]).to(model.device)
         weights = model(batch.source, batch.source_mask, batch.target, need_weights=True).cross_attention
         if weights is not None:

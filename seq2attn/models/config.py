@@ -69,14 +69,10 @@ class ModelConfig(Config):
             wanted.append(("encoder.heads", encoder.heads, dim, "the embeddings"))
         if isinstance(decoder, TransformerDecoderConfig):
             wanted.append(("decoder.heads", decoder.heads, dim, "the embeddings"))
-        if isinstance(
-            decoder, TransformerDecoderConfig | ConvolutionalDecoderConfig | AttentionRNNDecoderConfig
-        ):
+        if isinstance(decoder, TransformerDecoderConfig | ConvolutionalDecoderConfig | AttentionRNNDecoderConfig):
             score, key = decoder.attention.score, "decoder.attention.score.heads"
             heads = 1 if ":" in score.kind else getattr(score, "heads", 1)  # a plug-in checks its own
-            if isinstance(
-                score, DotScoreConfig | GeneralScoreConfig | MultiHeadScoreConfig | CosineScoreConfig
-            ):
+            if isinstance(score, DotScoreConfig | GeneralScoreConfig | MultiHeadScoreConfig | CosineScoreConfig):
                 wanted.append((key, heads, *self._query_width()))
             wanted += [(key, heads, *width) for width in self._context_width()]
         return [
@@ -88,9 +84,7 @@ class ModelConfig(Config):
     def _check_rotary(self) -> list[FieldError]:
         dim = self.embeddings.dim
         return [
-            FieldError(
-                f"{side}.position_encoding", f"rotary turns pairs, and heads are {dim // part.heads} wide"
-            )
+            FieldError(f"{side}.position_encoding", f"rotary turns pairs, and heads are {dim // part.heads} wide")
             for side, part in (("encoder", self.encoder), ("decoder", self.decoder))
             if isinstance(part, TransformerConfig) and part.position_encoding == "rotary"
             if dim % (2 * part.heads) == part.heads

@@ -69,9 +69,7 @@ def _read(path: Path, dim: int) -> tuple[dict[str, int], Tensor]:
     with TemporaryDirectory() as cache, _verified_https():
         try:
             vectors = Vectors(name=str(path), cache=cache)
-        except (
-            Exception
-        ) as error:  # a malformed line is a RuntimeError, TypeError or ValueError that names no line
+        except Exception as error:  # a malformed line is a RuntimeError, TypeError or ValueError that names no line
             _check(path, dim)
             raise DataError(f"{path}: cannot be read as word vectors: {error}") from error
     return vectors.stoi, vectors.vectors
@@ -96,9 +94,7 @@ def _check(path: Path, dim: int, lines: int | None = None) -> None:
                 if len(numbers) == 1:
                     continue  # fastText's heading: how many, of which size
                 if len(numbers) != dim:
-                    raise DataError(
-                        f"{path}:{number}: expected a word and {dim} numbers, found {len(numbers)}"
-                    )
+                    raise DataError(f"{path}:{number}: expected a word and {dim} numbers, found {len(numbers)}")
                 if not all(map(_is_number, numbers)):
                     raise DataError(f"{path}:{number}: expected a word and {dim} finite numbers")
     except (OSError, EOFError) as error:

@@ -66,13 +66,9 @@ class Seq2Seq(nn.Module):
         """ids [B, S], mask bool [B, S] -> attention weights of the encoder [B, L, H, S, S]; None without attention"""
         return self.encoder.forward_with_weights(self.source_embedding(ids), mask)[1]
 
-    def decode(
-        self, ids: Tensor, state: Any, memory: Memories, *, need_weights: bool = False
-    ) -> DecoderOutput:
+    def decode(self, ids: Tensor, state: Any, memory: Memories, *, need_weights: bool = False) -> DecoderOutput:
         """Decode target ids [N, T] after those in `state`."""
-        decoded: DecoderOutput = self.decoder(
-            self.target_embedding(ids), state, memory, need_weights=need_weights
-        )
+        decoded: DecoderOutput = self.decoder(self.target_embedding(ids), state, memory, need_weights=need_weights)
         return decoded
 
     def forward(
@@ -94,9 +90,7 @@ class Seq2Seq(nn.Module):
         source_layout, target_layout = layout
         encoded = self.encoder(self.source_embedding(source), source_mask, source_layout)
         memory, state = self.decoder.init_state(encoded)
-        decoded: DecoderOutput = self.decoder(
-            self.target_embedding(target), state, memory, layout=target_layout
-        )
+        decoded: DecoderOutput = self.decoder(self.target_embedding(target), state, memory, layout=target_layout)
         return decoded
 
     def step(self, ids: Tensor, state: Any, memory: Memories) -> tuple[Tensor, Any]:

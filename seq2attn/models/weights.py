@@ -62,9 +62,7 @@ def save_weights(
     origin: Mapping[str, Any] | None = None,
 ) -> str:
     """Write the weights of a model, its vocabularies, and the origin of the weights."""
-    metadata = {
-        side: json.dumps(v.tokens, ensure_ascii=False) for side, v in zip(SIDES, vocabularies, strict=True)
-    }
+    metadata = {side: json.dumps(v.tokens, ensure_ascii=False) for side, v in zip(SIDES, vocabularies, strict=True)}
     if origin is not None:
         metadata[ORIGIN_KEY] = json.dumps(dict(origin), ensure_ascii=False)
     return save_tensors(weights, path, metadata)
@@ -81,9 +79,7 @@ def check_vocabularies(weights: Path, folder: Path, vocabularies: Vocabularies) 
         if side in metadata:  # not in weights of another making
             tokens = parse_json(metadata[side], weights, WEIGHTS_HINT)
             if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-                raise RunError(
-                    f"{weights}: what it says of its {side} words is no vocabulary; {WEIGHTS_HINT}"
-                )
+                raise RunError(f"{weights}: what it says of its {side} words is no vocabulary; {WEIGHTS_HINT}")
             try:
                 check_same(Vocabulary(tuple(tokens)), vocabulary, folder / side / "vocabulary.json")
             except (RunError, ValueError) as error:

@@ -68,9 +68,7 @@ def reorder_beams(tree: Tree, parent: Tensor) -> Tree:
 def select_sentences(tree: Tree, sentences: Tensor, beam_size: int) -> Tree:
     """The `beam_size` rows of each of `sentences` [b]."""
     rows = (sentences.unsqueeze(1) * beam_size + torch.arange(beam_size, device=sentences.device)).flatten()
-    return _rebuild(
-        tree, lambda x: x.index_select(0, rows), lambda part: part.select_sentences(sentences, beam_size)
-    )
+    return _rebuild(tree, lambda x: x.index_select(0, rows), lambda part: part.select_sentences(sentences, beam_size))
 
 
 def _rebuild(tree: Tree, fn: Callable[[Tensor], Tensor], share: Callable[[SharedState], SharedState]) -> Tree:
@@ -86,7 +84,5 @@ def _rebuild(tree: Tree, fn: Callable[[Tensor], Tensor], share: Callable[[Shared
     elif is_dataclass(tree) and not isinstance(tree, type):
         result = replace(tree, **{f.name: _rebuild(getattr(tree, f.name), fn, share) for f in fields(tree)})
     else:
-        raise TypeError(
-            f"a decoding state consists of tensors, tuples and dataclasses, not {type(tree).__name__}"
-        )
+        raise TypeError(f"a decoding state consists of tensors, tuples and dataclasses, not {type(tree).__name__}")
     return result

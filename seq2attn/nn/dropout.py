@@ -40,9 +40,7 @@ def dropout_mask(shape: torch.Size, p: float) -> tuple[Tensor, float]:
     out_of = min(round(p * PROBABILITY_STEPS), PROBABILITY_STEPS - 1)
     draws = torch.empty(-(-shape.numel() // DRAWS_PER_INT64), dtype=torch.int64).random_(-(2**63), None)
     numbers = draws.view(torch.int16)[: shape.numel()].view(shape)
-    kept = (numbers >= out_of - PROBABILITY_STEPS // 2).view(
-        torch.uint8
-    )  # bytes multiply faster than truth values
+    kept = (numbers >= out_of - PROBABILITY_STEPS // 2).view(torch.uint8)  # bytes multiply faster than truth values
     return kept, PROBABILITY_STEPS / (PROBABILITY_STEPS - out_of)
 
 

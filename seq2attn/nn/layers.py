@@ -25,13 +25,9 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, T, D] -> [B, T, D]"""
         if self.activation == "relu" and self.training and prefers_onednn(x):
-            return self.down_proj(
-                linear_relu(x, self.up_proj.weight, self.up_proj.bias, self.dropout.effective_p())
-            )
+            return self.down_proj(linear_relu(x, self.up_proj.weight, self.up_proj.bias, self.dropout.effective_p()))
         hidden = self.up_proj(x)
-        in_place = (
-            not torch.is_grad_enabled()
-        )  # allocating another tensor takes ten times as long as the ReLU
+        in_place = not torch.is_grad_enabled()  # allocating another tensor takes ten times as long as the ReLU
         hidden = F.relu(hidden, in_place) if self.activation == "relu" else F.gelu(hidden)
         return self.down_proj(self.dropout(hidden))
 

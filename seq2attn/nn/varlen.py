@@ -39,9 +39,7 @@ class SequenceLayout:
         position = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
         shortest, longest = int(lengths.min()), int(lengths.max())
         cells = np.repeat(np.arange(len(lengths)) * longest, lengths) + position
-        at, place, cell = (
-            torch.from_numpy(numbers) for numbers in (offsets.astype(np.int32), position[None], cells)
-        )
+        at, place, cell = (torch.from_numpy(numbers) for numbers in (offsets.astype(np.int32), position[None], cells))
         return cls(at, place, cell, shortest, longest)
 
     def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
@@ -112,17 +110,10 @@ def varlen_attention(
             query_layout.max_length,
             key_layout.max_length,
         )
-        context, *_ = torch.ops.aten._flash_attention_forward(
-            *words, *lengths, dropout, causal, False, scale=scale
-        )
+        context, *_ = torch.ops.aten._flash_attention_forward(*words, *lengths, dropout, causal, False, scale=scale)
     else:
-        laid = [
-            layout.to_nested(x)
-            for layout, x in zip((query_layout, key_layout, key_layout), words, strict=True)
-        ]
-        nested = F.scaled_dot_product_attention(
-            laid[0], laid[1], laid[2], None, dropout, is_causal=causal, scale=scale
-        )
+        laid = [layout.to_nested(x) for layout, x in zip((query_layout, key_layout, key_layout), words, strict=True)]
+        nested = F.scaled_dot_product_attention(laid[0], laid[1], laid[2], None, dropout, is_causal=causal, scale=scale)
         context = nested.transpose(1, 2).values()
     return context.transpose(0, 1).unsqueeze(0)[..., : v.size(-1)]
 

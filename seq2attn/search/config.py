@@ -52,9 +52,7 @@ class LengthsConfig(Config):
             wrong.append(FieldError("min_length", f"more than max_length, which is {self.max_length}"))
         if self.min_length_ratio > self.max_length_ratio:
             wrong.append(
-                FieldError(
-                    "min_length_ratio", f"more than max_length_ratio, which is {self.max_length_ratio}"
-                )
+                FieldError("min_length_ratio", f"more than max_length_ratio, which is {self.max_length_ratio}")
             )
         if wrong:
             raise FieldErrors(wrong)
@@ -67,9 +65,7 @@ class LengthsConfig(Config):
     def limits(self, source: Tensor) -> LengthLimits:
         """Limits, the end counted, for sources of `source` [B] tokens, their end not counted."""
         most = (source * self.max_length_ratio + 10).long().clamp(max=self.max_length)
-        fewest = torch.minimum(
-            (source * self.min_length_ratio).ceil().long().clamp(min=self.min_length), most
-        )
+        fewest = torch.minimum((source * self.min_length_ratio).ceil().long().clamp(min=self.min_length), most)
         return LengthLimits(fewest + 1, most + 1)
 
 

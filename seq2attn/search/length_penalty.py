@@ -29,9 +29,7 @@ class LengthLimits:
         if not width:
             return self
         prefix = torch.tensor([[*ids, *[FREE] * (width - len(ids))] for ids in prefixes])
-        return LengthLimits(
-            self.min_length, torch.maximum(self.max_length, (prefix != FREE).sum(1) + 1), prefix
-        )
+        return LengthLimits(self.min_length, torch.maximum(self.max_length, (prefix != FREE).sum(1) + 1), prefix)
 
     def to(self, device: torch.device) -> LengthLimits:
         """The same on a device."""

@@ -87,9 +87,7 @@ def search(
         live[..., t] = token.gather(1, kept)
 
         num_finished = num_finished + (ended & (score > NEG_INF))[:, :k].sum(1)
-        can_improve = (scores[:, 0] / longest_penalty > found.scores[:, -1]) & (
-            num_finished < strategy.max_finished
-        )
+        can_improve = (scores[:, 0] / longest_penalty > found.scores[:, -1]) & (num_finished < strategy.max_finished)
         scores = scores.where(can_improve.unsqueeze(1), NEG_INF)
         if device.type == "cpu" or t % CHECK_EVERY == 0:
             remaining = can_improve.nonzero().squeeze(1)
@@ -129,9 +127,7 @@ class TokenConstraints:
     def from_limits(cls, limits: LengthLimits, eos: int, never: tuple[int, ...]) -> TokenConstraints:
         """Constraints for all sentences, read from the device once."""
         forbidden = torch.tensor(never, dtype=torch.long, device=limits.max_length.device)
-        bounds = torch.stack(
-            [limits.min_length.max() - 1, limits.max_length.min(), limits.max_length.max()]
-        ).tolist()
+        bounds = torch.stack([limits.min_length.max() - 1, limits.max_length.min(), limits.max_length.max()]).tolist()
         return cls(forbidden, eos, *bounds)
 
     def apply(self, log_probs: Tensor, limits: LengthLimits, t: int) -> Tensor:

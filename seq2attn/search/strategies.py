@@ -103,9 +103,7 @@ class Sampling:
             log_probs = log_probs.masked_fill(log_probs < lowest, NEG_INF)
         if self.top_p < 1.0:
             ordered, index = log_probs.sort(-1, descending=True)
-            before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(
-                -1
-            )  # probability of the more likely tokens
+            before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)  # probability of the more likely tokens
             kept = ordered.masked_fill(before >= self.top_p, NEG_INF)
             log_probs = torch.full_like(log_probs, NEG_INF).scatter(-1, index, kept)
         return log_probs

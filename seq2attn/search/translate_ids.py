@@ -103,15 +103,11 @@ def map_parallel(fn: Callable[[Work], Done], batches: Sequence[Work]) -> Iterato
     one after the other on two.
     """
     threads = torch.get_num_threads()
-    if min(threads, len(batches)) < 2 or torch.is_autocast_enabled(
-        "cpu"
-    ):  # autocast is a setting of the thread
+    if min(threads, len(batches)) < 2 or torch.is_autocast_enabled("cpu"):  # autocast is a setting of the thread
         yield from map(fn, batches)
         return
     try:
-        with ThreadPoolExecutor(
-            min(threads, len(batches)), initializer=torch.set_num_threads, initargs=(1,)
-        ) as pool:
+        with ThreadPoolExecutor(min(threads, len(batches)), initializer=torch.set_num_threads, initargs=(1,)) as pool:
             yield from pool.map(fn, batches)
     finally:
         torch.set_num_threads(threads)  # the workers have changed it for new threads

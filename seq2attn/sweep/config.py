@@ -78,11 +78,7 @@ def _patterns_fit(
     meant = [trial for trial in trials if matches(baseline, trial)]
     if len(meant) != 1:
         some = ", ".join(trial_name(trial) for trial in (meant or trials)[:4])
-        say = (
-            f"means {len(meant)} trials ({some} ...)"
-            if meant
-            else f"is none of the trials; there are {some} ..."
-        )
+        say = f"means {len(meant)} trials ({some} ...)" if meant else f"is none of the trials; there are {some} ..."
         return [FieldError("baseline", f"{say}; it should be one")]
     return []
 

@@ -48,9 +48,7 @@ def matches(pattern: Mapping[str, Sequence[str]], choices: Mapping[str, str]) ->
     return all(choices.get(axis) in labels for axis, labels in pattern.items())
 
 
-def expand(
-    axes: Axes, include: Sequence[Pattern] | None = None, exclude: Sequence[Pattern] = ()
-) -> list[Choices]:
+def expand(axes: Axes, include: Sequence[Pattern] | None = None, exclude: Sequence[Pattern] = ()) -> list[Choices]:
     """The trials of a grid, the last axis varying fastest: those that `include` matches and `exclude` does not."""
     return [
         choices

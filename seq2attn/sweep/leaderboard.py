@@ -129,15 +129,11 @@ def build_leaderboard(plan: SweepPlan) -> Leaderboard:
     )
 
 
-def _check_measured(
-    plan: SweepPlan, training: TrialRun, record: RunRecord, tests: Sequence[EvaluationSet]
-) -> None:
+def _check_measured(plan: SweepPlan, training: TrialRun, record: RunRecord, tests: Sequence[EvaluationSet]) -> None:
     how = f"put it back, or do it anew: seq2attn sweep {plan.path} --redo"
     for test in tests:
         if test.name not in record.sets or record.sets[test.name].digests != test.digests:
-            raise RunError(
-                f"{training.folder}: the text of the test set `{test.name}` has changed since; {how}"
-            )
+            raise RunError(f"{training.folder}: the text of the test set `{test.name}` has changed since; {how}")
     settings = training.experiment.model_dump(mode="json", include={"search", "evaluation"})
     if parts := changed_parts(training, settings):
         raise RunError(f"{training.folder}: was measured with another {' and '.join(parts)}; {how}")
@@ -153,9 +149,7 @@ def _compared(
         for test in tests:
             systems = {name: record.sets[test.name].translations for name, record in others.items()}
             translations = base.sets[test.name].translations
-            for name, one in compare_systems(
-                seed, translations, systems, test.metrics, test.references
-            ).items():
+            for name, one in compare_systems(seed, translations, systems, test.metrics, test.references).items():
                 found[test.name].setdefault(name, []).append(one)
     return found
 

@@ -88,9 +88,7 @@ def describe_plan(plan: SweepPlan) -> str:
     return f"{format_table(rows)}\n{len(plan.trials)} trials x {len(plan.sweep.seeds)} seeds (parameters at most)"
 
 
-def _settle_changes(
-    plan: SweepPlan, fingerprints: dict[str, dict[str, object]], redo: bool, log: Log
-) -> None:
+def _settle_changes(plan: SweepPlan, fingerprints: dict[str, dict[str, object]], redo: bool, log: Log) -> None:
     others = {str(t): (t, parts) for t in plan.runs if (parts := changed_parts(t, fingerprints[str(t)]))}
     if others and not redo:
         some = [f"{name} ({', '.join(parts)})" for name, (_, parts) in list(others.items())[:5]]
@@ -101,9 +99,7 @@ def _settle_changes(
         )
     for name, (training, parts) in others.items():
         is_trained_alike = {*parts} <= MEASURING and (training.folder / RESULT_FILE).is_file()
-        log(
-            f"{name}: {'measured' if is_trained_alike else 'trained'} anew, since changed: {', '.join(parts)}"
-        )
+        log(f"{name}: {'measured' if is_trained_alike else 'trained'} anew, since changed: {', '.join(parts)}")
         if is_trained_alike:
             (training.folder / RESULT_FILE).rename(training.folder / TRAINED)
         else:

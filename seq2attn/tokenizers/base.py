@@ -71,11 +71,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             f"{folder / TOKENIZER_FILE}: describes no tokenizer known to this version; {TOKENIZER_HINT}"
         ) from None
     tokenizer = _loaded(config, folder)
-    return (
-        tokenizer
-        if isinstance(tokenizer, WordPieceTokenizer)
-        else with_tags(tokenizer, folder, TOKENIZER_HINT)
-    )
+    return tokenizer if isinstance(tokenizer, WordPieceTokenizer) else with_tags(tokenizer, folder, TOKENIZER_HINT)
 
 
 def _loaded(config: TokenizerConfig, folder: Path) -> UntaggedTokenizer | WordPieceTokenizer:

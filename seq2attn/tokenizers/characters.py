@@ -27,9 +27,7 @@ class CharacterTokenizerConfig(NormalizeConfig):
     def train(self, lines: Iterable[str]) -> CharacterTokenizer:
         """Count the characters of `lines`."""
         characters = (character for line in lines for character in _cut(self.normalize(line)))
-        return CharacterTokenizer(
-            self, Vocabulary.from_counts(characters, self.min_frequency, self.vocab_size)
-        )
+        return CharacterTokenizer(self, Vocabulary.from_counts(characters, self.min_frequency, self.vocab_size))
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,7 @@ class CharacterTokenizer:
         """For each id the number of the word of `decode(ids)` it belongs to; PAD, BOS and EOS: -1."""
         words = ids_to_tokens(self.vocabulary, ids)
         return assign_word_ids(
-            "" if id in CONTROL_IDS else word.replace(SPACE_MARK, " ")
-            for id, word in zip(ids, words, strict=True)
+            "" if id in CONTROL_IDS else word.replace(SPACE_MARK, " ") for id, word in zip(ids, words, strict=True)
         )
 
     def decode(self, ids: Sequence[int]) -> str:

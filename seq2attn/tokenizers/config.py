@@ -37,9 +37,7 @@ def _wordpiece_reads(joint: TokenizerConfig | None, target: TokenizerConfig | No
     message = "`wordpiece` is for the source: what it cuts is not joined again to the text that it was"
     given = {"joint": joint, "target": target}
     return [
-        FieldError(f"{side}.kind", message)
-        for side, one in given.items()
-        if isinstance(one, WordPieceTokenizerConfig)
+        FieldError(f"{side}.kind", message) for side, one in given.items() if isinstance(one, WordPieceTokenizerConfig)
     ]
 
 

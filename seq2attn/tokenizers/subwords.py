@@ -153,9 +153,7 @@ class SubwordTokenizer:
         ids = range(len(self._processor))
         self.vocabulary = Vocabulary(tuple(map(self._processor.id_to_piece, ids)))
         plain = [id for id in ids if id >= len(SPECIAL_TOKENS) and not self._processor.is_byte(id)]
-        self._scores: dict[str, float] = {
-            self.vocabulary.token(id): self._processor.get_score(id) for id in plain
-        }
+        self._scores: dict[str, float] = {self.vocabulary.token(id): self._processor.get_score(id) for id in plain}
         self._draw = (
             BPEDropoutSampler(self._scores, config.dropout)
             if isinstance(config, BPETokenizerConfig)
@@ -217,9 +215,7 @@ class SubwordTokenizer:
         save_tokenizer_files(folder, self.config, self.vocabulary)
 
 
-def load_subwords(
-    config: BPETokenizerConfig | UnigramTokenizerConfig, folder: Path, fix: str
-) -> SubwordTokenizer:
+def load_subwords(config: BPETokenizerConfig | UnigramTokenizerConfig, folder: Path, fix: str) -> SubwordTokenizer:
     """Read the model that `SubwordTokenizer.save` wrote.
 
     Raises: RunError when it is missing or no SentencePiece model.

@@ -43,9 +43,7 @@ class TaggedTokenizer:
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The tokens and their ids."""
-        known = (
-            self.tokenizer.vocabulary.tokens
-        )  # those of text with spaces around tags may have them already
+        known = self.tokenizer.vocabulary.tokens  # those of text with spaces around tags may have them already
         return Vocabulary((*known, *(tag for tag in self.tags if tag not in known)))
 
     @property
@@ -71,11 +69,7 @@ class TaggedTokenizer:
 
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
         """The tokens as shown to people."""
-        return [
-            token
-            for tags, run in self._runs(ids)
-            for token in tags or self.tokenizer.convert_ids_to_tokens(run)
-        ]
+        return [token for tags, run in self._runs(ids) for token in tags or self.tokenizer.convert_ids_to_tokens(run)]
 
     def word_ids(self, ids: Sequence[int]) -> list[int]:
         """For each id the number of the word of `decode(ids)` it belongs to; PAD, BOS and EOS: -1."""
@@ -114,9 +108,7 @@ def with_tags(tokenizer: UntaggedTokenizer, folder: Path, fix: str) -> UntaggedT
         return tokenizer
     content = read_object(path, fix)
     tags, required = content.get("tags"), content.get("required")
-    if not isinstance(tags, list) or not all(
-        isinstance(tag, str) and _LEADING_TAG.match(tag) for tag in tags
-    ):
+    if not isinstance(tags, list) or not all(isinstance(tag, str) and _LEADING_TAG.match(tag) for tag in tags):
         raise RunError(f"{path}: does not list tags; {fix}")
     return TaggedTokenizer(tokenizer, tuple(tags), required is True)
 

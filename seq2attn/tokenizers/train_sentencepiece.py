@@ -16,9 +16,7 @@ def main() -> int:
     """Trains; the exit code."""
     lines = (line.decode()[:-1] for line in sys.stdin.buffer)
     try:
-        SentencePieceTrainer.train(
-            sentence_iterator=lines, model_writer=sys.stdout.buffer, **json.loads(sys.argv[1])
-        )
+        SentencePieceTrainer.train(sentence_iterator=lines, model_writer=sys.stdout.buffer, **json.loads(sys.argv[1]))
     except RuntimeError as error:
         sys.stderr.write(str(error))
         return 1

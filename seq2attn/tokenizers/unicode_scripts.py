@@ -9,9 +9,7 @@ from itertools import chain
 
 HAN = "Han and kana"
 """What Chinese and Japanese are written in; neither puts spaces between words."""
-SCRIPT_ALIASES = dict.fromkeys(
-    ("Cjk", "Ideographic", "Hiragana", "Katakana", "Katakana-hiragana", "Bopomofo"), HAN
-)
+SCRIPT_ALIASES = dict.fromkeys(("Cjk", "Ideographic", "Hiragana", "Katakana", "Katakana-hiragana", "Bopomofo"), HAN)
 
 JAPANESE, CHINESE = "Han with kana", "Han"
 """Names of the scripts of whole texts; other texts have the names of their letters."""
@@ -32,11 +30,7 @@ def unicode_script(character: str) -> str | None:
 
 def is_unspaced(character: str) -> bool:
     """Whether a character belongs to a script that puts no spaces between words and sentences."""
-    return (
-        unicode_script(character) == HAN
-        or "\u3000" <= character <= "\u303f"
-        or "\uff00" <= character <= "\uffef"
-    )
+    return unicode_script(character) == HAN or "\u3000" <= character <= "\u303f" or "\uff00" <= character <= "\uffef"
 
 
 def is_of_unspaced_script(character: str) -> bool:

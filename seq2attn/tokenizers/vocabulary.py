@@ -40,13 +40,9 @@ class Vocabulary:
     def from_counts(cls, words: Iterable[str], min_frequency: int, vocab_size: int | None) -> Vocabulary:
         """The most frequent words, equally frequent ones by code point; `vocab_size` includes the special tokens."""
         counts = Counter(words)
-        frequent = [
-            word for word, count in counts.items() if count >= min_frequency and word not in SPECIAL_TOKENS
-        ]
+        frequent = [word for word, count in counts.items() if count >= min_frequency and word not in SPECIAL_TOKENS]
         ordered = sorted(frequent, key=lambda word: (-counts[word], word))
-        return cls.from_tokens(
-            ordered if vocab_size is None else ordered[: max(0, vocab_size - len(SPECIAL_TOKENS))]
-        )
+        return cls.from_tokens(ordered if vocab_size is None else ordered[: max(0, vocab_size - len(SPECIAL_TOKENS))])
 
     @cached_property
     def _ids(self) -> dict[str, int]:

@@ -36,9 +36,7 @@ def pool_to_words(
     For either side the word of each token, and how many words there are. Weights on the tokens of a word add up,
     and how its tokens look is averaged, so that rows still add up to what they did; a word without a token has zeros.
     """
-    of_asking, of_asked = (
-        np.eye(words, dtype=np.float32)[list(word_of)] for word_of, words in (asking, asked)
-    )
+    of_asking, of_asked = (np.eye(words, dtype=np.float32)[list(word_of)] for word_of, words in (asking, asked))
     of_asking /= np.maximum(of_asking.sum(axis=0), 1)
     result: NDArray[np.float32] = of_asking.T @ (weights @ of_asked)
     return result

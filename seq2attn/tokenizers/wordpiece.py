@@ -83,9 +83,7 @@ class WordPieceTokenizerConfig(Config):
         if not isinstance(data, dict) or data.get("digest") or not isinstance(data.get("path"), str | Path):
             return data
         if is_of_run(data["path"]):
-            raise FieldError(
-                "digest", "is missing, which a run has: the folder that it names is not looked into"
-            )
+            raise FieldError("digest", "is missing, which a run has: the folder that it names is not looked into")
         return {**data, "digest": _digest(resolve_folder(data["path"]))}
 
     def train(self, lines: Iterable[str]) -> WordPieceTokenizer:
@@ -101,9 +99,7 @@ class WordPieceTokenizerConfig(Config):
         except FieldError as mistake:  # in a config that was filled in elsewhere, or long ago
             raise DataError(mistake.message) from None
         if not is_same:
-            raise DataError(
-                f"{self.path}: its vocabulary is not that of the config's `digest`; leave that out"
-            )
+            raise DataError(f"{self.path}: its vocabulary is not that of the config's `digest`; leave that out")
         try:
             own = BertTokenizerFast.from_pretrained(self.path, local_files_only=True)
         except Exception as error:  # whatever a damaged file makes of it: there are many kinds
@@ -161,9 +157,7 @@ class WordPieceTokenizer:
         token = self.vocabulary.token(int(id))
         if id in CONTROL_IDS:
             return ""
-        return (
-            token.removeprefix(CONTINUATION_PREFIX) if token.startswith(CONTINUATION_PREFIX) else f" {token}"
-        )
+        return token.removeprefix(CONTINUATION_PREFIX) if token.startswith(CONTINUATION_PREFIX) else f" {token}"
 
     def save(self, folder: Path) -> None:
         """Write what `load_tokenizer` reads."""

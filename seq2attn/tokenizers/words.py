@@ -151,8 +151,6 @@ def _read_vocabulary(path: Path) -> Vocabulary:
     seen: dict[str, int] = {}
     for number, word in enumerate(words, start=1):
         if word in seen:
-            raise DataError(
-                f"{path}:{number}: {json.dumps(word, ensure_ascii=False)} stands in line {seen[word]} too"
-            )
+            raise DataError(f"{path}:{number}: {json.dumps(word, ensure_ascii=False)} stands in line {seen[word]} too")
         seen[word] = number
     return Vocabulary.from_tokens(words)

@@ -53,17 +53,12 @@ def resolve_auto(
             f" `training.batch.tokens: {suggested}` suits its size"
         )
     limit = num_updates(config.max_duration, per_epoch)
-    if (
-        isinstance(schedule, NoamScheduleConfig | InverseSquareRootScheduleConfig)
-        and schedule.warmup_updates == "auto"
-    ):
+    if isinstance(schedule, NoamScheduleConfig | InverseSquareRootScheduleConfig) and schedule.warmup_updates == "auto":
         updates = limit or num_updates([DEFAULT_LENGTH], per_epoch) or 1
         warmup = auto_warmup(updates)
         share = "a tenth" if warmup < MAX_WARMUP else "of a training"
         log(f"warm-up: {warmup:,} updates, {share} of about {updates:,}")
-        config = config.model_copy(
-            update={"lr_schedule": schedule.model_copy(update={"warmup_updates": warmup})}
-        )
+        config = config.model_copy(update={"lr_schedule": schedule.model_copy(update={"warmup_updates": warmup})})
     if limit and (warning := warmup_warning(config, limit)):
         log(warning)
     return config
@@ -84,9 +79,7 @@ def auto_warmup(updates: int) -> int:
 def num_updates(until: Iterable[Duration], per_epoch: int) -> int | None:
     """The updates that the limits in updates and epochs allow; None if there are only times."""
     size = {"updates": 1, "epochs": per_epoch}
-    return min(
-        (math.ceil(limit.value * size[limit.unit]) for limit in until if limit.unit in size), default=None
-    )
+    return min((math.ceil(limit.value * size[limit.unit]) for limit in until if limit.unit in size), default=None)
 
 
 def warmup_warning(config: TrainingConfig, updates: int) -> str | None:

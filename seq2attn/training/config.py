@@ -50,9 +50,7 @@ class BatchConfig(Config):
             and self.micro_batch_tokens is not None
             and self.micro_batch_tokens > self.tokens
         ):
-            raise FieldErrors(
-                [FieldError("micro_batch_tokens", f"more than a batch, which has {self.tokens} tokens")]
-            )
+            raise FieldErrors([FieldError("micro_batch_tokens", f"more than a batch, which has {self.tokens} tokens")])
         return self
 
     def micro_batch_size(self, device: torch.device) -> int:
@@ -101,9 +99,7 @@ class CheckpointConfig(Config):
 class TrainingConfig(Config):
     """How a model is trained."""
 
-    max_duration: Annotated[tuple[DurationField, ...], OneOrMore] = Field(
-        (Duration(20, "epochs"),), min_length=1
-    )
+    max_duration: Annotated[tuple[DurationField, ...], OneOrMore] = Field((Duration(20, "epochs"),), min_length=1)
     """A duration, or a list of durations; training ends with the first that is over."""
     time_limit: WallTimeField | None = None
     """Save, stop and exit with 75 when the process has trained for so long, like `2h55m`: a few minutes less than a

@@ -49,9 +49,7 @@ def changes_since(
                 f" or give another `run_dir`\n" + "\n".join(f"  {line}" for line in lines)
             )
     texts = text_digests(config.data)
-    train, dev = (
-        _text_changes(name, checkpoint.train_state.texts.get(name, {}), texts[name]) for name in texts
-    )
+    train, dev = (_text_changes(name, checkpoint.train_state.texts.get(name, {}), texts[name]) for name in texts)
     if dev and not new_dev_set:
         raise RunError(
             f"{run.folder}: its checkpoints were chosen by another dev set, with whose scores new ones cannot be"

@@ -29,9 +29,7 @@ def deterministic(wanted: bool) -> Iterator[None]:
     before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
     was_filled = memory.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
-    memory.fill_uninitialized_memory = (
-        False  # with NaN at each allocation; nothing here is read before it is written
-    )
+    memory.fill_uninitialized_memory = False  # with NaN at each allocation; nothing here is read before it is written
     cudnn.deterministic, cudnn.benchmark = True, False
     try:
         yield

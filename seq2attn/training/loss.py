@@ -85,9 +85,7 @@ class TrainingLoss(nn.Module):
         if decoded.sample_log_prob is not None:
             seen = log_probs.new_zeros(batch.labels.numel()).index_copy(0, labelled, log_probs)
             mask = batch.labels != IGNORE_INDEX
-            objective = objective + reinforce_loss(
-                decoded.sample_log_prob, seen.view_as(mask), mask, baseline
-            )
+            objective = objective + reinforce_loss(decoded.sample_log_prob, seen.view_as(mask), mask, baseline)
         guided, num_guided = torch.zeros_like(objective), labelled.new_zeros(())
         if self.guided_alignment is not None and batch.alignment_targets is not None:
             guided, num_guided = guided_alignment_loss(
@@ -166,9 +164,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return total, every_right
 
     @staticmethod
-    def backward(
-        ctx: Any, d_total: Tensor, d_right: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, d_total: Tensor, d_right: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
         d_hidden, d_weight, d_bias = ctx.saved_tensors
         # A tensor without dimensions keeps its precision in the product, and the other's type stays.
         return d_hidden * d_total, d_weight * d_total, d_bias * d_total, None, None, None

@@ -38,9 +38,7 @@ def check_memory(
         if not gradients.fits_in_memory(part, baseline):
             failed = rows
             break
-    messages = world.all_gather(
-        None if failed is None else _memory_message(corpus.lengths[failed], failed, world)
-    )
+    messages = world.all_gather(None if failed is None else _memory_message(corpus.lengths[failed], failed, world))
     for message in messages:
         if message is not None:
             raise UserError(message)

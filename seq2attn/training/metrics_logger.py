@@ -39,9 +39,7 @@ SESSION_MARK = "# "
 class MetricsLogger:
     """Writes the reports of the main process; the others write nothing."""
 
-    def __init__(
-        self, run: RunDirectory, *, leads: bool, since: Checkpoint | None, tensorboard: bool
-    ) -> None:
+    def __init__(self, run: RunDirectory, *, leads: bool, since: Checkpoint | None, tensorboard: bool) -> None:
         self.is_main_process = leads
         self.run = run
         update = since.train_state.update if since else 0
@@ -63,11 +61,7 @@ class MetricsLogger:
 
     def log_sizes(self) -> dict[str, int]:
         """Bytes of the files, which are then on the disk."""
-        paths = [
-            path
-            for name in (METRICS_FILE, LOG_FILE, SAMPLES_FILE)
-            if (path := self.run.folder / name).is_file()
-        ]
+        paths = [path for name in (METRICS_FILE, LOG_FILE, SAMPLES_FILE) if (path := self.run.folder / name).is_file()]
         for path in paths:
             sync(path)
         return {path.name: path.stat().st_size for path in paths}
@@ -104,9 +98,7 @@ class MetricsLogger:
         """A new progress bar."""
         self.close_bar()
         if self.is_main_process and sys.stderr.isatty():
-            self.progress_bar = tqdm(
-                total=updates, initial=done, desc=f"epoch {number}", unit="update", leave=False
-            )
+            self.progress_bar = tqdm(total=updates, initial=done, desc=f"epoch {number}", unit="update", leave=False)
 
     def update_progress(self, text: str) -> None:
         """One update more."""
@@ -171,9 +163,7 @@ def _unwritable(path: Path, error: OSError) -> RunError:
 def _log_to(path: Path) -> list[logging.Handler]:
     logger.setLevel(logging.INFO)
     handlers = [_LogFileHandler(path, encoding="utf-8"), _TqdmHandler()]
-    for handler, line in zip(
-        handlers, ("%(asctime)s %(mark)s%(message)s", "%(asctime)s %(message)s"), strict=True
-    ):
+    for handler, line in zip(handlers, ("%(asctime)s %(mark)s%(message)s", "%(asctime)s %(message)s"), strict=True):
         handler.setFormatter(_Visible(line, "%Y-%m-%d %H:%M:%S", defaults={"mark": ""}))
         logger.addHandler(handler)
     return handlers
@@ -201,7 +191,5 @@ def _tensorboard(folder: Path, update: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise UserError(
-            "`training.tensorboard` needs TensorBoard: pip install 'seq2attn[tensorboard]'"
-        ) from None
+        raise UserError("`training.tensorboard` needs TensorBoard: pip install 'seq2attn[tensorboard]'") from None
     return SummaryWriter(str(folder / "tensorboard"), purge_step=update + 1 if update else None)

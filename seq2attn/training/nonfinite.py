@@ -158,9 +158,7 @@ def trained_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) ->
     return [*model.parameters(), *(tensor for tensor in kept if tensor.device == device)]
 
 
-def divergence_error(
-    blamed: SkippedUpdate, skips: int, train: TrainingSet, resumable: int | None
-) -> DivergedError:
+def divergence_error(blamed: SkippedUpdate, skips: int, train: TrainingSet, resumable: int | None) -> DivergedError:
     """Error that ends a training, with update, learning rate, loss and the longest pairs of the batch.
 
     `skips` updates in a row were skipped, from `blamed` on; none where weights or dev loss are not finite.
@@ -206,9 +204,5 @@ def format_all_lines(rows: Sequence[int] | Indices) -> str:
 def format_few_lines(rows: Sequence[int] | Indices) -> str:
     """Pairs, as a line for people names them."""
     few = ", ".join(str(int(row) + 1) for row in rows[:MAX_SHOWN_LINES])
-    more = (
-        f" and {len(rows) - MAX_SHOWN_LINES} more (metrics.jsonl names all)"
-        if len(rows) > MAX_SHOWN_LINES
-        else ""
-    )
+    more = f" and {len(rows) - MAX_SHOWN_LINES} more (metrics.jsonl names all)" if len(rows) > MAX_SHOWN_LINES else ""
     return f"line{'s' if len(rows) > 1 else ''} {few} of data/train.jsonl{more}"

@@ -54,9 +54,7 @@ class SGDConfig(Config):
 
     def build(self, parameters: ParamsT) -> optim.Optimizer:
         """The optimizer of `parameters`, or of groups of them."""
-        return optim.SGD(
-            parameters, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay, fused=True
-        )
+        return optim.SGD(parameters, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay, fused=True)
 
 
 class AdadeltaConfig(Config):
@@ -74,9 +72,7 @@ class AdadeltaConfig(Config):
 
     def build(self, parameters: ParamsT) -> optim.Optimizer:
         """The optimizer of `parameters`, or of groups of them."""
-        return optim.Adadelta(
-            parameters, lr=self.lr, rho=self.rho, eps=self.eps, weight_decay=self.weight_decay
-        )
+        return optim.Adadelta(parameters, lr=self.lr, rho=self.rho, eps=self.eps, weight_decay=self.weight_decay)
 
 
 OptimizerConfig = Annotated[AdamConfig | SGDConfig | AdadeltaConfig, Field(discriminator="kind")]

@@ -138,11 +138,7 @@ def _since(
         if resume is True and found is None:
             raise RunError(f"{run.folder}: has no checkpoint to resume; train without --resume")
     name = world.all_gather(found and found.folder.name)[0]
-    return (
-        found
-        if world.is_main_process or name is None
-        else read_checkpoint(run.folder / CHECKPOINTS_FOLDER / name)
-    )
+    return found if world.is_main_process or name is None else read_checkpoint(run.folder / CHECKPOINTS_FOLDER / name)
 
 
 def _changes(
@@ -198,10 +194,7 @@ def _as_begun(config: ExperimentConfig, before: ExperimentConfig) -> ExperimentC
     schedule = config.training.lr_schedule
     if isinstance(config.training.batch.tokens, str) and isinstance(tokens, int):
         config = _with_tokens(config, tokens)
-    if (
-        schedule.kind == before.training.lr_schedule.kind
-        and getattr(schedule, "warmup_updates", None) == "auto"
-    ):
+    if schedule.kind == before.training.lr_schedule.kind and getattr(schedule, "warmup_updates", None) == "auto":
         schedule = schedule.model_copy(update={"warmup_updates": warmup})
         config = _with_training(config, config.training.model_copy(update={"lr_schedule": schedule}))
     return config
@@ -218,9 +211,7 @@ def _prepare(
     """The leading process prepares; the others read what it wrote."""
 
     def start() -> PreparedData:
-        return prepare(
-            config.data, config.tokenizer, run.folder, reporter.log_session, keep_tokenizers=keep_tokenizers
-        )
+        return prepare(config.data, config.tokenizer, run.folder, reporter.log_session, keep_tokenizers=keep_tokenizers)
 
     if world.is_main_process:
         prepared = start()
@@ -229,9 +220,7 @@ def _prepare(
     return prepared if world.is_main_process else start()
 
 
-def _model(
-    config: ExperimentConfig, prepared: PreparedData, reporter: MetricsLogger, *, pretrained: bool
-) -> Seq2Seq:
+def _model(config: ExperimentConfig, prepared: PreparedData, reporter: MetricsLogger, *, pretrained: bool) -> Seq2Seq:
     """The model as training begins with it; without its pretrained weights where others will take their place."""
     torch.manual_seed(config.training.seed)
     model = build_model(config.model, len(prepared.source.vocabulary), len(prepared.target.vocabulary))
@@ -240,16 +229,12 @@ def _model(
     return model
 
 
-def _pretrained(
-    model: Seq2Seq, config: ExperimentConfig, prepared: PreparedData, reporter: MetricsLogger
-) -> None:
+def _pretrained(model: Seq2Seq, config: ExperimentConfig, prepared: PreparedData, reporter: MetricsLogger) -> None:
     """Put pretrained weights and vectors where there are any; what scales embeddings is taken out of these first."""
     if isinstance(model.source_embedding, BertEmbedding) and isinstance(model.encoder, BertEncoder):
         assert isinstance(config.model.encoder, BertEncoderConfig)
         assert isinstance(prepared.source, WordPieceTokenizer)  # a rule of the config sees to both
-        load_bert_weights(
-            config.model.encoder.path, model.source_embedding, model.encoder, prepared.source.bert_ids
-        )
+        load_bert_weights(config.model.encoder.path, model.source_embedding, model.encoder, prepared.source.bert_ids)
         reporter.log_session(f"encoder: begins with the weights of {config.model.encoder.path}")
     shared = config.model.embeddings
     for side, path, tokenizer, embedding in (
@@ -274,9 +259,7 @@ def _check_guided(objective: TrainingLoss) -> None:
     with torch.no_grad():
         weights = objective.model(word, word.bool(), word, need_weights=True).cross_attention
     objective.train(was_training)
-    if found := objective.guided_alignment.unsupported_reason(
-        *((0, 0) if weights is None else weights.shape[1:3])
-    ):
+    if found := objective.guided_alignment.unsupported_reason(*((0, 0) if weights is None else weights.shape[1:3])):
         raise UserError(f"`{'.'.join(filter(None, ('training.guided_alignment', found[0])))}` {found[1]}")
 
 

@@ -40,9 +40,7 @@ class TrainState:
     )
     num_skipped: int = 0  # updates whose loss or gradient was not finite
     consecutive_skips: int = 0  # of these, the last
-    unreported_metrics: list[dict[str, float]] = field(
-        default_factory=list
-    )  # what each process has not reported yet
+    unreported_metrics: list[dict[str, float]] = field(default_factory=list)  # what each process has not reported yet
 
     @property
     def epochs(self) -> float:
@@ -66,9 +64,7 @@ def is_due(every: Duration, before: dict[str, float], now: dict[str, float]) -> 
     """Whether a multiple of `every` was reached between two moments."""
 
     def times(moment: dict[str, float]) -> int:
-        return math.floor(
-            moment[every.unit] / every.value + 1e-9
-        )  # three tenths over a tenth is not quite three
+        return math.floor(moment[every.unit] / every.value + 1e-9)  # three tenths over a tenth is not quite three
 
     return times(now) > times(before)
 
@@ -92,9 +88,7 @@ class TrainMetrics:
         """Adds the sums of an update and its gradient norm, unless `is_nonfinite` is 1."""
         skipped = is_nonfinite.bool()
         self.loss = torch.where(skipped, self.loss, sums.loss)
-        self.negative_log_likelihood = torch.where(
-            skipped, self.negative_log_likelihood, sums.negative_log_likelihood
-        )
+        self.negative_log_likelihood = torch.where(skipped, self.negative_log_likelihood, sums.negative_log_likelihood)
         self.guided_alignment = torch.where(skipped, self.guided_alignment, sums.guided_alignment)
         self.grad_norm = torch.where(skipped, self.grad_norm, norm)
 
@@ -125,10 +119,7 @@ def restore_metrics(kept: Sequence[Mapping[str, float]], world: DistributedConte
         return zero_metrics(world.device)
     mine = dict(kept[world.rank % len(kept)])
     if len(kept) != world.size:
-        mine |= {
-            name: sum(each[name] for each in kept) if world.is_main_process else 0.0
-            for name in SUMMED_METRICS
-        }
+        mine |= {name: sum(each[name] for each in kept) if world.is_main_process else 0.0 for name in SUMMED_METRICS}
 
     def tensor(*names: str) -> Tensor:
         return torch.tensor([mine[name] for name in names], dtype=torch.float32, device=world.device)

@@ -18,8 +18,6 @@ def plan_updates(
 ) -> list[UpdateBatches]:
     """The updates of an epoch for this process: a function of its arguments alone. `lengths` is [pairs, 2]."""
     part = config.batch.micro_batch_size(world.device)
-    parts = plan_batches(
-        lengths, tokens=part, seed=config.seed, epoch=epoch, rank=world.rank, world=world.size
-    )
+    parts = plan_batches(lengths, tokens=part, seed=config.seed, epoch=epoch, rank=world.rank, world=world.size)
     of_each = config.batch.num_micro_batches(world.device) * config.batch.gradient_accumulation
     return [parts[start : start + of_each] for start in range(0, len(parts), of_each)]

@@ -132,7 +132,5 @@ def describe(scores: dict[str, float], names: Sequence[str] = ("loss", "perplexi
     """Scores in a line for people."""
     labels = {"perplexity": "ppl", "bleu": "BLEU", "chrf": "chrF"}
     digits = {"loss": 3}
-    shown = [
-        f"{labels.get(name, name)} {scores[name]:.{digits.get(name, 2)}f}" for name in names if name in scores
-    ]
+    shown = [f"{labels.get(name, name)} {scores[name]:.{digits.get(name, 2)}f}" for name in names if name in scores]
     return "  ".join(shown)

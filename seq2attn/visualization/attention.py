@@ -103,9 +103,7 @@ def draw_attention(
         return
     check_picture(path, others=(PAGE,))
     if len(several) != 1:
-        raise UserError(
-            f"{path}: a picture is of one sentence, not of {len(several)}; a page (.html) has room for all"
-        )
+        raise UserError(f"{path}: a picture is of one sentence, not of {len(several)}; a page (.html) has room for all")
     one = choice.select(several[0])
     title = f"{run_name}\n{one.texts[1]}"
     draw_heatmap(one, path, color_scale=choice.color_scale, title=title)

@@ -66,9 +66,7 @@ class AttentionMap:
         """
         if wish == "all":
             return self
-        place = (
-            len(self.layers) - 1 if wish == "top" else self._place("layer", wish, self.layers, "top or all")
-        )
+        place = len(self.layers) - 1 if wish == "top" else self._place("layer", wish, self.layers, "top or all")
         return replace(self, weights=self.weights[place : place + 1], layers=(self.layers[place],))
 
     def head(self, wish: str | int) -> AttentionMap:
@@ -94,9 +92,7 @@ class AttentionMap:
     @property
     def texts(self) -> tuple[str, str]:
         """The sentences of queries and keys, without controls."""
-        query, key = (
-            " ".join(w for w in side.words if w != SPECIAL_TOKENS[EOS]) for side in (self.queries, self.keys)
-        )
+        query, key = (" ".join(w for w in side.words if w != SPECIAL_TOKENS[EOS]) for side in (self.queries, self.keys))
         return query, key
 
     def name(self, layer: int, head: int) -> str:

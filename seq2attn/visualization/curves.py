@@ -36,9 +36,7 @@ def draw_bleu_by_length(lines: Mapping[str, Sequence[LengthBucket]], path: Path)
         counted = next(iter(lines.values()))
         lefts = [bucket.lowest - 0.5 for bucket in counted]
         widths = [bucket.highest - bucket.lowest + 1 for bucket in counted]
-        bars = lower.bar(
-            lefts, [b.sentences for b in counted], widths, align="edge", color="#C8C8C8", edgecolor="w"
-        )
+        bars = lower.bar(lefts, [b.sentences for b in counted], widths, align="edge", color="#C8C8C8", edgecolor="w")
         lower.bar_label(bars, fontsize=8, color="#666666", padding=1)
         lower.margins(y=0.3)
         units = dict.fromkeys(bucket.unit for buckets in lines.values() for bucket in buckets)
@@ -57,15 +55,11 @@ def draw_training(metrics_jsonl: Sequence[Path], path: Path) -> None:
     with figure(path, width=11 if scored else 6, height=4) as canvas:
         panels = canvas.subplots(1, 2 if scored else 1, squeeze=False)[0]
         for i, (name, records) in enumerate(runs.items()):
-            panels[0].plot(
-                *_series(records, "train", "loss"), color=_style(i)["color"], linewidth=1, alpha=0.45
-            )
+            panels[0].plot(*_series(records, "train", "loss"), color=_style(i)["color"], linewidth=1, alpha=0.45)
             panels[0].plot(*_series(records, "validation", "loss"), **_style(i), label=name)
             if scored:
                 panels[1].plot(*_series(records, "validation", "bleu"), **_style(i), label=name)
-        for axes, title in zip(
-            panels, ("loss (thin: training, marked: validation)", "validation BLEU"), strict=False
-        ):
+        for axes, title in zip(panels, ("loss (thin: training, marked: validation)", "validation BLEU"), strict=False):
             axes.set_xlabel("update")
             axes.set_title(title, loc="left", fontsize=10)
             _finish(axes)

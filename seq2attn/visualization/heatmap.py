@@ -50,9 +50,7 @@ def draw_heatmap(
     )
     width = columns * (asked * cell + 0.25) + LETTER_INCHES * max(map(display_width, queries)) + 1
     heading = _wrap(title, width)
-    height = rows * (asking * cell + 0.35 + LETTER_INCHES * max(map(display_width, keys))) + LINE * len(
-        heading
-    )
+    height = rows * (asking * cell + 0.35 + LETTER_INCHES * max(map(display_width, keys))) + LINE * len(heading)
 
     with figure(path, width=width, height=height) as canvas:
         canvas.suptitle("\n".join(heading), size=10, color=INK)
@@ -74,18 +72,12 @@ def draw_heatmap(
         _draw_legend(canvas, image, used, scaled, height=rows * asking * cell)
 
 
-def _draw_legend(
-    canvas: Figure, image: AxesImage, maps: list[Axes], scaled: ScaledWeights, *, height: float
-) -> None:
+def _draw_legend(canvas: Figure, image: AxesImage, maps: list[Axes], scaled: ScaledWeights, *, height: float) -> None:
     """A color bar with numbers beside maps that are together `height` inches high."""
     shrink = min(1.0, 2 / height)  # to two inches at most
-    bar = canvas.colorbar(
-        image, ax=maps, shrink=shrink, aspect=16, pad=0.02, panchor=False, label=scaled.legend
-    )
+    bar = canvas.colorbar(image, ax=maps, shrink=shrink, aspect=16, pad=0.02, panchor=False, label=scaled.legend)
     marked = (0.0, 0.5, 1.0)
-    bar.set_ticks(
-        [share * scaled.full for share in marked], labels=[scaled.number(share) for share in marked]
-    )
+    bar.set_ticks([share * scaled.full for share in marked], labels=[scaled.number(share) for share in marked])
     bar.outline.set_visible(False)
 
 
@@ -97,9 +89,7 @@ def _wrap(title: str, width: float) -> list[str]:
     """The lines of a title above a figure `width` inches wide, each cut where it takes too many."""
     lines = []
     for line in filter(None, title.split("\n")):
-        room = (
-            max(30, int(width / LETTER_INCHES)) * len(line) / max(1, display_width(line))
-        )  # wide characters take two
+        room = max(30, int(width / LETTER_INCHES)) * len(line) / max(1, display_width(line))  # wide characters take two
         lines += textwrap.wrap(line, int(room), max_lines=TITLE_LINES, placeholder=" …")
     return lines
 

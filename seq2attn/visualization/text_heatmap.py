@@ -24,9 +24,7 @@ def legend_text(scaled: ScaledWeights, columns: int = COLUMNS) -> str:
     return "\n".join(_wrapped([f"{scaled.legend}:", *entries], max(columns, MIN_COLUMNS)))
 
 
-def heatmap_text(
-    source: Sequence[str], target: Sequence[str], shares: np.ndarray, *, columns: int = COLUMNS
-) -> str:
+def heatmap_text(source: Sequence[str], target: Sequence[str], shares: np.ndarray, *, columns: int = COLUMNS) -> str:
     """A map of `shares` [target, source] of the darkest shade, a row a target token, at most so many columns wide.
 
     A source too long for that is continued in further maps below. Raises ValueError if the sizes do not fit.
@@ -39,9 +37,7 @@ def heatmap_text(
     margin = max(map(display_width, labels), default=0) + 1
     room = columns - margin
     cell = 2 if 2 * len(source) <= room else 1
-    named = all(
-        len(word) <= MAX_HEADING_LENGTH and all(display_width(c) <= cell for c in word) for word in words
-    )
+    named = all(len(word) <= MAX_HEADING_LENGTH and all(display_width(c) <= cell for c in word) for word in words)
     headings = words if named else [list(str(i)) for i in range(1, len(words) + 1)]
     levels = np.digitize(shares, EDGES)
 
@@ -97,10 +93,7 @@ def _upright(headings: Sequence[list[str]], cell: int) -> list[str]:
     """Words written downwards, ending on the same line, each in a column `cell` wide."""
     height = max(map(len, headings))
     columns = [[""] * (height - len(word)) + word for word in headings]
-    return [
-        "".join(c + " " * (cell - display_width(c)) for c in line).rstrip()
-        for line in zip(*columns, strict=True)
-    ]
+    return ["".join(c + " " * (cell - display_width(c)) for c in line).rstrip() for line in zip(*columns, strict=True)]
 
 
 def _wrapped(entries: Sequence[str], columns: int) -> list[str]:

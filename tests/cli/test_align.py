@@ -123,9 +123,7 @@ def test_what_does_not_go_together(wrong, home: Path, tmp_path: Path) -> None:
     assert wrong(run, "--source", "a") == "error: give --source and --target together\n"
     assert wrong(run, "--gold", "a") == "error: give --source and --target together\n"
     assert wrong(run, "--select-head", "-o", "a").startswith("error: --select-head writes no links")
-    assert wrong(run, "--select-head", *files(home, "dev")).endswith(
-        "needs gold alignments: give --gold too\n"
-    )
+    assert wrong(run, "--select-head", *files(home, "dev")).endswith("needs gold alignments: give --gold too\n")
     assert wrong(tmp_path, *files(home, "dev")).startswith(f"error: {tmp_path}: is no run directory")
     config = (run / "config.yaml").read_text(encoding="utf-8")
     (tmp_path / "config.yaml").write_text(config.replace("dev.align", "none").replace(" alignment:", " #"))
@@ -145,9 +143,7 @@ def test_text_that_does_not_go_together(wrong, home: Path, tmp_path: Path) -> No
     assert wrong(run, "--source", "s", "--target", "t", "--gold", "bad") == (
         f"error: {tmp_path}/bad:2: the link `2-1` points at word 2 of the source, which has 2 words: 0 to 1\n"
     )
-    assert (
-        wrong(run, "--source", "s", "--target", "none") == f"error: {tmp_path}/none: there is no such file\n"
-    )
+    assert wrong(run, "--source", "s", "--target", "none") == f"error: {tmp_path}/none: there is no such file\n"
 
 
 def test_a_record_of_another_model(wrong, home: Path, tmp_path: Path) -> None:

@@ -142,16 +142,12 @@ class TestTranslate:
         assert [one["score"] for one in best] == sorted((one["score"] for one in best), reverse=True)
 
     @pytest.mark.parametrize(("name", "begins"), [("a.png", b"\x89PNG"), ("new/a.svg", b"<?xml")])
-    def test_attention_as_a_picture(
-        self, invoke: Invoke, toy: Toy, tmp_path: Path, name: str, begins: bytes
-    ) -> None:
+    def test_attention_as_a_picture(self, invoke: Invoke, toy: Toy, tmp_path: Path, name: str, begins: bytes) -> None:
         assert invoke("translate", toy.run, *SENTENCES, "--attention", name).out.count("\n") == 2
         assert (tmp_path / name).read_bytes().startswith(begins)
 
     def test_attention_of_every_line_as_a_page(self, toy: Toy, tmp_path: Path) -> None:
-        invoke_in(
-            tmp_path, "translate", toy.run, *SENTENCES, "", "--attention", "page.html", "--color-scale", "row"
-        )
+        invoke_in(tmp_path, "translate", toy.run, *SENTENCES, "", "--attention", "page.html", "--color-scale", "row")
         page = (tmp_path / "page.html").read_text(encoding="utf-8")
         data = page_data(page)
         assert (data["run"], data["scale"]) == (str(toy.run), "row")
@@ -203,9 +199,7 @@ class TestEvaluate:
         assert all(line.startswith("warning: ") for line in done.err.splitlines())
         for name in ("short", "mixed"):
             found = json.loads((toy.run / "evaluation" / f"{name}.json").read_text(encoding="utf-8"))
-            translations = (
-                (toy.run / "evaluation" / f"{name}.txt").read_text(encoding="utf-8").split("\n")[:-1]
-            )
+            translations = (toy.run / "evaluation" / f"{name}.txt").read_text(encoding="utf-8").split("\n")[:-1]
             references = (toy.folder / "text" / f"{name}.en").read_text(encoding="utf-8").split("\n")[:-1]
             bleu = found["scores"][0]
             assert bleu["value"] == sacrebleu.corpus_bleu(translations, [references]).score

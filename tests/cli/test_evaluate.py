@@ -72,9 +72,7 @@ def test_all_references_count(invoke: Invoke, tmp_path: Path) -> None:
     )
 
 
-def test_metrics_and_the_tokenizer_may_be_others_than_those_of_the_config(
-    invoke: Invoke, tmp_path: Path
-) -> None:
+def test_metrics_and_the_tokenizer_may_be_others_than_those_of_the_config(invoke: Invoke, tmp_path: Path) -> None:
     run = untrained(tmp_path)
     names = ("exact", "bleu", "token-error-rate", "chrf++")
     chosen = [part for name in names for part in ("--metric", name)]
@@ -121,9 +119,7 @@ def test_weights_and_origin_are_of_one_file(tmp_path: Path) -> None:
     source, target = run.load_tokenizers()
     vocabularies = source.vocabulary, target.vocabulary
     tensors = load_tensors(other.weights_path)
-    other.save_model(
-        {name: tensor + 1 for name, tensor in tensors.items()}, vocabularies, {"checkpoints": ["7"]}
-    )
+    other.save_model({name: tensor + 1 for name, tensor in tensors.items()}, vocabularies, {"checkpoints": ["7"]})
     loads = 0
 
     def load() -> Translator:

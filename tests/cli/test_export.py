@@ -47,13 +47,9 @@ def test_what_export_says(exported: tuple[Path, Path, Done]) -> None:
 
 
 @pytest.mark.parametrize("search", [["--greedy"], [], ["--beam", "6", "--n-best", "2"]])
-def test_the_engine_translates_the_same(
-    exported: tuple[Path, Path, Done], invoke: Invoke, search: list[str]
-) -> None:
+def test_the_engine_translates_the_same(exported: tuple[Path, Path, Done], invoke: Invoke, search: list[str]) -> None:
     folder, run, _ = exported
-    given = (
-        b"".join((folder / f"text/{name}.de").read_bytes() for name in ("short", "dev")) + b"\n  \nrot haus\n"
-    )
+    given = b"".join((folder / f"text/{name}.de").read_bytes() for name in ("short", "dev")) + b"\n  \nrot haus\n"
     command = ["translate", run, "--json", *search]
     ours, theirs = (invoke(*command, *engine, given=given).out.splitlines() for engine in ([], ENGINE))
     assert len(ours) == len(theirs) == 35
@@ -76,9 +72,7 @@ def test_attention_is_drawn_by_our_own_model(exported: tuple[Path, Path, Done], 
     assert invoke(*command, *ENGINE).out == invoke(*command).out
 
 
-def test_a_copy_elsewhere_and_one_too_old(
-    exported: tuple[Path, Path, Done], invoke: Invoke, tmp_path: Path
-) -> None:
+def test_a_copy_elsewhere_and_one_too_old(exported: tuple[Path, Path, Done], invoke: Invoke, tmp_path: Path) -> None:
     _, run, _ = exported
     copy = Path(shutil.copytree(run, tmp_path / "copy"))
     (copy / "ctranslate2").rename(tmp_path / "elsewhere")

@@ -63,9 +63,7 @@ def test_a_full_disk_costs_no_checkpoint(home, tmp_path):
         assert_sound(run)
         assert not list(run.folder.rglob("*.partial"))
         done = list_checkpoints(run.folder)[-1].train_state.update
-        assert (
-            home.train("whole", **{**options, "at": "whole", "max_duration": [f"{done + 3} updates"]})[0] == 0
-        )
+        assert home.train("whole", **{**options, "at": "whole", "max_duration": [f"{done + 3} updates"]})[0] == 0
         subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
         code, said = home.train("full", "--resume", **{**options, "max_duration": [f"{done + 3} updates"]})
         assert code == 0, said

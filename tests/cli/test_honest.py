@@ -93,10 +93,7 @@ class TestReport:
         made(tmp_path)
         done = invoke("prepare", "honest.yaml", "--set", "run_dir=again")
         said = warnings(done)
-        assert (
-            "warning: learnt: 10 of its 20 pairs (50.0%) are training pairs; scores on them measure memory"
-            in said
-        )
+        assert "warning: learnt: 10 of its 20 pairs (50.0%) are training pairs; scores on them measure memory" in said
         assert not [line for line in said if line.startswith("warning: unseen: ") and "unknown" not in line]
         report = json.loads((tmp_path / "again" / "data-report.json").read_text(encoding="utf-8"))
         assert report["train"]["num_pairs"] == 600 and report["tests"]["learnt"]["num_in_train"] == 10
@@ -108,9 +105,7 @@ class TestReport:
 
 
 class TestInput:
-    def test_of_text_like_that_of_training_nothing_is_said(
-        self, invoke: Invoke, raw: Path, cut: Path
-    ) -> None:
+    def test_of_text_like_that_of_training_nothing_is_said(self, invoke: Invoke, raw: Path, cut: Path) -> None:
         for run, change in ((raw, str), (cut, tokenised)):
             done = invoke("translate", run, "--greedy", given=given(change, 0, 60))
             assert (warnings(done, "the input"), done.out.count("\n")) == ([], 60)
@@ -180,18 +175,14 @@ class TestLong:
         assert found["split"][1]["segments"] == lines("train.de", 0, 9)
         assert "segments" not in found["split"][0]
         assert len(found["truncate"][1]["segments"]) == 1
-        alone = invoke(
-            "translate", raw, given="".join(f"{x}\n" for x in found["split"][1]["segments"]).encode()
-        )
+        alone = invoke("translate", raw, given="".join(f"{x}\n" for x in found["split"][1]["segments"]).encode())
         assert found["split"][1]["text"] == " ".join(alone.out.split("\n")).strip()
         assert invoke("translate", raw, given=self.GIVEN).out.split("\n")[1] == found["split"][1]["text"]
 
     def test_the_config_may_say_so(self, invoke: Invoke, raw: Path) -> None:
         by_config = ["--set", "search.lengths.long_inputs=truncate", "--json"]
         for other in ([], ["--greedy"], ["--beam", "3"]):
-            first = json.loads(
-                invoke("translate", raw, *by_config, *other, given=self.GIVEN).out.split("\n")[1]
-            )
+            first = json.loads(invoke("translate", raw, *by_config, *other, given=self.GIVEN).out.split("\n")[1])
             assert len(first["segments"]) == 1
         done = invoke(
             "translate",

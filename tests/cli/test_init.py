@@ -38,16 +38,12 @@ def test_each_size_has_a_model(model, tmp_path):
     config = load(output, ExperimentConfig)
     assert config.data.train[0].files == paths and config.run_dir == Path("runs/# 1")
     assert f"{model.vocab_size:,} entries" in dry_run_summary(config.model, config.tokenizer)
-    assert f"{model.dropout}  {model.reason}" in next(
-        line for line in text.splitlines() if line.startswith("# > ")
-    )
+    assert f"{model.dropout}  {model.reason}" in next(line for line in text.splitlines() if line.startswith("# > "))
 
 
 def test_what_is_commented_out_is_right_as_well(tmp_path):
     path = tmp_path / "train.txt"
-    text = starter_config(
-        tmp_path / "my.yaml", train=(path, path), dev=(path, path), run_dir=path, num_pairs=9
-    )
+    text = starter_config(tmp_path / "my.yaml", train=(path, path), dev=(path, path), run_dir=path, num_pairs=9)
     text = text.replace("  # test:", "  test:").replace("  #   news", "    news")
     commented = text.partition("  # An RNN")[2].splitlines()[1:4]
     lines = [line.replace("  # ", "  ", 1) for line in commented]

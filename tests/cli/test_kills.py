@@ -105,8 +105,7 @@ def test_a_validation_is_ended_before_the_training_is(corpus):
     assert running.wait() == 143
     (checkpoint,) = list_checkpoints(home.run("run").folder)
     assert (
-        checkpoint.train_state.update == checkpoint.train_state.last_validated_update == 2
-        and checkpoint.is_validated
+        checkpoint.train_state.update == checkpoint.train_state.last_validated_update == 2 and checkpoint.is_validated
     )
 
 
@@ -131,9 +130,7 @@ def test_a_reader_that_has_gone_ends_nothing(home, kind):
     read, write = os.pipe() if kind == "pipe" else pty.openpty()
     command = [sys.executable, "-m", "seq2attn", "train", str(home.config("run", report_every=1))]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=write, stderr=write, env=environment
-    ) as process:
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=write, stderr=write, env=environment) as process:
         os.close(write)
         os.read(read, 1)
         os.close(read)

@@ -96,9 +96,7 @@ class TestRun:
     def test_no_origin(self, invoke: Invoke, run_copy: Path) -> None:
         origin = invoke("evaluate", run_copy).out
         (run_copy / "weights.json").write_text("{}", encoding="utf-8")
-        assert (
-            invoke("evaluate", run_copy).out.split("\n")[:3] == origin.split("\n")[:3]
-        )  # the weights say it too
+        assert invoke("evaluate", run_copy).out.split("\n")[:3] == origin.split("\n")[:3]  # the weights say it too
 
     def test_a_config_that_was_edited(self, mistake, run_copy: Path) -> None:
         config = run_copy / "config.yaml"
@@ -218,10 +216,7 @@ class TestOptions:
         assert not list(tmp_path.iterdir())
 
     def test_evaluate(self, mistake, toy: Toy) -> None:
-        assert (
-            mistake("evaluate", toy.run, "--source", "a.de")
-            == "error: give --source and --reference together\n"
-        )
+        assert mistake("evaluate", toy.run, "--source", "a.de") == "error: give --source and --reference together\n"
         assert mistake("evaluate", toy.run, "--plot", "a.gif") == (
             "error: a.gif: cannot draw a `.gif` file; use one of .png, .svg, .pdf\n"
         )

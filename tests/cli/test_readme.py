@@ -76,9 +76,7 @@ def run(command: str, home: Path, *more: str) -> str:
     started = {"python": [sys.executable]}.get(first, [first])
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*started, *words], cwd=home, env=environment, text=True, capture_output=True, check=False
-    )
+    done = subprocess.run([*started, *words], cwd=home, env=environment, text=True, capture_output=True, check=False)
     assert done.returncode == 0, f"{command}\n{done.stderr}"
     return done.stdout
 

@@ -47,9 +47,7 @@ def found(run: RunDirectory, tmp_path: Path) -> list[float]:
     return [one.log_prob for one in translations]
 
 
-def test_forced_decoding_gives_what_search_gave(
-    invoke: Invoke, run: RunDirectory, found: list[float]
-) -> None:
+def test_forced_decoding_gives_what_search_gave(invoke: Invoke, run: RunDirectory, found: list[float]) -> None:
     done = invoke("score", run.folder, "--source", "in", "--target", "out")
     assert [float(line) for line in done.out.splitlines()] == pytest.approx(found, abs=1e-4)
     assert done.out.splitlines()[2] == "0.0000"  # both sides are empty
@@ -64,9 +62,7 @@ def test_tokens_add_up_and_end_with_the_end(invoke: Invoke, run: RunDirectory, f
         assert item["log_prob"] == pytest.approx(log_prob, abs=1e-4) == pytest.approx(float(total), abs=2e-4)
         assert sum(item["token_log_probs"]) == pytest.approx(item["log_prob"])
         assert item["tokens"] == ([*text.split(), "</s>"] if text else [])
-        shown = [
-            f"{name} {value:.4f}" for name, value in zip(item["tokens"], item["token_log_probs"], strict=True)
-        ]
+        shown = [f"{name} {value:.4f}" for name, value in zip(item["tokens"], item["token_log_probs"], strict=True)]
         assert tokens == shown
 
 
@@ -112,9 +108,7 @@ def test_what_is_odd_is_named(invoke: Invoke, run: RunDirectory, tmp_path: Path)
     ]
 
 
-def test_unequal_files_are_refused_and_nothing_is_lost(
-    invoke: Invoke, run: RunDirectory, tmp_path: Path
-) -> None:
+def test_unequal_files_are_refused_and_nothing_is_lost(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
     write(tmp_path / "in", LINES)
     write(tmp_path / "out", LINES[:4])
     write(tmp_path / "scores", ["-1.0"])
@@ -123,9 +117,7 @@ def test_unequal_files_are_refused_and_nothing_is_lost(
     assert (tmp_path / "scores").read_text() == "-1.0\n"
     write(tmp_path / "out", LINES)
     invoke("score", run.folder, "--source", "in", "--target", "out", "-o", "scores")
-    assert (tmp_path / "scores").read_text() == invoke(
-        "score", run.folder, "--source", "in", "--target", "out"
-    ).out
+    assert (tmp_path / "scores").read_text() == invoke("score", run.folder, "--source", "in", "--target", "out").out
     assert not list(tmp_path.glob("*.partial"))
 
 

@@ -69,9 +69,7 @@ def found(folder: Path) -> object:
 def results(folder: Path) -> dict[str, int]:
     """The finished trainings, and when they were."""
     trials = folder / "runs/sweep/trials"
-    return {
-        str(path.relative_to(trials).parent): path.stat().st_mtime_ns for path in trials.rglob("result.json")
-    }
+    return {str(path.relative_to(trials).parent): path.stat().st_mtime_ns for path in trials.rglob("result.json")}
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +81,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     words = command("sweep", "sweep.yaml", *arguments)
-    return subprocess.Popen(
-        words, cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+    return subprocess.Popen(words, cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
 def wait_until(so: Callable[[], bool]) -> bool:
@@ -186,9 +182,7 @@ def test_trainings_end_with_the_sweep(invoke: Invoke, tmp_path: Path) -> None:
 
 def test_a_training_that_fails_is_told_of_and_the_others_go_on(tmp_path: Path) -> None:
     sweep = re.sub(r"  decoder:.*?seeds:", f"{VECTORS}seeds:", SWEEP, flags=re.DOTALL)
-    folder = home(
-        tmp_path / "home", sweep.replace("[1, 2]", "[1]").replace("decoder: fixed", "vectors: none")
-    )
+    folder = home(tmp_path / "home", sweep.replace("[1, 2]", "[1]").replace("decoder: fixed", "vectors: none"))
     done = invoke_in(folder, "sweep", "sweep.yaml", code=1)
     assert list(results(folder)) == ["none/seed-1"]
     assert re.search(r"^missing seed 1: FAILED, exit code 2: error: .*nowhere.txt", done.err, re.M)

@@ -55,7 +55,4 @@ def test_a_tag_decides(invoke: Invoke, tmp_path: Path) -> None:
     done = invoke("translate", "run", "haus baum")
     assert "line 1 without a tag; all training text had one (see `--tag`)" in done.err
     done = invoke("translate", "run", "--tag", "2de", "haus", code=2)
-    assert (
-        done.err == "error: the model does not know the tag `2de`: its tags are `2en`, `2fr`\n"
-        and not done.out
-    )
+    assert done.err == "error: the model does not know the tag `2de`: its tags are `2en`, `2fr`\n" and not done.out

@@ -212,9 +212,7 @@ def wait(process, run, how):
     def saves():
         return any((run.folder / "checkpoints").glob("*.partial"))
 
-    for moment in {"any": [], "training": [trains], "saving": [saves], "saved": [saves, lambda: not saves()]}[
-        how
-    ]:
+    for moment in {"any": [], "training": [trains], "saving": [saves], "saved": [saves, lambda: not saves()]}[how]:
         while not moment():
             if process.poll() is not None:
                 return False

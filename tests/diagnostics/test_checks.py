@@ -134,9 +134,7 @@ def too_proud(plain):
     """A search that says more of its translations than forced decoding gives."""
 
     def read_out(found):
-        return [
-            [dataclasses.replace(one, log_prob=one.log_prob + 0.1) for one in some] for some in plain(found)
-        ]
+        return [[dataclasses.replace(one, log_prob=one.log_prob + 0.1) for one in some] for some in plain(found)]
 
     return read_out
 

@@ -95,9 +95,7 @@ def tried(home: Path, name: str, words: list[str]) -> None:
     finally:
         os.chdir(here)
     assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
-    assert done.exit_code in ((0, 1, 2) if first in ("doctor", "sweep", "verify-resume") else (0, 2)), (
-        done.stderr
-    )
+    assert done.exit_code in ((0, 1, 2) if first in ("doctor", "sweep", "verify-resume") else (0, 2)), done.stderr
     assert "Traceback" not in done.output
     if done.exit_code == 2:
         assert done.stderr.strip()

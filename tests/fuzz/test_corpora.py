@@ -20,9 +20,7 @@ from tests.fuzz.fuzzed import command, fuzzed
 
 TEXTS: dict[str, Any] = {
     "words": {"source": {"kind": "words"}, "target": {"kind": "words"}},
-    "frequent words": {
-        "joint": {"kind": "words", "vocab_size": 9, "lowercase": True, "normalization": "nfkc"}
-    },
+    "frequent words": {"joint": {"kind": "words", "vocab_size": 9, "lowercase": True, "normalization": "nfkc"}},
     "characters": {
         "source": {"kind": "characters"},
         "target": {"kind": "characters", "normalization": "none"},

@@ -86,9 +86,7 @@ spoil = st.tuples(
 """What is done to which file, with which other, where in it, and with which byte."""
 
 
-def spoilt(
-    root: Path, files: tuple[str, ...], how: str, which: int, other: int, where: float, byte: int
-) -> None:
+def spoilt(root: Path, files: tuple[str, ...], how: str, which: int, other: int, where: float, byte: int) -> None:
     path, second = root / files[which % len(files)], root / files[other % len(files)]
     if not path.is_file() or not second.is_file():
         return

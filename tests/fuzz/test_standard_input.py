@@ -13,9 +13,7 @@ from tests.fuzz.fuzzed import command, fuzzed
 
 TEXTS = {
     "words": {"source": {"kind": "words"}, "target": {"kind": "words"}},
-    "bytes": {
-        "joint": {"kind": "bpe", "vocab_size": 300}
-    },  # most of its entries are bytes, "\n" and "\r" among them
+    "bytes": {"joint": {"kind": "bpe", "vocab_size": 300}},  # most of its entries are bytes, "\n" and "\r" among them
     "characters": {"source": {"kind": "characters"}, "target": {"kind": "characters"}},
 }
 

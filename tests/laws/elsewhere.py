@@ -31,8 +31,6 @@ class Blind(Decoder[Tensor]):
         """No memory."""
         return (), torch.zeros(encoded.mask.size(0))
 
-    def forward(
-        self, words: Tensor, state: Tensor, memory: Memories, *, need_weights: bool = False
-    ) -> DecoderOutput:
+    def forward(self, words: Tensor, state: Tensor, memory: Memories, *, need_weights: bool = False) -> DecoderOutput:
         """words [N, T, dim]"""
         return DecoderOutput(words, state, None)

@@ -178,6 +178,4 @@ def out_of_memory(kind: str) -> Exception:
         return torch.OutOfMemoryError("CUDA out of memory")
     if kind == "python":
         return MemoryError()
-    return RuntimeError(
-        "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried"
-    )
+    return RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried")

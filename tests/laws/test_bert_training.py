@@ -90,16 +90,13 @@ def test_it_learns_at_a_share_of_the_rate(corpus, tmp_path):
     folder = make_bert(tmp_path / "still", WORDS, **STILL)
     one = {"max_duration": ["1 update"], "optimizer": SGD, "max_grad_norm": None}
     half, whole = (
-        trained(corpus, name, **one, **options(folder, lr_scale=rate))
-        for name, rate in (("half", 0.5), ("whole", 1.0))
+        trained(corpus, name, **one, **options(folder, lr_scale=rate)) for name, rate in (("half", 0.5), ("whole", 1.0))
     )
     near, far = moved(half, folder), moved(whole, folder)
     for name in far:
         torch.testing.assert_close(2 * near[name], far[name], rtol=1e-3, atol=1e-6)
     assert max(distance.abs().max() for distance in far.values()) > 1e-3
-    decoders = [
-        {n: w for n, w in last_weights(run).items() if n.startswith("decoder")} for run in (half, whole)
-    ]
+    decoders = [{n: w for n, w in last_weights(run).items() if n.startswith("decoder")} for run in (half, whole)]
     assert_same(*decoders)
     assert [line["learning_rate"] for line in metrics(half, "train")] == [0.1]
 

@@ -20,8 +20,7 @@ def pairs(count, words):
     draw = torch.Generator().manual_seed(count)
     lengths = torch.randint(words - 2, words + 1, (2, count), generator=draw).tolist()
     return [
-        tuple(torch.randint(3, 11, (n,), generator=draw).tolist() for n in both)
-        for both in zip(*lengths, strict=True)
+        tuple(torch.randint(3, 11, (n,), generator=draw).tolist() for n in both) for both in zip(*lengths, strict=True)
     ]
 
 

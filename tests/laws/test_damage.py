@@ -57,17 +57,12 @@ def test_a_flipped_bit_anywhere_is_seen(made, run, name):
         warnings = []
         found = latest_valid_checkpoint(run, warnings.append)
         if found.train_state.update == 6:  # the bit was in a space, or in the name of what says nothing
-            assert (
-                found.train_state == newest.train_state
-                and found.optimizer_scalars == newest.optimizer_scalars
-            )
+            assert found.train_state == newest.train_state and found.optimizer_scalars == newest.optimizer_scalars
             for one, other in zip(load_checkpoint(found), content, strict=True):
                 assert_same(one, other)
         else:
             assert found.train_state.update == 3
-            assert (
-                len(warnings) == 1 and str(path.parent) in warnings[0] and "00000006.corrupt" in warnings[0]
-            )
+            assert len(warnings) == 1 and str(path.parent) in warnings[0] and "00000006.corrupt" in warnings[0]
             (run / "checkpoints" / "00000006.corrupt").rename(path.parent)
             seen += 1
     assert seen >= 25
@@ -112,9 +107,7 @@ def test_where_all_is_damaged_nothing_is_begun_anew(corpus):
     for resume in (True, "if-exists"):
         with pytest.raises(RunError, match="no checkpoint that training can go on from") as error:
             trained(corpus, "run", resume=resume, **PLAIN)
-        assert "00000003/train_state.json" in str(error.value) and "00000006/train_state.json" in str(
-            error.value
-        )
+        assert "00000003/train_state.json" in str(error.value) and "00000006/train_state.json" in str(error.value)
     with pytest.raises(RunError, match="already holds a training"):
         trained(corpus, "run", **PLAIN)
     assert len(checkpoint_folders(run.folder)) == 2
@@ -147,9 +140,7 @@ def test_damaged_weights_are_taken_from_their_checkpoint(run, caplog):
     assert [t.text for t in Translator.load(run).translate(lines)] == before
     (warning,) = caplog.messages
     assert str(path) in warning and "checkpoints/" in warning
-    shutil.rmtree(
-        run / "checkpoints" / json.loads((run / "weights.json").read_text())["origin"]["checkpoints"][0]
-    )
+    shutil.rmtree(run / "checkpoints" / json.loads((run / "weights.json").read_text())["origin"]["checkpoints"][0])
     with pytest.raises(RunError, match="seq2attn average"):
         Translator.load(run)
 

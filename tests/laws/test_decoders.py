@@ -133,10 +133,7 @@ def test_nothing_in_a_state_is_dead(decoder, score, align):
     [
         *[(*pair, "multi-head", "global", "none") for pair in PAIRS if pair[0] != "gru"],
         *[("gru", *parts, "none") for parts in PLUGGED if parts[2] != "hard-reinforce"],
-        *[
-            (*parts, "multi-head", "global", "output")
-            for parts in [("gru", "luong"), ("bert", "transformer")]
-        ],
+        *[(*parts, "multi-head", "global", "output") for parts in [("gru", "luong"), ("bert", "transformer")]],
         ("gru", "convolutional", "multi-head", "global", "all"),
     ],
 )

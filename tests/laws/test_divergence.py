@@ -64,15 +64,11 @@ def state_of(run):
 # ---------------------------------------------------------------------- one update
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "fault"), [*((name, "states") for name in OPTIMIZERS), ("adam", "one gradient")]
-)
+@pytest.mark.parametrize(("optimizer", "fault"), [*((name, "states") for name in OPTIMIZERS), ("adam", "one gradient")])
 def test_a_skipped_update_is_as_if_it_had_not_been(corpus, optimizer, fault):
     options = {"optimizer": OPTIMIZERS[optimizer], "validation": {"every": "99 updates"}, "report_every": 1}
     before = trained(corpus, "before", model=faulty(), max_duration=["3 updates"], **options)
-    after = trained(
-        corpus, "after", model=faulty([4], **FAULTS[fault]), max_duration=["4 updates"], **options
-    )
+    after = trained(corpus, "after", model=faulty([4], **FAULTS[fault]), max_duration=["4 updates"], **options)
     assert_same(last_weights(after), last_weights(before))
     assert_same(optimizer_of(after), optimizer_of(before))
     assert metrics(after, "train") == metrics(before, "train")
@@ -110,17 +106,13 @@ def test_it_may_go_wrong_anywhere(corpus, fault, clip, part):
         "report_every": 99,
     }
     model = faulty([2], part=part, **FAULTS[fault])
-    run = trained(
-        corpus, "run", model=model, max_duration=["3 updates"], validation={"every": "99 updates"}, **parts
-    )
+    run = trained(corpus, "run", model=model, max_duration=["3 updates"], validation={"every": "99 updates"}, **parts)
     plain = trained(corpus, "plain", model=faulty(), max_duration=["1 update"], **parts)
     first, last = (list_checkpoints(r.folder)[-1] for r in (plain, run))
     assert (last.train_state.num_skipped, last.train_state.consecutive_skips) == (1, 0)
     weights = last_weights(run)
     assert all(tensor.isfinite().all() for tensor in [*weights.values(), *optimizer_of(run).values()])
-    assert any(
-        not torch.equal(weights[name], tensor) for name, tensor in load_tensors(first.model_path).items()
-    )
+    assert any(not torch.equal(weights[name], tensor) for name, tensor in load_tensors(first.model_path).items())
     (train,) = metrics(run, "train")
     assert math.isfinite(train["loss"]) and math.isfinite(train["gradient_norm"]) and train["skipped"] == 1
 
@@ -144,12 +136,8 @@ def test_what_was_skipped_is_told(corpus):
 def test_hard_attention_compares_with_what_it_learnt_from(corpus):
     model = {**MODELS["drawing"], "encoder": faulty([4])["encoder"]}
     sound = {**model, "encoder": faulty()["encoder"]}
-    before = trained(
-        corpus, "before", model=sound, max_duration=["3 updates"], validation={"every": "99 updates"}
-    )
-    after = trained(
-        corpus, "after", model=model, max_duration=["4 updates"], validation={"every": "99 updates"}
-    )
+    before = trained(corpus, "before", model=sound, max_duration=["3 updates"], validation={"every": "99 updates"})
+    after = trained(corpus, "after", model=model, max_duration=["4 updates"], validation={"every": "99 updates"})
     assert state_of(after)["reinforce_baseline"] == state_of(before)["reinforce_baseline"] is not None
     assert_same(last_weights(after), last_weights(before))
 

@@ -273,7 +273,5 @@ training:
 
 def test_a_decoder_from_elsewhere_is_asked_before_training(corpus):
     decoder = {"kind": "tests.laws.elsewhere:Blind"}
-    with pytest.raises(
-        UserError, match=r"`training.guided_alignment` guides attention, of which the decoder has none"
-    ):
+    with pytest.raises(UserError, match=r"`training.guided_alignment` guides attention, of which the decoder has none"):
         guided(corpus, "run", model={**CALM, "decoder": decoder})

@@ -79,9 +79,7 @@ def test_stopped_after_every_update_is_never_stopped(corpus, name):
     assert count >= validated_checkpoints(whole.folder)[-1].train_state.update > 4
     assert_identical(whole, parts)
     assert whole.weights_origin() == parts.weights_origin()
-    assert [f.name for f in checkpoint_folders(whole.folder)] == [
-        f.name for f in checkpoint_folders(parts.folder)
-    ]
+    assert [f.name for f in checkpoint_folders(whole.folder)] == [f.name for f in checkpoint_folders(parts.folder)]
     lines = (parts.folder / "train.log").read_text().splitlines()  # of each sitting how it began and ended
     assert sum(" # stopped by training.time_limit after update " in line for line in lines) == count
     assert sum(" # going on after update " in line for line in lines) == count
@@ -121,9 +119,7 @@ def test_what_was_not_reported_yet_is_reported_later(corpus):
     assert {k: v for k, v in ours.items() if k not in TIMING_METRICS} == {
         k: v for k, v in theirs.items() if k not in TIMING_METRICS
     }
-    assert ours["target_tokens"] == sum(
-        c.train_state.target_tokens for c in list_checkpoints(run.folder)[-1:]
-    )
+    assert ours["target_tokens"] == sum(c.train_state.target_tokens for c in list_checkpoints(run.folder)[-1:])
 
 
 # ---------------------------------------------------------------------- what a kill leaves

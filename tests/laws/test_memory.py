@@ -64,10 +64,7 @@ def test_a_batch_in_halves_is_the_whole_batch(corpus, backward, error):
     for ours, theirs in zip(metrics(halves, "train"), metrics(whole, "train"), strict=True):
         assert ours.pop("kind") == theirs.pop("kind")
         assert ours == pytest.approx(theirs, rel=1e-4)
-    rows = [
-        plan_batches(load_prepared(whole.folder).train.corpus.lengths, tokens=150, seed=1, epoch=e)
-        for e in (0, 1)
-    ]
+    rows = [plan_batches(load_prepared(whole.folder).train.corpus.lengths, tokens=150, seed=1, epoch=e) for e in (0, 1)]
     by_update = [" ".join(str(row + 1) for row in batch) for batch in [*rows[0], *rows[1]]]
     for line in told:
         assert line["lines"] in by_update[line["update"] - 1]
@@ -106,9 +103,7 @@ def test_nothing_is_learnt_from_nothing(corpus):
     none = trained(corpus, "none", model=narrow(longest=1, spares=1), max_duration=["3 updates"], **SGD)
     assert list_checkpoints(none.folder)[-1].train_state.target_tokens == 0
     assert all(tensor.isfinite().all() for tensor in last_weights(none).values())
-    assert any(
-        not torch.equal(tensor, last_weights(none)[name]) for name, tensor in last_weights(run).items()
-    )
+    assert any(not torch.equal(tensor, last_weights(none)[name]) for name, tensor in last_weights(run).items())
 
 
 def test_missing_memory_is_told_from_other_errors():
@@ -153,9 +148,7 @@ def test_a_training_that_does_not_fit_ends_before_it_begins(corpus):
     assert (
         tokens
         == rows * width
-        == max(
-            len(b) * (int(lengths[b].max()) + 1) for b in plan_batches(lengths, tokens=150, seed=1, epoch=0)
-        )
+        == max(len(b) * (int(lengths[b].max()) + 1) for b in plan_batches(lengths, tokens=150, seed=1, epoch=0))
     )
     assert int(lengths[line - 1].max()) + 1 == width
     assert "`training.batch.micro_batch_tokens`" in message and "`data.filters.max_length`" in message
@@ -178,9 +171,7 @@ def test_the_largest_are_the_largest():
     assert len(rest) <= 1
 
 
-@pytest.mark.parametrize(
-    "optimizer", [{"kind": "adam"}, {"kind": "sgd", "momentum": 0.9}, {"kind": "adadelta"}]
-)
+@pytest.mark.parametrize("optimizer", [{"kind": "adam"}, {"kind": "sgd", "momentum": 0.9}, {"kind": "adadelta"}])
 def test_trying_leaves_nothing_behind(optimizer):
     draw = np.random.default_rng(0)
     pairs = [(draw.integers(4, 20, n).tolist(), draw.integers(4, 20, n + 1).tolist()) for n in range(1, 30)]
@@ -226,9 +217,7 @@ def test_a_process_that_runs_out_of_memory_says_what_to_do(corpus):
     def run(megabytes, *options):
         command = [sys.executable, "-c", LIMITED, str(megabytes), "train", str(config), *options]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        return subprocess.run(
-            command, cwd=corpus, env=environment, capture_output=True, text=True, check=False
-        )
+        return subprocess.run(command, cwd=corpus, env=environment, capture_output=True, text=True, check=False)
 
     done = run(500)
     assert done.returncode == 2, done.stderr[-3000:]
@@ -281,9 +270,7 @@ def test_two_processes_skip_the_same_updates(corpus):
     assert done.returncode == 0, done.stderr[-3000:]
     run = RunDirectory(corpus / "together")
     accumulated = {**options, "batch": {"tokens": 44, "gradient_accumulation": 2}}
-    alone = trained(
-        corpus, "alone", model={**CALM, "encoder": {**fault, "rank": 0, "part": 1}}, **accumulated
-    )
+    alone = trained(corpus, "alone", model={**CALM, "encoder": {**fault, "rank": 0, "part": 1}}, **accumulated)
     assert [line["update"] for line in metrics(run, "skipped")] == [2, 5]
     assert metrics(run, "skipped")[0]["lines"] == metrics(alone, "skipped")[0]["lines"]
     assert_near(last_weights(run), last_weights(alone))

@@ -54,9 +54,7 @@ def fewer_words(corpus):
         target.write_text(target.read_text().replace("ul", "o").upper())
 
 
-@pytest.mark.parametrize(
-    ("smoothing", "clip", "decay"), [(0.0, None, 0.0), (0.3, None, 0.0), (0.3, 0.05, 0.2)]
-)
+@pytest.mark.parametrize(("smoothing", "clip", "decay"), [(0.0, None, 0.0), (0.3, None, 0.0), (0.3, 0.05, 0.2)])
 def test_an_update_is_its_formula(corpus, smoothing, clip, decay):
     """The gradient of the smoothed cross-entropy of a word, clipped, and the decay, times the rate of the schedule."""
     fewer_words(corpus)
@@ -146,9 +144,7 @@ def test_each_process_draws_its_own_dropout(corpus, monkeypatch):
         trainer = Trainer(config, run, load_prepared(run.folder), *parts)
         seeds.clear()
         corpus_of_epoch = trainer.prepared.train.corpus
-        trainer._update(
-            corpus_of_epoch, trainer.accumulator.make_micro_batches(corpus_of_epoch, [np.arange(9)])
-        )
+        trainer._update(corpus_of_epoch, trainer.accumulator.make_micro_batches(corpus_of_epoch, [np.arange(9)]))
         if rank == 0:
             first = {*seeds}
     assert first and seeds and not first & {*seeds}
@@ -198,9 +194,7 @@ def test_a_validation_is_without_dropout(corpus):
     net = run.load_model()[0]
     batch = collate([dev[row] for row in range(len(dev))])
     with torch.no_grad():
-        logits = net.output_projection(net(batch.source, batch.source_mask, batch.target).hidden).flatten(
-            0, 1
-        )
+        logits = net.output_projection(net(batch.source, batch.source_mask, batch.target).hidden).flatten(0, 1)
     loss = F.cross_entropy(logits, batch.labels.flatten(), ignore_index=IGNORE_INDEX, label_smoothing=0.2)
     assert found["loss"] == pytest.approx(loss.item(), rel=1e-5)
 
@@ -253,9 +247,7 @@ def test_every_dropout_has_the_probability_of_its_part(encoder, decoder):
             part["attention_dropout"] = part["dropout"] + 0.5
     if parts["decoder"]["kind"] != "fixed-context":
         parts["decoder"]["attention"] = {"score": {"kind": "multi-head", "heads": 4}, "dropout": 0.125}
-    model = build_model(
-        ModelConfig.model_validate({"embeddings": {"dim": 16, "dropout": 0.5}, **parts}), 11, 13
-    )
+    model = build_model(ModelConfig.model_validate({"embeddings": {"dim": 16, "dropout": 0.5}, **parts}), 11, 13)
     found = list(places(model))
     for name, p in found:
         side = name.split(".")[0]

@@ -56,9 +56,7 @@ def learnt(objective, batch):
 @pytest.mark.parametrize(
     "which", [*({"kind": kind} for kind in KINDS), *({"attention": name} for name in ATTENTIONS)], ids=str
 )
-@pytest.mark.parametrize(
-    ("dtype", "near"), [(torch.float32, 1e-5), (torch.float64, 1e-12)], ids=["float32", "float64"]
-)
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-5), (torch.float64, 1e-12)], ids=["float32", "float64"])
 def test_loss_and_gradients_are_those_of_padded_sentences(which, dtype, near):
     net = objective(**which).to(dtype)
     loss, gradients = learnt(net, collate(PAIRS))
@@ -145,9 +143,7 @@ def test_causal_attention_looks_back_alone():
     reason="PyTorch for cards asks one first",
 )
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize(
-    "which", [*({"kind": kind} for kind in KINDS), {"attention": "grouped keys"}], ids=str
-)
+@pytest.mark.parametrize("which", [*({"kind": kind} for kind in KINDS), {"attention": "grouped keys"}], ids=str)
 def test_what_a_card_is_asked_has_the_shapes_of_its_kernel(which, dtype, monkeypatch):
     """Without numbers, on PyTorch's `meta` device, whose counter of operations takes FlashAttention's way.
 

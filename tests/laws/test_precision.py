@@ -16,9 +16,7 @@ BATCH = collate([([4, 5, 6], [5, 6, 7, 8]), ([4], [9]), ([7, 8, 9, 10, 3], [4, 4
 ENCODED = [(e, d, "multi-head", "global") for e in ("lstm", "transformer") for d in ("luong", "transformer")]
 
 
-@pytest.mark.parametrize(
-    ("encoder", "decoder", "score", "align"), [*[("gru", *p) for p in PLUGGED], *ENCODED]
-)
+@pytest.mark.parametrize(("encoder", "decoder", "score", "align"), [*[("gru", *p) for p in PLUGGED], *ENCODED])
 def test_bfloat16_is_float32_with_fewer_digits(encoder, decoder, score, align):
     net = model(encoder, decoder, score, align).float()
     objective = TrainingLoss(net, 0.1)

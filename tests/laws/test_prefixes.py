@@ -21,9 +21,7 @@ LENGTHS = LengthsConfig(max_length=5, max_length_ratio=1.0)
 SEARCHES = {
     "greedy": GreedyConfig(kind="greedy", lengths=LENGTHS),
     "beam": BeamConfig(kind="beam", beam_size=3, lengths=LENGTHS),
-    "sample": SampleConfig(
-        kind="sample", num_samples=3, temperature=2.0, top_k=6, top_p=0.9, lengths=LENGTHS
-    ),
+    "sample": SampleConfig(kind="sample", num_samples=3, temperature=2.0, top_k=6, top_p=0.9, lengths=LENGTHS),
 }
 
 
@@ -37,9 +35,7 @@ def of(prefixes, most, fewest=1):
 def test_a_wide_beam_finds_the_best_of_all_that_begin_so(seed, rule):
     table, step = markov(seed)
     prefixes = [[], [5], [4, 7], [6, 6, 3]]
-    found = search(
-        step, (), (), limits=of(prefixes, 3), strategy=BeamSearch(WORDS**2), bos=BOS, eos=EOS, lengths=rule
-    )
+    found = search(step, (), (), limits=of(prefixes, 3), strategy=BeamSearch(WORDS**2), bos=BOS, eos=EOS, lengths=rule)
     for row, prefix in enumerate(prefixes):
         most, every = max(3, len(prefix) + 1), {}
         for n in range(1, most + 1):
@@ -98,11 +94,7 @@ def test_all_begin_so_and_are_as_likely_as_forced_decoding_says(decoder, kind):
             assert [one.log_prob for one in some] == pytest.approx(list(map(sum, read)), abs=1e-4)
     tight = translate_ids(net, LINES, SEARCHES[kind], budget=1, prefixes=PREFIXES)
     if kind != "sample":
-        assert [[one.tokens for one in some] for some in tight] == [
-            [one.tokens for one in some] for some in found
-        ]
+        assert [[one.tokens for one in some] for some in tight] == [[one.tokens for one in some] for some in found]
     free = translate_ids(net, LINES, SEARCHES["greedy"], budget=1000)
-    again = translate_ids(
-        net, LINES, SEARCHES["greedy"], budget=1000, prefixes=[one.tokens[:2] for (one,) in free]
-    )
+    again = translate_ids(net, LINES, SEARCHES["greedy"], budget=1000, prefixes=[one.tokens[:2] for (one,) in free])
     assert [one.tokens for (one,) in again] == [one.tokens for (one,) in free]

@@ -95,9 +95,7 @@ def test_some_sentences_are_measured_as_if_there_were_no_others(measured):
     config = ExperimentConfig.model_validate(content(corpus, "few", validation=every(metric="chrf")))
     with init_distributed(torch.device("cpu")) as world:
         alone = Validator(config.training, config.evaluation, load_prepared(again.folder), world)
-        found = alone.validate(
-            TrainingLoss(load_run(corpus).load_model()[0], config.training.label_smoothing)
-        )
+        found = alone.validate(TrainingLoss(load_run(corpus).load_model()[0], config.training.label_smoothing))
     assert found.scores == pytest.approx(few.scores)
     assert alone.digest == validator.digest
     assert validate(validation=every(metric="chrf"))[0].digest != validator.digest
@@ -129,9 +127,7 @@ def test_a_model_that_never_ends_is_cut_off_by_the_references(measured):
         model.output_projection.bias[2:4] = -1e4  # it never ends
     validator, found = validate(model, validation=every(metric="bleu"))
     tokens = max(len(validator.prepared.target.encode(text)) for text in found.translations.values())
-    longest = max(
-        len(validator.prepared.target.encode(line)) for line in validator.prepared.dev_references[0]
-    )
+    longest = max(len(validator.prepared.target.encode(line)) for line in validator.prepared.dev_references[0])
     assert tokens == longest + longest // 2 + 10 < 7 * 3 + 10
 
 
@@ -198,11 +194,7 @@ def test_where_bleu_is_zero_the_loss_decides_and_it_is_told(corpus):
     log = (run.folder / "train.log").read_text().split("\n")
     (place,) = [number for number, line in enumerate(log) if "BLEU is 0.00 in two validations" in line]
     assert "validation at update 4" in log[place - 1]
-    assert (
-        "`evaluation.tokenize`" in log[place]
-        and "chrf or loss" in log[place]
-        and "train longer" in log[place]
-    )
+    assert "`evaluation.tokenize`" in log[place] and "chrf or loss" in log[place] and "train longer" in log[place]
 
 
 def test_zeros_of_another_metric_or_loss_are_not_warned_about(corpus):
@@ -254,9 +246,7 @@ def test_patience_starts_anew_where_there_is_a_best_one_to_compare_with(corpus):
         validation=every(metric="bleu", patience=2),
     )
     validation = every(metric="chrf", patience=2)
-    run = trained(
-        corpus, "run", max_duration=["99 updates"], resume=True, optimizer=HARDLY, validation=validation
-    )
+    run = trained(corpus, "run", max_duration=["99 updates"], resume=True, optimizer=HARDLY, validation=validation)
     # Update 4 was one without a better BLEU; of chrF 6 is the first that is no better, and 8 the second.
     assert [line["update"] for line in metrics(run, "validation")] == [2, 4, 6, 8]
 

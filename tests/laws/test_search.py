@@ -117,9 +117,7 @@ def plain_beam(table, width, most, rule, patience=math.inf):
 def test_stopping_early_changes_nothing(seed, width, rule):
     table, step = markov(seed)
     table[:, EOS] -= 1.0
-    found = search(
-        step, (), (), strategy=BeamSearch(width), limits=limits(1, 12), bos=BOS, eos=EOS, lengths=rule
-    )
+    found = search(step, (), (), strategy=BeamSearch(width), limits=limits(1, 12), bos=BOS, eos=EOS, lengths=rule)
     plain = [score for score, _ in plain_beam(table, width, 12, rule)]
     assert found.scores[0].tolist() == pytest.approx(plain, abs=1e-5)
 
@@ -145,9 +143,7 @@ def chance(net):
 CHOICES = {
     "greedy": lambda: GreedySearch(),
     "beam": lambda: BeamSearch(3),
-    "sample": lambda: Sampling(
-        4, temperature=1.3, top_k=7, top_p=0.9, generator=torch.Generator().manual_seed(3)
-    ),
+    "sample": lambda: Sampling(4, temperature=1.3, top_k=7, top_p=0.9, generator=torch.Generator().manual_seed(3)),
 }
 
 
@@ -162,9 +158,7 @@ def test_scores_of_what_was_found_are_those_of_reading_it(decoder, strategy):
     hidden = net.decode(read, repeat_rows(state, strategy.beam_size), memory).hidden
     log_probs = net.output_projection(hidden).log_softmax(-1).gather(-1, words[..., None])[..., 0]
     counted = (words == EOS).long().cumsum(1) - (words == EOS).long() == 0
-    torch.testing.assert_close(
-        (log_probs * counted).sum(1), found.log_probs.flatten().double(), rtol=1e-5, atol=1e-5
-    )
+    torch.testing.assert_close((log_probs * counted).sum(1), found.log_probs.flatten().double(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
@@ -192,9 +186,7 @@ CONFIGS = {
 @pytest.mark.parametrize("search_config", CONFIGS.values(), ids=CONFIGS)
 @pytest.mark.parametrize("decoder", EVERY_DECODER)
 def test_a_batch_gives_each_sentence_what_it_gets_alone(decoder, search_config):
-    net = chance(
-        model("transformer" if decoder.startswith("transformer") else "gru", decoder, "multi-head", "local-m")
-    )
+    net = chance(model("transformer" if decoder.startswith("transformer") else "gru", decoder, "multi-head", "local-m"))
     lines = [[4, 5, 6], [], [7], [3, 4, 5, 6, 7, 8, 9], [10, 9], [4, 5, 6]]
     together = translate_ids(net, lines, search_config, budget=1000)
     tight = translate_ids(net, lines, search_config, budget=1)

@@ -44,9 +44,7 @@ SGD = {
 
 @pytest.mark.parametrize("clip", [None, 0.1])
 def test_accumulating_batches_is_one_large_batch(corpus, clip):
-    parts = trained(
-        corpus, "parts", batch={"tokens": 24, "gradient_accumulation": 1000}, max_grad_norm=clip, **SGD
-    )
+    parts = trained(corpus, "parts", batch={"tokens": 24, "gradient_accumulation": 1000}, max_grad_norm=clip, **SGD)
     whole = trained(corpus, "whole", batch={"tokens": 10_000}, max_grad_norm=clip, **SGD)
     lengths = load_prepared(whole.folder).train.corpus.lengths
     assert len(plan_batches(lengths, tokens=24, seed=1, epoch=0)) > 10
@@ -174,10 +172,7 @@ def test_by_default_the_best_three_can_be_averaged(corpus):
     validations = metrics(run, "validation")
     assert len(validations) == 5
     best = sorted(validations, key=lambda line: line["loss"])[:3]
-    weights = [
-        load_tensors(run.folder / "checkpoints" / f"{line['update']:08}" / "model.safetensors")
-        for line in best
-    ]
+    weights = [load_tensors(run.folder / "checkpoints" / f"{line['update']:08}" / "model.safetensors") for line in best]
     average_run(run.folder, last=None, best=3)
     for name, tensor in load_tensors(run.weights_path).items():
         torch.testing.assert_close(tensor, sum(each[name].double() for each in weights).div(3).float())
@@ -202,18 +197,14 @@ def test_pretrained_vectors_are_what_words_begin_as(corpus):
         "".join(f"{word} {' '.join(map(str, vector))}\n" for word, vector in known.items())
     )
     model = {**CALM, "embeddings": {"dim": 8, "source_vectors": str(corpus / "vectors.txt")}}
-    run = trained(
-        corpus, "run", model=model, max_duration=["1 update"], optimizer={"kind": "sgd", "lr": 1e-12}
-    )
+    run = trained(corpus, "run", model=model, max_duration=["1 update"], optimizer={"kind": "sgd", "lr": 1e-12})
     net, source, _ = run.load_model()
     ids = torch.tensor([source.vocabulary.id(word) for word in known])
     assert len(set(ids.tolist())) == 30
     torch.testing.assert_close(net.source_embedding(ids), torch.tensor(list(known.values())))
     size = len(source.vocabulary)
     log = (run.folder / "train.log").read_text()
-    assert (
-        f"source vectors: pretrained vectors for 30 of {size} tokens ({30 / size:.1%}); none for <pad>" in log
-    )
+    assert f"source vectors: pretrained vectors for 30 of {size} tokens ({30 / size:.1%}); none for <pad>" in log
     assert "target vectors" not in log
     others = torch.tensor(sorted(set(range(size)) - set(ids.tolist())))
     assert net.source_embedding(others).std() > 0.5  # as drawn: scaled to a variance of one

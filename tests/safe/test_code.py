@@ -55,11 +55,7 @@ def offences(tree: ast.AST) -> Iterator[str]:
             yield name
         elif isinstance(node, ast.Call):
             keywords = {k.arg: k.value.value for k in node.keywords if isinstance(k.value, ast.Constant)}
-            yield from (
-                f"{name}=True"
-                for name in ("shell", "allow_pickle", "trust_remote_code")
-                if keywords.get(name)
-            )
+            yield from (f"{name}=True" for name in ("shell", "allow_pickle", "trust_remote_code") if keywords.get(name))
 
 
 def is_harmless_load(node: ast.AST) -> bool:

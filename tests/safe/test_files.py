@@ -136,9 +136,7 @@ class TestNoEnd:
     """Nothing that a run's folder or its config names may keep a command waiting, or fill the memory."""
 
     @pytest.mark.parametrize("command", ["config show", "config check", "train", "prepare"])
-    def test_its_config(
-        self, tmp_path: Path, invoke: Invoke, command: str, make: Callable[[Path], None]
-    ) -> None:
+    def test_its_config(self, tmp_path: Path, invoke: Invoke, command: str, make: Callable[[Path], None]) -> None:
         run = untrained(tmp_path)
         run.config_path.unlink()
         make(run.config_path)

@@ -28,9 +28,7 @@ OTHERS = (None, 0, str(FORMAT_VERSION), True, FORMAT_VERSION + 1, 2**70)
 READERS: dict[str, Callable[[RunDirectory], object]] = {
     "run.json": lambda run: Translator.load(run.folder),
     "data/prepared.json": lambda run: load_prepared(run.folder),
-    "ctranslate2/manifest.json": lambda run: check_manifest(
-        run, TARGETS["ctranslate2"], run.folder / "ctranslate2"
-    ),
+    "ctranslate2/manifest.json": lambda run: check_manifest(run, TARGETS["ctranslate2"], run.folder / "ctranslate2"),
     "result.json": lambda run: read_record(run.folder),
 }
 

@@ -44,9 +44,7 @@ class TestWorkingDirectory:
         leave_out_working_directory()
         assert str(tmp_path) in sys.path
 
-    def test_processes_have_the_package_without_it(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_processes_have_the_package_without_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "seq2attn.py").write_text(HOSTILE, encoding="utf-8")
         monkeypatch.setenv("PYTHONPATH", ":")
         code = "import seq2attn.io.import_path as found; print(found.__file__)"

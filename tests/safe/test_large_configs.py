@@ -50,9 +50,7 @@ def test_configs_that_take_no_end(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("keys", [20, 21, 4000])
 def test_mistakes_are_shown_up_to_twenty(tmp_path: Path, keys: int) -> None:
     """No more are looked into: thousands of them, each with a suggestion, would take minutes."""
-    text = (
-        "run_dir: run\n" + "".join(f"modell{number}: 1\n" for number in range(keys)) + "\n" * (2**18 - 80_000)
-    )
+    text = "run_dir: run\n" + "".join(f"modell{number}: 1\n" for number in range(keys)) + "\n" * (2**18 - 80_000)
     (tmp_path / "it.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as error:
         load(tmp_path / "it.yaml", ExperimentConfig)
@@ -82,9 +80,7 @@ class TestSearches:
             ("{kind: sample, num_samples: 2, lengths: {max_length: 32769}}", "num_samples"),
         ],
     )
-    def test_beyond_measure(
-        self, tmp_path: Path, invoke: Invoke, command: str, search: str, key: str
-    ) -> None:
+    def test_beyond_measure(self, tmp_path: Path, invoke: Invoke, command: str, search: str, key: str) -> None:
         before, _, after = CONFIG.partition("search: ")
         run = untrained(tmp_path, f"{before}search: {search}{after.partition(chr(10))[2]}\n")
         more = ["a"] if command == "translate" else []

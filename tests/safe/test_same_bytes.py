@@ -13,9 +13,7 @@ import torch
 from seq2attn.io.weights import load_tensors, save_tensors
 
 ROOT = Path(__file__).parents[2]
-ABOUT = {
-    name: f'{name} "ä\u2028\x01\x7f\\/' for name in ("source", "target", "origin", "one", "two", "three")
-}
+ABOUT = {name: f'{name} "ä\u2028\x01\x7f\\/' for name in ("source", "target", "origin", "one", "two", "three")}
 SAVE = """\
 import sys
 from pathlib import Path

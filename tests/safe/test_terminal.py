@@ -196,18 +196,14 @@ def test_results_are_as_they_are_but_on_a_terminal(run: RunDirectory, command: C
     """A model can only say what it learnt, so that `config check` says it here."""
     name = f"own{ESCAPE}.yaml"
     Path("own.yaml").rename(name)
-    assert command("config", "check", name)[1] == f"{name}: ok\n".replace(
-        "\r", "\n"
-    )  # as Python reads a line
+    assert command("config", "check", name)[1] == f"{name}: ok\n".replace("\r", "\n")  # as Python reads a line
     controller, terminal = os.openpty()
     with os.fdopen(terminal, "w") as stream:
         assert command("config", "check", name, stdout=stream)[0] == 0
         assert os.read(controller, 999) == f"own{SHOWN}.yaml: ok\r\n".encode()
 
 
-def test_missing_memory_is_a_line(
-    run: RunDirectory, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_memory_is_a_line(run: RunDirectory, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it was wanted for."""
     for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")):
 
@@ -234,9 +230,7 @@ def small_disk(run: RunDirectory) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ["map.png", "map.svg", "map.html", "out.txt"])
-def test_a_full_disk_leaves_no_half_file(
-    run: RunDirectory, invoke: Invoke, name: str, small_disk: None
-) -> None:
+def test_a_full_disk_leaves_no_half_file(run: RunDirectory, invoke: Invoke, name: str, small_disk: None) -> None:
     more = ("-o", name) if name == "out.txt" else ("--attention", name)
     said = invoke("translate", run.folder, *["a few words which are many"] * 9, *more, code=2).err
     assert said.splitlines()[-1].startswith("error: ") and "File too large" in said and name in said

@@ -107,15 +107,11 @@ def test_the_commands_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, _ in commands()])
-def test_every_command_refuses(
-    run: RunDirectory, invoke: Invoke, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_command_refuses(run: RunDirectory, invoke: Invoke, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(run.folder.parent)  # `invoke` has gone elsewhere
     said = invoke(name, run.folder, *MORE.get(name, ()), code=2).err
     module = f"{module_of(run)}.inner"
-    assert re.search(
-        rf"config.yaml:\d+:11: `model.encoder.kind`: would run code of the module `{module}`", said
-    )
+    assert re.search(rf"config.yaml:\d+:11: `model.encoder.kind`: would run code of the module `{module}`", said)
     assert f"--allow-code {module}" in said
     assert not has_run()
 
@@ -198,9 +194,7 @@ def test_what_is_another_module_is_not(run: RunDirectory, given: str) -> None:
     assert not has_run()
 
 
-@pytest.mark.parametrize(
-    "kind", ["os:system", "seq2attn.encoders.recurrent:RecurrentEncoder", "a:b:c", ":", "..x:y"]
-)
+@pytest.mark.parametrize("kind", ["os:system", "seq2attn.encoders.recurrent:RecurrentEncoder", "a:b:c", ":", "..x:y"])
 def test_no_code_of_elsewhere_either(tmp_path: Path, kind: str) -> None:
     run = untrained(tmp_path)
     config = run.config_path.read_text(encoding="utf-8")
@@ -247,12 +241,8 @@ class TestFolders:
     def test_other_configs(self, tmp_path: Path) -> None:
         run = untrained(tmp_path)
         (tmp_path / "other.yaml").write_text("run_dir: elsewhere\n", encoding="utf-8")
-        run.config_path.write_text(
-            f"extends: {tmp_path}/other.yaml\n" + run.config_path.read_text(encoding="utf-8")
-        )
-        with pytest.raises(
-            ConfigError, match=r"config.yaml:1:10: the config of a run is whole: it `extends` no"
-        ):
+        run.config_path.write_text(f"extends: {tmp_path}/other.yaml\n" + run.config_path.read_text(encoding="utf-8"))
+        with pytest.raises(ConfigError, match=r"config.yaml:1:10: the config of a run is whole: it `extends` no"):
             run.load_config()
 
     def test_shapes_of_berts(self, tmp_path: Path) -> None:
@@ -261,9 +251,7 @@ class TestFolders:
         (tmp_path / "run.json").touch()
         path = tmp_path / "bert.yaml"
         bert = CONFIG.replace(OURS, f"encoder: {{kind: bert, path: {tmp_path}}}")
-        path.write_text(
-            bert.replace("source: {kind: words}", f"source: {{kind: wordpiece, path: {tmp_path}}}")
-        )
+        path.write_text(bert.replace("source: {kind: words}", f"source: {{kind: wordpiece, path: {tmp_path}}}"))
         with pytest.raises(ConfigError) as error:
             load(path, ExperimentConfig)
         assert "`model.encoder.architecture`: is missing, which a run has" in str(error.value)

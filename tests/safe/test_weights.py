@@ -143,9 +143,7 @@ class TestOtherModels:
     def changed(self, run: RunDirectory, **changes: torch.Tensor | None) -> None:
         """Other tensors, with the digest that they have."""
         tensors = {**load_tensors(run.weights_path), **changes}
-        save_tensors(
-            {name: tensor for name, tensor in tensors.items() if tensor is not None}, run.weights_path
-        )
+        save_tensors({name: tensor for name, tensor in tensors.items() if tensor is not None}, run.weights_path)
 
     def test_a_tensor_is_missing(self, run: RunDirectory) -> None:
         self.changed(run, **{FIRST: None})
@@ -176,9 +174,7 @@ class TestOtherModels:
         self.changed(run)
         assert [*expected] == [*unique_state_dict(Translator.load(run.folder).model)]
 
-    @pytest.mark.parametrize(
-        "said", ["[", "[1]", "{}", '"<pad>"', '["<pad>"]', "[" * 9999, '["\\ud800"]', "null"]
-    )
+    @pytest.mark.parametrize("said", ["[", "[1]", "{}", '"<pad>"', '["<pad>"]', "[" * 9999, '["\\ud800"]', "null"])
     def test_no_vocabulary(self, run: RunDirectory, said: str) -> None:
         save_tensors(load_tensors(run.weights_path), run.weights_path, {"source": said})
         refused(run)
@@ -190,9 +186,7 @@ FORGED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("said", "forged"), [(said, forged) for said, others in FORGED.items() for forged in others]
-)
+@pytest.mark.parametrize(("said", "forged"), [(said, forged) for said, others in FORGED.items() for forged in others])
 def test_a_config_of_a_model_that_would_not_fit(run: RunDirectory, said: str, forged: str) -> None:
     """Before memory is taken: a model of that size would be built for minutes, or not at all."""
     config = run.config_path.read_text(encoding="utf-8")
@@ -216,9 +210,7 @@ for run in sys.argv[1:]:
 """
 
 
-@pytest.mark.skipif(
-    not Path("/proc/self/status").is_file(), reason="tells by Linux's /proc what memory is taken"
-)
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="tells by Linux's /proc what memory is taken")
 def test_memory_is_not_exhausted(tmp_path: Path) -> None:
     """In a process that may have half a gigabyte more than it has when all is imported."""
     wide, huge, long = (untrained(tmp_path / name) for name in ("wide", "huge", "long"))

@@ -102,9 +102,7 @@ class Browser:
         code = KEYS[key]
         text = {"tokenizer": "\r"} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
-            self.call(
-                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text
-            )
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
 
     def choose(self, selector: str, value: object) -> None:
         """Pick an option of a select."""
@@ -132,9 +130,7 @@ def browser(folder: Path) -> Iterator[Browser]:
     process = subprocess.Popen(command, preexec_fn=pipes, close_fds=False, stderr=subprocess.DEVNULL)
     os.close(reads)
     os.close(writes)
-    patience = threading.Timer(
-        PATIENCE, process.kill
-    )  # then there is nothing more to read, which is an error
+    patience = threading.Timer(PATIENCE, process.kill)  # then there is nothing more to read, which is an error
     patience.start()
     try:
         yield Browser(back, to)

@@ -47,9 +47,7 @@ class Transformer(nn.Module):
         return F.linear(hidden, self.table.weight)
 
     def _embedded(self, words: Tensor) -> Tensor:
-        vectors: Tensor = self.dropout(
-            self.table(words) * math.sqrt(self.dim) + self.positions[: words.size(1)]
-        )
+        vectors: Tensor = self.dropout(self.table(words) * math.sqrt(self.dim) + self.positions[: words.size(1)])
         return vectors
 
 

@@ -18,9 +18,7 @@ def progress_of(line: str) -> Progress | None:
     found = re.match(r"PROGRESS (\d+) (\d+)(?: \S+ card (\d+))?", line)
     if found is None:
         return None
-    return Progress(
-        int(found[1]), words=float(found[2]), gpu_memory_mib=float(found[3]) if found[3] else None
-    )
+    return Progress(int(found[1]), words=float(found[2]), gpu_memory_mib=float(found[3]) if found[3] else None)
 
 
 @dataclass(frozen=True)

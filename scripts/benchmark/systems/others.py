@@ -50,9 +50,7 @@ class JoeyNMT(System):
         """`joeynmt train`"""
         config = self._config(model, self.setting.work / f"joey_{model}", TOKENS, FOREVER)
         log = self.setting.work / f"train_joey_{model}.log"
-        return [
-            Training(self._command("train", config, "--skip-test"), joey_progress, log, note="random batches")
-        ]
+        return [Training(self._command("train", config, "--skip-test"), joey_progress, log, note="random batches")]
 
     def fitted(self, model: str) -> Path:
         """A checkpoint."""
@@ -73,9 +71,7 @@ class JoeyNMT(System):
     def _command(self, verb: str, config: Path, *options: str) -> list[str]:
         return [str(self.python), "-m", "joeynmt", verb, str(config), *options]
 
-    def _config(
-        self, model: str, folder: Path, tokens: int, updates: int, beam: int = 1, batch: int = 1
-    ) -> Path:
+    def _config(self, model: str, folder: Path, tokens: int, updates: int, beam: int = 1, batch: int = 1) -> Path:
         values = {"beam": beam, "batch": batch, "most": MOST_WORDS}
         return self.config(model, folder, tokens=tokens, updates=updates, **values)
 

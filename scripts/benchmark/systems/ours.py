@@ -169,9 +169,7 @@ def progress_of(line: str, metrics: Path) -> Progress | None:
         if text.endswith("}"):
             entry = json.loads(text)
             if entry["kind"] == "train" and entry["update"] == update:
-                return Progress(
-                    update, words=entry["target_tokens"], gpu_memory_mib=entry.get("gpu_memory_mib")
-                )
+                return Progress(update, words=entry["target_tokens"], gpu_memory_mib=entry.get("gpu_memory_mib"))
     return None
 
 

@@ -56,8 +56,7 @@ class DataReport:
         total = sum(one.part.num_pairs_per_epoch for one in self.corpora)
         return [
             f"{one.name} ({', '.join(one.files)}): {one.part.report}; each {one.part.repeat:g} times an epoch,"
-            f" {one.part.num_pairs_per_epoch / total:.1%} of its pairs"
-            + (f"; tag <{one.tag}>" if one.tag else "")
+            f" {one.part.num_pairs_per_epoch / total:.1%} of its pairs" + (f"; tag <{one.tag}>" if one.tag else "")
             for one in self.corpora
         ]
 

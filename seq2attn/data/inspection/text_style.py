@@ -26,9 +26,7 @@ class TextStyle:
         """The counts over some lines."""
         text = "\n".join(lines)
         upper, detached = sum(map(str.isupper, text)), len(_DETACHED.findall(text))
-        return cls(
-            upper, upper + sum(map(str.islower, text)), detached, detached + len(_ATTACHED.findall(text))
-        )
+        return cls(upper, upper + sum(map(str.islower, text)), detached, detached + len(_ATTACHED.findall(text)))
 
     def __add__(self, other: TextStyle) -> TextStyle:
         return TextStyle(*map(sum, zip(astuple(self), astuple(other), strict=True)))

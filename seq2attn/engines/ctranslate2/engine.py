@@ -34,9 +34,7 @@ MAX_TOKENS = {"cpu": 1024}
 """Most tokens of a call on a kind of device: more gain nothing, and one long translation holds fewer others up."""
 MAX_TOKENS_ON_GPU = 2**14
 """The same elsewhere, where a call has the device to itself."""
-CUBLAS_HINT = (
-    "a PyTorch for another CUDA does not bring it; `pip install nvidia-cublas-cu12`, or give --device cpu"
-)
+CUBLAS_HINT = "a PyTorch for another CUDA does not bring it; `pip install nvidia-cublas-cu12`, or give --device cpu"
 
 
 @dataclass(frozen=True)
@@ -61,9 +59,7 @@ class CTranslate2Engine:
         if mistakes := unsupported_search(search):
             raise EngineError(ENGINE_NAME, mistakes)
         width = search.beam_size if isinstance(search, BeamConfig) else 1
-        patience = (
-            (search.patience or UNLIMITED_PATIENCE) if isinstance(search, BeamConfig) and width > 1 else 1.0
-        )
+        patience = (search.patience or UNLIMITED_PATIENCE) if isinstance(search, BeamConfig) and width > 1 else 1.0
         prefixes = prefixes or [()] * len(sources)
         lengths = torch.tensor([len(source) for source in sources])
         limits = (search.lengths.limits(lengths).max_length - 1).tolist()  # without the end
@@ -155,9 +151,7 @@ def unsupported_search(search: SearchConfig) -> list[FieldError]:
         mistakes.append(FieldError("search.kind", message))
     for name in ("min_length", "min_length_ratio"):
         if getattr(search.lengths, name) > 0:
-            message = (
-                f"{ENGINE_NAME} gives other scores where an end is forbidden; take 0, or --engine native"
-            )
+            message = f"{ENGINE_NAME} gives other scores where an end is forbidden; take 0, or --engine native"
             mistakes.append(FieldError(f"search.lengths.{name}", message))
     return mistakes
 

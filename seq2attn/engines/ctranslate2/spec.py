@@ -79,9 +79,7 @@ def _choices(config: TransformerConfig) -> dict[str, Any]:
 
 def _fill_encoder(spec: Spec, model: Seq2Seq) -> None:
     encoder = cast("TransformerEncoder", model.encoder)
-    _fill_embedding(
-        spec, spec.embeddings[0], cast("TokenEmbedding", model.source_embedding), encoder.position_encoding
-    )
+    _fill_embedding(spec, spec.embeddings[0], cast("TokenEmbedding", model.source_embedding), encoder.position_encoding)
     for theirs, layer in zip(spec.layer, cast("list[TransformerEncoderLayer]", encoder.layers), strict=True):
         _fill_self_attention(theirs.self_attention, layer.self_attention, layer.self_attention_residual)
         _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_residual)

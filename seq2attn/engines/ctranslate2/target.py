@@ -36,10 +36,7 @@ class CTranslate2Target:
             mistakes.append(_no("model.decoder.kind", f"decoder `{model.decoder.kind}`, only `transformer`"))
             return mistakes
         mistakes += _asked(model.decoder.attention, model.decoder.heads)
-        if (
-            isinstance(model.encoder, TransformerEncoderConfig)
-            and model.encoder.norm_type != model.decoder.norm_type
-        ):
+        if isinstance(model.encoder, TransformerEncoderConfig) and model.encoder.norm_type != model.decoder.norm_type:
             message = f"norm for the decoder that differs from the encoder's, `{model.encoder.norm_type}`"
             mistakes.append(_no("model.decoder.norm_type", message))
         return mistakes
@@ -59,9 +56,7 @@ class CTranslate2Target:
         # Both kinds of absolute positions are exported as a table.
         has_table = run.load_config().model.encoder.position_encoding in ("sinusoidal", "learned")  # type: ignore[union-attr]
         max_source_length = MAX_POSITIONS - 1 if has_table else None
-        return CTranslate2Engine(
-            folder, (source.vocabulary, target.vocabulary), device, threads, max_source_length
-        )
+        return CTranslate2Engine(folder, (source.vocabulary, target.vocabulary), device, threads, max_source_length)
 
 
 def _asked(attention: AttentionConfig, heads: int) -> list[FieldError]:

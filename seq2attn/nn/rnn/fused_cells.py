@@ -25,9 +25,7 @@ from seq2attn.nn.rnn.reference_cells import RNNState
 class FusedGRUCell:
     """A GRU whose reset gate stands after the product, so that input and state have a product each."""
 
-    def __init__(
-        self, gates: Tensor, weight: Tensor | None, hidden: Tensor, bias: Tensor, rows: Sequence[int]
-    ) -> None:
+    def __init__(self, gates: Tensor, weight: Tensor | None, hidden: Tensor, bias: Tensor, rows: Sequence[int]) -> None:
         """Gates made beforehand [R, G]; weight [G, I] of what steps are given; hidden [G, D], bias [G] of the state."""
         self._carried = torch.promote_types(gates.dtype, torch.float32)
         self._inputs = gates.split(list(rows)) if weight is None else DeferredLinear(gates, weight, rows)
@@ -48,9 +46,7 @@ class FusedGRUCell:
 class FusedLSTMCell:
     """An LSTM: one product of what is given and the state side by side."""
 
-    def __init__(
-        self, gates: Tensor, weight: Tensor | None, hidden: Tensor, bias: Tensor, rows: Sequence[int]
-    ) -> None:
+    def __init__(self, gates: Tensor, weight: Tensor | None, hidden: Tensor, bias: Tensor, rows: Sequence[int]) -> None:
         """As `FusedGRUCell`."""
         self._carried = torch.promote_types(gates.dtype, torch.float32)
         weight = hidden if weight is None else torch.cat([weight, hidden], 1)

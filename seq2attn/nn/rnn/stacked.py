@@ -37,9 +37,7 @@ class Bridge(nn.Module):
 
     def __init__(self, cell: CellType, final_dim: int, dim: int, layers: int) -> None:
         super().__init__()
-        self.projections = nn.ModuleList(
-            nn.Linear(final_dim, layers * dim) for _ in range(1 if cell == "gru" else 2)
-        )
+        self.projections = nn.ModuleList(nn.Linear(final_dim, layers * dim) for _ in range(1 if cell == "gru" else 2))
         self.layers = layers
 
     def forward(self, final: tuple[Tensor, ...]) -> RNNState:
@@ -70,9 +68,7 @@ class TorchRNN(nn.Module):
 class InputFedRNN(nn.Module):
     """Cells whose input is a word and a vector fed at that step; the words' share is computed for all steps at once."""
 
-    def __init__(
-        self, cell: CellType, input_dim: int, feed_dim: int, dim: int, layers: int, dropout: float
-    ) -> None:
+    def __init__(self, cell: CellType, input_dim: int, feed_dim: int, dim: int, layers: int, dropout: float) -> None:
         super().__init__()
         self.cell_type: CellType = cell
         self.num_gates = 3 if cell == "gru" else 4

@@ -51,9 +51,7 @@ def average_run(folder: Path, *, last: int | None, best: int | None, allow_code:
 
 def _best(folder: Path, every: list[Checkpoint], count: int, metric: str) -> list[Checkpoint]:
     """The best by `metric`, of those that have it and were validated in the same way as the newest."""
-    comparable = (
-        comparable_checkpoints(every, metric, every[-1].train_state.validation_digest) if every else []
-    )
+    comparable = comparable_checkpoints(every, metric, every[-1].train_state.validation_digest) if every else []
     if len(comparable) < count <= len(every):
         raise RunError(
             f"{folder}: {len(comparable)} of {len(every)} checkpoints have a {metric} to compare, not {count}: the"

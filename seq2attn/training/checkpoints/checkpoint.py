@@ -140,15 +140,11 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Opt
     if optimizer is not None:
         _check_remembered(tensors, checkpoint, optimizer)
         groups = optimizer.state_dict()["param_groups"]
-        optimizer.load_state_dict(
-            {"state": _unflatten(tensors, checkpoint.optimizer_scalars), "param_groups": groups}
-        )
+        optimizer.load_state_dict({"state": _unflatten(tensors, checkpoint.optimizer_scalars), "param_groups": groups})
     return dataclasses.replace(checkpoint.train_state)
 
 
-def _check_remembered(
-    tensors: dict[str, Tensor], checkpoint: Checkpoint, optimizer: torch.optim.Optimizer
-) -> None:
+def _check_remembered(tensors: dict[str, Tensor], checkpoint: Checkpoint, optimizer: torch.optim.Optimizer) -> None:
     """Refuse an optimizer state of other weights, which the optimizer would only notice at its next step."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     shapes = {str(index): parameter.shape for index, parameter in enumerate(parameters)}
@@ -187,9 +183,7 @@ def _unsealed(folder: Path, content: dict[str, Any]) -> Checkpoint:
 
 def _flatten(state: dict[int, dict[str, Any]]) -> tuple[dict[str, Tensor], dict[str, float]]:
     tensors = {f"{i}.{k}": v for i, part in state.items() for k, v in part.items() if isinstance(v, Tensor)}
-    numbers = {
-        f"{i}.{k}": v for i, part in state.items() for k, v in part.items() if isinstance(v, int | float)
-    }
+    numbers = {f"{i}.{k}": v for i, part in state.items() for k, v in part.items() if isinstance(v, int | float)}
     return tensors, numbers
 
 

@@ -168,9 +168,7 @@ class CheckpointManager:
         return best_checkpoints(comparable, max(1, self.config.checkpoints.keep_best), self.metric)
 
     def _best(self, state: TrainState) -> list[Checkpoint]:
-        return [
-            c for c in validated_checkpoints(self.run.folder) if c.train_state.update == state.best_update
-        ]
+        return [c for c in validated_checkpoints(self.run.folder) if c.train_state.update == state.best_update]
 
     def _publish_weights(
         self, weights: Mapping[str, Tensor], checkpoints: list[Checkpoint], scores: dict[str, float]

@@ -50,9 +50,9 @@ def comparable_checkpoints(every: list[Checkpoint], metric: str, digest: str) ->
 
 def best_checkpoints(comparable: list[Checkpoint], count: int, metric: str) -> list[Checkpoint]:
     """The best of comparable checkpoints, best first: by the metric, then by the loss, then the newer."""
-    return sorted(
-        comparable, key=lambda c: (rank(c.train_state.scores, metric), c.train_state.update), reverse=True
-    )[:count]
+    return sorted(comparable, key=lambda c: (rank(c.train_state.scores, metric), c.train_state.update), reverse=True)[
+        :count
+    ]
 
 
 def prune(run: Path, best: list[Checkpoint], *, keep_last: int) -> None:
@@ -100,9 +100,7 @@ def latest_valid_checkpoint(run: Path, warn: Callable[[str], None]) -> Checkpoin
             aside = other.with_name(other.name + ".corrupt")
             shutil.rmtree(aside, ignore_errors=True)
             other.rename(aside)
-            warn(
-                f"warning: {why}; set aside as {aside.name}, and update {checkpoint.train_state.update:,} taken"
-            )
+            warn(f"warning: {why}; set aside as {aside.name}, and update {checkpoint.train_state.update:,} taken")
         return checkpoint
     if corrupt:
         whys = "\n".join(f"  {why}" for _, why in corrupt)

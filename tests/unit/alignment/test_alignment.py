@@ -50,9 +50,7 @@ def test_the_error_rate_of_an_example() -> None:
 
 
 def test_sentences_are_counted_together() -> None:
-    both = AlignmentErrorRate.from_links([(0, 0)], GOLD) + AlignmentErrorRate.from_links(
-        [(4, 4), (4, 5)], GOLD
-    )
+    both = AlignmentErrorRate.from_links([(0, 0)], GOLD) + AlignmentErrorRate.from_links([(4, 4), (4, 5)], GOLD)
     assert (both.precision, both.recall) == (1 / 3, 1 / 6)
     assert both.error_rate == pytest.approx(1 - (1 + 1) / (3 + 6))
 
@@ -127,11 +125,7 @@ def test_weights_are_those_of_reading_the_pair_alone(decoder: str, cut: str) -> 
         # A space begins each word of these lines, so that pieces can be counted word by word.
         sizes = [[len(tokenizer.encode(word)) for word in side.split()] for side in (source, target)]
         batch = collate([(ids[0], ids[1])])
-        seen = (
-            model(batch.source, batch.source_mask, batch.target, need_weights=True)
-            .cross_attention[0]
-            .detach()
-        )
+        seen = model(batch.source, batch.source_mask, batch.target, need_weights=True).cross_attention[0].detach()
         for step, shift in enumerate((0, 1)):
             rows = seen[:, :, shift:].split([*sizes[1], seen.size(2) - shift - sum(sizes[1])], dim=2)
             for word, row in enumerate(rows[:-1]):

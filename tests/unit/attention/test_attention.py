@@ -136,9 +136,7 @@ def test_gradients(score, align):
     assert torch.autograd.gradcheck(call, given, fast_mode=True)
 
 
-@pytest.mark.parametrize(
-    "name", ["scaled-dot", "dot-2-heads", "general-4-heads", "multi-head", "multi-head-2-groups"]
-)
+@pytest.mark.parametrize("name", ["scaled-dot", "dot-2-heads", "general-4-heads", "multi-head", "multi-head-2-groups"])
 @pytest.mark.parametrize("hypotheses", [1, 3])
 def test_fused_attention_is_written_out_attention(name, hypotheses, monkeypatch):
     monkeypatch.setattr("seq2attn.attention.attention.UNFUSED_MAX_SCORES", 0)
@@ -152,9 +150,7 @@ def test_fused_attention_is_written_out_attention(name, hypotheses, monkeypatch)
     assert none is None
     assert weights.shape == (B * hypotheses, attention.score.heads, T, S)
     torch.testing.assert_close(fused, written)
-    ours, theirs = (
-        torch.autograd.grad(x.pow(2).sum(), query, retain_graph=True)[0] for x in (fused, written)
-    )
+    ours, theirs = (torch.autograd.grad(x.pow(2).sum(), query, retain_graph=True)[0] for x in (fused, written))
     torch.testing.assert_close(ours, theirs)
     tiled, _, again, _ = attention(query, repeat_rows(memory, hypotheses), position, need_weights=True)
     torch.testing.assert_close(tiled, written)

@@ -120,9 +120,7 @@ class TestConfig:
     def test_check_blames_the_command_line(self):
         done = invoke("config", "check", "good.yaml", "--set", "part.size=big")
         assert done.exit_code == 2
-        assert done.stderr.startswith(
-            "<command line>:1:11: `part.size` should be a whole number, not 'big'\n"
-        )
+        assert done.stderr.startswith("<command line>:1:11: `part.size` should be a whole number, not 'big'\n")
 
     def test_show(self):
         done = invoke("config", "show", "good.yaml", "--set", "name=that")

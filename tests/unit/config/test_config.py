@@ -92,9 +92,7 @@ class TestMerging:
     def test_of_several_bases_the_last_wins_and_the_file_over_all(self, write):
         write("a.yaml", "rate: 1\nsteps: 1\nnote: a")
         write("b.yaml", "rate: 2\nsteps: 2")
-        assert load(write("my.yaml", "extends: [a.yaml, b.yaml]\nrate: 3"), Root) == Root(
-            rate=3, steps=2, note="a"
-        )
+        assert load(write("my.yaml", "extends: [a.yaml, b.yaml]\nrate: 3"), Root) == Root(rate=3, steps=2, note="a")
 
     def test_bases_are_found_beside_the_file_and_may_extend(self, write):
         write("base.yaml", "rate: 1\nnote: base")
@@ -167,9 +165,7 @@ class TestScalars:
     def test_byte_order_marks_and_line_ends_of_windows(self, tmp_path):
         path = tmp_path / "my.yaml"
         path.write_bytes(b"\xef\xbb\xbfrate: 2\r\nsteps: x\r\n")
-        with pytest.raises(
-            ConfigError, match=r"my.yaml:2:8: `steps` should be a whole number, not 'x'\n  \|\n2 \| "
-        ):
+        with pytest.raises(ConfigError, match=r"my.yaml:2:8: `steps` should be a whole number, not 'x'\n  \|\n2 \| "):
             load(path, Root)
 
     def test_placed_strings_can_be_copied(self):

@@ -98,9 +98,7 @@ class TestHints:
 
 
 class TestAnotherKind:
-    def test_common_keys_are_kept_and_others_named(
-        self, write: Write, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_common_keys_are_kept_and_others_named(self, write: Write, capsys: pytest.CaptureFixture[str]) -> None:
         found = load(write(WHOLE), ExperimentConfig, ["search.kind=greedy", "model.decoder.kind=bahdanau"])
         assert (found.search.kind, found.search.lengths.max_length) == ("greedy", 9)
         assert (found.model.decoder.kind, found.model.decoder.dim, found.model.decoder.cell) == (
@@ -113,19 +111,14 @@ class TestAnotherKind:
             "`model.decoder` of kind `bahdanau` has no `model.decoder.input_feeding`: dropped",
         ]
 
-    def test_nothing_is_said_where_nothing_is_dropped(
-        self, write: Write, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_nothing_is_said_where_nothing_is_dropped(self, write: Write, capsys: pytest.CaptureFixture[str]) -> None:
         encoder = load(write(WHOLE), ExperimentConfig, ["model.encoder.kind=lstm"]).model.encoder
         assert (encoder.kind, encoder.dim, encoder.layers) == ("lstm", 12, 2)
         assert capsys.readouterr().err == ""
 
     def test_what_is_set_is_never_dropped(self, write: Write) -> None:
         path = write(WHOLE)
-        assert (
-            load(path, ExperimentConfig, ["search.kind=sample", "search.num_samples=7"]).search.num_samples
-            == 7
-        )
+        assert load(path, ExperimentConfig, ["search.kind=sample", "search.num_samples=7"]).search.num_samples == 7
         assert "unknown key `search.beam_size`" in said(path, "search.beam_size=7", "search.kind=greedy")
 
     def test_an_unknown_kind_is_the_only_mistake(self, write: Write) -> None:
@@ -136,9 +129,7 @@ class TestAnotherKind:
 class TestOneForAList:
     def test_one_duration(self, write: Write) -> None:
         one, many = (
-            load(
-                write(WHOLE + f"training: {{max_duration: {duration}}}"), ExperimentConfig
-            ).training.max_duration
+            load(write(WHOLE + f"training: {{max_duration: {duration}}}"), ExperimentConfig).training.max_duration
             for duration in ("20 epochs", "[20 epochs]")
         )
         assert one == many
@@ -198,9 +189,7 @@ class TestMissingFiles:
             "model.embeddings.source_vectors",
         ]
         (tmp_path / "a.enn").touch()
-        lines = str(
-            errors_at(path, ExperimentConfig, missing_files(load(path, ExperimentConfig)))
-        ).splitlines()
+        lines = str(errors_at(path, ExperimentConfig, missing_files(load(path, ExperimentConfig)))).splitlines()
         assert lines[0] == (
             f"{path}:3:46: `data.train.target`: there is no such file: {tmp_path / 'a.en'}; did you mean `a.enn`?"
         )
@@ -224,14 +213,10 @@ def test_a_training_is_refused_a_device_that_is_not_there(write: Write, tmp_path
     path = write(WHOLE + "training: {device: 'cuda:77'}")
     done = CliRunner().invoke(app, ["train", str(path), "--set", f"run_dir={tmp_path / 'run'}"])
     assert done.exit_code == 2 and not (tmp_path / "run").exists()
-    assert (
-        f"{path}:10:20: `training.device`: there is no device `cuda:77` here; known: auto, cpu" in done.stderr
-    )
+    assert f"{path}:10:20: `training.device`: there is no device `cuda:77` here; known: auto, cpu" in done.stderr
 
 
 def test_a_training_runs_on_the_device_of_its_config(write: Write, tmp_path: Path) -> None:
-    config = load(
-        write(WHOLE + "training: {device: 'cuda:77'}"), ExperimentConfig, [f"run_dir={tmp_path / 'run'}"]
-    )
+    config = load(write(WHOLE + "training: {device: 'cuda:77'}"), ExperimentConfig, [f"run_dir={tmp_path / 'run'}"])
     with pytest.raises(UserError, match="there is no device `cuda:77`"):
         train(config)

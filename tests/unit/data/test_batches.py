@@ -97,9 +97,7 @@ def test_padding_share_counts_both_sides() -> None:
 
 
 def test_too_few_pairs_for_the_processes() -> None:
-    with pytest.raises(
-        DataError, match="3 batches of one pair each cannot be shared out equally to 2 processes"
-    ):
+    with pytest.raises(DataError, match="3 batches of one pair each cannot be shared out equally to 2 processes"):
         plan_batches(np.full((3, 2), 9), tokens=1, seed=0, epoch=0, world=2)
 
 
@@ -121,9 +119,7 @@ def test_collate_source_takes_empty_lines() -> None:
 def test_a_batch_moves_as_one() -> None:
     batch = collate([([5], [6])]).to("meta")
     assert isinstance(batch, Batch)
-    assert {part.device.type for part in (batch.source, batch.source_mask, batch.target, batch.labels)} == {
-        "meta"
-    }
+    assert {part.device.type for part in (batch.source, batch.source_mask, batch.target, batch.labels)} == {"meta"}
 
 
 def test_collate_says_what_plan_counted() -> None:

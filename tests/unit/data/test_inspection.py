@@ -122,9 +122,7 @@ class TestStyle:
         assert self.RAW.differences(TextStyle()) == TextStyle().differences(self.RAW) == []
 
     def test_marks_that_need_no_space(self) -> None:
-        assert TextStyle.from_lines(["猫が、寝ている。はい。", "猫 が 、 寝 て いる 。"]) == TextStyle(
-            0, 0, 2, 5
-        )
+        assert TextStyle.from_lines(["猫が、寝ている。はい。", "猫 が 、 寝 て いる 。"]) == TextStyle(0, 0, 2, 5)
 
     def test_case_does_not_count_where_the_tokenizer_ignores_it(self) -> None:
         lower = WordTokenizerConfig(lowercase=True).train([source for source, _ in PHRASES])

@@ -17,9 +17,7 @@ from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.words import WordTokenizerConfig
 
-SOURCE = [
-    f"the {color} {thing} ." for color in ("red", "green", "blue") for thing in ("boat", "lantern", "river")
-]
+SOURCE = [f"the {color} {thing} ." for color in ("red", "green", "blue") for thing in ("boat", "lantern", "river")]
 TARGET = [line.upper() for line in SOURCE]
 JOINT = TokenizersConfig(joint=BPETokenizerConfig(vocab_size=300))
 EACH = TokenizersConfig(source=WordTokenizerConfig(), target=CharacterTokenizerConfig())
@@ -80,8 +78,7 @@ def test_joint_tokenisers_are_the_same_twice(tmp_path: Path, data: DataConfig) -
     log: list[str] = []
     prepare(data, TokenizersConfig(joint=BPETokenizerConfig()), tmp_path / "run", log.append)
     contents = [
-        {path.name: path.read_bytes() for path in (tmp_path / "run" / side).iterdir()}
-        for side in ("source", "target")
+        {path.name: path.read_bytes() for path in (tmp_path / "run" / side).iterdir()} for side in ("source", "target")
     ]
     assert contents[0] == contents[1] and len(contents[0]) == 3
     assert log[1] == "source and target: training the bpe tokenizer"
@@ -117,9 +114,7 @@ def test_what_changed_is_prepared_again(tmp_path: Path, data: DataConfig) -> Non
     assert not is_done_again(stricter, JOINT)
     moved = data.model_copy(
         update={
-            "train": (
-                aligned(tmp_path / "new", "train", [*SOURCE, "alone", SOURCE[0]], [*TARGET, "", TARGET[0]]),
-            ),
+            "train": (aligned(tmp_path / "new", "train", [*SOURCE, "alone", SOURCE[0]], [*TARGET, "", TARGET[0]]),),
             "filters": stricter.filters,
         }
     )
@@ -130,9 +125,7 @@ def test_what_changed_is_prepared_again(tmp_path: Path, data: DataConfig) -> Non
 
 def test_tokenisers_can_be_kept(tmp_path: Path, data: DataConfig) -> None:
     first = prepare(data, JOINT, tmp_path / "run", print)
-    other = data.model_copy(
-        update={"train": (aligned(tmp_path, "other", ["brand new text"], ["ANOTHER ONE"]),)}
-    )
+    other = data.model_copy(update={"train": (aligned(tmp_path, "other", ["brand new text"], ["ANOTHER ONE"]),)})
     kept = prepare(other, JOINT, tmp_path / "run", print, keep_tokenizers=True)
     assert kept.source.vocabulary == first.source.vocabulary and len(kept.train.corpus) == 1
     with pytest.raises(RunError, match=r"source/tokenizer.json: cannot be read"):
@@ -159,9 +152,7 @@ def test_line_breaks_in_json_are_no_lines(tmp_path: Path, data: DataConfig) -> N
     path.write_text("".join(json.dumps({"source": "a\nb", "target": "c\u2028\rd"}) + "\n" for _ in range(3)))
     odd = data.model_copy(update={"train": (JSONLinesConfig(path=path),)})
     prepared = prepare(odd, DRAWN, tmp_path / "run", print)
-    assert [prepared.source.decode(ids.tolist()) for ids, _ in prepared.train.epoch_corpus(0, 0)] == [
-        "a b"
-    ] * 3
+    assert [prepared.source.decode(ids.tolist()) for ids, _ in prepared.train.epoch_corpus(0, 0)] == ["a b"] * 3
 
 
 @pytest.mark.parametrize("which", ["train", "dev", "test"])

@@ -48,9 +48,7 @@ def test_what_is_a_line(tmp_path: Path, content: str, lines: list[str]) -> None:
     assert list(read_lines(write(tmp_path / "t.xz", lzma.compress(content.encode())))) == lines
 
 
-@given(
-    st.lists(st.text(st.characters(exclude_characters="\n\r\ufeff", exclude_categories=("Cs",))), min_size=1)
-)
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r\ufeff", exclude_categories=("Cs",))), min_size=1))
 def test_lines_read_back(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     path = write(tmp_path_factory.getbasetemp() / "lines.txt", "".join(f"{line}\n" for line in lines))
     assert list(read_lines(path)) == lines

@@ -28,9 +28,7 @@ DRAWN = TokenizersConfig(joint=BPETokenizerConfig(vocab_size=300, dropout=0.5))
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
 
-def written(
-    folder: Path, name: str, pairs: list[tuple[str, str]], links: list[str] | None = None
-) -> dict[str, Any]:
+def written(folder: Path, name: str, pairs: list[tuple[str, str]], links: list[str] | None = None) -> dict[str, Any]:
     """A corpus of some pairs, as a config has it."""
     sides = {"source": [a for a, _ in pairs], "target": [b for _, b in pairs], "alignment": links}
     config: dict[str, Any] = {"kind": "plain"}
@@ -78,9 +76,7 @@ def test_an_epoch_has_each_pair_as_often_as_asked(tmp_path: Path, text: Tokenize
         words = first_words(prepared, epoch)
         assert words == first_words(load_prepared(tmp_path / "run"), epoch)
         assert all(words.count(f"a{number}") == 1 for number in range(20))
-        assert all(
-            words.count(word) == 3 for word in [f"b{n}" for n in range(7)] + [f"c{n}" for n in range(4)]
-        )
+        assert all(words.count(word) == 3 for word in [f"b{n}" for n in range(7)] + [f"c{n}" for n in range(4)])
         assert sorted(words.count(f"d{number}") for number in range(10)) == [2] * 5 + [3] * 5
         assert sorted(words.count(f"e{number}") for number in range(30)) == [0] * 21 + [1] * 9
         assert len(words) == 20 + 33 + 25 + 9
@@ -141,8 +137,7 @@ def test_guided_by_the_corpora_that_have_links(tmp_path: Path, text: TokenizersC
         train.target.convert_ids_to_tokens(corpus[1][1]),
     )
     words = [
-        np.array(side.word_ids(ids.tolist()))
-        for side, ids in zip((train.source, train.target), corpus[1], strict=True)
+        np.array(side.word_ids(ids.tolist())) for side, ids in zip((train.source, train.target), corpus[1], strict=True)
     ]
     assert source[0] == "<2de>" and words[0].max() == 3
     for row, word in enumerate(words[1][: len(target)]):
@@ -163,9 +158,7 @@ def test_a_corpus_without_a_pair_is_refused(tmp_path: Path, change: dict[str, An
     source = change.pop("source", "text")
     other = {**written(tmp_path, "empty", [(source, "x"), (source, "y")]), **change}
     with pytest.raises(DataError, match=message):
-        prepare(
-            data_of(tmp_path, written(tmp_path, "a", pairs_of("a", 9)), other), WORDS, tmp_path / "run", str
-        )
+        prepare(data_of(tmp_path, written(tmp_path, "a", pairs_of("a", 9)), other), WORDS, tmp_path / "run", str)
 
 
 def experiment(folder: Path, data: dict[str, Any], **changes: Any) -> Path:
@@ -243,9 +236,7 @@ def test_tags_need_vectors_of_their_own(tmp_path: Path) -> None:
 def test_corpora_that_do_not_add_up_are_refused(tmp_path: Path) -> None:
     prepare(data_of(tmp_path, written(tmp_path, "a", pairs_of("a", 9))), WORDS, tmp_path / "run", str)
     path = tmp_path / "run" / PREPARED
-    path.write_text(
-        path.read_text(encoding="utf-8").replace('"num_kept": 9', '"num_kept": 8'), encoding="utf-8"
-    )
+    path.write_text(path.read_text(encoding="utf-8").replace('"num_kept": 9', '"num_kept": 8'), encoding="utf-8")
     with pytest.raises(RunError, match="its corpora do not add up to the pairs of"):
         load_prepared(tmp_path / "run")
 

@@ -87,15 +87,10 @@ def data(tmp_path: Path) -> DataConfig:
     """Targets are their sources from behind; every fifth pair has an empty side, some links are left out."""
     draw, texts = Random(0), list[tuple[str, str, str]]()
     for number in range(LINES):
-        words = [
-            draw.choice([*TEXT[0].split(), "lantern", "slowly", "x-y", "•"])
-            for _ in range(draw.randint(1, 6))
-        ]
+        words = [draw.choice([*TEXT[0].split(), "lantern", "slowly", "x-y", "•"]) for _ in range(draw.randint(1, 6))]
         links = [f"{len(words) - 1 - place}-{place}" for place in range(len(words)) if draw.random() < 0.8]
         empty = number % 5 == 0
-        texts.append(
-            (" ".join(words), "" if empty else " ".join(words[::-1]), "" if empty else " ".join(links))
-        )
+        texts.append((" ".join(words), "" if empty else " ".join(words[::-1]), "" if empty else " ".join(links)))
     paths = [tmp_path / f"train.{side}" for side in ("source", "target", "links")]
     for path, lines in zip(paths, zip(*texts, strict=True), strict=True):
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -117,10 +112,7 @@ def expected_guide(data: DataConfig) -> list[set[tuple[str, str]]]:
     texts = [path.read_text(encoding="utf-8").split("\n")[:LINES] for path in data.train[0].files]
     pairs = [pair for pair in zip(*texts, strict=True) if pair[1]]
     return [
-        {
-            (source.split()[int(a)], target.split()[int(b)])
-            for a, b in (link.split("-") for link in links.split())
-        }
+        {(source.split()[int(a)], target.split()[int(b)]) for a, b in (link.split("-") for link in links.split())}
         for source, target, links in pairs
     ]
 

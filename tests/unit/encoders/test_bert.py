@@ -53,9 +53,7 @@ def ours(folder, lines, **options):
     return encoder(vectors, mask), encoder.forward_with_weights(vectors, mask)[1]
 
 
-@pytest.mark.parametrize(
-    "shape", [{}, {"hidden_act": "relu", "layer_norm_eps": 0.1}, {"num_hidden_layers": 1}]
-)
+@pytest.mark.parametrize("shape", [{}, {"hidden_act": "relu", "layer_norm_eps": 0.1}, {"num_hidden_layers": 1}])
 def test_outputs_are_berts_own(tmp_path, shape):
     folder = make_bert(tmp_path, WORDS, **shape)
     (found, weights), expected = ours(folder, LINES), reference(folder, LINES)
@@ -65,9 +63,7 @@ def test_outputs_are_berts_own(tmp_path, shape):
     rows = found.mask[:, None, None, :, None].expand_as(weights)
     torch.testing.assert_close(weights[rows], torch.stack(expected.attentions, 1)[rows], **NEAR)
     for row, words in enumerate(found.mask):
-        torch.testing.assert_close(
-            found.final_state[0][row, 0], expected.last_hidden_state[row, words].mean(0), **NEAR
-        )
+        torch.testing.assert_close(found.final_state[0][row, 0], expected.last_hidden_state[row, words].mean(0), **NEAR)
 
 
 def test_what_follows_a_separator_is_the_second_segment(folder):
@@ -85,9 +81,7 @@ def test_checkpoints_with_heads_and_in_several_files(tmp_path, kind, shard, capf
     capfd.readouterr()
     found, _ = ours(folder, LINES)
     assert capfd.readouterr() == ("", "")  # `transformers` would tell at length what it left out
-    torch.testing.assert_close(
-        found.keys[found.mask], reference(folder, LINES).last_hidden_state[found.mask], **NEAR
-    )
+    torch.testing.assert_close(found.keys[found.mask], reference(folder, LINES).last_hidden_state[found.mask], **NEAR)
 
 
 def test_checkpoints_as_they_were_named_first(tmp_path):
@@ -96,10 +90,7 @@ def test_checkpoints_as_they_were_named_first(tmp_path):
     expected = reference(folder, LINES).last_hidden_state
     weights = load_file(folder / "model.safetensors")
     for old, new in (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")):
-        weights = {
-            name.replace(old, new): 1.5 * weight if old in name else weight
-            for name, weight in weights.items()
-        }
+        weights = {name.replace(old, new): 1.5 * weight if old in name else weight for name, weight in weights.items()}
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     found, _ = ours(folder, LINES)
     assert (found.keys - expected)[found.mask].abs().max() > 0.1
@@ -179,9 +170,7 @@ def test_weights_that_are_not_all_there(folder):
     weights = load_file(folder / "model.safetensors")
     del weights["encoder.layer.1.output.dense.weight"]
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(
-        DataError, match=r"bert: its weights lack `.*encoder\.layer\.1\.output\.dense\.weight`"
-    ):
+    with pytest.raises(DataError, match=r"bert: its weights lack `.*encoder\.layer\.1\.output\.dense\.weight`"):
         loaded(folder)
 
 

@@ -77,9 +77,7 @@ def test_multi_head_attention_is_torchs(need_weights):
     copy_attention(ours, theirs)
     query, keys, values = (rand(3, n, DIM, seed=n).requires_grad_() for n in (WORDS, 6, 6))
     position = torch.arange(WORDS).expand(3, WORDS)
-    context, _, weights, _ = ours(
-        query, ours.project_memory(keys, values, mask()), position, need_weights=need_weights
-    )
+    context, _, weights, _ = ours(query, ours.project_memory(keys, values, mask()), position, need_weights=need_weights)
     expected, shares = theirs(query, keys, values, key_padding_mask=~mask(), average_attn_weights=False)
     same_with_gradients(context, expected, (query, keys, values))
     if need_weights:

@@ -50,9 +50,7 @@ def test_rotary_scores_depend_on_the_distance_alone():
     here = scores_of(score, x, places())
     torch.testing.assert_close(scores_of(score, x, places() + 41), here)
     assert (scores_of(score, x, places() * 2) - here).abs().max() > 0.01
-    still = scores_of(
-        score, x, torch.zeros_like(places())
-    )  # without distances it is the score without positions
+    still = scores_of(score, x, torch.zeros_like(places()))  # without distances it is the score without positions
     plain = MultiHeadScore(DIM, DIM, HEADS, GROUPS).double()
     plain.load_state_dict(score.state_dict())
     torch.testing.assert_close(still, scores_of(plain, x, places()))
@@ -92,9 +90,7 @@ def test_the_fused_kernel_is_written_out_attention(kind):
     fused = attention(x, memory, places(4))
     assert fused.weights is None
     torch.testing.assert_close(fused.context, written.context)
-    torch.testing.assert_close(
-        written.weights.sum(-1), seen.any(1)[:, None, None].double().expand(4, HEADS, WORDS)
-    )
+    torch.testing.assert_close(written.weights.sum(-1), seen.any(1)[:, None, None].double().expand(4, HEADS, WORDS))
     grads = [torch.autograd.grad(a.context.pow(2).sum(), given, retain_graph=True) for a in (fused, written)]
     for one, other in zip(*grads, strict=True):
         assert one.isfinite().all()
@@ -128,14 +124,8 @@ def test_what_has_been_read_is_kept_in_groups():
     x = rand(3, WORDS, DIM)
     memory, state = decoder.init_state(EncoderOutput(x, x, mask(), (x[:, :1],)))
     state = decoder(x, state, memory).state
-    assert [kept.shape for pair in state.kv_cache.layers for kept in pair] == [
-        (3, GROUPS, WORDS, DIM // HEADS)
-    ] * 4
-    assert (
-        [m.keys.shape for m in memory]
-        == [m.values.shape for m in memory]
-        == [(3, 1, WORDS, DIM // HEADS)] * 2
-    )
+    assert [kept.shape for pair in state.kv_cache.layers for kept in pair] == [(3, GROUPS, WORDS, DIM // HEADS)] * 4
+    assert [m.keys.shape for m in memory] == [m.values.shape for m in memory] == [(3, 1, WORDS, DIM // HEADS)] * 2
 
 
 def reader(positions, layers):
@@ -216,9 +206,7 @@ def test_all_together_are_llamas_layer():
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 def test_heads_of_an_odd_width_cannot_turn(side):
     plain = {"encoder": {"kind": "gru"}, "decoder": {"kind": "luong"}, "embeddings": {"dim": HEADS * 3}}
-    with pytest.raises(
-        ValidationError, match=f"{side}.position_encoding: rotary turns pairs, and heads are 3 wide"
-    ):
+    with pytest.raises(ValidationError, match=f"{side}.position_encoding: rotary turns pairs, and heads are 3 wide"):
         ModelConfig.model_validate({**plain, side: MODERN})
     with pytest.raises(ValueError, match="rotary positions need heads of an even width"):
         RotaryScore(HEADS * 3, HEADS)
@@ -241,10 +229,6 @@ def test_groups_that_do_not_divide_the_heads_have_a_place(tmp_path):
     path.write_text(CONFIG)
     with pytest.raises(ConfigError) as told:
         load(path, ExperimentConfig, ["model.decoder.attention.score.kv_heads=5"])
-    assert "mine.yaml:5:52: `model.encoder.kv_heads`: 3 key-value heads do not divide 8 heads" in str(
-        told.value
-    )
-    assert "`model.decoder.attention.score.kv_heads`: 5 key-value heads do not divide 8 heads" in str(
-        told.value
-    )
+    assert "mine.yaml:5:52: `model.encoder.kv_heads`: 3 key-value heads do not divide 8 heads" in str(told.value)
+    assert "`model.decoder.attention.score.kv_heads`: 5 key-value heads do not divide 8 heads" in str(told.value)
     assert "<command line>:1:40" in str(told.value)

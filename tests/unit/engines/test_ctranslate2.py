@@ -146,9 +146,7 @@ def found_with(
     most = (search.lengths.limits(torch.tensor([len(source) for source in SOURCES])).max_length - 1).tolist()
     if prefixes is not None:
         most = [max(limit, len(prefix) + 1) for limit, prefix in zip(most, prefixes, strict=True)]
-    return [
-        [(one, len(one.tokens) == limit) for one in some] for some, limit in zip(found, most, strict=True)
-    ]
+    return [[(one, len(one.tokens) == limit) for one in some] for some, limit in zip(found, most, strict=True)]
 
 
 def test_the_likeliest_words_are_the_same(pair: tuple[NativeEngine, CTranslate2Engine]) -> None:
@@ -181,9 +179,7 @@ def check_scores(
     [
         GREEDY,
         BeamConfig(kind="beam", beam_size=4, lengths=LengthsConfig(max_length=9)),
-        BeamConfig(
-            kind="beam", beam_size=4, lengths=LengthsConfig(max_length=4)
-        ),  # fewer than the longest prefix
+        BeamConfig(kind="beam", beam_size=4, lengths=LengthsConfig(max_length=4)),  # fewer than the longest prefix
     ],
 )
 def test_prefixes_are_the_same(plain: tuple[NativeEngine, CTranslate2Engine], search: SearchConfig) -> None:
@@ -207,17 +203,13 @@ def test_beams_are_the_same(tmp_path: Path, normalise: str) -> None:
     ours, theirs = (one.translate(SOURCES, search, budget=1) for one in (native, engine))
     assert len({len(one.tokens) for some in ours for one in some}) > 3  # as long as each may be
     # In an order of their own: ours knows how likely each end is.
-    assert [{one.tokens for one in some} for some in theirs] == [
-        {one.tokens for one in some} for some in ours
-    ]
+    assert [{one.tokens for one in some} for some in theirs] == [{one.tokens for one in some} for some in ours]
     check_scores(native, engine, search)
 
 
 @pytest.mark.parametrize("normalise", ["none", "average", "gnmt"])
 @pytest.mark.parametrize("most", [2, 9, 256])
-def test_a_beam_keeps_our_rules(
-    plain: tuple[NativeEngine, CTranslate2Engine], normalise: str, most: int
-) -> None:
+def test_a_beam_keeps_our_rules(plain: tuple[NativeEngine, CTranslate2Engine], normalise: str, most: int) -> None:
     lengths = LengthsConfig(length_penalty=normalise, alpha=0.7, max_length_ratio=0.5, max_length=most)
     search = BeamConfig(kind="beam", beam_size=4, lengths=lengths)
     limits = lengths.limits(torch.tensor([len(source) for source in SOURCES])).max_length.tolist()
@@ -283,9 +275,7 @@ def test_a_search_that_cannot_be_done_is_refused(
     assert [mistake.field for mistake in refused.value.errors] == [key]
 
 
-def test_what_it_cannot_read_is_no_bug_of_ours(
-    tmp_path: Path, plain: tuple[NativeEngine, CTranslate2Engine]
-) -> None:
+def test_what_it_cannot_read_is_no_bug_of_ours(tmp_path: Path, plain: tuple[NativeEngine, CTranslate2Engine]) -> None:
     with pytest.raises(UserError, match="ctranslate2"):
         replace(plain[1], folder=tmp_path).translate([[4]], GREEDY, budget=1)
     with pytest.raises(UserError, match="position"):

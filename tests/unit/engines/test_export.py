@@ -107,9 +107,7 @@ def test_an_export_translates_and_says_of_which_weights_it_is(run: RunDirectory,
     sources = [source.encode("a few words"), [], source.encode("many")]
     search = GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=9))
     ours = NativeEngine(model).translate(sources, search, budget=100)
-    assert [one[0].tokens for one in engine.translate(sources, search, budget=100)] == [
-        one[0].tokens for one in ours
-    ]
+    assert [one[0].tokens for one in engine.translate(sources, search, budget=100)] == [one[0].tokens for one in ours]
 
 
 def test_a_mistake_in_the_conversion_leaves_nothing_behind(run: RunDirectory, tmp_path: Path) -> None:
@@ -183,9 +181,7 @@ def test_a_decoder_without_attention_is_one_mistake(tmp_path: Path) -> None:
         export_run(run, CTranslate2Target(), tmp_path / "exported")
 
 
-def test_other_wishes_that_cannot_be(
-    run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_wishes_that_cannot_be(run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="--quantization int4: ctranslate2 has float32, float16, int8"):
         export_run(run, CTranslate2Target(), tmp_path / "exported", quantization="int4")
     with pytest.raises(UserError, match=r"there is no engine `onnx`; known: native, .*ctranslate2"):

@@ -22,9 +22,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("tokenize", "text"), [(tok, text) for tok, texts in TEXTS.items() for text in texts]
-)
+@pytest.mark.parametrize(("tokenize", "text"), [(tok, text) for tok, texts in TEXTS.items() for text in texts])
 def test_the_script_of_the_references_chooses_the_tokenizer(tokenize, text):
     # One kana in a Chinese sentence of five letters is above the threshold; in a text it is not.
     metrics = EvaluationConfig().build([text, *(["今天天气很好"] * 10 if tokenize == "zh" else [])])
@@ -101,9 +99,7 @@ def test_exact_match_counts_equal_sentences():
     (score,) = metrics.scores([" a  b", "C", "z z", "e"], references, ["exact"])
     assert score.value == pytest.approx(50)
     assert score.signature.startswith("nrefs:2|case:mixed|")
-    (score,) = (
-        EvaluationConfig(lowercase=True).build(["a"]).scores(["a b", "C", "z", "e"], references, ["exact"])
-    )
+    (score,) = EvaluationConfig(lowercase=True).build(["a"]).scores(["a b", "C", "z", "e"], references, ["exact"])
     assert score.value == pytest.approx(75)
     assert "case:lc" in score.signature
 

@@ -148,14 +148,10 @@ def test_attention_of_parts_stands_side_by_side(kind: str, heads: int) -> None:
         np.testing.assert_allclose(block, part.cross_attention, rtol=1e-5)
         row, column = row + rows, column + columns
     np.testing.assert_allclose(found.cross_attention.sum(-1), 1, rtol=1e-5)  # so that all else is zero
-    assert found.attention_weights.source.tokens == sum(
-        (part.attention_weights.source.tokens for part in alone), ()
-    )
+    assert found.attention_weights.source.tokens == sum((part.attention_weights.source.tokens for part in alone), ())
     words = [found.attention_weights.target.words[place] for place in found.attention_weights.target.word_ids]
     assert len(words) == found.cross_attention.shape[2]
-    assert words == [
-        p.attention_weights.target.words[w] for p in alone for w in p.attention_weights.target.word_ids
-    ]
+    assert words == [p.attention_weights.target.words[w] for p in alone for w in p.attention_weights.target.word_ids]
 
 
 class TestCutOff:

@@ -21,9 +21,7 @@ from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.unit.phrases import PHRASES
 
-TEXT = st.text(
-    st.sampled_from('ab A.!?…,;: \n\t\r\x0b\x85\xa0"”»)(„。，？「はß\u0301\u200b\u2028🙂12ก।'), max_size=80
-)
+TEXT = st.text(st.sampled_from('ab A.!?…,;: \n\t\r\x0b\x85\xa0"”»)(„。，？「はß\u0301\u200b\u2028🙂12ก।'), max_size=80)
 LINES = [line for pair in PHRASES for line in pair]
 TOKENIZERS = {
     "words": WordTokenizerConfig().train(LINES),
@@ -108,9 +106,7 @@ def test_words_are_cut_only_where_they_do_not_fit(name: str) -> None:
         assert all(is_between) or most < longest
         for start, following in zip(starts, runs[1:], strict=True):  # no run could have been longer
             end = next((n for n in range(start + 1, len(ids)) if words[n] != words[start]), len(ids))
-            run = next(
-                run for run, (a, b) in zip(runs, pairwise([0, *starts, len(ids)]), strict=True) if b == start
-            )
+            run = next(run for run, (a, b) in zip(runs, pairwise([0, *starts, len(ids)]), strict=True) if b == start)
             assert following and (len(run) + end - start > most)
 
 

@@ -106,9 +106,7 @@ def test_beam_size_and_number_of_hypotheses_are_arguments() -> None:
     samples = SampleConfig(kind="sample", num_samples=2)
     assert len(one.translate("a few words", samples, num_hypotheses=2).alternatives) == 1
     for search, count in ((SEARCH, 4), (GreedyConfig(kind="greedy"), 2), (samples, 3)):
-        with pytest.raises(
-            UserError, match=rf"{count} translations of a line .*--beam {count}, .*beam_size={count}"
-        ):
+        with pytest.raises(UserError, match=rf"{count} translations of a line .*--beam {count}, .*beam_size={count}"):
             one.translate("a few words", search, num_hypotheses=count)
 
 
@@ -137,9 +135,7 @@ def test_a_line_in_parts_begins_with_its_prefix_once() -> None:
     one.source_limit = SourceLimit(3, "it is a test")
     found = one.translate("a few words of which there are", prefix="not many")
     assert len(found.segments) > 1 and found.text.startswith("not many")
-    alone = [
-        one.translate(part, prefix="not many" * (not number)) for number, part in enumerate(found.segments)
-    ]
+    alone = [one.translate(part, prefix="not many" * (not number)) for number, part in enumerate(found.segments)]
     assert [token for each in alone for token in each.tokens] == list(found.tokens)
 
 
@@ -207,9 +203,7 @@ def test_what_is_asked_for_keeps_the_limits() -> None:
     lengths = LengthsConfig(max_length=7)
     search = SampleConfig(kind="sample", lengths=lengths)
     assert resolve_search(search, beam=None, greedy=False) is search
-    assert resolve_search(search, beam=2, greedy=False) == BeamConfig(
-        kind="beam", beam_size=2, lengths=lengths
-    )
+    assert resolve_search(search, beam=2, greedy=False) == BeamConfig(kind="beam", beam_size=2, lengths=lengths)
     patient = BeamConfig(kind="beam", beam_size=5, patience=1.0, lengths=lengths)
     wider = BeamConfig(kind="beam", beam_size=7, patience=1.0, lengths=lengths)
     assert resolve_search(patient, beam=7, greedy=False) == wider
@@ -227,9 +221,7 @@ def test_the_device_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributed, "resolve_device", lambda name: cards.append(name) or torch.device(name))
     assert training_device("cuda") == torch.device("cuda:1")  # its own, which must be there
     assert cards == ["cuda", "cuda:1"]
-    with pytest.raises(
-        UserError, match="`cuda:0` would be shared by several processes; `cuda` gives each its own"
-    ):
+    with pytest.raises(UserError, match="`cuda:0` would be shared by several processes; `cuda` gives each its own"):
         training_device("cuda:0")
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert (training_device("cuda"), training_device("cuda:1")) == (
@@ -245,9 +237,7 @@ class TestArriving:
         stream = io.BufferedReader(io.BytesIO(text))  # type: ignore[arg-type]
         groups = list(read_line_batches(stream, most))
         assert all(groups)
-        assert [line for group in groups for line in group] == [
-            line.removesuffix(b"\n") for line in io.BytesIO(text)
-        ]
+        assert [line for group in groups for line in group] == [line.removesuffix(b"\n") for line in io.BytesIO(text)]
 
     def test_what_has_come_comes_together(self) -> None:
         reading, writing = os.pipe()

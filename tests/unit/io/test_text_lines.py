@@ -43,9 +43,7 @@ def bomb(tmp_path: Path) -> Path:
 def test_a_line_without_end_has_a_place(bomb: Path) -> None:
     lines = read_lines(bomb)
     assert next(lines) == "a line"
-    with pytest.raises(
-        DataError, match=r"bomb\.gz:2: the line has more than 16,777,216 bytes; is it a text file"
-    ):
+    with pytest.raises(DataError, match=r"bomb\.gz:2: the line has more than 16,777,216 bytes; is it a text file"):
         next(lines)
     with pytest.raises(DataError, match=r"^/dev/zero:1: the line has more than"):
         next(read_lines(Path("/dev/zero")))

@@ -64,9 +64,7 @@ def theirs(kind):
         for name, size in (("layers", LAYERS), ("attention_heads", HEADS), ("ffn_dim", HIDDEN))
     }
     torch.manual_seed(4)
-    made = model(
-        config(vocab_size=WORDS, d_model=DIM, max_position_embeddings=PLACES, **sizes, **SPECIAL, **options)
-    )
+    made = model(config(vocab_size=WORDS, d_model=DIM, max_position_embeddings=PLACES, **sizes, **SPECIAL, **options))
     if kind == "bart":
         for side in (made.model.encoder, made.model.decoder):
             side.layernorm_embedding = nn.Identity()

@@ -83,9 +83,7 @@ def test_a_late_weight_may_be_asked_backwards_used_in_part_frozen_and_asked_for_
         {t: p(t, rand(2, 5, seed=t).tanh()) for t in (2, 0, 1)} for p in (late, formula)
     )  # the last is left out below
     for asked in ((base,), (weight,), (base, weight), (weight,)):
-        one, other = (
-            torch.autograd.grad((o[2] * o[0]).sum(), asked, retain_graph=True) for o in (ours, theirs)
-        )
+        one, other = (torch.autograd.grad((o[2] * o[0]).sum(), asked, retain_graph=True) for o in (ours, theirs))
         torch.testing.assert_close(one, other)
     frozen = weight.detach()
     ours, theirs = (

@@ -35,9 +35,7 @@ def first_cells(kind, layers):
 def torchs(fed, kind, layers, *, with_feed):
     """PyTorch's cells with the weights of ours; what is fed is a part of its input, or left out."""
     rnn = CELLS[kind](WORD + FEED * with_feed, DIM, layers, batch_first=True).double()
-    lowest = (
-        torch.cat([fed.input_proj.weight, fed.feed_proj.weight], 1) if with_feed else fed.input_proj.weight
-    )
+    lowest = torch.cat([fed.input_proj.weight, fed.feed_proj.weight], 1) if with_feed else fed.input_proj.weight
     inputs = [
         (lowest, fed.input_proj.bias),
         *((linear.weight, linear.bias) for linear in fed.upper_input_proj),
@@ -140,9 +138,7 @@ def assert_glorot(weight, gates=1):
 
 def assert_orthogonal(weight, gates):
     for block in weight.chunk(gates):
-        torch.testing.assert_close(
-            block @ block.T, torch.eye(len(block), dtype=block.dtype), atol=1e-6, rtol=0
-        )
+        torch.testing.assert_close(block @ block.T, torch.eye(len(block), dtype=block.dtype), atol=1e-6, rtol=0)
 
 
 def assert_gate_biases(bias_of_input, bias_of_hidden, gates):
@@ -154,9 +150,7 @@ def assert_gate_biases(bias_of_input, bias_of_hidden, gates):
 def check_rnn(rnn):
     gates = 3 if isinstance(rnn, nn.GRU) else 4
     for layer, end in itertools.product(range(rnn.num_layers), ["", "_reverse"][: 1 + rnn.bidirectional]):
-        own = {
-            n: getattr(rnn, f"{n}_l{layer}{end}") for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        }
+        own = {n: getattr(rnn, f"{n}_l{layer}{end}") for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
         assert_glorot(own["weight_ih"], gates)
         assert_orthogonal(own["weight_hh"], gates)
         assert_gate_biases(own["bias_ih"], own["bias_hh"], gates)

@@ -155,9 +155,7 @@ def test_the_lines_of_every_toolkit_are_understood(tmp_path):
     assert fairseq(FAIRSEQ.format(2, 3300, 2)) == Progress(2, words=6600)
     assert fairseq(FAIRSEQ.format(6, 3000, 6)) == Progress(6, words=18600)
     assert libraries.progress_of("PROGRESS 4 14000 8.123") == Progress(4, words=14000)
-    assert libraries.progress_of("PROGRESS 20 14000 8.123 card 900") == Progress(
-        20, words=14000, gpu_memory_mib=900
-    )
+    assert libraries.progress_of("PROGRESS 20 14000 8.123 card 900") == Progress(20, words=14000, gpu_memory_mib=900)
     metrics = tmp_path / "metrics.jsonl"
     entries = [{"kind": "train", "update": n, "target_tokens": 950.0 * n} for n in (2, 4, 6)]
     metrics.write_text("".join(json.dumps(entry) + "\n" for entry in entries), "utf-8")

@@ -148,9 +148,7 @@ def test_another_text_is_refused_and_removed(home: Home, tmp_path: Path):
     wrong = script.Text("train.de", "0" * 64)
     with pytest.raises(script.DownloadError) as caught:
         script.download([wrong], tmp_path, home=home.url, pauses=())
-    assert all(
-        part in str(caught.value) for part in ("train.de.gz", wrong.sha256, TEXT.sha256, "run this again")
-    )
+    assert all(part in str(caught.value) for part in ("train.de.gz", wrong.sha256, TEXT.sha256, "run this again"))
     assert names(tmp_path) == []
 
 

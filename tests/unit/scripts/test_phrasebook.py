@@ -165,9 +165,7 @@ EXPECTED: dict[str, tuple[str, str, Text]] = {
     "indirect question, modal at the end": (
         "She asks why I want to sleep.",
         "Sie fragt, warum ich schlafen will.",
-        say.indirect(
-            say.statement(do(SHE, "fragen")), Text("warum", "why"), do(I, "schlafen", modal="wollen")
-        ),
+        say.indirect(say.statement(do(SHE, "fragen")), Text("warum", "why"), do(I, "schlafen", modal="wollen")),
     ),
     "purpose": (
         "Paul travels to Berlin in order to pick up his son.",
@@ -180,9 +178,7 @@ EXPECTED: dict[str, tuple[str, str, Text]] = {
     "relative clause, subject": (
         "The man who lives in the village is tired.",
         "Der Mann, der im Dorf wohnt, ist müde.",
-        say.statement(
-            is_(say.described(the("Mann"), do(Gap(L.nouns["Mann"]), "wohnen", place=at("Dorf"))), TIRED)
-        ),
+        say.statement(is_(say.described(the("Mann"), do(Gap(L.nouns["Mann"]), "wohnen", place=at("Dorf"))), TIRED)),
     ),
     "relative clause, object": (
         "The coat that she needs is expensive.",
@@ -256,8 +252,7 @@ def lines(name: str) -> list[str]:
 
 
 PAIRS = {
-    part: list(zip(lines(f"{part}.de"), lines(f"{part}.en"), strict=True))
-    for part in ("train", "dev", "test", "long")
+    part: list(zip(lines(f"{part}.de"), lines(f"{part}.en"), strict=True)) for part in ("train", "dev", "test", "long")
 }
 
 
@@ -283,9 +278,7 @@ def test_sizes() -> None:
         "long": 300,
     }
     assert sum(path.stat().st_size for path in DATA.iterdir()) < 1_500_000
-    assert all(
-        b"\r" not in path.read_bytes() and path.read_bytes().endswith(b"\n") for path in DATA.iterdir()
-    )
+    assert all(b"\r" not in path.read_bytes() and path.read_bytes().endswith(b"\n") for path in DATA.iterdir())
 
 
 def test_no_sentence_occurs_twice_on_either_side() -> None:
@@ -329,9 +322,7 @@ def test_the_finite_verb_is_second_in_main_clauses_and_last_in_subordinate_ones(
     for _ in range(500):
         clause = composer.action(composer.subject())
         finite, rest, cluster = map(bare, german.verbs(clause))
-        first = (
-            clause.time.de if clause.time_first and clause.time else bare(german.who(clause.subject, "nom"))
-        )
+        first = clause.time.de if clause.time_first and clause.time else bare(german.who(clause.subject, "nom"))
         assert bare(german.statement(clause)).startswith(f"{first} {finite}")
         assert bare(german.statement(clause)).endswith(rest)
         assert bare(german.subordinate(replace(clause, time_first=False), "weil")).endswith(f" {cluster}")

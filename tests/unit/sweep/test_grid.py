@@ -237,9 +237,7 @@ class TestMistakes:
     def test_of_several_cells_are_said_together(self, mistake):
         said = mistake(("additive, dim: 8", "additive, dim: x"), ("small: {dim: 8}", "small: {dimm: 8}"))
         assert "sweep.yaml:10:15: unknown key `model.encoder.dimm`; did you mean `dim`?" in said
-        assert (
-            "sweep.yaml:21:39: `model.decoder.attention.score.dim` should be a whole number, not 'x'" in said
-        )
+        assert "sweep.yaml:21:39: `model.decoder.attention.score.dim` should be a whole number, not 'x'" in said
         assert said.endswith("2 mistakes in sweep.yaml")
 
     def test_of_the_base_are_in_the_base(self, mistake):
@@ -248,10 +246,7 @@ class TestMistakes:
 
     def test_parts_that_refuse_each_other(self, mistake):
         said = mistake(("additive: {kind: additive, dim: 8}", "dot: {kind: dot}"))
-        assert (
-            "`model.decoder.attention.score`: `dot` compares the decoder, 16 wide, with an encoder 8 wide"
-            in said
-        )
+        assert "`model.decoder.attention.score`: `dot` compares the decoder, 16 wide, with an encoder 8 wide" in said
         assert "(in the trial small+luong+dot)" in said
 
     def test_cells_alike(self, mistake):

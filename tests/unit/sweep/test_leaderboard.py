@@ -159,9 +159,7 @@ class TestSignificance:
         ],
     )
     def test_a_verdict_needs_every_seed(self, pairs, p, verdict):
-        found = combine_seeds(
-            [Comparison(i, 30.0, difference, p, 1.0, "") for i, (difference, p) in enumerate(pairs)]
-        )
+        found = combine_seeds([Comparison(i, 30.0, difference, p, 1.0, "") for i, (difference, p) in enumerate(pairs)])
         assert (found.p_value, found.verdict) == (p, verdict)
         assert found.difference == pytest.approx(np.mean([difference for difference, _ in pairs]))
 
@@ -179,9 +177,7 @@ class TestSignificance:
     )
     def test_a_difference_is_larger_than_the_spread_over_seeds(self, scores, baselines, verdict):
         pairs = enumerate(zip(scores, baselines, strict=True))
-        found = combine_seeds(
-            [Comparison(i, score, score - base, 0.01, 1.0, "") for i, (score, base) in pairs]
-        )
+        found = combine_seeds([Comparison(i, score, score - base, 0.01, 1.0, "") for i, (score, base) in pairs])
         difference = np.mean(scores) - np.mean(baselines)
         assert found.difference == pytest.approx(difference)
         assert found.verdict == verdict

@@ -36,7 +36,5 @@ def test_trainings_side_by_side_take_cards_in_turn(tmp_path, monkeypatch, cards,
     read, _ = os.pipe()
     ended = list(run_all(trainings, 4, read))
     assert [one.exit_code for one in ended] == [0] * 4
-    told = Counter(
-        (training.folder / SWEEP_LOG).read_text().removeprefix("card").strip() for training in trainings
-    )
+    told = Counter((training.folder / SWEEP_LOG).read_text().removeprefix("card").strip() for training in trainings)
     assert told == seen

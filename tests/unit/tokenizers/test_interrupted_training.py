@@ -36,9 +36,7 @@ def test_an_interruption_does_not_wait_for_the_end() -> None:
     assert time.monotonic() - began < 15
 
 
-@pytest.mark.parametrize(
-    "config", [BPETokenizerConfig(vocab_size=400), UnigramTokenizerConfig(vocab_size=400)]
-)
+@pytest.mark.parametrize("config", [BPETokenizerConfig(vocab_size=400), UnigramTokenizerConfig(vocab_size=400)])
 def test_the_same_lines_give_the_pieces_that_sentencepiece_gives(
     config: BPETokenizerConfig | UnigramTokenizerConfig,
 ) -> None:

@@ -44,9 +44,9 @@ def test_a_tag_is_one_entry_after_those_of_the_text(tokenizer: TaggedTokenizer) 
         assert tokenizer.encode(f"<2fr> {line}") == plain.encode(f"<2fr> {line}")
     mixed = [LINES[0], add_tag(LINES[1], "2en"), add_tag(LINES[2], "News.1")]
     drawn = tokenizer.sample(mixed, 3)
-    assert [
-        ids[1:] if line[0] == "<" else ids for line, ids in zip(mixed, drawn, strict=True)
-    ] == plain.sample(LINES, 3)
+    assert [ids[1:] if line[0] == "<" else ids for line, ids in zip(mixed, drawn, strict=True)] == plain.sample(
+        LINES, 3
+    )
     assert tokenizer.sample([], 1) == []
 
 

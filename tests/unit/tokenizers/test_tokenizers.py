@@ -74,9 +74,7 @@ def test_any_text_comes_back_from_words_and_characters_that_know_it(line: str) -
         ids = tokenizer.encode(line)
         if any(special in line for special in SPECIAL_TOKENS):
             continue
-        expected = (
-            tidy(line) if isinstance(config, CharacterTokenizerConfig) else tidy(line.replace("￭", "■"))
-        )
+        expected = tidy(line) if isinstance(config, CharacterTokenizerConfig) else tidy(line.replace("￭", "■"))
         assert tokenizer.decode(ids) == expected
         assert UNK not in ids
 
@@ -266,9 +264,7 @@ def test_folders_that_do_not_fit_together(tmp_path: Path) -> None:
     other: Tokenizer = BPETokenizerConfig(vocab_size=300).train(TEXT)
     other.save(tmp_path / "b")
     shutil.copy(tmp_path / "b/sentencepiece.model", tmp_path / "a")
-    assert "is not the vocabulary expected: 300 entries, expected 400" in broken(
-        tmp_path / "a", "sentencepiece.model"
-    )
+    assert "is not the vocabulary expected: 300 entries, expected 400" in broken(tmp_path / "a", "sentencepiece.model")
     (tmp_path / "a/sentencepiece.model").write_bytes(b"no model")
     assert "is no SentencePiece model of ours" in broken(tmp_path / "a", "sentencepiece.model")
     for file in ("sentencepiece.model", "vocabulary.json", "tokenizer.json"):

@@ -73,7 +73,5 @@ def test_two_that_differ() -> None:
         "run/source/vocabulary.json: is not the vocabulary expected: 7 entries, expected 7; "
         "the first difference is entry 5: 'x', expected 'b'"
     )
-    with pytest.raises(
-        RunError, match="5 entries, expected 7; the first difference is entry 5: nothing, exp"
-    ):
+    with pytest.raises(RunError, match="5 entries, expected 7; the first difference is entry 5: nothing, exp"):
         check_same(expected, Vocabulary.from_tokens("a"), file)

@@ -125,9 +125,7 @@ def test_sub_words_of_scripts_without_spaces_are_not_joined() -> None:
 
 @pytest.mark.parametrize("name", TRAINED)
 @given(
-    line=st.lists(
-        st.sampled_from(["a", "boat", "ß", "é", "日本", "天", "ก", "คำ", "😀", "👩🏽", "x\u0301", " ", ","])
-    )
+    line=st.lists(st.sampled_from(["a", "boat", "ß", "é", "日本", "天", "ก", "คำ", "😀", "👩🏽", "x\u0301", " ", ","]))
 )
 def test_words_end_where_the_whole_text_before_a_token_says(name: str, line: list[str]) -> None:
     tokenizer = TRAINED[name]

@@ -56,9 +56,7 @@ def padded(tokenizer, lines):
     return torch.tensor(tokenizer.bert_ids)[ids], mask
 
 
-@pytest.mark.parametrize(
-    "rules", [{}, {"do_lower_case": False}, {"do_lower_case": True, "strip_accents": False}]
-)
+@pytest.mark.parametrize("rules", [{}, {"do_lower_case": False}, {"do_lower_case": True, "strip_accents": False}])
 @pytest.mark.parametrize("file", ["vocab.txt", "tokenizer.json"])
 def test_a_batch_is_what_berts_own_tokenizer_makes(folder, rules, file):
     (folder / "tokenizer_config.json").write_text(json.dumps(rules))

@@ -135,8 +135,7 @@ def test_a_batch_size_that_is_far_too_large_is_warned_of():
     )
     assert not any("batches" in one for one in resolved(lengths, batch={"tokens": 4095})[1])
     assert any(
-        "tokens: 512`" in one
-        for one in resolved(lengths, batch={"tokens": 2048, "gradient_accumulation": 2})[1]
+        "tokens: 512`" in one for one in resolved(lengths, batch={"tokens": 2048, "gradient_accumulation": 2})[1]
     )
 
 
@@ -174,9 +173,7 @@ def test_a_warm_up_that_a_time_ends_first_is_warned_of_by_the_speed():
     assert "warm-up is 901 updates; training will end after about 1,800:" in warning(901, (1, "hours"))
     assert "after about 1,800:" in warning(4000, (20, "epochs"), (9, "hours"), (60, "minutes"))
     assert warning(900, (1, "hours")) is None
-    assert (
-        warning(4000, (1, "epochs"), (1, "hours")) is None
-    )  # the epoch ends first, as was said at the start
+    assert warning(4000, (1, "epochs"), (1, "hours")) is None  # the epoch ends first, as was said at the start
     assert warning(4000, (300, "updates")) is None
 
 
@@ -213,16 +210,10 @@ def test_resumed_without_the_values_that_it_began_with_it_keeps_them_too(corpus)
     whole = auto(corpus, "whole", max_duration=["20 updates"], **given)
     run = auto(corpus, "run", max_duration=["8 updates"], **given)
     auto(corpus, "run", max_duration=["20 updates"], resume=True)
-    assert (
-        kept(run)
-        == kept(whole)
-        == (64, InverseSquareRootScheduleConfig(kind="inverse-sqrt", warmup_updates=7))
-    )
+    assert kept(run) == kept(whole) == (64, InverseSquareRootScheduleConfig(kind="inverse-sqrt", warmup_updates=7))
     assert rates(run) == rates(whole)
     assert_same(last_weights(run), last_weights(whole))
-    other = auto(
-        corpus, "run", max_duration=["40 updates"], lr_schedule={"kind": "noam", "dim": 8}, resume=True
-    )
+    other = auto(corpus, "run", max_duration=["40 updates"], lr_schedule={"kind": "noam", "dim": 8}, resume=True)
     assert kept(other) == (64, NoamScheduleConfig(kind="noam", dim=8, warmup_updates=4))
 
 

@@ -27,11 +27,7 @@ def test_nearly_all_of_the_room_is_found_and_a_margin_left(room):
 
     found = largest_that_fits(holds, 10**9)
     assert found >= FIRST
-    assert (
-        (1 - 1 / 8) * SAFETY_MARGIN * room
-        <= max(found, FIRST / SAFETY_MARGIN)
-        <= max(room, FIRST / SAFETY_MARGIN)
-    )
+    assert (1 - 1 / 8) * SAFETY_MARGIN * room <= max(found, FIRST / SAFETY_MARGIN) <= max(room, FIRST / SAFETY_MARGIN)
     assert len(tried) <= 16
 
 

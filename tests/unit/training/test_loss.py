@@ -104,9 +104,7 @@ def test_bfloat16_is_roughly_float32(chunk, smoothing):
 def test_a_card_is_told_little_to_make_the_loss_of_many_words(words):
     """Of 24,000 words, of which a chunk as small as a CPU likes it would take thousands of launches."""
     with torch.device("meta"):
-        hidden, weight, bias = (
-            torch.zeros(*s, requires_grad=True) for s in ((24_000, 8), (words, 8), (words,))
-        )
+        hidden, weight, bias = (torch.zeros(*s, requires_grad=True) for s in ((24_000, 8), (words, 8), (words,)))
         labels = torch.zeros(24_000, dtype=torch.long)
     with Launches() as launches:
         linear_cross_entropy(hidden, weight, bias, labels, 0.1)[0].backward()
@@ -122,9 +120,7 @@ def test_the_loss_of_a_batch_is_that_of_its_words():
     assert loss.num_target_tokens == (2 + 1) + (4 + 1)  # with the end of each
     alone = [TrainingLoss(net, 0.1)(collate([pair])) for pair in pairs]
     torch.testing.assert_close(loss.loss, sum(one.loss for one in alone))
-    torch.testing.assert_close(
-        loss.negative_log_likelihood, sum(one.negative_log_likelihood for one in alone)
-    )
+    torch.testing.assert_close(loss.negative_log_likelihood, sum(one.negative_log_likelihood for one in alone))
     logits = net.output_projection(net(batch.source, batch.source_mask, batch.target).hidden).flatten(0, 1)
     expected = F.cross_entropy(
         logits, batch.labels.flatten(), label_smoothing=0.1, ignore_index=IGNORE_INDEX, reduction="sum"
@@ -138,9 +134,7 @@ def test_what_stands_in_padding_has_no_gradient():
     batch = collate([([4, 5], [7, 8, 3]), ([9], [3])])
     assert len(batch.label_index) == 4 + 2
     read = []
-    net.target_embedding.register_forward_hook(
-        lambda module, given, words: words.retain_grad() or read.append(words)
-    )
+    net.target_embedding.register_forward_hook(lambda module, given, words: words.retain_grad() or read.append(words))
     TrainingLoss(net, 0.1)(batch).loss.backward()
     (words,) = read
     assert (words.grad[1, 2:] == 0).all()

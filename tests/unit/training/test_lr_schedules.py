@@ -38,9 +38,7 @@ def test_cosine():
     schedule = {"kind": "cosine", "total_updates": 110, "warmup_updates": 10}
     assert [at(schedule, u) for u in (1, 5, 10)] == pytest.approx([0.1, 0.5, 1])
     a_third = 10 + 100 / 3
-    assert at({**schedule, "total_updates": 70}, 30) == pytest.approx(
-        0.75
-    )  # a third of the way: (1 + 1/2) / 2
+    assert at({**schedule, "total_updates": 70}, 30) == pytest.approx(0.75)  # a third of the way: (1 + 1/2) / 2
     assert [at(schedule, u) for u in (60, 110, 500)] == pytest.approx([0.5, 0, 0], abs=1e-12)
     assert at(schedule, 43) > 0.75 > at(schedule, 44)
     assert 43 < a_third < 44

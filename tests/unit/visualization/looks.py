@@ -11,9 +11,7 @@ import numpy as np
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 
-SOURCE = TokenizedText(
-    ("▁Die", "▁Kat", "ze", "</script>", "</s>"), ("Die", "Katze</script>", "</s>"), (0, 1, 1, 1, 2)
-)
+SOURCE = TokenizedText(("▁Die", "▁Kat", "ze", "</script>", "</s>"), ("Die", "Katze</script>", "</s>"), (0, 1, 1, 1, 2))
 TARGET = TokenizedText(("▁The", "▁c", "at", "<!--", "</s>"), ("The", "cat", "<!--", "</s>"), (0, 1, 1, 2, 3))
 
 
@@ -27,9 +25,7 @@ def looked(
         size = (layers, heads, len(asking.tokens))
         return random.dirichlet([0.3] * len(SOURCE.tokens), size=size).astype(np.float32)
 
-    return AttentionWeights(
-        SOURCE, TARGET, weights(TARGET) if decoder else None, weights(SOURCE) if encoder else None
-    )
+    return AttentionWeights(SOURCE, TARGET, weights(TARGET) if decoder else None, weights(SOURCE) if encoder else None)
 
 
 def page_data(page: str) -> dict[str, Any]:

@@ -104,9 +104,7 @@ def test_what_is_left_open_depends_on_the_form() -> None:
         ("encoder", (2, 3)),
     ]
     assert [one.kind for one in AttentionSelection().select_all(looked(decoder=False))] == ["encoder"]
-    assert [one.kind for one in AttentionSelection("encoder", layer=1, head="mean").select_all(seen)] == [
-        "encoder"
-    ]
+    assert [one.kind for one in AttentionSelection("encoder", layer=1, head="mean").select_all(seen)] == ["encoder"]
     text = attention_text(seen)
     assert text.startswith("layer 2, mean of heads\n") and text.count("▁The") == 1
     every = attention_text(seen, AttentionSelection(layer="all", head="all", whole_words=True))

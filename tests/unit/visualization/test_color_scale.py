@@ -147,11 +147,7 @@ def test_fonts_are_found_for_characters_that_the_first_does_not_have(
     assert fonts.get_font(str(path)).get_char_index(ord(script))
     # Installed after matplotlib listed the fonts
     new = Path(shutil.copy(path, tmp_path))
-    listed = [
-        font
-        for font in fonts.fontManager.ttflist
-        if font.name == "DejaVu Sans" and "Oblique" not in font.fname
-    ]
+    listed = [font for font in fonts.fontManager.ttflist if font.name == "DejaVu Sans" and "Oblique" not in font.fname]
     monkeypatch.setattr(fonts.fontManager, "ttflist", listed)
     monkeypatch.setattr(fonts, "findSystemFonts", lambda: [str(new)])
     assert font_families(script) == families
@@ -166,9 +162,7 @@ Draw = Callable[..., Browser]
 @pytest.fixture
 def draw(chromium: Browser, tmp_path: Path) -> Draw:
     def opened(seen: AttentionWeights, scale: ColorScale = "max", **size: int) -> Browser:
-        draw_attention(
-            seen, tmp_path / "page.html", AttentionSelection(color_scale=scale), run="runs/<b>mine"
-        )
+        draw_attention(seen, tmp_path / "page.html", AttentionSelection(color_scale=scale), run="runs/<b>mine")
         chromium.open(tmp_path / "page.html", **size)
         return chromium
 
@@ -202,9 +196,9 @@ def test_small_maps_are_on_one_scale(draw: Draw) -> None:
     page = draw(SEEN)
     pixels = "c => [...c.getContext('2d').getImageData(0, 0, 5, 5).data]"
     drawn = (
-        np.array(page.get(f"[...document.querySelectorAll('#overview canvas')].map({pixels})")).reshape(
-            2, 3, 5, 5, 4
-        )[..., 3]
+        np.array(page.get(f"[...document.querySelectorAll('#overview canvas')].map({pixels})")).reshape(2, 3, 5, 5, 4)[
+            ..., 3
+        ]
         / 255
     )
     assert SEEN.cross_attention is not None

@@ -41,9 +41,7 @@ def as_map(source: list[str], target: list[str], weights: np.ndarray) -> Attenti
 def columns(line: str) -> int:
     wide = {"W": 2, "F": 2}
     return sum(
-        wide.get(unicodedata.east_asian_width(c), 1)
-        for c in line
-        if unicodedata.category(c) not in ("Mn", "Me")
+        wide.get(unicodedata.east_asian_width(c), 1) for c in line if unicodedata.category(c) not in ("Mn", "Me")
     )
 
 
@@ -93,9 +91,7 @@ def test_nothing_is_lost_in_a_narrow_terminal():
 
 
 def test_a_terminal_without_room_gets_sixteen_columns():
-    assert heatmap_text(SOURCE, TARGET, np.eye(11), columns=1) == heatmap_text(
-        SOURCE, TARGET, np.eye(11), columns=16
-    )
+    assert heatmap_text(SOURCE, TARGET, np.eye(11), columns=1) == heatmap_text(SOURCE, TARGET, np.eye(11), columns=16)
 
 
 def test_wide_and_combining_characters_keep_their_columns():
@@ -190,9 +186,7 @@ def test_without_matplotlib_one_is_told_what_to_install(tmp_path: Path, monkeypa
 
 def test_bleu_by_length_is_drawn(tmp_path: Path):
     def line(best: float) -> list[LengthBucket]:
-        return [
-            LengthBucket(5 * i + 1, 5 * i + 5, 30, 5 * i + 3, Score("BLEU", best - i, "")) for i in range(6)
-        ]
+        return [LengthBucket(5 * i + 1, 5 * i + 5, 30, 5 * i + 3, Score("BLEU", best - i, "")) for i in range(6)]
 
     draw_bleu_by_length({"with attention": line(30), "without": line(25)}, tmp_path / "length.png")
     assert count_colors(pixels(tmp_path / "length.png")) > 50

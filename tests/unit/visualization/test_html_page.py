@@ -29,9 +29,7 @@ def test_the_page_holds_all_weights_and_asks_nothing_of_a_network():
     )
     first, second = page_data(page)["sentences"]
     assert [first["title"], second["title"]] == ["The cat <!--"] * 2
-    for found, expected in zip(
-        first["maps"], (FIRST.cross_attention, FIRST.encoder_self_attention), strict=True
-    ):
+    for found, expected in zip(first["maps"], (FIRST.cross_attention, FIRST.encoder_self_attention), strict=True):
         np.testing.assert_allclose(np.array(found["weights"]) / 1000, expected, atol=6e-4)
         assert found["keys"]["tokens"] == list(SOURCE.tokens)
     (found,) = second["maps"]
