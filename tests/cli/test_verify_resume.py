@@ -66,7 +66,7 @@ def verified(home, config, *more):
 def test_a_small_model_is_verified(corpus):
     config = corpus / "small.yaml"
     config.write_text(yaml.safe_dump(content(corpus, "small", model=MODELS["drawing"], time_limit="1s")))
-    code, out, err = verified(corpus, config, "--updates", 24)
+    code, out, err = verified(corpus, config, "--updates", 12)
     assert code == 0, err
     _, *rows, _, verdict = out.splitlines()
     assert len(rows) == 8 and all("  identical  " in row for row in rows)
