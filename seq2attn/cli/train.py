@@ -47,7 +47,7 @@ def train(
       seq2attn train configs/phrasebook.yaml
       seq2attn train my.yaml --set training.batch.tokens=2048 --set run_dir=runs/small
       seq2attn train my.yaml --resume
-      seq2attn train my.yaml --resume-if-exists --set training.time_limit=2h55m
+      seq2attn train my.yaml --resume-if-exists --set "training.time_limit=175 minutes"
       torchrun --nproc-per-node=4 -m seq2attn train my.yaml
     """
     from seq2attn.config.load import load

@@ -9,7 +9,7 @@ import torch
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from seq2attn.config.base import Config, FieldError, FieldErrors
-from seq2attn.config.duration import Duration, DurationField, OneOrMore, WallTimeField
+from seq2attn.config.duration import Duration, DurationField, OneOrMore, TimeField
 from seq2attn.training.guided_alignment import GuidedAlignmentConfig
 from seq2attn.training.lr_schedules import InverseSquareRootScheduleConfig, LRScheduleConfig
 from seq2attn.training.optimizers import AdamConfig, OptimizerConfig
@@ -101,9 +101,9 @@ class TrainingConfig(Config):
 
     max_duration: Annotated[tuple[DurationField, ...], OneOrMore] = Field((Duration(20, "epochs"),), min_length=1)
     """A duration, or a list of durations; training ends with the first that is over."""
-    time_limit: WallTimeField | None = None
-    """Save, stop and exit with 75 when the process has trained for so long, like `2h55m`: a few minutes less than a
-    batch queue gives it. `train --resume-if-exists` resumes it."""
+    time_limit: TimeField | None = None
+    """Time after which this process saves a checkpoint and exits with 75, like `175 minutes`: a few minutes less than
+    the limit of a batch queue. `train --resume-if-exists` resumes it."""
     seed: int = Field(1, ge=0, lt=2**63)
     """Seed of initialization, dropout and the order of the data."""
     batch: BatchConfig = BatchConfig()

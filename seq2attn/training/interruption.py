@@ -11,6 +11,8 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from seq2attn.config.duration import Duration
+
 HANGUP = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []
 """None on Windows."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, *HANGUP)
@@ -24,9 +26,9 @@ REPEAT_WINDOW = 1.0
 class StopRequest:
     """A request to end this session, if there is one. Within its `with` signals are recorded; the second one exits."""
 
-    def __init__(self, stop_after: float | None = None, started: float | None = None) -> None:
+    def __init__(self, time_limit: Duration | None = None, started: float | None = None) -> None:
         begin = time.monotonic() if started is None else started
-        self._deadline = None if stop_after is None else begin + stop_after
+        self._deadline = None if time_limit is None else begin + time_limit.seconds
         self._signal: int | None = None
         self._heard = 0.0
         self._before: dict[int, Any] = {}

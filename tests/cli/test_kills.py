@@ -141,12 +141,12 @@ def test_a_reader_that_has_gone_ends_nothing(home, kind):
 
 
 def test_a_time_limit_stops_it_for_the_queue_to_start_again(home):
-    code, said = home.train("parts", "--resume-if-exists", time_limit="1s", max_duration=["9999 updates"])
+    code, said = home.train("parts", "--resume-if-exists", time_limit="1 second", max_duration=["9999 updates"])
     assert code == 75 and "stopped by training.time_limit after update" in said
     done = list_checkpoints(home.run("parts").folder)[-1].train_state.update
     max_duration = [f"{done + 3} updates"]
     assert home.train("whole", max_duration=max_duration)[0] == 0
-    assert home.train("parts", "--resume-if-exists", time_limit="1h", max_duration=max_duration)[0] == 0
+    assert home.train("parts", "--resume-if-exists", time_limit="1 hour", max_duration=max_duration)[0] == 0
     assert_identical(home.run("whole"), home.run("parts"))
 
 

@@ -65,7 +65,7 @@ def verified(home, config, *more):
 
 def test_a_small_model_is_verified(corpus):
     config = corpus / "small.yaml"
-    config.write_text(yaml.safe_dump(content(corpus, "small", model=MODELS["drawing"], time_limit="1s")))
+    config.write_text(yaml.safe_dump(content(corpus, "small", model=MODELS["drawing"], time_limit="1 second")))
     code, out, err = verified(corpus, config, "--updates", 12)
     assert code == 0, err
     _, *rows, _, verdict = out.splitlines()

@@ -195,7 +195,7 @@ def test_those_that_are_not_in_a_row_do_not_end_it(corpus):
 
 
 def test_they_are_counted_over_an_interruption(corpus):
-    options = {"model": faulty(range(3, 99)), "max_consecutive_skips": 3, "time_limit": "0s"}
+    options = {"model": faulty(range(3, 99)), "max_consecutive_skips": 3, "time_limit": "0.001 seconds"}
     for _ in range(4):
         with pytest.raises(TrainingInterrupted):
             trained(corpus, "run", resume="if-exists", **options)
@@ -204,7 +204,7 @@ def test_they_are_counted_over_an_interruption(corpus):
     assert list_checkpoints(run.folder)[-1].train_state.update == 2
 
 
-@pytest.mark.parametrize("time_limit", [None, "0s"])
+@pytest.mark.parametrize("time_limit", [None, "0.001 seconds"])
 def test_weights_that_are_not_finite_are_neither_validated_nor_saved(corpus, monkeypatch, time_limit):
     monkeypatch.setattr(trainer, "all_finite", lambda tensors: False)
     options = {"max_duration": ["2 updates"], "validation": {"every": "1 update"}, "time_limit": time_limit}

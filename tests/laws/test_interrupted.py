@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from seq2attn.config.duration import Duration
 from seq2attn.diagnostics.compare_runs import compare_runs, format_comparison_table
 from seq2attn.errors import RunError, TrainingInterrupted
 from seq2attn.experiment import ExperimentConfig
@@ -59,7 +60,7 @@ def assert_identical(one, other):
 def sittings(folder, run, **options):
     """Train, and stop after every update, until there is nothing left to stop."""
     config = ExperimentConfig.model_validate(content(folder, run, **options))
-    hasty = config.training.model_copy(update={"time_limit": 0})
+    hasty = config.training.model_copy(update={"time_limit": Duration(0.001, "seconds")})
     for count in range(99):
         try:
             train(config.model_copy(update={"training": hasty}), resume="if-exists")
@@ -89,7 +90,7 @@ def test_stopped_after_every_update_is_never_stopped(corpus, name):
 def test_where_it_was_interrupted_counts_for_nothing(corpus):
     options = {**PLAIN, "checkpoints": {"keep_last": 3, "average": "last"}}
     config = ExperimentConfig.model_validate(content(corpus, "run", **options))
-    hasty = config.training.model_copy(update={"time_limit": 0})
+    hasty = config.training.model_copy(update={"time_limit": Duration(0.001, "seconds")})
     kept = []
     for _ in range(8):
         with pytest.raises(TrainingInterrupted):

@@ -272,7 +272,7 @@ def test_an_average_of_the_best_takes_none_that_cannot_be_compared(corpus):
 
 
 def test_what_was_interrupted_before_its_first_validation_translates(corpus):
-    options = {"validation": every("9 updates", metric="loss"), "time_limit": "0s"}
+    options = {"validation": every("9 updates", metric="loss"), "time_limit": "0.001 seconds"}
     for _ in range(2):
         with pytest.raises(TrainingInterrupted):
             trained(corpus, "run", resume="if-exists", **options)

@@ -221,7 +221,7 @@ def test_a_time_limit_is_warned_of_at_the_first_report_and_once(corpus):
     options = {
         "lr_schedule": {**AUTO, "warmup_updates": 10**12},
         "max_duration": ["1 hour"],
-        "time_limit": "0s",
+        "time_limit": "0.001 seconds",
     }
     for _ in range(3):  # each makes one update
         with pytest.raises(TrainingInterrupted):
