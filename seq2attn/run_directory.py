@@ -38,7 +38,8 @@ from seq2attn.io.weights import is_corrupt, read_origin
 from seq2attn.models import Seq2Seq
 from seq2attn.models.weights import Vocabularies, check_vocabularies, load_model, save_weights
 from seq2attn.nn.device import configure_cuda
-from seq2attn.tokenizers.base import Tokenizer, load_tokenizer
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.load import load_tokenizer
 
 logger = logging.getLogger("seq2attn")
 HINT = "train it, or give another run directory"

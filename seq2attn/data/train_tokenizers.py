@@ -12,7 +12,6 @@ from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.config import TokenizerConfig, TokenizersConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer
-from seq2attn.tokenizers.wordpiece import WordPieceTokenizer
 
 Log = Callable[[str], None]
 
@@ -25,9 +24,9 @@ def train_tokenizers(data: DataConfig, text: TokenizersConfig, folder: Path, log
 
     def train(config: TokenizerConfig, lines: Iterable[str], *names: str) -> None:
         log(f"{' and '.join(names)}: training the {config.kind} tokenizer")
-        trained = config.train(lines)
-        tokenizer: Tokenizer = trained
-        if data.tags and "source" in names and not isinstance(trained, WordPieceTokenizer):
+        trained: Tokenizer = config.train(lines)
+        tokenizer = trained
+        if data.tags and "source" in names:
             tokenizer = TaggedTokenizer(trained, data.tags, all(corpus.tag for corpus in data.train))
         for name in names:
             shutil.rmtree(folder / name, ignore_errors=True)

@@ -26,7 +26,7 @@ from seq2attn.encoders.bert_checkpoint import (
 from seq2attn.errors import DataError
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.tokenizers.vocabulary import EOS, PAD
-from seq2attn.tokenizers.wordpiece import missing_dependency, resolve_folder
+from seq2attn.tokenizers.wordpiece import check_dependency, resolve_folder
 
 
 class _PartlyFrozen(nn.Module):
@@ -133,8 +133,7 @@ class BertEncoderConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _look(cls, data: Any, info: ValidationInfo) -> Any:
-        if mistake := missing_dependency():
-            raise mistake
+        check_dependency()
         if not isinstance(data, dict) or data.get("architecture") or not isinstance(data.get("path"), str | Path):
             return data
         if is_of_run(data["path"]):

@@ -9,7 +9,7 @@ from seq2attn.data.inspection.statistics import CorpusReport
 from seq2attn.data.inspection.text_style import TextStyle
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.tags import TaggedTokenizer, split_tag
+from seq2attn.tokenizers.tags import TaggedTokenizer
 
 MAX_EXAMPLES = 5
 """Maximum number of lines that a warning names; of the others it has the number."""
@@ -43,7 +43,7 @@ class InputChecker:
             self.num_unknown += one.num_unknown
             if one.num_unknown:
                 self._with_unknown.append(number)
-            if needs_tag and one.num_tokens and not split_tag(tokenizer, one.line)[0]:
+            if needs_tag and one.num_tokens and not tokenizer.split_tag(one.line)[0]:
                 self._untagged.append(number)
             if one.warning is not None:
                 self._long.append(f"line {number:,}: {one.warning}")

@@ -21,7 +21,6 @@ from seq2attn.search.config import LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import collapse_whitespace
-from seq2attn.tokenizers.tags import split_tag
 from seq2attn.tokenizers.unicode_scripts import is_unspaced
 from seq2attn.tokenizers.vocabulary import UNK
 
@@ -151,7 +150,7 @@ class SourceLine:
 
 def _split(tokenizer: Tokenizer, line: str, max_tokens: int, language: str) -> Iterator[tuple[tuple[int, ...], str]]:
     """Ids and text of each sentence, in runs where it is too long; each with the tag of the line."""
-    tag, rest = split_tag(tokenizer, line)
+    tag, rest = tokenizer.split_tag(line)
     tag_ids = tuple(tokenizer.encode(tag)) if tag else ()
     room = max(1, max_tokens - len(tag_ids))
     for sentence in split_sentences(rest, language):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
+from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, NormalizeConfig, collapse_whitespace
-from seq2attn.tokenizers.tokenizer_files import save_tokenizer_files
-from seq2attn.tokenizers.vocabulary import CONTROL_IDS, Vocabulary, ids_to_tokens
-from seq2attn.tokenizers.word_ids import assign_word_ids
+from seq2attn.tokenizers.vocabulary import CONTROL_IDS, Vocabulary
 
 
 class CharacterTokenizerConfig(NormalizeConfig):
@@ -20,52 +17,35 @@ class CharacterTokenizerConfig(NormalizeConfig):
 
     kind: Literal["characters"] = "characters"
     min_frequency: PositiveInt = 1
-    """Characters seen less often become `<unk>`."""
+    """Characters that are rarer in the training text become `<unk>`."""
     vocab_size: Annotated[int, Field(gt=4)] | None = None
-    """Largest vocabulary, the four special entries among it; none: no limit."""
+    """Maximum size of the vocabulary, including the four special tokens; none: no limit."""
 
     def train(self, lines: Iterable[str]) -> CharacterTokenizer:
-        """Count the characters of `lines`."""
-        characters = (character for line in lines for character in _cut(self.normalize(line)))
+        """A tokenizer whose vocabulary is the characters of `lines`."""
+        characters = (character for line in lines for character in self.segment(line))
         return CharacterTokenizer(self, Vocabulary.from_counts(characters, self.min_frequency, self.vocab_size))
 
+    def segment(self, line: str) -> str:
+        """The characters of a line, with `▁` for spaces."""
+        return self.normalize(line).replace(" ", SPACE_MARK)
 
-@dataclass(frozen=True)
-class CharacterTokenizer:
-    """Cuts between all characters."""
+
+class CharacterTokenizer(Tokenizer):
+    """Segmentation into characters."""
 
     config: CharacterTokenizerConfig
-    vocabulary: Vocabulary
-    is_stochastic: ClassVar[bool] = False
 
     def encode(self, line: str) -> list[int]:
         """The ids of a line's characters, without BOS and EOS."""
-        return [self.vocabulary.id(character) for character in _cut(self.config.normalize(line))]
-
-    def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
-        """The ids of each line: there is one way to cut it."""
-        return [self.encode(line) for line in lines]
-
-    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
-        """The characters as shown to people."""
-        return ids_to_tokens(self.vocabulary, ids)
-
-    def word_ids(self, ids: Sequence[int]) -> list[int]:
-        """For each id the number of the word of `decode(ids)` it belongs to; PAD, BOS and EOS: -1."""
-        words = ids_to_tokens(self.vocabulary, ids)
-        return assign_word_ids(
-            "" if id in CONTROL_IDS else word.replace(SPACE_MARK, " ") for id, word in zip(ids, words, strict=True)
-        )
+        return [self.vocabulary.id(character) for character in self.config.segment(line)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text without PAD, BOS and EOS; an unknown character is shown as `<unk>`."""
-        words = ids_to_tokens(self.vocabulary, [id for id in ids if id not in CONTROL_IDS])
-        return collapse_whitespace("".join(words).replace(SPACE_MARK, " "))
+        """The text without PAD, BOS and EOS; unknown characters become `<unk>`."""
+        return collapse_whitespace("".join(self._surfaces(ids)))
 
-    def save(self, folder: Path) -> None:
-        """Write what `load_tokenizer` reads."""
-        save_tokenizer_files(folder, self.config, self.vocabulary)
-
-
-def _cut(line: str) -> str:
-    return line.replace(" ", SPACE_MARK)
+    def _surfaces(self, ids: Sequence[int]) -> list[str]:
+        tokens = self.convert_ids_to_tokens(ids)
+        return [
+            "" if id in CONTROL_IDS else token.replace(SPACE_MARK, " ") for id, token in zip(ids, tokens, strict=True)
+        ]

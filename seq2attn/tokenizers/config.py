@@ -1,4 +1,4 @@
-"""The tokenizers to choose from, and who shares them."""
+"""The `tokenizer` section of a config."""
 
 from __future__ import annotations
 
@@ -22,45 +22,44 @@ TokenizerConfig = Annotated[
 ]
 
 
-def _joint_or_each(
+def _check_sides(
     joint: TokenizerConfig | None, source: TokenizerConfig | None, target: TokenizerConfig | None
 ) -> list[FieldError]:
-    given = {"source": source is not None, "target": target is not None}
-    if joint is not None:
-        message = "`joint` serves both sides: leave this out, or leave `joint` out and give both sides"
-        return [FieldError(side, message) for side, is_given in given.items() if is_given]
     message = "has no tokenizer: give `joint`, or both `source` and `target`"
-    return [FieldError(side, message) for side, is_given in given.items() if not is_given]
+    if joint is not None:
+        message = "`joint` is for both sides: leave this out, or leave `joint` out and give both sides"
+    sides = {"source": source, "target": target}
+    return [FieldError(side, message) for side, one in sides.items() if (one is None) == (joint is None)]
 
 
-def _wordpiece_reads(joint: TokenizerConfig | None, target: TokenizerConfig | None) -> list[FieldError]:
-    message = "`wordpiece` is for the source: what it cuts is not joined again to the text that it was"
-    given = {"joint": joint, "target": target}
+def _check_wordpiece(joint: TokenizerConfig | None, target: TokenizerConfig | None) -> list[FieldError]:
+    message = "`wordpiece` is for the source: its decoding does not restore the text exactly"
+    sides = {"joint": joint, "target": target}
     return [
-        FieldError(f"{side}.kind", message) for side, one in given.items() if isinstance(one, WordPieceTokenizerConfig)
+        FieldError(f"{side}.kind", message) for side, one in sides.items() if isinstance(one, WordPieceTokenizerConfig)
     ]
 
 
 class TokenizersConfig(Config):
-    """How text becomes tokens: `joint` for both languages, or `source` and `target`, each with its own."""
+    """The tokenizers of both languages: one `joint` tokenizer, or one for `source` and one for `target`."""
 
-    rules = (_joint_or_each, _wordpiece_reads)
+    rules = (_check_sides, _check_wordpiece)
 
     joint: TokenizerConfig | None = None
-    """One tokenizer and one vocabulary, learnt from both sides."""
+    """One tokenizer and one vocabulary, trained on both sides."""
     source: TokenizerConfig | None = None
-    """The tokenizer of the language translated from."""
+    """The tokenizer of the source language."""
     target: TokenizerConfig | None = None
-    """The tokenizer of the language translated into."""
+    """The tokenizer of the target language."""
 
     @property
     def is_joint(self) -> bool:
-        """Whether one vocabulary serves both sides."""
+        """Whether both sides have the same vocabulary."""
         return self.joint is not None
 
     @property
     def per_side(self) -> tuple[TokenizerConfig, TokenizerConfig]:
-        """The tokenizer of the source and that of the target: the same one twice where it is joint."""
+        """The tokenizers of source and target: the same one twice if it is joint."""
         source, target = self.joint or self.source, self.joint or self.target
-        assert source is not None and target is not None  # the rule saw to it
+        assert source is not None and target is not None  # guaranteed by _check_sides
         return source, target

@@ -1,4 +1,4 @@
-"""What is done to every line before it is cut into tokens, by us and in sight."""
+"""Normalization of lines before they are tokenized."""
 
 from __future__ import annotations
 
@@ -10,45 +10,41 @@ from typing import Literal
 from seq2attn.config.base import Config
 
 SPACE_MARK = "▁"
-"""The mark of a space inside tokens (U+2581); in a text it is taken for a space."""
+"""The mark of a space inside tokens (U+2581); in text it is treated as a space."""
 
-MAX_MARKS, JOINER = 30, "\u034f"
-"""The most marks of a letter that are sorted at once, and the character that parts them."""
+MAX_MARKS, GRAPHEME_JOINER = 30, "\u034f"
+"""Maximum number of combining marks that are sorted together, and the character between longer runs."""
 
 
 class NormalizeConfig(Config):
-    """What every tokenizer does first; white space always becomes single spaces, none at the ends."""
+    """Normalization before tokenization; white space always becomes single spaces, none at the ends."""
 
     lowercase: bool = False
-    """Make all letters small. Translations then come out in small letters too."""
+    """Lower-case all text. Translations are lower-case too, then."""
     normalization: Literal["none", "nfc", "nfkc"] = "nfc"
     """Unicode normal form: `nfc` joins letters and accents; `nfkc` also rewrites ligatures, wide letters."""
 
     def normalize(self, line: str) -> str:
-        """The line as the tokenizer sees it, and as `decode` gives it back."""
+        """The line that is tokenized, and that `decode` restores."""
         line = self._compose(line)
         if self.lowercase:
             line = self._compose(line.lower())
         return collapse_whitespace(line.replace(SPACE_MARK, " "))
 
     def _compose(self, line: str) -> str:
-        match self.normalization:
-            case "none":
-                return line
-            case "nfc":
-                return normalize("NFC", line)
-            case "nfkc":
-                return normalize("NFKC", line)
+        if self.normalization == "none":
+            return line
+        return normalize("NFC" if self.normalization == "nfc" else "NFKC", line)
 
 
 def normalize(form: Literal["NFC", "NFKC"], line: str) -> str:
-    """The line in a normal form, in time that grows with its length.
+    """The line in a Unicode normal form, in linear time.
 
-    Unicode sorts the marks of a letter, which takes the square of their number. Where there are more than 30, as in no
-    language, the combining grapheme joiner is put after each 30 of them (Unicode Standard Annex 15, stream-safe text).
+    Unicode sorts the combining marks of a letter, in quadratic time. In runs of more than 30, which no language has, a
+    combining grapheme joiner is inserted after every 30 (Unicode Standard Annex 15, stream-safe text).
     """
     if len(line) > MAX_MARKS and not line.isascii():
-        line = _long_runs().sub(rf"\g<0>{JOINER}", line)
+        line = _long_runs().sub(rf"\g<0>{GRAPHEME_JOINER}", line)
     return unicodedata.normalize(form, line)
 
 
@@ -59,5 +55,5 @@ def _long_runs() -> re.Pattern[str]:
 
 
 def collapse_whitespace(text: str) -> str:
-    """The text with every run of white space, line breaks among them, as one space, and none at the ends."""
+    """The text with each run of white space, including line breaks, as one space, and none at the ends."""
     return " ".join(text.split())

@@ -1,7 +1,7 @@
-"""Cutting a word into pieces at random, the same in any process for the same generator.
+"""Random segmentation of words into subwords, reproducible in any process.
 
-SentencePiece draws too, but its draws cannot be repeated: in some versions the seed sets one thread once, in others
-every process salts it. What it takes is small: a word, the pieces and their scores.
+SentencePiece samples too, but not reproducibly: in some versions the seed is set once for one thread, in others every
+process adds a salt.
 """
 
 from __future__ import annotations
@@ -13,68 +13,66 @@ from itertools import accumulate, pairwise
 from math import exp, inf, log
 from random import Random
 
-CACHE = 2**17
-"""Words whose choices are kept: most text is made of few."""
+CACHE_SIZE = 2**17
+"""Maximum number of words whose segmentations are cached."""
 UNKNOWN_PENALTY = 10.0
-"""How much less than the worst piece a character scores that is no piece (SentencePiece's number)."""
+"""Score of an unknown character below that of the worst subword (SentencePiece's value)."""
 
 
 class BPEDropoutSampler:
-    """Byte-pair encoding that skips merges (Provilkov et al. 2020, algorithm 1).
+    """Byte-pair encoding with dropout (Provilkov et al. 2020, algorithm 1).
 
-    Each time, every possible merge is dropped with probability `dropout`; the best of the others is done.
+    In each step every possible merge is dropped with probability `dropout`; the best of the others is applied.
     """
 
     def __init__(self, scores: Mapping[str, float], dropout: float) -> None:
         self._scores, self._dropout = scores, dropout
 
     def segment(self, word: str, random: Random) -> list[str]:
-        """The pieces of a word; characters that are no pieces stay alone."""
+        """The subwords of a word; unknown characters stay single."""
         symbols = list(word)
         while True:
-            best, place = -inf, -1
+            best_score, best_index = -inf, -1
             for index, (left, right) in enumerate(pairwise(symbols)):
                 score = self._scores.get(left + right, -inf)
-                # Drawn only for what could be chosen: whether another merge is dropped changes nothing.
-                if score > best and random.random() >= self._dropout:
-                    best, place = score, index
-            if place < 0:
+                # A random number only for candidates: whether another merge is dropped changes nothing.
+                if score > best_score and random.random() >= self._dropout:
+                    best_score, best_index = score, index
+            if best_index < 0:
                 return symbols
-            symbols[place : place + 2] = ["".join(symbols[place : place + 2])]
+            symbols[best_index : best_index + 2] = ["".join(symbols[best_index : best_index + 2])]
 
 
 class UnigramSampler:
-    """The unigram model's cuts, each drawn with the power `alpha` of its probability (Kudo 2018)."""
+    """Segmentations sampled with probabilities of the unigram model to the power `alpha` (Kudo 2018)."""
 
     def __init__(self, scores: Mapping[str, float], alpha: float) -> None:
         self._scores, self._alpha = scores, alpha
-        self._longest = max(map(len, scores))
-        self._unknown = min(scores.values()) - UNKNOWN_PENALTY
-        self._choices = lru_cache(CACHE)(self._all_choices)
+        self._max_subword_length = max(map(len, scores))
+        self._unknown_score = min(scores.values()) - UNKNOWN_PENALTY
+        self._cached_lattice = lru_cache(CACHE_SIZE)(self._lattice)
 
     def segment(self, word: str, random: Random) -> list[str]:
-        """The pieces of a word; characters that are no pieces stay alone."""
-        choices, end, pieces = self._choices(word), len(word), list[str]()
+        """The subwords of a word; unknown characters stay single."""
+        lattice, end, subwords = self._cached_lattice(word), len(word), list[str]()
         while end:
-            starts, sums = choices[end]
-            start = starts[min(bisect(sums, random.random()), len(starts) - 1)]
-            pieces.append(word[start:end])
+            starts, cumulative = lattice[end]
+            start = starts[min(bisect(cumulative, random.random()), len(starts) - 1)]
+            subwords.append(word[start:end])
             end = start
-        return pieces[::-1]
+        return subwords[::-1]
 
-    def _all_choices(self, word: str) -> list[tuple[list[int], list[float]]]:
-        """For each end, where the piece before it may start, and the summed probabilities of these starts."""
-        total, choices = (
-            [0.0],
-            [(list[int](), list[float]())],
-        )  # total[e]: log of the weight of all cuts of word[:e]
+    def _lattice(self, word: str) -> list[tuple[list[int], list[float]]]:
+        """For each end, the possible starts of the subword before it, and their cumulative probabilities."""
+        lattice = [(list[int](), list[float]())]
+        totals = [0.0]  # totals[e]: log of the summed weights of all segmentations of word[:e]
         for end in range(1, len(word) + 1):
-            starts = [s for s in range(max(0, end - self._longest), end) if word[s:end] in self._scores]
+            starts = [s for s in range(max(0, end - self._max_subword_length), end) if word[s:end] in self._scores]
             if end - 1 not in starts:
                 starts.append(end - 1)
-            weights = [total[s] + self._alpha * self._scores.get(word[s:end], self._unknown) for s in starts]
+            weights = [totals[s] + self._alpha * self._scores.get(word[s:end], self._unknown_score) for s in starts]
             highest = max(weights)
             sums = list(accumulate(exp(weight - highest) for weight in weights))
-            total.append(highest + log(sums[-1]))
-            choices.append((starts, [part / sums[-1] for part in sums]))
-        return choices
+            totals.append(highest + log(sums[-1]))
+            lattice.append((starts, [partial / sums[-1] for partial in sums]))
+        return lattice

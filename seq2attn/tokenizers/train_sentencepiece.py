@@ -1,7 +1,7 @@
-"""SentencePiece training as a program of its own: lines on standard input, the model on standard output.
+"""SentencePiece training as a separate program: lines on standard input, the model on standard output.
 
-A process, as its training is one call into C++ during which Python does not react to Ctrl-C. It imports nothing of ours
-and is run by `subwords.py`, with the options as JSON. Exit code 1: the reason is on standard error.
+`subwords.py` runs it in a process, because training is one call into C++ during which Python ignores Ctrl-C. The
+argument is the options as JSON. It imports nothing from this package. Exit code 1: the reason is on standard error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sentencepiece import SentencePieceTrainer
 
 
 def main() -> int:
-    """Trains; the exit code."""
+    """Training; returns the exit code."""
     lines = (line.decode()[:-1] for line in sys.stdin.buffer)
     try:
         SentencePieceTrainer.train(sentence_iterator=lines, model_writer=sys.stdout.buffer, **json.loads(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""The script that a letter belongs to, by its name in Unicode."""
+"""Unicode scripts of letters and texts."""
 
 from __future__ import annotations
 
@@ -8,55 +8,57 @@ from collections.abc import Iterable
 from itertools import chain
 
 HAN = "Han and kana"
-"""What Chinese and Japanese are written in; neither puts spaces between words."""
+"""The script of letters in Chinese and Japanese."""
 SCRIPT_ALIASES = dict.fromkeys(("Cjk", "Ideographic", "Hiragana", "Katakana", "Katakana-hiragana", "Bopomofo"), HAN)
 
 JAPANESE, CHINESE = "Han with kana", "Han"
-"""Names of the scripts of whole texts; other texts have the names of their letters."""
+"""Scripts of whole texts in Japanese and Chinese; the script of other texts is that of their letters."""
 UNSPACED = frozenset({JAPANESE, CHINESE, "Thai", "Lao", "Khmer", "Myanmar"})
 """Scripts of texts without spaces between words."""
-KANA = 0.05
-"""Minimum share of kana among the letters of Japanese text; a Chinese text may cite some."""
+KANA = frozenset(map(chr, range(0x3041, 0x3100)))
+MIN_KANA_SHARE = 0.05
+"""Minimum share of kana among the letters of Japanese text; a Chinese text may quote a few."""
 
 
 def unicode_script(character: str) -> str | None:
-    """`Latin`, `Cyrillic` ...; None for what is no letter."""
+    """`Latin`, `Cyrillic` ... by the letter's name in Unicode; None for other characters."""
     if unicodedata.category(character)[0] != "L":
         return None
-    plain = unicodedata.normalize("NFKC", character)[0]  # wide and mathematical letters are letters too
-    first = unicodedata.name(plain, "UNNAMED").split(" ")[0].capitalize()
-    return SCRIPT_ALIASES.get(first, first)
+    return _first_word_of_name(_plain(character))
 
 
 def is_unspaced(character: str) -> bool:
-    """Whether a character belongs to a script that puts no spaces between words and sentences."""
+    """Whether a letter or mark of punctuation is of a script without spaces between words and sentences."""
     return unicode_script(character) == HAN or "\u3000" <= character <= "\u303f" or "\uff00" <= character <= "\uffef"
 
 
 def is_of_unspaced_script(character: str) -> bool:
-    """Whether a character, or the letter below a mark, is of a script without spaces between words."""
-    return is_unspaced(character) or unicodedata.name(character, "").split(" ")[0].capitalize() in UNSPACED
+    """Whether a character, also a combining mark, is of a script without spaces between words."""
+    return is_unspaced(character) or _first_word_of_name(character) in UNSPACED
 
 
 def main_script(lines: Iterable[str]) -> str | None:
-    """Script of most letters of a text; None for a text without letters."""
+    """The most frequent script among the letters of a text; None for a text without letters."""
     scripts: Counter[str] = Counter()
-    kana = 0
+    num_kana = 0
     for character, count in Counter(chain.from_iterable(lines)).items():
-        name = unicode_script(character)
-        if name is not None:
-            scripts[name] += count
-            kana += count * _is_kana(character)
+        script = unicode_script(character)
+        if script is not None:
+            scripts[script] += count
+            num_kana += count * (_plain(character) in KANA)
     if not scripts:
         return None
-    name = max(sorted(scripts), key=lambda name: scripts[name])
-    if name != HAN:
-        return name
-    return JAPANESE if kana >= KANA * scripts[HAN] else CHINESE
+    script = max(sorted(scripts), key=lambda script: scripts[script])
+    if script != HAN:
+        return script
+    return JAPANESE if num_kana >= MIN_KANA_SHARE * scripts[HAN] else CHINESE
 
 
-def _is_kana(character: str) -> bool:
-    return unicodedata.normalize("NFKC", character)[0] in _KANA
+def _plain(character: str) -> str:
+    """The letter that a wide or mathematical variant stands for."""
+    return unicodedata.normalize("NFKC", character)[0]
 
 
-_KANA = frozenset(map(chr, range(0x3041, 0x3100)))
+def _first_word_of_name(character: str) -> str:
+    name = unicodedata.name(character, "UNNAMED").split(" ")[0].capitalize()
+    return SCRIPT_ALIASES.get(name, name)

@@ -1,4 +1,4 @@
-"""Which word of a text each token of it belongs to, and what follows for weights between tokens."""
+"""The words that tokens belong to, and attention weights between words."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from numpy.typing import NDArray
 
 
 def assign_word_ids(surfaces: Iterable[str]) -> list[int]:
-    """For each piece of a text, spaces included, the number of the word in which its first letter lies.
+    """For the text of each token, including spaces, the index of the word with its first letter.
 
-    The words are those of `"".join(surfaces).split()`. A piece of nothing but spaces goes with the word after it,
-    at the end with the last one; an empty piece belongs to none: -1.
+    The words are those of `"".join(surfaces).split()`. A token of spaces only belongs to the next word, at the end to
+    the last word; an empty token has index -1.
     """
-    numbers, last, is_open = list[int](), -1, False
+    word_ids, last, is_open = list[int](), -1, False
     for surface in surfaces:
         if not surface:
-            numbers.append(-1)
+            word_ids.append(-1)
             continue
         words = surface.split()
         is_open = is_open and not surface[0].isspace()
-        numbers.append(last if is_open else last + 1)
+        word_ids.append(last if is_open else last + 1)
         if words:
             last += len(words) - is_open
             is_open = not surface[-1].isspace()
-    return [min(number, last) for number in numbers]
+    return [min(index, last) for index in word_ids]
 
 
 def pool_to_words(
-    weights: NDArray[np.float32], asking: tuple[Sequence[int], int], asked: tuple[Sequence[int], int]
+    weights: NDArray[np.float32], queries: tuple[Sequence[int], int], keys: tuple[Sequence[int], int]
 ) -> NDArray[np.float32]:
-    """Weights [..., tokens, tokens] between the words that the tokens make, [..., words, words].
+    """Attention weights between words: [..., query tokens, key tokens] -> [..., query words, key words].
 
-    For either side the word of each token, and how many words there are. Weights on the tokens of a word add up,
-    and how its tokens look is averaged, so that rows still add up to what they did; a word without a token has zeros.
+    `queries` and `keys` are the word of each token and the number of words. Weights are summed over the tokens of a
+    key word and averaged over those of a query word, so that the sums of rows stay; a word without tokens has zeros.
     """
-    of_asking, of_asked = (np.eye(words, dtype=np.float32)[list(word_of)] for word_of, words in (asking, asked))
-    of_asking /= np.maximum(of_asking.sum(axis=0), 1)
-    result: NDArray[np.float32] = of_asking.T @ (weights @ of_asked)
+    to_queries, to_keys = (np.eye(count, dtype=np.float32)[list(word_ids)] for word_ids, count in (queries, keys))
+    to_queries /= np.maximum(to_queries.sum(axis=0), 1)
+    result: NDArray[np.float32] = to_queries.T @ (weights @ to_keys)
     return result

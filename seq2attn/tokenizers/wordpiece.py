@@ -1,12 +1,12 @@
-"""WordPiece as a BERT checkpoint brings it: its vocabulary, its rules, its special tokens.
+"""The WordPiece tokenizer of a BERT checkpoint: its vocabulary, rules and special tokens.
 
-Cutting is the checkpoint's own, by Hugging Face's `tokenizers`. BERT's special tokens are ours by another name:
+Segmentation is that of Hugging Face's `tokenizers`. BERT's special tokens are renamed:
 
     [PAD] is <pad>,  [CLS] is <s>,  [SEP] is </s>,  [UNK] is <unk>
 
-`[CLS]` stands at the head of every line that is not empty, since BERT was never shown one without; `[SEP]` comes with
-the batch, like the end of any source. All others, `[MASK]` among them, are tokens. As BERT's own tokenizer does, a
-special token written in the text is taken for one: `which city ? [SEP] anna lives in rome`.
+`encode` puts `[CLS]` before every non-empty line, as in BERT's training; `[SEP]` is added when a batch is collated,
+like EOS of any source. All others, including `[MASK]`, are tokens. As with Hugging Face's BERT tokenizers, the name of
+a special token in the text is that token: `which city ? [SEP] anna lives in rome`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationInfo, model_validator
 
@@ -23,32 +23,27 @@ from seq2attn.config.base import Config, FieldError, InputPath
 from seq2attn.config.trust import is_of_run
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import read_object, sha256_json, sha256_of, write_json
+from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import collapse_whitespace
-from seq2attn.tokenizers.tokenizer_files import save_tokenizer_files
-from seq2attn.tokenizers.vocabulary import BOS, CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary, ids_to_tokens
-from seq2attn.tokenizers.word_ids import assign_word_ids
+from seq2attn.tokenizers.vocabulary import BOS, CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary
 
 HF_TOKENIZER_FILE = "wordpiece.json"
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")
-"""Where a checkpoint may have its vocabulary: as Devlin et al. published it, and as `tokenizers` writes it."""
+"""Vocabulary files of a checkpoint: as Devlin et al. published it, and as `tokenizers` writes it."""
 RULE_FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-"""What else says how text is cut, where a checkpoint has it."""
+"""Optional files of a checkpoint with rules of segmentation."""
 CONTINUATION_PREFIX = "##"
-"""The mark of a piece that goes on with the word before it."""
+"""Prefix of tokens that continue a word."""
 
 
-def missing_dependency() -> FieldError | None:
-    """What to install, where `transformers` is not."""
-    if find_spec("transformers") is not None:
-        return None
-    return FieldError("kind", "needs the package transformers: pip install 'seq2attn[bert]'")
+def check_dependency() -> None:
+    """Raises FieldError if `transformers` is not installed."""
+    if find_spec("transformers") is None:
+        raise FieldError("kind", "needs the package transformers: pip install 'seq2attn[bert]'")
 
 
 def resolve_folder(path: str | Path) -> Path:
-    """A path as a config has it to the folder that it means.
-
-    Raises: FieldError when there is no such folder.
-    """
+    """The absolute folder of a path in a config. Raises FieldError if it does not exist."""
     folder: Path = TypeAdapter(InputPath).validate_python(path)
     if not folder.is_dir():
         raise FieldError("path", f"there is no folder {folder}; expected that of a BERT checkpoint")
@@ -56,10 +51,7 @@ def resolve_folder(path: str | Path) -> Path:
 
 
 def _digest(folder: Path) -> str:
-    """SHA-256 of what a folder says of its pieces.
-
-    Raises: FieldError when there is no vocabulary.
-    """
+    """SHA-256 of the tokenizer's files in a folder. Raises FieldError when there is no vocabulary."""
     files = [folder / name for name in (*VOCABULARY_FILES, *RULE_FILES) if (folder / name).is_file()]
     if not any(file.name in VOCABULARY_FILES for file in files):
         raise FieldError("path", f"{folder} has neither {' nor '.join(VOCABULARY_FILES)}")
@@ -67,115 +59,103 @@ def _digest(folder: Path) -> str:
 
 
 class WordPieceTokenizerConfig(Config):
-    """The pieces of words that a BERT knows: for the source, as they are not joined again to what they were."""
+    """The tokenizer of a BERT, for the source only: decoding does not restore the text exactly."""
 
     kind: Literal["wordpiece"] = "wordpiece"
     path: InputPath
     """The folder of a BERT checkpoint, with its `vocab.txt` or `tokenizer.json`."""
     digest: str = ""
-    """SHA-256 of what the folder says of its pieces; filled in, and then the folder is not needed any more."""
+    """SHA-256 of the tokenizer's files in the folder; filled in, so that a run does not need the folder."""
 
     @model_validator(mode="before")
     @classmethod
-    def _look(cls, data: Any, info: ValidationInfo) -> Any:
-        if mistake := missing_dependency():
-            raise mistake
+    def _fill_in_digest(cls, data: Any, info: ValidationInfo) -> Any:
+        check_dependency()
         if not isinstance(data, dict) or data.get("digest") or not isinstance(data.get("path"), str | Path):
             return data
         if is_of_run(data["path"]):
-            raise FieldError("digest", "is missing, which a run has: the folder that it names is not looked into")
+            raise FieldError("digest", "is missing from the config of a run, whose BERT folder is not read")
         return {**data, "digest": _digest(resolve_folder(data["path"]))}
 
     def train(self, lines: Iterable[str]) -> WordPieceTokenizer:
-        """Read the folder: there is nothing to learn from `lines`.
+        """The tokenizer in the folder; `lines` are not used.
 
-        Raises: DataError for a vocabulary that was changed, cannot be read, is no WordPiece, or lacks a special token.
+        Raises: DataError for a vocabulary that was changed, cannot be read, is not WordPiece, or lacks a special token.
         """
         from tokenizers.models import WordPiece
         from transformers import BertTokenizerFast
 
         try:
             is_same = _digest(resolve_folder(self.path)) == self.digest
-        except FieldError as mistake:  # in a config that was filled in elsewhere, or long ago
-            raise DataError(mistake.message) from None
+        except FieldError as error:  # the digest was filled in on another machine, or the folder has changed
+            raise DataError(error.message) from None
         if not is_same:
             raise DataError(f"{self.path}: its vocabulary is not that of the config's `digest`; leave that out")
         try:
-            own = BertTokenizerFast.from_pretrained(self.path, local_files_only=True)
-        except Exception as error:  # whatever a damaged file makes of it: there are many kinds
+            hf_tokenizer = BertTokenizerFast.from_pretrained(self.path, local_files_only=True)
+        except Exception as error:  # corrupt files raise many kinds
             raise DataError(f"{self.path}: its vocabulary cannot be read: {error}") from None
-        backend = own.backend_tokenizer
+        backend = hf_tokenizer.backend_tokenizer
         if not isinstance(backend.model, WordPiece):
-            raise DataError(f"{self.path}: its vocabulary is no WordPiece; expected that of a BERT")
-        needed = (own.pad_token, own.cls_token, own.sep_token, own.unk_token, own.mask_token)
-        known = backend.get_vocab(with_added_tokens=False)
-        if absent := [token for token in needed if token not in known]:
-            raise DataError(f"{self.path}: its vocabulary lacks {', '.join(map(str, absent))}")
+            raise DataError(f"{self.path}: its vocabulary is not WordPiece; expected that of a BERT")
+        names = ("pad_token", "cls_token", "sep_token", "unk_token", "mask_token")
+        special_tokens = [getattr(hf_tokenizer, name) for name in names]
+        vocabulary = backend.get_vocab(with_added_tokens=False)
+        if missing := [token for token in special_tokens if token not in vocabulary]:
+            raise DataError(f"{self.path}: its vocabulary lacks {', '.join(map(str, missing))}")
         backend.no_truncation()
         backend.no_padding()
-        return WordPieceTokenizer(self, backend, needed[: len(SPECIAL_TOKENS)])
+        return WordPieceTokenizer(self, backend, special_tokens[: len(SPECIAL_TOKENS)])
 
 
-class WordPieceTokenizer:
-    """Cuts as BERT does. The four special ids are ours; the others keep the order that they have in BERT."""
+class WordPieceTokenizer(Tokenizer):
+    """BERT's segmentation. The four special ids are those of `Vocabulary`; the others keep BERT's order."""
 
-    is_stochastic: ClassVar[bool] = False
+    config: WordPieceTokenizerConfig
 
-    def __init__(self, config: WordPieceTokenizerConfig, backend: Any, controls: Sequence[str]) -> None:
-        """`controls` are BERT's names for PAD, BOS, EOS and UNK."""
-        self.config, self.special_tokens, self._backend = config, tuple(controls), backend
-        known: dict[str, int] = backend.get_vocab(with_added_tokens=True)
-        taken = {*controls, *SPECIAL_TOKENS}
-        others = sorted((id, token) for token, id in known.items() if token not in taken)
-        self.bert_ids = (*(known[token] for token in controls), *(id for id, _ in others))
-        """BERT's id for each of ours."""
-        self.vocabulary = Vocabulary(SPECIAL_TOKENS + tuple(token for _, token in others))
-        self._ours = {id: own for own, id in enumerate(self.bert_ids)}
+    def __init__(self, config: WordPieceTokenizerConfig, backend: Any, special_tokens: Sequence[str]) -> None:
+        """`special_tokens` are BERT's names of PAD, BOS, EOS and UNK."""
+        self._special_tokens, self._backend = special_tokens, backend
+        ids_by_token: dict[str, int] = backend.get_vocab(with_added_tokens=True)
+        reserved = {*special_tokens, *SPECIAL_TOKENS}
+        others = sorted((id, token) for token, id in ids_by_token.items() if token not in reserved)
+        super().__init__(config, Vocabulary(SPECIAL_TOKENS + tuple(token for _, token in others)))
+        self.bert_ids = (*(ids_by_token[token] for token in special_tokens), *(id for id, _ in others))
+        """BERT's id of each token of the vocabulary."""
+        self._from_bert_id = {bert_id: id for id, bert_id in enumerate(self.bert_ids)}
 
     def encode(self, line: str) -> list[int]:
-        """The ids of a line's pieces after BOS, without EOS; none for an empty line."""
+        """BOS and the ids of a line's tokens, without EOS; empty for an empty line."""
         ids = self._backend.encode(line, add_special_tokens=False).ids
-        return [BOS, *(self._ours.get(id, UNK) for id in ids)] if ids else []
-
-    def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
-        """The ids of each line: there is one way to cut it."""
-        return [self.encode(line) for line in lines]
-
-    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
-        """The pieces as shown to people, `##` where a word goes on."""
-        return ids_to_tokens(self.vocabulary, ids)
-
-    def word_ids(self, ids: Sequence[int]) -> list[int]:
-        """For each id the number of the word of `decode(ids)` it belongs to; PAD, BOS and EOS: -1."""
-        return assign_word_ids(map(self._surface, ids))
+        return [BOS, *(self._from_bert_id.get(id, UNK) for id in ids)] if ids else []
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The words as BERT sees them, with spaces around punctuation; an unknown one is shown as `<unk>`."""
-        return collapse_whitespace("".join(map(self._surface, ids)))
+        """The words after BERT's normalization, with spaces around punctuation; unknown words become `<unk>`."""
+        return collapse_whitespace("".join(self._surfaces(ids)))
+
+    def _surfaces(self, ids: Sequence[int]) -> Iterable[str]:
+        return map(self._surface, ids)
 
     def _surface(self, id: int) -> str:
-        token = self.vocabulary.token(int(id))
+        token = self.vocabulary.tokens[int(id)]
         if id in CONTROL_IDS:
             return ""
         return token.removeprefix(CONTINUATION_PREFIX) if token.startswith(CONTINUATION_PREFIX) else f" {token}"
 
     def save(self, folder: Path) -> None:
-        """Write what `load_tokenizer` reads."""
+        """Write the files that `load_tokenizer` reads."""
         rules = json.loads(self._backend.to_str())
-        write_json(folder / HF_TOKENIZER_FILE, {"controls": self.special_tokens, "tokenizer": rules})
-        save_tokenizer_files(folder, self.config, self.vocabulary)
+        write_json(folder / HF_TOKENIZER_FILE, {"controls": self._special_tokens, "tokenizer": rules})
+        super().save(folder)
 
 
 def load_wordpiece(config: WordPieceTokenizerConfig, folder: Path, fix: str) -> WordPieceTokenizer:
-    """Read what `WordPieceTokenizer.save` wrote.
-
-    Raises: RunError when it is missing or nothing of ours.
-    """
+    """The tokenizer that `WordPieceTokenizer.save` wrote. Raises RunError when its file is missing or corrupt."""
     from tokenizers import Tokenizer
 
     content = read_object(folder / HF_TOKENIZER_FILE, fix)
     try:
         backend = Tokenizer.from_str(json.dumps(content["tokenizer"], ensure_ascii=False))
         return WordPieceTokenizer(config, backend, content["controls"])
-    except Exception as error:  # `tokenizers` raises no other kind
-        raise RunError(f"{folder / HF_TOKENIZER_FILE}: is no WordPiece of ours ({error}); {fix}") from None
+    except Exception as error:  # `tokenizers` raises no other class
+        raise RunError(f"{folder / HF_TOKENIZER_FILE}: is not a WordPiece tokenizer ({error}); {fix}") from None

@@ -31,7 +31,7 @@ TEXTS: dict[str, Any] = {
         "target": {"kind": "words"},
     },
 }
-OF_ALL_TEXT = ("no text to learn pieces from", "too small for the characters of the text")
+OF_ALL_TEXT = ("no text to train subwords on", "too small for the characters of the text")
 """What is said of no line in particular."""
 LONG = {
     "words": b"word " * 200_000,

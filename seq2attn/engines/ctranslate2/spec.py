@@ -53,8 +53,8 @@ def build_spec(config: ModelConfig, model: Seq2Seq, vocabularies: Sequence[Vocab
     source, target = vocabularies
     made.register_source_vocabulary(list(source.tokens))
     made.register_target_vocabulary(list(target.tokens))
-    made.config.unk_token, made.config.bos_token = target.token(UNK), target.token(BOS)
-    made.config.decoder_start_token, made.config.eos_token = target.token(BOS), target.token(EOS)
+    made.config.unk_token, made.config.bos_token = target.tokens[UNK], target.tokens[BOS]
+    made.config.decoder_start_token, made.config.eos_token = target.tokens[BOS], target.tokens[EOS]
     made.config.add_source_eos = True
     norm = next(part for part in model.modules() if isinstance(part, nn.LayerNorm | nn.RMSNorm))
     made.config.layer_norm_epsilon = norm.eps

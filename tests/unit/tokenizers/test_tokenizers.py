@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from seq2attn.errors import DataError, RunError
-from seq2attn.tokenizers.base import Tokenizer, load_tokenizer
+from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.config import TokenizerConfig, TokenizersConfig
+from seq2attn.tokenizers.load import load_tokenizer
 from seq2attn.tokenizers.normalize import NormalizeConfig
 from seq2attn.tokenizers.subword_regularization import BPEDropoutSampler, UnigramSampler
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer, UnigramTokenizerConfig
@@ -98,7 +99,7 @@ def test_decode_skips_controls_shows_the_unknown_and_stays_one_line(name: str) -
     assert tokenizer.decode([BOS, *red, EOS, PAD]) == "red"
     assert "<unk>" in tokenizer.decode([*red, UNK])
     assert tokenizer.convert_ids_to_tokens([PAD, BOS, EOS, UNK]) == list(SPECIAL_TOKENS)
-    assert tokenizer.convert_ids_to_tokens(red) == [tokenizer.vocabulary.token(id) for id in red]
+    assert tokenizer.convert_ids_to_tokens(red) == [tokenizer.vocabulary.tokens[id] for id in red]
     breaks = [id for id in (tokenizer.vocabulary.id(f"<0x{byte:02X}>") for byte in (10, 13)) if id != UNK]
     assert tokenizer.decode([*red, *breaks, *red]).splitlines() in (["red red"], ["redred"])
 
@@ -138,7 +139,7 @@ def test_words_from_a_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("twice.txt", '{path}:3: "red" stands in line 1 too'),
+        ("twice.txt", '{path}:3: "red" is in line 1 too'),
         ("list.csv", "{path}: expected a vocabulary as .txt (a word a line) or .json"),
         ("none.txt", "{path}: there is no such file"),
     ],
@@ -162,7 +163,7 @@ def test_a_small_text_gives_a_small_vocabulary(config: BPETokenizerConfig | Unig
     [
         (BPETokenizerConfig(vocab_size=262), ["abcdef"], "raise `vocab_size` to 267 or more"),
         (UnigramTokenizerConfig(vocab_size=262), ["abcdef"], "raise `vocab_size` to 267 or more"),
-        (BPETokenizerConfig(), ["", " "], "there is no text to learn pieces from"),
+        (BPETokenizerConfig(), ["", " "], "there is no text to train subwords on"),
     ],
 )
 def test_text_that_gives_no_pieces(config: BPETokenizerConfig, lines: list[str], message: str) -> None:
@@ -233,7 +234,7 @@ def test_another_process_draws_the_same(tmp_path: Path) -> None:
     DRAWING["bpe"].save(tmp_path / "t")
     (tmp_path / "lines.json").write_text(json.dumps(TEXT))
     program = (
-        "import json, sys; from pathlib import Path; from seq2attn.tokenizers.base import load_tokenizer\n"
+        "import json, sys; from pathlib import Path; from seq2attn.tokenizers.load import load_tokenizer\n"
         "folder = Path(sys.argv[1]); lines = json.loads((folder / 'lines.json').read_text())\n"
         "print(json.dumps(load_tokenizer(folder / 't').sample(lines, 5)))"
     )
@@ -266,7 +267,7 @@ def test_folders_that_do_not_fit_together(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "b/sentencepiece.model", tmp_path / "a")
     assert "is not the vocabulary expected: 300 entries, expected 400" in broken(tmp_path / "a", "sentencepiece.model")
     (tmp_path / "a/sentencepiece.model").write_bytes(b"no model")
-    assert "is no SentencePiece model of ours" in broken(tmp_path / "a", "sentencepiece.model")
+    assert "is not a SentencePiece model" in broken(tmp_path / "a", "sentencepiece.model")
     for file in ("sentencepiece.model", "vocabulary.json", "tokenizer.json"):
         (tmp_path / "a" / file).unlink()
         assert "cannot be read (No such file or directory); prepare" in broken(tmp_path / "a", file)

@@ -11,7 +11,7 @@ from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK, V
 
 def test_the_special_ids() -> None:
     vocabulary = Vocabulary.from_tokens(["a"])
-    assert [vocabulary.token(id) for id in (PAD, BOS, EOS, UNK)] == list(SPECIAL_TOKENS)
+    assert [vocabulary.tokens[id] for id in (PAD, BOS, EOS, UNK)] == list(SPECIAL_TOKENS)
     assert vocabulary.id("a") == 4 and vocabulary.id("b") == UNK and len(vocabulary) == 5
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.subwords import UnigramTokenizerConfig
-from seq2attn.tokenizers.tokenized_text import TokenizedText, _belong
+from seq2attn.tokenizers.tokenized_text import TokenizedText, _are_of_one_word
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 from seq2attn.tokenizers.word_ids import assign_word_ids
 from seq2attn.tokenizers.words import WordTokenizerConfig
@@ -133,7 +133,7 @@ def test_words_end_where_the_whole_text_before_a_token_says(name: str, line: lis
     expected, start, numbers = list[int](), 0, tokenizer.word_ids(ids)
     for place, id in enumerate(ids):
         left, right = tokenizer.decode(ids[start:place]), tokenizer.decode([id])
-        if place and (numbers[place] != numbers[place - 1] or not _belong(left, right)):
+        if place and (numbers[place] != numbers[place - 1] or not _are_of_one_word(left, right)):
             start = place
         expected.append(start)
     starts = {start: number for number, start in enumerate(dict.fromkeys(expected))}

@@ -12,8 +12,8 @@ from transformers import BertModel, BertTokenizerFast
 
 from seq2attn.data.collate import collate_source
 from seq2attn.errors import DataError, RunError
-from seq2attn.tokenizers.base import load_tokenizer
 from seq2attn.tokenizers.config import TokenizersConfig
+from seq2attn.tokenizers.load import load_tokenizer
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, UNK
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from tests.small_bert import make_bert
@@ -172,4 +172,4 @@ def test_its_ids_are_those_of_the_embeddings(folder):
     tokenizer, names = read(folder), (folder / "vocab.txt").read_text().splitlines()
     assert BertModel.from_pretrained(folder).config.vocab_size == len(names)
     for id in range(UNK + 1, len(tokenizer.vocabulary)):
-        assert names[tokenizer.bert_ids[id]] == tokenizer.vocabulary.token(id)
+        assert names[tokenizer.bert_ids[id]] == tokenizer.vocabulary.tokens[id]
