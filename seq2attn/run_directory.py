@@ -27,9 +27,7 @@ from torch import Tensor
 
 import seq2attn
 from seq2attn.config.base import FieldError
-from seq2attn.config.load import errors_at, load
-from seq2attn.config.show import dump
-from seq2attn.config.trust import allow_code
+from seq2attn.config.load import dump, errors_at, load
 from seq2attn.errors import ConfigError, CorruptFileError, RunError, UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import atomic_path, read_object, write_bytes, write_json
@@ -52,11 +50,6 @@ class RunDirectory:
     """The files of one run directory."""
 
     folder: Path
-    allow_code: Sequence[str] = ()
-    """Modules outside of the package that may be imported for the config's parts."""
-
-    def __post_init__(self) -> None:
-        allow_code(self.allow_code)
 
     @property
     def manifest_path(self) -> Path:

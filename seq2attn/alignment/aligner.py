@@ -43,9 +43,9 @@ class Aligner:
     tokenizers: tuple[Tokenizer, Tokenizer] = field(repr=False)
 
     @classmethod
-    def load(cls, folder: Path, device: str = "auto", *, allow_code: Sequence[str] = ()) -> Aligner:
+    def load(cls, folder: Path, device: str = "auto") -> Aligner:
         """Raises RunError when `folder` is no run, UserError for a device that is not there."""
-        run = RunDirectory(folder, allow_code)
+        run = RunDirectory(folder)
         model, *tokenizers = run.load_model(resolve_device(device))
         return cls(run, model, (tokenizers[0], tokenizers[1]))
 

@@ -7,28 +7,28 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, RunDir
+from seq2attn.cli.options import AllowCode, Device, OutputFile, RunDir
 
 
 def align(
     run: RunDir,
     allow_code: AllowCode,
-    source: Annotated[Path | None, typer.Option(help="Text in the language translated from.", metavar="FILE")] = None,
-    target: Annotated[Path | None, typer.Option(help="Its translations, line by line.", metavar="FILE")] = None,
-    output_file: Annotated[Path | None, typer.Option("--output", "-o", help="Write to FILE.", metavar="FILE")] = None,
+    source: Annotated[Path | None, typer.Option(help="Text in the source language.", metavar="FILE")] = None,
+    target: Annotated[Path | None, typer.Option(help="Its translation, line by line.", metavar="FILE")] = None,
+    output_file: OutputFile = None,
     gold: Annotated[
         Path | None,
         typer.Option(help="Gold alignments (`0-0 1-2`, possible `1?2`) to compare with.", metavar="FILE"),
     ] = None,
     select_head: Annotated[
         bool,
-        typer.Option("--select-head", help="Find the layer and head that agree best with --gold, and keep it."),
+        typer.Option("--select-head", help="Select the layer and head that agree best with --gold, for later calls."),
     ] = False,
     device: Device = "auto",
 ) -> None:
-    """Tell which words of a source and its given translation belong together, as attention has it.
+    """Print word alignments of sentence pairs, from attention weights under forced decoding.
 
-    A line for each pair, such as `0-0 1-2`: source and target words, counted from 0. An empty line stays empty.
+    One line per pair, such as `0-0 1-2`: source and target words, counted from 0. An empty line stays empty.
 
     \b
     Examples:
@@ -50,9 +50,9 @@ def align(
     if select_head:
         if output_file is not None:
             raise UserError("--select-head writes no links: leave out --output, and align afterwards")
-        corpus = head_selection_corpus(RunDirectory(run, allow_code), corpus)
-        run_head_selection(Aligner.load(run, device, allow_code=allow_code), corpus)
+        corpus = head_selection_corpus(RunDirectory(run), corpus)
+        run_head_selection(Aligner.load(run, device), corpus)
     elif corpus is None:
         raise UserError("give --source and --target")
     else:
-        align_files(Aligner.load(run, device, allow_code=allow_code), corpus, output_file)
+        align_files(Aligner.load(run, device), corpus, output_file)

@@ -15,7 +15,7 @@ def average(
     last: Annotated[int | None, typer.Option(min=1, help="Average the newest N checkpoints.", metavar="N")] = None,
     best: Annotated[int | None, typer.Option(min=1, help="Average the best N checkpoints.", metavar="N")] = None,
 ) -> None:
-    """Translate from now on with the mean of several checkpoints' weights.
+    """Average the weights of several checkpoints, and translate with the result from then on.
 
     \b
     Examples:
@@ -25,4 +25,4 @@ def average(
     """
     from seq2attn.training.checkpoints.averaging import average_run
 
-    typer.echo(average_run(run, last=last, best=best, allow_code=allow_code), err=True)
+    typer.echo(average_run(run, last=last, best=best), err=True)

@@ -1,41 +1,35 @@
-"""`seq2attn config`: check configs, show what they come to, and describe them to editors."""
+"""`seq2attn config`."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, ConfigPath, ConfigPaths, Overrides
+from seq2attn.cli.options import AllowCode, ConfigPath, ConfigPaths, OutputFile, Overrides
 from seq2attn.errors import ConfigError
 
 
 def check(configs: ConfigPaths, overrides: Overrides, allow_code: AllowCode) -> None:
-    """Find every mistake in configs, and every file that they name and that is not there, and show its place.
+    """Report all mistakes in configs, and all input files that do not exist, with their places.
 
     \b
     Examples:
       seq2attn config check my.yaml
       seq2attn config check configs/*.yaml --set model.decoder.dim=256
     """
-    from seq2attn.config.files import missing_files
-    from seq2attn.config.load import errors_at, load
-    from seq2attn.config.trust import allow_code as allow
+    from seq2attn.config.files import load_with_files
     from seq2attn.experiment import ExperimentConfig
 
-    allow(allow_code)
-    wrong = 0
+    failed = False
     for path in configs:
         try:
-            if missing := missing_files(load(path, ExperimentConfig, overrides)):
-                raise errors_at(path, ExperimentConfig, missing, overrides)
+            load_with_files(path, ExperimentConfig, overrides)
             typer.echo(f"{path}: ok")
         except ConfigError as error:
             typer.echo(f"{error}\n", err=True)
-            wrong += 1
-    if wrong:
+            failed = True
+    if failed:
         raise typer.Exit(2)
 
 
@@ -47,20 +41,13 @@ def show(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> Non
       seq2attn config show my.yaml
       seq2attn config show my.yaml --set search.beam_size=10
     """
-    from seq2attn.config.load import load
-    from seq2attn.config.show import dump
-    from seq2attn.config.trust import allow_code as allow
-    from seq2attn.experiment import ExperimentConfig
+    from seq2attn.config.load import dump
+    from seq2attn.experiment import load_config
 
-    allow(allow_code)
-    typer.echo(dump(load(config, ExperimentConfig, overrides)), nl=False)
+    typer.echo(dump(load_config(config, overrides)), nl=False)
 
 
-def schema(
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE.", show_default=False)
-    ] = None,
-) -> None:
+def schema(output: OutputFile = None) -> None:
     """Print the JSON Schema of configs, for editors.
 
     \b

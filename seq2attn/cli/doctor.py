@@ -13,24 +13,20 @@ from seq2attn.cli.options import AllowCode, Device, RunDir
 def doctor(
     run: RunDir,
     allow_code: AllowCode,
-    sentences: Annotated[int, typer.Option(min=1, max=100_000, help="Check with so many sentences.", metavar="N")] = 50,
+    sentences: Annotated[int, typer.Option(min=1, max=100_000, help="Number of sentences.", metavar="N")] = 50,
     input_file: Annotated[
         Path | None,
         typer.Option(
-            "--input",
-            "-i",
-            help="Take the lines of FILE. [the run's dev set]",
-            metavar="FILE",
-            show_default=False,
+            "--input", "-i", help="Use the lines of FILE. [the run's dev set]", metavar="FILE", show_default=False
         ),
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Check a run's own model on this machine: is search the model that was trained?
+    """Check a trained model on this machine: does inference give what the model was trained to compute?
 
-    Four checks, each with real sentences: a sentence in a batch is translated as alone, cached decoding is uncached
-    decoding, padding never matters, and scores are those of forced decoding. The table has the largest difference of
-    log-probabilities, and the sentence where it was. The exit code is 1 if a check fails.
+    Four checks with real sentences: batched translation equals translating one sentence at a time, cached decoding
+    equals decoding without a cache, padding changes nothing, and the reported scores equal those of forced decoding.
+    The table has the largest difference of log-probabilities and its sentence. The exit code is 1 if a check fails.
 
     \b
     Examples:
@@ -41,7 +37,7 @@ def doctor(
     from seq2attn.diagnostics.run_checks import format_check_table, load_subject, run_checks
     from seq2attn.run_directory import RunDirectory
 
-    subject = load_subject(RunDirectory(run, allow_code), sentences, input_file, device)
+    subject = load_subject(RunDirectory(run), sentences, input_file, device)
     model = subject.reference_model
     typer.echo(f"{len(subject.sentences)} sentences of {subject.origin}, on {model.device}", err=True)
     results = run_checks(subject)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, EngineName, ExportDir, LongInputs, Overrides, RunDir
+from seq2attn.cli.options import AllowCode, Beam, Device, EngineName, ExportDir, Greedy, LongInputs, Overrides, RunDir
 
 
 def evaluate(
@@ -18,15 +17,14 @@ def evaluate(
     overrides: Overrides,
     allow_code: AllowCode,
     source: Annotated[
-        Path | None, typer.Option(help="Score this file instead of the config's test sets.", metavar="FILE")
+        Path | None, typer.Option(help="Evaluate on this file instead of the config's test sets.", metavar="FILE")
     ] = None,
     reference: Annotated[
-        list[Path] | None,
-        typer.Option(help="Reference translations of --source; repeat it for several.", metavar="FILE"),
+        list[Path] | None, typer.Option(help="Reference translations of --source. Repeatable.", metavar="FILE")
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(help="bleu, chrf, chrf++, ter, exact or token-error-rate; repeat it for several.", metavar="NAME"),
+        typer.Option(help="bleu, chrf, chrf++, ter, exact or token-error-rate. Repeatable.", metavar="NAME"),
     ] = None,
     tokenize: Annotated[
         str | None,
@@ -36,8 +34,8 @@ def evaluate(
             metavar="NAME",
         ),
     ] = None,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Take the likeliest word at every step.")] = False,
-    beam: Annotated[int | None, typer.Option(min=1, max=1000, help="Search with a beam of this width.")] = None,
+    greedy: Greedy = False,
+    beam: Beam = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Plot BLEU by source length: FILE.png or FILE.svg.", metavar="FILE")
@@ -47,9 +45,9 @@ def evaluate(
     export_dir: ExportDir = None,
     device: Device = "auto",
 ) -> None:
-    """Score a run on the test sets of its config, or on any pair of files: BLEU, chrF and TER by sacreBLEU.
+    """Evaluate a run on the test sets of its config, or on any pair of files: BLEU, chrF and TER by sacreBLEU.
 
-    Translations and a report of each set are kept in the run directory, under `evaluation`.
+    Translations and a report of each set are written to `evaluation` in the run directory.
 
     \b
     Examples:
@@ -68,27 +66,23 @@ def evaluate(
 
     if plot is not None:
         check_picture(plot)
-    folder = RunDirectory(run, allow_code)
-    experiment = folder.load_config([*overrides, *_settings(metric, tokenize)])
+    folder = RunDirectory(run)
+    metrics = [f"evaluation.metrics=[{','.join(metric)}]"] if metric else []
+    tokenizers = [f"evaluation.tokenize={tokenize}"] if tokenize else []
+    experiment = folder.load_config([*overrides, *metrics, *tokenizers])
     sets = evaluation.test_sets(experiment, source, reference or [])
     search = resolve_search(experiment.search, beam=beam, greedy=greedy, long_inputs=long_inputs)
     if beam is None:
         check_size(search, folder.config_path, overrides)
-    load = partial(Translator.load, run, device, engine=engine, export_dir=export_dir, allow_code=allow_code)
+    load = partial(Translator.load, run, device, engine=engine, export_dir=export_dir)
     translator, origin = evaluation.load_with_origin(folder, load)
     check_engine_supports(translator.engine, search, folder, overrides)
     info = evaluation.TrainingTextInfo.from_run(folder)
     results = evaluation.evaluate_run(translator, sets, search, experiment.evaluation, info)
     for line in dict.fromkeys(result.note for result in results if result.note):
         typer.echo(line, err=True)
-    print_warnings(concern for result in results for concern in result.warnings)
+    print_warnings(warning for result in results for warning in result.warnings)
     report = evaluation.write_reports(folder, origin, results, search)
     if plot is not None:
         draw_by_length(results, plot)
     typer.echo(json.dumps(report, ensure_ascii=False, indent=1) if as_json else as_tables(results))
-
-
-def _settings(metric: Sequence[str] | None, tokenize: str | None) -> list[str]:
-    """The options as overrides of the config, in which their values are checked."""
-    metrics = [f"evaluation.metrics=[{','.join(metric)}]"] if metric else []
-    return [*metrics, *([f"evaluation.tokenize={tokenize}"] if tokenize else [])]

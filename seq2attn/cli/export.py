@@ -13,10 +13,10 @@ from seq2attn.cli.options import AllowCode, RunDir
 def export(
     run: RunDir,
     allow_code: AllowCode,
-    to: Annotated[str, typer.Option(metavar="ctranslate2", help="The engine to export to.")],
+    to: Annotated[str, typer.Option(metavar="ctranslate2", help="The format to export to.")],
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="[DIR]", help="Where to. [RUN_DIR/ctranslate2]", show_default=False),
+        typer.Argument(metavar="[DIR]", help="The output directory. [RUN_DIR/ctranslate2]", show_default=False),
     ] = None,
     quantization: Annotated[
         str | None,
@@ -24,13 +24,13 @@ def export(
     ] = None,
     verify_with: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Lines to translate on both sides. [the first 200 sources of the dev set]"),
+        typer.Option(metavar="FILE", help="Lines to verify with. [the first 200 sources of the dev set]"),
     ] = None,
 ) -> None:
-    """Make a trained run ready for another engine, and check that both translate the same.
+    """Export a trained model to another inference engine, and verify the export.
 
-    The same sentences are translated on both sides, and it is told how many tokens agree and how far scores differ.
-    In float32 at least 99 % must agree; else the command fails and leaves nothing behind.
+    Both engines translate the same sentences, and the command reports the share of equal tokens and the difference of
+    scores. In float32 at least 99 % of the tokens must be equal; otherwise the command fails and writes nothing.
 
     \b
     Examples:
@@ -44,8 +44,6 @@ def export(
 
     target = get_target(to)
     where = folder or run / target.name
-    report = export_run(
-        RunDirectory(run, allow_code), target, where, quantization=quantization, verify_with=verify_with
-    )
+    report = export_run(RunDirectory(run), target, where, quantization=quantization, verify_with=verify_with)
     typer.echo(report)
     typer.echo(f"exported to {where}", err=True)

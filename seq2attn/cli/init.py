@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 NO_DEV_SET = """\
-a dev set is needed, which is not in the training text: it chooses the best checkpoint and ends training.
-Give --dev-source and --dev-target. Without such files, take some hundred pairs off the training text, for example:
+a dev set is needed, separate from the training text: it selects the best checkpoint and ends training.
+Give --dev-source and --dev-target. Without such files, split some hundred pairs off the training text, for example:
   tail -n 500 train.de > dev.de; head -n -500 train.de > rest.de    # and the same with the target language"""
 
 
@@ -29,18 +29,17 @@ def init(
     ),
     run_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The run directory; runs/my for my.yaml unless given.", show_default=False),
+        typer.Option(metavar="DIR", help="The run directory. [runs/my for my.yaml]", show_default=False),
     ] = None,
 ) -> None:
-    """Write a commented config for two text files, with a model and a vocabulary that suit their size.
+    """Write a commented config for two text files, with model and vocabulary of a suitable size.
 
     \b
     Examples:
       seq2attn init train.de train.en --dev-source dev.de --dev-target dev.en
       seq2attn init train.de train.en --dev-source dev.de --dev-target dev.en -o configs/news.yaml
     """
-    from seq2attn.config.files import missing_files
-    from seq2attn.config.load import errors_at, load
+    from seq2attn.config.files import load_with_files
     from seq2attn.config.starter import starter_config
     from seq2attn.errors import UserError
     from seq2attn.experiment import ExperimentConfig
@@ -62,8 +61,7 @@ def init(
             file.write(text)
     except FileExistsError:
         raise UserError(f"{output}: exists already and is not overwritten; give another --output") from None
-    if missing := missing_files(load(output, ExperimentConfig)):
-        raise errors_at(output, ExperimentConfig, missing)
+    load_with_files(output, ExperimentConfig)
     typer.echo(f"{output}: a config for {num_pairs:,} pairs; next: seq2attn train {output}")
 
 

@@ -7,6 +7,15 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+
+def _allow_code(modules: list[str]) -> list[str]:
+    if modules:
+        from seq2attn.config.trust import allow_code
+
+        allow_code(modules)
+    return modules
+
+
 ConfigPath: TypeAlias = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.", show_default=False)]
 
 ConfigPaths: TypeAlias = Annotated[
@@ -14,7 +23,17 @@ ConfigPaths: TypeAlias = Annotated[
 ]
 
 RunDir: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="RUN_DIR", help="A run directory that `train` made.", show_default=False)
+    Path, typer.Argument(metavar="RUN_DIR", help="The run directory of a training.", show_default=False)
+]
+
+OutputFile: TypeAlias = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE.", show_default=False)
+]
+
+Beam: TypeAlias = Annotated[int | None, typer.Option(min=1, max=1000, metavar="N", help="Beam search with N beams.")]
+
+Greedy: TypeAlias = Annotated[
+    bool, typer.Option("--greedy", help="Greedy search: the most likely token at every step.")
 ]
 
 EngineName: TypeAlias = Annotated[
@@ -22,13 +41,13 @@ EngineName: TypeAlias = Annotated[
     typer.Option(
         "--engine",
         metavar="native|ctranslate2",
-        help="What searches: our own model, or CTranslate2 after `export`.",
+        help="The inference engine: PyTorch, or CTranslate2 after `export`.",
     ),
 ]
 
 ExportDir: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--export-dir", metavar="DIR", help="The directory that `export` wrote. [RUN_DIR/ENGINE]"),
+    typer.Option("--export-dir", metavar="DIR", help="The output directory of `export`. [RUN_DIR/ENGINE]"),
 ]
 
 AllowCode: TypeAlias = Annotated[
@@ -36,17 +55,19 @@ AllowCode: TypeAlias = Annotated[
     typer.Option(
         "--allow-code",
         metavar="NAME",
+        callback=_allow_code,
         default_factory=list,
         show_default=False,
-        help="Run code that comes with a run: a module that its config names. Only if you trust it.",
+        help="Allow a module of custom components that a run names to be imported. Only if you trust it.",
     ),
 ]
+"""The modules are allowed for the whole process before the command runs, which need not read the value."""
 
 LongInputs: TypeAlias = Annotated[
     Literal["split", "truncate"] | None,
     typer.Option(
         "--long-inputs",
-        help="Lines too long for the model: sentence by sentence, or their beginning alone. [split]",
+        help="Lines too long for the model: split at sentence boundaries, or truncated. [split]",
     ),
 ]
 
@@ -59,6 +80,6 @@ Overrides: TypeAlias = Annotated[
         metavar="KEY=VALUE",
         default_factory=list,
         show_default=False,
-        help="Set a value of the config, e.g. --set search.beam_size=10. May be given many times.",
+        help="Set a value of the config, e.g. --set search.beam_size=10. Repeatable.",
     ),
 ]

@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, RunDir
+from seq2attn.cli.options import AllowCode, Device, OutputFile, RunDir
 
 
 def score(
     run: RunDir,
     allow_code: AllowCode,
-    source: Annotated[Path, typer.Option(help="Text in the language translated from.", metavar="FILE")],
-    target: Annotated[Path, typer.Option(help="Its translations, line by line.", metavar="FILE")],
-    output_file: Annotated[Path | None, typer.Option("--output", "-o", help="Write to FILE.", metavar="FILE")] = None,
+    source: Annotated[Path, typer.Option(help="Text in the source language.", metavar="FILE")],
+    target: Annotated[Path, typer.Option(help="Its translation, line by line.", metavar="FILE")],
+    output_file: OutputFile = None,
     per_token: Annotated[
-        bool, typer.Option("--per-token", help="Add each token with its log-probability, the end last.")
+        bool, typer.Option("--per-token", help="Add each token with its log-probability, EOS last.")
     ] = False,
     as_json: Annotated[
         bool,
@@ -25,9 +25,9 @@ def score(
     ] = False,
     device: Device = "auto",
 ) -> None:
-    """Print the log-probability of each given translation, by forced decoding: natural logarithms, the end counted.
+    """Print the log-probability of each target line given its source, by forced decoding: natural logarithms, with EOS.
 
-    One line for each pair, in their order; the perplexity of the whole comes last, on standard error.
+    One line per pair, in the same order. The perplexity of the whole text is printed on standard error.
 
     \b
     Examples:
@@ -41,7 +41,7 @@ def score(
     from seq2attn.run_directory import RunDirectory
 
     corpus = PlainTextConfig(source=source, target=target)
-    folder = RunDirectory(run, allow_code)
+    folder = RunDirectory(run)
     model, *tokenizers = folder.load_model(resolve_device(device))
     pair = tokenizers[0], tokenizers[1]
     score_files(folder, model, pair, corpus, output_file, as_json=as_json, per_token=per_token)

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from seq2attn.cli.options import AllowCode, ConfigPath, Overrides
-
-if TYPE_CHECKING:
-    from seq2attn.experiment import ExperimentConfig
 
 
 def train(
@@ -20,27 +15,25 @@ def train(
     overrides: Overrides,
     allow_code: AllowCode,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the newest checkpoint of the run; there must be one.")
+        bool, typer.Option("--resume", help="Resume from the newest checkpoint; there must be one.")
     ] = False,
     resume_if_exists: Annotated[
-        bool,
-        typer.Option("--resume-if-exists", help="Go on from the newest checkpoint, or begin if there is none."),
+        bool, typer.Option("--resume-if-exists", help="Resume from the newest checkpoint, or start if there is none.")
     ] = False,
     new_dev_set: Annotated[
         bool,
         typer.Option(
-            "--new-dev-set",
-            help="With --resume: take another dev set than before, and rank checkpoints anew.",
+            "--new-dev-set", help="With --resume: use another dev set than before, and rank checkpoints by it."
         ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Build the model without any data, print its parts, and stop.")
+        bool, typer.Option("--dry-run", help="Build the model without data, print its components, and stop.")
     ] = False,
 ) -> None:
-    """Train the model of a config. What it makes is kept in the config's `run_dir`.
+    """Train the model of a config. All files are written to the config's `run_dir`.
 
-    SIGTERM and Ctrl-C end it after the update it is at, saved; a second one at once. The exit code is then 143 or 130,
-    and 75 when the time of `training.time_limit` is over.
+    SIGTERM and Ctrl-C save a checkpoint after the current update and end training with exit code 143 or 130; a second
+    one ends it at once. The exit code is 75 when `training.time_limit` is reached.
 
     \b
     Examples:
@@ -50,44 +43,30 @@ def train(
       seq2attn train my.yaml --resume-if-exists --set "training.time_limit=175 minutes"
       torchrun --nproc-per-node=4 -m seq2attn train my.yaml
     """
-    from seq2attn.config.load import load
-    from seq2attn.config.trust import allow_code as allow
+    from seq2attn.config.base import FieldError
+    from seq2attn.config.load import errors_at
     from seq2attn.errors import TrainingInterrupted, UserError
-    from seq2attn.experiment import ExperimentConfig
+    from seq2attn.experiment import ExperimentConfig, load_config
 
     if resume and resume_if_exists:
         raise UserError("give either --resume or --resume-if-exists, not both")
-    allow(allow_code)
-    experiment = load(config, ExperimentConfig, overrides)
+    experiment = load_config(config, overrides)
     if dry_run:
-        from seq2attn.models.summary import dry_run_summary as describe
+        from seq2attn.models.summary import dry_run_summary
 
-        typer.echo(describe(experiment.model, experiment.tokenizer))
+        typer.echo(dry_run_summary(experiment.model, experiment.tokenizer))
         return
-    from seq2attn.training.train import train as start
-
-    _check_device(experiment, config, overrides)
-    try:
-        start(
-            experiment,
-            resume=resume or ("if-exists" if resume_if_exists else False),
-            new_dev_set=new_dev_set,
-        )
-    except TrainingInterrupted as stopped:
-        again = ["seq2attn", "train", str(config), *(f"--set={value}" for value in overrides), "--resume"]
-        typer.echo(f"go on with: {shlex.join(again)}", err=True)
-        raise typer.Exit(stopped.exit_code) from None
-
-
-def _check_device(experiment: ExperimentConfig, config: Path, overrides: Sequence[str]) -> None:
-    """Raises ConfigError, with its place, for a `training.device` that is not there."""
-    from seq2attn.config.base import FieldError
-    from seq2attn.config.load import errors_at
-    from seq2attn.errors import UserError
     from seq2attn.training.distributed import training_device
+    from seq2attn.training.train import train as run_training
 
     try:
         training_device(experiment.training.device)
     except UserError as error:
         mistakes = [FieldError("training.device", str(error))]
-        raise errors_at(config, type(experiment), mistakes, overrides) from None
+        raise errors_at(config, ExperimentConfig, mistakes, overrides) from None
+    try:
+        run_training(experiment, resume=resume or ("if-exists" if resume_if_exists else False), new_dev_set=new_dev_set)
+    except TrainingInterrupted as interruption:
+        command = ["seq2attn", "train", str(config), *(f"--set={value}" for value in overrides), "--resume"]
+        typer.echo(f"resume with: {shlex.join(command)}", err=True)
+        raise typer.Exit(interruption.exit_code) from None

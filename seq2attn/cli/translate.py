@@ -7,7 +7,18 @@ from typing import Annotated, Literal
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, EngineName, ExportDir, LongInputs, Overrides, RunDir
+from seq2attn.cli.options import (
+    AllowCode,
+    Beam,
+    Device,
+    EngineName,
+    ExportDir,
+    Greedy,
+    LongInputs,
+    OutputFile,
+    Overrides,
+    RunDir,
+)
 
 
 def translate(
@@ -16,60 +27,60 @@ def translate(
     allow_code: AllowCode,
     sentences: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SENTENCE]...", help="What to translate.", show_default=False),
+        typer.Argument(metavar="[SENTENCE]...", help="Sentences to translate.", show_default=False),
     ] = None,
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", help="Translate the lines of FILE.", metavar="FILE")
     ] = None,
-    output_file: Annotated[Path | None, typer.Option("--output", "-o", help="Write to FILE.", metavar="FILE")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, max=1000, help="Search with a beam of this width.")] = None,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Take the likeliest word at every step.")] = False,
+    output_file: OutputFile = None,
+    beam: Beam = None,
+    greedy: Greedy = False,
     n_best: Annotated[
-        int, typer.Option(min=1, help="Print so many translations of each line: number, score, text.")
+        int, typer.Option(min=1, metavar="N", help="Print N translations per line: line number, score, text.")
     ] = 1,
     prefix: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Begin each translation with TEXT.", show_default=False)
+        str | None, typer.Option(metavar="TEXT", help="The beginning of each translation.", show_default=False)
     ] = None,
     prefix_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Begin each translation with the same line of FILE.", show_default=False),
+        typer.Option(metavar="FILE", help="The beginnings of the translations, line by line.", show_default=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line, with scores.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line, with scores.")] = False,
     attention: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Draw attention: FILE.html for all lines, FILE.png or .svg for the first, - for here.",
+            help="Draw attention: FILE.html for all lines, FILE.png or .svg for the first, - in the terminal.",
         ),
     ] = None,
     attention_kind: Annotated[
         Literal["cross", "encoder"] | None,
-        typer.Option(help="Cross-attention, or the encoder's self-attention. [cross; in an HTML file both]"),
+        typer.Option(help="Cross-attention, or the encoder's self-attention. [cross; in HTML both]"),
     ] = None,
     layer: Annotated[
         str | None,
-        typer.Option(metavar="N|top|all", help="The layers to draw; 1 is the lowest. [top; on a page all]"),
+        typer.Option(metavar="N|top|all", help="The layers to draw; 1 is the lowest. [top; in HTML all]"),
     ] = None,
     head: Annotated[
-        str | None, typer.Option(metavar="N|mean|all", help="The heads to draw. [all; with - their mean]")
+        str | None, typer.Option(metavar="N|mean|all", help="The heads to draw. [all; in the terminal their mean]")
     ] = None,
-    whole_words: Annotated[bool, typer.Option("--whole-words", help="Join sub-words in the drawing.")] = False,
+    whole_words: Annotated[bool, typer.Option("--whole-words", help="Draw words instead of subwords.")] = False,
     color_scale: Annotated[
         Literal["max", "row", "0-1"],
-        typer.Option(help="Weight with the full color: the largest, the largest of each row, or 1."),
+        typer.Option(help="The weight drawn in full color: the largest, the largest of each row, or 1."),
     ] = "max",
     tag: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Put the tag <NAME> before each line, for a model trained with it."),
+        typer.Option(metavar="NAME", help="Put the tag <NAME> before each line, for a model trained with tags."),
     ] = None,
     long_inputs: LongInputs = None,
     engine: EngineName = "native",
     export_dir: ExportDir = None,
     device: Device = "auto",
 ) -> None:
-    """Translate sentences, a file, or standard input line by line as it comes.
+    """Translate sentences, a file, or standard input line by line.
 
-    As many lines come out as go in, in their order; an empty line stays empty.
+    The output has exactly one line per input line, in the same order; an empty line stays empty.
 
     \b
     Examples:
@@ -83,7 +94,7 @@ def translate(
     from seq2attn.inference.translate_files import TranslateOptions, run_translate
     from seq2attn.visualization.attention import AttentionSelection
 
-    wishes = TranslateOptions(
+    options = TranslateOptions(
         sentences=tuple(sentences or ()),
         input_file=input_file,
         output_file=output_file,
@@ -101,6 +112,5 @@ def translate(
         device=device,
         tag=tag,
         overrides=tuple(overrides),
-        allow_code=tuple(allow_code),
     )
-    run_translate(run, wishes)
+    run_translate(run, options)

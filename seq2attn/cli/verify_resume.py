@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,13 +15,13 @@ def verify_resume(
     config: ConfigPath,
     overrides: Overrides,
     allow_code: AllowCode,
-    updates: Annotated[int, typer.Option(min=12, help="Train for so many updates, twice.", metavar="N")] = 24,
+    updates: Annotated[int, typer.Option(min=12, help="Number of updates of both trainings.", metavar="N")] = 24,
 ) -> None:
-    """Prove for a config, on this machine, that a resumed training is the one that was never interrupted.
+    """Verify on this machine that a resumed training of a config equals an uninterrupted one, bit for bit.
 
-    It trains for a few updates straight, and once more with a SIGTERM and a SIGKILL on the way; then it compares every
-    tensor and every number that was logged. The exit code is 1 if anything differs. The dev set is cut to a few
-    sentences, and the text is prepared anew.
+    The config is trained for a few updates without interruption, and again with a SIGTERM and a SIGKILL in between.
+    All tensors and all logged values of both runs are compared. The exit code is 1 if anything differs. Only a few
+    sentences of the dev set are used, and the text is prepared again.
 
     \b
     Examples:
@@ -29,16 +30,15 @@ def verify_resume(
     """
     from tempfile import TemporaryDirectory
 
-    from seq2attn.config.load import load
-    from seq2attn.config.trust import allow_code as allow
+    from seq2attn.diagnostics import verify_resume as verification
     from seq2attn.diagnostics.compare_runs import format_comparison_table
-    from seq2attn.diagnostics.verify_resume import verify_resume as verify
-    from seq2attn.experiment import ExperimentConfig
+    from seq2attn.experiment import load_config
 
-    allow(allow_code)
-    experiment = load(config, ExperimentConfig, overrides)
+    experiment = load_config(config, overrides)
     with TemporaryDirectory(prefix="seq2attn-") as folder:
-        rows = verify(experiment, Path(folder).resolve(), lambda line: typer.echo(line, err=True), updates=updates)
+        rows = verification.verify_resume(
+            experiment, Path(folder).resolve(), partial(typer.echo, err=True), updates=updates
+        )
     typer.echo(format_comparison_table(rows))
     same = all(row.is_identical for row in rows)
     typer.echo(f"\n{'identical' if same else 'NOT identical'}, on this machine, with this PyTorch and as many threads")

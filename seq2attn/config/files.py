@@ -1,26 +1,35 @@
-"""Input files that a config names and that are not there."""
+"""Check of the input files that a config names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from seq2attn.config.base import Config, FieldError, InputPath
+from seq2attn.config.base import FieldError, InputPath
 from seq2attn.config.hints import suggest
+from seq2attn.config.load import C, errors_at, load
 
-_READS = InputPath.__metadata__[0]  # type: ignore[attr-defined]  # the mark of a path that is read from
+_READS = InputPath.__metadata__[0]  # type: ignore[attr-defined]  # the mark of an input path
 
 
-def missing_files(config: Config) -> list[FieldError]:
-    """Errors for input files and folders of `config` that do not exist, with the most similar name."""
-    return [
-        FieldError(key, f"there is no such file: {path}{_similar(path)}")
-        for key, path in _inputs(config)
-        if not path.exists()
+def load_with_files(path: Path, model: type[C], overrides: Sequence[str] = ()) -> C:
+    """`load`, with errors for input files and folders that do not exist.
+
+    Raises:
+        ConfigError: all mistakes at once, each with its place.
+    """
+    config = load(path, model, overrides)
+    missing = [
+        FieldError(key, f"there is no such file: {file}{_similar(file)}")
+        for key, file in _inputs(config)
+        if not file.exists()
     ]
+    if missing:
+        raise errors_at(path, model, missing, overrides)
+    return config
 
 
 def _inputs(config: BaseModel, above: str = "") -> Iterator[tuple[str, Path]]:
@@ -30,7 +39,6 @@ def _inputs(config: BaseModel, above: str = "") -> Iterator[tuple[str, Path]]:
 
 
 def _is_read(annotation: Any) -> bool:
-    """Whether an InputPath is among the types of a field."""
     return _READS in getattr(annotation, "__metadata__", ()) or any(map(_is_read, get_args(annotation)))
 
 

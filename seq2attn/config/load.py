@@ -1,12 +1,13 @@
-"""A YAML file, the files it extends and the command line, merged so that every value keeps its place."""
+"""Configs from and to YAML: a file, the files it extends and the command line, merged with the place of each value."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import yaml
 from pydantic import ValidationError
 from yaml import MappingNode
 
@@ -77,3 +78,17 @@ def _merged(
         return tree, reader.diagnostics, []
     merged, dropped = override(tree, given, model)
     return merged, reader.diagnostics, dropped
+
+
+def dump(config: Config) -> str:
+    """All of `config`, defaults included, as YAML that `load` reads back to the same config."""
+    data = _kinds_first(config.model_dump(mode="json"))
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=float("inf"))
+
+
+def _kinds_first(data: Any) -> Any:
+    """`data` with each `kind` at the head of its mapping, also where the fields before it are inherited."""
+    if isinstance(data, dict):
+        head = {"kind": data["kind"]} if "kind" in data else {}
+        return {key: _kinds_first(value) for key, value in (head | data).items()}
+    return [_kinds_first(item) for item in data] if isinstance(data, list) else data

@@ -72,7 +72,7 @@ def load_subject(run: RunDirectory, count: int, file: Path | None, device: str) 
 
     Raises: UserError when the run or the file cannot be used.
     """
-    translator = Translator.load(run.folder, device, allow_code=run.allow_code)
+    translator = Translator.load(run.folder, device)
     model, source, target = run.load_model(translator.model.device)
     search_model, search = translator.model, translator.search
     if any(isinstance(part, DISCRETE_ALIGNMENTS) for part in model.modules()):

@@ -13,8 +13,9 @@ from itertools import islice
 from pathlib import Path
 
 from seq2attn.config.duration import Duration
+from seq2attn.config.load import dump
 from seq2attn.config.plugin import plugin_modules
-from seq2attn.config.show import dump
+from seq2attn.config.trust import allow_code
 from seq2attn.data.prepare import prepare
 from seq2attn.data.readers import PlainTextConfig, read_pairs
 from seq2attn.diagnostics.compare_runs import ComparisonRow, compare_runs
@@ -49,7 +50,8 @@ def verify_resume(
     write_bytes(config, dump(short).encode())
     _train(config, straight)
     log(f"{updates} updates without interruption")
-    run = RunDirectory(straight, plugin_modules(short))
+    allow_code(plugin_modules(short))
+    run = RunDirectory(straight)
     batch = run.load_config().training.batch  # with the tokens that fitted
     training = short.training.model_copy(update={"batch": batch})
     write_bytes(config, dump(short.model_copy(update={"training": training})).encode())
@@ -57,7 +59,7 @@ def verify_resume(
         _train(config, interrupted, kind, number * updates // (len(INTERRUPTIONS) + 1))
         log(f"{kind.name} after update {_updates_reported(interrupted)}, and resumed")
     _train(config, interrupted)
-    return compare_runs(run, RunDirectory(interrupted, run.allow_code))
+    return compare_runs(run, RunDirectory(interrupted))
 
 
 def _train(config: Path, run: Path, kind: signal.Signals | None = None, after: int = 0) -> None:

@@ -52,7 +52,6 @@ class TranslateOptions:
     device: str
     tag: str | None
     overrides: tuple[str, ...]
-    allow_code: tuple[str, ...]
 
     @property
     def draws_html(self) -> bool:
@@ -80,7 +79,7 @@ def run_translate(folder: Path, wishes: TranslateOptions) -> None:
     """
     if wishes.sentences and wishes.input_file is not None:
         raise UserError("give sentences or --input, not both")
-    run = RunDirectory(folder, wishes.allow_code)
+    run = RunDirectory(folder)
     search = resolve_search(
         run.load_config(wishes.overrides).search,
         beam=wishes.beam,
@@ -91,13 +90,7 @@ def run_translate(folder: Path, wishes: TranslateOptions) -> None:
         check_size(search, run.config_path, wishes.overrides)
     check_num_hypotheses(search, wishes.n_best)
     check_attention_options(wishes)
-    translator = Translator.load(
-        folder,
-        wishes.device,
-        engine=wishes.engine,
-        export_dir=wishes.export_dir,
-        allow_code=wishes.allow_code,
-    )
+    translator = Translator.load(folder, wishes.device, engine=wishes.engine, export_dir=wishes.export_dir)
     check_engine_supports(translator.engine, search, run, wishes.overrides)
     if wishes.tag is not None:
         check_tag(translator.source, wishes.tag)

@@ -12,6 +12,7 @@ from warnings import warn
 
 import torch
 
+from seq2attn.config import trust
 from seq2attn.data.inspection.report import DataReport
 from seq2attn.data.inspection.statistics import CorpusReport
 from seq2attn.engines.base import Engine, EngineError
@@ -91,7 +92,8 @@ class Translator:
         changed since; UserError for a device that is not there.
         """
         where = resolve_device(device)
-        folder = RunDirectory(Path(run), allow_code)
+        trust.allow_code(allow_code)
+        folder = RunDirectory(Path(run))
         # In a thread that ends, and with it the team of OpenMP threads that it calls together. CTranslate2 runs on the
         # same OpenMP, whose threads sleep between two products once there are more of them than processors: a lone
         # sentence then took three times as long.

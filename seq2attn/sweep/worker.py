@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from seq2attn.config.plugin import plugin_modules
+from seq2attn.config.trust import allow_code
 from seq2attn.errors import TrainingInterrupted, UserError
 from seq2attn.evaluation.evaluate import (
     TestSetResult,
@@ -54,12 +55,13 @@ def run_trial(folder: Path, jobs: int) -> RunRecord:
     """
     experiment = read_trial(folder)
     if (folder / TRAINED).is_file():
-        run = RunDirectory(folder, plugin_modules(experiment))
+        allow_code(plugin_modules(experiment))
+        run = RunDirectory(folder)
         run.save_config(experiment)
     else:
         run = train(experiment, resume="if-exists")
     state = list_checkpoints(folder)[-1].train_state
-    translator, origin = load_with_origin(run, lambda: Translator.load(folder, allow_code=run.allow_code))
+    translator, origin = load_with_origin(run, lambda: Translator.load(folder))
     sets, learnt = test_sets(experiment, None, []), TrainingTextInfo.from_run(run)
     results = evaluate_run(translator, sets, experiment.search, experiment.evaluation, learnt)
     write_reports(run, origin, results, experiment.search)

@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 
 from seq2attn.config.plugin import plugin_modules
+from seq2attn.config.trust import allow_code
 from seq2attn.data.prepare import PreparedData, prepare
 from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert_weights
 from seq2attn.errors import RunError, UserError
@@ -58,7 +59,8 @@ def train(
         TrainingInterrupted: a signal or `training.time_limit` ended it early; the checkpoint is saved.
     """
     started, device = time.monotonic(), training_device(config.training.device)
-    run = RunDirectory(config.run_dir, plugin_modules(config))  # what the config names, the user has named
+    allow_code(plugin_modules(config))  # the user's config names them
+    run = RunDirectory(config.run_dir)
     exactly = deterministic(config.training.deterministic)
     with (
         exactly,

@@ -84,7 +84,7 @@ def test_terminated_in_every_phase(home):
     said = end("training", has_reported(run, 3))
     assert codes["training"] == 143
     assert "stopped by SIGTERM after update" in said and "Traceback" not in said
-    assert said.rstrip().endswith(f"go on with: seq2attn train {home.folder / 'parts.yaml'} --resume")
+    assert said.rstrip().endswith(f"resume with: seq2attn train {home.folder / 'parts.yaml'} --resume")
     end("between", None)
     end("saving", is_saving(run))
     said = end("interrupted", None, signal.SIGINT)

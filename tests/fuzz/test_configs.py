@@ -13,8 +13,7 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from seq2attn.config.load import load
-from seq2attn.config.show import dump
+from seq2attn.config.load import dump, load
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models.summary import dry_run_summary

@@ -210,7 +210,7 @@ def test_missing_memory_is_a_line(run: RunDirectory, command: Command, monkeypat
         def fail(*_: object, error: Exception = error) -> None:
             raise error
 
-        monkeypatch.setattr("seq2attn.config.show.dump", fail)
+        monkeypatch.setattr("seq2attn.config.load.dump", fail)
         assert command("config", "show", "own.yaml") == (
             2,
             "",

@@ -180,9 +180,9 @@ def test_what_is_allowed_is_run(run: RunDirectory, given: str) -> None:
     allowed = ("something_else", given.format(module_of(run)))
     texts = [t.text for t in seq2attn.load(run.folder, allow_code=allowed).translate(LINES)]
     assert has_run()
-    assert Aligner.load(run.folder, allow_code=allowed).model is not None
+    assert Aligner.load(run.folder).model is not None
     with pytest.raises(RunError, match="keeps 0 checkpoints"):
-        average_run(run.folder, last=1, best=None, allow_code=allowed)
+        average_run(run.folder, last=1, best=None)
     shutil.rmtree(run.folder)
     assert texts == [t.text for t in Translator.load(untrained(run.folder.parent).folder).translate(LINES)]
 
@@ -214,7 +214,7 @@ def test_nor_to_explain_another_mistake(run: RunDirectory) -> None:
         run.load_config()
     assert "would run code" in str(error.value) and not has_run()
     with pytest.raises(ConfigError) as error:
-        RunDirectory(run.folder, (module_of(run),)).load_config()
+        Translator.load(run.folder, allow_code=(module_of(run),))
     assert "should be a whole number" in str(error.value) and has_run()
 
 

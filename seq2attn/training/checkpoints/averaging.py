@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from torch import Tensor
@@ -20,14 +19,14 @@ from seq2attn.training.checkpoints.retention import (
 )
 
 
-def average_run(folder: Path, *, last: int | None, best: int | None, allow_code: Sequence[str] = ()) -> str:
+def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
     """Make the mean of the `last` or the `best` checkpoints of a run the weights that translate; says which.
 
     Raises UserError when not exactly one of both is given, RunError when there are not as many checkpoints.
     """
     if (last is None) == (best is None):
         raise UserError("give either --last N or --best N")
-    run = RunDirectory(folder, allow_code)
+    run = RunDirectory(folder)
     metric = run.load_config().training.validation.metric
     every = validated_checkpoints(folder)
     unvalidated = "" if every else "; there was no validation yet, whatever their quality"

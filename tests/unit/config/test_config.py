@@ -15,9 +15,8 @@ from pydantic import Field, PositiveInt
 
 from seq2attn.config.base import Config, InputPath, PathString
 from seq2attn.config.json_schema import json_schema
-from seq2attn.config.load import load
+from seq2attn.config.load import dump, load
 from seq2attn.config.plugin import Pluggable
-from seq2attn.config.show import dump
 from seq2attn.errors import ConfigError
 
 

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from seq2attn.cli import app
 from seq2attn.config.base import Config
-from seq2attn.config.files import missing_files
+from seq2attn.config.files import load_with_files
 from seq2attn.config.hints import HINTS
-from seq2attn.config.load import errors_at, load
+from seq2attn.config.load import load
 from seq2attn.config.yaml_cursor import is_model, members
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment import ExperimentConfig
@@ -134,11 +134,19 @@ class TestOneForAList:
         )
         assert one == many
 
-    @pytest.mark.parametrize("duration", ["20", "soon", "{}"])
-    def test_a_mistake_has_a_place(self, write: Write, duration: str) -> None:
-        text = said(write(WHOLE + f"training: {{max_duration: {duration}}}"))
+    @pytest.mark.parametrize(
+        ("value", "message"),
+        [
+            ("max_duration: 20", "10:26: `training.max_duration`: a duration is a number and a unit"),
+            ("max_duration: {}", "10:26: `training.max_duration`: a duration is a number and a unit"),
+            ("max_duration: [1 hour, 0 hours]", "10:35: `training.max_duration.1`: a duration is longer than nothing"),
+            ("time_limit: 3 epochs", "10:24: `training.time_limit`: expected a time"),
+        ],
+    )
+    def test_a_mistake_has_a_place(self, write: Write, value: str, message: str) -> None:
+        text = said(write(WHOLE + f"training: {{{value}}}"))
         assert text.endswith(f"1 mistake in {write('')}")
-        assert "my.yaml:10:26: `training.max_duration`: a duration is a number and a unit" in text
+        assert f"my.yaml:{message}" in text
 
 
 class Switch(Config):
@@ -180,24 +188,21 @@ class TestMissingFiles:
             "model:", "model:\n  embeddings: {source_vectors: ~/no.vec}"
         )
         path = write(text)
-        (tmp_path / "a.de").touch()
-        found = missing_files(load(path, ExperimentConfig))
-        assert [mistake.field for mistake in found] == [
-            "data.train.0.target",
-            "data.train.0.alignment",
+        for name in ("a.de", "a.enn"):
+            (tmp_path / name).touch()
+        with pytest.raises(ConfigError) as raised:
+            load_with_files(path, ExperimentConfig, ["data.dev.source=a.xx"])
+        lines = [line for line in str(raised.value).splitlines() if "there is no such file" in line]
+        assert [line.split("`")[1] for line in lines] == [
+            "data.train.target",
+            "data.train.alignment",
             "data.dev.target",
             "model.embeddings.source_vectors",
+            "data.dev.source",
         ]
-        (tmp_path / "a.enn").touch()
-        lines = str(errors_at(path, ExperimentConfig, missing_files(load(path, ExperimentConfig)))).splitlines()
         assert lines[0] == (
             f"{path}:3:46: `data.train.target`: there is no such file: {tmp_path / 'a.en'}; did you mean `a.enn`?"
         )
-        for name in ("a.en", "no.align"):
-            (tmp_path / name).touch()
-        assert [mistake.field for mistake in missing_files(load(path, ExperimentConfig))] == [
-            "model.embeddings.source_vectors"
-        ]
 
     def test_the_command_names_them(self, write: Write, tmp_path: Path) -> None:
         path = write(WHOLE)
