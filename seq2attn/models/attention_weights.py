@@ -28,26 +28,18 @@ class AttentionWeights:
 
     @classmethod
     def compute(
-        cls,
-        model: Seq2Seq,
-        tokenizers: tuple[Tokenizer, Tokenizer],
-        source: Sequence[int],
-        target: Sequence[int],
+        cls, model: Seq2Seq, tokenizers: tuple[Tokenizer, Tokenizer], source: Sequence[int], target: Sequence[int]
     ) -> AttentionWeights:
         """Attention weights of ids without EOS."""
-        (decoder,) = cross_attention_weights(model, [(source, target)])
-        return cls(
-            TokenizedText.from_ids(tokenizers[0], [*source, EOS]),
-            TokenizedText.from_ids(tokenizers[1], [*target, EOS]),
-            decoder,
-            encoder_self_attention_weights(model, source),
-        )
+        (cross_attention,) = cross_attention_weights(model, [(source, target)])
+        source_text = TokenizedText.from_ids(tokenizers[0], [*source, EOS])
+        target_text = TokenizedText.from_ids(tokenizers[1], [*target, EOS])
+        return cls(source_text, target_text, cross_attention, encoder_self_attention_weights(model, source))
 
     def __repr__(self) -> str:
-        shapes = [
-            None if part is None else list(part.shape) for part in (self.cross_attention, self.encoder_self_attention)
-        ]
-        return f"AttentionWeights(cross={shapes[0]}, encoder={shapes[1]})"
+        weights = (self.cross_attention, self.encoder_self_attention)
+        cross, encoder = (None if array is None else list(array.shape) for array in weights)
+        return f"AttentionWeights({cross=}, {encoder=})"
 
     @classmethod
     def concat(cls, parts: Sequence[AttentionWeights]) -> AttentionWeights:
@@ -64,14 +56,14 @@ class AttentionWeights:
 
 def _block_diagonal(blocks: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
     """[layers, heads, T, S] of each -> [layers, heads, sum of T, sum of S] with zeros between them"""
-    known = [block for block in blocks if block is not None]
-    if len(known) < len(blocks):
+    arrays = [block for block in blocks if block is not None]
+    if len(arrays) < len(blocks):
         return None
-    rows, columns = (np.cumsum([0, *(block.shape[axis] for block in known)]) for axis in (2, 3))
-    joined = np.zeros((*known[0].shape[:2], rows[-1], columns[-1]), dtype=np.float32)
-    for number, block in enumerate(known):
-        joined[:, :, rows[number] : rows[number + 1], columns[number] : columns[number + 1]] = block
-    return joined
+    rows, columns = (np.cumsum([0, *(array.shape[axis] for array in arrays)]) for axis in (2, 3))
+    diagonal = np.zeros((*arrays[0].shape[:2], rows[-1], columns[-1]), dtype=np.float32)
+    for number, array in enumerate(arrays):
+        diagonal[:, :, rows[number] : rows[number + 1], columns[number] : columns[number + 1]] = array
+    return diagonal
 
 
 @torch.no_grad()
@@ -86,17 +78,16 @@ def encoder_self_attention_weights(model: Seq2Seq, source: Sequence[int]) -> NDA
 def cross_attention_weights(
     model: Seq2Seq, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, budget: int = 4096
 ) -> list[NDArray[np.float32] | None]:
-    """Attention weights of given translations, by forced decoding; None for a model without attention.
+    """Cross-attention weights of pairs of ids without EOS, by forced decoding; None for a model without attention.
 
-    Pairs of ids without EOS -> [layers, heads, target + EOS, source + EOS] of each. A batch has at most `budget`
-    tokens.
+    Each is [layers, heads, target + EOS, source + EOS]. A batch has at most `budget` tokens.
     """
-    found: list[NDArray[np.float32] | None] = [None] * len(pairs)
+    output: list[NDArray[np.float32] | None] = [None] * len(pairs)
     for rows in batch_by_length([range(max(len(source), len(target), 1)) for source, target in pairs], budget):
         batch = collate([pairs[row] for row in rows]).to(model.device)
         weights = model(batch.source, batch.source_mask, batch.target, need_weights=True).cross_attention
         if weights is not None:
             for row, one in zip(rows, weights.float().cpu().numpy(), strict=True):
                 source, target = pairs[row]
-                found[row] = one[:, :, : len(target) + 1, : len(source) + 1]
-    return found
+                output[row] = one[:, :, : len(target) + 1, : len(source) + 1]
+    return output

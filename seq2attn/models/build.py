@@ -1,4 +1,4 @@
-"""Config to model."""
+"""Construction of a model from its config."""
 
 from __future__ import annotations
 
@@ -6,39 +6,38 @@ from torch import nn
 
 from seq2attn.encoders import BertEncoderConfig
 from seq2attn.errors import ConfigError
-from seq2attn.models.config import ModelConfig
+from seq2attn.models.config import EmbeddingsConfig, ModelConfig
 from seq2attn.models.seq2seq import Seq2Seq, TokenEmbedding
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.linear import Linear
 
 
 def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
-    """A model with initial weights, for vocabularies of the given sizes.
+    """A model with initial weights, for vocabularies of these sizes.
 
     Raises ConfigError when components do not fit together.
     """
-    shared = config.embeddings
+    embeddings = config.embeddings
     try:
-        encoder = config.encoder.build(shared.dim)
-        decoder = config.decoder.build(shared.dim, encoder)
+        encoder = config.encoder.build(embeddings.dim)
+        decoder = config.decoder.build(embeddings.dim, encoder)
     except ValueError as error:
         raise ConfigError(f"`model`: {error}") from error
-    source = _source(config, source_size)
-    target = TokenEmbedding(target_size, shared.dim, scaled=shared.scaled, dropout=shared.dropout)
+    if isinstance(config.encoder, BertEncoderConfig):
+        source: nn.Module = config.encoder.build_embedding()
+    else:
+        source = _token_embedding(embeddings, source_size)
+    target = _token_embedding(embeddings, target_size)
     output = Linear(decoder.dim, target_size)
     initialize_parameters(output)
-    if shared.tie != "none":
-        if decoder.dim != shared.dim:
-            raise ConfigError(f"`model.embeddings.tie`: the decoder is {decoder.dim} wide, not {shared.dim}")
+    if embeddings.tie != "none":
+        if decoder.dim != embeddings.dim:
+            raise ConfigError(f"`model.embeddings.tie`: the decoder is {decoder.dim} wide, not {embeddings.dim}")
         output.weight = target.embedding.weight
-    if shared.tie == "all" and isinstance(source, TokenEmbedding):
+    if embeddings.tie == "all" and isinstance(source, TokenEmbedding):
         source.embedding.weight = target.embedding.weight
     return Seq2Seq(source, encoder, target, decoder, output)
 
 
-def _source(config: ModelConfig, size: int) -> nn.Module:
-    """Source embedding; that of the encoder if it has one."""
-    if isinstance(config.encoder, BertEncoderConfig):
-        return config.encoder.build_embedding()
-    shared = config.embeddings
-    return TokenEmbedding(size, shared.dim, scaled=shared.scaled, dropout=shared.dropout)
+def _token_embedding(config: EmbeddingsConfig, size: int) -> TokenEmbedding:
+    return TokenEmbedding(size, config.dim, scaled=config.scaled, dropout=config.dropout)

@@ -1,4 +1,4 @@
-"""The model's part of a config, and the rules that its parts must keep together."""
+"""The model section of a config, and checks of its components together."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from seq2attn.nn.rnn.stacked import RecurrentDecoderBaseConfig
 
 
 class EmbeddingsConfig(Config):
-    """Vectors for source and target words."""
+    """Embeddings of source and target tokens."""
 
     dim: PositiveInt = 256
     """Dimension of the embeddings, and width of Transformer layers."""
     tie: Literal["none", "output", "all"] = "none"
-    """output: the target's vectors are the output layer's weights (Press and Wolf 2017); all: the source's as well."""
+    """output: the output layer shares the target embeddings (Press and Wolf 2017); all: the source embeddings too."""
     scaled: bool = True
-    """Multiply by the square root of the width."""
+    """Multiplication by the square root of the dimension."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout of the embeddings."""
     source_vectors: InputPath | None = None
-    """Pretrained vectors for source words: a GloVe or fastText text file."""
+    """Pretrained source word vectors: a GloVe or fastText text file."""
     target_vectors: InputPath | None = None
-    """Pretrained vectors for target words: a GloVe or fastText text file."""
+    """Pretrained target word vectors: a GloVe or fastText text file."""
 
 
 class ModelConfig(Config):
-    """Any encoder with any decoder."""
+    """Encoder, decoder and embeddings."""
 
     embeddings: EmbeddingsConfig = EmbeddingsConfig()
     encoder: EncoderConfig
@@ -50,7 +50,7 @@ class ModelConfig(Config):
     """The decoder of the target, with its attention."""
 
     @model_validator(mode="after")
-    def _parts_fit(self) -> ModelConfig:
+    def _check_components(self) -> ModelConfig:
         mistakes = [
             *self._check_heads(),
             *self._check_rotary(),
@@ -64,20 +64,20 @@ class ModelConfig(Config):
 
     def _check_heads(self) -> list[FieldError]:
         dim, encoder, decoder = self.embeddings.dim, self.encoder, self.decoder
-        wanted = []
+        widths = []
         if isinstance(encoder, TransformerEncoderConfig):
-            wanted.append(("encoder.heads", encoder.heads, dim, "the embeddings"))
+            widths.append(("encoder.heads", encoder.heads, dim, "the embeddings"))
         if isinstance(decoder, TransformerDecoderConfig):
-            wanted.append(("decoder.heads", decoder.heads, dim, "the embeddings"))
+            widths.append(("decoder.heads", decoder.heads, dim, "the embeddings"))
         if isinstance(decoder, TransformerDecoderConfig | ConvolutionalDecoderConfig | AttentionRNNDecoderConfig):
             score, key = decoder.attention.score, "decoder.attention.score.heads"
             heads = 1 if ":" in score.kind else getattr(score, "heads", 1)  # a plug-in checks its own
             if isinstance(score, DotScoreConfig | GeneralScoreConfig | MultiHeadScoreConfig | CosineScoreConfig):
-                wanted.append((key, heads, *self._query_width()))
-            wanted += [(key, heads, *width) for width in self._context_width()]
+                widths.append((key, heads, *self._query_width()))
+            widths += [(key, heads, *width) for width in self._context_width()]
         return [
             FieldError(key, f"{heads} heads do not divide {dim}, the width of {whose}")
-            for key, heads, dim, whose in dict.fromkeys(wanted)
+            for key, heads, dim, whose in dict.fromkeys(widths)
             if dim % heads
         ]
 
@@ -98,37 +98,24 @@ class ModelConfig(Config):
         key_dim = self._key_width()
         if key_dim is None or key_dim == query_dim:
             return []
-        hint = "make them equal, or take `general`"
-        return [
-            FieldError(
-                "decoder.attention.score",
-                f"`dot` compares {whose}, {query_dim} wide, with an encoder {key_dim} wide; {hint}",
-            )
-        ]
+        widths = f"`dot` compares {whose}, {query_dim} wide, with an encoder {key_dim} wide"
+        return [FieldError("decoder.attention.score", f"{widths}; make them equal, or use `general`")]
 
     def _check_tied(self) -> list[FieldError]:
-        if self.embeddings.tie == "none" or not isinstance(self.decoder, RecurrentDecoderBaseConfig):
+        dim, decoder = self.embeddings.dim, self.decoder
+        if self.embeddings.tie == "none" or not isinstance(decoder, RecurrentDecoderBaseConfig) or decoder.dim == dim:
             return []
-        if self.decoder.dim == self.embeddings.dim:
-            return []
-        return [
-            FieldError(
-                "embeddings.tie",
-                f"embeddings {self.embeddings.dim} wide cannot be the output's weights for a decoder"
-                f" {self.decoder.dim} wide; make the widths equal, or take `tie: none`",
-            )
-        ]
+        widths = f"embeddings {dim} wide cannot be the output's weights for a decoder {decoder.dim} wide"
+        return [FieldError("embeddings.tie", f"{widths}; make the widths equal, or use `tie: none`")]
 
     def _check_bert(self) -> list[FieldError]:
         if not isinstance(self.encoder, BertEncoderConfig):
             return []
-        shared, mistakes = self.embeddings, list[FieldError]()
-        if shared.tie == "all":
-            message = "BERT brings its own embeddings of source words; take `tie: output` or `none`"
-            mistakes.append(FieldError("embeddings.tie", message))
-        if shared.source_vectors is not None:
-            message = "BERT brings its own embeddings of source words; leave this out"
-            mistakes.append(FieldError("embeddings.source_vectors", message))
+        message, mistakes = "BERT has its own source embeddings", list[FieldError]()
+        if self.embeddings.tie == "all":
+            mistakes.append(FieldError("embeddings.tie", f"{message}; use `tie: output` or `none`"))
+        if self.embeddings.source_vectors is not None:
+            mistakes.append(FieldError("embeddings.source_vectors", f"{message}; leave this out"))
         return mistakes
 
     def _query_width(self) -> tuple[int, str]:
@@ -137,7 +124,7 @@ class ModelConfig(Config):
         return self.embeddings.dim, "the embeddings"
 
     def _context_width(self) -> list[tuple[int, str]]:
-        """What several heads share out; nothing if only a plug-in's encoder knows."""
+        """Width that several heads divide, and its owner; empty for the encoder of a plug-in."""
         if isinstance(self.decoder, TransformerDecoderConfig):
             return [(self.embeddings.dim, "the embeddings")]
         key_dim = self._key_width()
@@ -148,5 +135,5 @@ class ModelConfig(Config):
             return self.encoder.dim
         if isinstance(self.encoder, BertEncoderConfig):
             return self.encoder.required_architecture.hidden_size
-        ours = isinstance(self.encoder, TransformerEncoderConfig | ConvolutionalEncoderConfig)
-        return self.embeddings.dim if ours else None
+        is_embedding_width = isinstance(self.encoder, TransformerEncoderConfig | ConvolutionalEncoderConfig)
+        return self.embeddings.dim if is_embedding_width else None

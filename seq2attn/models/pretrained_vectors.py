@@ -1,4 +1,4 @@
-"""Pretrained word vectors, GloVe or fastText as text, as the beginning of an embedding table."""
+"""Pretrained word vectors (GloVe, fastText) as initial embeddings."""
 
 from __future__ import annotations
 
@@ -20,34 +20,24 @@ from seq2attn.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class VectorCoverage:
-    """Which tokens of a vocabulary have a pretrained vector; prints as a line."""
+    """Tokens of a vocabulary with a pretrained vector; prints as a line."""
 
     is_covered: Tensor  # [tokens] bool
     examples_missing: tuple[str, ...]  # the first few, in the order of the vocabulary
 
-    @property
-    def num_covered(self) -> int:
-        """How many tokens have a vector."""
-        return int(self.is_covered.sum())
-
-    @property
-    def size(self) -> int:
-        """How many tokens there are."""
-        return len(self.is_covered)
-
     def __str__(self) -> str:
-        share = self.num_covered / max(self.size, 1)
-        report = f"pretrained vectors for {self.num_covered} of {self.size} tokens ({share:.1%})"
-        return report + (f"; none for {', '.join(self.examples_missing)}" if self.examples_missing else "")
+        count, size = int(self.is_covered.sum()), len(self.is_covered)
+        missing = f"; none for {', '.join(self.examples_missing)}" if self.examples_missing else ""
+        return f"pretrained vectors for {count} of {size} tokens ({count / max(size, 1):.1%}){missing}"
 
 
 def load_vectors(path: Path, tokens: Sequence[str], dim: int) -> tuple[Tensor, VectorCoverage]:
-    """An embedding table [tokens, dim] from the vectors in `path`, with rows of zeros for tokens it lacks.
+    """An embedding table [tokens, dim] from the vectors in `path`, with zeros for missing tokens.
 
-    A token is looked up as it is, then in lower case. Raises DataError if `path` is missing, malformed, or
-    has vectors of another size.
+    A missing token has the vector of its lower-case form, if there is one. Raises DataError if `path` is missing,
+    malformed, or has vectors of another size.
     """
-    _check(path, dim, lines=2)  # of gigabytes, so that the usual mistake is told at once
+    _check(path, dim, lines=2)  # the usual mistake, found before gigabytes are read
     words, vectors = _read(path, dim)
     rows = [words.get(token, words.get(token.lower(), -1)) for token in tokens]
     index = torch.tensor(rows, dtype=torch.long)
@@ -56,7 +46,7 @@ def load_vectors(path: Path, tokens: Sequence[str], dim: int) -> tuple[Tensor, V
     table[mask] = vectors[index[mask]]
     if not table.isfinite().all():
         _check(path, dim)
-        raise DataError(f"{path}: holds numbers too large for 32 bits")
+        raise DataError(f"{path}: has numbers too large for 32 bits")
     missing = islice((token for token, row in zip(tokens, rows, strict=True) if row < 0), 5)
     return table, VectorCoverage(mask, tuple(missing))
 
@@ -65,7 +55,7 @@ def _read(path: Path, dim: int) -> tuple[dict[str, int], Tensor]:
     """The row of each word, and the rows [words, dim]."""
     from torchtext.vocab import Vectors
 
-    # torchtext pickles what it has read into its cache and trusts what it finds there: it gets an empty one.
+    # torchtext pickles vectors into its cache, and unpickles any file there: it gets an empty directory.
     with TemporaryDirectory() as cache, _verified_https():
         try:
             vectors = Vectors(name=str(path), cache=cache)
@@ -77,7 +67,7 @@ def _read(path: Path, dim: int) -> tuple[dict[str, int], Tensor]:
 
 @contextmanager
 def _verified_https() -> Iterator[None]:
-    """Undo what torchtext 0.6 does before reading: it turns off certificates for the whole process."""
+    """Certificates stay checked: torchtext 0.6 turns the checks off for the whole process."""
     verified = ssl._create_default_https_context
     try:
         yield
@@ -86,13 +76,13 @@ def _verified_https() -> Iterator[None]:
 
 
 def _check(path: Path, dim: int, lines: int | None = None) -> None:
-    """Raise DataError, with its place, if one of the first `lines` lines is no vector of size `dim`."""
+    """Raises DataError, with its place, if one of the first `lines` lines is not a vector of size `dim`."""
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
             for number, line in enumerate(islice(file, lines), start=1):
                 _, *numbers = line.rstrip().split(b" ")
                 if len(numbers) == 1:
-                    continue  # fastText's heading: how many, of which size
+                    continue  # the header of fastText: number of words and dimension
                 if len(numbers) != dim:
                     raise DataError(f"{path}:{number}: expected a word and {dim} numbers, found {len(numbers)}")
                 if not all(map(_is_number, numbers)):

@@ -1,4 +1,4 @@
-"""Weights of a model: saved, loaded, and compared with the model and its vocabularies."""
+"""Weights of a model: saving, loading, and comparison with the model and its vocabularies."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def load_model(weights: Path, config: ModelConfig, source_size: int, target_size
     """The model of a config, with the weights in a file.
 
     The model is first built on the meta device and compared with the header of the file, so that an untrusted config
-    cannot allocate more memory than the file holds. Plug-ins need not be buildable there; they are trusted by name.
+    cannot allocate more memory than the size of the file. Models with plug-ins, which are trusted, are not.
 
-    Raises: RunError when the file is missing or corrupt, or its weights are not of this model.
+    Raises: RunError when the file is missing or corrupt, or does not have the weights of this model.
     """
     if not plugin_modules(config):
         try:
@@ -45,7 +45,7 @@ def load_model(weights: Path, config: ModelConfig, source_size: int, target_size
                 empty = build_model(config, source_size, target_size)
         except (RuntimeError, TypeError, OverflowError) as error:  # sizes that no tensor can have
             reason = str(error).partition("\n")[0]
-            raise RunError(f"{weights}: a model as the config says cannot be built ({reason})") from None
+            raise RunError(f"{weights}: the model of the config cannot be built ({reason})") from None
         check_tensor_specs(empty, read_tensor_specs(weights), weights)
     model = build_model(config, source_size, target_size)
     copy_weights(model, load_tensors(weights), weights)
@@ -56,12 +56,9 @@ Vocabularies = tuple[Vocabulary, Vocabulary]
 
 
 def save_weights(
-    weights: Mapping[str, Tensor],
-    vocabularies: Vocabularies,
-    path: Path,
-    origin: Mapping[str, Any] | None = None,
+    weights: Mapping[str, Tensor], vocabularies: Vocabularies, path: Path, origin: Mapping[str, Any] | None = None
 ) -> str:
-    """Write the weights of a model, its vocabularies, and the origin of the weights."""
+    """Write the weights of a model, its vocabularies, and the origin of the weights. Returns the digest of the file."""
     metadata = {side: json.dumps(v.tokens, ensure_ascii=False) for side, v in zip(SIDES, vocabularies, strict=True)}
     if origin is not None:
         metadata[ORIGIN_KEY] = json.dumps(dict(origin), ensure_ascii=False)
@@ -71,15 +68,15 @@ def save_weights(
 def check_vocabularies(weights: Path, folder: Path, vocabularies: Vocabularies) -> None:
     """Refuse weights that were trained with other vocabularies than those of the run in `folder`.
 
-    Raises: RunError with both files, how many entries there are, and the first that differs.
+    Raises: RunError with both files, their sizes, and the first entry that differs.
     """
     with open_tensors(weights, "cpu") as file:
         metadata = file.metadata() or {}
     for side, vocabulary in zip(SIDES, vocabularies, strict=True):
-        if side in metadata:  # not in weights of another making
+        if side in metadata:  # not in files that other programs wrote
             tokens = parse_json(metadata[side], weights, WEIGHTS_HINT)
             if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-                raise RunError(f"{weights}: what it says of its {side} words is no vocabulary; {WEIGHTS_HINT}")
+                raise RunError(f"{weights}: its metadata `{side}` is not a vocabulary; {WEIGHTS_HINT}")
             try:
                 check_same(Vocabulary(tuple(tokens)), vocabulary, folder / side / "vocabulary.json")
             except (RunError, ValueError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import torch
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
@@ -16,67 +16,69 @@ from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
 from seq2attn.search.strategies import BeamSearch, GreedySearch, Sampling, SearchStrategy
 
 MAX_BEAM_SIZE, MAX_LENGTH = 1000, 2**16
-"""Up to which width and length there is a search: for more there is no memory, or no number."""
+"""Largest beam size and length that a config may have."""
+MAX_SEARCH_TOKENS = 2**16
+"""Tokens that a search may keep for a sentence, over all hypotheses, unless the user set the search."""
 
 LongInputs: TypeAlias = Literal["split", "truncate"]
 """Treatment of a source line with too many tokens."""
 
 
 class LengthsConfig(Config):
-    """How long translations may be, counted in tokens, and how lengths are compared."""
+    """Length limits of translations, in tokens, and the length penalty."""
 
     length_penalty: Literal["none", "average", "gnmt"] = "average"
     """none: by log-probability; average: per token; gnmt: the penalty of Wu et al. 2016, eq. 14."""
     alpha: float = Field(1.0, ge=0, le=10)
     """The exponent of the length or of the penalty."""
     min_length: NonNegativeInt = 0
-    """Fewest tokens of a translation."""
+    """Minimum tokens of a translation."""
     max_length: int = Field(256, ge=1, le=MAX_LENGTH)
-    """Most tokens of a translation."""
+    """Maximum tokens of a translation."""
     min_length_ratio: NonNegativeFloat = 0.0
-    """Fewest tokens of a translation for each token of the source."""
+    """Minimum tokens of a translation for each token of the source."""
     max_length_ratio: float = Field(3.0, gt=0, le=1000)
-    """Most tokens of a translation for each token of the source, above the 10 that any source is granted."""
+    """Maximum tokens of a translation for each token of the source, in addition to 10 for any source."""
     long_inputs: LongInputs = "split"
     """Lines with too many tokens: translated sentence by sentence, or their beginning alone."""
     source_language: str = Field("en", pattern="^[a-z]{2,3}$")
-    """ISO 639 code of the source, for the abbreviations that end no sentence when a line is split."""
+    """ISO 639 code of the source language: its abbreviations do not end a sentence when a line is split."""
     max_source_length: PositiveInt | None = None
-    """Most tokens of a line that is not too long; none: as many as `data.filters.max_length` let the model learn from,
-    or fewer where it has positions for fewer. An engine may take fewer still."""
+    """Maximum tokens of a source line; longer ones are split or truncated. none: `data.filters.max_length` of the
+    training, or the positions of the model if these are fewer. An engine may have a lower limit."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> LengthsConfig:
-        wrong = []
-        if self.min_length > self.max_length:
-            wrong.append(FieldError("min_length", f"more than max_length, which is {self.max_length}"))
-        if self.min_length_ratio > self.max_length_ratio:
-            wrong.append(
-                FieldError("min_length_ratio", f"more than max_length_ratio, which is {self.max_length_ratio}")
-            )
-        if wrong:
-            raise FieldErrors(wrong)
+    def _check_order(self) -> LengthsConfig:
+        bounds = (("min_length", "max_length"), ("min_length_ratio", "max_length_ratio"))
+        mistakes = [
+            FieldError(low, f"more than {high}, which is {getattr(self, high)}")
+            for low, high in bounds
+            if getattr(self, low) > getattr(self, high)
+        ]
+        if mistakes:
+            raise FieldErrors(mistakes)
         return self
 
     def build_penalty(self) -> LengthPenalty:
-        """How log-probabilities become scores."""
+        """The length penalty."""
         return LengthPenalty(self.length_penalty, self.alpha)
 
     def limits(self, source: Tensor) -> LengthLimits:
-        """Limits, the end counted, for sources of `source` [B] tokens, their end not counted."""
-        most = (source * self.max_length_ratio + 10).long().clamp(max=self.max_length)
-        fewest = torch.minimum((source * self.min_length_ratio).ceil().long().clamp(min=self.min_length), most)
-        return LengthLimits(fewest + 1, most + 1)
+        """Limits including EOS, for sources of `source` [B] tokens without EOS."""
+        longest = (source * self.max_length_ratio + 10).long().clamp(max=self.max_length)
+        shortest = torch.minimum((source * self.min_length_ratio).ceil().long().clamp(min=self.min_length), longest)
+        return LengthLimits(shortest + 1, longest + 1)
 
 
 class GreedyConfig(Config):
-    """The likeliest word at every step."""
+    """The most likely token at every step."""
 
     kind: Literal["greedy"]
     lengths: LengthsConfig = LengthsConfig()
+    num_hypotheses: ClassVar[int] = 1
 
     def build(self, device: torch.device) -> SearchStrategy:
-        """The choice inside the search."""
+        """The search strategy."""
         return GreedySearch()
 
 
@@ -87,12 +89,17 @@ class BeamConfig(Config):
     beam_size: int = Field(5, ge=1, le=MAX_BEAM_SIZE)
     """Hypotheses that are kept at each step."""
     patience: float | None = Field(2.0, ge=1)
-    """The search for a sentence ends when so many times the width are finished (Kasai et al. 2022), or when none can be
-    better than those that are; none: only then."""
+    """The search for a sentence ends when `patience` times `beam_size` hypotheses are finished (Kasai et al. 2022), or
+    when no other can become better than the finished ones; none: only then."""
     lengths: LengthsConfig = LengthsConfig()
 
+    @property
+    def num_hypotheses(self) -> int:
+        """Number of hypotheses per sentence."""
+        return self.beam_size
+
     def build(self, device: torch.device) -> SearchStrategy:
-        """The choice inside the search."""
+        """The search strategy."""
         return BeamSearch(self.beam_size, self.patience)
 
 
@@ -101,19 +108,24 @@ class SampleConfig(Config):
 
     kind: Literal["sample"]
     num_samples: int = Field(1, ge=1, le=MAX_BEAM_SIZE)
-    """How many samples of each sentence."""
+    """Number of samples per sentence."""
     temperature: float = Field(1.0, ge=1e-4, le=1e4)
     """Divisor of the logits: below 1 sharper, above 1 flatter."""
     top_k: PositiveInt | None = None
-    """Draw from so many of the likeliest words."""
+    """Sample from the k most likely tokens."""
     top_p: float = Field(1.0, gt=0, le=1)
-    """Draw from the fewest words that hold this share of the probability (Holtzman et al. 2020)."""
+    """Sample from the smallest set of tokens that has this share of the probability (Holtzman et al. 2020)."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Seed of the samples."""
     lengths: LengthsConfig = LengthsConfig()
 
+    @property
+    def num_hypotheses(self) -> int:
+        """Number of hypotheses per sentence."""
+        return self.num_samples
+
     def build(self, device: torch.device) -> SearchStrategy:
-        """The choice inside the search, seeded."""
+        """The search strategy, with a seeded generator."""
         generator = torch.Generator(device).manual_seed(self.seed)
         return Sampling(self.num_samples, self.temperature, self.top_k, self.top_p, generator)
 
@@ -121,16 +133,12 @@ class SampleConfig(Config):
 SearchConfig = Annotated[GreedyConfig | BeamConfig | SampleConfig, Field(discriminator="kind")]
 
 
-LARGEST = 2**16
-"""Tokens that a search may keep for a sentence, over all hypotheses, without the user having asked for it."""
-
-
 def resolve_search(
-    search: SearchConfig, *, beam: int | None, greedy: bool, long_inputs: LongInputs | None = None
+    search: SearchConfig, *, beam: int | None, greedy: bool = False, long_inputs: LongInputs | None = None
 ) -> SearchConfig:
-    """The search asked for, else `search`; the limits and the normalization of lengths stay, and a beam's patience.
+    """`search` with the options of a call; its lengths are kept, and the patience of a beam.
 
-    Raises UserError when both a beam and greedy search are asked for.
+    Raises UserError when both a beam and greedy search are given.
     """
     if greedy and beam is not None:
         raise UserError("--greedy and --beam exclude each other")
@@ -144,36 +152,24 @@ def resolve_search(
     return search if beam is None else BeamConfig(kind="beam", beam_size=beam, lengths=search.lengths)
 
 
-def num_hypotheses(search: SearchConfig) -> int:
-    """Number of hypotheses that a search keeps for each sentence."""
-    match search:
-        case BeamConfig():
-            return search.beam_size
-        case SampleConfig():
-            return search.num_samples
-        case GreedyConfig():
-            return 1
-
-
 def check_num_hypotheses(search: SearchConfig, count: int) -> None:
-    """Raises UserError when a search finds fewer than `count` translations of a line."""
-    found = num_hypotheses(search)
-    if count > found:
+    """Raises UserError when a search has fewer than `count` hypotheses for a line."""
+    if count > search.num_hypotheses:
         raise UserError(
-            f"{count} translations of a line need a search at least as wide; this one finds {found} (--beam {count},"
-            f" in Python beam_size={count})"
+            f"{count} translations of a line need a search at least as wide; this one finds {search.num_hypotheses}"
+            f" (--beam {count}, in Python beam_size={count})"
         )
 
 
-def check_size(search: SearchConfig, config: Path, asked: Sequence[str]) -> None:
-    """Refuse a search that a run's `config` makes larger than any machine has time and memory for.
+def check_size(search: SearchConfig, config: Path, overrides: Sequence[str]) -> None:
+    """Refuse a search of a run's `config` that is larger than any machine has time and memory for.
 
-    What was `asked` for by the user, as `--set search.beam_size=500`, is not refused. Raises: UserError.
+    A search that the user set by `overrides`, such as `search.beam_size=500`, is not refused. Raises: UserError.
     """
-    width, longest = num_hypotheses(search), search.lengths.max_length
+    width, longest = search.num_hypotheses, search.lengths.max_length
     key = "num_samples" if isinstance(search, SampleConfig) else "beam_size"
-    if width * longest > LARGEST and not any(override.startswith("search") for override in asked):
+    if width * longest > MAX_SEARCH_TOKENS and not any(override.startswith("search") for override in overrides):
         raise UserError(
             f"{config}: its `search` follows {width:,} hypotheses of up to {longest:,} tokens, which may take hours and"
-            f" all memory; give another (--set search.{key}=5), or say that you mean it (--set search.{key}={width})"
+            f" all memory; set another (--set search.{key}=5), or confirm it (--set search.{key}={width})"
         )

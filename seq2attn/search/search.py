@@ -23,17 +23,15 @@ Step = Callable[[Tensor, Any, Any], tuple[Tensor, Any]]
 """(last tokens [N], state, memory) -> (log-probabilities [N, V], which search overwrites, next state)"""
 
 CHECK_EVERY = 8
-"""Steps on a GPU between two checks for finished sentences, each of which synchronizes with it."""
-
-NO_LENGTH_PENALTY = LengthPenalty("none")
-
+"""Steps on a GPU between two checks for finished sentences; each check synchronizes with the GPU."""
 COMPACT_SHARE = 16
 """Finished sentences are removed from the batch, which copies the others, once they are 1 in 16."""
+NO_LENGTH_PENALTY = LengthPenalty("none")
 
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """Finished hypotheses of each sentence, best first. The score of missing ones is -inf."""
+    """Finished hypotheses of each sentence, best first. Missing ones have the score -inf."""
 
     tokens: Tensor  # [B, K, L], padded with EOS
     scores: Tensor  # [B, K], log-probabilities with the length penalty
@@ -56,20 +54,20 @@ def search(
     limits: LengthLimits,
     bos: int,
     eos: int,
-    never: tuple[int, ...] = (),
+    suppress_tokens: tuple[int, ...] = (),
     lengths: LengthPenalty = NO_LENGTH_PENALTY,
 ) -> Hypotheses:
     """Decode each sentence until no live hypothesis can beat its worst finished one, or enough are finished.
 
-    `state` and `memory` have one row per sentence. Tokens of `never` are not selected. Finished sentences are removed
+    `state` and `memory` have one row per sentence. Tokens of `suppress_tokens` are not selected. Finished sentences are removed
     from the batch in groups.
     """
     device, b, k = limits.max_length.device, limits.max_length.size(0), strategy.beam_size
-    constraints = TokenConstraints.from_limits(limits, eos, never)
+    constraints = TokenConstraints.from_limits(limits, eos, suppress_tokens)
     penalties = lengths.penalty(torch.arange(constraints.max_length + 1, device=device))
     longest_penalty = lengths.penalty(limits.max_length)
-    finished = found = Hypotheses.empty(b, k, constraints.max_length + 1, eos, device)
-    live = found.tokens.index_fill(2, torch.zeros(1, dtype=torch.long, device=device), bos)
+    finished = best = Hypotheses.empty(b, k, constraints.max_length + 1, eos, device)
+    live = best.tokens.index_fill(2, torch.zeros(1, dtype=torch.long, device=device), bos)
     active = torch.arange(b, device=device)  # indices of the active sentences
     scores, num_finished = strategy.initial_scores(torch.zeros(b, k, device=device)), torch.zeros_like(active)
 
@@ -79,27 +77,25 @@ def search(
             state = repeat_rows(state, k)
         parent, token, score = strategy(constraints.apply(log_probs, limits, t).expand(-1, k, -1), scores)
         ended = token == eos
-        found = _best(found, live, parent, score, ended, penalties[t])
-        scores, kept = score.masked_fill(ended, NEG_INF).topk(k)
+        best = _merge_ended(best, live, parent, score, ended, penalties[t])
+        scores, index = score.masked_fill(ended, NEG_INF).topk(k)
         if k > 1:
-            parent = parent.gather(1, kept)
-            live, state = _take(live, parent), reorder_beams(state, parent)
-        live[..., t] = token.gather(1, kept)
+            parent = parent.gather(1, index)
+            live, state = _gather(live, parent), reorder_beams(state, parent)
+        live[..., t] = token.gather(1, index)
 
         num_finished = num_finished + (ended & (score > NEG_INF))[:, :k].sum(1)
-        can_improve = (scores[:, 0] / longest_penalty > found.scores[:, -1]) & (num_finished < strategy.max_finished)
+        can_improve = (scores[:, 0] / longest_penalty > best.scores[:, -1]) & (num_finished < strategy.max_finished)
         scores = scores.where(can_improve.unsqueeze(1), NEG_INF)
         if device.type == "cpu" or t % CHECK_EVERY == 0:
             remaining = can_improve.nonzero().squeeze(1)
             if not len(remaining):
                 break
             if len(can_improve) - len(remaining) >= len(can_improve) / COMPACT_SHARE:
-                finished, state = _put(finished, active, found), select_sentences(state, remaining, k)
-                rows = (active, live, scores, num_finished, longest_penalty, found, limits, memory)
-                active, live, scores, num_finished, longest_penalty, found, limits, memory = select_rows(
-                    rows, remaining
-                )
-    finished = _put(finished, active, found)
+                finished, state = _update(finished, active, best), select_sentences(state, remaining, k)
+                rows = (active, live, scores, num_finished, longest_penalty, best, limits, memory)
+                active, live, scores, num_finished, longest_penalty, best, limits, memory = select_rows(rows, remaining)
+    finished = _update(finished, active, best)
     return Hypotheses(finished.tokens[..., 1:], finished.scores, finished.log_probs)
 
 
@@ -124,9 +120,9 @@ class TokenConstraints:
     max_length: int
 
     @classmethod
-    def from_limits(cls, limits: LengthLimits, eos: int, never: tuple[int, ...]) -> TokenConstraints:
+    def from_limits(cls, limits: LengthLimits, eos: int, suppress_tokens: tuple[int, ...]) -> TokenConstraints:
         """Constraints for all sentences, read from the device once."""
-        forbidden = torch.tensor(never, dtype=torch.long, device=limits.max_length.device)
+        forbidden = torch.tensor(suppress_tokens, dtype=torch.long, device=limits.max_length.device)
         bounds = torch.stack([limits.min_length.max() - 1, limits.max_length.min(), limits.max_length.max()]).tolist()
         return cls(forbidden, eos, *bounds)
 
@@ -140,34 +136,34 @@ class TokenConstraints:
         if t <= self.last_too_early:
             end.masked_fill_((t < limits.min_length).unsqueeze(1), NEG_INF)
         if t >= self.first_forced_end:
-            kept = end.clone()
+            end_log_probs = end.clone()
             log_probs.masked_fill_((t >= limits.max_length)[:, None, None], NEG_INF)
-            end.copy_(kept)
+            end.copy_(end_log_probs)
         return limits.force(log_probs, t)
 
 
-def _best(
-    old: Hypotheses, live: Tensor, parent: Tensor, log_prob: Tensor, ended: Tensor, penalty: Tensor
+def _merge_ended(
+    best: Hypotheses, live: Tensor, parent: Tensor, log_prob: Tensor, ended: Tensor, penalty: Tensor
 ) -> Hypotheses:
     """The K best of the finished hypotheses and of the candidates [b, C] that end in this step."""
     if ended.device.type == "cpu" and not ended.any():
-        return old
-    k, score = old.scores.size(1), (log_prob / penalty).where(ended, NEG_INF)
-    scores, index = torch.cat([old.scores, score], 1).topk(k)
+        return best
+    k, score = best.scores.size(1), (log_prob / penalty).where(ended, NEG_INF)
+    scores, index = torch.cat([best.scores, score], 1).topk(k)
     row = torch.cat([torch.arange(k, device=parent.device).expand(len(parent), -1), parent + k], 1)
-    tokens = _take(torch.cat([old.tokens, live], 1), row.gather(1, index))
-    return Hypotheses(tokens, scores, torch.cat([old.log_probs, log_prob], 1).gather(1, index))
+    tokens = _gather(torch.cat([best.tokens, live], 1), row.gather(1, index))
+    return Hypotheses(tokens, scores, torch.cat([best.log_probs, log_prob], 1).gather(1, index))
 
 
-def _put(finished: Hypotheses, sentences: Tensor, found: Hypotheses) -> Hypotheses:
-    """`finished` with `found` at the rows `sentences`."""
+def _update(finished: Hypotheses, sentences: Tensor, best: Hypotheses) -> Hypotheses:
+    """`finished` with `best` at the rows `sentences`."""
     return Hypotheses(
-        finished.tokens.index_copy(0, sentences, found.tokens),
-        finished.scores.index_copy(0, sentences, found.scores),
-        finished.log_probs.index_copy(0, sentences, found.log_probs),
+        finished.tokens.index_copy(0, sentences, best.tokens),
+        finished.scores.index_copy(0, sentences, best.scores),
+        finished.log_probs.index_copy(0, sentences, best.log_probs),
     )
 
 
-def _take(x: Tensor, index: Tensor) -> Tensor:
+def _gather(x: Tensor, index: Tensor) -> Tensor:
     """x [b, K, L], index [b, C] -> [b, C, L]"""
     return x.gather(1, index.unsqueeze(-1).expand(-1, -1, x.size(-1)))

@@ -39,7 +39,7 @@ class SearchStrategy(Protocol):
 
 @dataclass(frozen=True)
 class GreedySearch:
-    """The most likely token at each step. A beam of one differs: it also considers finished second-best tokens."""
+    """The most likely token at each step. A beam of one differs: it also considers second-best tokens that end."""
 
     beam_size: int = 1
     max_finished: float = math.inf
@@ -104,8 +104,8 @@ class Sampling:
         if self.top_p < 1.0:
             ordered, index = log_probs.sort(-1, descending=True)
             before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)  # probability of the more likely tokens
-            kept = ordered.masked_fill(before >= self.top_p, NEG_INF)
-            log_probs = torch.full_like(log_probs, NEG_INF).scatter(-1, index, kept)
+            nucleus = ordered.masked_fill(before >= self.top_p, NEG_INF)
+            log_probs = torch.full_like(log_probs, NEG_INF).scatter(-1, index, nucleus)
         return log_probs
 
 

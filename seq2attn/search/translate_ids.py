@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import torch
 
@@ -17,6 +17,8 @@ from seq2attn.search.search import Hypotheses, search
 from seq2attn.search.strategies import Sampling
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
+TokenIds: TypeAlias = Sequence[Sequence[int]]
+"""Token ids of several sentences, without BOS and EOS."""
 MIN_BATCH_TOKENS = 1024
 """Smallest batch in tokens; batches are made small enough for two per thread, so that threads end at the same time."""
 
@@ -31,12 +33,7 @@ class Hypothesis:
 
 
 def translate_ids(
-    model: Seq2Seq,
-    sources: Sequence[Sequence[int]],
-    config: SearchConfig,
-    *,
-    budget: int,
-    prefixes: Sequence[Sequence[int]] | None = None,
+    model: Seq2Seq, sources: TokenIds, config: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
 ) -> list[list[Hypothesis]]:
     """Hypotheses of each source (ids without EOS), best first, in the order of the sources.
 
@@ -53,7 +50,7 @@ def translate_ids(
             limits = limits.with_prefixes([prefixes[row] for row in rows])
         device = model.device
         memory, state = model.encode(source.to(device), mask.to(device))
-        found = search(
+        best = search(
             model.step,
             state,
             memory,
@@ -61,42 +58,42 @@ def translate_ids(
             limits=limits.to(device),
             bos=BOS,
             eos=EOS,
-            never=(PAD, BOS),
+            suppress_tokens=(PAD, BOS),
             lengths=config.lengths.build_penalty(),
         )
-        return to_hypotheses(found)
+        return to_hypotheses(best)
 
-    answers = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
+    output = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
     sequential = model.device.type != "cpu" or isinstance(strategy, Sampling)  # sampling uses one generator
     if not sequential and torch.get_num_threads() > 1:
         num_tokens = strategy.beam_size * sum(len(source) + 1 for source in sources)
         budget = min(budget, max(MIN_BATCH_TOKENS, num_tokens // (2 * torch.get_num_threads())))
     batches = batch_by_length(sources, max(1, budget // strategy.beam_size))
     results = map(translate, batches) if sequential else map_parallel(translate, batches)
-    for rows, found in zip(batches, results, strict=True):
-        for row, hypotheses in zip(rows, found, strict=True):
-            answers[row] = hypotheses
-    return answers
+    for rows, batch in zip(batches, results, strict=True):
+        for row, hypotheses in zip(rows, batch, strict=True):
+            output[row] = hypotheses
+    return output
 
 
-def to_hypotheses(found: Hypotheses) -> list[list[Hypothesis]]:
+def to_hypotheses(best: Hypotheses) -> list[list[Hypothesis]]:
     """Hypotheses as Python values."""
-    tokens, scores, log_probs = found.tokens.tolist(), found.scores.tolist(), found.log_probs.tolist()
+    tensors = (best.tokens.tolist(), best.scores.tolist(), best.log_probs.tolist())
     return [
         [
             Hypothesis(tuple(ids[: ids.index(EOS)]), score, log_prob)
             for ids, score, log_prob in zip(*sentence, strict=True)
             if score != float("-inf")
         ]
-        for sentence in zip(tokens, scores, log_probs, strict=True)
+        for sentence in zip(*tensors, strict=True)
     ]
 
 
-Work = TypeVar("Work")
-Done = TypeVar("Done")
+Batch = TypeVar("Batch")
+Result = TypeVar("Result")
 
 
-def map_parallel(fn: Callable[[Work], Done], batches: Sequence[Work]) -> Iterator[Done]:
+def map_parallel(fn: Callable[[Batch], Result], batches: Sequence[Batch]) -> Iterator[Result]:
     """`fn` of each batch, in their order, on as many threads as PyTorch may use.
 
     The tensors of a search step are too small to be split among threads: two batches on one core each are faster than

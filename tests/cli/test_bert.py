@@ -148,11 +148,11 @@ PARTS = {
     ),
     "tied": (
         "model.embeddings.tie=all",
-        "`model.embeddings.tie`: BERT brings its own embeddings of source words",
+        "`model.embeddings.tie`: BERT has its own source embeddings",
     ),
     "vectors": (
         "model.embeddings.source_vectors=v.txt",
-        "`model.embeddings.source_vectors`: BERT brings its own",
+        "`model.embeddings.source_vectors`: BERT has its own source embeddings",
     ),
     "frozen": ("model.encoder.frozen=3", "`model.encoder.frozen`: there are 2 layers to freeze, not 3"),
     "frozen by halves": ("model.encoder.frozen=half", "`model.encoder.frozen` should be "),

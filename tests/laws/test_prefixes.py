@@ -55,7 +55,7 @@ def test_a_wide_beam_finds_the_best_of_all_that_begin_so(seed, rule):
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_the_beginning_of_the_best_changes_nothing(seed, strategy, length):
     _, step = markov(seed)
-    options = {"strategy": strategy, "bos": BOS, "eos": EOS, "never": (PAD,)}
+    options = {"strategy": strategy, "bos": BOS, "eos": EOS, "suppress_tokens": (PAD,)}
     free = search(step, (), (), limits=of([[]], 4, fewest=2), **options)
     best = free.tokens[0, 0].tolist()
     forced = search(step, (), (), limits=of([best[: best.index(EOS)][:length]], 4, fewest=2), **options)

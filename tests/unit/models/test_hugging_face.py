@@ -162,7 +162,7 @@ def test_the_same_beams(kind, width, alpha):
     memory, state = net.encode(source, mask)
     found = search(
         net.step, state, memory, strategy=FirstMayEnd(width), limits=LengthLimits(sentences, sentences * MOST), bos=BOS,
-        eos=EOS, never=(PAD, BOS), lengths=LengthPenalty("average", alpha),
+        eos=EOS, suppress_tokens=(PAD, BOS), lengths=LengthPenalty("average", alpha),
     )  # fmt: skip
     expected = theirs(kind).generate(
         source, attention_mask=mask.long(), num_beams=width, num_return_sequences=width, length_penalty=alpha,
