@@ -24,7 +24,7 @@ def leave_out_working_directory() -> None:
 
 def environment() -> dict[str, str]:
     """The environment of a Python process that is to import this package, and nothing from the working directory."""
-    package = str(Path(__file__).parents[1])
+    package = str(Path(__file__).parents[2])
     places = _named() if package == sysconfig.get_path("purelib") else [package, *_named()]
     return os.environ | {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(places)}
 

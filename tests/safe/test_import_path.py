@@ -1,10 +1,11 @@
-"""No command imports from the working directory what it was not told to."""
+"""Commands import nothing from the working directory, unless PYTHONPATH names it."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 HOSTILE = "open('it ran', 'w'); raise SystemExit(9)"
 
 
-def test_a_stranger_s_folder_is_not_imported_from(tmp_path: Path) -> None:
-    """With names of what the command needs, and of what it looks for and may not find."""
+def test_a_command_does_not_import_from_an_untrusted_folder(tmp_path: Path) -> None:
+    """Modules with the names of required and of optional packages."""
     for name in ("typer", "yaml", "pydantic", "torch", "matplotlib", "ctranslate2"):
         (tmp_path / f"{name}.py").write_text(HOSTILE, encoding="utf-8")
     command = [sys.executable, "-m", "seq2attn", "config", "check", "none.yaml"]
@@ -27,27 +28,24 @@ def test_a_stranger_s_folder_is_not_imported_from(tmp_path: Path) -> None:
     assert not (tmp_path / "it ran").exists()
 
 
-class TestWorkingDirectory:
-    @pytest.fixture(autouse=True)
-    def _here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "path", ["", str(tmp_path), "/other", str(tmp_path)])
+@pytest.mark.parametrize(
+    ("path", "expected"), [("", False), (":", False), ("/other:", False), ("/other", False), ("HERE:", True)]
+)
+def test_the_working_directory_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, expected: bool
+) -> None:
+    sysconfig.get_paths()  # imports modules at its first call
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path), "/other", str(tmp_path)])
+    monkeypatch.setenv("PYTHONPATH", path.replace("HERE", str(tmp_path)))
+    leave_out_working_directory()
+    assert (sys.path == ["/other"]) != expected and (str(tmp_path) in sys.path) == expected
 
-    @pytest.mark.parametrize("path", ["", ":", "/other:", "/other"])
-    def test_is_left_out(self, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-        monkeypatch.setenv("PYTHONPATH", path)
-        leave_out_working_directory()
-        assert sys.path == ["/other"]
 
-    def test_stays_where_it_is_named(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:")
-        leave_out_working_directory()
-        assert str(tmp_path) in sys.path
-
-    def test_processes_have_the_package_without_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        (tmp_path / "seq2attn.py").write_text(HOSTILE, encoding="utf-8")
-        monkeypatch.setenv("PYTHONPATH", ":")
-        code = "import seq2attn.io.import_path as found; print(found.__file__)"
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
-        assert done.stdout == f"{import_path.__file__}\n"
+def test_processes_import_this_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "seq2attn.py").write_text(HOSTILE, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", ":")
+    command = [sys.executable, "-c", "import seq2attn.io.import_path as module; print(module.__file__)"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    assert done.stdout == f"{import_path.__file__}\n"
