@@ -1,4 +1,4 @@
-"""What runs the search: our own model, or the model exported into something faster."""
+"""Inference engines: the native search, and exported models."""
 
 from seq2attn.engines.base import Engine, EngineError, ExportTarget
 

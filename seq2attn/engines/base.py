@@ -1,10 +1,10 @@
-"""What an engine is, and what makes one of a trained run."""
+"""Interfaces of inference engines and of export targets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import torch
 
@@ -13,77 +13,72 @@ from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
-from seq2attn.search.translate_ids import Hypothesis
+from seq2attn.search.translate_ids import Hypothesis, TokenIds
+
+IdPairs: TypeAlias = Sequence[tuple[Sequence[int], Sequence[int]]]
+"""Token ids of source and target of several pairs, without EOS."""
 
 
 class Engine(Protocol):
-    """Searches for translations."""
+    """Search and forced decoding of a model."""
 
     @property
     def max_source_length(self) -> int | None:
-        """Maximum tokens of a source, without the end; None without a limit."""
+        """Maximum tokens of a source, without EOS; None for no limit."""
         ...
 
     def translate(
-        self,
-        sources: Sequence[Sequence[int]],
-        search: SearchConfig,
-        *,
-        budget: int,
-        prefixes: Sequence[Sequence[int]] | None = None,
+        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source (ids without the end), best first, in the order of the sources.
+        """Hypotheses of each source (ids without EOS), best first, in the order of the sources.
 
-        At most `budget` source tokens, padding counted, times the hypotheses of each, are searched together. An empty
-        source has one hypothesis, which is empty. The hypotheses of a source begin with its prefix, whose tokens count
-        in length, log-probability and score as all others do. Raises EngineError for a search that this engine has
-        not, even if there are no sources.
+        A batch has at most `budget` source tokens, with padding, times the hypotheses of each. An empty source has one
+        empty hypothesis. The hypotheses of a source begin with its prefix, which counts in length, log-probability and
+        score. Raises EngineError for a search that the engine does not support, even without sources.
         """
         ...
 
-    def token_log_probs(
-        self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, budget: int
-    ) -> list[list[float]]:
-        """Forced decoding: the log-probability of each target token and of the end, for pairs of ids without ends.
+    def token_log_probs(self, pairs: IdPairs, *, budget: int) -> list[list[float]]:
+        """Forced decoding: the log-probability of each target token and of EOS, for pairs of ids without EOS.
 
-        A pair of two empty sides has none.
+        The list of a pair of two empty sides is empty.
         """
         ...
 
 
 class ExportTarget(Protocol):
-    """Something that a run can be exported to; every one is listed in `engines/targets.py`."""
+    """A format that runs can be exported to, listed in `engines/targets.py`."""
 
     @property
     def name(self) -> str:
-        """As `export --to` and `translate --engine` call it; also the folder's name inside the run."""
+        """Name in `export --to` and `translate --engine`, and of the folder in the run directory."""
         ...
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """What numbers the weights may become, the default first."""
+        """Data types of the exported weights, the default first."""
         ...
 
     def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:
-        """Why a model cannot be exported, each reason with its key in the config; nothing if it can.
+        """Options of a model that the target does not support, with their config keys.
 
-        Raises UserError when what the target needs is not installed.
+        Raises UserError when a package of the target is not installed.
         """
         ...
 
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
-        """Put the exported model into an empty folder."""
+        """Write the exported model into an empty folder."""
         ...
 
     def load(self, run: RunDirectory, folder: Path, device: torch.device) -> Engine:
-        """The engine of what `write` put into `folder`."""
+        """The engine of a model that `export` wrote."""
         ...
 
 
 class EngineError(UserError):
-    """A search that an engine cannot do, each reason with its key in the config."""
+    """A search that an engine does not support, each reason with its config key."""
 
     def __init__(self, engine: str, mistakes: Sequence[FieldError]) -> None:
         reasons = "; ".join(f"`{mistake.field}`: {mistake.message}" for mistake in mistakes)
-        super().__init__(f"the engine {engine} cannot search so: {reasons}")
+        super().__init__(f"the engine {engine} does not support this search: {reasons}")
         self.errors = list(mistakes)

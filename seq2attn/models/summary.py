@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+
 from seq2attn.errors import ConfigError
 from seq2attn.io.tables import format_table
 from seq2attn.models.build import build_model

@@ -59,7 +59,7 @@ def search(
 ) -> Hypotheses:
     """Decode each sentence until no live hypothesis can beat its worst finished one, or enough are finished.
 
-    `state` and `memory` have one row per sentence. Tokens of `suppress_tokens` are not selected. Finished sentences are removed
+    `state` and `memory` have one row per sentence. `suppress_tokens` are never selected. Finished sentences are removed
     from the batch in groups.
     """
     device, b, k = limits.max_length.device, limits.max_length.size(0), strategy.beam_size

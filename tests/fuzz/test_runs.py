@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from seq2attn.engines.export_directory import export_directory, write_manifest
+from seq2attn.engines.export_directory import write_manifest
 from seq2attn.engines.targets import get_target
+from seq2attn.io.files import atomic_dir
 from tests.diagnostics.runs import FAMILIES, make_run
 from tests.fuzz.fuzzed import command, fuzzed
 
@@ -62,7 +63,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kept]:
         run = make_run(folder, *FAMILIES["transformer" if name == "exported" else "fixed"], tokenizer=text)
         if name == "exported":
             target = get_target(engine)
-            with export_directory(run.folder / engine) as partial:
+            with atomic_dir(run.folder / engine) as partial:
                 target.export(run, partial, "float32")
                 write_manifest(run, target, "float32", {}, partial)
         files = sorted(str(p.relative_to(run.folder)) for p in run.folder.rglob("*") if p.is_file())

@@ -18,7 +18,7 @@ from seq2attn.errors import RunError
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import load_tensors, save_tensors, unique_state_dict
 from seq2attn.run_directory import RunDirectory
-from tests.safe.untrained import forge, head_of, untrained
+from tests.safe.untrained import forge, read_header, untrained
 
 FIRST, SECOND = "output_projection.bias", "output_projection.weight"
 Head = dict[str, Any]
@@ -92,7 +92,7 @@ def no_text(head: Head) -> None:
     ],
 )
 def test_forged_heads(run: RunDirectory, change: Callable[[Head], None]) -> None:
-    head, rest = head_of(run.weights_path)
+    head, rest = read_header(run.weights_path)
     change(head)
     forge(run.weights_path, head, rest)
     assert "the weights cannot be read" in refused(run)
@@ -100,7 +100,7 @@ def test_forged_heads(run: RunDirectory, change: Callable[[Head], None]) -> None
 
 @pytest.mark.parametrize("length", [0, 1, 2**31, 2**60, 2**63, 2**64 - 1])
 def test_forged_lengths(run: RunDirectory, length: int) -> None:
-    head, rest = head_of(run.weights_path)
+    head, rest = read_header(run.weights_path)
     forge(run.weights_path, head, rest, length)
     assert "the weights cannot be read" in refused(run)
 
@@ -217,7 +217,7 @@ def test_memory_is_not_exhausted(tmp_path: Path) -> None:
     wide.config_path.write_text(
         wide.config_path.read_text(encoding="utf-8").replace("dim: 8", "dim: 1000000"), encoding="utf-8"
     )
-    head, rest = head_of(huge.weights_path)
+    head, rest = read_header(huge.weights_path)
     forge(
         huge.weights_path,
         {**head, FIRST: {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}},

@@ -1,4 +1,4 @@
-"""Small runs that were not trained, for strangers to tamper with."""
+"""Small untrained runs, and forged safetensors files."""
 
 from __future__ import annotations
 
@@ -19,24 +19,36 @@ from seq2attn.tokenizers.words import WordTokenizerConfig
 
 WORDS = ("a", "few", "words", "of", "which", "there", "are", "not", "many")
 LINES = ("a few words", "not many words are there", "")
-CONFIG = """\
-run_dir: run
-data:
-  train: {kind: plain, source: lines.txt, target: lines.txt}
-  dev: {kind: plain, source: lines.txt, target: lines.txt}
-  test:
-    ours: {kind: plain, source: lines.txt, target: lines.txt}
-tokenizer: {source: {kind: words}, target: {kind: words}}
-model:
-  embeddings: {dim: 8}
+GRU = """\
   encoder: {kind: gru, dim: 8}
   decoder: {kind: luong, dim: 8}
-search: {kind: beam, beam_size: 3, lengths: {max_length: 9}}
 """
+TRANSFORMER = """\
+  encoder: {kind: transformer, layers: 1, heads: 2, ffn_dim: 8}
+  decoder:
+    kind: transformer
+    layers: 1
+    heads: 2
+    ffn_dim: 8
+    attention: {score: {kind: multi-head, heads: 2}}
+"""
+CONFIG = f"""\
+run_dir: run
+data:
+  train: {{kind: plain, source: lines.txt, target: lines.txt}}
+  dev: {{kind: plain, source: lines.txt, target: lines.txt}}
+  test:
+    ours: {{kind: plain, source: lines.txt, target: lines.txt}}
+tokenizer: {{source: {{kind: words}}, target: {{kind: words}}}}
+model:
+  embeddings: {{dim: 8}}
+{GRU}search: {{kind: beam, beam_size: 3, lengths: {{max_length: 9}}}}
+"""
+TRANSFORMER_CONFIG = CONFIG.replace(GRU, TRANSFORMER)
 
 
 def untrained(folder: Path, config: str = CONFIG) -> RunDirectory:
-    """`folder/run`: a config, tokenisers and first weights."""
+    """`folder/run`: a config, tokenizers and initial weights."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "lines.txt").write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
     (folder / "own.yaml").write_text(config, encoding="utf-8")
@@ -52,14 +64,14 @@ def untrained(folder: Path, config: str = CONFIG) -> RunDirectory:
     return run
 
 
-def head_of(file: Path) -> tuple[dict[str, Any], bytes]:
-    """What a safetensors file says of itself, and the bytes that it says it of."""
+def read_header(file: Path) -> tuple[dict[str, Any], bytes]:
+    """Header and data of a safetensors file."""
     content = file.read_bytes()
     length = struct.unpack("<Q", content[:8])[0]
     return json.loads(content[8 : 8 + length]), content[8 + length :]
 
 
-def forge(file: Path, head: Mapping[str, Any] | bytes, rest: bytes, length: int | None = None) -> None:
-    """A safetensors file that says anything at all."""
-    text = head if isinstance(head, bytes) else json.dumps(head).encode()
-    file.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + rest)
+def forge(file: Path, header: Mapping[str, Any] | bytes, data: bytes, length: int | None = None) -> None:
+    """A safetensors file with any header, data and header length."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    file.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + data)

@@ -1,69 +1,58 @@
-"""From our Transformer to CTranslate2's description of one.
+"""From our Transformer to CTranslate2's specification of one.
 
-Its layers follow from the config, its weights are our own tensors. What our attention projects in three layers, theirs
-projects in one: query, key and value in self-attention, key and value in attention to the source.
+Layers follow from the config, weights are our tensors. Our attention has three projections where CTranslate2 has one:
+query, key and value of self-attention, key and value of cross-attention.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from seq2attn.attention import Attention
 from seq2attn.attention.relative_positions import RelativePositionScore
-from seq2attn.attention.scores import MultiHeadScore
 from seq2attn.decoders import TransformerDecoderConfig
-from seq2attn.decoders.transformer import TransformerDecoder, TransformerDecoderLayer
-from seq2attn.encoders.transformer import TransformerConfig, TransformerEncoder, TransformerEncoderLayer
+from seq2attn.decoders.transformer import TransformerDecoderLayer
+from seq2attn.encoders.transformer import TransformerConfig
+from seq2attn.engines.ctranslate2.engine import import_ctranslate2
 from seq2attn.models import ModelConfig, Seq2Seq
-from seq2attn.models.seq2seq import TokenEmbedding
-from seq2attn.nn.layers import (
-    FeedForward,
-    GatedFeedForward,
-    LearnedPositionEmbedding,
-    ResidualConnection,
-    SinusoidalPositionEncoding,
-)
+from seq2attn.nn.layers import GatedFeedForward, LearnedPositionEmbedding, SinusoidalPositionEncoding
 from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK, Vocabulary
 
 Spec: TypeAlias = Any
 """A part of `ctranslate2.specs`, which has no types."""
 MAX_POSITIONS = 2048
-"""How many words a sentence may have whose positions are a table; that is made longer by its last row."""
+"""Maximum tokens of a sentence with positions from a table; a shorter table repeats its last row."""
 
 
 def build_spec(config: ModelConfig, model: Seq2Seq, vocabularies: Sequence[Vocabulary]) -> Spec:
-    """The whole model with its weights and vocabularies, to be validated, optimised and saved."""
-    specs = importlib.import_module("ctranslate2.specs")
-    encoder, decoder = (
-        cast("TransformerConfig", config.encoder),
-        cast("TransformerDecoderConfig", config.decoder),
+    """The whole model with its weights and vocabularies, to be validated, optimized and saved."""
+    specs = import_ctranslate2().specs
+    encoder, decoder = cast("TransformerConfig", config.encoder), cast("TransformerDecoderConfig", config.decoder)
+    spec = specs.TransformerSpec(
+        specs.TransformerEncoderSpec(encoder.layers, encoder.heads, **_options(encoder)),
+        specs.TransformerDecoderSpec(decoder.layers, decoder.heads, **_options(decoder)),
     )
-    made = specs.TransformerSpec(
-        specs.TransformerEncoderSpec(encoder.layers, encoder.heads, **_choices(encoder)),
-        specs.TransformerDecoderSpec(decoder.layers, decoder.heads, **_choices(decoder)),
-    )
-    _fill_encoder(made.encoder, model)
-    _fill_decoder(made.decoder, model)
+    _fill_stack(spec.encoder, spec.encoder.embeddings[0], model.source_embedding, model.encoder)
+    _fill_stack(spec.decoder, spec.decoder.embeddings, model.target_embedding, model.decoder)
+    _fill_linear(spec.decoder.projection, model.output_projection)
     source, target = vocabularies
-    made.register_source_vocabulary(list(source.tokens))
-    made.register_target_vocabulary(list(target.tokens))
-    made.config.unk_token, made.config.bos_token = target.tokens[UNK], target.tokens[BOS]
-    made.config.decoder_start_token, made.config.eos_token = target.tokens[BOS], target.tokens[EOS]
-    made.config.add_source_eos = True
+    spec.register_source_vocabulary(list(source.tokens))
+    spec.register_target_vocabulary(list(target.tokens))
+    spec.config.unk_token, spec.config.bos_token = target.tokens[UNK], target.tokens[BOS]
+    spec.config.decoder_start_token, spec.config.eos_token = target.tokens[BOS], target.tokens[EOS]
+    spec.config.add_source_eos = True
     norm = next(part for part in model.modules() if isinstance(part, nn.LayerNorm | nn.RMSNorm))
-    made.config.layer_norm_epsilon = norm.eps
-    return made
+    spec.config.layer_norm_epsilon = norm.eps
+    return spec
 
 
-def _choices(config: TransformerConfig) -> dict[str, Any]:
+def _options(config: TransformerConfig) -> dict[str, Any]:
     """Options that encoder and decoder share."""
-    kinds = importlib.import_module("ctranslate2.specs").common_spec.Activation
+    kinds = import_ctranslate2().specs.common_spec.Activation
     activations = {"relu": kinds.RELU, "gelu": kinds.GELU, "swiglu": kinds.SWISH}
     return {
         "pre_norm": config.norm_order == "pre",
@@ -77,76 +66,59 @@ def _choices(config: TransformerConfig) -> dict[str, Any]:
     }
 
 
-def _fill_encoder(spec: Spec, model: Seq2Seq) -> None:
-    encoder = cast("TransformerEncoder", model.encoder)
-    _fill_embedding(spec, spec.embeddings[0], cast("TokenEmbedding", model.source_embedding), encoder.position_encoding)
-    for theirs, layer in zip(spec.layer, cast("list[TransformerEncoderLayer]", encoder.layers), strict=True):
-        _fill_self_attention(theirs.self_attention, layer.self_attention, layer.self_attention_residual)
-        _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_residual)
+def _fill_stack(spec: Spec, table: Spec, embedding: Any, stack: Any) -> None:
+    """An encoder or a decoder with its embedding, without the output layer."""
+    table.weight = embedding.embedding.weight
+    spec.scale_embeddings = embedding.scale != 1.0
+    if isinstance(stack.position_encoding, SinusoidalPositionEncoding | LearnedPositionEmbedding):
+        spec.position_encodings.encodings = stack.position_encoding(torch.arange(MAX_POSITIONS)).detach()
+    for theirs, ours in zip(spec.layer, stack.layers, strict=True):
+        _fill_self_attention(theirs.self_attention, ours.self_attention, ours.self_attention_residual.norm)
+        if isinstance(ours, TransformerDecoderLayer):
+            _fill_cross_attention(theirs.attention, ours.cross_attention, ours.cross_attention_residual.norm)
+        _fill_feed_forward(theirs.ffn, ours.feed_forward, ours.feed_forward_residual.norm)
     if hasattr(spec, "layer_norm"):
-        _fill_norm(spec.layer_norm, encoder.norm)
+        _fill_norm(spec.layer_norm, stack.norm)
 
 
-def _fill_decoder(spec: Spec, model: Seq2Seq) -> None:
-    decoder = cast("TransformerDecoder", model.decoder)
-    _fill_embedding(spec, spec.embeddings, model.target_embedding, decoder.position_encoding)
-    for theirs, layer in zip(spec.layer, cast("list[TransformerDecoderLayer]", decoder.layers), strict=True):
-        _fill_self_attention(theirs.self_attention, layer.self_attention, layer.self_attention_residual)
-        _fill_attention(theirs.attention, layer.cross_attention, layer.cross_attention_residual)
-        _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_residual)
-    if hasattr(spec, "layer_norm"):
-        _fill_norm(spec.layer_norm, decoder.norm)
-    _fill_linear(spec.projection, model.output_projection)
-
-
-def _fill_embedding(spec: Spec, table: Spec, ours: TokenEmbedding, positions: nn.Module) -> None:
-    table.weight = ours.embedding.weight
-    spec.scale_embeddings = ours.scale != 1.0
-    if isinstance(positions, SinusoidalPositionEncoding | LearnedPositionEmbedding):
-        spec.position_encodings.encodings = positions(torch.arange(MAX_POSITIONS)).detach()
-
-
-def _fill_self_attention(spec: Spec, ours: Attention, branch: ResidualConnection) -> None:
-    score = cast("MultiHeadScore", ours.score)
-    _fill_linear(spec.linear[0], score.query_proj, score.key_proj, cast("nn.Linear", ours.value_proj))
-    _fill_linear(spec.linear[1], cast("nn.Linear", ours.output_proj))
-    _fill_norm(spec.layer_norm, branch.norm)
-    if isinstance(score, RelativePositionScore):  # our values have no vectors
+def _fill_self_attention(spec: Spec, attention: Any, norm: nn.Module) -> None:
+    score = attention.score
+    _fill_linear(spec.linear[0], score.query_proj, score.key_proj, attention.value_proj)
+    _fill_linear(spec.linear[1], attention.output_proj)
+    _fill_norm(spec.layer_norm, norm)
+    if isinstance(score, RelativePositionScore):  # our values have no position vectors
         spec.relative_position_keys = score.relative_embedding.weight
         spec.relative_position_values = torch.zeros_like(score.relative_embedding.weight)
 
 
-def _fill_attention(spec: Spec, ours: Attention, branch: ResidualConnection) -> None:
-    score = cast("MultiHeadScore", ours.score)
+def _fill_cross_attention(spec: Spec, attention: Any, norm: nn.Module) -> None:
+    score = attention.score
     _fill_linear(spec.linear[0], score.query_proj)
-    _fill_linear(spec.linear[1], score.key_proj, cast("nn.Linear", ours.value_proj))
-    _fill_linear(spec.linear[2], cast("nn.Linear", ours.output_proj))
-    spec.num_heads_kv = np.int32(score.kv_heads)  # which need not be those of self-attention
-    _fill_norm(spec.layer_norm, branch.norm)
+    _fill_linear(spec.linear[1], score.key_proj, attention.value_proj)
+    _fill_linear(spec.linear[2], attention.output_proj)
+    spec.num_heads_kv = np.int32(score.kv_heads)  # may differ from self-attention
+    _fill_norm(spec.layer_norm, norm)
 
 
-def _fill_feed_forward(spec: Spec, ours: nn.Module, branch: ResidualConnection) -> None:
+def _fill_feed_forward(spec: Spec, ours: Any, norm: nn.Module) -> None:
     if isinstance(ours, GatedFeedForward):
         _fill_linear(spec.linear_0, ours.gate_proj)
         _fill_linear(spec.linear_0_noact, ours.up_proj)
-        _fill_linear(spec.linear_1, ours.down_proj)
     else:
-        plain = cast("FeedForward", ours)
-        _fill_linear(spec.linear_0, plain.up_proj)
-        _fill_linear(spec.linear_1, plain.down_proj)
-    _fill_norm(spec.layer_norm, branch.norm)
+        _fill_linear(spec.linear_0, ours.up_proj)
+    _fill_linear(spec.linear_1, ours.down_proj)
+    _fill_norm(spec.layer_norm, norm)
 
 
-def _fill_linear(spec: Spec, *ours: nn.Linear) -> None:
-    """One layer that makes all that `ours` make, side by side; a tied weight stays the same tensor."""
-    weights, biases = [one.weight for one in ours], [one.bias for one in ours]
-    spec.weight = weights[0] if len(ours) == 1 else torch.cat(weights).detach()
+def _fill_linear(spec: Spec, *layers: nn.Linear) -> None:
+    """One layer with the concatenated outputs of `layers`; a tied weight stays the same tensor."""
+    weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
+    spec.weight = weights[0] if len(layers) == 1 else torch.cat(weights).detach()
     if all(bias is not None for bias in biases):
-        spec.bias = biases[0] if len(ours) == 1 else torch.cat(cast("list[Tensor]", biases)).detach()
+        spec.bias = biases[0] if len(layers) == 1 else torch.cat([*biases]).detach()
 
 
-def _fill_norm(spec: Spec, ours: nn.Module) -> None:
-    norm = cast("nn.LayerNorm", ours)  # or RMSNorm, which has no bias
+def _fill_norm(spec: Spec, norm: Any) -> None:
     spec.gamma = norm.weight
-    if hasattr(spec, "beta"):
+    if hasattr(spec, "beta"):  # RMSNorm has no bias
         spec.beta = norm.bias
