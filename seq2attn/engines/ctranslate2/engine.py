@@ -28,7 +28,7 @@ from seq2attn.engines.base import EngineError, IdPairs
 from seq2attn.errors import UserError
 from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, TokenIds
-from seq2attn.tokenizers.vocabulary import EOS, Vocabulary, ids_to_tokens
+from seq2attn.tokenizers.vocabulary import EOS, Vocabulary
 
 ENGINE_NAME = "ctranslate2"
 UNLIMITED_PATIENCE = 1e6
@@ -119,7 +119,8 @@ class CTranslate2Engine:
         return MAX_TOKENS_CPU if self.device.type == "cpu" else MAX_TOKENS_GPU
 
     def _tokens(self, sentences: TokenIds, side: int) -> list[list[str]]:
-        return [ids_to_tokens(self.vocabularies[side], ids) for ids in sentences]
+        tokens = self.vocabularies[side].tokens
+        return [[tokens[id] for id in ids] for ids in sentences]
 
     @cached_property
     def _translator(self) -> Any:
