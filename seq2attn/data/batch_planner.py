@@ -1,7 +1,4 @@
-"""Batches of sentence pairs of similar lengths.
-
-B sentences, S source words with EOS, T target words with BOS or EOS.
-"""
+"""Batches of sentence pairs of similar lengths."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from seq2attn.errors import DataError
 from seq2attn.nn.linear import ROW_MULTIPLE
 
 MIN_FILL = 0.7
-"""A batch this full ends rather than take a longer pair: less padding, few batches more."""
+"""Fill of a batch from which on a longer pair starts a new one: less padding, a few batches more."""
 
 Indices: TypeAlias = NDArray[np.int64]
 
@@ -26,11 +23,11 @@ def plan_batches(
 ) -> list[Indices]:
     """The batches of an epoch for one of `world` processes: a function of its arguments alone.
 
-    `lengths` is [pairs, 2]. Every pair is in one batch of one rank. Rows x the longest sequence (with EOS) of
-    either side are at most `tokens`, but for a pair that is longer alone. All ranks get equally many batches:
-    where their number does not divide, those with the most rows are cut in two.
+    `lengths` is [pairs, 2]. Every pair is in one batch of one rank. Rows times the longest sequence (with EOS) of
+    either side are at most `tokens`, except for a single pair that is longer. All ranks get the same number of
+    batches: if necessary, the batches with the most rows are halved.
 
-    Raises: DataError when there are too few pairs to give each rank one.
+    Raises: DataError when there are fewer pairs than ranks.
     """
     random = np.random.default_rng([seed, epoch])
     order = _length_order(lengths, random)
@@ -40,7 +37,7 @@ def plan_batches(
 
 
 def check_complete(batches: Sequence[Indices], num_pairs: int) -> None:
-    """Raises RuntimeError unless each pair is in one batch: text that is left out would not be missed otherwise."""
+    """Raises RuntimeError unless each pair is in exactly one batch."""
     counts = np.bincount(np.concatenate(batches), minlength=num_pairs)
     if len(counts) != num_pairs or (counts != 1).any():
         raise RuntimeError(
@@ -50,39 +47,39 @@ def check_complete(batches: Sequence[Indices], num_pairs: int) -> None:
 
 
 def padding_ratio(lengths: NDArray[np.int64], batches: Sequence[Indices]) -> float:
-    """The share of the cells of both sides' tensors that hold padding."""
+    """The share of padding in the tensors of both sides."""
     cells = sum(len(batch) * int((lengths[batch].max(axis=0) + 1).sum()) for batch in batches)
-    words = sum(int((lengths[batch] + 1).sum()) for batch in batches)
-    return 1 - words / cells
+    tokens = sum(int((lengths[batch] + 1).sum()) for batch in batches)
+    return 1 - tokens / cells
 
 
 def _length_order(lengths: NDArray[np.int64], random: np.random.Generator) -> Indices:
-    """Neighbours are alike on both sides; which of the equals are neighbours is drawn."""
+    """An order with similar lengths side by side, on both sides; random among pairs of the same lengths."""
     longer, difference = lengths.max(axis=1), lengths[:, 0] - lengths[:, 1]
-    # Back and forth, so that the shorter side does not jump where the longer grows by one.
-    forth = (longer + random.integers(2)) % 2 == 0
-    return np.lexsort((random.random(len(lengths)), np.where(forth, difference, -difference), longer))
+    # Alternating direction, so that the shorter side does not jump where the longer grows by one.
+    is_ascending = (longer + random.integers(2)) % 2 == 0
+    return np.lexsort((random.random(len(lengths)), np.where(is_ascending, difference, -difference), longer))
 
 
 def _split_by_tokens(order: Indices, widths: NDArray[np.int64], tokens: int) -> list[Indices]:
-    """Consecutive runs of `order`, as long as rows x widest fit in `tokens`; `widths` never fall.
+    """Consecutive runs of `order` whose rows times the largest width are at most `tokens`; `widths` ascend.
 
-    Many rows are cut to a multiple of `ROW_MULTIPLE`, for oneDNN to multiply them.
+    Large batches have a multiple of `ROW_MULTIPLE` rows, as oneDNN prefers.
     """
-    batches, start, before = [], 0, 0
-    for place, width in enumerate(widths.tolist()):
-        rows = place - start
-        is_enough = width > before and rows * before >= MIN_FILL * tokens
-        if rows and (is_enough or (rows + 1) * width > tokens):
-            end = place if rows < 2 * ROW_MULTIPLE else place - rows % ROW_MULTIPLE
+    batches, start, previous_width = [], 0, 0
+    for index, width in enumerate(widths.tolist()):
+        rows = index - start
+        is_full = width > previous_width and rows * previous_width >= MIN_FILL * tokens
+        if rows and (is_full or (rows + 1) * width > tokens):
+            end = index if rows < 2 * ROW_MULTIPLE else index - rows % ROW_MULTIPLE
             batches.append(order[start:end])
             start = end
-        before = width
+        previous_width = width
     return [*batches, order[start:]]
 
 
 def _split_for_ranks(batches: list[Indices], world: int) -> list[Indices]:
-    """As many batches for each rank, by halving those with the most rows."""
+    """Batches whose number is a multiple of `world`, by halving those with the most rows."""
     heap = [(-len(batch), number) for number, batch in enumerate(batches)]
     heapq.heapify(heap)
     batches = list(batches)
@@ -90,7 +87,7 @@ def _split_for_ranks(batches: list[Indices], world: int) -> list[Indices]:
         rows, number = heap[0]
         if rows == -1:
             raise DataError(
-                f"{len(batches)} batches of one pair each cannot be shared out equally to {world} processes: "
+                f"{len(batches)} batches of one pair each cannot be divided equally among {world} processes: "
                 f"allow more tokens in a batch, use fewer processes or more text"
             )
         batches[number], rest = np.array_split(batches[number], 2)
@@ -101,7 +98,7 @@ def _split_for_ranks(batches: list[Indices], world: int) -> list[Indices]:
 
 
 def batch_by_length(sources: Sequence[Sequence[int]], budget: int) -> list[list[int]]:
-    """Which sources go together: the longest first, rows times width within the budget; the empty in none."""
+    """Indices of non-empty sources in batches, longest first; rows times width are at most `budget`."""
     order = sorted((i for i, s in enumerate(sources) if len(s)), key=lambda i: -len(sources[i]))
     batches: list[list[int]] = []
     for index in order:

@@ -1,6 +1,6 @@
 """Tensors of a batch of sentence pairs.
 
-B sentences, S source words with EOS, T target words with BOS or EOS.
+B sentences, S source tokens with EOS, T target tokens with BOS or EOS.
 """
 
 from __future__ import annotations
@@ -19,34 +19,30 @@ from seq2attn.nn.varlen import SequenceLayout
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 IGNORE_INDEX = -100
-"""The label of padding: no loss there."""
+"""The label of padding, which has no loss."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Pairs as tensors. `target` is what a decoder reads, `labels` what it shall say next."""
+    """Pairs as tensors: `target` is the input of the decoder, `labels` are the tokens that it is to predict."""
 
     source: Tensor  # [B, S] ids, EOS last
-    source_mask: Tensor  # [B, S] bool, True on words and EOS
+    source_mask: Tensor  # [B, S] bool, True on tokens and EOS
     target: Tensor  # [B, T] BOS first
-    labels: Tensor  # [B, T] EOS last, padding IGNORE
-    label_index: Tensor  # [M] where among the B * T labels those are that are no padding
-    alignment_targets: Tensor | None = (
-        None  # [B, T, S] where to look when saying each label: shares, or nothing but zeros
-    )
-    layouts: tuple[SequenceLayout, SequenceLayout] | None = (
-        None  # of source and target that lie in one row each: B is then 1
-    )
+    labels: Tensor  # [B, T] EOS last, padding IGNORE_INDEX
+    label_index: Tensor  # [M] positions of labels other than padding among the B * T
+    alignment_targets: Tensor | None = None  # [B, T, S] attention weights to train towards; zeros without a link
+    layouts: tuple[SequenceLayout, SequenceLayout] | None = None  # of padding-free source and target, where B is 1
 
     def to(self, device: torch.device | str) -> Batch:
-        """The batch on a device; from pinned memory it goes there while the device computes."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+        """The batch on a device; copied asynchronously from pinned memory."""
+        return self._map_tensors(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Batch:
-        """The batch in memory that a GPU can read by itself."""
-        return self._each(torch.Tensor.pin_memory)
+        """The batch in page-locked memory."""
+        return self._map_tensors(torch.Tensor.pin_memory)
 
-    def _each(self, fn: Callable[[Tensor], Tensor]) -> Batch:
+    def _map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Batch:
         tensors: dict[str, Any] = {name: fn(value) for name, value in vars(self).items() if isinstance(value, Tensor)}
         if self.layouts is not None:
             tensors["layouts"] = tuple(layout.map_tensors(fn) for layout in self.layouts)
@@ -57,47 +53,45 @@ def collate(pairs: Sequence[tuple[Sequence[int] | TokenIds, Sequence[int] | Toke
     """Pairs of ids without BOS and EOS -> Batch."""
     source, source_mask = collate_source([source for source, _ in pairs])
     width = max(len(target) for _, target in pairs) + 1
-    read, say = np.full((len(pairs), width), PAD), np.full((len(pairs), width), IGNORE_INDEX)
-    read[:, 0] = BOS
+    inputs, labels = np.full((len(pairs), width), PAD), np.full((len(pairs), width), IGNORE_INDEX)
+    inputs[:, 0] = BOS
     for row, (_, target) in enumerate(pairs):
-        read[row, 1 : len(target) + 1] = target
-        say[row, : len(target)] = target
-        say[row, len(target)] = EOS
-    labels = torch.from_numpy(say)
-    # On the CPU, as it would wait for a GPU.
-    label_index = (labels != IGNORE_INDEX).flatten().nonzero().squeeze(1)
-    return Batch(source, source_mask, torch.from_numpy(read), labels, label_index)
+        inputs[row, 1 : len(target) + 1] = target
+        labels[row, : len(target)] = target
+        labels[row, len(target)] = EOS
+    # The index is computed on the CPU, as it would synchronize with a GPU.
+    label_index = torch.from_numpy(np.flatnonzero(labels != IGNORE_INDEX))
+    return Batch(source, source_mask, torch.from_numpy(inputs), torch.from_numpy(labels), label_index)
 
 
 def collate_padding_free(pairs: Sequence[tuple[Sequence[int] | TokenIds, Sequence[int] | TokenIds]]) -> Batch:
-    """Pairs of ids without BOS and EOS -> Batch whose sentences lie in one row, without padding."""
-    (source, of_source), (say, of_target) = (_concat_sentences(side) for side in zip(*pairs, strict=True))
-    read = np.roll(say, 1)  # each EOS comes to stand before the next sentence, where its BOS is
-    read[of_target.cu_seqlens[:-1].numpy()] = BOS
-    ids, target, labels = (torch.from_numpy(row)[None] for row in (source, read, say))
-    mask = torch.ones_like(ids, dtype=torch.bool)
-    return Batch(ids, mask, target, labels, torch.arange(len(say)), layouts=(of_source, of_target))
+    """Pairs of ids without BOS and EOS -> Batch with all sentences in one row, without padding."""
+    (source, source_layout), (labels, target_layout) = (_concat_sentences(side) for side in zip(*pairs, strict=True))
+    inputs = np.roll(labels, 1)  # each EOS moves to the beginning of the next sentence, the place of its BOS
+    inputs[target_layout.cu_seqlens[:-1].numpy()] = BOS
+    source_ids, target_ids, label_ids = (torch.from_numpy(row)[None] for row in (source, inputs, labels))
+    mask = torch.ones_like(source_ids, dtype=torch.bool)
+    layouts = source_layout, target_layout
+    return Batch(source_ids, mask, target_ids, label_ids, torch.arange(len(labels)), layouts=layouts)
 
 
 def make_batch(corpus: Corpus, rows: Iterable[int], *, packed: bool = False) -> Batch:
-    """Some pairs of a corpus, with their guide if it has one and they do not lie in one row."""
+    """The pairs of a corpus at `rows`, with their alignments if there are any and the batch has padding."""
     rows = [int(row) for row in rows]
     if packed:
         return collate_padding_free([corpus[row] for row in rows])
     batch = collate([corpus[row] for row in rows])
     if corpus.alignments is None:
         return batch
-    guide = np.zeros((*batch.labels.shape, batch.source.size(1)), dtype=np.float32)
-    for place, row in zip(guide, rows, strict=True):
-        shares = _alignment_shares(corpus.alignments.word_ids[row], corpus.alignments.links[row])
-        place[: len(shares), : shares.shape[1]] = shares
-    return replace(batch, alignment_targets=torch.from_numpy(guide))
+    alignment_targets = np.zeros((*batch.labels.shape, batch.source.size(1)), dtype=np.float32)
+    for targets, row in zip(alignment_targets, rows, strict=True):
+        weights = _alignment_weights(corpus.alignments.word_ids[row], corpus.alignments.links[row])
+        targets[: len(weights), : weights.shape[1]] = weights
+    return replace(batch, alignment_targets=torch.from_numpy(alignment_targets))
 
 
-def _concat_sentences(
-    sentences: Sequence[Sequence[int] | TokenIds],
-) -> tuple[NDArray[np.int64], SequenceLayout]:
-    """Ids without EOS -> ids with EOS [M], and where each sentence lies."""
+def _concat_sentences(sentences: Sequence[Sequence[int] | TokenIds]) -> tuple[NDArray[np.int64], SequenceLayout]:
+    """Ids without EOS -> ids with EOS [M], and the bounds of each sentence."""
     layout = SequenceLayout.from_lengths(np.array([len(sentence) + 1 for sentence in sentences]))
     row, bounds = np.full(layout.positions.size(1), EOS), layout.cu_seqlens.tolist()
     for start, end, sentence in zip(bounds, bounds[1:], sentences, strict=False):
@@ -105,19 +99,19 @@ def _concat_sentences(
     return row, layout
 
 
-def _alignment_shares(words: tuple[TokenIds, TokenIds], links: tuple[TokenIds, TokenIds]) -> NDArray[np.float32]:
-    """For each target token equal shares for the source tokens of the words linked with its own (Chen et al. 2016).
+def _alignment_weights(words: tuple[TokenIds, TokenIds], links: tuple[TokenIds, TokenIds]) -> NDArray[np.float32]:
+    """For each target token equal weights on the source tokens of all words linked with its word (Chen et al. 2016).
 
     The words of tokens: [S], [T]; the words of links: [L], [L] -> [T, S]. A token without a link has zeros.
     """
-    (of_source, of_target), (from_source, from_target) = words, links
-    size = [
+    (source_words, target_words), (linked_sources, linked_targets) = words, links
+    num_sources, num_targets = (
         max((int(part.max()) for part in parts if len(part)), default=0) + 1 for parts in zip(words, links, strict=True)
-    ]
-    are_linked = np.zeros((size[1], size[0]), dtype=np.float32)
-    are_linked[from_target, from_source] = 1
-    cells = are_linked[of_target[:, None], of_source]
-    return cells / np.maximum(cells.sum(axis=1, keepdims=True), 1)
+    )
+    are_linked = np.zeros((num_targets, num_sources), dtype=np.float32)
+    are_linked[linked_targets, linked_sources] = 1
+    weights = are_linked[target_words[:, None], source_words]
+    return weights / np.maximum(weights.sum(axis=1, keepdims=True), 1)
 
 
 def collate_source(sources: Sequence[Sequence[int] | TokenIds]) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""The `data` section of a config: which text to train on and to measure on."""
+"""The `data` section of a config: training text, dev set and test sets."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from seq2attn.data.readers import CorpusConfig, PlainTextConfig
 from seq2attn.tokenizers.vocabulary import SPECIAL_TOKENS
 
 
-def _listed(value: Any) -> Any:
+def _to_list(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else [value]
 
 
-def _as_written(corpora: tuple[CorpusConfig, ...], serialize: SerializerFunctionWrapHandler) -> Any:
-    """One corpus as a mapping rather than as a list of one, so that a key of it can be overridden."""
-    listed = serialize(corpora)
-    return listed[0] if len(listed) == 1 else listed
+def _serialize(corpora: tuple[CorpusConfig, ...], serialize: SerializerFunctionWrapHandler) -> Any:
+    """A single corpus as a mapping, so that its keys can be overridden; several as a list."""
+    mappings = serialize(corpora)
+    return mappings[0] if len(mappings) == 1 else mappings
 
 
 TrainingCorpora = Annotated[
     tuple[CorpusConfig, ...],
     Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=CorpusConfig | tuple[CorpusConfig, ...]),
-    WrapSerializer(_as_written),
+    BeforeValidator(_to_list, json_schema_input_type=CorpusConfig | tuple[CorpusConfig, ...]),
+    WrapSerializer(_serialize),
 ]
 """One corpus, or a list of corpora."""
 
 
-def _names_of_files(test: Mapping[str, CorpusConfig]) -> list[FieldError]:
-    message = "is the name of files with translations too: take letters, digits, `_`, `-` and `.`"
+def _check_test_names(test: Mapping[str, CorpusConfig]) -> list[FieldError]:
+    message = "is also the name of output files: use letters, digits, `_`, `-` and `.`"
     return [FieldError(f"test.{name}", message) for name in test if not re.fullmatch(r"\w[\w.-]*", name)]
 
 
-def _references_are_for_scores(train: tuple[CorpusConfig, ...]) -> list[FieldError]:
-    message = "are for `dev` and `test`: training takes one target a source"
+def _check_references(train: tuple[CorpusConfig, ...]) -> list[FieldError]:
+    message = "are for `dev` and `test`: training uses one target for each source"
     return [
         FieldError(f"train.{number}.references", message)
         for number, corpus in enumerate(train)
@@ -47,12 +47,12 @@ def _references_are_for_scores(train: tuple[CorpusConfig, ...]) -> list[FieldErr
     ]
 
 
-def _tags_are_trained(
+def _check_tags(
     train: tuple[CorpusConfig, ...], dev: CorpusConfig, test: Mapping[str, CorpusConfig]
 ) -> list[FieldError]:
     tags = {corpus.tag for corpus in train} - {None}
-    mistakes = [
-        FieldError(f"train.{number}.tag", f"`<{corpus.tag}>` is a special token; take another name")
+    errors = [
+        FieldError(f"train.{number}.tag", f"`<{corpus.tag}>` is a special token; use another name")
         for number, corpus in enumerate(train)
         if f"<{corpus.tag}>" in SPECIAL_TOKENS
     ]
@@ -60,27 +60,27 @@ def _tags_are_trained(
         if corpus.tag is not None and corpus.tag not in tags:
             known = ", ".join(f"`{tag}`" for tag in sorted(map(str, tags))) or "none"
             message = f"no corpus of `data.train` has the tag `{corpus.tag}`; known: {known}"
-            mistakes.append(FieldError(f"{name}.tag", message))
+            errors.append(FieldError(f"{name}.tag", message))
         if corpus.repeat != 1:
-            mistakes.append(FieldError(f"{name}.repeat", "is for `train`: what is measured on is read once"))
-    return mistakes
+            errors.append(FieldError(f"{name}.repeat", "is for `train`: dev and test sets are used once"))
+    return errors
 
 
 class DataConfig(Config):
-    """The text to train on and to be measured on."""
+    """The text for training, validation and evaluation."""
 
-    rules = (_names_of_files, _references_are_for_scores, _tags_are_trained)
+    rules = (_check_test_names, _check_references, _check_tags)
 
     train: TrainingCorpora
-    """What the tokenizers and the model learn from: a corpus, or a list of corpora."""
+    """Training text of the tokenizers and the model: a corpus, or a list of corpora."""
     dev: CorpusConfig
-    """What decides when to stop and which weights are best; never filtered."""
+    """Text for validation: early stopping and the choice of checkpoints; never filtered."""
     test: dict[str, CorpusConfig] = Field(default_factory=dict)
-    """What finished models are measured on, each set by a name; never filtered."""
+    """Test sets by name, for `evaluate`; never filtered."""
     filters: FiltersConfig = FiltersConfig()
-    """Which training pairs to leave out."""
+    """Filters for training pairs."""
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags of the training corpora, each once, in their order."""
+        """The distinct tags of the training corpora, in their order."""
         return tuple(dict.fromkeys(f"<{corpus.tag}>" for corpus in self.train if corpus.tag is not None))

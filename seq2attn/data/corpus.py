@@ -1,10 +1,12 @@
-"""Memory-mapped pairs of id sequences: as large as the disk, there at once, shared by processes."""
+"""Prepared pairs on disk: memory-mapped token ids, shared by processes, and beside them the text."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,36 +16,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.errors import RunError
-from seq2attn.io.files import atomic_dir, read_object, write_json
+from seq2attn.io.files import atomic_dir, atomic_path, parse_json, read_object, write_json
+from seq2attn.io.text_lines import read_lines
 
 TokenIds: TypeAlias = NDArray[np.uint16] | NDArray[np.int32]
+TextPair: TypeAlias = tuple[str, str]
 IDS, OFFSETS, HEADER = "ids.npy", "offsets.npy", "header.json"
 WORD_IDS_DIR, ALIGNMENTS_DIR = "word_ids", "alignments"
 CORPUS_HINT = "remove the folder `data` of the run, and prepare the data again"
 
 
 class CorpusBuilder:
-    """A corpus in the making, in memory; every number is below `size`."""
+    """Builder of a corpus in memory; all numbers must be below `size`."""
 
     def __init__(self, size: int) -> None:
         self._ids, self._offsets = array("H" if size <= 2**16 else "i"), array("q", [0])
 
     def add(self, pair: tuple[Sequence[int], Sequence[int]]) -> None:
-        """One pair more."""
+        """Append a pair."""
         for sequence in pair:
             self._ids.extend(sequence)
             self._offsets.append(len(self._ids))
 
-    def build(self, guide: CorpusAlignments | None = None) -> Corpus:
-        """What has grown."""
-        return Corpus(np.asarray(self._ids), np.asarray(self._offsets), guide)
+    def build(self, alignments: CorpusAlignments | None = None) -> Corpus:
+        """The corpus of the pairs so far."""
+        return Corpus(np.asarray(self._ids), np.asarray(self._offsets), alignments)
 
 
 @dataclass(frozen=True)
 class CorpusAlignments:
-    """Which words of each pair belong together, and of which word each token is: numbers in place of ids."""
+    """Word alignments of all pairs: two corpora of word indices in place of token ids."""
 
-    word_ids: Corpus  # words[i]: the word of each source token, and of each target token
+    word_ids: Corpus  # word_ids[i]: the word of each source token, and of each target token
     links: Corpus  # links[i]: the source word of each link, and its target word
 
 
@@ -57,11 +61,11 @@ class Corpus:
 
     @classmethod
     def from_pairs(cls, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], size: int) -> Corpus:
-        """A corpus in memory; every id is below `size`."""
-        growing = CorpusBuilder(size)
+        """A corpus in memory; all ids must be below `size`."""
+        builder = CorpusBuilder(size)
         for pair in pairs:
-            growing.add(pair)
-        return growing.build()
+            builder.add(pair)
+        return builder.build()
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
@@ -85,9 +89,9 @@ class Corpus:
         return self.ids[start:middle], self.ids[middle:end]
 
     def save(self, folder: Path) -> None:
-        """Write the corpus, whole or not at all, in place of what `folder` held."""
-        tokens = self.lengths.sum(axis=0)
-        counts = {"pairs": len(self), "source_tokens": int(tokens[0]), "target_tokens": int(tokens[1])}
+        """Write the corpus atomically, replacing `folder`."""
+        source_tokens, target_tokens = self.lengths.sum(axis=0).tolist()
+        counts = {"pairs": len(self), "source_tokens": source_tokens, "target_tokens": target_tokens}
         with atomic_dir(folder) as partial:
             np.save(partial / IDS, self.ids)
             np.save(partial / OFFSETS, self.offsets)
@@ -98,9 +102,9 @@ class Corpus:
 
     @classmethod
     def load(cls, folder: Path) -> Corpus:
-        """Map what `save` wrote; ids are read from disk when they are asked for.
+        """Memory-map a corpus written by `save`.
 
-        Raises: RunError when a file is missing or the files do not fit together.
+        Raises: RunError when a file is missing or the files do not belong together.
         """
         header = read_object(folder / HEADER, CORPUS_HINT)
         try:
@@ -108,13 +112,12 @@ class Corpus:
             offsets = np.load(folder / OFFSETS, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise RunError(f"{folder}: the prepared ids cannot be read ({error}); {CORPUS_HINT}") from None
-        is_guided = (folder / ALIGNMENTS_DIR).is_dir()
-        guide = (
-            CorpusAlignments(cls.load(folder / WORD_IDS_DIR), cls.load(folder / ALIGNMENTS_DIR)) if is_guided else None
-        )
-        if not _are_sequences(ids, offsets):
-            raise RunError(f"{folder}: the prepared ids are no pairs of sequences; {CORPUS_HINT}")
-        corpus = cls(ids, offsets, guide)
+        alignments = None
+        if (folder / ALIGNMENTS_DIR).is_dir():
+            alignments = CorpusAlignments(cls.load(folder / WORD_IDS_DIR), cls.load(folder / ALIGNMENTS_DIR))
+        if not _are_valid(ids, offsets):
+            raise RunError(f"{folder}: the prepared ids are not pairs of sequences; {CORPUS_HINT}")
+        corpus = cls(ids, offsets, alignments)
         if corpus.hash != header.get("hash"):
             raise RunError(
                 f"{folder}: the prepared ids are not those that were saved (the hash differs); {CORPUS_HINT}"
@@ -122,9 +125,32 @@ class Corpus:
         return corpus
 
 
-def _are_sequences(ids: NDArray[Any], offsets: NDArray[Any]) -> bool:
-    """Whether arrays from a file are what a corpus is made of."""
+def _are_valid(ids: NDArray[Any], offsets: NDArray[Any]) -> bool:
+    """Whether arrays from a file have the types, shapes and order of a corpus."""
     if ids.ndim != 1 or offsets.ndim != 1 or ids.dtype not in (np.uint16, np.int32) or offsets.dtype != np.int64:
         return False
-    is_whole = len(offsets) % 2 == 1 and offsets[0] == 0 and offsets[-1] == len(ids)
-    return bool(is_whole and (np.diff(offsets) >= 0).all() and (len(ids) == 0 or ids.min() >= 0))
+    is_complete = len(offsets) % 2 == 1 and offsets[0] == 0 and offsets[-1] == len(ids)
+    return bool(is_complete and (np.diff(offsets) >= 0).all() and (len(ids) == 0 or ids.min() >= 0))
+
+
+@contextmanager
+def text_pair_writer(path: Path) -> Iterator[Callable[[TextPair], None]]:
+    """A function that writes a pair as a JSON array on a line, as text may hold any character. The file is atomic."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as stream:
+        yield lambda pair: print(json.dumps(pair, ensure_ascii=False), file=stream)
+
+
+def read_text_pairs(path: Path) -> Iterator[TextPair]:
+    """The pairs that `text_pair_writer` wrote to `path`.
+
+    Raises: RunError when the file is missing or corrupt.
+    """
+    hint = f"remove the folder {path.parent} and prepare the data again"
+    if not path.is_file():
+        raise RunError(f"{path}: is missing; {hint}")
+    for number, line in enumerate(read_lines(path), start=1):
+        pair = parse_json(line, path, hint)
+        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
+            raise RunError(f"{path}:{number}: is not a pair of texts; {hint}")
+        yield pair[0], pair[1]

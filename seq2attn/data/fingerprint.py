@@ -1,4 +1,4 @@
-"""Whether prepared data still fit the config and the files they were made from."""
+"""Fingerprints of text and config, by which prepared data are recognized."""
 
 from __future__ import annotations
 
@@ -17,36 +17,30 @@ from seq2attn.tokenizers.words import WordTokenizerConfig
 
 
 def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: TokenizersConfig) -> str:
-    """SHA-256 of all that decides what `prepare` makes: options and the content of files, wherever they lie.
+    """SHA-256 of everything that determines the output of `prepare`: options and the content of files.
 
     Raises: DataError when a file cannot be read.
     """
-    lists = [side.vocab_file for side in text.per_side if isinstance(side, WordTokenizerConfig) and side.vocab_file]
+    vocab_files = [one.vocab_file for one in text.per_side if isinstance(one, WordTokenizerConfig) and one.vocab_file]
     parts = {
         "corpora": [[_options(corpus), *map(_content, corpus.files)] for corpus in corpora],
         "filters": _options(filters),
-        "tokenizer": [text.is_joint, *map(_options, text.per_side), *map(_content, lists)],
+        "tokenizer": [text.is_joint, *map(_options, text.per_side), *map(_content, vocab_files)],
     }
     return sha256_json(parts)
 
 
 def _options(config: Config) -> dict[str, Any]:
-    """All but paths: a corpus that was moved is the same corpus."""
-    values = {key: getattr(config, key) for key in type(config).model_fields}
-    return {key: value for key, value in values.items() if not _is_elsewhere(value)}
+    """All options except paths, so that files can be moved."""
+    return {key: value for key, value in dict(config).items() if not isinstance(value, Path | tuple)}
 
 
-def _is_elsewhere(value: Any) -> bool:
-    files = value if isinstance(value, tuple) else (value,)
-    return all(isinstance(file, Path | Config) for file in files)
-
-
-def _content(path: Path) -> list[Any]:
+def _content(path: Path) -> list[str]:
     return [path.suffix, file_digest(path)]
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of the content of a file. Raises: DataError when it cannot be read."""
+    """SHA-256 of the content of a file. Raises DataError when it cannot be read."""
     try:
         with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Making what comes next while what is there is worked on."""
+"""Prefetching of results in a thread."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-def prefetch(make: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
-    """`make` of each item, in order; that of the next is made in a thread meanwhile."""
+def prefetch(function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
+    """`function` of each item, in order; a thread computes the next result while the current one is used."""
     items = iter(items)
     with ThreadPoolExecutor(1) as thread:
-        coming = [thread.submit(make, item) for item in [next(items, None)] if item is not None]
-        while coming:
-            made = coming.pop()
-            coming += [thread.submit(make, item) for item in [next(items, None)] if item is not None]
-            yield made.result()
+        pending = [thread.submit(function, item) for item in [next(items, None)] if item is not None]
+        while pending:
+            current = pending.pop()
+            pending += [thread.submit(function, item) for item in [next(items, None)] if item is not None]
+            yield current.result()

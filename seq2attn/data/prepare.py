@@ -1,17 +1,17 @@
-"""Text to tokenizers and memory-mapped ids, once.
+"""Preparation of text: trained tokenizers and memory-mapped token ids, made once.
 
-source/ target/          the tokenizers; the same one twice where it is joint
+source/ target/          the tokenizers; the same one twice if it is joint
 data/train/ data/dev/    the ids, and beside them the text as data/train.jsonl, data/dev.jsonl
-data/dev-1.jsonl ...     the dev set with further references as targets, where it has some
-data/train/word_ids/, alignments/    the word of each token and the links between words, where known
+data/dev-1.jsonl ...     the dev set with further references as targets, if any
+data/train/word_ids/, alignments/    the word of each token and the links between words, if known
 data/hashes.npy          hashes of the training pairs, to find them in test sets
 data-report.*            counts over all corpora
-data/prepared.json       written last: what all of it was made from
+data/prepared.json       written last: fingerprint of the text and config that all of it was made from
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -19,8 +19,8 @@ from pydantic import TypeAdapter
 from tqdm import tqdm
 
 from seq2attn.data.config import DataConfig
-from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder
-from seq2attn.data.filter import EncodedPair, FilterReport, PairFilter
+from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder, read_text_pairs, text_pair_writer
+from seq2attn.data.filter import EncodedPair, PairFilter
 from seq2attn.data.fingerprint import fingerprint
 from seq2attn.data.inspection.overlap import load_hashes, save_hashes
 from seq2attn.data.inspection.report import REPORT_TEXT, DataReport, TrainingCorpusReport
@@ -28,15 +28,14 @@ from seq2attn.data.inspection.statistics import CorpusInspector, inspect_pairs
 from seq2attn.data.readers import (
     CorpusConfig,
     PlainTextConfig,
+    check_regular,
     read_pairs,
     read_pairs_with_alignments,
     read_references,
 )
-from seq2attn.data.text_store import read_text_pairs, text_pair_writer
 from seq2attn.data.train_tokenizers import Log, train_tokenizers
 from seq2attn.data.training_set import MAX_WORD_ID, TrainingPart, TrainingSet
-from seq2attn.data.word_alignment import WordAlignment
-from seq2attn.data.word_ids import number_pair
+from seq2attn.data.word_ids import pair_word_ids
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import read_object, write_json
 from seq2attn.io.format_version import FORMAT_VERSION, check_format
@@ -46,125 +45,130 @@ from seq2attn.tokenizers.load import load_tokenizer
 
 PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
 PREPARE_HINT = "remove the folder it is in, and prepare the data again"
+Tokenizers = tuple[Tokenizer, Tokenizer]
 
 
 @dataclass(frozen=True)
 class PreparedData:
-    """All that training asks of the text."""
+    """The prepared text of a training."""
 
     source: Tokenizer
     target: Tokenizer
     train: TrainingSet
     dev: Corpus
     dev_sources: tuple[str, ...]
-    dev_references: tuple[tuple[str, ...], ...]  # streams, as scores take them
-    report: FilterReport  # of the training pairs
+    dev_references: tuple[tuple[str, ...], ...]  # one stream per reference, as in sacreBLEU
 
 
 def prepare(
     data: DataConfig, text: TokenizersConfig, folder: Path, log: Log, *, keep_tokenizers: bool = False
 ) -> PreparedData:
-    """Learn the tokenizers and encode the text into `folder`, unless that is done already.
+    """Train the tokenizers and encode the text into `folder`, unless it is prepared already.
 
-    `keep_tokenizers` takes those already in `folder`, for weights that were trained with them.
+    `keep_tokenizers` uses those in `folder`, for weights that were trained with them.
 
-    Raises: DataError for text that cannot be used, before anything is learnt; RunError for a bad `folder`.
+    Raises: DataError for text that cannot be used, before anything is trained; RunError for a corrupt `folder`.
     """
-    _check_files(data)
-    tests = {name: _count(corpus) for name, corpus in data.test.items()}
+    for corpus in (*data.train, data.dev, *data.test.values()):
+        check_regular(corpus)
+    test_sizes = {name: _count_pairs(corpus) for name, corpus in data.test.items()}
     if _is_prepared(folder, data, text):
         log(f"{folder}: already prepared from this text")
-        _log_report(_with_these_tests(DataReport.load(folder), data, text, folder), folder, log)
+        if report := DataReport.load(folder):
+            _finish_report(report, data, text, folder, log)
         return load_prepared(folder)
-    trained = {name: _count(corpus) for name, corpus in zip(_names(data), data.train, strict=True)}
-    sizes = trained | {"dev": _count(data.dev)} | tests
+    names = [f"train {number}" for number in range(1, len(data.train) + 1)] if len(data.train) > 1 else ["train"]
+    train_sizes = [_count_pairs(corpus) for corpus in data.train]
+    sizes = {**dict(zip(names, train_sizes, strict=True)), "dev": _count_pairs(data.dev), **test_sizes}
     log(", ".join(f"{name}: {size:,} pairs" for name, size in sizes.items()))
     (folder / PREPARED).unlink(missing_ok=True)
     if not keep_tokenizers:
         train_tokenizers(data, text, folder, log)
-    source, target = load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
-    inspector, corpora = CorpusInspector(source, target), list[TrainingCorpusReport]()
-    pairs = _training_pairs(data, (source, target), inspector, trained, corpora)
-    is_guided = any(isinstance(one, PlainTextConfig) and one.alignment is not None for one in data.train)
-    _save(pairs, source, target, folder / TRAIN, is_guided=is_guided)
-    of_dev = CorpusInspector(source, target)
-    dev = _encoded(((pair, None) for pair in read_pairs(data.dev)), source, target)
-    _save(of_dev.inspect(dev), source, target, folder / DEV)
-    hashes = inspector.hashes
-    save_hashes(hashes, folder)
-    reports = inspector.report(), of_dev.report(hashes)
-    counted = DataReport(tuple(corpora), *reports, tests={}, tests_fingerprint="")
-    for line in counted.corpus_lines():
+    tokenizers = _load_tokenizers(folder)
+
+    inspector, pair_filter = CorpusInspector(*tokenizers), PairFilter(data.filters)
+    reports = list[TrainingCorpusReport]()
+
+    def training_pairs() -> Iterator[EncodedPair]:
+        for corpus, name, size in zip(data.train, names, train_sizes, strict=True):
+            yield from pair_filter.filter(inspector.inspect(_encode(corpus, tokenizers, name, size)))
+            reports.append(_training_report(corpus, name, TrainingPart(pair_filter.report, corpus.repeat)))
+
+    has_alignments = any(isinstance(corpus, PlainTextConfig) and corpus.alignment for corpus in data.train)
+    _save(training_pairs(), tokenizers, folder / TRAIN, with_alignments=has_alignments)
+    dev_inspector = CorpusInspector(*tokenizers)
+    _save(dev_inspector.inspect(_encode(data.dev, tokenizers, "dev", sizes["dev"])), tokenizers, folder / DEV)
+    save_hashes(inspector.hashes, folder)
+    report = DataReport(
+        tuple(reports), inspector.report(), dev_inspector.report(inspector.hashes), tests={}, tests_fingerprint=""
+    )
+    for line in report.corpus_lines():
         log(line)
-    _log_report(_with_these_tests(counted, data, text, folder), folder, log)
-    prepared = {
-        "corpora": [asdict(one.part) for one in corpora],
+    _finish_report(report, data, text, folder, log)
+    content = {
+        "format": FORMAT_VERSION,
+        "fingerprint": _fingerprint(data, text),
+        "corpora": [asdict(one.part) for one in reports],
         "references": _save_references(data.dev, folder),
     }
-    made_from = _fingerprint(data, text)
-    write_json(folder / PREPARED, {"format": FORMAT_VERSION, "fingerprint": made_from, **prepared})
+    write_json(folder / PREPARED, content)
     return load_prepared(folder)
 
 
 def load_prepared(folder: Path) -> PreparedData:
-    """What `prepare` made, without a look at the text it was made from.
+    """The output of `prepare`, without reading the original text.
 
-    Raises: RunError when something is missing or corrupt.
+    Raises: RunError when a file is missing or corrupt.
     """
     content = read_object(folder / PREPARED, "prepare the data first")
     check_format(content, folder / PREPARED, PREPARE_HINT)
     try:
         parts = TypeAdapter(tuple[TrainingPart, ...]).validate_python(content.get("corpora"))
     except ValueError:
-        raise RunError(f"{folder / PREPARED}: does not say what was left out; {PREPARE_HINT}") from None
-    source, target = load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
-    train, dev = (_opened(folder / name, (source, target)) for name in (TRAIN, DEV))
+        raise RunError(f"{folder / PREPARED}: has no counts of the training corpora; {PREPARE_HINT}") from None
+    source, target = _load_tokenizers(folder)
+    train, dev = (_load_corpus(folder / name, (source, target)) for name in (TRAIN, DEV))
     if sum(part.report.num_kept for part in parts) != len(train):
         raise RunError(
             f"{folder / PREPARED}: its corpora do not add up to the pairs of {folder / TRAIN}; {PREPARE_HINT}"
         )
-    texts = [list(read_text_pairs(path)) for path in _dev_texts(folder, content.get("references", 1))]
+    streams = [list(read_text_pairs(path)) for path in _dev_text_paths(folder, content.get("references", 1))]
     return PreparedData(
         source,
         target,
-        TrainingSet(source, target, train, _texts(folder / TRAIN), parts),
+        TrainingSet(source, target, train, _text_path(folder / TRAIN), parts),
         dev,
-        tuple(source for source, _ in texts[0]),
-        tuple(tuple(target for _, target in stream) for stream in texts),
-        FilterReport.total(part.report for part in parts),
+        tuple(source for source, _ in streams[0]),
+        tuple(tuple(target for _, target in stream) for stream in streams),
     )
 
 
-def _with_these_tests(
-    report: DataReport | None, data: DataConfig, text: TokenizersConfig, folder: Path
-) -> DataReport | None:
-    """The report with the test sets as they are now; None where there was none."""
-    if report is None:
-        return None
-    made_from = fingerprint(tuple(data.test.values()), data.filters, text)
-    if report.tests_fingerprint == made_from and [*report.tests] == [*data.test]:
-        return report
-    source, target = load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
-    hashes = load_hashes(folder)
-    tests = {name: inspect_pairs(read_pairs(one), source, target, hashes) for name, one in data.test.items()}
-    report = replace(report, tests=tests, tests_fingerprint=made_from)
-    report.save(folder)
-    return report
+def _finish_report(report: DataReport, data: DataConfig, text: TokenizersConfig, folder: Path, log: Log) -> None:
+    """Inspect the test sets unless the report has them already, save it, and log its summary and warnings."""
+    tests_fingerprint = fingerprint(tuple(data.test.values()), data.filters, text)
+    if report.tests_fingerprint != tests_fingerprint or [*report.tests] != [*data.test]:
+        tokenizers, hashes = _load_tokenizers(folder), load_hashes(folder)
+        tests = {name: inspect_pairs(read_pairs(one), *tokenizers, hashes) for name, one in data.test.items()}
+        report = replace(report, tests=tests, tests_fingerprint=tests_fingerprint)
+        report.save(folder)
+    log(f"{report.summary}; all of it: {folder / REPORT_TEXT}")
+    for line in report.warnings():
+        log(f"warning: {line}")
 
 
-def _log_report(report: DataReport | None, folder: Path, log: Log) -> None:
-    if report is not None:
-        log(f"{report.summary}; all of it: {folder / REPORT_TEXT}")
-        for line in report.warnings():
-            log(f"warning: {line}")
+def _load_tokenizers(folder: Path) -> Tokenizers:
+    return load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
 
 
-def _opened(folder: Path, sides: tuple[Tokenizer, Tokenizer]) -> Corpus:
-    """The ids in `folder`, each of which is of a token."""
+def _load_corpus(folder: Path, tokenizers: Tokenizers) -> Corpus:
     corpus = Corpus.load(folder)
-    if len(corpus.ids) and corpus.ids.max() >= max(len(side.vocabulary) for side in sides):
+    if len(corpus.ids) and corpus.ids.max() >= _vocab_size(tokenizers):
         raise RunError(f"{folder}: the prepared ids are not of these tokenizers; {PREPARE_HINT}")
     return corpus
+
+
+def _vocab_size(tokenizers: Tokenizers) -> int:
+    return max(len(tokenizer.vocabulary) for tokenizer in tokenizers)
 
 
 def _is_prepared(folder: Path, data: DataConfig, text: TokenizersConfig) -> bool:
@@ -178,101 +182,65 @@ def _fingerprint(data: DataConfig, text: TokenizersConfig) -> str:
     return fingerprint((*data.train, data.dev), data.filters, text)
 
 
-def _check_files(data: DataConfig) -> None:
-    """Raises DataError for a pipe, which can be read only once, or a device, which may have no end."""
-    for path in (path for one in (*data.train, data.dev, *data.test.values()) for path in one.files):
-        if path.exists() and not path.is_file() and not path.is_dir():  # of a folder reading says more
-            raise DataError(f"{path}: is no regular file, and text is read several times; write it to a file")
-
-
-def _count(corpus: CorpusConfig) -> int:
-    """Reading to the end is also the check."""
+def _count_pairs(corpus: CorpusConfig) -> int:
+    """The number of pairs. Raises DataError for text that cannot be used: all of it is read."""
     if isinstance(corpus, PlainTextConfig) and corpus.references:
-        return len(_read_references(corpus)[0])
+        return len(read_references(corpus, [target for _, target in read_pairs(corpus)])[0])
     return sum(1 for _ in read_pairs(corpus))
 
 
-def _read_references(corpus: CorpusConfig) -> list[Sequence[str]]:
-    return read_references(corpus, [target for _, target in read_pairs(corpus)])
+def _training_report(corpus: CorpusConfig, name: str, part: TrainingPart) -> TrainingCorpusReport:
+    """Raises DataError for a corpus without a pair in an epoch."""
+    if not part.report.num_kept:
+        raise DataError(f"{corpus.files[0]}: no pair is left to train on: {part.report}; see `filters`")
+    if not part.num_pairs_per_epoch:
+        raise DataError(
+            f"{corpus.files[0]}: {part.report}, and `repeat: {corpus.repeat:g}` of these is less than a pair"
+        )
+    return TrainingCorpusReport(name, tuple(file.name for file in corpus.files), corpus.tag, part)
 
 
-def _names(data: DataConfig) -> list[str]:
-    """Names for people: `train`, or `train 1`, `train 2` ..."""
-    several = len(data.train) > 1
-    return [f"train {number}" if several else "train" for number in range(1, len(data.train) + 1)]
-
-
-def _training_pairs(
-    data: DataConfig,
-    sides: tuple[Tokenizer, Tokenizer],
-    inspector: CorpusInspector,
-    sizes: Mapping[str, int],
-    reports: list[TrainingCorpusReport],
-) -> Iterator[EncodedPair]:
-    """The pairs of all training corpora that filters keep; each corpus adds its report at its end.
-
-    Raises: DataError for a corpus of which an epoch would have no pair.
-    """
-    sieve = PairFilter(data.filters)
-    for corpus, (name, size) in zip(data.train, sizes.items(), strict=True):
-        texts = tqdm(read_pairs_with_alignments(corpus), f"encode {name}", size, unit=" pairs", disable=None)
-        yield from sieve.filter(inspector.inspect(_encoded(texts, *sides)))
-        part = TrainingPart(sieve.report, corpus.repeat)
-        if not part.report.num_kept:
-            raise DataError(f"{corpus.files[0]}: no pair is left to learn from: {part.report}; see `filters`")
-        if not part.num_pairs_per_epoch:
-            raise DataError(
-                f"{corpus.files[0]}: {part.report}, and `repeat: {corpus.repeat:g}` of these is less than a pair"
-            )
-        files = tuple(file.name for file in corpus.files)
-        reports.append(TrainingCorpusReport(name, files, corpus.tag, part))
-
-
-def _encoded(
-    pairs: Iterable[tuple[tuple[str, str], WordAlignment | None]], source: Tokenizer, target: Tokenizer
-) -> Iterator[EncodedPair]:
-    return (EncodedPair(text, source.encode(text[0]), target.encode(text[1]), links) for text, links in pairs)
+def _encode(corpus: CorpusConfig, tokenizers: Tokenizers, name: str, size: int) -> Iterator[EncodedPair]:
+    source, target = tokenizers
+    pairs = tqdm(read_pairs_with_alignments(corpus), f"encode {name}", size, unit=" pairs", disable=None)
+    return (EncodedPair(pair, (source.encode(pair[0]), target.encode(pair[1])), links) for pair, links in pairs)
 
 
 def _save(
     pairs: Iterable[EncodedPair],
-    source: Tokenizer,
-    target: Tokenizer,
+    tokenizers: Tokenizers,
     folder: Path,
     *,
-    is_guided: bool = False,
+    with_alignments: bool = False,
 ) -> None:
-    """Write pairs; with their links where they are to guide attention, of which some pairs may have none."""
-    ids = CorpusBuilder(max(len(source.vocabulary), len(target.vocabulary)))
-    words, links = CorpusBuilder(MAX_WORD_ID), CorpusBuilder(MAX_WORD_ID)
-    with text_pair_writer(_texts(folder)) as write:
+    """Write the text and ids of pairs, and their alignments: empty ones for pairs that have none."""
+    ids = CorpusBuilder(_vocab_size(tokenizers))
+    word_ids, links = CorpusBuilder(MAX_WORD_ID), CorpusBuilder(MAX_WORD_ID)
+    with text_pair_writer(_text_path(folder)) as write:
         for pair in pairs:
             write(pair.text)
-            ids.add((pair.source_ids, pair.target_ids))
-            sure = sorted(pair.alignment.sure) if pair.alignment else []
-            if is_guided:
-                numbered = (
-                    number_pair((source, target), pair.text, (pair.source_ids, pair.target_ids)) if sure else ([], [])
-                )
-                words.add(numbered)
+            ids.add(pair.ids)
+            if with_alignments:
+                sure = sorted(pair.alignment.sure) if pair.alignment else []
+                word_ids.add(pair_word_ids(tokenizers, pair.text, pair.ids) if sure else ([], []))
                 links.add(([link[0] for link in sure], [link[1] for link in sure]))
-        ids.build(CorpusAlignments(words.build(), links.build()) if is_guided else None).save(folder)
-
-
-def _texts(folder: Path) -> Path:
-    return folder.with_suffix(".jsonl")
+        ids.build(CorpusAlignments(word_ids.build(), links.build()) if with_alignments else None).save(folder)
 
 
 def _save_references(dev: CorpusConfig, folder: Path) -> int:
-    """Write the dev set with each further reference as target; the number of references."""
-    streams = _read_references(dev)
-    sources = [source for source, _ in read_pairs(dev)]
-    for path, stream in zip(_dev_texts(folder, len(streams))[1:], streams[1:], strict=True):
+    """Write the dev set with each further reference as target; returns the number of references."""
+    pairs = list(read_pairs(dev))
+    streams = read_references(dev, [target for _, target in pairs])
+    for path, stream in zip(_dev_text_paths(folder, len(streams))[1:], streams[1:], strict=True):
         with text_pair_writer(path) as write:
-            for pair in zip(sources, stream, strict=True):
-                write(pair)
+            for (source, _), reference in zip(pairs, stream, strict=True):
+                write((source, reference))
     return len(streams)
 
 
-def _dev_texts(folder: Path, references: int) -> list[Path]:
-    return [_texts(folder / DEV), *(_texts(folder / f"{DEV}-{number}") for number in range(1, references))]
+def _text_path(folder: Path) -> Path:
+    return folder.with_suffix(".jsonl")
+
+
+def _dev_text_paths(folder: Path, num_references: int) -> list[Path]:
+    return [_text_path(folder / DEV), *(_text_path(folder / f"{DEV}-{n}") for n in range(1, num_references))]

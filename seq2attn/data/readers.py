@@ -1,4 +1,4 @@
-"""Parallel text in its usual forms, every complaint with its file and line."""
+"""Corpora of sentence pairs: plain text, TSV and JSON lines; errors name the file and line."""
 
 from __future__ import annotations
 
@@ -16,123 +16,110 @@ from seq2attn.errors import DataError
 from seq2attn.io.text_lines import read_lines
 from seq2attn.tokenizers.tags import NAME, add_tag
 
-__all__ = [
-    "CorpusConfig",
-    "JSONLinesConfig",
-    "PlainTextConfig",
-    "TSVConfig",
-    "read_lines",
-    "read_pairs",
-    "read_pairs_with_alignments",
-    "read_references",
-]
-
 Pair = tuple[str, str]
 
 
-class _TaggedConfig(Config):
-    """What corpora of all kinds may say."""
+class _CorpusConfig(Config):
+    """Options of corpora in all formats."""
 
     tag: Annotated[str, Field(pattern=NAME)] | None = None
-    """A name such as `2en` or `news`, of which the token `<2en>` is put before each source: see docs/data.md."""
+    """A name such as `2en` or `news`; the token `<2en>` is put before each source: see docs/data.md."""
     repeat: Annotated[float, Field(gt=0, le=1000)] = 1
-    """How often each pair is in an epoch of training; of a fraction, pairs are drawn anew for each epoch."""
-
-
-class PlainTextConfig(_TaggedConfig):
-    """Two files of which each line of one is the translation of the same line of the other."""
-
-    kind: Literal["plain"] = "plain"
-    source: InputPath
-    """Text in the language translated from; .gz and .xz are decompressed."""
-    target: InputPath
-    """Text in the language translated into."""
-    alignment: InputPath | None = None
-    """Which words of each pair belong together, as `0-0 1-2`: source and target words, counted from 0."""
-
-    references: tuple[InputPath, ...] = ()
-    """Further translations of each line, of the dev set and of test sets: all count in their scores."""
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files read."""
-        return (*self._sides, *self.references)
-
-    @property
-    def _sides(self) -> tuple[Path, ...]:
-        return (self.source, self.target, *([self.alignment] if self.alignment else []))
+    """How often each pair is in an epoch of training; a fraction is a random sample of the pairs, new in each epoch."""
 
     def pairs(self) -> Iterator[Pair]:
-        """The lines of both files, side by side."""
+        """The pairs in their order, without tags."""
         return (pair for pair, _ in self.pairs_with_alignments())
 
     def pairs_with_alignments(self) -> Iterator[tuple[Pair, WordAlignment | None]]:
-        """The lines of both files, side by side, and their links where there is a file of them."""
-        counts = [0] * len(self._sides)
-        for number, lines in enumerate(zip_longest(*map(read_lines, self._sides)), start=1):
+        """The pairs in their order, without tags, and their word alignments if the corpus has them."""
+        raise NotImplementedError
+
+
+class PlainTextConfig(_CorpusConfig):
+    """Two files; each line of one is the translation of the same line of the other."""
+
+    kind: Literal["plain"] = "plain"
+    source: InputPath
+    """Text in the source language; .gz and .xz are decompressed."""
+    target: InputPath
+    """Text in the target language."""
+    alignment: InputPath | None = None
+    """Word alignments of the pairs, as `0-0 1-2`: source and target words, counted from 0."""
+
+    references: tuple[InputPath, ...] = ()
+    """Further translations of each line, for the dev set and test sets: all count in the scores."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files of the corpus."""
+        return (*self._parallel_files, *self.references)
+
+    @property
+    def _parallel_files(self) -> tuple[Path, ...]:
+        return (self.source, self.target, *([self.alignment] if self.alignment else []))
+
+    def pairs_with_alignments(self) -> Iterator[tuple[Pair, WordAlignment | None]]:
+        """The lines of both files, and their word alignments if there is a file of them."""
+        counts = [0] * len(self._parallel_files)
+        for number, lines in enumerate(zip_longest(*map(read_lines, self._parallel_files)), start=1):
             counts = [count + (line is not None) for count, line in zip(counts, lines, strict=True)]
             source, target, *links = lines
             if None not in lines:
                 place = f"{self.alignment}:{number}"
-                yield (
-                    (source, target),
-                    parse_pharaoh(links[0], (source, target), place) if links else None,
-                )
-        why = (
-            "one must be the translation of the other",
-            "one must tell which words of the other belong together",
-        )
-        for count, file, reason in zip(counts[1:], self._sides[1:], why, strict=False):
+                yield (source, target), parse_pharaoh(links[0], (source, target), place) if links else None
+        reasons = ("one must be the translation of the other", "one must be the word alignments of the other")
+        for count, file, reason in zip(counts[1:], self._parallel_files[1:], reasons, strict=False):
             if count != counts[0]:
                 raise DataError(
                     f"{self.source} has {_lines(counts[0])} and {file} has {_lines(count)}: line by line, {reason}"
                 )
 
 
-class TSVConfig(_TaggedConfig):
+class TSVConfig(_CorpusConfig):
     """A file with a pair a line, in columns separated by tabs (quotes are ordinary characters)."""
 
     kind: Literal["tsv"] = "tsv"
     path: InputPath
     """The file; .gz and .xz are decompressed."""
     source: PositiveInt = 1
-    """Column of the language translated from; the first is 1."""
+    """Column of the source language; the first is 1."""
     target: PositiveInt = 2
-    """Column of the language translated into."""
+    """Column of the target language."""
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The file read."""
+        """All files of the corpus."""
         return (self.path,)
 
-    def pairs(self) -> Iterator[Pair]:
+    def pairs_with_alignments(self) -> Iterator[tuple[Pair, WordAlignment | None]]:
         """Two columns of each line."""
-        needed = max(self.source, self.target)
+        num_expected = max(self.source, self.target)
         for number, line in enumerate(read_lines(self.path), start=1):
             columns = line.split("\t")
-            if len(columns) < needed:
-                found = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
-                raise DataError(f"{self.path}:{number}: expected at least {needed} columns, found {found}")
-            yield columns[self.source - 1], columns[self.target - 1]
+            if len(columns) < num_expected:
+                num_columns = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
+                raise DataError(f"{self.path}:{number}: expected at least {num_expected} columns, found {num_columns}")
+            yield (columns[self.source - 1], columns[self.target - 1]), None
 
 
-class JSONLinesConfig(_TaggedConfig):
+class JSONLinesConfig(_CorpusConfig):
     """A file with a JSON object a line."""
 
     kind: Literal["jsonl"] = "jsonl"
     path: InputPath
     """The file; .gz and .xz are decompressed."""
     source: str = "source"
-    """Key of the text translated from."""
+    """Key of the source text."""
     target: str = "target"
-    """Key of the text translated into."""
+    """Key of the target text."""
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The file read."""
+        """All files of the corpus."""
         return (self.path,)
 
-    def pairs(self) -> Iterator[Pair]:
+    def pairs_with_alignments(self) -> Iterator[tuple[Pair, WordAlignment | None]]:
         """Two values of each object."""
         for number, line in enumerate(read_lines(self.path), start=1):
             place = f"{self.path}:{number}"
@@ -142,28 +129,25 @@ class JSONLinesConfig(_TaggedConfig):
                 raise DataError(f"{place}: is not JSON ({error})") from None
             if not isinstance(item, dict):
                 raise DataError(f"{place}: expected a JSON object, found {_json_type(item)}")
-            yield _text(item, self.source, place), _text(item, self.target, place)
+            yield (_text(item, self.source, place), _text(item, self.target, place)), None
 
 
 CorpusConfig = Annotated[PlainTextConfig | TSVConfig | JSONLinesConfig, Field(discriminator="kind")]
 
 
 def read_pairs(corpus: CorpusConfig) -> Iterator[Pair]:
-    """The (source, target) pairs of a corpus, in their order, each source with the tag of the corpus.
+    """The (source, target) pairs of a corpus in their order, each source with the tag of the corpus.
 
-    Raises: DataError at the first line that cannot be used.
+    Raises: DataError at the first invalid line.
     """
-    return ((add_tag(source, corpus.tag), target) for source, target in corpus.pairs())
+    return (pair for pair, _ in read_pairs_with_alignments(corpus))
 
 
 def read_pairs_with_alignments(corpus: CorpusConfig) -> Iterator[tuple[Pair, WordAlignment | None]]:
-    """The pairs of a corpus, each with its links where the corpus has them.
+    """The pairs of `read_pairs`, each with its word alignment if the corpus has them.
 
-    Raises: DataError at the first line that cannot be used.
+    Raises: DataError at the first invalid line.
     """
-    if not isinstance(corpus, PlainTextConfig):
-        yield from ((pair, None) for pair in read_pairs(corpus))
-        return
     for (source, target), alignment in corpus.pairs_with_alignments():
         tagged = add_tag(source, corpus.tag)
         if alignment is not None and tagged != source:
@@ -172,28 +156,26 @@ def read_pairs_with_alignments(corpus: CorpusConfig) -> Iterator[tuple[Pair, Wor
 
 
 def check_regular(corpus: CorpusConfig) -> None:
-    """Refuse a corpus that a run's config names and that is a pipe or a device: it may have no end.
-
-    Raises: DataError.
-    """
+    """Raises DataError for a pipe, which can be read only once, and for a device, which may be infinite."""
     for file in corpus.files:
-        if file.exists() and not file.is_file():
-            raise DataError(f"{file}: is no regular file (perhaps a pipe or a device), and a run's config names it")
+        if file.exists() and not (file.is_file() or file.is_dir()):  # the error for a folder is that of read_lines
+            raise DataError(f"{file}: is not a regular file; write text from a pipe or a device to a file first")
 
 
 def read_references(corpus: CorpusConfig, targets: Sequence[str]) -> list[Sequence[str]]:
     """The reference streams of a corpus: its `targets`, then each file of further references.
 
-    Raises: DataError where one of them has another number of lines.
+    Raises: DataError when a stream has another number of lines.
     """
-    further = corpus.references if isinstance(corpus, PlainTextConfig) else ()
-    streams = [targets, *(list(read_lines(path)) for path in further)]
-    for path, stream in zip(further, streams[1:], strict=True):
+    streams = [targets]
+    for path in corpus.references if isinstance(corpus, PlainTextConfig) else ():
+        stream = list(read_lines(path))
         if len(stream) != len(targets):
             raise DataError(
                 f"{corpus.files[1]} has {_lines(len(targets))} and {path} has {_lines(len(stream))}: line by line,"
                 " they must be translations of the same source"
             )
+        streams.append(stream)
     return streams
 
 

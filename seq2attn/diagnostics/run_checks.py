@@ -16,8 +16,8 @@ from tqdm import tqdm
 from seq2attn.attention.alignment import LocalPredictiveAlignment
 from seq2attn.attention.hard import HardAlignment
 from seq2attn.attention.monotonic import MonotonicAlignment
+from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.prepare import DEV
-from seq2attn.data.text_store import read_text_pairs
 from seq2attn.diagnostics.checks import (
     LOG_PROB_TOLERANCE,
     MAX_BATCH_TOKENS,

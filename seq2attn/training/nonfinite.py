@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seq2attn.data.batch_planner import Indices
-from seq2attn.data.text_store import read_text_pairs
+from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.training_set import TrainingSet
 from seq2attn.errors import UserError
 from seq2attn.training.distributed import DistributedContext

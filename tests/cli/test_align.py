@@ -141,7 +141,7 @@ def test_text_that_does_not_go_together(wrong, home: Path, tmp_path: Path) -> No
         f"error: {tmp_path}/s has 2 lines and {tmp_path}/one has 1 line: "
     )
     assert wrong(run, "--source", "s", "--target", "t", "--gold", "bad") == (
-        f"error: {tmp_path}/bad:2: the link `2-1` points at word 2 of the source, which has 2 words: 0 to 1\n"
+        f"error: {tmp_path}/bad:2: the link `2-1` points at word 2 of the source, which has 2 words, counted from 0\n"
     )
     assert wrong(run, "--source", "s", "--target", "none") == f"error: {tmp_path}/none: there is no such file\n"
 

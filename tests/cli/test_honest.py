@@ -93,7 +93,7 @@ class TestReport:
         made(tmp_path)
         done = invoke("prepare", "honest.yaml", "--set", "run_dir=again")
         said = warnings(done)
-        assert "warning: learnt: 10 of its 20 pairs (50.0%) are training pairs; scores on them measure memory" in said
+        assert "warning: learnt: 10 of its 20 pairs (50.0%) are training pairs, so that its scores are too high" in said
         assert not [line for line in said if line.startswith("warning: unseen: ") and "unknown" not in line]
         report = json.loads((tmp_path / "again" / "data-report.json").read_text(encoding="utf-8"))
         assert report["train"]["num_pairs"] == 600 and report["tests"]["learnt"]["num_in_train"] == 10
@@ -113,8 +113,8 @@ class TestInput:
     @pytest.mark.parametrize(
         ("change", "expected"),
         [
-            (tokenised, "the input is tokenized otherwise"),
-            (str.lower, "the input has other case"),
+            (tokenised, "the input is tokenized differently"),
+            (str.lower, "the input is cased differently"),
         ],
     )
     def test_other_text_is_told(self, invoke: Invoke, raw: Path, change: Change, expected: str) -> None:
@@ -123,7 +123,7 @@ class TestInput:
 
     def test_raw_text_is_told_where_training_had_tokenised(self, invoke: Invoke, cut: Path) -> None:
         done = invoke("translate", cut, "--greedy", given=given())
-        assert warnings(done, "the input is tokenized otherwise than the training text: 0% ")
+        assert warnings(done, "the input is tokenized differently from the training text: 0% ")
 
     def test_unknown_tokens_are_counted_over_all_lines(self, invoke: Invoke, raw: Path) -> None:
         tokenizer = load_tokenizer(raw / "source")
@@ -138,7 +138,7 @@ class TestInput:
     def test_of_much_text_it_is_said_early_and_once(self, invoke: Invoke, raw: Path) -> None:
         text = given(lambda line: tokenised(line) + " Quokka .", 600, 900) * 40  # more than comes at once
         done = invoke("translate", raw, "--greedy", "--set", "search.lengths.max_length=1", given=text)
-        for said in ("the model does not know", "is tokenized otherwise"):
+        for said in ("the model does not know", "is tokenized differently"):
             (early,) = warnings(done, said)
             first = int(re.search(r"\(in the first ([\d,]+) lines\)", early)[1].replace(",", ""))
             assert first < text.count(b"\n") == done.out.count("\n")
@@ -148,7 +148,7 @@ class TestInput:
     ) -> None:
         run = Path(shutil.copytree(raw, tmp_path / "moved"))
         shutil.rmtree(run / "data")
-        assert warnings(invoke("translate", run, given=given(tokenised)), "is tokenized otherwise")
+        assert warnings(invoke("translate", run, given=given(tokenised)), "is tokenized differently")
         (run / "data-report.json").unlink()
         done = invoke("translate", run, given=given(tokenised, 0, 60))
         assert (warnings(done, "the input"), done.out.count("\n")) == ([], 60)
@@ -157,7 +157,7 @@ class TestInput:
         run = Path(shutil.copytree(raw, tmp_path / "damaged"))
         (run / "data-report.json").write_text('{"train": 3}', encoding="utf-8")
         done = invoke("translate", run, "Hallo.", code=2)
-        assert done.err.startswith(f"error: {run / 'data-report.json'}: is no report on data, or is corrupt")
+        assert done.err.startswith(f"error: {run / 'data-report.json'}: is not a report on data, or is corrupt")
 
 
 class TestLong:
@@ -227,9 +227,9 @@ class TestEvaluate:
     @pytest.mark.parametrize(
         ("change", "expected"),
         [
-            ((str, tokenised), "the target is tokenized otherwise"),
-            ((tokenised, str), "the source is tokenized otherwise"),
-            ((str, str.lower), "the target has other case"),
+            ((str, tokenised), "the target is tokenized differently"),
+            ((tokenised, str), "the source is tokenized differently"),
+            ((str, str.lower), "the target is cased differently"),
         ],
     )
     def test_files_that_are_given(

@@ -73,7 +73,7 @@ def test_weights_are_for_the_vocabulary_of_either_side(tmp_path: Path, side: str
 
 @pytest.mark.parametrize("pair", [([4], [4] * 4), ([4] * 4, [4])])
 def test_filters_look_at_either_side(pair: tuple[list[int], list[int]]) -> None:
-    encoded = EncodedPair(("", ""), *pair)
+    encoded = EncodedPair(("", ""), pair)
     assert FiltersConfig(max_length=3).rejection_reason(encoded) == "too_long"
     assert FiltersConfig(max_length=4).rejection_reason(encoded) is None
     assert FiltersConfig(max_length_ratio=3).rejection_reason(encoded) == "unbalanced"

@@ -100,7 +100,7 @@ def tried(home: Path, data: dict[str, Any], text: str) -> None:
         assert message and "Traceback" not in message
         assert str(home) in message or any(said in message for said in OF_ALL_TEXT), message
         return
-    (train,), report = DataConfig.model_validate(data).train, prepared.report
+    (train,), report = DataConfig.model_validate(data).train, prepared.train.parts[0].report
     pairs = sum(1 for _ in train.pairs())
     left_out = sum(value for name, value in vars(report).items() if name not in ("num_kept", "num_read"))
     assert report.num_kept + left_out == pairs and len(prepared.train.corpus) == report.num_kept > 0

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from seq2attn.data.batch_planner import plan_batches
+from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.prepare import load_prepared
-from seq2attn.data.text_store import read_text_pairs
 from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import load_tensors, unique_state_dict

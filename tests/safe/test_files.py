@@ -160,7 +160,7 @@ class TestNoEnd:
         (tmp_path / "lines.txt").unlink()
         make(tmp_path / "lines.txt")
         said = invoke(command, run.folder, *more, code=2).err
-        assert "is no regular file (perhaps a pipe or a device), and a run's config names it" in said
+        assert "is not a regular file; write text from a pipe or a device to a file first" in said
 
 
 GRU = """  encoder: {kind: gru, dim: 8}

@@ -1,1 +1,1 @@
-"""Counts over corpora, and the warnings that follow from them."""
+"""Statistics of corpora, and warnings about them."""

@@ -1,4 +1,4 @@
-"""Hashes of the training pairs, kept to find them in test sets: 8 bytes a pair."""
+"""Hashes of the training pairs, 8 bytes each, to find them in test sets."""
 
 from __future__ import annotations
 
@@ -16,39 +16,35 @@ from seq2attn.io.files import atomic_path
 from seq2attn.tokenizers.normalize import collapse_whitespace, normalize
 
 Hashes: TypeAlias = NDArray[np.uint64]
-HASHES = "data/hashes.npy"
-HINT = "remove the folder it is in, and prepare the data again"
+HASHES_FILE = "data/hashes.npy"
 
 
 def hash_pairs(pairs: Iterable[tuple[str, str]]) -> Hashes:
-    """A hash of each pair, after NFC, with single spaces and without a tag, [pairs]"""
-    texts = ("\n".join(map(_plain, pair)) for pair in pairs)
+    """A hash of each pair in NFC, with single spaces and without its tag, [pairs]."""
+    texts = ("\n".join(map(_normalize, pair)) for pair in pairs)
     digests = [blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts]
     return np.frombuffer(b"".join(digests), dtype="<u8")
 
 
-def _plain(line: str) -> str:
+def _normalize(line: str) -> str:
     return re.sub(r"^<[^\s<>]+> ", "", collapse_whitespace(normalize("NFC", line)))
 
 
 def save_hashes(hashes: Hashes, run: Path) -> None:
-    """Write what `load_hashes` reads."""
-    with atomic_path(run / HASHES) as partial, partial.open("wb") as file:
+    """Write the hashes to a run directory."""
+    with atomic_path(run / HASHES_FILE) as partial, partial.open("wb") as file:
         np.save(file, hashes)
 
 
 def load_hashes(run: Path) -> Hashes | None:
-    """The hashes of the pairs that a run was trained on; None where they are not kept.
-
-    Raises: RunError for a file that cannot be read.
-    """
-    path = run / HASHES
+    """The hashes of a run's training pairs; None if they are missing. Raises RunError for a corrupt file."""
+    path = run / HASHES_FILE
     if not path.is_file():
         return None
     try:
         hashes = np.load(path, allow_pickle=False)
+        if hashes.dtype != np.dtype("<u8") or hashes.ndim != 1:
+            raise ValueError("it does not hold hashes of pairs")
     except (OSError, ValueError, EOFError) as error:
-        raise RunError(f"{path}: cannot be read ({error}); {HINT}") from None
-    if hashes.dtype != np.dtype("<u8") or hashes.ndim != 1:
-        raise RunError(f"{path}: does not hold the hashes of pairs; {HINT}")
+        raise RunError(f"{path}: cannot be read ({error}); remove its folder, and prepare the data again") from None
     return np.asarray(hashes)

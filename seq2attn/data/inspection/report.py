@@ -1,7 +1,7 @@
-"""The report on the text of a run, kept beside the model that was trained on it, and the warnings that follow.
+"""The report on the text of a run, and the warnings that follow.
 
-data-report.json    all of it; `translate` and `evaluate` compare their input with it
-data-report.txt     the same for people
+data-report.json    the whole report; `translate` and `evaluate` compare their input with it
+data-report.txt     the same in human-readable form
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from seq2attn.io.tables import format_table
 REPORT_JSON, REPORT_TEXT = "data-report.json", "data-report.txt"
 HINT = "remove it, and input is translated without being compared with the training text"
 
-MAX_UNKNOWN_SHARE, MAX_IN_TRAIN_SHARE = 0.01, 0.01
-MAX_FILTERED_SHARE, MAX_DUPLICATE_SHARE = 0.1, 0.1
+MAX_UNKNOWN_SHARE = MAX_IN_TRAIN_SHARE = 0.01
+MAX_FILTERED_SHARE = MAX_DUPLICATE_SHARE = 0.1
 MAX_ONE_SIDED_SHARE = 0.001
 MIN_PAIRS = 3
-"""Fewer pairs are not worth a warning, whatever their share."""
+"""Minimum number of pairs for a warning, regardless of their share."""
 
 
 @dataclass(frozen=True)
 class TrainingCorpusReport:
-    """A training corpus by itself, after filters."""
+    """One of the training corpora, after filters."""
 
-    name: str  # `train`, or `train 1`, `train 2` ... of several
+    name: str  # `train`, or `train 1`, `train 2` ... if there are several
     files: tuple[str, ...]
     tag: str | None
     part: TrainingPart
@@ -41,7 +41,7 @@ class TrainingCorpusReport:
 
 @dataclass(frozen=True)
 class DataReport:
-    """Counts over all corpora of a run."""
+    """Statistics of all corpora of a run."""
 
     corpora: tuple[TrainingCorpusReport, ...]
     train: CorpusReport  # all training corpora together
@@ -50,20 +50,16 @@ class DataReport:
     tests_fingerprint: str  # of the files of the test sets
 
     def corpus_lines(self) -> list[str]:
-        """For each training corpus what filters left of it; of several also their shares of an epoch."""
+        """For each training corpus the counts of filters; its share of an epoch, too, if there are several."""
         if len(self.corpora) == 1:
             return [f"train: {self.corpora[0].part.report}"]
-        total = sum(one.part.num_pairs_per_epoch for one in self.corpora)
+        total = sum(corpus.part.num_pairs_per_epoch for corpus in self.corpora)
         return [
-            f"{one.name} ({', '.join(one.files)}): {one.part.report}; each {one.part.repeat:g} times an epoch,"
-            f" {one.part.num_pairs_per_epoch / total:.1%} of its pairs" + (f"; tag <{one.tag}>" if one.tag else "")
-            for one in self.corpora
+            f"{corpus.name} ({', '.join(corpus.files)}): {corpus.part.report}; each {corpus.part.repeat:g} times an"
+            f" epoch, {corpus.part.num_pairs_per_epoch / total:.1%} of its pairs"
+            + (f"; tag <{corpus.tag}>" if corpus.tag else "")
+            for corpus in self.corpora
         ]
-
-    @property
-    def evaluation_sets(self) -> dict[str, CorpusReport]:
-        """The dev set and the test sets, by name."""
-        return {"dev": self.dev, **self.tests}
 
     @property
     def summary(self) -> str:
@@ -75,39 +71,33 @@ class DataReport:
         )
 
     def warnings(self) -> list[str]:
-        """What the owner of the text should know before training, a line each."""
-        train, found = self.train, [*_corpus_warnings("train", self.train)]
-        for one in self.corpora:
-            filters = one.part.report
+        """Warnings about the text, one line each."""
+        train, warnings = self.train, [*_corpus_warnings("train", self.train)]
+        for corpus in self.corpora:
+            filters = corpus.part.report
             if filters.num_read - filters.num_kept > MAX_FILTERED_SHARE * filters.num_read:
-                found.append(f"{one.name}: {filters}")
+                warnings.append(f"{corpus.name}: {filters}")
         if train.num_duplicates > max(MIN_PAIRS, MAX_DUPLICATE_SHARE * train.num_pairs):
-            share = train.num_duplicates / train.num_pairs
-            found.append(
-                f"train: {train.num_duplicates:,} pairs ({share:.1%}) came before;"
+            warnings.append(
+                f"train: {train.num_duplicates:,} pairs ({train.num_duplicates / train.num_pairs:.1%}) are duplicates;"
                 " `data.filters.drop_duplicates: true` leaves them out"
             )
-        for name, report in self.evaluation_sets.items():
-            found += test_set_warnings(name, report, train)
-        return found
+        for name, report in {"dev": self.dev, **self.tests}.items():
+            warnings += test_set_warnings(name, report, train)
+        return warnings
 
     def save(self, folder: Path) -> None:
-        """Write what `load` reads, and the same for people."""
+        """Write the report to a run directory."""
         write_json(folder / REPORT_JSON, asdict(self))
-        reports = {"train": self.train, **self.evaluation_sets}
-        columns = [dict(_cells(asdict(one))) for one in reports.values()]
-        rows = [[what, *(column[what] for column in columns)] for what in columns[0]]
-        table = format_table([["", *reports], *rows])
+        reports = {"train": self.train, "dev": self.dev, **self.tests}
+        columns = [dict(_cells(asdict(report))) for report in reports.values()]
+        table = format_table([["", *reports], *([name, *(cells[name] for cells in columns)] for name in columns[0])])
         warnings = [f"warning: {line}" for line in self.warnings()] or ["no warnings"]
-        text = "\n".join([*self.corpus_lines(), "", table, "", *warnings, ""])
-        write_bytes(folder / REPORT_TEXT, text.encode())
+        write_bytes(folder / REPORT_TEXT, "\n".join([*self.corpus_lines(), "", table, "", *warnings, ""]).encode())
 
     @classmethod
     def load(cls, folder: Path) -> DataReport | None:
-        """The report of a run; None where it has none.
-
-        Raises: RunError for a file that is no such report.
-        """
+        """The report of a run directory; None if it is missing. Raises RunError for a corrupt file."""
         path = folder / REPORT_JSON
         if not path.exists():
             return None
@@ -115,23 +105,22 @@ class DataReport:
         try:
             return TypeAdapter(DataReport).validate_python(content)
         except ValidationError as error:
-            where = ".".join(map(str, error.errors()[0]["loc"]))
-            raise RunError(f"{path}: is no report on data, or is corrupt (at `{where}`); {HINT}") from None
+            key = ".".join(map(str, error.errors()[0]["loc"]))
+            raise RunError(f"{path}: is not a report on data, or is corrupt (at `{key}`); {HINT}") from None
 
 
 def test_set_warnings(name: str, report: CorpusReport, train: CorpusReport | None) -> list[str]:
-    """What should be known of a dev or test set before its scores are believed, a line each."""
-    found = list(_corpus_warnings(name, report))
-    in_train = report.num_in_train or 0
-    if in_train > max(MIN_PAIRS, MAX_IN_TRAIN_SHARE * report.num_pairs):
-        found.append(
-            f"{name}: {in_train:,} of its {report.num_pairs:,} pairs ({in_train / report.num_pairs:.1%})"
-            " are training pairs; scores on them measure memory"
+    """Warnings about a dev or test set, one line each; `train` is the training text, if known."""
+    warnings = [*_corpus_warnings(name, report)]
+    num_in_train = report.num_in_train or 0
+    if num_in_train > max(MIN_PAIRS, MAX_IN_TRAIN_SHARE * report.num_pairs):
+        warnings.append(
+            f"{name}: {num_in_train:,} of its {report.num_pairs:,} pairs ({num_in_train / report.num_pairs:.1%})"
+            " are training pairs, so that its scores are too high"
         )
-    if train is not None:
-        for (side, ours), (_, theirs) in zip(report.sides, train.sides, strict=True):
-            found += [f"{name}: the {side} {what}" for what in ours.style.differences(theirs.style)]
-    return found
+    for (side, statistics), (_, of_train) in zip(report.sides, train.sides if train else (), strict=False):
+        warnings += [f"{name}: the {side} {difference}" for difference in statistics.style.differences(of_train.style)]
+    return warnings
 
 
 def _corpus_warnings(name: str, report: CorpusReport) -> Iterator[str]:
@@ -144,12 +133,9 @@ def _corpus_warnings(name: str, report: CorpusReport) -> Iterator[str]:
 
 
 def _cells(counts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The names and values of a column of the table."""
+    """Names and values of a column of the table."""
     for name, value in counts.items():
         if isinstance(value, Mapping):
             yield from _cells(value, f"{prefix}{name}.")
         else:
-            yield (
-                prefix + name,
-                "" if value is None else f"{value:,.6g}" if isinstance(value, float) else f"{value:,}",
-            )
+            yield prefix + name, "" if value is None else format(value, ",.6g" if isinstance(value, float) else ",")

@@ -1,7 +1,8 @@
-"""Counts over the pairs of a corpus, made while they are encoded."""
+"""Statistics of the pairs of a corpus."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -15,12 +16,12 @@ from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.vocabulary import UNK
 
 CHUNK = 1000
-"""Pairs counted at a time."""
+"""Number of pairs that are counted at a time."""
 
 
 @dataclass(frozen=True)
 class SideStatistics:
-    """Counts over the source or the target lines of a corpus; lengths are in tokens, all 0 without a line."""
+    """Statistics of all source or target lines; lengths are in tokens, 0 for an empty corpus."""
 
     num_tokens: int
     num_unknown: int  # of these
@@ -29,21 +30,21 @@ class SideStatistics:
     p95_length: float
     p99_length: float
     max_length: int
-    max_length_line: int  # the first of that length, counted from 1
+    max_length_line: int  # number of the first line of that length, counted from 1
     style: TextStyle
 
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """Counts over a corpus as it was read, before filters."""
+    """Statistics of a corpus before filters."""
 
     num_pairs: int
     source: SideStatistics
     target: SideStatistics
     num_empty: int  # pairs with text on neither side
     num_one_sided: int  # pairs with text on one side only
-    num_duplicates: int  # pairs that are the same as an earlier one
-    num_in_train: int | None = None  # pairs that are training pairs, too; None where that is not known
+    num_duplicates: int  # pairs equal to an earlier one
+    num_in_train: int | None = None  # pairs that are also training pairs; None if unknown
 
     @property
     def sides(self) -> tuple[tuple[str, SideStatistics], ...]:
@@ -52,28 +53,28 @@ class CorpusReport:
 
 
 class CorpusInspector:
-    """Counts of the pairs that pass through it."""
+    """Statistics of the pairs that pass through it."""
 
     def __init__(self, source: Tokenizer, target: Tokenizer) -> None:
-        self._sides = _SideStatistics(source), _SideStatistics(target)
-        self._hashes = [np.zeros(0, dtype=np.uint64)]
+        self._sides = _SideCounter(source), _SideCounter(target)
+        self._hashes = [hash_pairs([])]
 
     def inspect(self, pairs: Iterable[EncodedPair]) -> Iterator[EncodedPair]:
-        """The pairs, counted as they pass."""
+        """The same pairs, counted."""
         pairs = iter(pairs)
         while chunk := list(islice(pairs, CHUNK)):
             self._hashes.append(hash_pairs(pair.text for pair in chunk))
-            self._sides[0].add([pair.text[0] for pair in chunk], [pair.source_ids for pair in chunk])
-            self._sides[1].add([pair.text[1] for pair in chunk], [pair.target_ids for pair in chunk])
+            for index, side in enumerate(self._sides):
+                side.add([pair.text[index] for pair in chunk], [pair.ids[index] for pair in chunk])
             yield from chunk
 
     @property
     def hashes(self) -> Hashes:
-        """The hashes of all pairs, [pairs]"""
+        """The hashes of all pairs, [pairs]."""
         return np.concatenate(self._hashes)
 
     def report(self, train: Hashes | None = None) -> CorpusReport:
-        """The counts. `train` has the hashes of the training pairs that a dev or test set should not have."""
+        """The statistics. `train` are the hashes of the training pairs, for a dev or test set."""
         source, target = self._sides
         source_is_empty, target_is_empty = (np.array(side.lengths) == 0 for side in self._sides)
         hashes = self.hashes
@@ -88,28 +89,22 @@ class CorpusInspector:
         )
 
 
-class _SideStatistics:
+class _SideCounter:
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._encode = tokenizer.encode
-        self.lengths: list[int] = []
-        self._num_unknown, self._style = 0, TextStyle()
-        self._ignores_case = True
+        self._tokenizer = tokenizer
+        self.lengths = array("i")
+        self._num_unknown, self._style, self._ignores_case = 0, TextStyle(), True
 
     def add(self, lines: list[str], ids: list[list[int]]) -> None:
-        """Count some more lines, encoded as `ids`."""
-        self._ignores_case = self._ignores_case and all(map(self._is_same_in_title_case, lines[:50], ids))
-        self.lengths += map(len, ids)
+        title_case = (self._tokenizer.encode(line.title()) for line in lines[:50])
+        self._ignores_case = self._ignores_case and all(map(list.__eq__, title_case, ids))
+        self.lengths.extend(map(len, ids))
         self._num_unknown += sum(line.count(UNK) for line in ids)
         self._style += TextStyle.from_lines(lines)
 
-    def _is_same_in_title_case(self, line: str, ids: list[int]) -> bool:
-        return self._encode(line.title()) == ids
-
     def statistics(self) -> SideStatistics:
-        """The counts."""
         lengths = np.array(self.lengths or [0])
         median, p95, p99 = np.percentile(lengths, (50, 95, 99)).tolist()
-        style = replace(self._style, num_upper=0, num_cased=0) if self._ignores_case else self._style
         return SideStatistics(
             num_tokens=int(lengths.sum()),
             num_unknown=self._num_unknown,
@@ -119,19 +114,15 @@ class _SideStatistics:
             p99_length=p99,
             max_length=int(lengths.max()),
             max_length_line=int(lengths.argmax()) + bool(self.lengths),
-            style=style,
+            style=replace(self._style, num_upper=0, num_cased=0) if self._ignores_case else self._style,
         )
 
 
 def inspect_pairs(
-    pairs: Iterable[tuple[str, str]],
-    source: Tokenizer,
-    target: Tokenizer,
-    train: Hashes | None = None,
+    pairs: Iterable[tuple[str, str]], source: Tokenizer, target: Tokenizer, train: Hashes | None = None
 ) -> CorpusReport:
-    """Counts over the pairs of a dev or test set."""
+    """Statistics of a dev or test set. `train` are the hashes of the training pairs."""
     inspector = CorpusInspector(source, target)
-    encoded = (EncodedPair(pair, source.encode(pair[0]), target.encode(pair[1])) for pair in pairs)
-    for _ in inspector.inspect(encoded):
+    for _ in inspector.inspect(EncodedPair(pair, (source.encode(pair[0]), target.encode(pair[1]))) for pair in pairs):
         pass
     return inspector.report(train)

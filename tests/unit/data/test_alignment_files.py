@@ -45,17 +45,17 @@ def test_words_are_what_ascii_spaces_part() -> None:
         (
             "0-0 3-1",
             PAIR,
-            "the link `3-1` points at word 3 of the source, which has 3 words: 0 to 2",
+            "the link `3-1` points at word 3 of the source, which has 3 words, counted from 0",
         ),
-        ("0-2", PAIR, "the link `0-2` points at word 2 of the target, which has 2 words: 0 to 1"),
-        ("0?2", PAIR, "the link `0?2` points at word 2 of the target, which has 2 words: 0 to 1"),
-        ("0-1", ("a", "x"), "the link `0-1` points at word 1 of the target, which has only word 0"),
-        ("0-0", ("", "x"), "the link `0-0` points at word 0 of the source, which is empty"),
+        ("0-2", PAIR, "the link `0-2` points at word 2 of the target, which has 2 words, counted from 0"),
+        ("0?2", PAIR, "the link `0?2` points at word 2 of the target, which has 2 words, counted from 0"),
+        ("0-1", ("a", "x"), "the link `0-1` points at word 1 of the target, which has 1 word, counted from 0"),
+        ("0-0", ("", "x"), "the link `0-0` points at word 0 of the source, which has 0 words, counted from 0"),
         *(
             (
                 f"0-0 {item}",
                 PAIR,
-                f"`{item}` is no link; expected a source and a target word, counted from 0,"
+                f"`{item}` is not a link; expected a source and a target word, counted from 0,"
                 " such as `0-1` (or `0?1` for a possible one)",
             )
             for item in ("0", "0-", "-1-0", "0_1", "0-1-1", "a-b", "\u0661-0", "0--1", "1.0-0")
@@ -90,5 +90,5 @@ def test_as_many_lines_as_pairs(tmp_path: Path, lines: str, count: str) -> None:
         list(read_pairs(files(tmp_path, "a\nb\n", "x\ny\n", lines)))
     assert str(error.value) == (
         f"{tmp_path / 's'} has 2 lines and {tmp_path / 'a'} has {count}: line by line, "
-        "one must tell which words of the other belong together"
+        "one must be the word alignments of the other"
     )

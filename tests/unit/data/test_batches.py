@@ -97,7 +97,7 @@ def test_padding_share_counts_both_sides() -> None:
 
 
 def test_too_few_pairs_for_the_processes() -> None:
-    with pytest.raises(DataError, match="3 batches of one pair each cannot be shared out equally to 2 processes"):
+    with pytest.raises(DataError, match="3 batches of one pair each cannot be divided equally among 2 processes"):
         plan_batches(np.full((3, 2), 9), tokens=1, seed=0, epoch=0, world=2)
 
 

@@ -51,7 +51,7 @@ def test_damage_is_seen(tmp_path: Path) -> None:
     Corpus.from_pairs(PAIRS, 20).save(tmp_path / "c")
     for other in (np.zeros(9, dtype=np.uint16), np.zeros(7), np.full(7, -1, dtype=np.int32)):
         np.save(tmp_path / "c/ids.npy", other)
-        assert "the prepared ids are no pairs of sequences" in message()
+        assert "the prepared ids are not pairs of sequences" in message()
     np.save(tmp_path / "c/ids.npy", np.zeros(7, dtype=np.uint16))
     assert "the prepared ids are not those that were saved (the hash differs)" in message()
     assert message().endswith("prepare the data again")

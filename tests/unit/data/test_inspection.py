@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from seq2attn.data.config import DataConfig
-from seq2attn.data.inspection.overlap import HASHES, hash_pairs, load_hashes, save_hashes
+from seq2attn.data.inspection.overlap import HASHES_FILE, hash_pairs, load_hashes, save_hashes
 from seq2attn.data.inspection.report import (
     REPORT_JSON,
     REPORT_TEXT,
@@ -104,8 +104,8 @@ class TestStyle:
     @pytest.mark.parametrize(
         ("change", "expected"),
         [
-            (tokenized, "is tokenized otherwise than the training text: 100% "),
-            (str.lower, "has other case than the training text: 0.0% "),
+            (tokenized, "is tokenized differently from the training text: 100% "),
+            (str.lower, "is cased differently from the training text: 0.0% "),
         ],
     )
     def test_it_is_compared_in_both_directions(self, change: Callable[[str], str], expected: str) -> None:
@@ -142,9 +142,9 @@ def train() -> CorpusReport:
     [
         (
             lambda p: [(tokenized(a), b) for a, b in p],
-            "the source is tokenized otherwise than the training text: 100%",
+            "the source is tokenized differently from the training text: 100%",
         ),
-        (lambda p: [(a, b.lower()) for a, b in p], "the target has other case than the training text: 0.0%"),
+        (lambda p: [(a, b.lower()) for a, b in p], "the target is cased differently from the training text: 0.0%"),
         (lambda p: p[:-10] + PHRASES[:10], "10 of its 200 pairs (5.0%) are training pairs"),
         (lambda p: [*p[:-3], ("a", ""), ("", "b"), (" ", "c")], "3 pairs have text on one side only"),
         (lambda p: [(a + "ţţ", b) for a, b in p], "the source has 4."),
@@ -181,7 +181,7 @@ class TestPreparing:
         run = tmp_path / "run"
         prepared = prepare(self.data(tmp_path, test=PHRASES[290:310]), self.TEXT, run, log.append)
         report = DataReport.load(run)
-        assert report is not None and report.corpora[0].part.report == prepared.report
+        assert report is not None and report.corpora[0].part == prepared.train.parts[0]
         assert (report.train.num_pairs, report.train.num_duplicates, report.train.num_one_sided) == (
             351,
             50,
@@ -189,7 +189,7 @@ class TestPreparing:
         )
         assert (report.dev.num_in_train, report.tests["test"].num_in_train) == (0, 10)
         warned = [line for line in log if line.startswith("warning: ")]
-        assert any("train: 50 pairs (14.2%) came before" in line for line in warned)
+        assert any("train: 50 pairs (14.2%) are duplicates" in line for line in warned)
         assert any("test: 10 of its 20 pairs (50.0%) are training pairs" in line for line in warned)
         assert warned == [f"warning: {line}" for line in report.warnings()]
         shown = (run / REPORT_TEXT).read_text(encoding="utf-8")
@@ -216,7 +216,7 @@ class TestPreparing:
     def test_a_run_may_be_without_a_report(self, tmp_path: Path) -> None:
         run, data = tmp_path / "run", self.data(tmp_path, test=PHRASES[290:310])
         prepare(data, self.TEXT, run, print)
-        for name in (REPORT_JSON, REPORT_TEXT, HASHES):
+        for name in (REPORT_JSON, REPORT_TEXT, HASHES_FILE):
             (run / name).unlink()
         log: list[str] = []
         prepare(data, self.TEXT, run, log.append)
@@ -231,8 +231,8 @@ class TestPreparing:
     def test_damaged_hashes_are_told(self, tmp_path: Path) -> None:
         (tmp_path / "data").mkdir()
         save_hashes(np.zeros((2, 2)), tmp_path)
-        with pytest.raises(RunError, match="does not hold the hashes"):
+        with pytest.raises(RunError, match="does not hold hashes"):
             load_hashes(tmp_path)
-        (tmp_path / HASHES).write_bytes(b"no")
+        (tmp_path / HASHES_FILE).write_bytes(b"no")
         with pytest.raises(RunError, match="cannot be read"):
             load_hashes(tmp_path)

@@ -51,7 +51,7 @@ def test_it_encodes_train_and_dev(tmp_path: Path, data: DataConfig, text: Tokeni
     assert len(prepared.dev) == 2  # nothing is left out of what we measure on
     assert prepared.dev_sources == ("a red river .", "")
     assert prepared.dev_references == (("A RED RIVER .", "nothing"),)
-    assert prepared.report == FilterReport(num_read=11, num_kept=10, empty=1)
+    assert prepared.train.parts[0].report == FilterReport(num_read=11, num_kept=10, empty=1)
 
 
 def test_further_references_of_the_dev_set_are_kept(tmp_path: Path, data: DataConfig) -> None:
@@ -82,7 +82,7 @@ def test_joint_tokenisers_are_the_same_twice(tmp_path: Path, data: DataConfig) -
     ]
     assert contents[0] == contents[1] and len(contents[0]) == 3
     assert log[1] == "source and target: training the bpe tokenizer"
-    assert "source and target: bpe, " in log[2] and "(8,000 were asked for; the text gives no more)" in log[2]
+    assert "source and target: bpe, " in log[2] and "(fewer than `vocab_size: 8000`: the text has no more)" in log[2]
 
 
 def test_a_second_time_does_nothing(tmp_path: Path, data: DataConfig) -> None:
@@ -94,7 +94,7 @@ def test_a_second_time_does_nothing(tmp_path: Path, data: DataConfig) -> None:
     assert log[0] == f"{run}: already prepared from this text"
     assert not any(line.startswith("train: kept") for line in log)
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == times
-    assert again.train.corpus.hash == first.train.corpus.hash and again.report == first.report
+    assert again.train.corpus.hash == first.train.corpus.hash and again.train.parts == first.train.parts
     assert load_prepared(run).dev.hash == first.dev.hash
 
 
@@ -168,7 +168,7 @@ def test_nothing_left(tmp_path: Path, data: DataConfig) -> None:
     with pytest.raises(DataError) as error:
         prepare(strict, JOINT, tmp_path / "run", print)
     assert str(error.value) == (
-        f"{tmp_path / 'train.src'}: no pair is left to learn from: "
+        f"{tmp_path / 'train.src'}: no pair is left to train on: "
         "kept 0 of 11 pairs; left out: 1 empty, 10 too long; see `filters`"
     )
 
@@ -177,7 +177,7 @@ def test_unbalanced_pairs(tmp_path: Path, data: DataConfig) -> None:
     long = aligned(tmp_path, "long", ["one two three four", *SOURCE], ["ONE", *TARGET])
     balanced = data.model_copy(update={"train": (long,), "filters": FiltersConfig(max_length_ratio=3.5)})
     words = TokenizersConfig(joint=WordTokenizerConfig())
-    assert prepare(balanced, words, tmp_path / "run", print).report == FilterReport(10, 9, unbalanced=1)
+    assert prepare(balanced, words, tmp_path / "run", print).train.parts[0].report == FilterReport(10, 9, unbalanced=1)
 
 
 def test_damage_is_a_run_error(tmp_path: Path, data: DataConfig) -> None:

@@ -73,7 +73,7 @@ class _Contrary:
 
 def test_a_tokeniser_that_joins_words_is_refused() -> None:
     tokenizer = _Contrary()
-    with pytest.raises(DataError, match='cannot tell which tokens belong to which word of "one two"'):
+    with pytest.raises(DataError, match='cannot assign tokens to the words of "one two"'):
         encode_with_word_ids(tokenizer, "one two")  # type: ignore[arg-type]
 
 

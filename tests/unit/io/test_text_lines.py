@@ -72,7 +72,9 @@ def test_pipes_and_devices_are_no_corpora(tmp_path: Path, which: str) -> None:
     for path in (tmp_path / "pipe", Path("/dev/zero")):
         bad = {"kind": "tsv", "path": path}
         data = {"train": good, "dev": good, which: {"set": bad} if which == "test" else bad}
-        with pytest.raises(DataError, match=f"^{path}: is no regular file, and text is read several times"):
+        with pytest.raises(
+            DataError, match=f"^{path}: is not a regular file; write text from a pipe or a device to a file first"
+        ):
             prepare(DataConfig.model_validate(data), WORDS, tmp_path / "run", str)
         with pytest.raises(DataError, match=f"^{path}: cannot be read"):  # sweeps ask for this first
             fingerprint([TSVConfig(path=path)], DataConfig.model_validate(data).filters, WORDS)
