@@ -152,15 +152,15 @@ def evaluate_run(
 def _evaluate(
     translator: Translator, test: EvaluationSet, search: SearchConfig, learnt: TrainingTextInfo
 ) -> TestSetResult:
-    noticed = InputChecker()
+    checker = InputChecker()
     started = time.monotonic()
-    found = list(translator.translate_iterable(test.sources, search, num_hypotheses=1, noticed=noticed))
+    found = list(translator.translate_iterable(test.sources, search, num_hypotheses=1, checker=checker))
     seconds = time.monotonic() - started
     translations = tuple(translation.text for translation in found)
     inspected = inspect_pairs(test.pairs, translator.source, translator.target, learnt.hashes)
     concerns = (
         *test_set_warnings(test.name, inspected, learnt.train_report),
-        *(f"{test.name}: {said}" for said in (*noticed.length_warnings(), *test.metrics.warnings())),
+        *(f"{test.name}: {said}" for said in (*checker.length_warnings(), *test.metrics.warnings())),
     )
     return TestSetResult(
         name=test.name,

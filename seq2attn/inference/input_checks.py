@@ -1,4 +1,4 @@
-"""Warnings about the lines of a call that translates; all of them are translated nevertheless."""
+"""Checks of input lines. They produce warnings; all lines are translated."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.tags import TaggedTokenizer
 
 MAX_EXAMPLES = 5
-"""Maximum number of lines that a warning names; of the others it has the number."""
+"""Maximum number of lines that a warning names; it counts the others."""
 EARLY_WARNING_TOKENS = 500
-"""Tokens after which a warning about the text as a whole does not wait for the end."""
+"""Tokens after which warnings about the text as a whole are given before its end."""
 
 
 class InputWarning(UserWarning):
-    """A warning about text given to be translated."""
+    """A warning about text to be translated."""
 
 
 class InputChecker:
-    """Counts over the lines so far, and the warnings that follow. `training` describes the training text, if known."""
+    """Counts over the input lines, and their warnings. `training` describes the training text, if known."""
 
     def __init__(self, training: CorpusReport | None = None) -> None:
         self._training, self._style = training, TextStyle()
@@ -35,7 +35,7 @@ class InputChecker:
         self._is_text_reported = False
 
     def add_lines(self, lines: Sequence[SourceLine], tokenizer: Tokenizer) -> None:
-        """Count the next lines, as they are given to the search."""
+        """Count the next lines."""
         self._style += TextStyle.from_lines([one.line for one in lines]) if self._training else TextStyle()
         needs_tag = isinstance(tokenizer, TaggedTokenizer) and tokenizer.required
         for number, one in enumerate(lines, self.num_lines + 1):
@@ -50,51 +50,48 @@ class InputChecker:
         self.num_lines += len(lines)
 
     def add_truncated(self, lines: Sequence[int]) -> None:
-        """The translations of these lines became as long as the search lets them be."""
+        """Count lines whose translations have the maximum length."""
         self._truncated += lines
 
     def new_warnings(self) -> Iterator[str]:
-        """New warnings, before all has been translated."""
+        """New warnings, before the end of the input."""
         yield from self._long[self._num_long_reported : MAX_EXAMPLES]
         self._num_long_reported = min(len(self._long), MAX_EXAMPLES)
         if self.num_tokens >= EARLY_WARNING_TOKENS:
-            yield from (f"{line} (in the first {self.num_lines:,} lines)" for line in self._text())
+            yield from (f"{line} (in the first {self.num_lines:,} lines)" for line in self._text_warnings())
 
     def remaining_warnings(self) -> Iterator[str]:
-        """The warnings that are left in the end."""
+        """Warnings at the end of the input that were not given before."""
         yield from self.length_warnings()
-        yield from self._text()
+        yield from self._text_warnings()
 
     def length_warnings(self) -> Iterator[str]:
-        """The warnings left about lines that are too long, and about translations that were cut off."""
+        """Remaining warnings about lines that are too long, and about translations that were truncated."""
         yield from self._long[self._num_long_reported : MAX_EXAMPLES]
         if (more := len(self._long) - MAX_EXAMPLES) > 0:
             yield f"{more:,} more lines are too long"
         if self._truncated:
             limits = "`search.lengths.max_length` and `max_length_ratio`"
-            yield (
-                f"the translation of {_named(self._truncated)} became as long as {limits} let it,"
-                " and may have been cut off"
-            )
+            yield f"translations have the maximum length ({limits}) and may be truncated: {_enumerate(self._truncated)}"
 
-    def _text(self) -> Iterator[str]:
+    def _text_warnings(self) -> Iterator[str]:
         """Warnings about the text as a whole, once."""
         if self._is_text_reported:
             return
         differences = self._style.differences(self._training.source.style) if self._training else []
-        found = [f"the input {what}" for what in differences]
+        warnings = [f"the input {difference}" for difference in differences]
         if self.num_unknown > MAX_UNKNOWN_SHARE * self.num_tokens:
             counts = f"{self.num_unknown:,} of {self.num_tokens:,}"
             share = f"{self.num_unknown / self.num_tokens:.1%} of the tokens, {counts}"
-            found.append(f"the model does not know {share}, in {_named(self._with_unknown)}")
+            warnings.append(f"the model does not know {share}, in {_enumerate(self._with_unknown)}")
         if self._untagged:
-            found.append(f"{_named(self._untagged)} without a tag; all training text had one (see `--tag`)")
-        self._is_text_reported = bool(found)
-        yield from found
+            warnings.append(f"{_enumerate(self._untagged)} without a tag; all training text had one (see `--tag`)")
+        self._is_text_reported = bool(warnings)
+        yield from warnings
 
 
-def _named(lines: Sequence[int]) -> str:
-    """The first lines by their numbers, and how many more there are."""
+def _enumerate(lines: Sequence[int]) -> str:
+    """The first lines by their numbers, and the number of the others."""
     more = len(lines) - MAX_EXAMPLES
     numbers = ", ".join(f"{line:,}" for line in lines[:MAX_EXAMPLES])
     return f"{'lines' if len(lines) > 1 else 'line'} {numbers}" + (f" and {more:,} more" if more > 0 else "")

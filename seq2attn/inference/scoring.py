@@ -6,16 +6,17 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from seq2attn.data.readers import PlainTextConfig, read_pairs
 from seq2attn.engines.native import NativeEngine
 from seq2attn.inference.source_line import model_source_limit
-from seq2attn.io.files import output
+from seq2attn.inference.translator import retry_with_smaller_batches
+from seq2attn.io.files import text_output
 from seq2attn.io.text_lines import escape_breaks
 from seq2attn.models import Seq2Seq
-from seq2attn.nn.out_of_memory import is_oom_error
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.vocabulary import EOS, UNK
@@ -23,22 +24,18 @@ from seq2attn.tokenizers.vocabulary import EOS, UNK
 WINDOW = 1024
 """Pairs that are scored together."""
 MAX_BATCH_TOKENS = 4096
-"""Tokens of both sides in a batch, padding counted."""
+"""Tokens of both sides in a batch, with padding."""
 
 
 @dataclass(frozen=True)
 class ScoredPair:
-    """A source and a translation, with the log-probability of each token and of the end; none if both are empty."""
+    """A source and a translation with the log-probabilities of its tokens and of EOS; none if both are empty."""
 
     source: str
     target: str
+    log_prob: float  # log p(target, EOS | source)
     tokens: tuple[str, ...]
     token_log_probs: tuple[float, ...]
-
-    @property
-    def log_prob(self) -> float:
-        """log p(target, end | source), as the search defines it."""
-        return math.fsum(self.token_log_probs)
 
 
 def score_pairs(
@@ -47,19 +44,12 @@ def score_pairs(
     """The scores of `pairs` in their order; an empty pair has no tokens and the log-probability 0."""
     engine, budget = NativeEngine(model), MAX_BATCH_TOKENS
     for start in range(0, len(pairs), WINDOW):
-        some = pairs[start : start + WINDOW]
-        ids = [(tokenizers[0].encode(source), tokenizers[1].encode(target)) for source, target in some]
-        while True:
-            try:
-                found = engine.token_log_probs(ids, budget=budget)
-                break
-            except (RuntimeError, MemoryError) as error:
-                if not is_oom_error(error) or budget == 1:
-                    raise
-                budget //= 2
-        for (source, target), (_, own), log_probs in zip(some, ids, found, strict=True):
-            tokens = tokenizers[1].convert_ids_to_tokens([*own, EOS][: len(log_probs)])
-            yield ScoredPair(source, target, tuple(tokens), tuple(log_probs))
+        window = pairs[start : start + WINDOW]
+        ids = [(tokenizers[0].encode(source), tokenizers[1].encode(target)) for source, target in window]
+        output, budget = retry_with_smaller_batches(partial(engine.token_log_probs, ids), budget)
+        for (source, target), (_, target_ids), log_probs in zip(window, ids, output, strict=True):
+            tokens = tokenizers[1].convert_ids_to_tokens([*target_ids, EOS][: len(log_probs)])
+            yield ScoredPair(source, target, math.fsum(log_probs), tuple(tokens), tuple(log_probs))
 
 
 def score_files(
@@ -74,47 +64,39 @@ def score_files(
 ) -> None:
     """Write a line for each pair of a corpus to a file or to standard output, and a summary to standard error.
 
-    Both files are read once and whole, so that unequal files are refused before the work. Raises: DataError.
+    Both files are read completely first, so that files of different lengths are refused. Raises: DataError.
     """
     pairs = list(read_pairs(corpus))
-    _warn(run, tokenizers, pairs)
-    lines, total, count = list[str](), 0.0, 0
+    _print_warnings(run, tokenizers, pairs)
+    lines, log_probs = list[str](), list[float]()
     for pair in score_pairs(model, tokenizers, pairs):
-        lines.append(_line(pair, as_json=as_json, per_token=per_token))
-        total, count = total + pair.log_prob, count + len(pair.token_log_probs)
-    if to is None:
-        sys.stdout.writelines(lines)
-        sys.stdout.flush()
-    else:
-        with output(to) as file:
-            file.write("".join(lines).encode())
+        lines.append(_format(pair, as_json=as_json, per_token=per_token))
+        log_probs += pair.token_log_probs
+    with text_output(to) as file:
+        file.writelines(lines)
+    total, count = math.fsum(log_probs), len(log_probs)
     perplexity = math.exp(min(-total / max(count, 1), 700.0))
-    size = f"{len(pairs):,} pairs, {count:,} tokens with ends"
+    size = f"{len(pairs):,} pairs, {count:,} tokens with EOS"
     print(f"{size}: log-probability {total:,.2f}, perplexity {perplexity:.2f}", file=sys.stderr)
 
 
-def _line(pair: ScoredPair, *, as_json: bool, per_token: bool) -> str:
+def _format(pair: ScoredPair, *, as_json: bool, per_token: bool) -> str:
     if as_json:
-        content = {
-            "source": pair.source,
-            "target": pair.target,
-            "log_prob": pair.log_prob,
-            "tokens": pair.tokens,
-            "token_log_probs": pair.token_log_probs,
-        }
-        return escape_breaks(json.dumps(content, ensure_ascii=False)) + "\n"
+        return escape_breaks(json.dumps(asdict(pair), ensure_ascii=False)) + "\n"
     tokens = [f"{token} {log_prob:.4f}" for token, log_prob in zip(pair.tokens, pair.token_log_probs, strict=True)]
     return "\t".join([f"{pair.log_prob:.4f}", *(tokens if per_token else [])]) + "\n"
 
 
-def _warn(run: RunDirectory, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]]) -> None:
-    """Name what makes log-probabilities hard to compare: long sources, unknown tokens and one empty side."""
+def _print_warnings(
+    run: RunDirectory, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]]
+) -> None:
+    """Warnings about pairs whose log-probabilities are hard to compare: long sources, unknown tokens, empty sides."""
     limit, unknown = model_source_limit(run.load_config()), 0
     for number, (source, target) in enumerate(pairs, start=1):
         if bool(source.strip()) != bool(target.strip()):
-            print(f"warning: line {number:,}: one side is empty; scored all the same", file=sys.stderr)
+            print(f"warning: line {number:,}: one side is empty; scored nevertheless", file=sys.stderr)
         if (length := len(tokenizers[0].encode(source))) > limit.max_tokens:
-            message = f"warning: line {number:,}: {length:,} tokens, and {limit.reason}; scored whole all the same"
+            message = f"warning: line {number:,}: {length:,} tokens, and {limit.reason}; not split for scoring"
             print(message, file=sys.stderr)
         unknown += tokenizers[1].encode(target).count(UNK)
     if unknown:

@@ -1,4 +1,4 @@
-"""A source line as a search takes it: token ids, in segments where it is too long; and their hypotheses as one."""
+"""Encoding of source lines: token ids, in segments if a line is too long, and the combination of their hypotheses."""
 
 from __future__ import annotations
 
@@ -25,51 +25,52 @@ from seq2attn.tokenizers.unicode_scripts import is_unspaced
 from seq2attn.tokenizers.vocabulary import UNK
 
 _BLOCKS = re.compile(r".{1,10000}(?:(?<=[.!?…।] )|(?<=[。！？])|$)|.{1,10000}")
-"""Text that is split into sentences at once: sentencex takes the square of the length where a quote does not end."""
+"""Parts of a text that sentencex splits separately: its time is quadratic in the length after an unclosed quote."""
 
 
 @dataclass(frozen=True)
 class SourceLimit:
-    """Maximum tokens of a source, without the end."""
+    """Maximum tokens of a source, without EOS."""
 
     max_tokens: int
-    reason: str  # human-readable, after the number of tokens of a line
+    reason: str  # human-readable
 
 
 def model_source_limit(experiment: ExperimentConfig) -> SourceLimit:
     """The limit of a trained model: the longest pairs of its training, or its positions if these are fewer."""
-    most = experiment.data.filters.max_length
-    limits = [SourceLimit(most, f"the model was trained on none with more than {most:,} (`data.filters.max_length`)")]
+    longest = experiment.data.filters.max_length
+    reason = f"the model was trained on none with more than {longest:,} (`data.filters.max_length`)"
+    limits = [SourceLimit(longest, reason)]
     for positions, key in (_encoder_positions(experiment.model.encoder), _score_positions(experiment)):
         if positions is not None:
-            most = max(1, positions - 1)  # the end has one
-            limits.append(SourceLimit(most, f"the model has positions for {most:,} (`model.{key}`)"))
+            longest = max(1, positions - 1)  # without that of EOS
+            limits.append(SourceLimit(longest, f"the model has positions for {longest:,} (`model.{key}`)"))
     return min(limits, key=lambda limit: limit.max_tokens)
 
 
 def effective_source_limit(lengths: LengthsConfig, model: SourceLimit | None, engine: int | None) -> SourceLimit | None:
-    """The limit of a search, before that of the model; never above the `max_source_length` of the engine."""
-    own, most = model, lengths.max_source_length
-    if most is not None:
-        own = SourceLimit(most, f"`search.lengths.max_source_length` allows {most:,}")
-    if engine is None or (own is not None and own.max_tokens <= engine):
-        return own
+    """The limit of a search config, else of the model; never above the `max_source_length` of the engine."""
+    limit, longest = model, lengths.max_source_length
+    if longest is not None:
+        limit = SourceLimit(longest, f"`search.lengths.max_source_length` allows {longest:,}")
+    if engine is None or (limit is not None and limit.max_tokens <= engine):
+        return limit
     return SourceLimit(engine, f"the engine takes no more than {engine:,}")
 
 
 def split_sentences(text: str, language: str) -> list[str]:
     """The sentences of a text by sentencex, in their order, with single spaces inside.
 
-    `language` is an ISO 639 code: which full stops end an abbreviation, and no sentence. Unknown ones are as English.
+    `language` is an ISO 639 code, whose abbreviations do not end a sentence. Unknown ones are treated as English.
     """
-    # Line breaks and wide spaces would make sentencex cut paragraphs, or panic.
+    # sentencex would split paragraphs at line breaks and wide spaces, or panic.
     blocks = _BLOCKS.findall(collapse_whitespace(text))
     sentences = (part.strip() for block in blocks for part in sentencex.segment(language, block))
     return [sentence for sentence in sentences if sentence]
 
 
 def split_tokens(tokenizer: Tokenizer, ids: Sequence[int], max_tokens: int) -> Iterator[tuple[int, ...]]:
-    """Ids in runs of at most `max_tokens`, cut between words; a word that is longer is cut between tokens."""
+    """Ids in runs of at most `max_tokens`, split between words; a longer word is split between tokens."""
     words = tokenizer.word_ids(ids)
     start = 0
     while len(ids) - start > max_tokens:
@@ -81,7 +82,7 @@ def split_tokens(tokenizer: Tokenizer, ids: Sequence[int], max_tokens: int) -> I
 
 
 def join_sentences(texts: Sequence[str]) -> str:
-    """Translations of the segments of a line in one, with spaces where the script has them."""
+    """Concatenated translations of the segments of a line, with spaces unless the script has none."""
     line = ""
     for text in filter(None, texts):
         space = " " if line and not (is_unspaced(line[-1]) or is_unspaced(text[0])) else ""
@@ -92,20 +93,16 @@ def join_sentences(texts: Sequence[str]) -> str:
 def _encoder_positions(config: EncoderConfig) -> tuple[int | None, str]:
     """Number of positions that an encoder has vectors for, and its config key."""
     match config:
-        case TransformerEncoderConfig(position_encoding="learned"):
-            return config.max_positions, "encoder.max_positions"
-        case ConvolutionalEncoderConfig():
+        case TransformerEncoderConfig(position_encoding="learned") | ConvolutionalEncoderConfig():
             return config.max_positions, "encoder.max_positions"
         case BertEncoderConfig():
-            return (
-                config.required_architecture.max_position_embeddings,
-                "encoder.architecture.max_position_embeddings",
-            )
+            positions = config.required_architecture.max_position_embeddings
+            return positions, "encoder.architecture.max_position_embeddings"
     return None, ""
 
 
 def _score_positions(experiment: ExperimentConfig) -> tuple[int | None, str]:
-    """Number of positions that attention scores by their number alone, and its config key."""
+    """Number of positions of location-based attention, and its config key."""
     attention = getattr(experiment.model.decoder, "attention", None)
     if not isinstance(attention, AttentionConfig) or attention.score.kind != "location":
         return None, ""
@@ -114,11 +111,11 @@ def _score_positions(experiment: ExperimentConfig) -> tuple[int | None, str]:
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line in token ids, and the warning if it is too long."""
+    """The token ids of a line, and a warning if it is too long."""
 
     line: str
     segments: tuple[tuple[int, ...], ...]  # ids; one segment unless the line is split
-    segment_texts: tuple[str, ...] = ()  # what is translated of a line that is too long
+    segment_texts: tuple[str, ...] = ()  # translated parts of a line that is too long
     num_tokens: int = 0
     num_unknown: int = 0
     warning: str | None = None
@@ -144,12 +141,12 @@ class SourceLine:
 
     @property
     def prefixes(self) -> list[tuple[int, ...]]:
-        """The prefix of each segment: the first has that of the line."""
+        """The prefix of each segment: only the first has one."""
         return [self.prefix, *[()] * (len(self.segments) - 1)]
 
 
 def _split(tokenizer: Tokenizer, line: str, max_tokens: int, language: str) -> Iterator[tuple[tuple[int, ...], str]]:
-    """Ids and text of each sentence, in runs where it is too long; each with the tag of the line."""
+    """Ids and text of each sentence, split if it is too long; each with the tag of the line."""
     tag, rest = tokenizer.split_tag(line)
     tag_ids = tuple(tokenizer.encode(tag)) if tag else ()
     room = max(1, max_tokens - len(tag_ids))
@@ -161,7 +158,7 @@ def _split(tokenizer: Tokenizer, line: str, max_tokens: int, language: str) -> I
 
 
 def encode_prefix(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
-    """The tokens that a translation begins with. Raises UserError for text with unknown tokens."""
+    """The ids of a prefix of translations. Raises UserError for text with unknown tokens."""
     ids = tuple(tokenizer.encode(text))
     if UNK in ids:
         raise UserError(f"no translation can begin with {text!r}: the model does not know all of its tokens")
@@ -169,16 +166,13 @@ def encode_prefix(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
 
 
 def zip_by_rank(segments: Sequence[Sequence[Hypothesis]]) -> Iterator[tuple[Hypothesis, ...]]:
-    """The best hypotheses of all segments together, then the second-best ones, and so on.
-
-    A segment that has fewer stays with its last.
-    """
+    """The best hypotheses of all segments, then the second-best ones, and so on; the last of a segment is repeated."""
     for rank in range(max(map(len, segments))):
-        yield tuple(some[min(rank, len(some) - 1)] for some in segments)
+        yield tuple(hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in segments)
 
 
 def combined_score(line: SourceLine, hypotheses: Sequence[Hypothesis]) -> float:
-    """The mean score of the segments, weighted by source tokens: never lower for better segments."""
+    """The mean score of the segments, weighted by source tokens."""
     if len(hypotheses) == 1:
         return hypotheses[0].score
     weights = [len(segment) for segment in line.segments]

@@ -1,27 +1,25 @@
-"""The work of `seq2attn translate`: where lines come from, what is printed of each, and the picture."""
+"""The work of `seq2attn translate`: input, output and attention pictures."""
 
 from __future__ import annotations
 
-import codecs
 import json
 import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TextIO
+from typing import Any
 
 from seq2attn.errors import DataError, UserError
 from seq2attn.inference.input_checks import InputChecker
-from seq2attn.inference.line_stream import read_line_batches
 from seq2attn.inference.source_line import encode_prefix
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator, check_engine_supports
-from seq2attn.io.files import output
-from seq2attn.io.text_lines import BOM, escape_breaks, read_lines
+from seq2attn.io.files import text_output
+from seq2attn.io.text_lines import BOM, escape_breaks, read_line_batches, read_lines
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import LongInputs, SearchConfig, check_num_hypotheses, check_size, resolve_search
@@ -33,7 +31,7 @@ from seq2attn.visualization.figure import check_picture
 
 @dataclass(frozen=True)
 class TranslateOptions:
-    """What was asked for on the command line."""
+    """Options of the command line."""
 
     sentences: tuple[str, ...]
     input_file: Path | None
@@ -55,11 +53,11 @@ class TranslateOptions:
 
     @property
     def draws_html(self) -> bool:
-        """Whether the attention of every line is to be drawn as a page, rather than that of the first."""
+        """True for a page with the attention of all lines, False for a picture of the first line."""
         return self.attention is not None and is_page(Path(self.attention))
 
     def prefixes(self, tokenizer: Tokenizer) -> list[str] | None:
-        """The lines of the file of prefixes, if there is one. Raises UserError for a prefix with unknown tokens."""
+        """The lines of `prefix_file`, if given. Raises UserError for a prefix with unknown tokens."""
         if self.prefix is not None and self.prefix_file is not None:
             raise UserError("--prefix and --prefix-file exclude each other")
         encode_prefix(tokenizer, self.prefix or "")
@@ -72,176 +70,168 @@ class TranslateOptions:
         return lines
 
 
-def run_translate(folder: Path, wishes: TranslateOptions) -> None:
-    """Translate what was asked for, line by line.
+def run_translate(folder: Path, options: TranslateOptions) -> None:
+    """Translate the input line by line.
 
-    Raises UserError when wishes exclude each other or a file cannot be used.
+    Raises UserError when options exclude each other or a file cannot be used.
     """
-    if wishes.sentences and wishes.input_file is not None:
+    if options.sentences and options.input_file is not None:
         raise UserError("give sentences or --input, not both")
     run = RunDirectory(folder)
     search = resolve_search(
-        run.load_config(wishes.overrides).search,
-        beam=wishes.beam,
-        greedy=wishes.greedy,
-        long_inputs=wishes.long_inputs,
+        run.load_config(options.overrides).search,
+        beam=options.beam,
+        greedy=options.greedy,
+        long_inputs=options.long_inputs,
     )
-    if wishes.beam is None:
-        check_size(search, run.config_path, wishes.overrides)
-    check_num_hypotheses(search, wishes.n_best)
-    check_attention_options(wishes)
-    translator = Translator.load(folder, wishes.device, engine=wishes.engine, export_dir=wishes.export_dir)
-    check_engine_supports(translator.engine, search, run, wishes.overrides)
-    if wishes.tag is not None:
-        check_tag(translator.source, wishes.tag)
-    if wishes.attention is not None:  # is there what was chosen? Better known before the work
-        choose = wishes.attention_selection.select_all if wishes.draws_html else wishes.attention_selection.select
-        choose(translator.attention_weights("", ""))
-    with _input(wishes) as groups, _output(wishes.output_file) as out:
-        seen = _translate(translator, search, groups, out, wishes, folder)
-    if wishes.draws_html:
-        _draw(seen, wishes, folder)
+    if options.beam is None:
+        check_size(search, run.config_path, options.overrides)
+    check_num_hypotheses(search, options.n_best)
+    _check_attention_options(options)
+    translator = Translator.load(folder, options.device, engine=options.engine, export_dir=options.export_dir)
+    check_engine_supports(translator.engine, search, run, options.overrides)
+    if options.tag is not None:
+        check_tag(translator.source, options.tag)
+    if options.attention is not None:  # raises errors about layers and heads before the work
+        selection = options.attention_selection
+        select = selection.select_all if options.draws_html else selection.select
+        select(translator.attention_weights("", ""))
+    with ExitStack() as stack:
+        batches = _read_input(options, stack)
+        out = stack.enter_context(text_output(options.output_file))
+        weights = _translate(translator, search, batches, out, options, folder)
+    if options.draws_html:
+        _draw(weights, options, folder)
 
 
 def _translate(
     translator: Translator,
     search: SearchConfig,
-    groups: Iterator[list[str]],
-    out: TextIO | codecs.StreamWriter,
-    wishes: TranslateOptions,
+    batches: Iterator[list[str]],
+    out: Any,
+    options: TranslateOptions,
     folder: Path,
 ) -> list[AttentionWeights]:
-    """Write the translations of all lines, group by group; where the model looked, as far as that is drawn."""
-    noticed, seen = InputChecker(translator.training_report), list[AttentionWeights]()
-    prefixes = wishes.prefixes(translator.target)
-    for lines in groups:
-        number = noticed.num_lines + 1
-        drawn = wishes.attention is not None and (number == 1 or wishes.draws_html)
-        tagged = [add_tag(line, wishes.tag) for line in lines]
-        found = translator.translate_iterable(
-            tagged,
+    """Write the translations of all lines, batch by batch. Returns the attention weights to be drawn."""
+    checker, weights = InputChecker(translator.training_report), list[AttentionWeights]()
+    prefixes = options.prefixes(translator.target)
+    for lines in batches:
+        number = checker.num_lines + 1
+        with_attention = options.attention is not None and (number == 1 or options.draws_html)
+        translations = translator.translate_iterable(
+            [add_tag(line, options.tag) for line in lines],
             search,
-            num_hypotheses=wishes.n_best,
-            prefix=_prefix(prefixes, number, len(lines), wishes),
-            attention=drawn,
-            noticed=noticed,
+            num_hypotheses=options.n_best,
+            prefix=_prefix(prefixes, number, len(lines), options),
+            attention=with_attention,
+            checker=checker,
         )
-        for line, translation in enumerate(found, number):
-            out.write(format_output(line, lines[line - number], translation, wishes))
-            if drawn and translation.attention_weights is not None:
-                seen.append(translation.attention_weights)
+        for line, translation in enumerate(translations, number):
+            out.write(_format(line, lines[line - number], translation, options))
+            if translation.attention_weights is not None:
+                weights.append(translation.attention_weights)
         out.flush()
-        print_warnings(noticed.new_warnings())
-        if drawn and not wishes.draws_html:
-            _draw(seen, wishes, folder)
-    print_warnings(noticed.remaining_warnings())
-    if prefixes is not None and noticed.num_lines < len(prefixes):
-        raise DataError(_unequal(wishes, len(prefixes), f"{noticed.num_lines:,}"))
-    return seen
+        print_warnings(checker.new_warnings())
+        if with_attention and not options.draws_html:
+            _draw(weights, options, folder)
+    print_warnings(checker.remaining_warnings())
+    if prefixes is not None and checker.num_lines < len(prefixes):
+        raise _unequal(options, len(prefixes), f"{checker.num_lines:,}")
+    return weights
 
 
-def _prefix(prefixes: list[str] | None, number: int, count: int, wishes: TranslateOptions) -> str | list[str]:
+def _prefix(prefixes: list[str] | None, number: int, count: int, options: TranslateOptions) -> str | list[str]:
     """The prefixes of `count` lines from the line `number` on, or the one of all lines."""
     if prefixes is None:
-        return wishes.prefix or ""
-    found = prefixes[number - 1 : number - 1 + count]
-    if len(found) < count:
-        raise DataError(_unequal(wishes, len(prefixes), "more"))
-    return found
+        return options.prefix or ""
+    if len(prefixes) < number - 1 + count:
+        raise _unequal(options, len(prefixes), "more")
+    return prefixes[number - 1 : number - 1 + count]
 
 
-def _unequal(wishes: TranslateOptions, count: int, lines: str) -> str:
-    return f"{wishes.prefix_file}: has {count:,} lines and the input has {lines}: a line of each belong together"
+def _unequal(options: TranslateOptions, count: int, lines: str) -> DataError:
+    return DataError(
+        f"{options.prefix_file}: has {count:,} lines and the input has {lines}: expected one prefix per line"
+    )
 
 
-def print_warnings(said: Iterable[str]) -> None:
-    """Say things about the input, where they do not mix with the output."""
-    for line in said:
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print warnings to standard error."""
+    for line in warnings:
         print(f"warning: {line}", file=sys.stderr)
 
 
-def check_attention_options(wishes: TranslateOptions) -> None:
-    """Raises UserError when attention cannot be drawn to where it is wanted, or is chosen but not wanted."""
-    if wishes.attention is None:
-        if wishes.attention_selection != AttentionSelection():
-            raise UserError("what of the attention to draw is chosen, but not where to: --attention FILE")
-    elif wishes.attention != "-" and not wishes.draws_html:
-        check_picture(Path(wishes.attention), others=(PAGE,))
+def _check_attention_options(options: TranslateOptions) -> None:
+    """Raises UserError for options of attention without --attention, or a file that cannot be drawn."""
+    if options.attention is None:
+        if options.attention_selection != AttentionSelection():
+            raise UserError("options of the attention picture need its file: --attention FILE")
+    elif options.attention != "-" and not options.draws_html:
+        check_picture(Path(options.attention), others=(PAGE,))
 
 
-def format_output(number: int, line: str, translation: Translation, wishes: TranslateOptions) -> str:
-    """What is printed of a line's translations."""
-    best = [translation, *translation.alternatives]
-    if wishes.as_json:
-        found = [{"text": t.text, "score": t.score, "log_prob": t.log_prob, "tokens": list(t.tokens)} for t in best]
-        content = {"source": line, **found[0]}
+def _format(number: int, line: str, translation: Translation, options: TranslateOptions) -> str:
+    """The output for a line."""
+    hypotheses = [translation, *translation.alternatives]
+    if options.as_json:
+        best, *alternatives = [
+            {"text": t.text, "score": t.score, "log_prob": t.log_prob, "tokens": list(t.tokens)} for t in hypotheses
+        ]
+        content = {"source": line, **best}
         if translation.segments:
             content["segments"] = list(translation.segments)
         if translation.truncated:
             content["truncated"] = True
-        if wishes.n_best > 1:
-            content["alternatives"] = found[1:]
+        if options.n_best > 1:
+            content["alternatives"] = alternatives
         return escape_breaks(json.dumps(content, ensure_ascii=False)) + "\n"
-    if wishes.n_best > 1:
-        return "".join(f"{number}\t{t.score:.4f}\t{t.text}\n" for t in best)
+    if options.n_best > 1:
+        return "".join(f"{number}\t{t.score:.4f}\t{t.text}\n" for t in hypotheses)
     return translation.text + "\n"
 
 
-@contextmanager
-def _input(wishes: TranslateOptions) -> Iterator[Iterator[list[str]]]:
-    """What to translate, in groups: sentences of the command line, or the lines of a file or of standard input."""
-    if wishes.sentences:
-        yield _lines(iter([[os.fsencode(sentence) for sentence in wishes.sentences]]), wishes)
-    elif wishes.input_file is None:
-        if sys.stdin is None:  # closed by whoever started us
+def _read_input(options: TranslateOptions, stack: ExitStack) -> Iterator[list[str]]:
+    """Batches of lines: sentences of the command line, or lines of a file or of standard input."""
+    if options.sentences:
+        return _decode_batches(iter([[os.fsencode(sentence) for sentence in options.sentences]]), options)
+    if options.input_file is None:
+        if sys.stdin is None:  # closed by the parent process
             raise UserError("there is no standard input; give sentences or --input")
-        yield _lines(read_line_batches(sys.stdin.buffer), wishes)
-    else:
-        try:
-            stream = wishes.input_file.open("rb")
-        except OSError as error:
-            raise DataError(f"{wishes.input_file}: cannot be read: {error.strerror}") from None
-        with stream:
-            yield _lines(read_line_batches(stream), wishes)
+        return _decode_batches(read_line_batches(sys.stdin.buffer), options)
+    try:
+        stream = stack.enter_context(options.input_file.open("rb"))
+    except OSError as error:
+        raise DataError(f"{options.input_file}: cannot be read: {error.strerror}") from None
+    return _decode_batches(read_line_batches(stream), options)
 
 
-def _lines(groups: Iterator[list[bytes]], wishes: TranslateOptions) -> Iterator[list[str]]:
-    """The text of the lines; one that is to be drawn is a group of its own."""
-    if wishes.attention is not None and not wishes.draws_html:
-        first = next(groups, [])
-        groups = chain(filter(None, (first[:1], first[1:])), groups)
+def _decode_batches(batches: Iterator[list[bytes]], options: TranslateOptions) -> Iterator[list[str]]:
+    """The text of the lines. A line whose attention is drawn alone is a separate batch."""
+    if options.attention is not None and not options.draws_html:
+        first = next(batches, [])
+        batches = chain(filter(None, (first[:1], first[1:])), batches)
     number = 0
-    for group in groups:
-        yield [_decoded(line, n) for n, line in enumerate(group, number + 1)]
-        number += len(group)
+    for batch in batches:
+        yield [_decode(line, n) for n, line in enumerate(batch, number + 1)]
+        number += len(batch)
 
 
-def _decoded(line: bytes, number: int) -> str:
-    """The text of a line. What is not UTF-8 is replaced, with a warning: one bad line shall not cost the others."""
+def _decode(line: bytes, number: int) -> str:
+    """The text of a line. Bytes that are not UTF-8 are replaced, with a warning."""
     line = (line.removeprefix(BOM) if number == 1 else line).removesuffix(b"\r")
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        print(f"warning: line {number}: not UTF-8 at byte {error.start + 1}; replaced", file=sys.stderr)
+        print_warnings([f"line {number}: not UTF-8 at byte {error.start + 1}; replaced"])
         return line.decode("utf-8", errors="replace")
 
 
-@contextmanager
-def _output(path: Path | None) -> Iterator[TextIO | codecs.StreamWriter]:
-    """Where translations go; a file is there only when it is whole."""
-    if path is None:
-        yield sys.stdout
-        return
-    with output(path) as file:
-        yield codecs.getwriter("utf-8")(file)
-
-
-def _draw(seen: list[AttentionWeights], wishes: TranslateOptions, folder: Path) -> None:
-    """Draw what was seen of the run in `folder`. Raises UserError when that is nothing."""
-    if not seen:
-        raise UserError("there is no attention to draw: there was no line with words")
-    if wishes.attention == "-":
+def _draw(weights: list[AttentionWeights], options: TranslateOptions, folder: Path) -> None:
+    """Draw attention weights of the run in `folder`. Raises UserError if there are none."""
+    if not weights:
+        raise UserError("there is no attention to draw: all lines are empty")
+    if options.attention == "-":
         columns = shutil.get_terminal_size().columns
-        print(attention_text(seen[0], wishes.attention_selection, columns=columns))
+        print(attention_text(weights[0], options.attention_selection, columns=columns))
     else:
-        draw_attention(seen, Path(wishes.attention or ""), wishes.attention_selection, run=folder)
+        draw_attention(weights, Path(options.attention or ""), options.attention_selection, run=folder)

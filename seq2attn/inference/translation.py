@@ -1,4 +1,4 @@
-"""One translation of a line, with its alternatives and its attention weights."""
+"""The translation of a line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seq2attn.models.attention_weights import AttentionWeights
 
 @dataclass(frozen=True, repr=False)
 class Translation:
-    """One translation of one line."""
+    """A translation of a line, with its alternatives and attention weights."""
 
     text: str
     score: float
@@ -20,15 +20,15 @@ class Translation:
     tokens: tuple[str, ...]
     source_tokens: tuple[str, ...]
     alternatives: tuple[Translation, ...] = ()  # the other hypotheses, best first
-    attention_weights: AttentionWeights | None = None  # when it was asked for
-    segments: tuple[str, ...] = ()  # what was translated of a line that is too long: parts, or its beginning
-    truncated: bool = False  # whether it, or a part of it, became as long as it may be
+    attention_weights: AttentionWeights | None = None  # only if requested
+    segments: tuple[str, ...] = ()  # translated parts of a line that is too long
+    truncated: bool = False  # True if it, or a segment, has the maximum length
 
     @property
     def cross_attention(self) -> NDArray[np.float32] | None:
-        """Where it looked in the source, [layers, heads, tokens + end, source tokens + end].
+        """Cross-attention weights [layers, heads, tokens + EOS, source tokens + EOS].
 
-        Of a line that was translated in parts: theirs one after the other, with an end for each.
+        For a line that was split, those of its segments block by block, with an EOS for each.
         """
         return None if self.attention_weights is None else self.attention_weights.cross_attention
 

@@ -1,13 +1,14 @@
-"""Translating with a trained run: lines in, as many lines out, in order."""
+"""Translation of lines with a trained run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias, overload
+from typing import TypeAlias, TypeVar, overload
 from warnings import warn
 
 import torch
@@ -33,6 +34,7 @@ from seq2attn.inference.source_line import (
 from seq2attn.inference.translation import Translation
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.models.summary import count_parameters
 from seq2attn.nn.device import resolve_device
 from seq2attn.nn.linear import prepack_linears
 from seq2attn.nn.out_of_memory import is_oom_error
@@ -42,13 +44,13 @@ from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
 
 RankedHypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
-"""Those of each segment of a line, best first."""
-NATIVE = "native"
-"""The name of our own engine."""
+"""Hypotheses of each segment of a line, best first."""
+MAX_BATCH_TOKENS = 8192
+"""Source tokens of a batch, with padding, times the hypotheses of each sentence."""
 
 
 class Translator:
-    """A trained model with its tokenizers, and the engine that searches: our own unless another is given."""
+    """A trained model with its tokenizers and an inference engine, the native one by default."""
 
     def __init__(
         self,
@@ -58,19 +60,12 @@ class Translator:
         search: SearchConfig,
         *,
         engine: Engine | None = None,
-        budget: int = 8192,
         source_limit: SourceLimit | None = None,
         training_report: CorpusReport | None = None,
     ) -> None:
         """`source_limit` is that of the model; `training_report` describes its training text."""
-        self.model, self.source, self.target, self.search, self.max_batch_tokens = (
-            model,
-            source,
-            target,
-            search,
-            budget,
-        )
-        self.engine = engine or NativeEngine(model)
+        self.model, self.source, self.target, self.search = model, source, target, search
+        self.engine, self.max_batch_tokens = engine or NativeEngine(model), MAX_BATCH_TOKENS
         self.source_limit, self.training_report = source_limit, training_report
 
     @classmethod
@@ -79,44 +74,44 @@ class Translator:
         run: Path | str,
         device: str = "auto",
         *,
-        engine: str = NATIVE,
+        engine: str = "native",
         export_dir: Path | None = None,
         allow_code: Sequence[str] = (),
     ) -> Translator:
-        """The translator of a run directory, on `device` or on a CUDA GPU if there is one.
+        """The translator of a run directory.
 
-        An `engine` other than our own is one that the run was exported to, in `export_dir` or inside the
-        run. `allow_code` names modules that the run's config has parts from and that may be imported; they may do
-        anything that you may.
-        Raises RunError when the directory is no run, its files do not fit together, or it was not exported or has
-        changed since; UserError for a device that is not there.
+        `device` is `auto` (CUDA if available), `cpu`, `cuda` or `cuda:N`. An `engine` other than `native` is one that
+        the run was exported to, in `export_dir` or in the run directory. `allow_code` names modules of custom
+        components that may be imported; name only modules that you trust.
+
+        Raises RunError when the directory is not a run, its files do not match, or the run was not exported or has
+        changed since; UserError for a device that does not exist.
         """
-        where = resolve_device(device)
+        torch_device = resolve_device(device)
         trust.allow_code(allow_code)
-        folder = RunDirectory(Path(run))
-        # In a thread that ends, and with it the team of OpenMP threads that it calls together. CTranslate2 runs on the
-        # same OpenMP, whose threads sleep between two products once there are more of them than processors: a lone
-        # sentence then took three times as long.
+        run_directory = RunDirectory(Path(run))
+        # In a thread that ends, and with it its team of OpenMP threads. CTranslate2 uses the same OpenMP, whose threads
+        # sleep between two products once they are more than the processors: a single sentence took three times as long.
         with ThreadPoolExecutor(1) as thread:
-            model, source, target = thread.submit(folder.load_model, where).result()
-        if engine == NATIVE:
+            model, source, target = thread.submit(run_directory.load_model, torch_device).result()
+        exported = None
+        if engine == "native":
             prepack_linears(model)
-            searcher: Engine = NativeEngine(model)
         else:
-            searcher = load_exported_engine(folder, engine, export_dir, where)
-        experiment, report = folder.load_config(), DataReport.load(folder.folder)
+            exported = load_exported_engine(run_directory, engine, export_dir, torch_device)
+        experiment, report = run_directory.load_config(), DataReport.load(run_directory.folder)
         return cls(
             model,
             source,
             target,
             experiment.search,
-            engine=searcher,
+            engine=exported,
             source_limit=model_source_limit(experiment),
             training_report=report.train if report else None,
         )
 
     def __repr__(self) -> str:
-        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        parameters = count_parameters(self.model)
         return f"Translator({parameters:,} parameters on {self.model.device}, {self.search.kind} search)"
 
     @overload
@@ -153,28 +148,29 @@ class Translator:
         prefix: str | Iterable[str] = "",
         attention: bool = False,
     ) -> Translation | list[Translation]:
-        """The translation of one line, or a list of translations of several, in their order.
+        """The translation of one line, or a list of translations of several lines, in their order.
 
-        An empty line has an empty translation. `beam_size` asks for beam search of that width in place of the run's
-        own search, or of `search`. `num_hypotheses` is the number of translations of each line, the best and its
-        `alternatives`; by default all that the search finds. `prefix` is the beginning of each translation, or of all
-        of them; its log-probability counts. With `attention` the best translation has attention weights; an empty line
-        has none. Warns with InputWarning of lines that the model may translate badly.
+        An empty line has an empty translation. `search` replaces the search of the run, and `beam_size` makes it a beam
+        search of this width. `num_hypotheses` is the number of translations of each line: the best and its
+        `alternatives`; by default all hypotheses of the search. `prefix` is the beginning of all translations, or of
+        each; its log-probability is included. With `attention` the best translation has attention weights, unless the
+        line is empty. Gives an InputWarning about lines that the model may translate badly.
 
-        Raises UserError for more hypotheses than the search finds, and for a prefix with unknown words; ValueError
-        when there are not as many prefixes as lines.
+        Raises UserError for more hypotheses than the search has, and for a prefix with unknown tokens; ValueError if
+        the numbers of prefixes and lines differ.
         """
-        noticed = InputChecker(self.training_report)
-        found = self.translate_iterable(
-            [lines] if isinstance(lines, str) else lines,
-            resolve_search(search or self.search, beam=beam_size, greedy=False),
-            num_hypotheses=num_hypotheses,
-            prefix=prefix,
-            attention=attention,
-            noticed=noticed,
+        checker = InputChecker(self.training_report)
+        translations = list(
+            self.translate_iterable(
+                [lines] if isinstance(lines, str) else lines,
+                resolve_search(search or self.search, beam=beam_size),
+                num_hypotheses=num_hypotheses,
+                prefix=prefix,
+                attention=attention,
+                checker=checker,
+            )
         )
-        translations = list(found)
-        _warn(noticed)
+        _warn(checker)
         return translations[0] if isinstance(lines, str) else translations
 
     def translate_iterable(
@@ -186,55 +182,52 @@ class Translator:
         prefix: str | Iterable[str] = "",
         attention: bool = False,
         window: int = 4096,
-        noticed: InputChecker | None = None,
+        checker: InputChecker | None = None,
     ) -> Iterator[Translation]:
-        """The translations of `lines` one by one, for input that is long or has no end.
+        """The translations of `lines` one by one, for long or endless input.
 
-        Lines are taken `window` at a time, and those alike in length are translated together. A line that is too long
-        is treated as `search.lengths.long_inputs` says. Remarks on the lines are added to `noticed`, which may have
-        remarks on earlier ones; without it, they are warned of at the end.
+        Lines are read `window` at a time, and lines of similar lengths are translated together. A line that is too long
+        is split or truncated, as `search.lengths.long_inputs` says. Warnings are collected in `checker`, which may have
+        those of earlier lines; without it, they are given at the end.
         """
         search = search or self.search
         check_num_hypotheses(search, num_hypotheses or 1)
-        notes = InputChecker(self.training_report) if noticed is None else noticed
-        pairs = ((x, prefix) for x in lines) if isinstance(prefix, str) else zip(lines, prefix, strict=True)
+        checks = InputChecker(self.training_report) if checker is None else checker
+        pairs = ((line, prefix) for line in lines) if isinstance(prefix, str) else zip(lines, prefix, strict=True)
         limit = effective_source_limit(search.lengths, self.source_limit, self.engine.max_source_length)
-        while some := list(islice(pairs, window)):
-            number = notes.num_lines + 1
-            read = [SourceLine.encode(self.source, line, search.lengths, limit) for line, _ in some]
-            read = [
-                replace(one, prefix=encode_prefix(self.target, begin)) if begin else one
-                for one, (_, begin) in zip(read, some, strict=True)
+        while batch := list(islice(pairs, window)):
+            number = checks.num_lines + 1
+            encoded = [SourceLine.encode(self.source, line, search.lengths, limit) for line, _ in batch]
+            encoded = [
+                replace(line, prefix=encode_prefix(self.target, begin)) if begin else line
+                for line, (_, begin) in zip(encoded, batch, strict=True)
             ]
-            notes.add_lines(read, self.source)
-            answers = list(zip(read, self._search(read, search), strict=True))
-            truncated = _are_truncated(answers, search.lengths)
-            notes.add_truncated([line for line, is_so in enumerate(truncated, number) if is_so])
-            for (one, found), is_truncated in zip(answers, truncated, strict=True):
-                translation = replace(self._translation(one, found, num_hypotheses), truncated=is_truncated)
-                if attention and any(one.segments):
-                    translation = replace(translation, attention_weights=self._best_weights(one, found))
+            checks.add_lines(encoded, self.source)
+            ranked = self._search(encoded, search)
+            truncated = _are_truncated(encoded, ranked, search.lengths)
+            checks.add_truncated([line for line, is_truncated in enumerate(truncated, number) if is_truncated])
+            for line, hypotheses, is_truncated in zip(encoded, ranked, truncated, strict=True):
+                translation = replace(self._translation(line, hypotheses, num_hypotheses), truncated=is_truncated)
+                if attention and any(line.segments):
+                    translation = replace(translation, attention_weights=self._best_weights(line, hypotheses))
                 yield translation
-        if noticed is None:
-            _warn(notes)
+        if checker is None:
+            _warn(checks)
 
     def _search(self, lines: Sequence[SourceLine], search: SearchConfig) -> list[RankedHypotheses]:
-        """The hypotheses of all segments of each line; batches are halved until they fit into memory."""
+        """The hypotheses of all segments of each line."""
         segments = [segment for line in lines for segment in line.segments]
         prefixes = [ids for line in lines for ids in line.prefixes]
-        longest = max(map(len, segments))
-        while True:
-            try:
-                found = iter(self.engine.translate(segments, search, budget=self.max_batch_tokens, prefixes=prefixes))
-                return [[next(found) for _ in line.segments] for line in lines]
-            except (RuntimeError, MemoryError, UserError) as error:
-                if not is_oom_error(error) or self.max_batch_tokens <= longest:  # one segment at a time
-                    raise
-            self.max_batch_tokens //= 2  # after the error, which holds on to tensors, is gone
+        translate = partial(self.engine.translate, segments, search, prefixes=prefixes)
+        output, self.max_batch_tokens = retry_with_smaller_batches(
+            translate, self.max_batch_tokens, max(map(len, segments))
+        )
+        hypotheses = iter(output)
+        return [[next(hypotheses) for _ in line.segments] for line in lines]
 
-    def _translation(self, line: SourceLine, found: RankedHypotheses, count: int | None) -> Translation:
+    def _translation(self, line: SourceLine, ranked: RankedHypotheses, count: int | None) -> Translation:
         sources = [self.source.convert_ids_to_tokens(segment) for segment in line.segments]
-        every = [
+        best, *others = [
             Translation(
                 join_sentences([self.target.decode(one.tokens) for one in hypotheses]),
                 combined_score(line, hypotheses),
@@ -243,44 +236,56 @@ class Translator:
                 tuple(token for tokens in sources for token in tokens),
                 segments=line.segment_texts,
             )
-            for hypotheses in islice(zip_by_rank(found), count)
+            for hypotheses in islice(zip_by_rank(ranked), count)
         ]
-        return replace(every[0], alternatives=tuple(every[1:]))
+        return replace(best, alternatives=tuple(others))
 
     def attention_weights(self, source: str, target: str) -> AttentionWeights:
-        """The attention weights of a given translation of a given line, by forced decoding."""
+        """The attention weights of a given translation of a line, by forced decoding."""
         return self._compute_weights(self.source.encode(source), self.target.encode(target))
 
-    def _best_weights(self, line: SourceLine, found: RankedHypotheses) -> AttentionWeights:
-        pairs = zip(line.segments, found, strict=True)
+    def _best_weights(self, line: SourceLine, ranked: RankedHypotheses) -> AttentionWeights:
+        pairs = zip(line.segments, ranked, strict=True)
         return AttentionWeights.concat([self._compute_weights(segment, best.tokens) for segment, (best, *_) in pairs])
 
     def _compute_weights(self, source: Sequence[int], target: Sequence[int]) -> AttentionWeights:
         return AttentionWeights.compute(self.model, (self.source, self.target), source, target)
 
 
-def _warn(noticed: InputChecker) -> None:
-    """Warn the caller of the caller."""
-    for message in noticed.remaining_warnings():
+Output = TypeVar("Output")
+
+
+def retry_with_smaller_batches(fn: Callable[..., Output], budget: int, min_budget: int = 1) -> tuple[Output, int]:
+    """`fn(budget=budget)`, with the budget halved while it does not fit in memory, and the budget that does.
+
+    Raises the out-of-memory error of a budget of at most `min_budget`.
+    """
+    while True:
+        try:
+            return fn(budget=budget), budget
+        except (RuntimeError, MemoryError, UserError) as error:
+            if not is_oom_error(error) or budget <= min_budget:
+                raise
+        budget //= 2  # outside of the except clause, whose error refers to tensors
+
+
+def _warn(checker: InputChecker) -> None:
+    """Warnings with the place of the caller's caller."""
+    for message in checker.remaining_warnings():
         warn(message, InputWarning, stacklevel=3)
 
 
-def _are_truncated(answers: Sequence[tuple[SourceLine, RankedHypotheses]], lengths: LengthsConfig) -> list[bool]:
-    """Whether the best hypothesis of any segment of a line has the maximum length: only the end could follow."""
-    segments = [segment for line, _ in answers for segment in line.segments]
-    best = [hypotheses[0] for _, found in answers for hypotheses in found]
-    most = (lengths.limits(torch.tensor([len(segment) for segment in segments])).max_length - 1).tolist()
-    are = iter(
-        [
-            len(segment) > 0 and len(one.tokens) >= limit
-            for segment, one, limit in zip(segments, best, most, strict=True)
-        ]
-    )
-    return [sum(next(are) for _ in line.segments) > 0 for line, _ in answers]
+def _are_truncated(
+    lines: Sequence[SourceLine], ranked: Sequence[RankedHypotheses], lengths: LengthsConfig
+) -> list[bool]:
+    """For each line, True if the best hypothesis of a segment has the maximum length, so that only EOS can follow."""
+    sizes = torch.tensor([len(segment) for line in lines for segment in line.segments])
+    limits = iter((lengths.limits(sizes).max_length - 1).tolist())
+    return [max(len(best.tokens) - next(limits) for best, *_ in segments) >= 0 for segments in ranked]
 
 
 def check_engine_supports(engine: Engine, search: SearchConfig, run: RunDirectory, overrides: Sequence[str]) -> None:
-    """Raises ConfigError for a search of the run's config that an engine has not: better known before the work."""
+    """Raises ConfigError for a search of the run's config that an engine does not support."""
     try:
         engine.translate([], search, budget=1)
     except EngineError as error:

@@ -6,6 +6,7 @@ old one, and never follows a symbolic link of that name.
 
 from __future__ import annotations
 
+import codecs
 import errno
 import hashlib
 import json
@@ -13,11 +14,12 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from seq2attn.errors import RunError, UserError
 
@@ -104,6 +106,17 @@ def output(path: Path) -> Iterator[BinaryIO]:
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error.strerror}") from None
         yield file
+
+
+@contextmanager
+def text_output(path: Path | None) -> Iterator[TextIO | codecs.StreamWriter]:
+    """Standard output, or the text of a file as `output` writes it."""
+    if path is None:
+        yield sys.stdout
+        sys.stdout.flush()
+    else:
+        with output(path) as file:
+            yield codecs.getwriter("utf-8")(file)
 
 
 def sha256_of(path: Path) -> str:

@@ -7,13 +7,15 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from seq2attn.errors import DataError
 
 BOM = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 2**24
 """Bytes of the longest line: far more than any sentence, and little enough for memory."""
+READ_SIZE = 2**18
+"""Bytes that are read at once: thousands of lines of a file. A pipe buffers what is written meanwhile."""
 _BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}
 
 
@@ -36,7 +38,7 @@ def read_lines(path: Path) -> Iterator[str]:
             while raw := stream.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 if len(raw) > MAX_LINE_BYTES:
-                    raise too_long(f"{path}:{number}")
+                    raise _too_long(f"{path}:{number}")
                 yield _decode(raw, path, number)
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise DataError(f"{path}: the compressed file is broken after line {number} ({error})") from None
@@ -50,7 +52,28 @@ def read_lines(path: Path) -> Iterator[str]:
         raise DataError(f"{path}: is empty")
 
 
-def too_long(place: str) -> DataError:
+def read_line_batches(stream: BinaryIO, read_size: int = READ_SIZE) -> Iterator[list[bytes]]:
+    r"""The lines of a buffered stream in batches: those of a file or of a fast pipe together, typed ones one by one.
+
+    Lines are cut at '\n' only, which is removed. A file is always cut into the same batches.
+
+    Raises: DataError for a line of more than `MAX_LINE_BYTES`.
+    """
+    begin, count = list[bytes](), 0
+    while chunk := stream.read1(read_size):  # type: ignore[attr-defined]  # without waiting for more
+        *ended, rest = chunk.split(b"\n")
+        if ended:
+            ended[0] = b"".join([*begin, ended[0]])
+            begin, count = [], count + len(ended)
+            yield ended
+        begin.append(rest)
+        if sum(map(len, begin)) > MAX_LINE_BYTES:
+            raise _too_long(f"line {count + 1:,} of the input")
+    if last := b"".join(begin):
+        yield [last]
+
+
+def _too_long(place: str) -> DataError:
     """Error of a line that is no sentence."""
     return DataError(
         f"{place}: the line has more than {MAX_LINE_BYTES:,} bytes; is it a text file, with a sentence a line?"

@@ -81,7 +81,7 @@ def cut(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def warnings(done: Done, *about: str) -> list[str]:
     """What was warned of, without translations that became too long: the models know nothing."""
     said = [line for line in done.err.splitlines() if line.startswith("warning: ")]
-    return [line for line in said if "may have been cut off" not in line and all(x in line for x in about)]
+    return [line for line in said if "may be truncated" not in line and all(x in line for x in about)]
 
 
 def given(change: Change = str, start: int = 700, stop: int = 760) -> bytes:

@@ -196,7 +196,7 @@ class TestOptions:
             ),
             (
                 ["--whole-words"],
-                "what of the attention to draw is chosen, but not where to: --attention FILE",
+                "options of the attention picture need its file: --attention FILE",
             ),
         ],
     )

@@ -89,7 +89,7 @@ def test_each_token_has_the_probability_that_the_model_gives_it(
 def test_perplexity_is_of_all_tokens(invoke: Invoke, run: RunDirectory, found: list[float]) -> None:
     done = invoke("score", run.folder, "--source", "in", "--target", "out")
     count = sum(len(line.split()) + 1 for line in Path("out").read_text("utf-8").split("\n") if line)
-    expected = f"5 pairs, {count} tokens with ends: log-probability {sum(found):.2f}"
+    expected = f"5 pairs, {count} tokens with EOS: log-probability {sum(found):.2f}"
     assert done.err.splitlines()[-1].startswith(expected)
     assert done.err.endswith(f", perplexity {math.exp(-sum(found) / count):.2f}\n")
 
@@ -100,10 +100,10 @@ def test_what_is_odd_is_named(invoke: Invoke, run: RunDirectory, tmp_path: Path)
     done = invoke("score", run.folder, "--source", "in", "--target", "out")
     assert len(done.out.splitlines()) == 3 and "nan" not in done.out
     assert [line for line in done.err.splitlines() if line.startswith("warning: ")] == [
-        "warning: line 1: one side is empty; scored all the same",
-        "warning: line 2: one side is empty; scored all the same",
+        "warning: line 1: one side is empty; scored nevertheless",
+        "warning: line 2: one side is empty; scored nevertheless",
         "warning: line 3: 300 tokens, and the model was trained on none with more than 256 (`data.filters.max_length`);"
-        " scored whole all the same",
+        " not split for scoring",
         "warning: 1 tokens of the target are unknown, and scored as <unk>",
     ]
 

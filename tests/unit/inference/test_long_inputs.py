@@ -49,9 +49,9 @@ def search(kind: str = "beam", long_inputs: str = "split", **lengths: float) -> 
 
 
 def translated(one: Translator, lines: Sequence[str], how: SearchConfig, **options: object):
-    noticed = InputChecker()
-    found = list(one.translate_iterable(lines, how, noticed=noticed, **options))
-    return found, list(noticed.length_warnings())
+    checker = InputChecker()
+    found = list(one.translate_iterable(lines, how, checker=checker, **options))
+    return found, list(checker.length_warnings())
 
 
 @pytest.mark.parametrize("kind", DECODERS)
@@ -170,7 +170,7 @@ class TestCutOff:
                 )
                 assert each.truncated == is_cut
                 cut += [number] if is_cut else []
-            told = [line for line in said if "may have been cut off" in line]
+            told = [line for line in said if "may be truncated" in line]
             assert bool(told) == bool(cut)
             assert all(str(number) in told[0] for number in cut[:MAX_EXAMPLES])
 
@@ -178,7 +178,7 @@ class TestCutOff:
         _, said = translated(limited(), [LONG] * 9, search("greedy", max_length=1))
         assert len(said) == MAX_EXAMPLES + 2
         assert said[MAX_EXAMPLES] == "4 more lines are too long"
-        assert said[-1].startswith("the translation of lines 1, 2, 3, 4, 5 and 4 more became as long as")
+        assert said[-1].endswith("and may be truncated: lines 1, 2, 3, 4, 5 and 4 more")
 
 
 @dataclass(frozen=True)
@@ -247,4 +247,4 @@ def test_python_is_warned_in_the_end() -> None:
     assert all(one.filename == __file__ for one in warned)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        list(one.translate_iterable([WORDS[0]], search("greedy", max_length=200), noticed=InputChecker()))
+        list(one.translate_iterable([WORDS[0]], search("greedy", max_length=200), checker=InputChecker()))

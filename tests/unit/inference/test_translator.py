@@ -18,9 +18,9 @@ from seq2attn.encoders import (
     RecurrentEncoderConfig,
 )
 from seq2attn.errors import UserError
-from seq2attn.inference.line_stream import read_line_batches
 from seq2attn.inference.source_line import SourceLimit
 from seq2attn.inference.translator import Translator
+from seq2attn.io.text_lines import read_line_batches
 from seq2attn.models import build_model
 from seq2attn.models.config import EmbeddingsConfig, ModelConfig
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, resolve_search

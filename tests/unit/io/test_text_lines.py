@@ -20,8 +20,7 @@ from seq2attn.data.fingerprint import fingerprint
 from seq2attn.data.prepare import prepare
 from seq2attn.data.readers import TSVConfig
 from seq2attn.errors import DataError
-from seq2attn.inference.line_stream import read_line_batches
-from seq2attn.io.text_lines import MAX_LINE_BYTES, read_lines
+from seq2attn.io.text_lines import MAX_LINE_BYTES, read_line_batches, read_lines
 from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.normalize import MAX_MARKS, NormalizeConfig, normalize
 from seq2attn.tokenizers.words import WordTokenizerConfig
