@@ -1,13 +1,6 @@
-"""Attention: one hierarchy, two axes; any score with any alignment."""
+"""Attention: any score function with any alignment function."""
 
-from seq2attn.attention.attention import (
-    Attention,
-    AttentionOutput,
-    Memories,
-    Memory,
-    build_self_attention,
-    concat_steps,
-)
+from seq2attn.attention.attention import Attention, AttentionOutput, Memories, Memory, concat_steps
 from seq2attn.attention.base import NO_STATE, AttentionState, QueryInfo
 
 __all__ = [
@@ -18,6 +11,5 @@ __all__ = [
     "Memories",
     "Memory",
     "QueryInfo",
-    "build_self_attention",
     "concat_steps",
 ]

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seq2attn.attention.alignment import AlignmentFunction, GlobalAlignment
-from seq2attn.attention.base import NO_STATE, AttentionState, QueryInfo
-from seq2attn.attention.scores import DotScore, ScoreFunction, repeat_kv, split_heads
+from seq2attn.attention.base import NO_STATE, AttentionComponent, AttentionState, QueryInfo
+from seq2attn.attention.scores import DotScore, ScoreFunction, head_dim, repeat_kv, split_heads
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.linear import Linear
 from seq2attn.nn.varlen import SequenceLayout, varlen_attention
@@ -48,31 +48,32 @@ class AttentionOutput(NamedTuple):
 
 
 class Attention(nn.Module):
-    """A score function, an alignment function, and projections of values and context."""
+    """A score function, an alignment function, and optional projections of the values and the context."""
 
     def __init__(
         self,
         score: ScoreFunction,
         align: AlignmentFunction | None = None,
         *,
-        value: nn.Module | None = None,
-        output: nn.Module | None = None,
+        projection: tuple[int, int] | None = None,
         dropout: float = 0.0,
     ) -> None:
+        """`projection`: widths of the values and of the context; None: neither is projected."""
         super().__init__()
         self.score = score
         self.alignment = align or GlobalAlignment()
-        self.value_proj = value or nn.Identity()
-        self.output_proj = output or nn.Identity()
+        self.value_proj: nn.Module = nn.Identity()
+        self.output_proj: nn.Module = nn.Identity()
+        if projection is not None:
+            value_dim, output_dim = projection
+            self.value_proj = Linear(value_dim, head_dim(output_dim, score.heads) * score.kv_heads)
+            self.output_proj = Linear(output_dim, output_dim)
         self.dropout = Dropout(dropout)
 
     def project_memory(
         self, keys: Tensor, values: Tensor, mask: Tensor, layout: SequenceLayout | None = None
     ) -> Memory:
-        """[B, S, Dk], [B, S, Dv], bool [B, S] -> the memory for all queries.
-
-        `layout`: of sentences that are packed in one row.
-        """
+        """[B, S, Dk], [B, S, Dv], bool [B, S] -> the memory for all queries; `layout`: of packed sentences."""
         if layout is None:
             position = torch.arange(keys.size(1), device=keys.device).expand(keys.shape[:2])
         else:
@@ -104,10 +105,10 @@ class Attention(nn.Module):
         """query [N, T, Dq], position [N, T], `state` before them -> the context [N, T, Dv] of each query.
 
         `causal`: query t attends to keys 0..t; there are as many keys as queries, and the memory has no mask.
-        `layout`: of target sentences that are packed in one row; see `supports_padding_free`.
+        `layout`: of packed target sentences; see `supports_padding_free`.
 
-        N is B, or B*K in beam search: the K hypotheses of a sentence are then K times as many queries to it, and its
-        keys and values are neither copied nor reordered. With a state the queries are computed one after the other.
+        N is B, or B*K in beam search: the K hypotheses of a sentence are then K times as many queries, and its keys
+        and values are neither copied nor reordered. With a state the queries are computed one after the other.
         """
         if layout is not None:
             return self._attend_varlen(query, memory, position, layout, causal=causal)
@@ -134,18 +135,14 @@ class Attention(nn.Module):
         sentences = memory.keys.size(0)
         query, position = query.reshape(sentences, -1, query.size(-1)), position.reshape(sentences, -1)
         score_state, alignment_state = (None if x is None else fold_beams(x, sentences) for x in state)
-        q, info = (
-            self.score.project_query(query, position),
-            QueryInfo(query, position, score_state, memory.mask),
-        )
+        q = self.score.project_query(query, position)
+        info = QueryInfo(query, position, score_state, memory.mask)
         weights = sample_log_prob = None
         if self._uses_sdpa() and not need_weights and not prefers_unfused(q, memory.keys):
             context = self._sdpa(q, memory, info, causal=causal)
         else:
-            scores, mask = (
-                self.score(q, memory.keys, info),
-                expand_mask(memory, query.size(1), causal=causal),
-            )
+            scores = self.score(q, memory.keys, info)
+            mask = expand_mask(memory, query.size(1), causal=causal)
             weights = self.alignment(scores, mask, QueryInfo(query, position, alignment_state))
             sample_log_prob = self.alignment.sample_log_prob(scores, mask, weights)
             values = repeat_kv(memory.values, self.score.heads)
@@ -165,15 +162,9 @@ class Attention(nn.Module):
         assert self.supports_padding_free and memory.layout is not None
         q, heads = self.score.project_query(query, position), self.score.heads
         keys, values = repeat_kv(memory.keys, heads), repeat_kv(memory.values, heads)
+        dropout, padded = self.dropout.effective_p(), q.device.type == "cpu"
         context = varlen_attention(
-            q,
-            keys,
-            values,
-            layout,
-            memory.layout,
-            causal=causal,
-            dropout=self.dropout.effective_p(),
-            padded=q.device.type == "cpu",
+            q, keys, values, layout, memory.layout, causal=causal, dropout=dropout, padded=padded
         )
         return AttentionOutput(self.output_proj(context.transpose(1, 2).flatten(2)), NO_STATE, None, None)
 
@@ -198,13 +189,11 @@ class Attention(nn.Module):
 
     def _update_state(self, state: AttentionState, weights: Tensor) -> AttentionState:
         """State and weights [B, H, K, S] of one query of each row -> the next state."""
-        score_state, alignment_state = state
-        if score_state is not None:
-            score_state = self.score.update_state(score_state, unfold_beams(weights, score_state.size(0)).squeeze(2))
-        if alignment_state is not None:
-            alignment_state = self.alignment.update_state(
-                alignment_state, unfold_beams(weights, alignment_state.size(0)).squeeze(2)
-            )
+        components: tuple[AttentionComponent, ...] = (self.score, self.alignment)
+        score_state, alignment_state = (
+            None if x is None else component.update_state(x, unfold_beams(weights, x.size(0)).squeeze(2))
+            for component, x in zip(components, state, strict=True)
+        )
         return score_state, alignment_state
 
     def _uses_sdpa(self) -> bool:
@@ -260,9 +249,3 @@ def concat_steps(steps: list[AttentionOutput]) -> AttentionOutput:
         torch.cat(weights, 2) if weights else None,
         torch.cat(sample_log_prob, 1) if sample_log_prob else None,
     )
-
-
-def build_self_attention(dim: int, score: ScoreFunction, dropout: float = 0.0) -> Attention:
-    """Self-attention over vectors [*, dim]; values have as many heads as keys."""
-    value = Linear(dim, dim // score.heads * score.kv_heads)
-    return Attention(score, value=value, output=Linear(dim, dim), dropout=dropout)

@@ -12,7 +12,6 @@ from seq2attn.attention.alignment import (
     LocalPredictiveAlignmentConfig,
 )
 from seq2attn.attention.attention import Attention
-from seq2attn.attention.cosine import CosineScoreConfig
 from seq2attn.attention.coverage import CoverageScoreConfig
 from seq2attn.attention.entmax import EntmaxAlignmentConfig
 from seq2attn.attention.hard import GumbelAlignmentConfig, ReinforceAlignmentConfig
@@ -20,13 +19,13 @@ from seq2attn.attention.monotonic import MonotonicAlignmentConfig
 from seq2attn.attention.position_scores import LocationScoreConfig, OffsetScoreConfig
 from seq2attn.attention.scores import (
     AdditiveScoreConfig,
+    CosineScoreConfig,
     DotScoreConfig,
     GeneralScoreConfig,
     MultiHeadScoreConfig,
 )
 from seq2attn.config.base import Config
 from seq2attn.config.plugin import Pluggable
-from seq2attn.nn.linear import Linear
 
 ScoreFunctionConfig = Annotated[
     DotScoreConfig
@@ -79,14 +78,5 @@ class AttentionConfig(Config):
         score = self.score.build(query_dim, key_dim)
         if output_dim is None and score.heads > 1:
             output_dim = value_dim
-        if output_dim is None:
-            return Attention(score, self.align.build(query_dim), dropout=self.dropout)
-        if output_dim % score.heads:
-            raise ValueError(f"{score.heads} heads do not divide values {output_dim} wide")
-        return Attention(
-            score,
-            self.align.build(query_dim),
-            value=Linear(value_dim, output_dim // score.heads * score.kv_heads),
-            output=Linear(output_dim, output_dim),
-            dropout=self.dropout,
-        )
+        projection = None if output_dim is None else (value_dim, output_dim)
+        return Attention(score, self.align.build(query_dim), projection=projection, dropout=self.dropout)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic import PositiveFloat, PositiveInt, model_validator
+from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from seq2attn.attention.base import QueryInfo
@@ -46,14 +46,16 @@ class CoverageScore(AdditiveScore):
 
     def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, H, S, d + 1] -> [B, H, T, S]"""
-        assert info.state is not None, "coverage needs the state of the steps before"
-        covered = info.state.to(q.dtype) * k[..., -1].unsqueeze(-2)  # [B, H, T, S]
-        hidden = q.unsqueeze(-2) + k[..., :-1].unsqueeze(-3) + covered.unsqueeze(-1) * self.z
+        assert info.state is not None, "coverage needs the state after the previous token"
+        coverage = info.state.to(q.dtype) * k[..., -1].unsqueeze(-2)  # [B, H, T, S]
+        hidden = q.unsqueeze(-2) + k[..., :-1].unsqueeze(-3) + coverage.unsqueeze(-1) * self.z
         return (torch.tanh(hidden) @ self.v.unsqueeze(-1)).squeeze(-1)
 
 
 class CoverageScoreConfig(Config):
     """Additive score with coverage."""
+
+    rules = (check_heads,)
 
     kind: Literal["coverage"]
     dim: PositiveInt = 256
@@ -62,10 +64,6 @@ class CoverageScoreConfig(Config):
     """Number of heads."""
     max_fertility: PositiveFloat = 2.0
     """Maximum fertility: number of target tokens that one source token aligns to."""
-
-    @model_validator(mode="after")
-    def _heads_divide(self) -> CoverageScoreConfig:
-        return check_heads(self, self.heads, self.dim)
 
     def build(self, query_dim: int, key_dim: int) -> CoverageScore:
         """For queries [*, query_dim] and keys [*, key_dim]."""

@@ -1,6 +1,6 @@
 """Scores by position alone: location-based addressing.
 
-Shapes: B sentences, H heads, T queries, S keys, d the common width of query and key.
+Shapes: B sentences, H heads, T queries, S keys, P positions or distances with a separate score.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from seq2attn.attention.base import QueryInfo
-from seq2attn.attention.scores import ScoreFunction, split_heads
+from seq2attn.attention.scores import ScoreFunction
 from seq2attn.config.base import Config
 from seq2attn.nn.linear import Linear
 
 
 class PositionScore(ScoreFunction):
-    """Base class of scores that depend on max_positions only: keys have width 0."""
+    """Base class: W q has P scores for each head, and keys, which are not compared, have width 0."""
+
+    def __init__(self, query_dim: int, num_scores: int, heads: int) -> None:
+        super().__init__(heads, query_proj=Linear(query_dim, heads * num_scores))
 
     def project_key(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, S, Dk] -> [B, H, S, 0]"""
@@ -28,19 +31,14 @@ class PositionScore(ScoreFunction):
 class LocationScore(PositionScore):
     """W q: a score for each source position (Luong et al. 2015, eq. 8, location).
 
-    W has a row for each of the first `max_positions` source max_positions; later ones share the last row.
+    W has a row for each of the first `max_positions` positions; later ones share the last row.
     """
 
     def __init__(self, query_dim: int, max_positions: int, heads: int = 1) -> None:
-        super().__init__(heads)
-        self.query_proj = Linear(query_dim, heads * max_positions)
-
-    def project_query(self, x: Tensor, position: Tensor) -> Tensor:
-        """[B, T, Dq] -> [B, H, T, max_positions]"""
-        return split_heads(self.query_proj(x), self.heads)
+        super().__init__(query_dim, max_positions, heads)
 
     def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
-        """[B, H, T, max_positions], [B, H, S, 0] -> [B, H, T, S]"""
+        """[B, H, T, P], [B, H, S, 0] -> [B, H, T, S]"""
         index = torch.arange(k.size(-2), device=q.device).clamp_max(q.size(-1) - 1)
         return q.index_select(-1, index)
 
@@ -50,7 +48,7 @@ class LocationScoreConfig(Config):
 
     kind: Literal["location"]
     max_positions: PositiveInt = 128
-    """Number of source max_positions with a separate score."""
+    """Number of source positions with a separate score."""
     heads: PositiveInt = 1
     """Number of heads."""
 
@@ -63,20 +61,15 @@ class OffsetScore(PositionScore):
     """W q: a score for each distance s - t between source position s and target position t.
 
     As the location score of Luong et al. 2015, eq. 8, but relative to the target position, as in Shaw et al. 2018,
-    section 3.2. W has a row for each distance up to `max_distance`; farther max_positions share the last.
+    section 3.2. W has a row for each distance up to `max_distance`, on either side; farther positions share the last.
     """
 
     def __init__(self, query_dim: int, max_distance: int, heads: int = 1) -> None:
-        super().__init__(heads)
+        super().__init__(query_dim, 2 * max_distance + 1, heads)
         self.max_distance = max_distance
-        self.query_proj = Linear(query_dim, heads * (2 * max_distance + 1))
-
-    def project_query(self, x: Tensor, position: Tensor) -> Tensor:
-        """[B, T, Dq] -> [B, H, T, 2 * max_distance + 1]"""
-        return split_heads(self.query_proj(x), self.heads)
 
     def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
-        """[B, H, T, 2 * max_distance + 1], [B, H, S, 0] -> [B, H, T, S]"""
+        """[B, H, T, P], [B, H, S, 0] -> [B, H, T, S]"""
         distance = torch.arange(k.size(-2), device=q.device) - info.position[:, None, :, None]
         row = distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
         return q.gather(-1, row.expand(-1, self.heads, -1, -1))

@@ -1,55 +1,74 @@
 """Score functions: f(query, key).
 
-Shapes: B sentences, H heads, T queries, S keys, d the common width of query and key.
-Each score defines the projections of both sides (`project_query`, `project_key`) and the comparison (`forward`). Keys
-are projected once per sentence, queries at each step, so a single weight matrix is applied to the keys. Positions are
-counted from 0; most scores ignore them.
+Shapes: B sentences, H heads, G heads of keys, T queries, S keys, d the common width of query and key.
+
+A score consists of the projections of both sides (`project_query`, `project_key`) and their comparison (`forward`).
+Keys are projected once per sentence, queries at each step, so a single weight matrix is applied to the keys.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Literal, TypeVar
+from typing import Literal
 
 import torch
-from pydantic import PositiveInt, model_validator
+import torch.nn.functional as F
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from seq2attn.attention.additive_kernel import additive_scores
 from seq2attn.attention.base import AttentionComponent, QueryInfo
-from seq2attn.config.base import Config, FieldError, FieldErrors
+from seq2attn.config.base import Config, FieldError
 from seq2attn.nn.linear import Linear
-
-C = TypeVar("C", bound=Config)
 
 
 class ScoreFunction(AttentionComponent, ABC):
-    """Base class: f(query, key) for one or several heads."""
+    """Base class: f(query, key) for one or several heads; without `query_proj` and `key_proj` nothing is projected.
 
-    def __init__(self, heads: int = 1) -> None:
+    Positions are counted from 0; most scores ignore them.
+    """
+
+    def __init__(
+        self,
+        heads: int = 1,
+        kv_heads: int | None = None,
+        *,
+        query_proj: nn.Module | None = None,
+        key_proj: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         self.heads = heads
-        self.kv_heads = heads  # number of heads of keys and values
+        self.kv_heads = kv_heads or heads  # number of heads of keys and values
+        self.query_proj = query_proj or nn.Identity()
+        self.key_proj = key_proj or nn.Identity()
 
     def project_query(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, T, Dq], at positions [B, T] -> [B, H, T, d]"""
-        return split_heads(x, self.heads)
+        return split_heads(self.query_proj(x), self.heads)
 
     def project_key(self, x: Tensor, position: Tensor) -> Tensor:
-        """[B, S, Dk], at positions [B, S] -> [B, H, S, d]"""
-        return split_heads(x, self.heads)
+        """[B, S, Dk], at positions [B, S] -> [B, G, S, d]"""
+        return split_heads(self.key_proj(x), self.kv_heads)
 
     @abstractmethod
     def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
-        """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
+        """[B, H, T, d], [B, G, S, d] -> [B, H, T, S]"""
 
 
 class DotScore(ScoreFunction):
     """q . k (Luong et al. 2015, eq. 8, dot); divided by sqrt(d) when scaled (Vaswani et al. 2017, eq. 1)."""
 
-    def __init__(self, heads: int = 1, *, scaled: bool = False) -> None:
-        super().__init__(heads)
+    def __init__(
+        self,
+        heads: int = 1,
+        kv_heads: int | None = None,
+        *,
+        scaled: bool = False,
+        query_proj: nn.Module | None = None,
+        key_proj: nn.Module | None = None,
+    ) -> None:
+        super().__init__(heads, kv_heads, query_proj=query_proj, key_proj=key_proj)
         self.scaled = scaled
 
     def bias(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor | None:
@@ -77,7 +96,7 @@ class DotScoreConfig(Config):
         """Raises ValueError when query and key differ in width, or the heads do not divide it."""
         if query_dim != key_dim:
             raise ValueError(f"dot needs query and key of one width, not {query_dim} and {key_dim}")
-        check_heads_divide(query_dim, self.heads)
+        head_dim(query_dim, self.heads)
         return DotScore(self.heads, scaled=self.scaled)
 
 
@@ -88,13 +107,8 @@ class GeneralScore(DotScore):
     """
 
     def __init__(self, query_dim: int, key_dim: int, heads: int = 1, *, scaled: bool = False) -> None:
-        super().__init__(heads, scaled=scaled)
-        check_heads_divide(query_dim, heads)
-        self.key_proj = Linear(key_dim, query_dim, bias=False)
-
-    def project_key(self, x: Tensor, position: Tensor) -> Tensor:
-        """[B, S, Dk] -> [B, H, S, d]"""
-        return super().project_key(self.key_proj(x), position)
+        head_dim(query_dim, heads)
+        super().__init__(heads, scaled=scaled, key_proj=Linear(key_dim, query_dim, bias=False))
 
 
 class GeneralScoreConfig(Config):
@@ -111,6 +125,42 @@ class GeneralScoreConfig(Config):
         return GeneralScore(query_dim, key_dim, self.heads, scaled=self.scaled)
 
 
+class CosineScore(ScoreFunction):
+    """beta * cos(q, W k): content-based addressing with a trained sharpness per head (Graves et al. 2014, eq. 5 and 6).
+
+    W projects keys to the width of the query, once per sentence.
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, heads: int = 1) -> None:
+        head_dim(query_dim, heads)
+        super().__init__(heads, key_proj=Linear(key_dim, query_dim, bias=False))
+        self.sharpness = nn.Parameter(torch.full((heads, 1, 1), 10.0))
+
+    def project_query(self, x: Tensor, position: Tensor) -> Tensor:
+        """[B, T, Dq] -> [B, H, T, d], of length 1"""
+        return F.normalize(super().project_query(x, position), dim=-1)
+
+    def project_key(self, x: Tensor, position: Tensor) -> Tensor:
+        """[B, S, Dk] -> [B, H, S, d], of length 1"""
+        return F.normalize(super().project_key(x, position), dim=-1)
+
+    def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
+        """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
+        return self.sharpness.to(q.dtype) * (q @ k.transpose(-2, -1))
+
+
+class CosineScoreConfig(Config):
+    """Cosine of query and key (content-based addressing)."""
+
+    kind: Literal["cosine"]
+    heads: PositiveInt = 1
+    """Number of heads; must divide the width of the query."""
+
+    def build(self, query_dim: int, key_dim: int) -> CosineScore:
+        """Raises ValueError when the heads do not divide `query_dim`."""
+        return CosineScore(query_dim, key_dim, self.heads)
+
+
 class AdditiveScore(ScoreFunction):
     """v . tanh(W q + U k): Bahdanau et al. 2015, section A.1.2, the alignment model.
 
@@ -118,37 +168,31 @@ class AdditiveScore(ScoreFunction):
     """
 
     def __init__(self, query_dim: int, key_dim: int, dim: int, heads: int = 1) -> None:
-        super().__init__(heads)
-        self.query_proj = Linear(query_dim, dim, bias=False)
-        self.key_proj = Linear(key_dim, dim, bias=False)
+        query_proj, key_proj = Linear(query_dim, dim, bias=False), Linear(key_dim, dim, bias=False)
+        super().__init__(heads, query_proj=query_proj, key_proj=key_proj)
         self.v = nn.Parameter(torch.empty(heads, 1, dim // heads))
         nn.init.uniform_(self.v, -0.1, 0.1)
-
-    def project_query(self, x: Tensor, position: Tensor) -> Tensor:
-        """[B, T, Dq] -> [B, H, T, d]"""
-        return super().project_query(self.query_proj(x), position)
-
-    def project_key(self, x: Tensor, position: Tensor) -> Tensor:
-        """[B, S, Dk] -> [B, H, S, d]"""
-        return super().project_key(self.key_proj(x), position)
 
     def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
         return additive_scores(q, k, self.v)
 
 
+def check_heads(heads: int, dim: int) -> list[FieldError]:
+    """Rule of a config: the heads divide the width of the hidden layer."""
+    return [FieldError("heads", f"{heads} heads do not divide the width {dim}")] if dim % heads else []
+
+
 class AdditiveScoreConfig(Config):
     """Bahdanau's alignment model; `concat` is Luong's name for it."""
+
+    rules = (check_heads,)
 
     kind: Literal["additive", "concat"]
     dim: PositiveInt = 256
     """Width of the hidden layer of the alignment model."""
     heads: PositiveInt = 1
     """Number of heads."""
-
-    @model_validator(mode="after")
-    def _heads_divide(self) -> AdditiveScoreConfig:
-        return check_heads(self, self.heads, self.dim)
 
     def build(self, query_dim: int, key_dim: int) -> AdditiveScore:
         """For queries [*, query_dim] and keys [*, key_dim]."""
@@ -162,26 +206,26 @@ class MultiHeadScore(DotScore):
     (grouped-query attention, Ainslie et al. 2023, section 2.2), which makes the KV cache smaller.
     """
 
+    query_proj: Linear
+    key_proj: Linear
+
     def __init__(self, query_dim: int, key_dim: int, heads: int, kv_heads: int | None = None) -> None:
-        super().__init__(heads, scaled=True)
-        check_heads_divide(query_dim, heads)
-        self.kv_heads = kv_heads or heads
-        if heads % self.kv_heads:
-            raise ValueError(f"{kv_heads} key-value heads do not divide {heads} heads")
-        self.query_proj = Linear(query_dim, query_dim)
-        self.key_proj = Linear(key_dim, query_dim // heads * self.kv_heads)
+        key_width = head_dim(query_dim, heads) * (kv_heads or heads)
+        query_proj, key_proj = Linear(query_dim, query_dim), Linear(key_dim, key_width)
+        super().__init__(heads, kv_heads, scaled=True, query_proj=query_proj, key_proj=key_proj)
 
-    def project_query(self, x: Tensor, position: Tensor) -> Tensor:
-        """[B, T, Dq] -> [B, H, T, d]"""
-        return split_heads(self.query_proj(x), self.heads)
 
-    def project_key(self, x: Tensor, position: Tensor) -> Tensor:
-        """[B, S, Dk] -> [B, G, S, d]"""
-        return split_heads(self.key_proj(x), self.kv_heads)
+def check_kv_heads(kv_heads: int | None, heads: int) -> list[FieldError]:
+    """Rule of a config: the heads of keys and values divide those of the query."""
+    if kv_heads is None or heads % kv_heads == 0:
+        return []
+    return [FieldError("kv_heads", f"{kv_heads} key-value heads do not divide {heads} heads")]
 
 
 class MultiHeadScoreConfig(Config):
     """Scaled dot products of projected queries and keys; the heads share the width of the query."""
+
+    rules = (check_kv_heads,)
 
     kind: Literal["multi-head"]
     heads: PositiveInt = 8
@@ -189,13 +233,16 @@ class MultiHeadScoreConfig(Config):
     kv_heads: PositiveInt | None = None
     """Number of heads of keys and values (grouped-query attention); none: as many as `heads`."""
 
-    @model_validator(mode="after")
-    def _kv_heads_divide(self) -> MultiHeadScoreConfig:
-        return check_kv_heads(self, self.kv_heads, self.heads)
-
     def build(self, query_dim: int, key_dim: int) -> MultiHeadScore:
         """Raises ValueError when the heads do not divide `query_dim`."""
         return MultiHeadScore(query_dim, key_dim, self.heads, self.kv_heads)
+
+
+def head_dim(dim: int, heads: int) -> int:
+    """Width of a head. Raises ValueError when the heads do not divide the width `dim`."""
+    if dim % heads:
+        raise ValueError(f"{heads} heads do not divide the width {dim}")
+    return dim // heads
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -206,23 +253,3 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 def repeat_kv(x: Tensor, heads: int) -> Tensor:
     """[B, G, S, d] -> [B, H, S, d]: each head of keys or values repeated for the query heads that share it"""
     return x if x.size(1) == heads else x.repeat_interleave(heads // x.size(1), 1)
-
-
-def check_heads_divide(query_dim: int, heads: int) -> None:
-    """Raises ValueError when the heads do not divide the width of the query."""
-    if query_dim % heads:
-        raise ValueError(f"{heads} heads do not divide a query of width {query_dim}")
-
-
-def check_heads(config: C, heads: int, dim: int) -> C:
-    """The config itself. Raises FieldErrors when `heads` does not divide `dim`."""
-    if dim % heads:
-        raise FieldErrors([FieldError("heads", f"{heads} heads do not divide the width {dim}")])
-    return config
-
-
-def check_kv_heads(config: C, kv_heads: int | None, heads: int) -> C:
-    """The config itself. Raises FieldErrors when `kv_heads` does not divide `heads`."""
-    if kv_heads is not None and heads % kv_heads:
-        raise FieldErrors([FieldError("kv_heads", f"{kv_heads} key-value heads do not divide {heads} heads")])
-    return config

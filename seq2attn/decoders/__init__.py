@@ -1,11 +1,11 @@
-"""Decoders: what has been read and the encoded source in, hidden vectors out."""
+"""Decoders: embedded target tokens and the encoded source to hidden states."""
 
 from typing import Annotated
 
 from pydantic import Field
 
 from seq2attn.config.plugin import Pluggable
-from seq2attn.decoders.base import Decoder, DecoderOutput, stack_layers
+from seq2attn.decoders.base import Decoder, DecoderOutput
 from seq2attn.decoders.convolutional import ConvolutionalDecoderConfig
 from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
 from seq2attn.decoders.recurrent import BahdanauDecoderConfig, LuongDecoderConfig, RecurrentDecoderConfig
@@ -32,5 +32,4 @@ __all__ = [
     "LuongDecoderConfig",
     "RecurrentDecoderConfig",
     "TransformerDecoderConfig",
-    "stack_layers",
 ]

@@ -10,13 +10,14 @@ of a state is [N, ...], so search reorders it with `select_rows` and needs to kn
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from seq2attn.attention import Memories
+from seq2attn.attention import AttentionOutput, Memories
 from seq2attn.encoders.base import EncoderOutput
 
 State = TypeVar("State")
@@ -29,6 +30,18 @@ class DecoderOutput(NamedTuple):
     state: Any  # after the last token; its type depends on the decoder
     cross_attention: Tensor | None  # [N, L, H, T, S], lowest layer first, if `need_weights`
     sample_log_prob: Tensor | None = None  # [N, T]: weighted log-probability of hard attention's samples
+
+    @classmethod
+    def from_attentions(cls, hidden: Tensor, state: Any, outputs: Sequence[AttentionOutput]) -> Self:
+        """Output with the weights and sample log-probabilities of the cross-attention of each layer."""
+        weights = [x.weights for x in outputs if x.weights is not None]
+        log_probs = [x.sample_log_prob for x in outputs if x.sample_log_prob is not None]
+        return cls(
+            hidden,
+            state,
+            torch.stack(weights, 1) if weights else None,
+            reduce(torch.add, log_probs) if log_probs else None,
+        )
 
 
 class Decoder(nn.Module, ABC, Generic[State]):
@@ -45,13 +58,6 @@ class Decoder(nn.Module, ABC, Generic[State]):
         """Decode embedded tokens [N, T, E] after those in `state`; N is B, or B*K for K hypotheses a sentence."""
 
 
-def stack_layers(weights: Iterable[Tensor | None]) -> Tensor | None:
-    """Weights of L layers, [N, H, T, S] each or None -> [N, L, H, T, S], or None"""
-    tensors = [w for w in weights if w is not None]
-    return torch.stack(tensors, 1) if tensors else None
-
-
-def sum_sample_log_probs(log_probs: Iterable[Tensor | None]) -> Tensor | None:
-    """Sum over layers of the weighted log-probabilities [N, T] of hard attention's samples; None without samples."""
-    tensors = [d for d in log_probs if d is not None]
-    return torch.stack(tensors).sum(0) if tensors else None
+def next_positions(position: Tensor, embedded: Tensor) -> Tensor:
+    """Positions [N, T] of tokens [N, T, E] that follow `position` [N] others."""
+    return position[:, None] + torch.arange(embedded.size(1), device=embedded.device)

@@ -1,11 +1,10 @@
 """Recurrent decoder without attention: a fixed-length context vector (Cho et al. 2014, section 2.2).
 
-Shapes: B sentences, N = B*K rows, T tokens, D width of the decoder, F width of the encoder's last state.
+Shapes: B sentences, N = B*K rows, T tokens, D width of the decoder, F width of the encoder's final state.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -21,15 +20,8 @@ from seq2attn.nn.rnn import RNNState
 from seq2attn.nn.rnn.stacked import Bridge, RecurrentDecoderBaseConfig, TorchRNN
 
 
-@dataclass(frozen=True)
-class FixedContextState:
-    """State of the decoder after some target tokens."""
-
-    rnn_state: RNNState  # (h,) or (h, c), each [N, L, D]
-
-
-class FixedContextDecoder(Decoder[FixedContextState]):
-    """The same context vector at every step: the last state of the encoder."""
+class FixedContextDecoder(Decoder[RNNState]):
+    """The same context vector at every step: the final state of the encoder. The state is that of the RNN."""
 
     def __init__(self, config: FixedContextDecoderConfig, input_dim: int, final_dim: int) -> None:
         super().__init__()
@@ -40,21 +32,21 @@ class FixedContextDecoder(Decoder[FixedContextState]):
         self.dim = config.dim
         initialize_parameters(self)
 
-    def init_state(self, encoded: EncoderOutput) -> tuple[Memories, FixedContextState]:
+    def init_state(self, encoded: EncoderOutput) -> tuple[Memories, RNNState]:
         """The memory is the context vector: a source of length 1."""
         context = encoded.final_state[0][:, None, -1:]  # [B, 1, 1, F]
         mask = torch.ones_like(context[..., :1], dtype=torch.bool)
-        return (Memory(context, context, mask),), FixedContextState(self.bridge(encoded.final_state))
+        return (Memory(context, context, mask),), self.bridge(encoded.final_state)
 
     def forward(
-        self, embedded: Tensor, state: FixedContextState, memory: Memories, *, need_weights: bool = False
+        self, embedded: Tensor, state: RNNState, memory: Memories, *, need_weights: bool = False
     ) -> DecoderOutput:
         """embedded [N, T, E]; there are no attention weights"""
         context = memory[0].values[:, 0]  # [B, 1, F]
         context = context.repeat_interleave(embedded.size(0) // context.size(0), 0).expand(-1, embedded.size(1), -1)
-        outputs, cells = self.rnn(torch.cat([embedded, context], -1), state.rnn_state)
+        outputs, state = self.rnn(torch.cat([embedded, context], -1), state)
         hidden = torch.tanh(self.readout(torch.cat([outputs, context, embedded], -1)))
-        return DecoderOutput(self.dropout(hidden), FixedContextState(cells), None)
+        return DecoderOutput(self.dropout(hidden), state, None)
 
 
 class FixedContextDecoderConfig(RecurrentDecoderBaseConfig):

@@ -34,7 +34,7 @@ class CacheBuffer:
 
     @classmethod
     def allocate(cls, layers: tuple[KeyValue, ...], new: int) -> CacheBuffer:
-        """A buffer with the entries of `layers`, copied, and buffer for more than `new` others."""
+        """A buffer with a copy of the entries of `layers`, and room for more than `new` others."""
         entries = layers[0][0].size(2)
         capacity = max(2 * (entries + new), INITIAL_CAPACITY * new)
         return cls(tuple((_with_capacity(k, capacity), _with_capacity(v, capacity)) for k, v in layers), entries)
@@ -79,8 +79,8 @@ class KVCache(SharedState):
             mask = torch.ones(steps, entries + steps, dtype=torch.bool, device=keys.device)
             return mask.tril(entries)[None, None], None
         beam_size = self.visibility.size(0) // sentences
-        is_own = torch.eye(beam_size, dtype=torch.bool, device=keys.device).repeat_interleave(steps, 1)
-        visibility = torch.cat([self.visibility, is_own.repeat(sentences, 1)], 1)
+        is_self = torch.eye(beam_size, dtype=torch.bool, device=keys.device).repeat_interleave(steps, 1)
+        visibility = torch.cat([self.visibility, is_self.repeat(sentences, 1)], 1)
         mask = visibility.view(sentences, 1, beam_size, -1)
         if steps > 1:
             earlier = torch.ones(steps, entries + steps, dtype=torch.bool, device=keys.device).tril(entries)
@@ -94,7 +94,7 @@ class KVCache(SharedState):
         return type(self)(tuple((fn(k), fn(v)) for k, v in self.layers), visibility)
 
     def select_rows(self, rows: Tensor) -> Self:
-        """Rows as sentences of their is_own."""
+        """Rows, each as a sentence."""
         if self.visibility is None:
             return self.map_tensors(lambda x: x.index_select(0, rows))
         beam_size = self.visibility.size(0) // self.layers[0][0].size(0)
@@ -122,7 +122,7 @@ class KVCache(SharedState):
     def select_sentences(self, sentences: Tensor, beam_size: int) -> Self:
         """With the buffer, which need not be allocated again."""
         entries, buffer = self.layers[0][0].size(2), self.buffer
-        kept = tuple(
+        selected = tuple(
             (k.index_select(0, sentences), v.index_select(0, sentences))
             for k, v in (self.layers if buffer is None else buffer.layers)
         )
@@ -130,9 +130,9 @@ class KVCache(SharedState):
         if visibility is not None:
             visibility = visibility.unflatten(0, (-1, beam_size)).index_select(0, sentences).flatten(0, 1)
         if buffer is None:
-            return type(self)(kept, visibility)
-        layers = tuple((k[:, :, :entries], v[:, :, :entries]) for k, v in kept)
-        return type(self)(layers, visibility, CacheBuffer(kept, entries))
+            return type(self)(selected, visibility)
+        layers = tuple((k[:, :, :entries], v[:, :, :entries]) for k, v in selected)
+        return type(self)(layers, visibility, CacheBuffer(selected, entries))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from torch import Tensor
 from seq2attn.attention import Attention, AttentionOutput, AttentionState, Memories, concat_steps
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import AdditiveScoreConfig, GeneralScoreConfig
-from seq2attn.decoders.base import Decoder, DecoderOutput, stack_layers
+from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
 from seq2attn.decoders.wiring import BAHDANAU_WIRING, LUONG_WIRING, AttentionWiringConfig
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.dropout import Dropout
@@ -41,12 +41,8 @@ class RecurrentDecoderState:
     rnn_state: RNNState  # (h,) or (h, c), each [N, L, D]
     context: Tensor | None  # [N, V]: the last context, if it is an input of the next step
     attentional_vector: Tensor | None  # [N, D]: the last attentional vector, for input feeding
-    attention_states: tuple[AttentionState]
+    attention_state: AttentionState
     position: Tensor  # [N]: number of decoded tokens
-
-    def next_positions(self, embedded: Tensor) -> Tensor:
-        """Positions [N, T] of the next tokens [N, T, E]."""
-        return self.position[:, None] + torch.arange(embedded.size(1), device=embedded.device)
 
 
 class AttentionRNNDecoder(Decoder[RecurrentDecoderState], ABC):
@@ -66,15 +62,15 @@ class AttentionRNNDecoder(Decoder[RecurrentDecoderState], ABC):
 
     def init_state(self, encoded: EncoderOutput) -> tuple[Memories, RecurrentDecoderState]:
         """Projected source and s_0; vectors that are fed back are zero at first."""
-        cells = self.bridge(encoded.final_state)
+        rnn_state = self.bridge(encoded.final_state)
         memory = self.attention.project_memory(encoded.keys, encoded.values, encoded.mask)
-        h, wiring = cells[0], self.wiring
+        h, wiring = rnn_state[0], self.wiring
         needs_context = wiring.query == "current" and "cell" in wiring.context
         state = RecurrentDecoderState(
-            cells,
+            rnn_state,
             h.new_zeros(h.size(0), self.context_dim) if needs_context else None,
             h.new_zeros(h.size(0), self.dim) if wiring.input_feeding else None,
-            (self.attention.initial_state(memory),),
+            self.attention.initial_state(memory),
             encoded.mask.new_zeros(h.size(0), dtype=torch.long),
         )
         return (memory,), state
@@ -93,12 +89,6 @@ class AttentionRNNDecoder(Decoder[RecurrentDecoderState], ABC):
             inputs.append(embedded)
         return self.dropout(torch.tanh(readout(torch.cat(inputs, -1))))
 
-    @abstractmethod
-    def forward(
-        self, embedded: Tensor, state: RecurrentDecoderState, memory: Memories, *, need_weights: bool = False
-    ) -> DecoderOutput:
-        """embedded [N, T, E]"""
-
 
 class AttentionRNNDecoderConfig(RecurrentDecoderBaseConfig, ABC):
     """Base class of the configs of recurrent decoders with attention."""
@@ -112,9 +102,8 @@ class AttentionRNNDecoderConfig(RecurrentDecoderBaseConfig, ABC):
 
     def build(self, input_dim: int, encoder: Encoder) -> AttentionRNNDecoder:
         """For embedded tokens [N, T, input_dim]."""
-        return (InputFeedRNNDecoder if self.attention_wiring.needs_sequential_steps else StdRNNDecoder)(
-            self, input_dim, encoder
-        )
+        decoder_type = InputFeedRNNDecoder if self.attention_wiring.needs_sequential_steps else StdRNNDecoder
+        return decoder_type(self, input_dim, encoder)
 
 
 class StdRNNDecoder(AttentionRNNDecoder):
@@ -129,20 +118,14 @@ class StdRNNDecoder(AttentionRNNDecoder):
         self, embedded: Tensor, state: RecurrentDecoderState, memory: Memories, *, need_weights: bool = False
     ) -> DecoderOutput:
         """embedded [N, T, E]"""
-        outputs, cells = self.rnn(embedded, state.rnn_state)
-        queries = outputs
+        outputs, rnn_state = self.rnn(embedded, state.rnn_state)
+        queries, position = outputs, next_positions(state.position, embedded)
         if self.wiring.query == "previous":
             queries = torch.cat([state.rnn_state[0][:, -1:].to(outputs.dtype), outputs[:, :-1]], 1)
-        output = self.attention(
-            queries,
-            memory[0],
-            state.next_positions(embedded),
-            state.attention_states[0],
-            need_weights=need_weights,
-        )
+        output = self.attention(queries, memory[0], position, state.attention_state, need_weights=need_weights)
         hidden = self.attentional_vector(outputs, output.context, embedded, self.readout)
-        after = RecurrentDecoderState(cells, None, None, (output.state,), state.position + embedded.size(1))
-        return DecoderOutput(hidden, after, stack_layers([output.weights]), output.sample_log_prob)
+        new_state = RecurrentDecoderState(rnn_state, None, None, output.state, state.position + embedded.size(1))
+        return DecoderOutput.from_attentions(hidden, new_state, [output])
 
 
 class InputFeedRNNDecoder(AttentionRNNDecoder):
@@ -158,41 +141,34 @@ class InputFeedRNNDecoder(AttentionRNNDecoder):
         self, embedded: Tensor, state: RecurrentDecoderState, memory: Memories, *, need_weights: bool = False
     ) -> DecoderOutput:
         """embedded [N, T, E], step by step; vectors that are not fed back are computed for all steps at once."""
-        cells, context, feed, attention_state = (
-            unstack_layer_states(state.rnn_state),
-            state.context,
-            state.attentional_vector,
-            state.attention_states[0],
-        )
-        outputs, feeds, steps = list[Tensor](), list[Tensor](), list[AttentionOutput]()
+        layer_states = unstack_layer_states(state.rnn_state)
+        context, feed, attention_state = state.context, state.attentional_vector, state.attention_state
+        positions = next_positions(state.position, embedded).split(1, 1)
         step_rnn, readout = self.rnn.steps(embedded), self._readouts(embedded)
-        for t, (word, position) in enumerate(
-            zip(embedded.unbind(1), state.next_positions(embedded).split(1, 1), strict=True)
-        ):
-            query = cells[-1][0]
+        hidden_states, feeds, steps = list[Tensor](), list[Tensor](), list[AttentionOutput]()
+        for t, (token, position) in enumerate(zip(embedded.unbind(1), positions, strict=True)):
+            query = layer_states[-1][0]
             if self.wiring.query == "current":
-                query, cells = step_rnn(t, self._fed(context, feed), cells)
+                query, layer_states = step_rnn(t, self._rnn_feed(context, feed), layer_states)
             step = self.attention(query.unsqueeze(1), memory[0], position, attention_state, need_weights=need_weights)
             context, attention_state = step.context.squeeze(1), step.state
             hidden_state = query
             if self.wiring.query == "previous":
-                hidden_state, cells = step_rnn(t, self._fed(context, feed), cells)
+                hidden_state, layer_states = step_rnn(t, self._rnn_feed(context, feed), layer_states)
             if feed is not None:
-                feed = self.attentional_vector(hidden_state, context, word, partial(readout, t))
+                feed = self.attentional_vector(hidden_state, context, token, partial(readout, t))
                 feeds.append(feed)
-            outputs.append(hidden_state)
+            hidden_states.append(hidden_state)
             steps.append(step)
         output = concat_steps(steps)
-        hidden = (
-            torch.stack(feeds, 1)
-            if feeds
-            else self.attentional_vector(torch.stack(outputs, 1), output.context, embedded, self.readout)
-        )
+        if feeds:
+            hidden = torch.stack(feeds, 1)
+        else:
+            hidden = self.attentional_vector(torch.stack(hidden_states, 1), output.context, embedded, self.readout)
         context = None if state.context is None else context
-        after = RecurrentDecoderState(
-            stack_layer_states(cells), context, feed, (attention_state,), state.position + embedded.size(1)
-        )
-        return DecoderOutput(hidden, after, stack_layers([output.weights]), output.sample_log_prob)
+        rnn_state, position = stack_layer_states(layer_states), state.position + embedded.size(1)
+        new_state = RecurrentDecoderState(rnn_state, context, feed, attention_state, position)
+        return DecoderOutput.from_attentions(hidden, new_state, [output])
 
     def _readouts(self, embedded: Tensor) -> Callable[[int, Tensor], Tensor]:
         """The readout of step t for [N, I]; in training with input feeding its weight gradient is deferred."""
@@ -201,10 +177,10 @@ class InputFeedRNNDecoder(AttentionRNNDecoder):
             return DeferredLinear(base.expand(sum(rows), -1), self.readout.weight, rows)
         return lambda t, inputs: self.readout(inputs)
 
-    def _fed(self, context: Tensor | None, feed: Tensor | None) -> Tensor:
+    def _rnn_feed(self, context: Tensor | None, feed: Tensor | None) -> Tensor:
         """Vector that is fed to the RNN beside the embedded token: [N, F]"""
-        parts = [context if "cell" in self.wiring.context else None, feed]
-        return torch.cat([x for x in parts if x is not None], -1)
+        vectors = [context if "cell" in self.wiring.context else None, feed]
+        return torch.cat([x for x in vectors if x is not None], -1)
 
 
 class BahdanauDecoderConfig(AttentionRNNDecoderConfig):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from seq2attn.attention import Attention, AttentionOutput, AttentionState, Memories, Memory
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import MultiHeadScoreConfig
-from seq2attn.decoders.base import Decoder, DecoderOutput, stack_layers, sum_sample_log_probs
+from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
 from seq2attn.decoders.kv_cache import CacheUpdate, KeyValue, KVCache
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.transformer import TransformerConfig
@@ -44,14 +44,11 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
     def init_state(self, encoded: EncoderOutput) -> tuple[Memories, TransformerDecoderState]:
         """Projected source for every layer, and a state with an empty KV cache."""
         layers = self._layers()
-        memory = tuple(
-            layer.cross_attention.project_memory(encoded.keys, encoded.values, encoded.mask, encoded.layout)
-            for layer in layers
-        )
+        attentions = [layer.cross_attention for layer in layers]
+        source = encoded.keys, encoded.values, encoded.mask, encoded.layout
+        memory = tuple(attention.project_memory(*source) for attention in attentions)
         cache = KVCache(tuple(layer.empty_cache(encoded.keys) for layer in layers))
-        attention_states = tuple(
-            layer.cross_attention.initial_state(source) for layer, source in zip(layers, memory, strict=True)
-        )
+        attention_states = tuple(attention.initial_state(m) for attention, m in zip(attentions, memory, strict=True))
         position = encoded.mask.new_zeros(encoded.mask.size(0), dtype=torch.long)
         return memory, TransformerDecoderState(cache, attention_states, position)
 
@@ -66,32 +63,24 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
     ) -> DecoderOutput:
         """embedded [N, T, D], in one call
 
-        `layout`: whole target sentences are packed in one row, as those of the memory are; the state must be initial,
-        and cannot be used afterwards.
+        `layout`: of whole target sentences that are packed in one row, as those of the memory are; the state must be
+        initial, and cannot be used afterwards.
         """
-        position = state.position[:, None] + torch.arange(embedded.size(1), device=embedded.device)
-        if layout is not None:
-            position = layout.positions
+        position = next_positions(state.position, embedded) if layout is None else layout.positions
         x = self.dropout(embedded + self.position_encoding(position).to(embedded.dtype))
         update = state.kv_cache.extend(embedded.size(1))
         entries: list[KeyValue] = []
         outputs: list[AttentionOutput] = []
         for layer, source, attention_state in zip(self._layers(), memory, state.attention_states, strict=True):
-            x, after, output = layer(
+            x, new_entries, output = layer(
                 x, update, len(entries), source, attention_state, position, layout, need_weights=need_weights
             )
-            entries.append(after)
+            entries.append(new_entries)
             outputs.append(output)
         new_state = TransformerDecoderState(
-            update.finish(entries),
-            tuple(output.state for output in outputs),
-            state.position + embedded.size(1),
+            update.finish(entries), tuple(output.state for output in outputs), state.position + embedded.size(1)
         )
-        weights, sample_log_prob = (
-            stack_layers(output.weights for output in outputs),
-            sum_sample_log_probs(output.sample_log_prob for output in outputs),
-        )
-        return DecoderOutput(self.norm(x), new_state, weights, sample_log_prob)
+        return DecoderOutput.from_attentions(self.norm(x), new_state, outputs)
 
     def _layers(self) -> list[TransformerDecoderLayer]:
         return cast("list[TransformerDecoderLayer]", list(self.layers))
@@ -136,19 +125,13 @@ class TransformerDecoderLayer(nn.Module):
         tokens, positions = y.reshape(sentences, -1, y.size(-1)), position.reshape(sentences, -1)
         entries = update.update_layer(index, self.self_attention.project_keys_values(tokens, tokens, positions))
         target = Memory(*entries, update.mask, layout)
-        read = self.self_attention(y, target, position, causal=update.causal, layout=layout)
-        x = self.self_attention_residual.add_output(x, read.context)
-        cross = self.cross_attention(
-            self.cross_attention_residual.sublayer_input(x),
-            memory,
-            position,
-            attention_state,
-            need_weights=need_weights,
-            layout=layout,
-        )
-        x = self.cross_attention_residual.add_output(x, cross.context)
+        output = self.self_attention(y, target, position, causal=update.causal, layout=layout)
+        x = self.self_attention_residual.add_output(x, output.context)
+        y = self.cross_attention_residual.sublayer_input(x)
+        output = self.cross_attention(y, memory, position, attention_state, need_weights=need_weights, layout=layout)
+        x = self.cross_attention_residual.add_output(x, output.context)
         x = self.feed_forward_residual.add_output(x, self.feed_forward(self.feed_forward_residual.sublayer_input(x)))
-        return x, entries, cross
+        return x, entries, output
 
 
 class TransformerDecoderConfig(TransformerConfig):

@@ -12,13 +12,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from seq2attn.config.base import Config, FieldError, FieldErrors
+from seq2attn.config.base import Config, FieldError
+
+
+def _check_context(context: tuple[str, ...]) -> list[FieldError]:
+    return [FieldError("context", "names a place twice")] if len(set(context)) < len(context) else []
 
 
 class AttentionWiringConfig(Config):
     """Query state, use of the context vector, and input feeding."""
+
+    rules = (_check_context,)
 
     query: Literal["previous", "current"]
     """State that queries the attention: of the step before, or of this step."""
@@ -28,12 +34,6 @@ class AttentionWiringConfig(Config):
     """Feed the last attentional vector to the RNN."""
     word_to_output: bool = False
     """Use the embedded input token in the readout as well."""
-
-    @model_validator(mode="after")
-    def _context_counts_once(self) -> AttentionWiringConfig:
-        if len(set(self.context)) < len(self.context):
-            raise FieldErrors([FieldError("context", "names a place twice")])
-        return self
 
     @property
     def needs_sequential_steps(self) -> bool:

@@ -1,4 +1,4 @@
-"""Encoders: embedded source words in, `EncoderOutput` out."""
+"""Encoders: embedded source tokens to `EncoderOutput`."""
 
 from typing import Annotated
 

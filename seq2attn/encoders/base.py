@@ -17,7 +17,7 @@ class EncoderOutput:
     keys: Tensor  # [B, S, Dk]
     values: Tensor  # [B, S, Dv]
     mask: Tensor  # [B, S] bool, True on tokens
-    final_state: tuple[Tensor, ...]  # (h,) or (h, c), each [B, layers, F]; non-recurrent encoders: the mean token
+    final_state: tuple[Tensor, ...]  # (h,) or (h, c), each [B, layers, F]; other encoders: the mean over tokens
     layout: SequenceLayout | None = None  # of packed sentences: B is 1, and there is no `final_state`
 
 

@@ -1,7 +1,7 @@
-"""BERT as an encoder: Devlin et al. 2019, from a checkpoint in the format of Hugging Face.
+"""BERT as an encoder (Devlin et al. 2019), from a checkpoint in the format of Hugging Face.
 
-It is `transformers`' own, cut in two where our contract cuts: what embeds ids, and the layers above.
-Shapes: B sentences, S source pieces with [CLS] and [SEP], D its width, L its layers, H its heads.
+The model is that of `transformers`, split into its embeddings and the layers above them.
+Shapes: B sentences, S source tokens with [CLS] and [SEP], D width, L layers, H heads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import torch
 from pydantic import Field, PositiveFloat, ValidationInfo, model_validator
 from torch import Tensor, nn
 
-from seq2attn.config.base import Config, FieldError, FieldErrors, InputPath
+from seq2attn.attention.scores import split_heads
+from seq2attn.config.base import Config, FieldError, InputPath
 from seq2attn.config.trust import is_of_run
 from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
 from seq2attn.encoders.bert_checkpoint import (
@@ -30,18 +31,18 @@ from seq2attn.tokenizers.wordpiece import check_dependency, resolve_folder
 
 
 class _PartlyFrozen(nn.Module):
-    """A module of which some parts stay as they are, also in that they have no dropout."""
+    """A module with frozen parts, which stay in eval mode, so that their dropout is off."""
 
     frozen: Sequence[nn.Module]
 
     def freeze(self, parts: Sequence[nn.Module]) -> None:
-        """From now on `parts` stay as they are."""
+        """Freeze `parts` for good."""
         self.frozen = parts
         for part in parts:
             part.requires_grad_(False)
 
     def train(self, mode: bool = True) -> Self:
-        """Noise would be of no use in what cannot learn to do with it."""
+        """Training mode for all parts but the frozen ones."""
         super().train(mode)
         for part in self.frozen:
             part.eval()
@@ -49,65 +50,63 @@ class _PartlyFrozen(nn.Module):
 
 
 class BertEmbedding(_PartlyFrozen):
-    """Word, position and segment vectors, summed and normalised (Devlin et al. 2019, figure 2).
+    """Sum of word, position and segment embeddings, normalized (Devlin et al. 2019, figure 2).
 
-    What stands after the first end is of the second segment. Positions past the last learned one share that.
+    Tokens after the first [SEP] have the second segment. Positions beyond the last one share its embedding.
     """
 
-    def __init__(self, shape: BertArchitectureConfig, *, frozen: bool, rate: float) -> None:
+    def __init__(self, architecture: BertArchitectureConfig, *, frozen: bool, lr_scale: float) -> None:
         from transformers.models.bert.modeling_bert import BertEmbeddings
 
         super().__init__()
-        self.embeddings = BertEmbeddings(_config(shape))
-        self.num_positions, self.num_segments = shape.max_position_embeddings, shape.type_vocab_size
-        self.lr_scale = rate
+        self.embeddings = BertEmbeddings(_bert_config(architecture))
+        self.max_positions, self.num_segments = architecture.max_position_embeddings, architecture.type_vocab_size
+        self.lr_scale = lr_scale
         initialize_parameters(self)
         self.freeze([self.embeddings] if frozen else [])
 
-    def forward(self, words: Tensor) -> Tensor:
-        """ids [B, S] -> [B, S, D]"""
-        ends = (words == EOS).long()
-        segment = (ends.cumsum(1) - ends).clamp_max(self.num_segments - 1)
-        position = torch.arange(words.size(1), device=words.device).clamp_max(self.num_positions - 1)
-        vectors: Tensor = self.embeddings(words, token_type_ids=segment, position_ids=position.expand_as(words))
+    def forward(self, ids: Tensor) -> Tensor:
+        """[B, S] -> [B, S, D]"""
+        is_sep = (ids == EOS).long()
+        segment = (is_sep.cumsum(1) - is_sep).clamp_max(self.num_segments - 1)
+        position = torch.arange(ids.size(1), device=ids.device).clamp_max(self.max_positions - 1)
+        vectors: Tensor = self.embeddings(ids, token_type_ids=segment, position_ids=position.expand_as(ids))
         return vectors
 
 
 class BertEncoder(_PartlyFrozen, Encoder):
-    """Layers of a BERT over embedded tokens."""
+    """The layers of a BERT over embedded tokens; the lowest `frozen` ones are not trained."""
 
-    def __init__(self, shape: BertArchitectureConfig, *, frozen: int, rate: float) -> None:
-        """The lowest `frozen` layers stay as they are."""
+    def __init__(self, architecture: BertArchitectureConfig, *, frozen: int, lr_scale: float) -> None:
         from transformers import BertModel
 
         super().__init__()
-        self.bert = BertModel(_config(shape), add_pooling_layer=False)
+        self.bert = BertModel(_bert_config(architecture), add_pooling_layer=False)
         self.bert.embeddings = _IdentityEmbeddings()
-        self.key_dim = self.value_dim = self.final_dim = shape.hidden_size
-        self.heads = shape.num_attention_heads
-        self.lr_scale = rate
+        self.key_dim = self.value_dim = self.final_dim = architecture.hidden_size
+        self.heads = architecture.num_attention_heads
+        self.lr_scale = lr_scale
         self.freeze(list(self.bert.encoder.layer[:frozen]))
 
-    def forward(self, words: Tensor, mask: Tensor) -> EncoderOutput:
-        """words [B, S, D], mask [B, S]."""
-        x = self.bert(inputs_embeds=words, attention_mask=mask).last_hidden_state
+    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
+        """embedded [B, S, D], mask [B, S]"""
+        x = self.bert(inputs_embeds=embedded, attention_mask=mask).last_hidden_state
         return EncoderOutput(x, x, mask, (masked_mean(x, mask),))
 
-    def forward_with_weights(self, words: Tensor, mask: Tensor) -> tuple[EncoderOutput, Tensor | None]:
-        """words [B, S, D], mask [B, S]; the weights are those of all layers."""
-        output = self.bert(inputs_embeds=words, attention_mask=mask, output_hidden_states=True)
-        x = output.last_hidden_state
-        return EncoderOutput(x, x, mask, (masked_mean(x, mask),)), self._weights(output.hidden_states, mask)
+    def forward_with_weights(self, embedded: Tensor, mask: Tensor) -> tuple[EncoderOutput, Tensor | None]:
+        """embedded [B, S, D], mask [B, S] -> output, and weights of all layers, which the fused kernel does not return
 
-    def _weights(self, inputs: Sequence[Tensor], mask: Tensor) -> Tensor:
-        """What each layer is given [B, S, D] -> where it looks [B, L, H, S, S]; its fused attention does not tell."""
-        looked = []
-        for layer, x in zip(self.bert.encoder.layer, inputs, strict=False):  # the last is what leaves the last layer
-            own = layer.attention.self
-            query, key = (p(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in (own.query, own.key))
-            scores = query @ key.transpose(-1, -2) * own.scaling
-            looked.append(scores.masked_fill(~mask[:, None, None], -torch.inf).softmax(-1))
-        return torch.stack(looked, 1)
+        They are computed from the inputs of each layer.
+        """
+        output = self.bert(inputs_embeds=embedded, attention_mask=mask, output_hidden_states=True)
+        all_weights = []
+        for layer, x in zip(self.bert.encoder.layer, output.hidden_states[:-1], strict=True):
+            attention = layer.attention.self
+            query, key = (split_heads(projection(x), self.heads) for projection in (attention.query, attention.key))
+            scores = query @ key.transpose(-1, -2) * attention.scaling
+            all_weights.append(scores.masked_fill(~mask[:, None, None], -torch.inf).softmax(-1))
+        x = output.last_hidden_state
+        return EncoderOutput(x, x, mask, (masked_mean(x, mask),)), torch.stack(all_weights, 1)
 
 
 class _IdentityEmbeddings(nn.Module):
@@ -117,85 +116,78 @@ class _IdentityEmbeddings(nn.Module):
         return inputs_embeds
 
 
+def _check_frozen(frozen: str | int, architecture: BertArchitectureConfig | None) -> list[FieldError]:
+    if isinstance(frozen, str) or architecture is None or frozen <= architecture.num_hidden_layers:
+        return []
+    return [FieldError("frozen", f"there are {architecture.num_hidden_layers} layers to freeze, not {frozen}")]
+
+
 class BertEncoderConfig(Config):
     """BERT: its embeddings and its layers, with the weights of a checkpoint."""
 
+    rules = (_check_frozen,)
+
     kind: Literal["bert"]
     path: InputPath
-    """The folder of the checkpoint; `tokenizer.source` is `wordpiece` of the same."""
+    """Folder of the checkpoint; `tokenizer.source` is `wordpiece` with the same path."""
     frozen: Literal["all", "none"] | Annotated[int, Field(ge=0, strict=True)] = "none"
-    """What stays as it is: all, none, or its embeddings and so many layers from below. Frozen parts have no dropout."""
+    """Parts that are not trained and have no dropout: all, none, or the embeddings and this number of lowest layers."""
     lr_scale: PositiveFloat = 0.05
-    """Its learning rate, as a share of the optimiser's: what has learnt much shall change little at a time."""
+    """Its learning rate, as a share of the optimizer's: pretrained weights need a smaller one."""
     architecture: BertArchitectureConfig | None = None
-    """What the checkpoint's `config.json` says; filled in, and then the folder is only needed for first weights."""
+    """The checkpoint's `config.json`; filled in, and then the folder is only needed for the initial weights."""
 
     @model_validator(mode="before")
     @classmethod
-    def _look(cls, data: Any, info: ValidationInfo) -> Any:
+    def _read_architecture(cls, data: Any, info: ValidationInfo) -> Any:
         check_dependency()
         if not isinstance(data, dict) or data.get("architecture") or not isinstance(data.get("path"), str | Path):
             return data
         if is_of_run(data["path"]):
-            raise FieldError("architecture", "is missing, which a run has: the folder that it names is not looked into")
+            raise FieldError("architecture", "is missing, which a run has: the folder that it names is not read")
         return {**data, "architecture": read_bert_config(resolve_folder(data["path"]))}
-
-    @model_validator(mode="after")
-    def _layers_to_freeze(self) -> BertEncoderConfig:
-        if isinstance(self.frozen, int) and self.frozen > self.required_architecture.num_hidden_layers:
-            layers = self.required_architecture.num_hidden_layers
-            raise FieldErrors([FieldError("frozen", f"there are {layers} layers to freeze, not {self.frozen}")])
-        return self
 
     @property
     def required_architecture(self) -> BertArchitectureConfig:
-        """The architecture, which is there in every config that was read."""
+        """The architecture, which every validated config has."""
         assert self.architecture is not None
         return self.architecture
 
-    @property
-    def frozen_layers(self) -> int:
-        """How many layers from below stay as they are."""
-        if isinstance(self.frozen, int):
-            return self.frozen
-        return self.required_architecture.num_hidden_layers if self.frozen == "all" else 0
-
     def build_embedding(self) -> BertEmbedding:
-        """What embeds ids of `wordpiece`, with first weights of no use: `load_bert_weights` brings the checkpoint's."""
-        return BertEmbedding(self.required_architecture, frozen=self.frozen != "none", rate=self.lr_scale)
+        """Embedding of `wordpiece` ids, with random weights until `load_bert_weights` is called."""
+        return BertEmbedding(self.required_architecture, frozen=self.frozen != "none", lr_scale=self.lr_scale)
 
     def build(self, input_dim: int) -> BertEncoder:
-        """For words of `build_embedding` [B, S, D]: BERT's own width, whatever `input_dim` says of others."""
-        return BertEncoder(self.required_architecture, frozen=self.frozen_layers, rate=self.lr_scale)
+        """For tokens of `build_embedding` [B, S, D]: D is BERT's width, not `input_dim`."""
+        architecture, frozen = self.required_architecture, self.frozen
+        if isinstance(frozen, str):
+            frozen = architecture.num_hidden_layers if frozen == "all" else 0
+        return BertEncoder(architecture, frozen=frozen, lr_scale=self.lr_scale)
 
 
 def load_bert_weights(folder: Path, embedding: BertEmbedding, encoder: BertEncoder, bert_ids: Sequence[int]) -> None:
-    """Give both parts the weights in `folder`; `bert_ids` says which of its words each of our ids is.
+    """Load the weights in `folder` into both modules; `bert_ids`: BERT's id of each id of the vocabulary.
 
-    Raises: DataError when the folder's weights cannot be read, are of another shape, or fewer than the words.
+    Raises DataError when the weights cannot be read, have other shapes, or fewer rows than the vocabulary.
     """
-    found = read_bert_tensors(folder)
-    words = found[WORD_EMBEDDINGS_KEY]
-    if max(bert_ids) >= len(words):
-        raise DataError(f"{folder}: its vocabulary has {max(bert_ids) + 1} entries, and its weights {len(words)}")
-    parts: list[tuple[str, nn.Module]] = [
-        ("embeddings.", embedding.embeddings),
-        ("encoder.", encoder.bert.encoder),
-    ]
-    needed = [(name, part.state_dict()) for name, part in parts]
-    if absent := [name + key for name, own in needed for key in own if name + key not in found]:
-        raise DataError(f"{folder}: its weights lack `{absent[0]}`, and {len(absent) - 1} more")
+    tensors = read_bert_tensors(folder)
+    vectors = tensors[WORD_EMBEDDINGS_KEY]
+    if max(bert_ids) >= len(vectors):
+        raise DataError(f"{folder}: its vocabulary has {max(bert_ids) + 1} entries, and its weights {len(vectors)}")
+    rest = sorted({*range(len(vectors))} - {*bert_ids})  # rows without a token, which some checkpoints have
+    tensors[WORD_EMBEDDINGS_KEY] = vectors[[*bert_ids, *rest]]
+    modules = {"embeddings.": embedding.embeddings, "encoder.": encoder.bert.encoder}
+    keys = {prefix: list(module.state_dict()) for prefix, module in modules.items()}
+    if missing := [prefix + key for prefix in modules for key in keys[prefix] if prefix + key not in tensors]:
+        raise DataError(f"{folder}: its weights lack `{missing[0]}`, and {len(missing) - 1} more")
     try:
-        for (name, part), (_, own) in zip(parts, needed, strict=True):
-            part.load_state_dict({key: found[name + key] for key in own})
+        for prefix, module in modules.items():
+            module.load_state_dict({key: tensors[prefix + key] for key in keys[prefix]})
     except RuntimeError:
         raise DataError(f"{folder}: its weights are not of the config's `architecture`; leave that out") from None
-    rest = sorted({*range(len(words))} - {*bert_ids})  # rows for no word, which some checkpoints have
-    with torch.no_grad():
-        embedding.embeddings.word_embeddings.weight.copy_(words[[*bert_ids, *rest]])
 
 
-def _config(shape: BertArchitectureConfig) -> Any:
+def _bert_config(architecture: BertArchitectureConfig) -> Any:
     from transformers import BertConfig
 
-    return BertConfig(**shape.model_dump(), pad_token_id=PAD)
+    return BertConfig(**architecture.model_dump(), pad_token_id=PAD)

@@ -1,9 +1,9 @@
-"""The folder of a BERT checkpoint, as Hugging Face's `save_pretrained` writes it: its shape, and its weights.
+"""A BERT checkpoint, as Hugging Face's `save_pretrained` writes it: a folder with an architecture and weights.
 
-config.json                     the shape
-model.safetensors               the weights, or
-model.safetensors.index.json    where they are in several files
-vocab.txt tokenizer.json ...    the vocabulary: see seq2attn/tokenizers/wordpiece.py
+config.json                     architecture
+model.safetensors               weights, or
+model.safetensors.index.json    the files that they are split into
+vocab.txt tokenizer.json ...    vocabulary: see seq2attn/tokenizers/wordpiece.py
 """
 
 from __future__ import annotations
@@ -21,18 +21,14 @@ from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import MAX_FILE_BYTES, open_regular
 from seq2attn.io.weights import load_tensors
 
-CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE, PICKLE_FILE = (
-    "config.json",
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-)
+CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE = "config.json", "model.safetensors", "model.safetensors.index.json"
+PICKLE_FILE = "pytorch_model.bin"
 WORD_EMBEDDINGS_KEY = "embeddings.word_embeddings.weight"
-"""What the weights of any BERT hold, perhaps with a prefix."""
+"""Key in the weights of any BERT, perhaps with a prefix."""
 
 
 class BertArchitectureConfig(Config):
-    """What `config.json` says of a BERT, in its own words."""
+    """Fields of `config.json` that define a BERT, with their names there."""
 
     vocab_size: PositiveInt
     hidden_size: PositiveInt
@@ -49,71 +45,69 @@ class BertArchitectureConfig(Config):
 
 
 def read_bert_config(folder: Path) -> BertArchitectureConfig:
-    """The shape of the BERT in `folder`, whose files are looked at so far as can be done quickly.
+    """Architecture of the BERT in `folder`, after the checks of its files that are fast.
 
-    Raises: FieldError about `path` when a file is missing or torn, or when this is another kind of model.
+    Raises FieldError for `path` when a file is missing or corrupt, or of another type of model.
     """
-    absent = [name for name in (CONFIG_FILE,) if not (folder / name).is_file()]
+    missing = [] if (folder / CONFIG_FILE).is_file() else [CONFIG_FILE]
     if not any((folder / name).is_file() for name in (WEIGHTS_FILE, INDEX_FILE)):
-        absent.append(WEIGHTS_FILE)
-    if absent:
-        hint = (
-            f"; {PICKLE_FILE} is not read: save it anew by `save_pretrained`"
-            if (folder / PICKLE_FILE).is_file()
-            else ""
-        )
-        raise FieldError("path", f"{folder} has no {' and no '.join(absent)}{hint}")
-    shape = _shape(folder / CONFIG_FILE)
-    rows, width = _table(folder)
-    if (rows, width) != (shape.vocab_size, shape.hidden_size):
-        expected = f"{shape.vocab_size} x {shape.hidden_size}"
+        missing.append(WEIGHTS_FILE)
+    if missing:
+        hint = f"; {PICKLE_FILE} is not read: convert it with `save_pretrained`"
+        hint = hint if (folder / PICKLE_FILE).is_file() else ""
+        raise FieldError("path", f"{folder} has no {' and no '.join(missing)}{hint}")
+    architecture = _read_architecture(folder / CONFIG_FILE)
+    rows, width = _embeddings_shape(folder)
+    if (rows, width) != (architecture.vocab_size, architecture.hidden_size):
+        expected = f"{architecture.vocab_size} x {architecture.hidden_size}"
         raise FieldError("path", f"{folder}: the embeddings are {rows} x {width}, and {expected} in {CONFIG_FILE}")
-    return shape
+    return architecture
 
 
-def _shape(file: Path) -> BertArchitectureConfig:
+def _read_architecture(file: Path) -> BertArchitectureConfig:
     try:
-        content = _json(file)
-    except (OSError, ValueError, RecursionError) as error:
+        content = _read_json(file)
+        model_type = content.get("model_type", "bert")
+    except (OSError, ValueError, RecursionError, AttributeError) as error:
         raise FieldError("path", f"{file} cannot be read: {error}") from None
-    if not isinstance(content, dict) or content.get("model_type", "bert") != "bert":
-        kind = content.get("model_type") if isinstance(content, dict) else None
-        raise FieldError("path", f"{file} is not of a `bert` but of a `{kind}`")
+    if model_type != "bert":
+        raise FieldError("path", f"{file} is not of a `bert` but of a `{model_type}`")
     if content.get("is_decoder") or content.get("position_embedding_type", "absolute") != "absolute":
-        raise FieldError("path", f"{file} is of a BERT that reads in one direction, or by distances: not supported")
+        raise FieldError("path", f"{file} is of a BERT with causal attention or relative positions: not supported")
     known = {name: content[name] for name in BertArchitectureConfig.model_fields if name in content}
     try:
-        shape = BertArchitectureConfig.model_validate(known)
+        architecture = BertArchitectureConfig.model_validate(known)
     except ValidationError as error:
-        wrong = "; ".join(f"`{detail['loc'][0]}`: {detail['msg']}" for detail in error.errors())
-        raise FieldError("path", f"{file} describes no BERT: {wrong}") from None
-    if shape.hidden_size % shape.num_attention_heads:
-        raise FieldError("path", f"{file}: {shape.num_attention_heads} heads do not divide {shape.hidden_size}")
-    return shape
+        details = "; ".join(f"`{detail['loc'][0]}`: {detail['msg']}" for detail in error.errors())
+        raise FieldError("path", f"{file} is not of a BERT: {details}") from None
+    heads, width = architecture.num_attention_heads, architecture.hidden_size
+    if width % heads:
+        raise FieldError("path", f"{file}: {heads} heads do not divide {width}")
+    return architecture
 
 
-def _files(folder: Path) -> list[Path]:
-    """Where the weights are. Raises FieldError for an index that cannot be read, or leads out of the folder."""
+def _weight_files(folder: Path) -> list[Path]:
+    """Raises FieldError for an index that cannot be read, or that names files outside the folder."""
     if (folder / WEIGHTS_FILE).is_file():
         return [folder / WEIGHTS_FILE]
     try:
-        names = sorted({*_json(folder / INDEX_FILE)["weight_map"].values()})
-        if strays := [name for name in names if Path(name).name != name]:
-            raise ValueError(f"`{strays[0]}` is no name of a file beside it")
+        names = sorted({*_read_json(folder / INDEX_FILE)["weight_map"].values()})
+        if outside := [name for name in names if Path(name).name != name]:
+            raise ValueError(f"`{outside[0]}` is not the name of a file in the same folder")
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise FieldError("path", f"{folder / INDEX_FILE} cannot be read: {error!r}") from None
     return [folder / name for name in names]
 
 
-def _json(file: Path) -> Any:
+def _read_json(file: Path) -> Any:
     with open_regular(file) as stream:
         return json.loads(stream.read(MAX_FILE_BYTES))
 
 
-def _table(folder: Path) -> tuple[int, ...]:
-    """The shape of the word embeddings, from the heads of the files."""
+def _embeddings_shape(folder: Path) -> tuple[int, ...]:
+    """Shape of the word embeddings, from the headers of the files."""
     shapes: list[tuple[int, ...]] = []
-    for file in _files(folder):
+    for file in _weight_files(folder):
         try:
             open_regular(file).close()
             with safetensors.safe_open(file, "np") as weights:
@@ -123,37 +117,33 @@ def _table(folder: Path) -> tuple[int, ...]:
             raise FieldError("path", f"{folder} has no {file.name}, which {INDEX_FILE} names") from None
         except (safetensors.SafetensorError, OSError) as error:
             size = file.stat().st_size
-            raise FieldError(
-                "path", f"{file} ({size:,} bytes) is no whole safetensors file ({error}); download it again"
-            ) from None
+            message = f"{file} ({size:,} bytes) is not a complete safetensors file ({error}); download it again"
+            raise FieldError("path", message) from None
     if len(shapes) != 1 or len(shapes[0]) != 2:
         raise FieldError("path", f"{folder}: its weights are not of a BERT: there is no `{WORD_EMBEDDINGS_KEY}`")
     return shapes[0]
 
 
 def read_bert_tensors(folder: Path) -> dict[str, Tensor]:
-    """The tensors of the BERT in `folder`, as `BertModel` calls them; those of its heads are left out.
+    """Tensors of the BERT in `folder`, with the names of `BertModel`; those of its heads are left out.
 
-    They are read as ours are, and not by `from_pretrained`, which does whatever else a folder asks for.
+    `from_pretrained` is not used: it follows other files in the folder, which is untrusted.
 
-    Raises: DataError when they cannot be read.
+    Raises DataError when they cannot be read.
     """
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}; expected that of a BERT checkpoint")
     try:
-        found = {name: t for file in _files(folder) for name, t in load_tensors(file).items()}
+        _embeddings_shape(folder)
+        tensors = {name: t for file in _weight_files(folder) for name, t in load_tensors(file).items()}
     except (FieldError, RunError) as error:
         raise DataError(f"{folder}: its weights cannot be read: {error}") from None
-    tables = [name for name in found if name.endswith(WORD_EMBEDDINGS_KEY)]
-    if len(tables) != 1:
-        raise DataError(f"{folder}: its weights are not of a BERT: there is no `{WORD_EMBEDDINGS_KEY}`")
-    prefix = tables[0].removesuffix(WORD_EMBEDDINGS_KEY)
-    return {_renamed(name.removeprefix(prefix)): t.float() for name, t in found.items() if name.startswith(prefix)}
-
-
-def _renamed(name: str) -> str:
-    """As Google's own checkpoints call it, or as all others do -> as all others do."""
-    for first, today in ((".gamma", ".weight"), (".beta", ".bias")):
-        if name.endswith(f"LayerNorm{first}"):
-            return name.removesuffix(first) + today
-    return name
+    (prefix,) = (name.removesuffix(WORD_EMBEDDINGS_KEY) for name in tensors if name.endswith(WORD_EMBEDDINGS_KEY))
+    return {
+        # Google's checkpoints call the weights of a layer norm gamma and beta.
+        name.removeprefix(prefix)
+        .replace("LayerNorm.gamma", "LayerNorm.weight")
+        .replace("LayerNorm.beta", "LayerNorm.bias"): tensor.float()
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }

@@ -9,10 +9,10 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from seq2attn.config.base import Config, FieldError, FieldErrors
+from seq2attn.config.base import Config, FieldError
 from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
@@ -55,7 +55,7 @@ class ConvolutionalEncoder(Encoder):
         initialize_parameters(self)
 
     def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
-        """words [B, S, E], mask [B, S]; padding is set to zero before each convolution"""
+        """embedded [B, S, E], mask [B, S]; padding is set to zero before each convolution"""
         position = torch.arange(embedded.size(1), device=embedded.device)
         embedded = self.dropout(embedded + self.position_embedding(position))
         is_token = mask.unsqueeze(-1)
@@ -68,21 +68,15 @@ class ConvolutionalEncoder(Encoder):
         return EncoderOutput(keys, values, mask, (masked_mean(values, mask),))
 
 
+def _check_kernel_size(kernel_size: int) -> list[FieldError]:
+    message = f"must be odd, so that the convolution is centered on a token; not {kernel_size}"
+    return [] if kernel_size % 2 else [FieldError("kernel_size", message)]
+
+
 class ConvolutionalEncoderConfig(ConvolutionalConfig):
     """Convolutional encoder."""
 
-    @model_validator(mode="after")
-    def _centred(self) -> ConvolutionalEncoderConfig:
-        if self.kernel_size % 2 == 0:
-            raise FieldErrors(
-                [
-                    FieldError(
-                        "kernel_size",
-                        f"must be odd, so that a word stands in the middle; not {self.kernel_size}",
-                    )
-                ]
-            )
-        return self
+    rules = (_check_kernel_size,)
 
     def build(self, input_dim: int) -> ConvolutionalEncoder:
         """For embedded tokens [B, S, input_dim]."""

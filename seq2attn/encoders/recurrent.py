@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seq2attn.config.base import Config, FieldError, FieldErrors
+from seq2attn.config.base import Config, FieldError
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
@@ -19,51 +19,44 @@ from seq2attn.nn.rnn import run_packed, run_rnn
 class RecurrentEncoder(Encoder):
     """GRU or LSTM, in one direction or both."""
 
-    def __init__(
-        self,
-        cell: Literal["gru", "lstm"],
-        input_dim: int,
-        dim: int,
-        layers: int,
-        directions: int,
-        dropout: float,
-    ) -> None:
+    def __init__(self, config: RecurrentEncoderConfig, input_dim: int) -> None:
         super().__init__()
-        rnn_type = nn.GRU if cell == "gru" else nn.LSTM
+        rnn_type = nn.GRU if config.kind == "gru" else nn.LSTM
         self.rnn = rnn_type(
             input_dim,
-            dim // directions,
-            layers,
+            config.dim // 2 if config.bidirectional else config.dim,
+            config.layers,
             batch_first=True,
-            bidirectional=directions == 2,
-            dropout=dropout if layers > 1 else 0.0,
+            bidirectional=config.bidirectional,
+            dropout=config.dropout if config.layers > 1 else 0.0,
         )
-        self.dropout = Dropout(dropout)
-        self.key_dim = self.value_dim = self.final_dim = dim
+        self.dropout = Dropout(config.dropout)
+        self.key_dim = self.value_dim = self.final_dim = config.dim
         initialize_parameters(self)
 
     def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
-        """words [B, S, E], mask [B, S]; the final states of both directions are concatenated"""
-        states, final = self._states(embedded, mask)
-        states = self.dropout(states)
-        return EncoderOutput(states, states, mask, tuple(self._by_layer(part) for part in final))
-
-    def _states(self, embedded: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """[B, S, E], [B, S] -> the top layer's states [B, S, F], and each layer's last [layers * directions, B, d]"""
+        """embedded [B, S, E], mask [B, S]; the final states of both directions are concatenated"""
         packed = pack_padded_sequence(embedded, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
-        # Other devices have a kernel for all steps.
-        uses_fused_steps = is_grad_recording() and embedded.device.type == "cpu"
+        uses_fused_steps = is_grad_recording() and embedded.device.type == "cpu"  # a GPU has a kernel for all steps
         outputs, final = (run_packed if uses_fused_steps else run_rnn)(self.rnn, packed)
         states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.size(1))
-        return states, final
+        states = self.dropout(states)
+        return EncoderOutput(states, states, mask, tuple(self._by_layer(part) for part in final))
 
     def _by_layer(self, final: Tensor) -> Tensor:
         """[layers * directions, B, d] -> [B, layers, directions * d]"""
         return final.unflatten(0, (self.rnn.num_layers, -1)).permute(2, 0, 1, 3).flatten(2)
 
 
+def _check_directions(dim: int, bidirectional: bool) -> list[FieldError]:
+    message = f"two directions cannot share an odd width, {dim}"
+    return [FieldError("dim", message)] if bidirectional and dim % 2 else []
+
+
 class RecurrentEncoderConfig(Config):
     """Recurrent encoder."""
+
+    rules = (_check_directions,)
 
     kind: Literal["gru", "lstm"]
     dim: PositiveInt = 512
@@ -75,14 +68,6 @@ class RecurrentEncoderConfig(Config):
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout between layers and on the outputs."""
 
-    @model_validator(mode="after")
-    def _halves(self) -> RecurrentEncoderConfig:
-        if self.bidirectional and self.dim % 2:
-            raise FieldErrors([FieldError("dim", f"two directions cannot share an odd width, {self.dim}")])
-        return self
-
     def build(self, input_dim: int) -> RecurrentEncoder:
         """For embedded tokens [B, S, input_dim]."""
-        return RecurrentEncoder(
-            self.kind, input_dim, self.dim, self.layers, 2 if self.bidirectional else 1, self.dropout
-        )
+        return RecurrentEncoder(self, input_dim)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
 import torch
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from seq2attn.attention import Attention, build_self_attention
+from seq2attn.attention import Attention
 from seq2attn.attention.relative_positions import RelativePositionScore, RotaryScore
 from seq2attn.attention.scores import MultiHeadScore, check_kv_heads
 from seq2attn.config.base import Config
@@ -28,6 +28,8 @@ from seq2attn.nn.varlen import SequenceLayout
 
 class TransformerConfig(Config):
     """Settings of the Transformer encoder and decoder; both have the width of their embeddings."""
+
+    rules = (check_kv_heads,)
 
     kind: Literal["transformer"]
     layers: PositiveInt = 6
@@ -57,19 +59,13 @@ class TransformerConfig(Config):
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout of self-attention weights (on a CPU anything but 0 disables the fused kernel)."""
 
-    @model_validator(mode="after")
-    def _kv_heads_divide(self) -> Self:
-        return check_kv_heads(self, self.kv_heads, self.heads)
-
     def build_position_encoding(self, dim: int) -> nn.Module:
         """Module for positions [...] -> vectors [..., dim] that are added to the embeddings."""
         if self.position_encoding == "sinusoidal":
             return SinusoidalPositionEncoding(dim)
-        return (
-            LearnedPositionEmbedding(dim, self.max_positions)
-            if self.position_encoding == "learned"
-            else NoPositionEncoding()
-        )
+        if self.position_encoding == "learned":
+            return LearnedPositionEmbedding(dim, self.max_positions)
+        return NoPositionEncoding()
 
     def build_self_attention(self, dim: int) -> Attention:
         """Self-attention of width `dim`. Raises ValueError when the heads do not divide `dim`."""
@@ -80,7 +76,7 @@ class TransformerConfig(Config):
             score = RotaryScore(dim, self.heads, self.kv_heads)
         else:
             score = MultiHeadScore(dim, dim, self.heads, self.kv_heads)
-        return build_self_attention(dim, score, self.attention_dropout)
+        return Attention(score, projection=(dim, dim), dropout=self.attention_dropout)
 
     def build_feed_forward(self, dim: int) -> nn.Module:
         """[B, T, dim] -> [B, T, dim]"""

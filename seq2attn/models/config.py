@@ -7,8 +7,7 @@ from typing import Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from seq2attn.attention.config import AttentionConfig
-from seq2attn.attention.cosine import CosineScoreConfig
-from seq2attn.attention.scores import DotScoreConfig, GeneralScoreConfig, MultiHeadScoreConfig
+from seq2attn.attention.scores import CosineScoreConfig, DotScoreConfig, GeneralScoreConfig, MultiHeadScoreConfig
 from seq2attn.config.base import Config, FieldError, FieldErrors, InputPath
 from seq2attn.decoders import ConvolutionalDecoderConfig, DecoderConfig, TransformerDecoderConfig
 from seq2attn.decoders.recurrent import AttentionRNNDecoderConfig

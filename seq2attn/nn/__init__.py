@@ -1,1 +1,1 @@
-"""Layers that know neither source nor target."""
+"""Layers, kernels and decoding states that know neither source nor target."""

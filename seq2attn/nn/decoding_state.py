@@ -1,7 +1,7 @@
-"""Decoding states: nested tuples and frozen dataclasses of tensors [rows, ...].
+"""Decoding states: nested tuples and frozen dataclasses of tensors [rows, ...], which search repeats and reorders.
 
-Search knows nothing else about the state of a decoder. (`torch.utils._pytree` is similar but private.) A part of a
-state that the hypotheses of a sentence share is a `SharedState`, which defines these operations itself.
+`torch.utils._pytree` is similar but private. A part of a state that the hypotheses of a sentence share is a
+`SharedState`, which defines these operations itself.
 
 Shapes: B sentences, K hypotheses per sentence, N = B*K rows, sentence by sentence.
 """
@@ -28,11 +28,11 @@ class SharedState(ABC):
 
     @abstractmethod
     def select_rows(self, rows: Tensor) -> Self:
-        """`rows` [n] of the N, which then share nothing."""
+        """`rows` [n] of the N, no longer shared."""
 
     @abstractmethod
     def repeat_rows(self, times: int) -> Self:
-        """Every row `times` times."""
+        """Each row `times` times."""
 
     @abstractmethod
     def reorder(self, parent: Tensor) -> Self:
@@ -45,44 +45,46 @@ class SharedState(ABC):
 
 def map_tensors(fn: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     """Rebuild `tree` with `fn` applied to every tensor in it."""
-    return _rebuild(tree, fn, lambda part: part.map_tensors(fn))
+    return _rebuild(tree, fn, lambda shared: shared.map_tensors(fn))
 
 
 def select_rows(tree: Tree, rows: Tensor) -> Tree:
     """Keep `rows` [n] of every tensor, in that order."""
-    return _rebuild(tree, lambda x: x.index_select(0, rows), lambda part: part.select_rows(rows))
+    return _rebuild(tree, lambda x: x.index_select(0, rows), lambda shared: shared.select_rows(rows))
 
 
 def repeat_rows(tree: Tree, times: int) -> Tree:
     """Repeat every row `times` times in place: a b -> a a b b."""
-    return _rebuild(tree, lambda x: x.repeat_interleave(times, 0), lambda part: part.repeat_rows(times))
+    return _rebuild(tree, lambda x: x.repeat_interleave(times, 0), lambda shared: shared.repeat_rows(times))
 
 
 def reorder_beams(tree: Tree, parent: Tensor) -> Tree:
     """The states of the `parent` [B, K] of each hypothesis, counted within its sentence."""
     first = torch.arange(0, parent.numel(), parent.size(1), device=parent.device)
     rows = (parent + first.unsqueeze(1)).flatten()
-    return _rebuild(tree, lambda x: x.index_select(0, rows), lambda part: part.reorder(parent))
+    return _rebuild(tree, lambda x: x.index_select(0, rows), lambda shared: shared.reorder(parent))
 
 
 def select_sentences(tree: Tree, sentences: Tensor, beam_size: int) -> Tree:
     """The `beam_size` rows of each of `sentences` [b]."""
     rows = (sentences.unsqueeze(1) * beam_size + torch.arange(beam_size, device=sentences.device)).flatten()
-    return _rebuild(tree, lambda x: x.index_select(0, rows), lambda part: part.select_sentences(sentences, beam_size))
+    return _rebuild(
+        tree, lambda x: x.index_select(0, rows), lambda shared: shared.select_sentences(sentences, beam_size)
+    )
 
 
-def _rebuild(tree: Tree, fn: Callable[[Tensor], Tensor], share: Callable[[SharedState], SharedState]) -> Tree:
+def _rebuild(tree: Tree, fn: Callable[[Tensor], Tensor], fn_shared: Callable[[SharedState], SharedState]) -> Tree:
     result: Any
     if tree is None:
         result = None
     elif isinstance(tree, Tensor):
         result = fn(tree)
     elif isinstance(tree, tuple):
-        result = tuple(_rebuild(leaf, fn, share) for leaf in tree)
+        result = tuple(_rebuild(part, fn, fn_shared) for part in tree)
     elif isinstance(tree, SharedState):
-        result = share(tree)
+        result = fn_shared(tree)
     elif is_dataclass(tree) and not isinstance(tree, type):
-        result = replace(tree, **{f.name: _rebuild(getattr(tree, f.name), fn, share) for f in fields(tree)})
+        result = replace(tree, **{f.name: _rebuild(getattr(tree, f.name), fn, fn_shared) for f in fields(tree)})
     else:
         raise TypeError(f"a decoding state consists of tensors, tuples and dataclasses, not {type(tree).__name__}")
     return result

@@ -8,21 +8,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-DRAWS_PER_INT64 = 4
-"""Numbers of 16 bits in one draw of 64."""
-PROBABILITY_STEPS = 2**16
-
 
 class Dropout(nn.Dropout):
-    """What training zeroes at random (Srivastava et al. 2014), the rest scaled up so that its mean stays.
+    """Inverted dropout (Srivastava et al. 2014).
 
-    PyTorch draws a float for each number on a CPU, which takes as long as a small matrix product. Here four are decided
-    by one draw of 64 bits, and one byte is kept of each. The probability is a multiple of 2 ** -16; the scale is exact
-    for it.
+    PyTorch samples a float for each element on a CPU, which takes as long as a small matrix product. Here four elements
+    share a random number of 64 bits, and the mask is stored in bytes. The probability is a multiple of 2 ** -16; the
+    scale is exact for it.
     """
 
     def effective_p(self) -> float:
-        """With which it zeroes now, in training or not, for a kernel that does so itself."""
+        """The probability in training, 0 otherwise; for kernels with their own dropout."""
         return self.p if self.training else 0.0
 
     def forward(self, x: Tensor) -> Tensor:
@@ -31,27 +27,27 @@ class Dropout(nn.Dropout):
             return x
         if x.device.type != "cpu" or torch.compiler.is_compiling():
             return F.dropout(x, self.p)
-        dropped: Tensor = _Dropout.apply(x, self.p)  # type: ignore[no-untyped-call]
-        return dropped
+        output: Tensor = _Dropout.apply(x, self.p)  # type: ignore[no-untyped-call]
+        return output
 
 
 def dropout_mask(shape: torch.Size, p: float) -> tuple[Tensor, float]:
-    """Ones for what is kept and zeros, bytes [...], and by how much what is kept grows."""
-    out_of = min(round(p * PROBABILITY_STEPS), PROBABILITY_STEPS - 1)
-    draws = torch.empty(-(-shape.numel() // DRAWS_PER_INT64), dtype=torch.int64).random_(-(2**63), None)
-    numbers = draws.view(torch.int16)[: shape.numel()].view(shape)
-    kept = (numbers >= out_of - PROBABILITY_STEPS // 2).view(torch.uint8)  # bytes multiply faster than truth values
-    return kept, PROBABILITY_STEPS / (PROBABILITY_STEPS - out_of)
+    """Mask [...] in bytes, 0 where dropped, and the scale of the others."""
+    threshold = min(round(p * 2**16), 2**16 - 1)
+    random = torch.empty(-(-shape.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    numbers = random.view(torch.int16)[: shape.numel()].view(shape)
+    mask = (numbers >= threshold - 2**15).view(torch.uint8)  # bytes multiply faster than bools
+    return mask, 2**16 / (2**16 - threshold)
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        kept, ctx.scale = dropout_mask(x.shape, p)
-        ctx.save_for_backward(kept)
-        return (x * kept).mul_(ctx.scale)
+        mask, ctx.scale = dropout_mask(x.shape, p)
+        ctx.save_for_backward(mask)
+        return (x * mask).mul_(ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None]:
-        (kept,) = ctx.saved_tensors
-        return (dy * kept).mul_(ctx.scale), None
+        (mask,) = ctx.saved_tensors
+        return (dy * mask).mul_(ctx.scale), None

@@ -1,4 +1,4 @@
-"""Running out of memory: an error that work can go on after, with less at once."""
+"""Out-of-memory errors, of any device and library."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ OOM_MESSAGES = (
     "allocation_failed",
     "when calling `cublascreate",
 )
-"""How the errors of missing memory read that have no type of their own: of engines, PyTorch on a CPU, C++, cuDNN
-and cuBLAS, which has none for its handle."""
+"""Parts of messages that have no exception type: of engines, PyTorch on a CPU, C++, cuDNN and cuBLAS (its handle)."""
 
 
 def is_oom_error(error: Exception) -> bool:
-    """Whether there was too little memory, on whatever device."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    said = str(error).lower()
-    return any(sign in said for sign in OOM_MESSAGES)
+    """True if the error was caused by too little memory."""
+    message = str(error).lower()
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(part in message for part in OOM_MESSAGES)

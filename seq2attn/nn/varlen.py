@@ -1,6 +1,6 @@
-"""Sentences that lie one after the other in one row, without padding, and attention of each to its own alone.
+"""Padding-free attention: sentences packed in one row, each attending to itself alone.
 
-Shapes: B sentences of M words in all, of queries or of keys; L words of the longest; H heads, d and v the
+Shapes: B sentences of M tokens in all, of queries or of keys; L tokens of the longest; H heads, d and v the
 widths of a head.
 """
 
@@ -18,38 +18,34 @@ from torch import Tensor
 
 from seq2attn.nn.linear import autocast_dtype
 
-HEAD_DIM_MULTIPLE, WIDEST = 8, 256
-"""Of the one FlashAttention wants the width of a head, that of keys and of values alike, and at most the other."""
+HEAD_DIM_MULTIPLE, MAX_HEAD_DIM = 8, 256
+"""FlashAttention needs one width of a head for keys and values: a multiple of the one, at most the other."""
 
 
 @dataclass(frozen=True)
 class SequenceLayout:
-    """Where the sentences of a row lie."""
+    """Positions of the sentences in a packed row."""
 
-    cu_seqlens: Tensor  # [B + 1] int32, as kernels want them: where each begins, and where the last one ends
-    positions: Tensor  # [1, M] of each word in its sentence, from 0
-    padded_index: Tensor  # [M]: where each word would stand among the B * L of padded sentences
-    min_length: int  # words; known here, as to ask a device for them would stop it
+    cu_seqlens: Tensor  # [B + 1] int32: start of each sentence, and the end of the last one
+    positions: Tensor  # [1, M]: of each token in its sentence, from 0
+    padded_index: Tensor  # [M]: of each token among the B * L of padded sentences
+    min_length: int  # in tokens; on the host, as reading them from a device would synchronize
     max_length: int
 
     @classmethod
     def from_lengths(cls, lengths: NDArray[np.int64]) -> Self:
-        """Of sentences of so many words [B], in their order."""
+        """Layout of sentences with these lengths [B], in their order."""
         offsets = np.concatenate([[0], lengths.cumsum()])
         position = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-        shortest, longest = int(lengths.min()), int(lengths.max())
-        cells = np.repeat(np.arange(len(lengths)) * longest, lengths) + position
-        at, place, cell = (torch.from_numpy(numbers) for numbers in (offsets.astype(np.int32), position[None], cells))
-        return cls(at, place, cell, shortest, longest)
+        min_length, max_length = int(lengths.min()), int(lengths.max())
+        padded = np.repeat(np.arange(len(lengths)) * max_length, lengths) + position
+        cu_seqlens, positions, index = (torch.from_numpy(x) for x in (offsets.astype(np.int32), position[None], padded))
+        return cls(cu_seqlens, positions, index, min_length, max_length)
 
     def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
         """The same with `fn` applied to every tensor."""
-        return replace(
-            self,
-            cu_seqlens=fn(self.cu_seqlens),
-            positions=fn(self.positions),
-            padded_index=fn(self.padded_index),
-        )
+        cu_seqlens, positions, index = fn(self.cu_seqlens), fn(self.positions), fn(self.padded_index)
+        return replace(self, cu_seqlens=cu_seqlens, positions=positions, padded_index=index)
 
     def pad(self, x: Tensor) -> Tensor:
         """[1, H, M, d] -> [B, H, L, d], zeros after each sentence"""
@@ -63,16 +59,16 @@ class SequenceLayout:
         return x.transpose(1, 2).flatten(0, 1).index_select(0, self.padded_index).transpose(0, 1)[None]
 
     def padding_mask(self) -> Tensor:
-        """True on the words of padded sentences, bool [B, 1, 1, L]"""
-        place = torch.arange(self.max_length, device=self.cu_seqlens.device)
-        return (place < self.cu_seqlens.diff()[:, None])[:, None, None]
+        """True on the tokens of padded sentences, bool [B, 1, 1, L]"""
+        position = torch.arange(self.max_length, device=self.cu_seqlens.device)
+        return (position < self.cu_seqlens.diff()[:, None])[:, None, None]
 
-    def to_nested(self, words: Tensor) -> Tensor:
-        """[M, H, d] -> PyTorch's nested [B, H, each sentence's words, d]"""
-        made = torch.nested.nested_tensor_from_jagged(
-            words.contiguous(), self.cu_seqlens, min_seqlen=self.min_length, max_seqlen=self.max_length
+    def to_nested(self, x: Tensor) -> Tensor:
+        """[M, H, d] -> a nested tensor [B, H, tokens of each sentence, d]"""
+        nested = torch.nested.nested_tensor_from_jagged(
+            x.contiguous(), self.cu_seqlens, min_seqlen=self.min_length, max_seqlen=self.max_length
         )
-        return made.transpose(1, 2)
+        return nested.transpose(1, 2)
 
 
 def varlen_attention(
@@ -86,13 +82,13 @@ def varlen_attention(
     dropout: float = 0.0,
     padded: bool,
 ) -> Tensor:
-    """softmax(q . k / sqrt(d)) v of each query and the keys of its own sentence (Vaswani et al. 2017, eq. 1).
+    """softmax(q . k / sqrt(d)) v over the keys of the query's sentence (Vaswani et al. 2017, eq. 1).
 
     q [1, H, M, d], packed by `query_layout`; k and v [1, H, M', d or v], packed by `key_layout` -> [1, H, M, v].
     `causal`: keys and queries are of the same tokens, and each query attends up to its own position.
 
-    `padded`: they are padded for the kernel, as a CPU has no quick one for sentences of many lengths. A GPU has
-    FlashAttention's for 16 bits, and for others xFormers', by way of nested tensors, which take the host longer.
+    `padded`: pad for the kernel, as there is no fast variable-length kernel for a CPU. On a GPU, FlashAttention is used
+    for 16 bits, and otherwise that of xFormers, through nested tensors, which take more time on the host.
     """
     if padded:
         mask = None if causal else key_layout.padding_mask()
@@ -100,25 +96,22 @@ def varlen_attention(
             query_layout.pad(q), key_layout.pad(k), key_layout.pad(v), mask, dropout, is_causal=causal
         )
         return query_layout.unpad(context)
-    wide, scale = -(-max(q.size(-1), v.size(-1)) // HEAD_DIM_MULTIPLE) * HEAD_DIM_MULTIPLE, q.size(-1) ** -0.5
-    kind = autocast_dtype(q.device) or q.dtype
-    words = [laid_for_kernel(x.to(kind), wide) for x in (q, k, v)]
-    if kind.itemsize == 2 and wide <= WIDEST:
-        lengths = (
-            query_layout.cu_seqlens,
-            key_layout.cu_seqlens,
-            query_layout.max_length,
-            key_layout.max_length,
-        )
-        context, *_ = torch.ops.aten._flash_attention_forward(*words, *lengths, dropout, causal, False, scale=scale)
+    dim = -(-max(q.size(-1), v.size(-1)) // HEAD_DIM_MULTIPLE) * HEAD_DIM_MULTIPLE
+    dtype, scale = autocast_dtype(q.device) or q.dtype, q.size(-1) ** -0.5
+    q, k, packed_v = (_widen(x.to(dtype), dim) for x in (q, k, v))
+    if dtype.itemsize == 2 and dim <= MAX_HEAD_DIM:
+        context, *_ = torch.ops.aten._flash_attention_forward(
+            q, k, packed_v, query_layout.cu_seqlens, key_layout.cu_seqlens, query_layout.max_length,
+            key_layout.max_length, dropout, causal, False, scale=scale,
+        )  # fmt: skip
     else:
-        laid = [layout.to_nested(x) for layout, x in zip((query_layout, key_layout, key_layout), words, strict=True)]
-        nested = F.scaled_dot_product_attention(laid[0], laid[1], laid[2], None, dropout, is_causal=causal, scale=scale)
+        q, k, packed_v = query_layout.to_nested(q), key_layout.to_nested(k), key_layout.to_nested(packed_v)
+        nested = F.scaled_dot_product_attention(q, k, packed_v, None, dropout, is_causal=causal, scale=scale)
         context = nested.transpose(1, 2).values()
     return context.transpose(0, 1).unsqueeze(0)[..., : v.size(-1)]
 
 
-def laid_for_kernel(x: Tensor, wide: int) -> Tensor:
-    """[1, H, M, d] -> [M, H, wide], zeros beside what is narrower"""
-    words = x.squeeze(0).transpose(0, 1)
-    return words if x.size(-1) == wide else F.pad(words, (0, wide - x.size(-1)))
+def _widen(x: Tensor, dim: int) -> Tensor:
+    """[1, H, M, d] -> [M, H, dim], with zeros after the first d"""
+    x = x.squeeze(0).transpose(0, 1)
+    return x if x.size(-1) == dim else F.pad(x, (0, dim - x.size(-1)))

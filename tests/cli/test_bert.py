@@ -79,22 +79,22 @@ FOLDERS = {
     ),
     "a pickle": (
         pickled,
-        "{bert} has no model.safetensors; pytorch_model.bin is not read: save it anew by `save_pretrained`",
+        "{bert} has no model.safetensors; pytorch_model.bin is not read: convert it with `save_pretrained`",
     ),
     "a part": (scattered, "{bert} has no model-1.safetensors, which model.safetensors.index.json names"),
     "a pointer": (
         write("model.safetensors", "version 1"),
-        "{bert}/model.safetensors (9 bytes) is no whole safetensors",
+        "{bert}/model.safetensors (9 bytes) is not a complete safetensors",
     ),
     "no JSON": (write("config.json", "{"), "{bert}/config.json cannot be read: Expecting"),
     "another model": (
         change(model_type="roberta"),
         "{bert}/config.json is not of a `bert` but of a `roberta`",
     ),
-    "a decoder": (change(is_decoder=True), "{bert}/config.json is of a BERT that reads in one direction"),
+    "a decoder": (change(is_decoder=True), "{bert}/config.json is of a BERT with causal attention"),
     "no width": (
         change(hidden_size=None),
-        "{bert}/config.json describes no BERT: `hidden_size`: Input should be",
+        "{bert}/config.json is not of a BERT: `hidden_size`: Input should be",
     ),
     "odd heads": (change(num_attention_heads=3), "{bert}/config.json: 3 heads do not divide 16"),
     "other rows": (change(vocab_size=99), "{bert}: the embeddings are 13 x 16, and 99 x 16 in config.json"),

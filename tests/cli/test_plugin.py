@@ -17,7 +17,7 @@ from torch import nn
 import seq2attn
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import ScoreFunction
-from seq2attn.decoders import Decoder, DecoderOutput, stack_layers
+from seq2attn.decoders import Decoder, DecoderOutput
 from seq2attn.encoders import Encoder, EncoderOutput
 
 
@@ -52,11 +52,8 @@ class MyScore(ScoreFunction):
             return MyScore(self.sharpness, query_dim, key_dim)
 
     def __init__(self, sharpness, query_dim, key_dim):
-        super().__init__()
-        self.sharpness, self.w = sharpness, nn.Linear(query_dim, key_dim)
-
-    def project_query(self, x, position):
-        return super().project_query(self.w(x), position)
+        super().__init__(query_proj=nn.Linear(query_dim, key_dim))
+        self.sharpness = sharpness
 
     def forward(self, q, k, info):
         return -self.sharpness * torch.cdist(q, k)
@@ -85,7 +82,7 @@ class MyDecoder(Decoder):
         position = state[:, None] + torch.arange(embedded.size(1), device=embedded.device)
         output = self.attention(embedded, memory[0], position, need_weights=need_weights)
         hidden = torch.cat([embedded, output.context], -1)
-        return DecoderOutput(hidden, state + embedded.size(1), stack_layers([output.weights]))
+        return DecoderOutput.from_attentions(hidden, state + embedded.size(1), [output])
 '''
 
 OURS = """\

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import seq2attn
 from seq2attn.encoders import Encoder, EncoderOutput
-from seq2attn.encoders.recurrent import RecurrentEncoder
+from seq2attn.encoders.recurrent import RecurrentEncoderConfig
 from seq2attn.training.trainer import derive_seed
 
 UPDATES = {derive_seed(1, update, rank): (update, rank) for update in range(1, 100) for rank in range(2)}
@@ -32,7 +32,7 @@ class Faulty(Encoder):
 
     def __init__(self, config: Config, input_dim: int) -> None:
         super().__init__()
-        self.config, self.gru = config, RecurrentEncoder("gru", input_dim, 8, 1, 2, 0.0)
+        self.config, self.gru = config, RecurrentEncoderConfig(kind="gru", dim=8).build(input_dim)
         self.extra = torch.nn.Parameter(torch.zeros(8))
         self.key_dim, self.value_dim, self.final_dim = (
             self.gru.key_dim,
@@ -91,7 +91,7 @@ class Drifting(Encoder):
 
     def __init__(self, config: Config, input_dim: int) -> None:
         super().__init__()
-        self.config, self.gru = config, RecurrentEncoder("gru", input_dim, 8, 1, 2, 0.0)
+        self.config, self.gru = config, RecurrentEncoderConfig(kind="gru", dim=8).build(input_dim)
         self.drift = torch.nn.Parameter(torch.zeros(()))
         self.key_dim, self.value_dim, self.final_dim = (
             self.gru.key_dim,
@@ -139,7 +139,7 @@ class Narrow(Encoder):
 
     def __init__(self, config: Config, input_dim: int) -> None:
         super().__init__()
-        self.config, self.gru = config, RecurrentEncoder("gru", input_dim, 8, 1, 2, 0.0)
+        self.config, self.gru = config, RecurrentEncoderConfig(kind="gru", dim=8).build(input_dim)
         self.key_dim, self.value_dim, self.final_dim = (
             self.gru.key_dim,
             self.gru.value_dim,

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from seq2attn.attention.attention import attend_in_groups, build_self_attention
+from seq2attn.attention.attention import Attention, attend_in_groups
 from seq2attn.attention.scores import MultiHeadScore
 
 B, H, G, T, S, D = 3, 4, 2, 9, 7, 8
@@ -42,7 +42,7 @@ class Asked(TorchFunctionMode):
 
 def test_a_card_is_not_given_both_shared_keys_and_a_mask():
     with torch.device("meta"):
-        attention = build_self_attention(D, MultiHeadScore(D, D, H, G))
+        attention = Attention(MultiHeadScore(D, D, H, G), projection=(D, D))
         words, position = torch.zeros(B, T, D), torch.zeros(B, T, dtype=torch.long)
         memory = attention.project_memory(words, words, torch.ones(B, T, dtype=torch.bool))
     with Asked() as asked:

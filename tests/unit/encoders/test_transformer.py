@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from seq2attn.attention import build_self_attention
+from seq2attn.attention import Attention
 from seq2attn.attention.scores import MultiHeadScore
 from seq2attn.encoders import TransformerEncoderConfig
 from seq2attn.nn.layers import LearnedPositionEmbedding, SinusoidalPositionEncoding
@@ -72,7 +72,7 @@ def same_with_gradients(ours, theirs, given):
 
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_multi_head_attention_is_torchs(need_weights):
-    ours = shuffled(build_self_attention(DIM, MultiHeadScore(DIM, DIM, HEADS)))
+    ours = shuffled(Attention(MultiHeadScore(DIM, DIM, HEADS), projection=(DIM, DIM)))
     theirs = nn.MultiheadAttention(DIM, HEADS, batch_first=True).double()
     copy_attention(ours, theirs)
     query, keys, values = (rand(3, n, DIM, seed=n).requires_grad_() for n in (WORDS, 6, 6))

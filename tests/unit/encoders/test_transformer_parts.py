@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from torch import nn
 from transformers.models.llama.modeling_llama import LlamaConfig, LlamaDecoderLayer, LlamaRotaryEmbedding
 
-from seq2attn.attention import QueryInfo, build_self_attention
+from seq2attn.attention import Attention, QueryInfo
 from seq2attn.attention.relative_positions import RelativePositionScore, RotaryScore, apply_rotary
 from seq2attn.attention.scores import MultiHeadScore
 from seq2attn.config.load import load
@@ -80,7 +80,7 @@ SCORES = {
 
 @pytest.mark.parametrize("kind", SCORES)
 def test_the_fused_kernel_is_written_out_attention(kind):
-    attention = shuffled(build_self_attention(DIM, SCORES[kind]()))
+    attention = shuffled(Attention(SCORES[kind](), projection=(DIM, DIM)))
     x, seen = (
         rand(4, WORDS, DIM).requires_grad_(),
         torch.cat([mask(), torch.zeros(1, WORDS, dtype=torch.bool)]),
@@ -98,8 +98,8 @@ def test_the_fused_kernel_is_written_out_attention(kind):
 
 
 def test_groups_are_heads_with_the_same_keys_and_values():
-    few = shuffled(build_self_attention(DIM, MultiHeadScore(DIM, DIM, HEADS, GROUPS)))
-    many = build_self_attention(DIM, MultiHeadScore(DIM, DIM, HEADS)).double().eval()
+    few = shuffled(Attention(MultiHeadScore(DIM, DIM, HEADS, GROUPS), projection=(DIM, DIM)))
+    many = Attention(MultiHeadScore(DIM, DIM, HEADS), projection=(DIM, DIM)).double().eval()
     repeated = {
         name: weight.unflatten(0, (GROUPS, -1)).repeat_interleave(HEADS // GROUPS, 0).flatten(0, 1)
         if name.startswith(("score.key_proj", "value_proj"))

@@ -21,7 +21,7 @@ from seq2attn.nn.linear import (
     prepack_linears,
 )
 from seq2attn.nn.rnn import FUSED_CELLS, DeferredLinear, gru_cell, lstm_cell, run_packed
-from seq2attn.nn.rnn.fused_ops import fused_gru_cell, fused_lstm_cell
+from seq2attn.nn.rnn.cells import fused_gru_cell, fused_lstm_cell
 from seq2attn.nn.rnn.stacked import (
     FusedSteps,
     InputFedRNN,

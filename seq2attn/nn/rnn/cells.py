@@ -1,0 +1,115 @@
+"""One step of a GRU or LSTM from its gates on: by its formula, and fused for training.
+
+A fused step makes few passes over memory and keeps only what the backward pass needs. Its h (of a GRU) and c (of an
+LSTM) may have a wider dtype than the gates.
+
+Shapes: N rows, D width. Gates are [N, 3D] (GRU: reset, update, new) or [N, 4D] (LSTM: input, forget, new, output).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+RNNState = tuple[Tensor, ...]
+"""(h,) of a GRU or (h, c) of an LSTM, each [N, D]"""
+
+sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
+tanh_backward = torch.ops.aten.tanh_backward.grad_input
+
+
+def gru_cell(inputs: Tensor, hidden: Tensor, state: RNNState) -> RNNState:
+    """Cho et al. 2014, eq. 5-8, with the reset gate after the product, as in cuDNN: gates of input and state -> (h,)"""
+    (h,) = state
+    reset_update_in, new_in = inputs.split([2 * h.size(-1), h.size(-1)], -1)
+    reset_update_hidden, new_hidden = hidden.split([2 * h.size(-1), h.size(-1)], -1)
+    reset, update = torch.sigmoid(reset_update_in + reset_update_hidden).chunk(2, -1)
+    new = torch.tanh(torch.addcmul(new_in, reset, new_hidden))
+    return (torch.lerp(new, h, update),)
+
+
+def lstm_cell(inputs: Tensor, hidden: Tensor, state: RNNState) -> RNNState:
+    """Hochreiter and Schmidhuber 1997 with forget gates (Gers et al. 2000): gates of input and state -> (h, c)"""
+    i, f, g, o = (inputs + hidden).chunk(4, -1)
+    c = torch.addcmul(torch.sigmoid(f) * state[1], torch.sigmoid(i), torch.tanh(g))
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def fused_gru_cell(inputs: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
+    """`gru_cell`, fused."""
+    next_h: Tensor = _GRU.apply(inputs, hidden, h)  # type: ignore[no-untyped-call]
+    return next_h
+
+
+class _GRU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
+        split = 2 * h.size(1)
+        reset_update = torch.add(inputs[:, :split], hidden[:, :split]).sigmoid_()
+        reset, update = reset_update.chunk(2, 1)
+        new = torch.addcmul(inputs[:, split:], reset, hidden[:, split:]).tanh_()
+        ctx.save_for_backward(hidden, h, reset_update, new)
+        if h.dtype != new.dtype:  # `lerp` supports one dtype only
+            return (h - new).mul_(update).add_(new)
+        return torch.lerp(new, h, update)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_next: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        hidden, h, reset_update, new = ctx.saved_tensors
+        split = 2 * h.size(1)
+        reset, update = reset_update.chunk(2, 1)
+        d_inputs, d_hidden = torch.empty_like(hidden), torch.empty_like(hidden)
+        d_gates, d_new = d_inputs[:, :split], d_inputs[:, split:]
+        d_h = d_next * update
+        tanh_backward(d_next - d_h, new, grad_input=d_new)
+        torch.mul(d_new, reset, out=d_hidden[:, split:])
+        d_reset, d_update = d_gates.chunk(2, 1)
+        torch.mul(d_new, hidden[:, split:], out=d_reset)
+        torch.sub(h, new, out=d_update).mul_(d_next)
+        sigmoid_backward(d_gates, reset_update, grad_input=d_gates)
+        d_hidden[:, :split] = d_gates
+        return d_inputs, d_hidden, d_h
+
+
+def fused_lstm_cell(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """`lstm_cell`, fused, of the sum of its gates."""
+    state: tuple[Tensor, Tensor] = _LSTM.apply(gates, c)  # type: ignore[no-untyped-call]
+    return state
+
+
+class _LSTM(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        dim, activated = c.size(1), torch.empty_like(gates)
+        torch.sigmoid(gates[:, : 2 * dim], out=activated[:, : 2 * dim])
+        torch.tanh(gates[:, 2 * dim : 3 * dim], out=activated[:, 2 * dim : 3 * dim])
+        torch.sigmoid(gates[:, 3 * dim :], out=activated[:, 3 * dim :])
+        i, f, g, o = activated.chunk(4, 1)
+        next_c = torch.mul(f, c).addcmul_(i, g)
+        tanh = torch.tanh(next_c)
+        ctx.save_for_backward(activated, c, tanh)
+        return o * tanh, next_c
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_h: Tensor, d_next_c: Tensor) -> tuple[Tensor, Tensor]:
+        activated, c, tanh = ctx.saved_tensors
+        i, f, g, o = activated.chunk(4, 1)
+        d_gates = torch.empty_like(activated)
+        d_i, d_f, d_g, d_o = d_gates.chunk(4, 1)
+        d_c = torch.mul(d_h, o)
+        tanh_backward(d_c, tanh, grad_input=d_c)
+        d_c += d_next_c
+        torch.mul(d_c, g, out=d_i)
+        torch.mul(d_c, c, out=d_f)
+        torch.mul(d_c, i, out=d_g)
+        torch.mul(d_h, tanh, out=d_o)
+        both, activated_both = d_gates[:, : 2 * c.size(1)], activated[:, : 2 * c.size(1)]
+        sigmoid_backward(both, activated_both, grad_input=both)
+        tanh_backward(d_g, g, grad_input=d_g)
+        sigmoid_backward(d_o, o, grad_input=d_o)
+        return d_gates, d_c.mul_(f)
