@@ -32,7 +32,7 @@ from seq2attn.errors import ConfigError, CorruptFileError, RunError, UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import atomic_path, read_object, write_bytes, write_json
 from seq2attn.io.format_version import FORMAT_VERSION, check_format
-from seq2attn.io.weights import is_corrupt, read_origin
+from seq2attn.io.weights import WEIGHTS_HINT, is_corrupt, read_metadata
 from seq2attn.models import Seq2Seq
 from seq2attn.models.weights import Vocabularies, check_vocabularies, load_model, save_weights
 from seq2attn.nn.device import configure_cuda
@@ -120,7 +120,10 @@ class RunDirectory:
 
     def weights_origin(self) -> dict[str, Any]:
         """Where the weights that translate come from. Raises RunError when they cannot be read."""
-        return read_origin(self.weights_path)
+        origin = read_metadata(self.weights_path).get("origin")
+        if not isinstance(origin, dict):
+            raise RunError(f"{self.weights_path}: has no record of the origin of its weights; {WEIGHTS_HINT}")
+        return origin
 
     def weights_cover_checkpoint(self, checkpoint: str, metric: str) -> bool:
         """Whether those that translate are what was written, and come from that checkpoint or from newer ones.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,12 @@ from torch import Tensor
 
 from seq2attn.config.plugin import plugin_modules
 from seq2attn.errors import RunError
-from seq2attn.io.files import parse_json
 from seq2attn.io.weights import (
-    ORIGIN_KEY,
-    SIDES,
     WEIGHTS_HINT,
     check_tensor_specs,
     copy_weights,
     load_tensors,
-    open_tensors,
+    read_metadata,
     read_tensor_specs,
     save_tensors,
 )
@@ -59,10 +55,9 @@ def save_weights(
     weights: Mapping[str, Tensor], vocabularies: Vocabularies, path: Path, origin: Mapping[str, Any] | None = None
 ) -> str:
     """Write the weights of a model, its vocabularies, and the origin of the weights. Returns the digest of the file."""
-    metadata = {side: json.dumps(v.tokens, ensure_ascii=False) for side, v in zip(SIDES, vocabularies, strict=True)}
-    if origin is not None:
-        metadata[ORIGIN_KEY] = json.dumps(dict(origin), ensure_ascii=False)
-    return save_tensors(weights, path, metadata)
+    source, target = vocabularies
+    metadata: dict[str, Any] = {"source": source.tokens, "target": target.tokens}
+    return save_tensors(weights, path, metadata if origin is None else {**metadata, "origin": dict(origin)})
 
 
 def check_vocabularies(weights: Path, folder: Path, vocabularies: Vocabularies) -> None:
@@ -70,11 +65,10 @@ def check_vocabularies(weights: Path, folder: Path, vocabularies: Vocabularies) 
 
     Raises: RunError with both files, their sizes, and the first entry that differs.
     """
-    with open_tensors(weights, "cpu") as file:
-        metadata = file.metadata() or {}
-    for side, vocabulary in zip(SIDES, vocabularies, strict=True):
+    metadata = read_metadata(weights)
+    for side, vocabulary in zip(("source", "target"), vocabularies, strict=True):
         if side in metadata:  # not in files that other programs wrote
-            tokens = parse_json(metadata[side], weights, WEIGHTS_HINT)
+            tokens = metadata[side]
             if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
                 raise RunError(f"{weights}: its metadata `{side}` is not a vocabulary; {WEIGHTS_HINT}")
             try:

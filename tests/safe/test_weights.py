@@ -16,7 +16,7 @@ import torch
 
 from seq2attn.errors import RunError
 from seq2attn.inference.translator import Translator
-from seq2attn.io.weights import load_tensors, save_tensors, unique_state_dict
+from seq2attn.io.weights import METADATA_KEY, load_tensors, save_tensors, unique_state_dict
 from seq2attn.run_directory import RunDirectory
 from tests.safe.untrained import forge, read_header, untrained
 
@@ -167,16 +167,16 @@ class TestOtherModels:
         bias = load_tensors(run.weights_path)[FIRST]
         bias[3] = float(number)
         self.changed(run, **{FIRST: bias})
-        assert f"`{FIRST}` has numbers that are infinite or none" in refused(run)
+        assert f"`{FIRST}` has values that are NaN or infinite" in refused(run)
 
     def test_the_same(self, run: RunDirectory) -> None:
         expected = unique_state_dict(Translator.load(run.folder).model)
         self.changed(run)
         assert [*expected] == [*unique_state_dict(Translator.load(run.folder).model)]
 
-    @pytest.mark.parametrize("said", ["[", "[1]", "{}", '"<pad>"', '["<pad>"]', "[" * 9999, '["\\ud800"]', "null"])
-    def test_no_vocabulary(self, run: RunDirectory, said: str) -> None:
-        save_tensors(load_tensors(run.weights_path), run.weights_path, {"source": said})
+    @pytest.mark.parametrize("tokens", [[1], {}, "<pad>", ["<pad>"], ["\ud800"], None])
+    def test_no_vocabulary(self, run: RunDirectory, tokens: object) -> None:
+        save_tensors(load_tensors(run.weights_path), run.weights_path, {"source": tokens})
         refused(run)
 
 
@@ -232,8 +232,10 @@ def test_memory_is_not_exhausted(tmp_path: Path) -> None:
 
 
 def test_what_a_file_says_of_its_origin(run: RunDirectory) -> None:
-    for said in ("[", "{", "[" * 9999):
-        save_tensors(load_tensors(run.weights_path), run.weights_path, {"origin": said})
+    head, rest = head_of(run.weights_path)
+    for text in ("[", "{", "[" * 9999, "[]", '{"origin": []}'):
+        forge(run.weights_path, {**head, "__metadata__": {METADATA_KEY: text}}, rest)
+        refused(run)
         with pytest.raises(RunError, match=str(run.weights_path)):
             run.weights_origin()
     assert json.loads(run.weights_info_path.read_text(encoding="utf-8"))["origin"] == {"checkpoints": []}

@@ -210,7 +210,7 @@ def test_what_links_are_taken_from_unless_chosen() -> None:
 
 
 def run_of(folder: Path, origin: str = "00000001") -> RunDirectory:
-    save_tensors({}, folder / "model.safetensors", {"origin": json.dumps({"checkpoints": [origin]})})
+    save_tensors({}, folder / "model.safetensors", {"origin": {"checkpoints": [origin]}})
     return RunDirectory(folder)
 
 
