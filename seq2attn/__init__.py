@@ -1,8 +1,9 @@
-"""Neural machine translation that is about attention: any encoder, decoder and attention, one YAML file."""
+"""A toolkit for neural machine translation: encoders, decoders and attention combined in one YAML file."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 _LAZY_IMPORTS = {
     "AttentionSelection": "seq2attn.visualization.attention",
     "Config": "seq2attn.config.base",
-    "InputPath": "seq2attn.config.base",
+    "ExperimentConfig": "seq2attn.experiment",
     "FieldError": "seq2attn.config.base",
     "FieldErrors": "seq2attn.config.base",
-    "ExperimentConfig": "seq2attn.experiment",
+    "InputPath": "seq2attn.config.base",
     "TrainingInterrupted": "seq2attn.errors",
     "Translator": "seq2attn.inference.translator",
     "UserError": "seq2attn.errors",
@@ -38,28 +39,16 @@ _LAZY_IMPORTS = {
     "train": "seq2attn.training.train",
 }
 
-__all__ = [
-    "AttentionSelection",
-    "Config",
-    "ExperimentConfig",
-    "FieldError",
-    "FieldErrors",
-    "InputPath",
-    "TrainingInterrupted",
-    "Translator",
-    "UserError",
-    "attention_text",
-    "draw_attention",
-    "load",
-    "load_config",
-    "train",
-]
+__all__ = list(_LAZY_IMPORTS)
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are imported when first used, so that `import seq2attn` takes no time and no torch."""
+    """Public names are imported at their first use, so that `import seq2attn` is fast and imports no torch."""
     if name == "__version__":
-        return _version()
+        try:
+            return importlib.metadata.version("seq2attn")
+        except importlib.metadata.PackageNotFoundError:
+            return "0+unknown"
     if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY_IMPORTS[name]), name)
@@ -67,12 +56,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("seq2attn")
-    except PackageNotFoundError:
-        return "0+unknown"

@@ -2,7 +2,7 @@
 
 from seq2attn.io.import_path import leave_out_working_directory
 
-leave_out_working_directory()  # before anything that is not Python's own is imported
+leave_out_working_directory()  # before any import from outside the standard library
 
 from seq2attn.cli import main  # noqa: E402
 

@@ -1,31 +1,31 @@
-"""Mistakes of a user: shown without a traceback, exit code 2."""
+"""Exceptions shown to the user without a traceback: exit code 2."""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """Something the user can mend. The message says what is wrong, where, what was expected, and the likely fix."""
+    """An error that the user can correct. The message has what is wrong, the place, what was expected, and the fix."""
 
 
 class ConfigError(UserError):
-    """One or more mistakes in a config, each with its place."""
+    """One or more errors in a config, each with its place."""
 
 
 class DataError(UserError):
-    """Text that cannot be used; the message names the file and, where there is one, the line."""
+    """Text that cannot be used. The message names the file and, where there is one, the line."""
 
 
 class RunError(UserError):
-    """A run directory that is missing, incomplete, or does not fit together."""
+    """A run directory that is missing, incomplete or inconsistent."""
 
 
 class CorruptFileError(RunError):
-    """A file that does not hold what was written to it."""
+    """A file whose content is not what was written to it."""
 
 
-class TrainingInterrupted(Exception):  # noqa: N818  # nothing went wrong
-    """A training that was asked to stop between two updates, and has saved where it stands."""
+class TrainingInterrupted(Exception):  # noqa: N818  # not an error
+    """The end of a training on request, between two updates and with a saved checkpoint."""
 
-    def __init__(self, why: str, code: int) -> None:
-        super().__init__(why)
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
         self.exit_code = code

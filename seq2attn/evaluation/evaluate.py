@@ -28,7 +28,7 @@ from seq2attn.io.lock import lock_directory
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
 
-PATIENCE = 60.0
+LOCK_TIMEOUT = 60.0
 """Seconds in which another command has surely written its reports."""
 
 
@@ -190,7 +190,7 @@ def write_reports(
         sets[result.name] = content
     folder = run.folder / "evaluation"
     with lock_directory(
-        folder, "evaluation.lock", patience=PATIENCE
+        folder, "evaluation.lock", timeout=LOCK_TIMEOUT
     ):  # lest report and translations be of two commands
         for result in results:
             write_bytes(folder / f"{result.name}.txt", _file(result.translations))

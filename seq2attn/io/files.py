@@ -30,7 +30,7 @@ DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Atomic write of `path`: a reader, or a crash, never finds half of it."""
+    """Atomic write of a file and, if need be, its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(path) as partial:
         partial.write_bytes(content)
@@ -38,9 +38,9 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A new path for a file that takes the place of `path` when it is whole and on the disk; not after an error.
+    """A temporary path whose file replaces `path` after fsync; it is deleted after an error.
 
-    Each has a name of its own until then: of several that write one file, the last whole one stays.
+    The temporary name is unique: of several processes that write one file, the last one wins.
     """
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
@@ -57,7 +57,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_dir(folder: Path) -> Iterator[Path]:
-    """A new folder that takes the place of `folder` when it is whole and on the disk; not after an error."""
+    """A temporary folder that replaces `folder` after fsync; it is deleted after an error."""
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -74,7 +74,7 @@ def atomic_dir(folder: Path) -> Iterator[Path]:
 
 
 def remove_dir(folder: Path) -> None:
-    """Take a folder's name away before its files: killed in between, none is left that has only some of them."""
+    """Rename a folder, then delete it: a kill in between leaves no folder of that name with part of its files."""
     if folder.is_dir():
         removed = folder.with_name(f"{folder.name}.removed")
         shutil.rmtree(removed, ignore_errors=True)
@@ -83,7 +83,7 @@ def remove_dir(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """fsync of a file, or of the names in a folder."""
+    """fsync of a file or folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -93,7 +93,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def output(path: Path) -> Iterator[BinaryIO]:
-    """A file that the user named, to be written as `atomic_path` does; a device or a pipe is written to as text comes.
+    """A file that the user named, written by `atomic_path`; a device or a pipe is opened directly.
 
     Raises: UserError when it cannot be written.
     """
@@ -131,12 +131,12 @@ def sha256_json(value: Any) -> str:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write `content` as readable JSON, whole or not at all."""
+    """Atomic write of `content` as indented JSON."""
     write_bytes(path, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """A file to be read. Raises OSError, also for what is no regular file."""
+    """A file opened for reading. Raises OSError, also if it is not a regular file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -148,9 +148,9 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_bytes(path: Path, fix: str) -> bytes:
-    """The content of a file of a run; `fix` says what to do when it is missing.
+    """The content of a file of a run; `fix` is the advice in error messages.
 
-    Raises: RunError, also for what is no regular file, or larger than any of these files.
+    Raises: RunError, also if it is not a regular file or larger than MAX_FILE_BYTES.
     """
     try:
         with open_regular(path) as file:
@@ -165,7 +165,7 @@ def read_bytes(path: Path, fix: str) -> bytes:
 def read_object(path: Path, fix: str) -> dict[str, Any]:
     """The JSON object in a file of a run.
 
-    Raises: RunError, also for what is no JSON object.
+    Raises: RunError, also if it is not a JSON object.
     """
     content = parse_json(read_bytes(path, fix), path, fix)
     if not isinstance(content, dict):
@@ -174,10 +174,7 @@ def read_object(path: Path, fix: str) -> dict[str, Any]:
 
 
 def parse_json(text: bytes | str, path: Path, fix: str) -> Any:
-    """What a piece of JSON says that stands in `path`.
-
-    Raises: RunError for what is not JSON, or nested deeper than Python can follow.
-    """
+    """The value of JSON text from `path`. Raises: RunError if it is not JSON, or nested too deep."""
     try:
         return json.loads(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The version of the files that we write, in `format` of `run.json` and of what is read by itself."""
+"""The format version of run directories, exports, prepared data and sweep results, and its check."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ FORMAT_VERSION = 1
 
 
 def check_format(content: Mapping[str, Any], path: Path, fix: str) -> None:
-    """A check of the content of `path`; `fix` says how the file is made anew. Raises: RunError for another version."""
-    found = content.get("format")
-    if found != FORMAT_VERSION or isinstance(found, bool):
+    """Check of the content of `path`; `fix` is the advice in the message. Raises: RunError for another version."""
+    version = content.get("format")
+    if version != FORMAT_VERSION or isinstance(version, bool):
         raise RunError(
-            f"{path}: is of format {found}, and this seq2attn reads format {FORMAT_VERSION} only; use the seq2attn that"
-            f" wrote it, or {fix}"
+            f"{path}: is of format {version}, and this seq2attn reads format {FORMAT_VERSION} only; use the seq2attn"
+            f" that wrote it, or {fix}"
         )

@@ -1,4 +1,4 @@
-"""Tables for people, in plain text or Markdown."""
+"""Tables in plain text or Markdown."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Standard output and standard error of a command: safe for the terminal, and honest about what cannot be written."""
+"""Standard output and standard error of a command: safe for the terminal, with errors for lost output."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TextIO
 
 STANDARD_OUTPUT = "standard output"
@@ -18,12 +18,12 @@ _VISIBLE = {
 
 
 def visible(text: str) -> str:
-    """Text in which control characters, changes of direction and halves of characters are written out."""
+    """Text with escaped control characters, direction overrides and surrogates."""
     return text.translate(_VISIBLE)
 
 
-class _Stream:
-    """A stream for text, with a way of its own to write."""
+class Output:
+    """Standard output: unchanged text, except on a terminal, where it is escaped; an OSError names the stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -31,67 +31,63 @@ class _Stream:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
+    def _errors(self) -> AbstractContextManager[None]:
+        return _name_standard_output()
+
+    def _escape(self, text: str) -> str:
+        return visible(text) if self._stream.isatty() else text
+
     def write(self, text: str) -> int:
-        """The number of characters that were given."""
-        raise NotImplementedError
+        """The number of characters of `text`. Raises: OSError."""
+        with self._errors():
+            self._stream.write(self._escape(text))
+        return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
         """All lines, one after the other."""
         for line in lines:
             self.write(line)
 
-
-class Output(_Stream):
-    """Standard output: results as they are, except on a terminal; an OSError names it."""
-
-    def write(self, text: str) -> int:
-        """The number of characters that were given. Raises: OSError."""
-        try:
-            self._stream.write(visible(text) if self._stream.isatty() else text)
-        except OSError as error:
-            error.filename = STANDARD_OUTPUT
-            raise
-        return len(text)
-
     def flush(self) -> None:
-        """Everything that is buffered is written. Raises: OSError."""
-        try:
+        """Write of everything that is buffered. Raises: OSError."""
+        with self._errors():
             self._stream.flush()
-        except OSError as error:
-            error.filename = STANDARD_OUTPUT
-            raise
 
 
-class Messages(_Stream):
-    """Standard error: safe text, which is lost when it cannot be written. No work ends for that."""
+class Messages(Output):
+    """Standard error: escaped text; errors are ignored, so that lost messages never end a command."""
 
-    def write(self, text: str) -> int:
-        """The number of characters that were given."""
-        back = "\r" * text.startswith("\r")  # of a progress bar
-        with suppress(OSError):
-            self._stream.write(back + visible(text.removeprefix(back)))
-        return len(text)
+    def _errors(self) -> AbstractContextManager[None]:
+        return suppress(OSError)
 
-    def flush(self) -> None:
-        """Everything that is buffered is written, if it can be."""
-        with suppress(OSError):
-            self._stream.flush()
+    def _escape(self, text: str) -> str:
+        start = "\r" * text.startswith("\r")  # of a progress bar
+        return start + visible(text.removeprefix(start))
 
 
 def open_standard_streams() -> None:
-    """Standard output and standard error as above, UTF-8 whatever the locale.
+    """Standard output and standard error as above, in UTF-8 in any locale.
 
-    A closed one gets a descriptor, so that no file that is opened later is taken for it: what is written to standard
+    A closed stream gets a descriptor, so that no file that is opened later is mistaken for it: writing to standard
     output is then an error, and messages are lost.
     """
     if sys.stdin is None:
         os.open(os.devnull, os.O_RDONLY)
-    out = _usable(sys.stdout, os.O_RDONLY)
-    messages = _usable(sys.stderr, os.O_WRONLY)
+    out = _open(sys.stdout, os.O_RDONLY)
+    messages = _open(sys.stderr, os.O_WRONLY)
     sys.stdout, sys.stderr = Output(out), Messages(messages)
 
 
-def _usable(stream: TextIO | None, mode: int) -> TextIO:
+@contextmanager
+def _name_standard_output() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        error.filename = STANDARD_OUTPUT
+        raise
+
+
+def _open(stream: TextIO | None, mode: int) -> TextIO:
     if stream is None:
         return os.fdopen(os.open(os.devnull, mode), "w", encoding="utf-8")
     if reconfigure := getattr(stream, "reconfigure", None):

@@ -1,4 +1,4 @@
-"""Lines of a text file, plain or compressed, with every complaint at its file and line."""
+"""Lines of a text file, plain or compressed. Errors have the file and the line."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from seq2attn.errors import DataError
 
 BOM = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 2**24
-"""Bytes of the longest line: far more than any sentence, and little enough for memory."""
+"""Maximum size of a line: far more than any sentence, and little enough for memory."""
 READ_SIZE = 2**18
 """Bytes that are read at once: thousands of lines of a file. A pipe buffers what is written meanwhile."""
 _BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}
 
 
 def escape_breaks(text: str) -> str:
-    """JSON in which the characters are escaped at which other programs may cut lines."""
+    """JSON with U+0085, U+2028 and U+2029 escaped, at which other programs break lines."""
     return text.translate(_BREAKS)
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    r"""The lines of a UTF-8 text, cut at '\n' only; a '\r' before it and a byte order mark are removed.
+    r"""Lines of a UTF-8 file, separated by '\n' only, without '\r' before it and without a byte order mark.
 
     Files that end in .gz or .xz are decompressed.
 
@@ -55,7 +55,7 @@ def read_lines(path: Path) -> Iterator[str]:
 def read_line_batches(stream: BinaryIO, read_size: int = READ_SIZE) -> Iterator[list[bytes]]:
     r"""The lines of a buffered stream in batches: those of a file or of a fast pipe together, typed ones one by one.
 
-    Lines are cut at '\n' only, which is removed. A file is always cut into the same batches.
+    Lines end at '\n' only, which is removed. A file always gives the same batches.
 
     Raises: DataError for a line of more than `MAX_LINE_BYTES`.
     """
@@ -74,7 +74,7 @@ def read_line_batches(stream: BinaryIO, read_size: int = READ_SIZE) -> Iterator[
 
 
 def _too_long(place: str) -> DataError:
-    """Error of a line that is no sentence."""
+    """Error for a line of more than `MAX_LINE_BYTES`."""
     return DataError(
         f"{place}: the line has more than {MAX_LINE_BYTES:,} bytes; is it a text file, with a sentence a line?"
     )

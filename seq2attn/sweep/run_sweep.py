@@ -35,7 +35,7 @@ MEASURING = {"test sets", "search"}
 """Parts of a config that training does not depend on."""
 
 
-PATIENCE = 5.0
+LOCK_TIMEOUT = 5.0
 """Seconds in which the trainings of a sweep that was killed have surely seen that it is gone."""
 
 
@@ -45,7 +45,7 @@ def run_sweep(plan: SweepPlan, jobs: int, log: Log, *, redo: bool = False) -> li
     Trainings whose config has changed since are refused, or with `redo` done anew.
     """
     folder = plan.sweep.folder
-    with lock_directory(folder, "sweep.lock", advice="give another `folder`", patience=PATIENCE) as lock:
+    with lock_directory(folder, "sweep.lock", advice="give another `folder`", timeout=LOCK_TIMEOUT) as lock:
         identities = ExperimentFingerprints()
         fingerprints = {str(training): identities.fingerprint(training.experiment) for training in plan.runs}
         _settle_changes(plan, fingerprints, redo, log)

@@ -232,7 +232,7 @@ def test_memory_is_not_exhausted(tmp_path: Path) -> None:
 
 
 def test_what_a_file_says_of_its_origin(run: RunDirectory) -> None:
-    head, rest = head_of(run.weights_path)
+    head, rest = read_header(run.weights_path)
     for text in ("[", "{", "[" * 9999, "[]", '{"origin": []}'):
         forge(run.weights_path, {**head, "__metadata__": {METADATA_KEY: text}}, rest)
         refused(run)
