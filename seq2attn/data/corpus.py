@@ -126,7 +126,7 @@ class Corpus:
 
 
 def _are_valid(ids: NDArray[Any], offsets: NDArray[Any]) -> bool:
-    """Whether arrays from a file have the types, shapes and order of a corpus."""
+    """True for arrays with the types, shapes and order of a corpus."""
     if ids.ndim != 1 or offsets.ndim != 1 or ids.dtype not in (np.uint16, np.int32) or offsets.dtype != np.int64:
         return False
     is_complete = len(offsets) % 2 == 1 and offsets[0] == 0 and offsets[-1] == len(ids)

@@ -54,7 +54,7 @@ class TokenizersConfig(Config):
 
     @property
     def is_joint(self) -> bool:
-        """Whether both sides have the same vocabulary."""
+        """True if both sides have the same vocabulary."""
         return self.joint is not None
 
     @property

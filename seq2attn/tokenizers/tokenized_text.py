@@ -54,7 +54,7 @@ class TokenizedText:
 
 
 def _are_of_one_word(left: str, right: str) -> bool:
-    """Whether two adjacent tokens without a space between them belong to one word."""
+    """True if two adjacent tokens without a space between them belong to one word."""
     if not left or not right or unicodedata.category(right[0]).startswith("M"):
         return True
     return not (is_of_unspaced_script(left[-1]) or is_of_unspaced_script(right[0]))

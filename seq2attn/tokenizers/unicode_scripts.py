@@ -28,12 +28,12 @@ def unicode_script(character: str) -> str | None:
 
 
 def is_unspaced(character: str) -> bool:
-    """Whether a letter or mark of punctuation is of a script without spaces between words and sentences."""
+    """True for letters and punctuation of scripts without spaces between words and sentences."""
     return unicode_script(character) == HAN or "\u3000" <= character <= "\u303f" or "\uff00" <= character <= "\uffef"
 
 
 def is_of_unspaced_script(character: str) -> bool:
-    """Whether a character, also a combining mark, is of a script without spaces between words."""
+    """True for characters, including combining marks, of scripts without spaces between words."""
     return is_unspaced(character) or _first_word_of_name(character) in UNSPACED
 
 

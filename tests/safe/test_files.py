@@ -105,7 +105,7 @@ def test_evaluation_writes_inside(tmp_path: Path, invoke: Invoke) -> None:
     for name in ("../../stray", "/tmp/stray", "..", "a/b", ".", ""):
         run.config_path.write_text(config.replace("    ours:", f"    '{name}':"), encoding="utf-8")
         said = invoke("evaluate", run.folder, "--greedy", code=2).err
-        assert "config.yaml:" in said and "is the name of files" in said
+        assert "config.yaml:" in said and "is also the name of output files" in said
     assert {path.name for path in tmp_path.iterdir()} == before
 
 
