@@ -1,4 +1,4 @@
-"""What is made ahead."""
+"""Prefetching in a thread."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ import pytest
 from seq2attn.data.prefetch import prefetch
 
 
-def test_all_is_made_in_order_and_one_ahead():
-    made = []
-    coming = prefetch(lambda item: made.append(item) or -item, [1, 2, 3])
-    assert next(coming) == -1
-    assert next(coming) == -2
-    assert made[:2] == [1, 2]
-    assert list(coming) == [-3]
-    assert made == [1, 2, 3]
+def test_results_are_in_order_and_one_is_computed_ahead():
+    computed = []
+    results = prefetch(lambda item: computed.append(item) or -item, [1, 2, 3])
+    assert [next(results), next(results)] == [-1, -2]
+    assert computed[:2] == [1, 2]
+    assert list(results) == [-3]
+    assert computed == [1, 2, 3]
     assert list(prefetch(abs, [])) == []
 
 
-def test_what_goes_wrong_ahead_is_told_where_it_is_wanted():
-    coming = prefetch(lambda item: 1 // item, [1, 0])
-    assert next(coming) == 1
+def test_errors_are_raised_in_their_turn():
+    results = prefetch(lambda item: 1 // item, [1, 0])
+    assert next(results) == 1
     with pytest.raises(ZeroDivisionError):
-        next(coming)
+        next(results)
 
 
 def test_no_thread_is_left_behind():

@@ -40,7 +40,7 @@ RANDOM: dict[str, TokenizerConfig] = {
     "unigram": UnigramTokenizerConfig(vocab_size=320, alpha=0.2),
 }
 TRAINED = {name: config.train(TEXT) for name, config in CONFIGS.items()}
-DRAWING = {name: config.train(TEXT) for name, config in RANDOM.items()}
+STOCHASTIC = {name: config.train(TEXT) for name, config in RANDOM.items()}
 
 
 def tidy(line: str) -> str:
@@ -184,7 +184,7 @@ def test_without_chance_sampling_is_encoding(name: str) -> None:
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_samples_are_a_function_of_lines_and_seed(name: str) -> None:
-    tokenizer = DRAWING[name]
+    tokenizer = STOCHASTIC[name]
     assert tokenizer.is_stochastic
     first = tokenizer.sample(TEXT, seed=1)
     tokenizer.sample(TEXT[:7], seed=2)
@@ -231,7 +231,7 @@ def test_merges_are_dropped_as_often_as_they_should() -> None:
 
 
 def test_another_process_draws_the_same(tmp_path: Path) -> None:
-    DRAWING["bpe"].save(tmp_path / "t")
+    STOCHASTIC["bpe"].save(tmp_path / "t")
     (tmp_path / "lines.json").write_text(json.dumps(TEXT))
     program = (
         "import json, sys; from pathlib import Path; from seq2attn.tokenizers.load import load_tokenizer\n"
@@ -240,7 +240,7 @@ def test_another_process_draws_the_same(tmp_path: Path) -> None:
     )
     run = [sys.executable, "-c", program, str(tmp_path)]
     printed = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-    assert json.loads(printed) == DRAWING["bpe"].sample(TEXT, 5)
+    assert json.loads(printed) == STOCHASTIC["bpe"].sample(TEXT, 5)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

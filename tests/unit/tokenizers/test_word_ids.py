@@ -14,7 +14,7 @@ from seq2attn.tokenizers.tokenized_text import TokenizedText, _are_of_one_word
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 from seq2attn.tokenizers.word_ids import assign_word_ids
 from seq2attn.tokenizers.words import WordTokenizerConfig
-from tests.unit.tokenizers.test_tokenizers import DRAWING, TEXT, TRAINED
+from tests.unit.tokenizers.test_tokenizers import STOCHASTIC, TEXT, TRAINED
 
 
 def word_by_word(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
@@ -54,10 +54,10 @@ def test_so_are_words_that_a_model_made_up(name: str, data: st.DataObject) -> No
         assert set(numbers) <= {-1}
 
 
-@pytest.mark.parametrize("name", DRAWING)
+@pytest.mark.parametrize("name", STOCHASTIC)
 def test_cut_at_random_the_words_stay(name: str) -> None:
-    for ids, line in zip(DRAWING[name].sample(TEXT, seed=4), TEXT, strict=True):
-        assert word_by_word(DRAWING[name], ids) == line
+    for ids, line in zip(STOCHASTIC[name].sample(TEXT, seed=4), TEXT, strict=True):
+        assert word_by_word(STOCHASTIC[name], ids) == line
 
 
 @pytest.mark.parametrize("name", TRAINED)
