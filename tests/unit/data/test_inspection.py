@@ -1,4 +1,4 @@
-"""Counts over corpora equal plain recounts; what is planted is warned of, of sound text nothing is said."""
+"""Statistics of corpora equal a simple recount; defects of test sets are warned of, good text is not."""
 
 from __future__ import annotations
 
@@ -13,22 +13,16 @@ import pytest
 
 from seq2attn.data.config import DataConfig
 from seq2attn.data.inspection.overlap import HASHES_FILE, hash_pairs, load_hashes, save_hashes
-from seq2attn.data.inspection.report import (
-    REPORT_JSON,
-    REPORT_TEXT,
-    DataReport,
-)
-from seq2attn.data.inspection.report import (
-    test_set_warnings as warnings_of,
-)
+from seq2attn.data.inspection.report import REPORT_JSON, REPORT_TEXT, DataReport
+from seq2attn.data.inspection.report import test_set_warnings as warnings_of
 from seq2attn.data.inspection.statistics import CHUNK, CorpusReport, inspect_pairs
 from seq2attn.data.inspection.text_style import TextStyle
 from seq2attn.data.prepare import prepare
-from seq2attn.data.readers import PlainTextConfig
 from seq2attn.errors import RunError
 from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.words import WordTokenizerConfig
+from tests.unit.data.corpora import write_corpus
 from tests.unit.phrases import PHRASES, Pairs
 
 WORDS = WordTokenizerConfig().train([source for source, _ in PHRASES[:50]])
@@ -39,66 +33,61 @@ def tokenized(line: str) -> str:
     return re.sub(r"([.,!?])", r" \1", line)
 
 
-def planted(seed: int, pairs: int) -> Pairs:
-    """Pairs of which many are empty, have one side, or came before."""
-    draw = random.Random(seed)
-    found: Pairs = []
-    for _ in range(pairs):
-        source, target = draw.choice(PHRASES)
-        match draw.randrange(6):
+def pairs_with_defects(seed: int, count: int) -> Pairs:
+    """Pairs of which many are empty, have one side only, or are duplicates."""
+    chance = random.Random(seed)
+    pairs: Pairs = []
+    for _ in range(count):
+        source, target = chance.choice(PHRASES)
+        match chance.randrange(6):
             case 0:
-                source, target = draw.choice([(source, ""), (" \t", target), ("", "")])
-            case 1 if found:
-                source, target = draw.choice(found)
+                source, target = chance.choice([(source, ""), (" \t", target), ("", "")])
+            case 1 if pairs:
+                source, target = chance.choice(pairs)
                 source = unicodedata.normalize("NFD", source) + "  "
             case 2:
                 source, target = tokenized(source), target.lower()
-        found.append((source, target))
-    return found
+        pairs.append((source, target))
+    return pairs
 
 
-def plain(line: str) -> str:
+def normalized(line: str) -> str:
     return " ".join(unicodedata.normalize("NFC", line).split())
 
 
-@pytest.mark.parametrize(("seed", "pairs"), [(1, CHUNK + 200), (2, 77)])
-def test_counts_are_those_of_a_plain_recount(seed: int, pairs: int) -> None:
-    made = planted(seed, pairs)
-    report = inspect_pairs(made, WORDS, WORDS, hash_pairs(made[: pairs // 3]))
-    same = [(plain(source), plain(target)) for source, target in made]
-    assert report.num_pairs == pairs
-    assert report.num_duplicates == pairs - len(set(same))
+@pytest.mark.parametrize(("seed", "count"), [(1, CHUNK + 200), (2, 77)])
+def test_statistics_equal_a_simple_recount(seed: int, count: int) -> None:
+    pairs = pairs_with_defects(seed, count)
+    report = inspect_pairs(pairs, WORDS, WORDS, hash_pairs(pairs[: count // 3]))
+    same = [(normalized(source), normalized(target)) for source, target in pairs]
+    assert report.num_pairs == count
+    assert report.num_duplicates == count - len(set(same))
     assert report.num_empty == sum(not a and not b for a, b in same)
     assert report.num_one_sided == sum(bool(a) != bool(b) for a, b in same)
-    assert report.num_in_train == sum(pair in set(same[: pairs // 3]) for pair in same)
-    for (_, side), lines in zip(report.sides, zip(*made, strict=True), strict=True):
+    assert report.num_in_train == sum(pair in set(same[: count // 3]) for pair in same)
+    for (_, side), lines in zip(report.sides, zip(*pairs, strict=True), strict=True):
         tokens = [WORDS.convert_ids_to_tokens(WORDS.encode(line)) for line in lines]
         lengths = [len(line) for line in tokens]
-        assert (side.num_tokens, side.num_unknown) == (
-            sum(lengths),
-            sum(line.count("<unk>") for line in tokens),
-        )
+        assert (side.num_tokens, side.num_unknown) == (sum(lengths), sum(line.count("<unk>") for line in tokens))
         assert (side.mean_length, side.median_length, side.p95_length, side.p99_length) == pytest.approx(
             (np.mean(lengths), *np.quantile(lengths, (0.5, 0.95, 0.99)))
         )
         assert (side.max_length, side.max_length_line) == (max(lengths), 1 + lengths.index(max(lengths)))
         text = "\n".join(lines)
-        assert (side.style.num_upper, side.style.num_cased) == (
-            sum(c.isupper() for c in text),
-            sum(c.isupper() or c.islower() for c in text),
-        )
+        assert side.style.num_upper == sum(c.isupper() for c in text)
+        assert side.style.num_cased == sum(c.isupper() or c.islower() for c in text)
         words = [word for line in lines for word in line.split()]
         assert side.style.num_detached == sum(word in (".", ",") for word in words)
         assert side.style.num_marks == sum(word[-1] in ".," for word in words)
 
 
-def test_a_corpus_without_pairs_has_counts_of_zero() -> None:
+def test_an_empty_corpus_has_counts_of_zero() -> None:
     report = inspect_pairs([], WORDS, WORDS, hash_pairs([]))
     assert (report.num_pairs, report.num_duplicates, report.num_in_train) == (0, 0, 0)
     assert report.source.max_length == report.source.max_length_line == report.source.num_tokens == 0
 
 
-class TestStyle:
+class TestTextStyle:
     RAW = TextStyle.from_lines([source for source, _ in PHRASES[:200]])
 
     @pytest.mark.parametrize(
@@ -108,23 +97,23 @@ class TestStyle:
             (str.lower, "is cased differently from the training text: 0.0% "),
         ],
     )
-    def test_it_is_compared_in_both_directions(self, change: Callable[[str], str], expected: str) -> None:
+    def test_differences_in_both_directions(self, change: Callable[[str], str], expected: str) -> None:
         other = TextStyle.from_lines([change(source) for source, _ in PHRASES[:200]])
-        (forth,), (back,) = other.differences(self.RAW), self.RAW.differences(other)
-        assert forth.startswith(expected) and back.startswith(expected.split(":")[0])
+        (difference,), (reverse,) = other.differences(self.RAW), self.RAW.differences(other)
+        assert difference.startswith(expected) and reverse.startswith(expected.split(":")[0])
         shares = re.compile(r"[\d.]+%")
-        assert shares.findall(forth) == shares.findall(back)[::-1]
+        assert shares.findall(difference) == shares.findall(reverse)[::-1]
         assert other.differences(other) == self.RAW.differences(self.RAW) == []
 
-    def test_nothing_is_said_of_few_lines_or_without_a_training_text(self) -> None:
+    def test_no_differences_of_few_lines_or_without_training_text(self) -> None:
         few = TextStyle.from_lines([tokenized(source.lower()) for source, _ in PHRASES[:3]])
         assert few.differences(self.RAW) == []
         assert self.RAW.differences(TextStyle()) == TextStyle().differences(self.RAW) == []
 
-    def test_marks_that_need_no_space(self) -> None:
+    def test_marks_without_spaces(self) -> None:
         assert TextStyle.from_lines(["猫が、寝ている。はい。", "猫 が 、 寝 て いる 。"]) == TextStyle(0, 0, 2, 5)
 
-    def test_case_does_not_count_where_the_tokenizer_ignores_it(self) -> None:
+    def test_case_does_not_count_if_the_tokenizer_ignores_it(self) -> None:
         lower = WordTokenizerConfig(lowercase=True).train([source for source, _ in PHRASES])
         reports = [inspect_pairs(PHRASES[:100], one, one) for one in (lower, CHARACTERS)]
         assert [one.source.style.num_upper > 0 for one in reports] == [False, True]
@@ -137,13 +126,13 @@ def train() -> CorpusReport:
     return inspect_pairs(PHRASES[:800], CHARACTERS, CHARACTERS)
 
 
+TOKENIZED = "the source is tokenized differently from the training text: 100%"
+
+
 @pytest.mark.parametrize(
-    ("plant", "expected"),
+    ("change", "expected"),
     [
-        (
-            lambda p: [(tokenized(a), b) for a, b in p],
-            "the source is tokenized differently from the training text: 100%",
-        ),
+        (lambda p: [(tokenized(a), b) for a, b in p], TOKENIZED),
         (lambda p: [(a, b.lower()) for a, b in p], "the target is cased differently from the training text: 0.0%"),
         (lambda p: p[:-10] + PHRASES[:10], "10 of its 200 pairs (5.0%) are training pairs"),
         (lambda p: [*p[:-3], ("a", ""), ("", "b"), (" ", "c")], "3 pairs have text on one side only"),
@@ -151,53 +140,41 @@ def train() -> CorpusReport:
         (lambda p: p, None),
     ],
 )
-def test_what_is_planted_in_a_test_set_is_warned_of(
-    train: CorpusReport, plant: Callable[[Pairs], Pairs], expected: str | None
-) -> None:
-    report = inspect_pairs(plant(PHRASES[900:1100]), CHARACTERS, CHARACTERS, hash_pairs(PHRASES[:800]))
-    found = warnings_of("dev", report, train)
-    assert [expected is not None and f"dev: {expected}" in line for line in found] == [True] * bool(expected)
+def test_warnings_about_a_test_set(train: CorpusReport, change: Callable[[Pairs], Pairs], expected: str | None) -> None:
+    report = inspect_pairs(change(PHRASES[900:1100]), CHARACTERS, CHARACTERS, hash_pairs(PHRASES[:800]))
+    warnings = warnings_of("dev", report, train)
+    assert [f"dev: {expected}" in line for line in warnings] == [True] * bool(expected)
 
 
-def aligned(folder: Path, name: str, pairs: Pairs) -> PlainTextConfig:
-    paths = folder / f"{name}.de", folder / f"{name}.en"
-    for side, path in enumerate(paths):
-        path.write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8", newline="\n")
-    return PlainTextConfig(source=paths[0], target=paths[1])
-
-
-class TestPreparing:
+class TestReport:
     TEXT = TokenizersConfig(joint=CharacterTokenizerConfig())
 
     def data(self, folder: Path, *, test: Pairs) -> DataConfig:
         train = [*PHRASES[:300], *PHRASES[:50], ("allein", "")]
-        sets = {"test": aligned(folder, "test", test)} if test else {}
         return DataConfig(
-            train=aligned(folder, "train", train), dev=aligned(folder, "dev", PHRASES[900:1000]), test=sets
+            train=write_corpus(folder, "train", train),
+            dev=write_corpus(folder, "dev", PHRASES[900:1000]),
+            test={"test": write_corpus(folder, "test", test)} if test else {},
         )
 
-    def test_the_report_is_kept(self, tmp_path: Path) -> None:
+    def test_it_is_saved_in_the_run(self, tmp_path: Path) -> None:
         log: list[str] = []
         run = tmp_path / "run"
         prepared = prepare(self.data(tmp_path, test=PHRASES[290:310]), self.TEXT, run, log.append)
         report = DataReport.load(run)
         assert report is not None and report.corpora[0].part == prepared.train.parts[0]
-        assert (report.train.num_pairs, report.train.num_duplicates, report.train.num_one_sided) == (
-            351,
-            50,
-            1,
-        )
+        assert (report.train.num_pairs, report.train.num_duplicates, report.train.num_one_sided) == (351, 50, 1)
         assert (report.dev.num_in_train, report.tests["test"].num_in_train) == (0, 10)
-        warned = [line for line in log if line.startswith("warning: ")]
-        assert any("train: 50 pairs (14.2%) are duplicates" in line for line in warned)
-        assert any("test: 10 of its 20 pairs (50.0%) are training pairs" in line for line in warned)
-        assert warned == [f"warning: {line}" for line in report.warnings()]
-        shown = (run / REPORT_TEXT).read_text(encoding="utf-8")
-        assert all(line in shown for line in warned) and "train: kept 350 of 351 pairs" in shown
-        cells = re.search(r"^num_in_train +(\d+) +(\d+)$", shown, re.MULTILINE)
+        warnings = [line for line in log if line.startswith("warning: ")]
+        assert any("train: 50 pairs (14.2%) are duplicates" in line for line in warnings)
+        assert any("test: 10 of its 20 pairs (50.0%) are training pairs" in line for line in warnings)
+        assert warnings == [f"warning: {line}" for line in report.warnings()]
+        text = (run / REPORT_TEXT).read_text(encoding="utf-8")
+        assert all(line in text for line in warnings) and "train: kept 350 of 351 pairs" in text
+        cells = re.search(r"^num_in_train +(\d+) +(\d+)$", text, re.MULTILINE)
         assert cells is not None and cells.groups() == ("0", "10")
 
-    def test_test_sets_may_come_and_go(self, tmp_path: Path) -> None:
+    def test_test_sets_can_be_changed(self, tmp_path: Path) -> None:
         run = tmp_path / "run"
         prepare(self.data(tmp_path, test=[]), self.TEXT, run, print)
         before = DataReport.load(run)
@@ -209,26 +186,23 @@ class TestPreparing:
         after = DataReport.load(run)
         assert before is not None and after is not None
         assert [*after.tests] == ["test"] and after.train == before.train
-        kept = (run / REPORT_JSON).stat().st_mtime_ns
+        modified = (run / REPORT_JSON).stat().st_mtime_ns
         prepare(changed, self.TEXT, run, print)
-        assert (run / REPORT_JSON).stat().st_mtime_ns == kept
+        assert (run / REPORT_JSON).stat().st_mtime_ns == modified
 
-    def test_a_run_may_be_without_a_report(self, tmp_path: Path) -> None:
-        run, data = tmp_path / "run", self.data(tmp_path, test=PHRASES[290:310])
-        prepare(data, self.TEXT, run, print)
-        for name in (REPORT_JSON, REPORT_TEXT, HASHES_FILE):
+        for name in (REPORT_JSON, REPORT_TEXT, HASHES_FILE):  # a run without them is valid, too
             (run / name).unlink()
-        log: list[str] = []
-        prepare(data, self.TEXT, run, log.append)
+        log.clear()
+        prepare(changed, self.TEXT, run, log.append)
         assert len(log) == 1 and DataReport.load(run) is None and load_hashes(run) is None
 
-    @pytest.mark.parametrize("damage", ["{}", "[]", "{"])
-    def test_a_damaged_report_is_told(self, tmp_path: Path, damage: str) -> None:
-        (tmp_path / REPORT_JSON).write_text(damage, encoding="utf-8")
+    @pytest.mark.parametrize("content", ["{}", "[]", "{"])
+    def test_corrupt_reports_are_errors(self, tmp_path: Path, content: str) -> None:
+        (tmp_path / REPORT_JSON).write_text(content, encoding="utf-8")
         with pytest.raises(RunError, match=r"data-report\.json: "):
             DataReport.load(tmp_path)
 
-    def test_damaged_hashes_are_told(self, tmp_path: Path) -> None:
+    def test_corrupt_hashes_are_errors(self, tmp_path: Path) -> None:
         (tmp_path / "data").mkdir()
         save_hashes(np.zeros((2, 2)), tmp_path)
         with pytest.raises(RunError, match="does not hold hashes"):
