@@ -1,4 +1,4 @@
-"""The work of `seq2attn align`: links of sentence pairs, and the selection of the head they are taken from."""
+"""The work of `seq2attn align`: links of sentence pairs, and the selection of an attention head."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.base import Tokenizer
 
 PAIRS_PER_CHUNK = 512
-"""Pairs whose weights are held at a time."""
+"""Number of pairs whose weights are in memory at a time."""
 
 Pairs = Sequence[tuple[tuple[str, str], WordAlignment | None]]
 
 
 @dataclass(frozen=True)
 class Aligner:
-    """A trained run that reads pairs to see where it looks."""
+    """Word alignment with the attention weights of a trained run."""
 
     run: RunDirectory
     model: Seq2Seq = field(repr=False)
@@ -44,73 +44,75 @@ class Aligner:
 
     @classmethod
     def load(cls, folder: Path, device: str = "auto") -> Aligner:
-        """Raises RunError when `folder` is no run, UserError for a device that is not there."""
+        """The aligner of a run directory. Raises RunError for another folder, UserError for an unavailable device."""
         run = RunDirectory(folder)
         model, *tokenizers = run.load_model(resolve_device(device))
         return cls(run, model, (tokenizers[0], tokenizers[1]))
 
     def attention_weights(self, pairs: Pairs) -> Iterator[WordAttention | None]:
-        """Where the model looks, pair by pair.
+        """Attention weights pair by pair.
 
-        Raises: RunError when it has no attention.
+        Raises: RunError for a model without attention.
         """
         for start in range(0, len(pairs), PAIRS_PER_CHUNK):
-            some = [pair for pair, _ in pairs[start : start + PAIRS_PER_CHUNK]]
-            found = word_attention_weights(self.model, self.tokenizers, some)
-            if all(weights is None for weights in found) and any(a.strip() and b.strip() for a, b in some):
-                raise RunError(f"{self.run.folder}: the model has no attention, so it aligns nothing")
-            yield from found
+            chunk = [pair for pair, _ in pairs[start : start + PAIRS_PER_CHUNK]]
+            weights = word_attention_weights(self.model, self.tokenizers, chunk)
+            if all(one is None for one in weights) and any(a.strip() and b.strip() for a, b in chunk):
+                raise RunError(f"{self.run.folder}: the model has no attention, so it cannot align words")
+            yield from weights
 
     def select_head(
         self, pairs: Sequence[tuple[tuple[str, str], WordAlignment]]
     ) -> dict[AttentionHead, AlignmentErrorRate]:
-        """Compare all heads on gold alignments, and record the best in the run."""
-        compared = score_heads(zip(self.attention_weights(pairs), (gold for _, gold in pairs), strict=True))
-        if not compared:
-            raise UserError("there is nothing to choose by: each pair has an empty side")
-        save_selected_head(self.run, compared)
-        return compared
+        """Compare all heads on gold alignments, and record the best in the run.
+
+        Raises: UserError without pairs to compare on.
+        """
+        rates = score_heads(zip(self.attention_weights(pairs), (gold for _, gold in pairs), strict=True))
+        if not rates:
+            raise UserError("selecting a head needs sentence pairs: each pair has an empty side")
+        save_selected_head(self.run, rates)
+        return rates
 
     def selected_head(self, weights: WordAttention) -> tuple[AttentionHead, str]:
-        """The head that links are taken from, and why.
+        """The head that links are taken from, with the reason.
 
-        Raises: RunError when one was chosen that the model does not have.
+        Raises: RunError for a selected head that the model does not have.
         """
-        found = load_selected_head(self.run)
-        if found is None:
+        selection = load_selected_head(self.run)
+        if selection is None:
             guided = self.run.load_config().training.guided_alignment
-            why = "the guided one" if guided else f"none was chosen; {ALIGNMENT_HINT}"
-            return default_head(weights, guided), why
-        head, is_current = found
+            return default_head(weights, guided), "guided" if guided else f"default; {ALIGNMENT_HINT}"
+        head, is_current = selection
         if not head.exists_in(weights):
             raise RunError(f"{self.run.folder / ALIGNMENT_FILE}: the model has no {head}; {ALIGNMENT_HINT}")
-        return head, "as chosen" if is_current else f"chosen for other weights; {ALIGNMENT_HINT}"
+        return head, "selected" if is_current else f"selected for other weights; {ALIGNMENT_HINT}"
 
 
 def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None) -> None:
-    """Write the links of each pair as a line; report the head, and the agreement with a gold alignment if given."""
+    """Write a line of links per pair; report the head, and the error rate if the corpus has gold alignments."""
     pairs = list(read_pairs_with_alignments(corpus))
-    head, lines, agreement = None, list[str](), AlignmentErrorRate()
+    head, lines, rate = None, list[str](), AlignmentErrorRate()
     for weights, (_, gold) in zip(aligner.attention_weights(pairs), pairs, strict=True):
         if head is None and weights is not None:
-            head, why = aligner.selected_head(weights)
-            print(f"links by {head} ({why})", file=sys.stderr)
+            head, reason = aligner.selected_head(weights)
+            print(f"links by {head} ({reason})", file=sys.stderr)
         links = head.links(weights) if head else []
         lines.append(format_pharaoh(links) + "\n")
-        agreement += AlignmentErrorRate.from_links(links, gold) if gold else AlignmentErrorRate()
+        rate += AlignmentErrorRate.from_links(links, gold) if gold else AlignmentErrorRate()
     if to is None:
         sys.stdout.writelines(lines)
     else:
         with output(to) as file:
             file.write("".join(lines).encode())
     if corpus.alignment is not None:
-        print(agreement, file=sys.stderr)
+        print(rate, file=sys.stderr)
 
 
 def head_selection_corpus(run: RunDirectory, corpus: PlainTextConfig | None) -> PlainTextConfig:
-    """What heads are compared on: the files given, else the dev set of the run.
+    """The corpus for head selection: by default the dev set of the run.
 
-    Raises: UserError when there are no gold alignments.
+    Raises: UserError for a corpus without gold alignments.
     """
     if corpus is None:
         dev = run.load_config().data.dev
@@ -129,21 +131,15 @@ def head_selection_corpus(run: RunDirectory, corpus: PlainTextConfig | None) -> 
 def run_head_selection(aligner: Aligner, corpus: PlainTextConfig) -> None:
     """Compare all heads, record the best, and print the table, best first."""
     pairs = [(pair, gold) for pair, gold in read_pairs_with_alignments(corpus) if gold is not None]
-    compared = aligner.select_head(pairs)
-    print(format_head_table(compared))
-    best = next(iter(compared))
+    rates = aligner.select_head(pairs)
+    print(_format_rates(rates))
+    best = next(iter(rates))
     print(f"{aligner.run.folder / ALIGNMENT_FILE}: links are now by {best}", file=sys.stderr)
 
 
-def format_head_table(compared: Mapping[AttentionHead, AlignmentErrorRate]) -> str:
-    """How heads agree with the gold alignments, a line each."""
+def _format_rates(rates: Mapping[AttentionHead, AlignmentErrorRate]) -> str:
     rows = [
-        (
-            f"{head.layer}",
-            f"{head.head}",
-            head.step,
-            *(f"{x:.1%}" for x in (own.precision, own.recall, own.error_rate)),
-        )
-        for head, own in compared.items()
+        (str(head.layer), str(head.head), head.step, *(f"{x:.1%}" for x in (one.precision, one.recall, one.error_rate)))
+        for head, one in rates.items()
     ]
     return format_table([("layer", "head", "step", "precision", "recall", "AER"), *rows], num_text_columns=3)

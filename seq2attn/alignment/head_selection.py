@@ -1,4 +1,4 @@
-"""Which attention of a model its links are taken from, and how a run remembers it."""
+"""Selection of the attention head for word alignment, and its record in the run directory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALIGNMENT_HINT = "select again with `seq2attn align RUN_DIR --select-head`"
 
 @dataclass(frozen=True)
 class AttentionHead:
-    """One head of one layer, or the mean of a layer's heads, at one of the two steps that know a target word."""
+    """One head of one layer, or the mean of a layer's heads, at the decoder step whose output or input is the word."""
 
     layer: PositiveInt  # from 1, the lowest
     head: PositiveInt | Literal["mean"]  # from 1
@@ -34,11 +34,11 @@ class AttentionHead:
         return cast("WordAttention", layer.mean(0) if self.head == "mean" else layer[self.head - 1])
 
     def links(self, weights: WordAttention | None) -> list[AlignmentLink]:
-        """The links of a pair; none where it has no weights."""
+        """The links of a pair; none without weights."""
         return [] if weights is None else argmax_links(self.select(weights))
 
     def exists_in(self, weights: WordAttention) -> bool:
-        """Whether these weights have such a head."""
+        """Return True if the model of these weights has this head."""
         _, layers, heads, *_ = weights.shape
         return self.layer <= layers and (self.head == "mean" or self.head <= heads)
 
@@ -48,7 +48,7 @@ class AttentionHead:
 
 
 def all_heads(weights: WordAttention) -> list[AttentionHead]:
-    """All that links may be taken from, of [2, L, H, T, S]."""
+    """All candidates of weights [2, L, H, T, S]."""
     _, layers, heads, *_ = weights.shape
     names: list[int | Literal["mean"]] = [*range(1, heads + 1), *(["mean"] if heads > 1 else [])]  # type: ignore[list-item]
     steps: tuple[Literal["output", "input"], ...] = ("output", "input")
@@ -56,7 +56,7 @@ def all_heads(weights: WordAttention) -> list[AttentionHead]:
 
 
 def default_head(weights: WordAttention, guided: GuidedAlignmentConfig | None) -> AttentionHead:
-    """What links are taken from when nothing was chosen: the guided head, else the mean of the top layer's."""
+    """The head without a selection: the guided head, else the mean of the top layer's heads."""
     _, layers, heads, *_ = weights.shape
     if guided is not None:
         return AttentionHead(guided.resolve_layer(layers), guided.head)
@@ -66,39 +66,33 @@ def default_head(weights: WordAttention, guided: GuidedAlignmentConfig | None) -
 def score_heads(
     pairs: Iterable[tuple[WordAttention | None, WordAlignment]],
 ) -> dict[AttentionHead, AlignmentErrorRate]:
-    """How every head agrees with the gold alignments of some pairs, best first; of equals the lowest.
+    """Error rates of all heads on gold alignments, best first, of equals the lowest layer and head first.
 
-    Empty where the model has no attention.
+    Empty for a model without attention.
     """
-    found, missed = dict[AttentionHead, AlignmentErrorRate](), AlignmentErrorRate()
+    rates, unaligned = dict[AttentionHead, AlignmentErrorRate](), AlignmentErrorRate()
     for weights, gold in pairs:
         if weights is None:
-            missed += AlignmentErrorRate.from_links([], gold)
+            unaligned += AlignmentErrorRate.from_links([], gold)
             continue
-        for head in found or all_heads(weights):
-            found[head] = found.get(head, AlignmentErrorRate()) + AlignmentErrorRate.from_links(
-                head.links(weights), gold
-            )
-    return dict(sorted(((head, own + missed) for head, own in found.items()), key=lambda item: item[1].error_rate))
+        for head in rates or all_heads(weights):
+            rate = AlignmentErrorRate.from_links(head.links(weights), gold)
+            rates[head] = rates.get(head, AlignmentErrorRate()) + rate
+    return dict(sorted(((head, rate + unaligned) for head, rate in rates.items()), key=lambda item: item[1].error_rate))
 
 
-def save_selected_head(run: RunDirectory, compared: Mapping[AttentionHead, AlignmentErrorRate]) -> None:
-    """Make the first the head that the links of a run are taken from."""
-    best, agreement = next(iter(compared.items()))
-    candidates = [asdict(head) | _numbers(own) for head, own in compared.items()]
-    content = {
-        **asdict(best),
-        **_numbers(agreement),
-        "model": run.weights_origin(),
-        "candidates": candidates,
-    }
+def save_selected_head(run: RunDirectory, rates: Mapping[AttentionHead, AlignmentErrorRate]) -> None:
+    """Write the first head to the run, with the error rates of all."""
+    names = ("precision", "recall", "error_rate")
+    candidates = [asdict(head) | {name: getattr(rate, name) for name in names} for head, rate in rates.items()]
+    content = {**candidates[0], "model": run.weights_origin(), "candidates": candidates}
     write_json(run.folder / ALIGNMENT_FILE, content)
 
 
 def load_selected_head(run: RunDirectory) -> tuple[AttentionHead, bool] | None:
-    """The head chosen for a run, and whether it was for the weights it has now; None where none was chosen.
+    """The selected head of a run, and True if it was selected for the present weights; None without a selection.
 
-    Raises: RunError for a record that cannot be read.
+    Raises: RunError for an invalid record.
     """
     path = run.folder / ALIGNMENT_FILE
     if not path.is_file():
@@ -108,13 +102,5 @@ def load_selected_head(run: RunDirectory) -> tuple[AttentionHead, bool] | None:
     try:
         head = TypeAdapter(AttentionHead).validate_python(values)
     except ValidationError:
-        raise RunError(f"{path}: names no layer, head and step; {ALIGNMENT_HINT}") from None
+        raise RunError(f"{path}: has no valid layer, head and step; {ALIGNMENT_HINT}") from None
     return head, content.get("model") == run.weights_origin()
-
-
-def _numbers(agreement: AlignmentErrorRate) -> dict[str, float]:
-    return {
-        "precision": agreement.precision,
-        "recall": agreement.recall,
-        "error_rate": agreement.error_rate,
-    }

@@ -1,6 +1,6 @@
-"""Cross-attention weights of a given translation, from target words to source words.
+"""Cross-attention weights between the words of sentence pairs, by forced decoding.
 
-L layers, H heads, T target words, S source words: words as links count them, not tokens.
+L layers, H heads, T target words, S source words: words separated by white space, not tokens.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seq2attn.tokenizers.word_ids import pool_to_words
 
 WordAttention: TypeAlias = NDArray[np.float32]
 OUTPUT_STEP, INPUT_STEP = 0, 1
-"""The step whose output is a target word, and the step whose input it is (Chen et al. 2020)."""
+"""Decoder steps of a target word: the step with the word as output, or as input (Chen et al. 2020)."""
 
 
 def word_attention_weights(
@@ -30,41 +30,35 @@ def word_attention_weights(
     *,
     budget: int = 4096,
 ) -> list[WordAttention | None]:
-    """For each pair [2, L, H, T, S], output steps first; None where a side is empty, or there is no attention.
+    """For each pair [2, L, H, T, S], output steps first; None for a pair with an empty side, or without attention.
 
-    Rows times the longer side are at most `budget` at a time.
+    `budget`: maximum rows times the longer side of a batch.
     """
-    cut = [tuple(encode_with_word_ids(*side) for side in zip(tokenizers, pair, strict=True)) for pair in pairs]
-    full = [row for row, sides in enumerate(cut) if all(ids for ids, _ in sides)]
-    ids = [(cut[row][0][0], cut[row][1][0]) for row in full]
-    found: list[WordAttention | None] = [None] * len(pairs)
-    for row, weights in zip(full, cross_attention_weights(model, ids, budget=budget), strict=True):
+    encoded = [tuple(encode_with_word_ids(*side) for side in zip(tokenizers, pair, strict=True)) for pair in pairs]
+    rows = [row for row, sides in enumerate(encoded) if all(ids for ids, _ in sides)]
+    ids = [(encoded[row][0][0], encoded[row][1][0]) for row in rows]
+    output: list[WordAttention | None] = [None] * len(pairs)
+    for row, weights in zip(rows, cross_attention_weights(model, ids, budget=budget), strict=True):
         if weights is not None:
-            found[row] = _of_words(weights, *zip(cut[row], map(_count, pairs[row]), strict=True))
-    return found
+            counts = (len(split_words(line)) for line in pairs[row])
+            output[row] = _pool(weights, *zip(encoded[row], counts, strict=True))
+    return output
 
 
 def argmax_links(weights: WordAttention) -> list[AlignmentLink]:
-    """weights [T, S] -> each target word's link to the source word it looks at most (Garg et al. 2019, section 3).
+    """weights [T, S] -> each target word's link to the source word of largest weight (Garg et al. 2019, section 3).
 
-    The first of equals; none where no word of the source was looked at at all.
+    The first of equals; no link for a row of zeros.
     """
     return [(int(row.argmax()), word) for word, row in enumerate(weights) if row.any()]
 
 
-def _count(line: str) -> int:
-    return len(split_words(line))
+def _pool(weights: WordAttention, source: tuple[IdsWithWords, int], target: tuple[IdsWithWords, int]) -> WordAttention:
+    """[L, H, tokens + EOS, tokens + EOS] -> [2, L, H, T, S]: sum over a source word, mean over a target word.
 
-
-def _of_words(
-    weights: WordAttention, source: tuple[IdsWithWords, int], target: tuple[IdsWithWords, int]
-) -> WordAttention:
-    """[L, H, tokens + end, tokens + end] -> [2, L, H, T, S]: summed over a source word, the mean of a target word.
-
-    What goes to the end of the source goes to no word.
+    Weights on the EOS of the source are dropped.
     """
-    (_, of_source), sources = source
-    (_, of_target), targets = target
-    steps = len(of_target)
-    cells = np.stack([weights[:, :, :steps], weights[:, :, 1:]])[..., : len(of_source)]
-    return pool_to_words(cells, (of_target, targets), (of_source, sources))
+    (_, source_word_ids), num_source_words = source
+    (_, target_word_ids), num_target_words = target
+    steps = np.stack([weights[:, :, : len(target_word_ids)], weights[:, :, 1:]])[..., : len(source_word_ids)]
+    return pool_to_words(steps, (target_word_ids, num_target_words), (source_word_ids, num_source_words))

@@ -57,11 +57,11 @@ def evaluate(
       seq2attn evaluate runs/phrasebook --engine ctranslate2
     """
     from seq2attn.evaluation import evaluate as evaluation
-    from seq2attn.evaluation.tables import as_tables, draw_by_length
     from seq2attn.inference.translate_files import print_warnings
     from seq2attn.inference.translator import Translator, check_engine_supports
     from seq2attn.run_directory import RunDirectory
     from seq2attn.search.config import check_size, resolve_search
+    from seq2attn.visualization.curves import draw_bleu_by_length
     from seq2attn.visualization.figure import check_picture
 
     if plot is not None:
@@ -77,12 +77,11 @@ def evaluate(
     load = partial(Translator.load, run, device, engine=engine, export_dir=export_dir)
     translator, origin = evaluation.load_with_origin(folder, load)
     check_engine_supports(translator.engine, search, folder, overrides)
-    info = evaluation.TrainingTextInfo.from_run(folder)
-    results = evaluation.evaluate_run(translator, sets, search, experiment.evaluation, info)
+    results = evaluation.evaluate_run(folder, translator, sets, search, experiment.evaluation)
     for line in dict.fromkeys(result.note for result in results if result.note):
         typer.echo(line, err=True)
     print_warnings(warning for result in results for warning in result.warnings)
     report = evaluation.write_reports(folder, origin, results, search)
     if plot is not None:
-        draw_by_length(results, plot)
-    typer.echo(json.dumps(report, ensure_ascii=False, indent=1) if as_json else as_tables(results))
+        draw_bleu_by_length({result.name: result.by_length for result in results}, plot)
+    typer.echo(json.dumps(report, ensure_ascii=False, indent=1) if as_json else evaluation.format_results(results))

@@ -52,5 +52,5 @@ def sweep(
     if failures:
         log(f"{len(failures)} training{'s' * (len(failures) > 1)} failed:")
         for failure in failures:
-            log(f"  {failure.training}: {failure.failure_reason}")
+            log(f"  {failure.run}: {failure.failure_reason}")
         raise typer.Exit(1)

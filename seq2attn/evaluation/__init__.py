@@ -1,1 +1,1 @@
-"""How good translations are, and whether one system is better than another."""
+"""Scores of translations: metrics, test sets and reports."""

@@ -1,4 +1,4 @@
-"""The evaluation part of a config: one object from which validation, `evaluate` and sweeps build their metrics."""
+"""Config of the metrics of validation, `evaluate` and sweeps."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class TerConfig(Config):
 
 
 class EvaluationConfig(Config):
-    """How translations are scored: by validation, `evaluate`, sweeps and significance tests alike."""
+    """Scoring of translations in validation, `evaluate` and sweeps."""
 
     metrics: tuple[MetricName, ...] | None = None
-    """Metrics of `evaluate`: bleu, chrf, chrf++, ter, exact, token-error-rate. Unless given: bleu, chrf and ter, or
-    token-error-rate in the place of ter where references have no spaces between words."""
+    """Metrics of `evaluate`: bleu, chrf, chrf++, ter, exact, token-error-rate. Unless given: bleu, chrf and ter, with
+    token-error-rate instead of ter for references without spaces between words."""
     tokenize: Tokenize = "auto"
     """sacreBLEU's tokenizer for BLEU. auto: by the script of the references: Han without kana: zh; kana, Thai, Lao,
     Khmer and Burmese: char; else 13a. ja-mecab needs sacrebleu[ja], ko-mecab sacrebleu[ko]; flores200 downloads a
@@ -67,12 +67,12 @@ class EvaluationConfig(Config):
     chrf: ChrfConfig = ChrfConfig()
     ter: TerConfig = TerConfig()
     error_rate_tokens: Literal["auto", "words", "char"] = "auto"
-    """Tokens of the token error rate. auto: char where references have no spaces between words, else words."""
+    """Tokens of the token error rate. auto: char for references without spaces between words, else words."""
 
     def build(self, references: Iterable[str]) -> Metrics:
-        """The metrics for these references, by whose script `auto` is resolved.
+        """The metrics; `auto` settings depend on the script of the references.
 
-        Raises: UserError where the tokenizer needs what is not installed.
+        Raises: UserError when a package of the tokenizer is not installed.
         """
         script = main_script(references)
         is_unspaced = script in UNSPACED

@@ -1,6 +1,6 @@
-"""Exact match and token error rate as metrics of sacreBLEU, for tasks with one right answer.
+"""Exact match and token error rate as metrics of sacreBLEU, for tasks with one correct output.
 
-Use them for dates, digits or pronunciation, where BLEU of a few tokens means little.
+Use them for dates, digits or pronunciation, where outputs are too short for BLEU.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sacrebleu.metrics.base import Metric, Score, Signature
 from seq2attn import __version__
 
 
-class _OwnSignature(Signature):
+class _Signature(Signature):
     def __init__(self, args: dict[str, Any]) -> None:
         super().__init__(args)
         self.info["case"] = "lc" if args["lowercase"] else "mixed"
@@ -26,11 +26,11 @@ class TokenErrorRate(Metric):
     """Token error rate: Levenshtein distance in percent of the tokens of the reference, without TER's shifts.
 
     With several references per sentence: the smallest distance, and the mean length, as in TER.
-    `tokens` is `words` (between white space) or `char` (all characters but white space).
+    `tokens` is `words` (separated by white space) or `char` (all characters except white space).
     """
 
     name = "token error rate"
-    _SIGNATURE_TYPE = _OwnSignature
+    _SIGNATURE_TYPE = _Signature
 
     def __init__(self, *, tokens: str = "words", lowercase: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -57,7 +57,7 @@ class TokenErrorRate(Metric):
 
 
 class ExactMatch(TokenErrorRate):
-    """Exact match: percentage of sentences equal to one of their references, white space aside."""
+    """Exact match: percentage of sentences equal to one of their references, apart from white space."""
 
     name = "exact match"
 

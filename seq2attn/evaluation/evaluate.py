@@ -1,4 +1,4 @@
-"""Scores of a run on test sets, and a report of each set in the run.
+"""Scores of a run on test sets, with a report of each set in the run directory.
 
 evaluation/NAME.json    scores, the origin of the weights, and SHA-256 of source, references and translations
 evaluation/NAME.txt     the translations
@@ -19,7 +19,15 @@ from seq2attn.data.inspection.statistics import CorpusReport, inspect_pairs
 from seq2attn.data.readers import CorpusConfig, PlainTextConfig, check_regular, read_pairs, read_references
 from seq2attn.errors import UserError
 from seq2attn.evaluation.config import EvaluationConfig
-from seq2attn.evaluation.metrics import LengthBucket, Metrics, References, Score, bleu_by_length
+from seq2attn.evaluation.metrics import (
+    LengthBucket,
+    Metrics,
+    References,
+    Score,
+    bleu_by_length,
+    length_table,
+    score_table,
+)
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translator import Translator
@@ -29,12 +37,12 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
 
 LOCK_TIMEOUT = 60.0
-"""Seconds in which another command has surely written its reports."""
+"""Seconds to wait for another command that writes its reports."""
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """A test set, read, with the metrics for its references."""
+    """The text of a test set, with the metrics for its references."""
 
     name: str
     pairs: Sequence[tuple[str, str]]
@@ -43,25 +51,25 @@ class EvaluationSet:
 
     @classmethod
     def read(cls, name: str, corpus: CorpusConfig, evaluation: EvaluationConfig) -> EvaluationSet:
-        """The set of a corpus. Raises DataError for text that cannot be used."""
+        """The test set of a corpus. Raises DataError for text that cannot be used."""
         pairs = list(read_pairs(corpus))
         references = read_references(corpus, [target for _, target in pairs])
         return cls(name, pairs, references, evaluation.build(line for stream in references for line in stream))
 
     @property
     def sources(self) -> list[str]:
-        """The lines to be translated."""
+        """The lines to translate."""
         return [source for source, _ in self.pairs]
 
     @property
     def digests(self) -> Digests:
-        """By which the set is known, whatever its name."""
+        """Digests that identify the set, independent of its name."""
         return Digests(text_digest(self.sources), tuple(map(text_digest, self.references)))
 
 
 @dataclass(frozen=True)
 class Digests:
-    """SHA-256 of the text of a test set, as of files with a line feed after each line."""
+    """SHA-256 of the text of a test set, with a line feed after each line."""
 
     source: str
     references: tuple[str, ...]
@@ -77,44 +85,34 @@ class TestSetResult:
     scores: tuple[Score, ...]
     by_length: tuple[LengthBucket, ...]
     seconds: float  # of translating, the model already loaded
-    num_tokens: int  # target tokens made
+    num_tokens: int  # of the translations
     translations: tuple[str, ...]
-    note: str | None  # how the tokenizer of BLEU was chosen
-    warnings: tuple[str, ...]  # warnings about the set and its scores
+    note: str | None  # on the choice of the tokenizer of BLEU
+    warnings: tuple[str, ...]  # about the set and its scores
 
-
-@dataclass(frozen=True)
-class TrainingTextInfo:
-    """What is known of the text that a run learnt from."""
-
-    train_report: CorpusReport | None
-    hashes: Hashes | None
-
-    @classmethod
-    def from_run(cls, run: RunDirectory) -> TrainingTextInfo:
-        """Nothing is known of a run from before that was recorded, and less where its data were moved away."""
-        report = DataReport.load(run.folder)
-        return cls(report.train if report else None, load_hashes(run.folder))
+    def score(self, name: str) -> Score:
+        """The score of a metric."""
+        return next(score for score in self.scores if score.name == name)
 
 
 def text_digest(lines: Iterable[str]) -> str:
     """SHA-256 of lines, as hex."""
-    return hashlib.sha256(_file(lines)).hexdigest()
+    return hashlib.sha256(_as_bytes(lines)).hexdigest()
 
 
-def _file(lines: Iterable[str]) -> bytes:
+def _as_bytes(lines: Iterable[str]) -> bytes:
     return "".join(line + "\n" for line in lines).encode()
 
 
 def test_sets(experiment: ExperimentConfig, source: Path | None, references: Sequence[Path]) -> dict[str, CorpusConfig]:
-    """The test sets of a config, or the one of the files that were given.
+    """The test sets of a config, or one of `source` and `references`.
 
-    Raises UserError when source or references are missing, or when there is nothing to score.
+    Raises UserError when source or references are missing, or when there is no test set.
     """
     if (source is None) != (not references):
         raise UserError("give --source and --reference together")
     if source is not None:
-        # Its report takes no place of one of a set of the config.
+        # Its report must not replace that of a set of the config.
         name = source.name + "_" * (source.name in experiment.data.test)
         return {name: PlainTextConfig(source=source, target=references[0], references=tuple(references[1:]))}
     if not experiment.data.test:
@@ -125,7 +123,7 @@ def test_sets(experiment: ExperimentConfig, source: Path | None, references: Seq
 
 
 def load_with_origin(run: RunDirectory, load: Callable[[], Translator]) -> tuple[Translator, dict[str, Any]]:
-    """A translator and the origin of its weights; loaded again where a training replaced them meanwhile."""
+    """A translator and the origin of its weights, loaded again if a training replaced them meanwhile."""
     while True:
         origin = run.weights_origin() if run.weights_path.is_file() else {}
         translator = load()
@@ -134,33 +132,34 @@ def load_with_origin(run: RunDirectory, load: Callable[[], Translator]) -> tuple
 
 
 def evaluate_run(
+    run: RunDirectory,
     translator: Translator,
     sets: Mapping[str, CorpusConfig],
     search: SearchConfig,
     evaluation: EvaluationConfig,
-    learnt: TrainingTextInfo | None = None,
 ) -> list[TestSetResult]:
-    """Translate and score each test set; all are read before the first is translated.
-
-    `learnt` is what the sets are compared with.
-    """
-    read = [EvaluationSet.read(name, corpus, evaluation) for name, corpus in sets.items()]
-    learnt = learnt or TrainingTextInfo(None, None)
-    return [_evaluate(translator, one, search, learnt) for one in read]
+    """Translate and score each test set; all are read before the first is translated."""
+    tests = [EvaluationSet.read(name, corpus, evaluation) for name, corpus in sets.items()]
+    report, hashes = DataReport.load(run.folder), load_hashes(run.folder)
+    return [_evaluate(translator, test, search, report.train if report else None, hashes) for test in tests]
 
 
 def _evaluate(
-    translator: Translator, test: EvaluationSet, search: SearchConfig, learnt: TrainingTextInfo
+    translator: Translator,
+    test: EvaluationSet,
+    search: SearchConfig,
+    train_report: CorpusReport | None,
+    train_hashes: Hashes | None,
 ) -> TestSetResult:
     checker = InputChecker()
     started = time.monotonic()
-    found = list(translator.translate_iterable(test.sources, search, num_hypotheses=1, checker=checker))
+    output = list(translator.translate_iterable(test.sources, search, num_hypotheses=1, checker=checker))
     seconds = time.monotonic() - started
-    translations = tuple(translation.text for translation in found)
-    inspected = inspect_pairs(test.pairs, translator.source, translator.target, learnt.hashes)
-    concerns = (
-        *test_set_warnings(test.name, inspected, learnt.train_report),
-        *(f"{test.name}: {said}" for said in (*checker.length_warnings(), *test.metrics.warnings())),
+    translations = tuple(translation.text for translation in output)
+    corpus_report = inspect_pairs(test.pairs, translator.source, translator.target, train_hashes)
+    warnings = (
+        *test_set_warnings(test.name, corpus_report, train_report),
+        *(f"{test.name}: {warning}" for warning in (*checker.length_warnings(), *test.metrics.warnings())),
     )
     return TestSetResult(
         name=test.name,
@@ -169,18 +168,18 @@ def _evaluate(
         scores=tuple(test.metrics.scores(translations, test.references)),
         by_length=tuple(bleu_by_length(test.metrics, test.sources, translations, test.references)),
         seconds=seconds,
-        num_tokens=sum(len(translation.tokens) for translation in found),
+        num_tokens=sum(len(translation.tokens) for translation in output),
         translations=translations,
         note=test.metrics.note,
-        warnings=concerns,
+        warnings=warnings,
     )
 
 
 def write_reports(
     run: RunDirectory, origin: Mapping[str, Any], results: list[TestSetResult], search: SearchConfig
 ) -> dict[str, Any]:
-    """Keep translations and a report of each set in the run; all reports. `origin` is that of the weights."""
-    about = {"model": dict(origin), "search": search.model_dump(mode="json")}
+    """Write translations and a report of each set to the run, and return all reports. `origin`: of the weights."""
+    shared = {"model": dict(origin), "search": search.model_dump(mode="json")}
     sets: dict[str, Any] = {}
     for result in results:
         content = asdict(result)
@@ -189,10 +188,23 @@ def write_reports(
         content["sentences_per_second"] = result.sentences / result.seconds
         sets[result.name] = content
     folder = run.folder / "evaluation"
-    with lock_directory(
-        folder, "evaluation.lock", timeout=LOCK_TIMEOUT
-    ):  # lest report and translations be of two commands
+    # The lock keeps report and translations of one command together.
+    with lock_directory(folder, "evaluation.lock", timeout=LOCK_TIMEOUT):
         for result in results:
-            write_bytes(folder / f"{result.name}.txt", _file(result.translations))
-            write_json(folder / f"{result.name}.json", {"set": result.name, **about, **sets[result.name]})
-    return {**about, "sets": sets}
+            write_bytes(folder / f"{result.name}.txt", _as_bytes(result.translations))
+            write_json(folder / f"{result.name}.json", {"set": result.name, **shared, **sets[result.name]})
+    return {**shared, "sets": sets}
+
+
+def format_results(results: Sequence[TestSetResult]) -> str:
+    """Tables of scores with their signatures and of BLEU by source length, and the decoding speed."""
+    parts = [
+        score_table({result.name: result.scores for result in results}),
+        *(length_table({result.name: result.by_length}) for result in results),
+        "\n".join(
+            f"{result.name}: {result.sentences} sentences in {result.seconds:.1f} s,"
+            f" {result.sentences / result.seconds:.1f} sentences/s, {result.num_tokens / result.seconds:.0f} tokens/s"
+            for result in results
+        ),
+    ]
+    return "\n\n".join(parts)

@@ -1,4 +1,4 @@
-"""Scores of detokenized translations by sacreBLEU and metrics in its form, each with its signature."""
+"""Scores of detokenized translations, each with its sacreBLEU signature."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MetricName = Literal["bleu", "chrf", "chrf++", "ter", "exact", "token-error-rate
 References = Sequence[Sequence[str]]
 """Reference streams: `references[k][i]` is the k-th reference of sentence i."""
 LENGTHS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
-"""Maximum words of the buckets of BLEU by length, twice as many characters of text without spaces."""
+"""Maximum words of the buckets of BLEU by length; for text without spaces twice these numbers of characters."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """One number of a whole test set, and all that one needs to know to compare it with another's."""
+    """A metric of a whole test set, with the settings that make it comparable."""
 
     name: str
     value: float
@@ -32,14 +32,14 @@ class Score:
 
 @dataclass(frozen=True)
 class LengthBucket:
-    """The sentences whose source has `lowest` to `highest` words or characters, and their BLEU."""
+    """BLEU of the sentences whose source has `lowest` to `highest` words or characters."""
 
     lowest: int
     highest: int
     sentences: int
     mean_length: float
     score: Score
-    unit: str = "words"  # between white space, or characters without it
+    unit: str = "words"  # separated by white space; or characters
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class Metrics:
     """The metrics for one set of references; built by `EvaluationConfig.build`."""
 
     by_name: Mapping[MetricName, Metric]
-    names: tuple[MetricName, ...]  # those reported unless others are asked for
-    note: str | None  # the tokenizer that was chosen by the script of the references, where it is not 13a
-    cautions: Mapping[MetricName, str]  # metrics that split at spaces, where the references have few
+    names: tuple[MetricName, ...]  # default metrics
+    note: str | None  # on an automatic choice of a tokenizer other than 13a
+    cautions: Mapping[MetricName, str]  # on metrics that split at spaces, for references with few
 
     def warnings(self, names: Sequence[MetricName] | None = None) -> list[str]:
-        """The cautions about these metrics."""
-        return [self.cautions[name] for name in self.names_or(names) if name in self.cautions]
+        """The cautions about `names`, by default about the default metrics."""
+        return [self.cautions[name] for name in (self.names if names is None else names) if name in self.cautions]
 
     def scores(
         self,
@@ -61,22 +61,15 @@ class Metrics:
         references: References,
         names: Sequence[MetricName] | None = None,
     ) -> list[Score]:
-        """Scores of detokenized `hypotheses`, in the order of `names`.
+        """Scores of detokenized `hypotheses`, in the order of `names`, by default those of the default metrics.
 
         Raises: DataError if a stream has another number of lines than `hypotheses`, or if there are none.
         """
         for stream in references:
             _check_pairs(hypotheses, stream, "references")
-        found = []
-        for name in self.names_or(names):
-            metric = self.by_name[name]
-            result = metric.corpus_score(hypotheses, references)
-            found.append(Score(result.name, result.score, str(metric.get_signature())))
-        return found
-
-    def names_or(self, names: Sequence[MetricName] | None) -> Sequence[MetricName]:
-        """`names`, or the default ones."""
-        return self.names if names is None else names
+        metrics = [self.by_name[name] for name in (self.names if names is None else names)]
+        results = [(metric, metric.corpus_score(hypotheses, references)) for metric in metrics]
+        return [Score(result.name, result.score, str(metric.get_signature())) for metric, result in results]
 
 
 def bleu_by_length(
@@ -86,12 +79,12 @@ def bleu_by_length(
     references: References,
     edges: Sequence[int] = LENGTHS,
     *,
-    fewest: int = 20,
+    min_sentences: int = 20,
 ) -> list[LengthBucket]:
     """BLEU of sentences of similar source length, shortest first (Bahdanau et al. 2015, figure 2).
 
-    `edges` are the maximum lengths of the buckets, in words, ascending; what is longer than all of them is
-    one more. Neighbours are merged until each has `fewest` sentences: BLEU of a handful says nothing.
+    `edges`: maximum lengths of the buckets in words, ascending; longer sentences are in one more bucket.
+    Neighbouring buckets are merged until each has `min_sentences`.
 
     Raises: DataError if sources, hypotheses and references differ in number.
     """
@@ -116,12 +109,12 @@ def bleu_by_length(
             score=bleu(group),
             unit=unit,
         )
-        for group in _merge(groups, fewest)
+        for group in _merge(groups, min_sentences)
     ]
 
 
 def score_table(systems: Mapping[str, Sequence[Score]], *, markdown: bool = False) -> str:
-    """A row a system, a column a metric with one signature, and below them the signatures."""
+    """A table with a row per system and a column per metric and signature; the signatures below."""
     columns = list(dict.fromkeys((score.name, score.signature) for row in systems.values() for score in row))
     rows = [[system, *_cells(columns, row)] for system, row in systems.items()]
     signatures = [f"{name}: {f'`{signature}`' if markdown else signature}" for name, signature in columns]
@@ -130,7 +123,7 @@ def score_table(systems: Mapping[str, Sequence[Score]], *, markdown: bool = Fals
 
 
 def length_table(systems: Mapping[str, Sequence[LengthBucket]], *, markdown: bool = False) -> str:
-    """A row a bucket, a column a system; all systems translated the same sources."""
+    """A table with a row per bucket and a column per system, all of the same sources."""
     rows = [
         [f"{row[0].lowest}-{row[0].highest}", str(row[0].sentences), *(f"{b.score.value:.2f}" for b in row)]
         for row in zip(*systems.values(), strict=True)
@@ -148,16 +141,16 @@ def _check_pairs(hypotheses: Sequence[str], others: Sequence[str], name: str) ->
     if len(hypotheses) != len(others):
         raise DataError(f"{len(hypotheses)} hypotheses but {len(others)} {name}; each sentence needs one line of both")
     if not hypotheses:
-        raise DataError("there is nothing to score: no hypotheses and no references")
+        raise DataError("there are no hypotheses and no references to score")
 
 
-def _merge(groups: list[list[int]], fewest: int) -> list[list[int]]:
+def _merge(groups: list[list[int]], min_sentences: int) -> list[list[int]]:
     merged = [groups[0]]
     for group in groups[1:]:
-        if len(merged[-1]) < fewest:
+        if len(merged[-1]) < min_sentences:
             merged[-1] = merged[-1] + group
         else:
             merged.append(group)
-    if len(merged) > 1 and len(merged[-1]) < fewest:
+    if len(merged) > 1 and len(merged[-1]) < min_sentences:
         merged[-2:] = [merged[-2] + merged[-1]]
     return merged

@@ -1,1 +1,1 @@
-"""Sweeps: the trials of a grid trained and measured, and a leaderboard of them."""
+"""Sweeps: a grid of trainings, their evaluation, and a leaderboard."""

@@ -1,124 +1,148 @@
-"""The whole of a sweep's file."""
+"""Config of a sweep: a base experiment, the axes in which its trials differ, and the combinations that are trained."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import Field, PositiveInt
+from pydantic import BeforeValidator, Field, PositiveInt, StringConstraints
 
 from seq2attn.config.base import Config, FieldError, InputPath
 from seq2attn.config.hints import suggest_or_list
-from seq2attn.sweep.grid import Axes, Choices, Pattern, expand, matches
 
-OURS = ("run_dir", "training.seed")
-"""What each training of a sweep has for itself."""
-NOT_YOURS = "`run_dir` and `training.seed` are for the sweep to set; see `folder` and `seeds`"
+
+def _as_text(value: Any) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if is_number else value
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+AxisName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+Label = Annotated[str, BeforeValidator(_as_text), StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+"""Name of a choice; part of the name of a folder."""
+Choices: TypeAlias = dict[AxisName, Label]
+"""A trial: a label for each axis that applies to it."""
+Labels = Annotated[tuple[Label, ...], BeforeValidator(_as_list), Field(min_length=1)]
+SubGrid = Annotated[dict[AxisName, Labels], Field(min_length=1)]
+"""All combinations of the labels of some axes; the other axes do not apply."""
+
+
+class AxisConfig(Config):
+    """An axis of the grid: one part of the experiment, and its alternatives."""
+
+    at: str | None = None
+    """Key of the experiment that the choices are values of, such as model.encoder; unless given, the experiment."""
+    choices: dict[Label, Any] = Field(min_length=1)
+    """Values by label, each merged into the experiment as a file into the one it extends; {} changes nothing."""
+
+
+Axes: TypeAlias = dict[AxisName, AxisConfig]
 
 
 def trial_name(choices: Choices) -> str:
-    """What a trial is called: its labels in the order of the axes, where they apply."""
+    """The labels of a trial in the order of the axes."""
     return "+".join(choices.values())
 
 
-def _base_is_there(base: Path) -> list[FieldError]:
+def expand(axes: Axes, grids: Sequence[Mapping[str, Iterable[str]]] | None) -> list[Choices]:
+    """The trials of all sub-grids, each once; unless given, of one grid of all axes. The last axis varies fastest."""
+    trials = list[Choices]()
+    for grid in [{name: axis.choices for name, axis in axes.items()}] if grids is None else grids:
+        names = [name for name in axes if name in grid]
+        for labels in itertools.product(*(grid[name] for name in names)):
+            choices = dict(zip(names, labels, strict=True))
+            if choices not in trials:
+                trials.append(choices)
+    return trials
+
+
+def _check_base(base: Path) -> list[FieldError]:
     return [] if base.is_file() else [FieldError("base", f"there is no file {base}")]
 
 
-def _seeds_differ(seeds: Sequence[int]) -> list[FieldError]:
-    return [] if len({*seeds}) == len(seeds) else [FieldError("seeds", "a seed is here twice")]
+def _check_seeds(seeds: Sequence[int]) -> list[FieldError]:
+    return [] if len({*seeds}) == len(seeds) else [FieldError("seeds", "a seed is repeated")]
 
 
-def _changes_fit(changes: Mapping[str, Any]) -> list[FieldError]:
-    return [FieldError("changes", NOT_YOURS)] if any(_sets(None, changes, ours) for ours in OURS) else []
+RESERVED = "`run_dir` and `training.seed` are set by the sweep; see `folder` and `seeds`"
 
 
-def _choices_fit(axes: Axes) -> list[FieldError]:
+def _sets_reserved_key(changes: Mapping[str, Any]) -> bool:
+    training = changes.get("training")
+    return "run_dir" in changes or (isinstance(training, Mapping) and "seed" in training)
+
+
+def _check_changes(changes: Mapping[str, Any]) -> list[FieldError]:
+    return [FieldError("changes", RESERVED)] if _sets_reserved_key(changes) else []
+
+
+def _check_choices(axes: Axes) -> list[FieldError]:
     mistakes = []
     for name, axis in axes.items():
-        if axis.at is None and not all(isinstance(choice, Mapping) for choice in axis.choices.values()):
-            message = "a choice should be a mapping, or the axis should say `at` which key it stands"
+        keys = axis.at.split(".")[::-1] if axis.at else []
+        choices = [functools.reduce(lambda value, key: {key: value}, keys, one) for one in axis.choices.values()]
+        if not all(isinstance(choice, Mapping) for choice in choices):
+            message = "a choice should be a mapping, or the axis should have the key `at` of its values"
             mistakes.append(FieldError(f"axes.{name}.choices", message))
-        if any(_sets(axis.at, choice, ours) for choice in axis.choices.values() for ours in OURS):
-            mistakes.append(FieldError(f"axes.{name}", NOT_YOURS))
+        elif any(map(_sets_reserved_key, choices)):
+            mistakes.append(FieldError(f"axes.{name}", RESERVED))
     return mistakes
 
 
-def _sets(at: str | None, choice: Any, key: str) -> bool:
-    """Whether a choice says anything about `key`."""
-    names, where = key.split("."), at.split(".") if at else []
-    if names[: len(where)] != where[: len(names)]:
-        return False
-    for name in names[len(where) :]:
-        if not isinstance(choice, Mapping) or name not in choice:
-            return False
-        choice = choice[name]
-    return True
-
-
-def _patterns_fit(
-    axes: Axes, include: Sequence[Pattern] | None, exclude: Sequence[Pattern], baseline: Pattern
-) -> list[FieldError]:
-    """Patterns name axes and labels that there are, some trial is left, and the baseline is one of them."""
-    mistakes = []
-    for at, (name, axis) in enumerate(axes.items()):
-        mistakes += _unknown(axis.exclude_when, dict(list(axes.items())[:at]), f"axes.{name}.exclude_when")
-    for key, patterns in (("include", include or ()), ("exclude", exclude)):
-        for number, pattern in enumerate(patterns):
-            mistakes += _unknown(pattern, axes, f"{key}.{number}")
-    mistakes += _unknown(baseline, axes, "baseline")
+def _check_trials(axes: Axes, trials: Sequence[SubGrid] | None, baseline: Choices) -> list[FieldError]:
+    """Axes and labels exist, trials have different names, and the baseline is one of them."""
+    mistakes = [mistake for i, grid in enumerate(trials or ()) for mistake in _unknown(grid, axes, f"trials.{i}")]
+    mistakes += _unknown({name: [label] for name, label in baseline.items()}, axes, "baseline")
     if mistakes:
         return mistakes
-    trials = expand(axes, include, exclude)
-    if not trials:
-        return [FieldError("axes", "no trial is left; see `include` and `exclude`")]
-    if len(named := {trial_name(trial) for trial in trials}) < len(trials):
-        return [FieldError("axes", f"two trials of {len(trials)} have the same name ({len(named)} have not)")]
-    meant = [trial for trial in trials if matches(baseline, trial)]
-    if len(meant) != 1:
-        some = ", ".join(trial_name(trial) for trial in (meant or trials)[:4])
-        say = f"means {len(meant)} trials ({some} ...)" if meant else f"is none of the trials; there are {some} ..."
-        return [FieldError("baseline", f"{say}; it should be one")]
+    expanded = expand(axes, trials)
+    names = [trial_name(trial) for trial in expanded]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        return [FieldError("axes", f"two trials have the name {repeated}; change a label")]
+    if baseline not in expanded:
+        return [FieldError("baseline", f"is none of the {len(names)} trials: {', '.join(names[:4])} ...")]
     return []
 
 
-def _unknown(pattern: Pattern, axes: Axes, key: str) -> list[FieldError]:
+def _unknown(grid: Mapping[str, Iterable[str]], axes: Axes, key: str) -> list[FieldError]:
     mistakes = []
-    for name, labels in pattern.items():
+    for name, labels in grid.items():
         if name not in axes:
-            above = " above it" if key.endswith("exclude_when") else ""
-            mistakes.append(
-                FieldError(f"{key}.{name}", f"there is no axis `{name}`{above}{suggest_or_list(name, axes)}")
-            )
+            mistakes.append(FieldError(f"{key}.{name}", f"there is no axis `{name}`{suggest_or_list(name, axes)}"))
             continue
-        for label in labels:
-            if label not in axes[name].choices:
-                hint = suggest_or_list(label, axes[name].choices)
-                mistakes.append(FieldError(f"{key}.{name}", f"`{name}` has no choice `{label}`{hint}"))
+        known = axes[name].choices
+        mistakes += [
+            FieldError(f"{key}.{name}", f"`{name}` has no choice `{label}`{suggest_or_list(label, known)}")
+            for label in labels
+            if label not in known
+        ]
     return mistakes
 
 
 class SweepConfig(Config):
-    """An experiment, and what its trials change in it."""
+    """A grid of trainings: a base experiment and its variations."""
 
-    rules = (_base_is_there, _seeds_differ, _changes_fit, _choices_fit, _patterns_fit)
+    rules = (_check_base, _check_seeds, _check_changes, _check_choices, _check_trials)
 
     base: InputPath
-    """The config of an experiment, whose test sets the trials are measured on."""
+    """Config of an experiment; the trials are evaluated on its test sets."""
     folder: Path
-    """Where all that the sweep makes is kept, relative to the working directory."""
+    """Output folder of the sweep, relative to the working directory."""
     changes: dict[str, Any] = Field(default_factory=dict)
-    """What all trials change in the base."""
+    """Changes to the base in all trials."""
     axes: Axes = Field(min_length=1)
-    """What the trials differ in, each a name; later ones are laid on what earlier ones chose."""
+    """Axes by name; later ones are merged into the result of earlier ones."""
+    trials: Annotated[tuple[SubGrid, ...], Field(min_length=1)] | None = None
+    """Sub-grids to train: labels of axes. Unless given, all combinations of all axes."""
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...] = Field((1, 2), min_length=1)
-    """Each trial is trained with each of them."""
-    include: tuple[Pattern, ...] | None = None
-    """Which trials to take, where not all: those that one of the patterns means."""
-    exclude: tuple[Pattern, ...] = ()
-    """Which trials to leave out."""
-    baseline: Pattern
+    """Seeds that each trial is trained with."""
+    baseline: Choices
     """The trial that all others are compared with."""
     jobs: PositiveInt = 1
-    """Trainings side by side; they share out the cores."""
+    """Number of simultaneous trainings; they share the CPU cores."""

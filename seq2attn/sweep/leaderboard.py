@@ -1,4 +1,4 @@
-"""The leaderboard of a sweep: what came of each trial, over its seeds, and how it compares with the baseline."""
+"""The leaderboard of a sweep: statistics of each trial over its seeds, and its comparison with the baseline."""
 
 from __future__ import annotations
 
@@ -9,35 +9,38 @@ from dataclasses import dataclass
 from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import EvaluationSet
 from seq2attn.sweep.plan import SweepPlan, Trial, TrialRun
-from seq2attn.sweep.record import RunRecord, changed_parts, read_record
+from seq2attn.sweep.record import RunRecord, TrainingSummary, changed_parts, read_record
 from seq2attn.sweep.significance import Comparison, OverallComparison, combine_seeds, compare_systems
+
+Comparisons = Mapping[str, Sequence[Comparison]]
+"""One comparison per seed, by test set."""
 
 
 @dataclass(frozen=True)
 class SeedStatistics:
-    """One number over several seeds."""
+    """Statistics of one figure over seeds."""
 
     mean: float
-    std: float | None  # the sample's (n - 1); nothing can be said of a single one
+    std: float | None  # of the sample (n - 1); None of a single seed
     lowest: float
     highest: float
 
     @classmethod
-    def from_values(cls, numbers: Sequence[float]) -> SeedStatistics:
-        """Of at least one number."""
-        deviation = statistics.stdev(numbers) if len(numbers) > 1 else None
-        return cls(statistics.fmean(numbers), deviation, min(numbers), max(numbers))
+    def from_values(cls, values: Sequence[float]) -> SeedStatistics:
+        """Statistics of at least one value."""
+        deviation = statistics.stdev(values) if len(values) > 1 else None
+        return cls(statistics.fmean(values), deviation, min(values), max(values))
 
 
 @dataclass(frozen=True)
 class TestSetScores:
-    """A trial on one test set."""
+    """Scores of a trial on one test set."""
 
     bleu: SeedStatistics
-    others: dict[str, SeedStatistics]  # scores of other metrics, by their names
+    others: dict[str, SeedStatistics]  # other metrics, by name
     sentences_per_second: SeedStatistics
-    comparisons: tuple[Comparison, ...]  # with the baseline, a seed each; none for the baseline itself
-    verdict: OverallComparison | None
+    comparisons: tuple[Comparison, ...]  # with the baseline, one per seed; none for the baseline
+    overall: OverallComparison | None
 
 
 @dataclass(frozen=True)
@@ -47,14 +50,7 @@ class SeedRow:
     seed: int
     folder: str
     bleu: dict[str, float]
-    seconds: float
-    epochs: float
-    updates: int
-    threads: int
-    jobs: int
-    machine: str
-    torch: str
-    date: str
+    training: TrainingSummary
 
 
 @dataclass(frozen=True)
@@ -72,49 +68,50 @@ class LeaderboardRow:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """All trials, the best BLEU on the first test set first."""
+    """All trials, the highest BLEU on the first test set first."""
 
     name: str
     baseline: str
     axes: dict[str, tuple[str, ...]]
     seeds: tuple[int, ...]
-    sets: dict[str, int]  # sentences of each test set
+    sets: dict[str, int]  # number of sentences of each test set
     signatures: dict[str, str]
     rows: tuple[LeaderboardRow, ...]
     missing: tuple[str, ...]  # trainings that are not finished
 
     @property
     def conditions(self) -> list[str]:
-        """How the numbers were measured, each way once."""
-        ways = (
-            f"{seed.machine}; torch {seed.torch}; {seed.threads} thread{'s' * (seed.threads > 1)} a training,"
-            f" up to {seed.jobs} side by side; {seed.date}"
-            for row in self.rows
-            for seed in row.seeds
+        """Machines, versions and dates of the measurements, each combination once."""
+        trainings = (seed.training for row in self.rows for seed in row.seeds)
+        return sorted(
+            {
+                f"{one.machine}; torch {one.torch}; {one.threads} thread{'s' * (one.threads > 1)} per training,"
+                f" up to {one.jobs} simultaneous; {one.date}"
+                for one in trainings
+            }
         )
-        return sorted(set(ways))
 
 
 def build_leaderboard(plan: SweepPlan) -> Leaderboard:
-    """The leaderboard of what is finished.
+    """The leaderboard of all finished trainings.
 
-    Raises: RunError for results of other test sets, or of other settings of evaluation, than those of the plan.
+    Raises: RunError for results of other test sets or evaluation settings than those of the plan.
     """
     base = plan.baseline.experiment
-    tests = [EvaluationSet.read(name, one, base.evaluation) for name, one in base.data.test.items()]
+    tests = [EvaluationSet.read(name, corpus, base.evaluation) for name, corpus in base.data.test.items()]
     records: dict[str, dict[int, RunRecord]] = {trial.name: {} for trial in plan.trials}
     missing = []
-    for training in plan.runs:
-        if record := read_record(training.folder):
-            _check_measured(plan, training, record, tests)
-            records[training.trial.name][training.seed] = record
+    for run in plan.runs:
+        if record := read_record(run.folder):
+            _check_record(plan, run, record, tests)
+            records[run.trial.name][run.seed] = record
         else:
-            missing.append(str(training))
-    compared = _compared(plan.baseline.name, records, tests)
+            missing.append(str(run))
+    comparisons = _compare_with_baseline(plan.baseline.name, records, tests)
     rows = [
-        _row(plan, trial, found, {name: of.get(trial.name, []) for name, of in compared.items()})
+        _row(trial, trial is plan.baseline, records[trial.name], comparisons[trial.name])
         for trial in plan.trials
-        if (found := records[trial.name])
+        if records[trial.name]
     ]
     rows.sort(key=lambda row: -row.sets[tests[0].name].bleu.mean)
     return Leaderboard(
@@ -123,84 +120,71 @@ def build_leaderboard(plan: SweepPlan) -> Leaderboard:
         axes={name: tuple(axis.choices) for name, axis in plan.sweep.axes.items()},
         seeds=plan.sweep.seeds,
         sets={test.name: len(test.pairs) for test in tests},
-        signatures=_signatures(records, compared),
+        signatures=_signatures(records, rows),
         rows=tuple(rows),
         missing=tuple(missing),
     )
 
 
-def _check_measured(plan: SweepPlan, training: TrialRun, record: RunRecord, tests: Sequence[EvaluationSet]) -> None:
-    how = f"put it back, or do it anew: seq2attn sweep {plan.path} --redo"
+def _check_record(plan: SweepPlan, run: TrialRun, record: RunRecord, tests: Sequence[EvaluationSet]) -> None:
+    fix = f"restore it, or repeat the run: seq2attn sweep {plan.path} --redo"
     for test in tests:
         if test.name not in record.sets or record.sets[test.name].digests != test.digests:
-            raise RunError(f"{training.folder}: the text of the test set `{test.name}` has changed since; {how}")
-    settings = training.experiment.model_dump(mode="json", include={"search", "evaluation"})
-    if parts := changed_parts(training, settings):
-        raise RunError(f"{training.folder}: was measured with another {' and '.join(parts)}; {how}")
+            raise RunError(f"{run.folder}: the text of the test set `{test.name}` has changed; {fix}")
+    settings = run.experiment.model_dump(mode="json", include={"search", "evaluation"})
+    if parts := changed_parts(run, settings):
+        raise RunError(f"{run.folder}: was evaluated with another {' and '.join(parts)}; {fix}")
 
 
-def _compared(
+def _compare_with_baseline(
     baseline: str, records: Mapping[str, Mapping[int, RunRecord]], tests: Sequence[EvaluationSet]
 ) -> dict[str, dict[str, list[Comparison]]]:
-    """By test set and trial, a comparison for each seed that both the trial and the baseline have finished."""
-    found: dict[str, dict[str, list[Comparison]]] = {test.name: {} for test in tests}
+    """By trial and test set, a comparison for each seed that both the trial and the baseline have finished."""
+    comparisons = {name: {test.name: list[Comparison]() for test in tests} for name in records}
     for seed, base in records[baseline].items():
-        others = {name: of[seed] for name, of in records.items() if seed in of and name != baseline}
+        others = {name: seeds[seed] for name, seeds in records.items() if seed in seeds and name != baseline}
         for test in tests:
             systems = {name: record.sets[test.name].translations for name, record in others.items()}
             translations = base.sets[test.name].translations
             for name, one in compare_systems(seed, translations, systems, test.metrics, test.references).items():
-                found[test.name].setdefault(name, []).append(one)
-    return found
+                comparisons[name][test.name].append(one)
+    return comparisons
 
 
-def _row(
-    plan: SweepPlan, trial: Trial, found: Mapping[int, RunRecord], compared: Mapping[str, list[Comparison]]
-) -> LeaderboardRow:
-    records = list(found.values())
+def _row(trial: Trial, is_baseline: bool, records: Mapping[int, RunRecord], comparisons: Comparisons) -> LeaderboardRow:
     seeds = tuple(
         SeedRow(
             seed=seed,
             folder=str(trial.experiment.run_dir / f"seed-{seed}"),
-            bleu={name: measured.score("BLEU").value for name, measured in record.sets.items()},
-            **{
-                key: getattr(record, key)
-                for key in ("seconds", "epochs", "updates", "threads", "jobs", "machine", "torch", "date")
-            },
+            bleu={name: result.score("BLEU").value for name, result in record.sets.items()},
+            training=record.training,
         )
-        for seed, record in found.items()
+        for seed, record in records.items()
     )
     return LeaderboardRow(
         name=trial.name,
         choices=trial.choices,
-        is_baseline=trial is plan.baseline,
-        parameters=records[0].parameters,
-        seconds=SeedStatistics.from_values([record.seconds for record in records]),
-        sets={name: _on_set(name, records, compared[name]) for name in compared},
+        is_baseline=is_baseline,
+        parameters=seeds[0].training.parameters,
+        seconds=SeedStatistics.from_values([seed.training.seconds for seed in seeds]),
+        sets={name: _scores(name, list(records.values()), comparisons[name]) for name in comparisons},
         seeds=seeds,
     )
 
 
-def _on_set(name: str, records: Sequence[RunRecord], compared: list[Comparison]) -> TestSetScores:
-    measured = [record.sets[name] for record in records]
-    spreads = {
-        score.name: SeedStatistics.from_values([one.score(score.name).value for one in measured])
-        for score in measured[0].scores
-    }
-    bleu = spreads.pop("BLEU")
-    speed = SeedStatistics.from_values([one.sentences / one.seconds for one in measured])
-    return TestSetScores(bleu, spreads, speed, tuple(compared), combine_seeds(compared))
-
-
-def _signatures(
-    records: Mapping[str, Mapping[int, RunRecord]], compared: Mapping[str, Mapping[str, list[Comparison]]]
-) -> dict[str, str]:
+def _scores(name: str, records: Sequence[RunRecord], comparisons: Sequence[Comparison]) -> TestSetScores:
+    results = [record.sets[name] for record in records]
     scores = {
-        score.name: score.signature
-        for found in records.values()
-        for record in found.values()
-        for measured in record.sets.values()
-        for score in measured.scores
+        score.name: SeedStatistics.from_values([result.score(score.name).value for result in results])
+        for score in results[0].scores
     }
-    tests = [one.signature for trials in compared.values() for seeds in trials.values() for one in seeds]
+    bleu = scores.pop("BLEU")
+    speed = SeedStatistics.from_values([result.sentences / result.seconds for result in results])
+    return TestSetScores(bleu, scores, speed, tuple(comparisons), combine_seeds(comparisons))
+
+
+def _signatures(records: Mapping[str, Mapping[int, RunRecord]], rows: Sequence[LeaderboardRow]) -> dict[str, str]:
+    results = (result for seeds in records.values() for record in seeds.values() for result in record.sets.values())
+    scores = {score.name: score.signature for result in results for score in result.scores}
+    tests = [one.signature for row in rows for scores in row.sets.values() for one in scores.comparisons]
     return {**scores, "paired bootstrap": tests[0]} if tests else scores

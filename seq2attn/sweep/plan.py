@@ -1,4 +1,4 @@
-"""From a sweep's file to the experiments of its trials, with every mistake in any of them at its place."""
+"""The trials of a sweep's file, each a complete experiment; all mistakes in them at once, each with its place."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from seq2attn.config.yaml_reader import merge, to_python
 from seq2attn.errors import ConfigError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models.summary import build_on_meta_device
-from seq2attn.sweep.config import SweepConfig, trial_name
-from seq2attn.sweep.grid import Choices, expand, matches
+from seq2attn.sweep.config import Choices, SweepConfig, expand, trial_name
 
 MAP = "tag:yaml.org,2002:map"
 TEXT = "tag:yaml.org,2002:str"
@@ -35,7 +34,7 @@ class TrialRun:
 
     @cached_property
     def experiment(self) -> ExperimentConfig:
-        """The trial's, with a seed and a run directory of its own."""
+        """The experiment of the trial with this seed and run directory."""
         base = self.trial.experiment
         training = base.training.model_copy(update={"seed": self.seed})
         return base.model_copy(update={"run_dir": base.run_dir / f"seed-{self.seed}", "training": training})
@@ -54,21 +53,17 @@ class Trial:
     """One combination of choices."""
 
     choices: Choices
-    experiment: ExperimentConfig  # its `run_dir` is the folder that the runs of all seeds are in
+    experiment: ExperimentConfig  # its `run_dir` is the parent folder of the runs of all seeds
 
     @property
     def name(self) -> str:
-        """Its labels."""
+        """The labels of the trial."""
         return trial_name(self.choices)
-
-    def runs(self, seeds: Sequence[int]) -> list[TrialRun]:
-        """One for each seed."""
-        return [TrialRun(self, seed) for seed in seeds]
 
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """A sweep that is sound, and its trials."""
+    """A valid sweep and its trials."""
 
     path: Path
     sweep: SweepConfig
@@ -77,11 +72,11 @@ class SweepPlan:
     @property
     def baseline(self) -> Trial:
         """The trial that all others are compared with."""
-        return next(trial for trial in self.trials if matches(self.sweep.baseline, trial.choices))
+        return next(trial for trial in self.trials if trial.choices == self.sweep.baseline)
 
     @property
     def runs(self) -> list[TrialRun]:
-        """All of them, a seed after the other, so that a sweep half done has all trials."""
+        """All runs; the first seed of all trials comes first."""
         return [TrialRun(trial, seed) for seed in self.sweep.seeds for trial in self.trials]
 
 
@@ -89,97 +84,91 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> SweepPlan:
     """The sweep in a file, with the experiment of each trial.
 
     Raises:
-        ConfigError: all mistakes at once, each with its place and the trials that it is in.
+        ConfigError: all mistakes at once, each with its place and its trials.
     """
     sweep, tree = load_with_locations(path, SweepConfig, overrides)
-    base, faults = read_merged(sweep.base)
-    if faults:
-        raise format_diagnostics(sweep.base, faults)
+    base, mistakes = read_merged(sweep.base)
+    if mistakes:
+        raise format_diagnostics(sweep.base, mistakes)
     if isinstance(changes := child(tree, "changes")[1], MappingNode):
         base, dropped = override(base, changes, ExperimentConfig)
         for message in dropped:
             print(message, file=sys.stderr)
-    found: dict[str, tuple[Diagnostic, list[str]]] = {}
+    diagnostics: dict[str, tuple[Diagnostic, list[str]]] = {}
     trials: list[Trial] = []
-    for choices in expand(sweep.axes, sweep.include, sweep.exclude):
-        laid = _laid(base, tree, choices)
+    for choices in expand(sweep.axes, sweep.trials):
+        merged = _merge_choices(base, tree, choices)
         try:
-            experiment = ExperimentConfig.model_validate(to_python(laid))
+            experiment = ExperimentConfig.model_validate(to_python(merged))
         except ValidationError as error:
-            for fault in explain(error, ExperimentConfig, laid)[0]:
-                found.setdefault(str(fault), (fault, []))[1].append(trial_name(choices))
+            for diagnostic in explain(error, ExperimentConfig, merged)[0]:
+                diagnostics.setdefault(str(diagnostic), (diagnostic, []))[1].append(trial_name(choices))
             continue
-        run = sweep.folder / "trials" / trial_name(choices)
-        trials.append(Trial(choices, experiment.model_copy(update={"run_dir": run})))
-    if found:
-        raise format_diagnostics(path, [_of_cells(fault, names) for fault, names in found.values()])
+        run_dir = sweep.folder / "trials" / trial_name(choices)
+        trials.append(Trial(choices, experiment.model_copy(update={"run_dir": run_dir})))
+    if diagnostics:
+        raise format_diagnostics(path, [_with_trials(*entry) for entry in diagnostics.values()])
     plan = SweepPlan(path, sweep, tuple(trials))
     _check(plan)
     return plan
 
 
-def _laid(base: MappingNode, sweep: MappingNode, choices: Choices) -> MappingNode:
-    """The YAML of a trial: each value still knows in which file it stands."""
-    laid = base
-    axes = child(sweep, "axes")[1]
+def _merge_choices(base: MappingNode, sweep: MappingNode, choices: Choices) -> MappingNode:
+    """The YAML of a trial; each value keeps its place in its file."""
     for name, label in choices.items():
-        axis = child(axes, name)[1] if axes else None
-        where = child(axis, "at")[1] if axis else None
-        options = child(axis, "choices")[1] if axis else None
-        choice = child(options, label)[1] if options else None
+        at, choice = _child(sweep, "axes", name, "at"), _child(sweep, "axes", name, "choices", label)
         if choice is None or choice.value == []:
-            continue  # a choice of nothing is to leave all as it is, also where the file says nothing yet
-        at = where if isinstance(where, ScalarNode) and where.tag == TEXT else None
-        laid = merge(laid, _below(at, choice))  # type: ignore[assignment]  # as the sweep is sound
-    return laid
+            continue  # an empty choice changes nothing, even where the base has no such key
+        key = at if isinstance(at, ScalarNode) and at.tag == TEXT else None
+        base = merge(base, _nest(key, choice))  # type: ignore[assignment]  # the sweep is valid
+    return base
 
 
-def _below(at: ScalarNode | None, choice: Node) -> Node:
-    """`choice` in as many mappings as `at` has names."""
-    for name in reversed(at.value.split(".") if at else []):
+def _child(node: Node | None, *names: str) -> Node | None:
+    for name in names:
+        node = child(node, name)[1] if node else None
+    return node
+
+
+def _nest(at: ScalarNode | None, choice: Node) -> Node:
+    """`choice` as the value of the key `at`, in nested mappings."""
+    for name in at.value.split(".")[::-1] if at else []:
         place = at.start_mark, at.end_mark  # type: ignore[union-attr]
-        key = ScalarNode(TEXT, name, *place)
-        choice = MappingNode(MAP, [(key, choice)], *place, flow_style=True)
+        choice = MappingNode(MAP, [(ScalarNode(TEXT, name, *place), choice)], *place, flow_style=True)
     return choice
 
 
-def _of_cells(fault: Diagnostic, names: list[str]) -> Diagnostic:
+def _with_trials(diagnostic: Diagnostic, names: list[str]) -> Diagnostic:
     others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return Diagnostic(f"{fault.message} (in the trial {names[0]}{others})", fault.start, fault.end)
+    message = f"{diagnostic.message} (in the trial {names[0]}{others})"
+    return Diagnostic(message, diagnostic.start, diagnostic.end)
 
 
 def _check(plan: SweepPlan) -> None:
-    """What no single config can tell: parts that refuse each other, trials alike, and what cannot be compared.
+    """Checks across components and trials: sizes that do not fit, equal trials, different test sets.
 
     Raises ConfigError.
     """
     mistakes: list[str] = []
-    evaluation = plan.trials[0].experiment.evaluation
-    if "bleu" not in (evaluation.metrics or ["bleu"]):
-        mistakes.append(f"{plan.path}: `evaluation.metrics` needs `bleu`, by which the trials are compared")
-    seen: dict[str, Trial] = {}
+    first, *_ = plan.trials
+    if "bleu" not in (first.experiment.evaluation.metrics or ["bleu"]):
+        mistakes.append("`evaluation.metrics` needs `bleu`, by which the trials are compared")
+    if not first.experiment.data.test:
+        mistakes.append(f"the trial {first.name} has no test sets (`data.test`)")
+    trials: dict[str, Trial] = {}
     for trial in plan.trials:
         try:
             build_on_meta_device(trial.experiment.model, trial.experiment.tokenizer)
         except ConfigError as error:
-            mistakes.append(f"{plan.path}: the trial {trial.name}: {error}")
-        same = seen.setdefault(trial.experiment.model_dump_json(exclude={"run_dir"}), trial)
+            mistakes.append(f"the trial {trial.name}: {error}")
+        same = trials.setdefault(trial.experiment.model_dump_json(exclude={"run_dir"}), trial)
         if same is not trial:
-            mistakes.append(
-                f"{plan.path}: the trials {same.name} and {trial.name} are the same experiment;"
-                " leave one out by `exclude`, or by `exclude_when` of the axis that does not matter to them"
-            )
-        if trial.experiment.evaluation != evaluation:
-            mistakes.append(
-                f"{plan.path}: the trials {plan.trials[0].name} and {trial.name} have different `evaluation` settings,"
-                " so they cannot be compared"
-            )
-        if not trial.experiment.data.test:
-            mistakes.append(f"{plan.path}: the trial {trial.name} has no `data.test` to be measured on")
-        elif trial.experiment.data.test != plan.trials[0].experiment.data.test:
-            mistakes.append(
-                f"{plan.path}: the trials {plan.trials[0].name} and {trial.name} have different test sets,"
-                " so they cannot be compared"
-            )
+            mistakes.append(f"the trials {same.name} and {trial.name} are the same experiment; leave one out")
+        for part, value, expected in (
+            ("`evaluation` settings", trial.experiment.evaluation, first.experiment.evaluation),
+            ("test sets", trial.experiment.data.test, first.experiment.data.test),
+        ):
+            if value != expected:
+                mistakes.append(f"the trials {first.name} and {trial.name} have different {part}: no comparison")
     if mistakes:
-        raise ConfigError("\n".join(mistakes))
+        raise ConfigError("\n".join(f"{plan.path}: {mistake}" for mistake in mistakes))

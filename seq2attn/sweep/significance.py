@@ -1,9 +1,9 @@
-"""Whether a system differs from a baseline by more than the choice of test sentences: sacreBLEU's paired bootstrap.
+"""Significance of a difference from the baseline, by sacreBLEU's paired bootstrap.
 
-Trainings with the same seed are compared, each pair for itself: sentences are resampled, and translations of one
-sentence by several trainings are no independent draws of it, so they must not be pooled into one larger test set.
-Over the seeds a trial is called better (or worse) only if it is in each of them: the p-value of that is the largest.
-And only if the difference is larger than the spread over seeds, of which the bootstrap knows nothing.
+Trainings with the same seed are compared, pair by pair. The bootstrap resamples sentences, and translations of one
+sentence by several trainings are not independent samples, so seeds are not pooled into one larger test set.
+A trial is better (or worse) than the baseline only if it is with every seed: its p-value is the largest of them.
+The difference must also exceed the standard deviation over seeds, which the bootstrap does not measure.
 """
 
 from __future__ import annotations
@@ -20,30 +20,28 @@ from seq2attn.evaluation.metrics import Metrics, References
 RESAMPLES = 1000
 LEVEL = 0.05
 
-Verdict = Literal["better", "worse", "no difference"]
+Outcome = Literal["better", "worse", "no difference"]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A system beside the baseline, on one test set and with one seed."""
+    """Comparison of a system with the baseline, on one test set and with one seed."""
 
     seed: int
     score: float  # BLEU
     difference: float  # from the baseline's
     p_value: float
-    confidence_interval: float  # half the width of the 95 % interval of the system's own BLEU
+    confidence_interval: float  # half the width of the 95 % interval of the system's BLEU
     signature: str
 
 
 @dataclass(frozen=True)
 class OverallComparison:
-    """A system beside the baseline, over all seeds."""
+    """Comparison of a system with the baseline, over all seeds."""
 
     difference: float  # of the mean BLEU
-    p_value: (
-        float | None
-    )  # of differing in this direction with every seed; None where the seeds disagree in the direction
-    verdict: Verdict
+    p_value: float | None  # the largest of the seeds; None if they disagree in the direction
+    outcome: Outcome
 
 
 def compare_systems(
@@ -56,8 +54,7 @@ def compare_systems(
     """BLEU of each system's translations against the baseline's of the same sentences."""
     named: list[tuple[str, Sequence[str]]] = [("baseline", baseline), *systems.items()]
     bleu = {"BLEU": metrics.by_name["bleu"]}
-    test = PairedTest(named, bleu, references, test_type="bs", n_samples=RESAMPLES)
-    signatures, scores = test()
+    signatures, scores = PairedTest(named, bleu, references, test_type="bs", n_samples=RESAMPLES)()
     results: list[Any] = list(scores["BLEU"])
     first, *others = results
     signature = str(signatures["BLEU"])
@@ -67,24 +64,24 @@ def compare_systems(
     }
 
 
-def combine_seeds(compared: Sequence[Comparison]) -> OverallComparison | None:
-    """What the seeds say together; None where there is nothing to compare."""
-    if not compared:
+def combine_seeds(comparisons: Sequence[Comparison]) -> OverallComparison | None:
+    """Overall comparison of several seeds; None without comparisons."""
+    if not comparisons:
         return None
-    signs = {(one.difference > 0) - (one.difference < 0) for one in compared}
-    mean = sum(one.difference for one in compared) / len(compared)
+    signs = {(one.difference > 0) - (one.difference < 0) for one in comparisons}
+    mean = statistics.fmean(one.difference for one in comparisons)
     if len(signs) > 1:
         return OverallComparison(mean, None, "no difference")
-    p = max(one.p_value for one in compared)
-    if p >= LEVEL or abs(mean) <= seed_deviation(compared):
+    p = max(one.p_value for one in comparisons)
+    if p >= LEVEL or abs(mean) <= _seed_deviation(comparisons):
         return OverallComparison(mean, p, "no difference")
     return OverallComparison(mean, p, "better" if mean > 0 else "worse")
 
 
-def seed_deviation(compared: Sequence[Comparison]) -> float:
-    """Standard deviation (n - 1) of the score over seeds, the baseline's if that is larger; 0 of a single seed."""
-    if len(compared) < 2:
+def _seed_deviation(comparisons: Sequence[Comparison]) -> float:
+    """The larger standard deviation (n - 1) over seeds, of the system or the baseline; 0 of a single seed."""
+    if len(comparisons) < 2:
         return 0.0
-    scores = [one.score for one in compared]
-    baselines = [one.score - one.difference for one in compared]
+    scores = [one.score for one in comparisons]
+    baselines = [one.score - one.difference for one in comparisons]
     return max(statistics.stdev(scores), statistics.stdev(baselines))

@@ -1,6 +1,6 @@
-"""The process of one training: `python -m seq2attn.sweep.worker RUN` trains `RUN/trial.json`, and measures it.
+"""Process of one training: `python -m seq2attn.sweep.worker RUN_DIR JOBS` trains and evaluates `RUN_DIR/trial.json`.
 
-It ends with the process that started it, however that ends: it holds the other end of its standard input.
+Its standard input is a pipe from the sweep: when that closes, the worker ends.
 """
 
 from __future__ import annotations
@@ -17,24 +17,17 @@ import torch
 from seq2attn.config.plugin import plugin_modules
 from seq2attn.config.trust import allow_code
 from seq2attn.errors import TrainingInterrupted, UserError
-from seq2attn.evaluation.evaluate import (
-    TestSetResult,
-    TrainingTextInfo,
-    evaluate_run,
-    load_with_origin,
-    test_sets,
-    write_reports,
-)
+from seq2attn.evaluation.evaluate import evaluate_run, load_with_origin, test_sets, write_reports
 from seq2attn.inference.translator import Translator
 from seq2attn.models.summary import count_parameters
 from seq2attn.run_directory import RunDirectory
-from seq2attn.sweep.record import TRAINED, RunRecord, TestSetMeasurement, read_trial, write_record
+from seq2attn.sweep.record import TRAINED_FILE, RunRecord, TrainingSummary, read_trial, write_record
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
 
 
 def main() -> int:
-    """Train and measure; the exit code."""
+    """Train and evaluate; return the exit code."""
     folder, jobs = Path(sys.argv[1]), int(sys.argv[2])
     threading.Thread(target=_end_with_the_sweep, daemon=True).start()
     try:
@@ -49,12 +42,12 @@ def main() -> int:
 
 
 def run_trial(folder: Path, jobs: int) -> RunRecord:
-    """Train in `folder`, from its newest checkpoint if it has one, then translate and score the test sets.
+    """Train in `folder`, from its latest checkpoint if there is one, then evaluate on the test sets.
 
-    Where a training is only to be measured anew, it is not trained again.
+    With `trained.json` in the folder, evaluate only.
     """
     experiment = read_trial(folder)
-    if (folder / TRAINED).is_file():
+    if (folder / TRAINED_FILE).is_file():
         allow_code(plugin_modules(experiment))
         run = RunDirectory(folder)
         run.save_config(experiment)
@@ -62,46 +55,35 @@ def run_trial(folder: Path, jobs: int) -> RunRecord:
         run = train(experiment, resume="if-exists")
     state = list_checkpoints(folder)[-1].train_state
     translator, origin = load_with_origin(run, lambda: Translator.load(folder))
-    sets, learnt = test_sets(experiment, None, []), TrainingTextInfo.from_run(run)
-    results = evaluate_run(translator, sets, experiment.search, experiment.evaluation, learnt)
+    sets = test_sets(experiment, None, [])
+    results = evaluate_run(run, translator, sets, experiment.search, experiment.evaluation)
     write_reports(run, origin, results, experiment.search)
-    return RunRecord(
+    summary = TrainingSummary(
         parameters=count_parameters(translator.model),
         seconds=state.seconds,
         updates=state.update,
         epochs=state.epochs,
         threads=torch.get_num_threads(),
         jobs=jobs,
-        machine=machine_name(),
+        machine=_machine_name(),
         torch=torch.__version__,
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
-        sets={result.name: _measured(result) for result in results},
     )
+    return RunRecord(summary, {result.name: result for result in results})
 
 
-def _measured(result: TestSetResult) -> TestSetMeasurement:
-    return TestSetMeasurement(
-        result.digests,
-        result.sentences,
-        result.scores,
-        result.seconds,
-        result.num_tokens,
-        result.translations,
-    )
-
-
-def machine_name() -> str:
-    """What was measured on, as far as it tells."""
+def _machine_name() -> str:
+    """The GPU, or the CPU and its number of cores."""
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    about = Path("/proc/cpuinfo")
-    lines = about.read_text("utf-8").split("\n") if about.is_file() else []
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text("utf-8").split("\n") if path.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
 
 
 def _end_with_the_sweep() -> None:
-    os.read(0, 1)  # nothing is ever written to it
+    os.read(0, 1)  # blocks until the pipe is closed: nothing is written to it
     os._exit(1)
 
 

@@ -1,1 +1,1 @@
-"""Attention and curves, drawn: as text for a terminal, as pictures for a paper."""
+"""Pictures, pages and text of attention weights, and training curves."""

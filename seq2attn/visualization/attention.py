@@ -1,4 +1,4 @@
-"""Where a model weights, drawn in the form that one wants: as text, as a picture, or as a page."""
+"""Attention weights as text, as a picture, or as an interactive page."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PAGE = ".html"
 
 @dataclass(frozen=True)
 class AttentionSelection:
-    """What is to be seen of a model's attention. What is left open depends on the form that it is drawn in."""
+    """The part of the attention weights to show. Defaults (None) depend on the output format."""
 
-    kind: AttentionKind | None = None  # open: cross; on a page all that there is
-    layer: str | int | None = None  # a number from 1 on, "top" or "all"; open: the top; on a page all
-    head: str | int | None = None  # a number from 1 on, "mean" or "all"; open: all; in text their mean
-    whole_words: bool = False  # sub-words joined; on a page to begin with
-    color_scale: ColorScale = DEFAULT_COLOR_SCALE  # on a page to begin with
+    kind: AttentionKind | None = None  # None: cross; on a page all kinds
+    layer: str | int | None = None  # from 1, "top" or "all"; None: top; on a page all
+    head: str | int | None = None  # from 1, "mean" or "all"; None: all; in text mean
+    whole_words: bool = False  # pool subword tokens; on a page the initial setting
+    color_scale: ColorScale = DEFAULT_COLOR_SCALE  # on a page the initial setting
 
     def select(
         self,
@@ -38,77 +38,76 @@ class AttentionSelection:
         layer: str = "top",
         head: str = "all",
     ) -> AttentionMap:
-        """What is chosen; of what is left open what is given here.
+        """The selected map; the parameters are defaults for settings that are None.
 
         Raises UserError when there is no such attention.
         """
-        one = AttentionMap.from_weights(weights, self.kind or kind)
-        one = one.layer(layer if self.layer is None else self.layer)
-        one = one.head(head if self.head is None else self.head)
-        return one.whole_words() if self.whole_words else one
+        attention = AttentionMap.from_weights(weights, self.kind or kind)
+        attention = attention.layer(layer if self.layer is None else self.layer)
+        attention = attention.head(head if self.head is None else self.head)
+        return attention.whole_words() if self.whole_words else attention
 
     def select_all(self, weights: AttentionWeights) -> list[AttentionMap]:
-        """What a page shows of one sentence, in its pieces. Raises UserError when there is no such attention."""
-        found: list[AttentionKind] = [] if weights.cross_attention is None else ["cross"]
-        if weights.encoder_self_attention is not None:
-            found.append("encoder")
-        kinds = [self.kind] if self.kind else found or list[AttentionKind](("cross",))
-        pieces = replace(self, whole_words=False)
-        return [pieces.select(weights, kind, layer="all", head="all") for kind in kinds]
+        """The maps of one sentence for a page, with subword tokens. Raises UserError if there is no such attention."""
+        kinds: list[AttentionKind] = [self.kind or "cross"]
+        if self.kind is None and weights.encoder_self_attention is not None:
+            kinds = ["encoder"] if weights.cross_attention is None else ["cross", "encoder"]
+        tokens = replace(self, whole_words=False)
+        return [tokens.select(weights, kind, layer="all", head="all") for kind in kinds]
 
 
 DEFAULT_SELECTION = AttentionSelection()
 
 
 def attention_text(
-    weights: AttentionWeights, choice: AttentionSelection = DEFAULT_SELECTION, *, columns: int = COLUMNS
+    weights: AttentionWeights, selection: AttentionSelection = DEFAULT_SELECTION, *, columns: int = COLUMNS
 ) -> str:
-    """Maps in shades of Unicode, for a terminal so many columns wide.
+    """Maps in Unicode shades, for a terminal of this number of columns.
 
     Raises UserError when there is no such attention.
     """
-    one = choice.select(weights, head="mean")
-    titled = len(one.layers) * len(one.heads) > 1 or one.heads == (MEAN,)
-    scaled, blocks = scale_weights(one.weights, choice.color_scale), []
+    attention = selection.select(weights, head="mean")
+    has_titles = len(attention.layers) * len(attention.heads) > 1 or attention.heads == (MEAN,)
+    scaled, blocks = scale_weights(attention.weights, selection.color_scale), []
     for layer, heads in enumerate(scaled.shares):
         for head, shares in enumerate(heads):
-            text = heatmap_text(one.keys.tokens, one.queries.tokens, shares, columns=columns)
-            blocks.append(f"{one.name(layer, head)}\n{text}" if titled else text)
+            text = heatmap_text(attention.keys.tokens, attention.queries.tokens, shares, columns=columns)
+            blocks.append(f"{attention.name(layer, head)}\n{text}" if has_titles else text)
     return "\n".join([*blocks, legend_text(scaled, columns)])
 
 
 def draw_attention(
     weights: AttentionWeights | Sequence[AttentionWeights],
     path: Path | str,
-    choice: AttentionSelection = DEFAULT_SELECTION,
+    selection: AttentionSelection = DEFAULT_SELECTION,
     *,
     run: Path | str = "",
 ) -> None:
-    """A picture of one sentence (.png, .svg, .pdf), or a page (.html) of one or several; `run` stands in the title.
+    """A picture of one sentence (.png, .svg, .pdf), or a page (.html) of one or several; `run` is in the title.
 
-    Raises UserError when there is no such attention, or `path` is none of these.
+    Raises UserError when there is no such attention, or `path` has another suffix.
     """
-    several = [weights] if isinstance(weights, AttentionWeights) else list(weights)
+    sentences = [weights] if isinstance(weights, AttentionWeights) else list(weights)
     path, run_name = Path(path), os.fsencode(run).decode(errors="replace")  # a name need not be UTF-8
     if is_page(path):
         page = attention_html(
-            [choice.select_all(one) for one in several],
+            [selection.select_all(sentence) for sentence in sentences],
             run=run_name,
-            whole_words=choice.whole_words,
-            color_scale=choice.color_scale,
+            whole_words=selection.whole_words,
+            color_scale=selection.color_scale,
         )
         path.parent.mkdir(parents=True, exist_ok=True)
         with output(path) as file:
             file.write(page.encode())
         return
     check_picture(path, others=(PAGE,))
-    if len(several) != 1:
-        raise UserError(f"{path}: a picture is of one sentence, not of {len(several)}; a page (.html) has room for all")
-    one = choice.select(several[0])
-    title = f"{run_name}\n{one.texts[1]}"
-    draw_heatmap(one, path, color_scale=choice.color_scale, title=title)
+    if len(sentences) != 1:
+        raise UserError(f"{path}: a picture shows one sentence, not {len(sentences)}; use a page (.html) for several")
+    attention = selection.select(sentences[0])
+    title = f"{run_name}\n{attention.texts[1]}"
+    draw_heatmap(attention, path, color_scale=selection.color_scale, title=title)
 
 
 def is_page(path: Path) -> bool:
-    """Whether `path` is to be a page, of many sentences, rather than a picture of one."""
+    """Return True for the path of a page, which can show several sentences."""
     return path.suffix.lower() == PAGE

@@ -1,4 +1,4 @@
-"""What a picture of attention shows, whatever draws it."""
+"""Attention weights with the tokens of their rows and columns: the content of pictures, pages and text."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from seq2attn.tokenizers.word_ids import pool_to_words
 
 AttentionKind = Literal["cross", "encoder"]
 KIND_NAMES: dict[AttentionKind, str] = {"cross": "cross-attention", "encoder": "encoder self-attention"}
-MEAN = "mean"  # the name of what is no head
+MEAN = "mean"  # in place of a head's number
 
 
 @dataclass(frozen=True, repr=False)
 class AttentionMap:
-    """Where the words at the side, which ask, look among the words above."""
+    """Attention weights from queries (rows) to keys (columns)."""
 
     kind: AttentionKind
     queries: TokenizedText
     keys: TokenizedText
     weights: NDArray[np.float32]  # [layers, heads, queries, keys]
-    layers: tuple[str, ...]  # how people call them: 1, 2, ...
+    layers: tuple[str, ...]  # names: "1", "2" ...
     heads: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Raises ValueError if the sizes do not fit."""
+        """Check the shape. Raises ValueError."""
         sizes = tuple(map(len, (self.layers, self.heads, self.queries.tokens, self.keys.tokens)))
         if self.weights.shape != sizes:
             raise ValueError(f"weights are {self.weights.shape}, not {sizes}: [layers, heads, queries, keys]")
@@ -47,43 +47,41 @@ class AttentionMap:
         """
         values = weights.cross_attention if kind == "cross" else weights.encoder_self_attention
         if values is None:
-            raise UserError(
-                f"there is no attention to draw: the model has no {KIND_NAMES[kind]}{_elsewhere(weights, kind)}"
-            )
+            raise UserError(f"there is no attention to draw: the model has no {KIND_NAMES[kind]}{_hint(weights, kind)}")
         layers, heads = (tuple(str(i + 1) for i in range(n)) for n in values.shape[:2])
         queries = weights.target if kind == "cross" else weights.source
         return cls(kind, queries, weights.source, values, layers, heads)
 
     @property
     def side_names(self) -> tuple[str, str]:
-        """What asks, and what is looked at."""
+        """Names of the sentences of queries and keys."""
         return ("translation" if self.kind == "cross" else "source", "source")
 
-    def layer(self, wish: str | int) -> AttentionMap:
+    def layer(self, layer: str | int) -> AttentionMap:
         """One layer, counted from 1, lowest first; or the `top` one, or `all`.
 
         Raises UserError when there is no such layer.
         """
-        if wish == "all":
+        if layer == "all":
             return self
-        place = len(self.layers) - 1 if wish == "top" else self._place("layer", wish, self.layers, "top or all")
+        place = len(self.layers) - 1 if layer == "top" else self._index("layer", layer, self.layers, "top or all")
         return replace(self, weights=self.weights[place : place + 1], layers=(self.layers[place],))
 
-    def head(self, wish: str | int) -> AttentionMap:
+    def head(self, head: str | int) -> AttentionMap:
         """One head, counted from 1; or the `mean` of all, or `all`.
 
         Raises UserError when there is no such head.
         """
-        if wish == "all":
+        if head == "all":
             return self
-        if wish == MEAN:
+        if head == MEAN:
             name = MEAN if len(self.heads) > 1 else self.heads[0]
             return replace(self, weights=self.weights.mean(1, keepdims=True), heads=(name,))
-        place = self._place("head", wish, self.heads, "mean or all")
+        place = self._index("head", head, self.heads, "mean or all")
         return replace(self, weights=self.weights[:, place : place + 1], heads=(self.heads[place],))
 
     def whole_words(self) -> AttentionMap:
-        """Sub-words become words: what looks at the pieces of a word adds up, and how its pieces look is averaged."""
+        """Weights between words: summed over the tokens of a key word, averaged over the tokens of a query word."""
         sides = self.queries, self.keys
         weights = pool_to_words(self.weights, *((side.word_ids, len(side.words)) for side in sides))
         queries, keys = (TokenizedText.from_words(side.words) for side in sides)
@@ -91,26 +89,26 @@ class AttentionMap:
 
     @property
     def texts(self) -> tuple[str, str]:
-        """The sentences of queries and keys, without controls."""
+        """The sentences of queries and keys, without EOS."""
         query, key = (" ".join(w for w in side.words if w != SPECIAL_TOKENS[EOS]) for side in (self.queries, self.keys))
         return query, key
 
     def name(self, layer: int, head: int) -> str:
-        """How people call one of the maps: `layer 2, head 1`."""
-        which = self.heads[head]
-        return f"layer {self.layers[layer]}, " + ("mean of heads" if which == MEAN else f"head {which}")
+        """Title of one of the maps: `layer 2, head 1`."""
+        name = self.heads[head]
+        return f"layer {self.layers[layer]}, " + ("mean of heads" if name == MEAN else f"head {name}")
 
-    def _place(self, what: str, wish: str | int, names: tuple[str, ...], others: str) -> int:
-        if str(wish) in names:
-            return names.index(str(wish))
-        there = f"1 to {len(names)}" if len(names) > 1 else "1"
+    def _index(self, unit: str, value: str | int, names: tuple[str, ...], others: str) -> int:
+        if str(value) in names:
+            return names.index(str(value))
+        numbers = f"1 to {len(names)}" if len(names) > 1 else "1"
         raise UserError(
-            f"there is no {what} `{wish}`: its {KIND_NAMES[self.kind]} has {len(names)}; use {there}, {others}"
+            f"there is no {unit} `{value}`: its {KIND_NAMES[self.kind]} has {len(names)}; use {numbers}, {others}"
         )
 
 
-def _elsewhere(weights: AttentionWeights, kind: AttentionKind) -> str:
-    """A hint at attention of the other kind, if there is some."""
+def _hint(weights: AttentionWeights, kind: AttentionKind) -> str:
+    """Hint at attention of the other kind, if the model has it."""
     if kind == "cross" and weights.encoder_self_attention is not None:
         return "; it has encoder self-attention (--attention-kind encoder)"
     if kind == "encoder" and weights.cross_attention is not None:

@@ -1,4 +1,4 @@
-"""Color scales of attention maps: which weight gets the full color."""
+"""Color scales of attention maps: the weight that has the full color."""
 
 from __future__ import annotations
 
@@ -9,22 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 ColorScale = Literal["max", "row", "0-1"]
-DEFAULT_COLOR_SCALE: ColorScale = "max"  # weights of long sentences and of many heads are small
+DEFAULT_COLOR_SCALE: ColorScale = "max"  # weights are small in long sentences and means of heads
 
-LEGENDS: dict[ColorScale, str] = {
-    "max": "weight",
-    "row": "weight/row max",
-    "0-1": "weight",
-}
+LEGENDS: dict[ColorScale, str] = {"max": "weight", "row": "weight/row max", "0-1": "weight"}
 
 
 @dataclass(frozen=True)
 class ScaledWeights:
-    """Weights as they are drawn, and the legend of their colors."""
+    """Weights on a color scale, and its legend."""
 
     values: NDArray[np.float32]  # [layers, heads, queries, keys], from 0 to `full`
     full: float  # the value with the full color
-    legend: str  # what the values are
+    legend: str  # unit of the values
 
     @property
     def shares(self) -> NDArray[np.float32]:
@@ -37,9 +33,9 @@ class ScaledWeights:
 
 
 def scale_weights(weights: NDArray[np.float32], scale: ColorScale) -> ScaledWeights:
-    """Weights [layers, heads, queries, keys] of the maps that are drawn together, on one color scale.
+    """Weights [layers, heads, queries, keys] of all maps of a picture, on one color scale.
 
-    The full color is that of the largest weight (`max`), of the largest weight of each row (`row`), or of 1 (`0-1`).
+    The full color is the largest weight (`max`), the largest weight of each row (`row`), or 1 (`0-1`).
     """
     if scale == "row":
         tops: NDArray[np.float32] = weights.max(-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Curves: BLEU against sentence length, and how training went."""
+"""Curves: BLEU by sentence length, and loss and BLEU during training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MARKERS = "osD^vPX"
 
 
 def draw_bleu_by_length(lines: Mapping[str, Sequence[LengthBucket]], path: Path) -> None:
-    """Draw BLEU of each system against source length, over how many sentences there are of each length.
+    """Draw BLEU of each system by source length, above a histogram of the lengths.
 
     The sentence counts are those of the first system. Raises UserError as `figure` does.
     """
@@ -33,10 +33,10 @@ def draw_bleu_by_length(lines: Mapping[str, Sequence[LengthBucket]], path: Path)
             )
         upper.set_ylabel("BLEU")
         _finish(upper)
-        counted = next(iter(lines.values()))
-        lefts = [bucket.lowest - 0.5 for bucket in counted]
-        widths = [bucket.highest - bucket.lowest + 1 for bucket in counted]
-        bars = lower.bar(lefts, [b.sentences for b in counted], widths, align="edge", color="#C8C8C8", edgecolor="w")
+        first = next(iter(lines.values()))
+        lefts = [bucket.lowest - 0.5 for bucket in first]
+        widths = [bucket.highest - bucket.lowest + 1 for bucket in first]
+        bars = lower.bar(lefts, [b.sentences for b in first], widths, align="edge", color="#C8C8C8", edgecolor="w")
         lower.bar_label(bars, fontsize=8, color="#666666", padding=1)
         lower.margins(y=0.3)
         units = dict.fromkeys(bucket.unit for buckets in lines.values() for bucket in buckets)
@@ -46,18 +46,18 @@ def draw_bleu_by_length(lines: Mapping[str, Sequence[LengthBucket]], path: Path)
 
 
 def draw_training(metrics_jsonl: Sequence[Path], path: Path) -> None:
-    """Draw loss and BLEU over updates, from the `metrics.jsonl` of runs, each named by its folder.
+    """Draw loss and BLEU by update, from the `metrics.jsonl` of runs, which are named by their folders.
 
-    Raises DataError with file and line where one is not a record of training, UserError as `figure` does.
+    Raises DataError with file and line for an invalid record, UserError as `figure` does.
     """
-    runs = {file.parent.name or str(file): _read(file) for file in metrics_jsonl}
-    scored = any(record.get("bleu") is not None for run in runs.values() for record in run)
-    with figure(path, width=11 if scored else 6, height=4) as canvas:
-        panels = canvas.subplots(1, 2 if scored else 1, squeeze=False)[0]
+    runs = {file.parent.name or str(file): _read_metrics(file) for file in metrics_jsonl}
+    has_bleu = any(record.get("bleu") is not None for run in runs.values() for record in run)
+    with figure(path, width=11 if has_bleu else 6, height=4) as canvas:
+        panels = canvas.subplots(1, 2 if has_bleu else 1, squeeze=False)[0]
         for i, (name, records) in enumerate(runs.items()):
             panels[0].plot(*_series(records, "train", "loss"), color=_style(i)["color"], linewidth=1, alpha=0.45)
             panels[0].plot(*_series(records, "validation", "loss"), **_style(i), label=name)
-            if scored:
+            if has_bleu:
                 panels[1].plot(*_series(records, "validation", "bleu"), **_style(i), label=name)
         for axes, title in zip(panels, ("loss (thin: training, marked: validation)", "validation BLEU"), strict=False):
             axes.set_xlabel("update")
@@ -66,12 +66,8 @@ def draw_training(metrics_jsonl: Sequence[Path], path: Path) -> None:
 
 
 def _style(i: int) -> dict[str, Any]:
-    return {
-        "color": COLORS[i % len(COLORS)],
-        "marker": MARKERS[i % len(MARKERS)],
-        "markersize": 4.5,
-        "linewidth": 1.6,
-    }
+    color, marker = COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]
+    return {"color": color, "marker": marker, "markersize": 4.5, "linewidth": 1.6}
 
 
 def _finish(axes: Axes) -> None:
@@ -85,7 +81,7 @@ def _series(records: list[dict[str, Any]], kind: str, key: str) -> tuple[list[fl
     return [x for x, _ in points], [y for _, y in points]
 
 
-def _read(file: Path) -> list[dict[str, Any]]:
+def _read_metrics(file: Path) -> list[dict[str, Any]]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
     except (OSError, UnicodeDecodeError) as error:
@@ -96,11 +92,11 @@ def _read(file: Path) -> list[dict[str, Any]]:
             record = json.loads(line)
         except json.JSONDecodeError as error:
             if number == len(lines) and not line.endswith("\n"):
-                break  # a run that is still writing
+                break  # a run that is still writing the line
             raise DataError(f"{file}:{number}: not JSON: {error.msg}") from error
         if not isinstance(record, dict) or "kind" not in record or "update" not in record:
             raise DataError(f"{file}:{number}: expected an object with `kind` and `update`")
         records.append(record)
     if not records:
-        raise DataError(f"{file}: no records: has the run written anything yet?")
+        raise DataError(f"{file}: has no records yet")
     return records

@@ -1,4 +1,4 @@
-"""A matplotlib figure that becomes a file: the one place that knows about back ends, suffixes and fonts."""
+"""Files of matplotlib figures: suffixes, style and fonts."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SUFFIXES = (".png", ".svg", ".pdf")
-# Okabe and Ito's colors without their yellow: told apart by everyone, dark enough for lines on white.
+# Okabe and Ito's colors without yellow: distinguishable with color blindness, dark enough for lines on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 INK = "#444444"
 
 
 def check_picture(path: Path, *, others: tuple[str, ...] = ()) -> None:
-    """Raises UserError when no picture can be drawn to `path`: better known before the work than after it.
+    """Check that a picture can be drawn to `path`. Raises UserError.
 
-    `others` are the suffixes that the caller can do something with besides.
+    `others`: further suffixes that the caller supports, for the message.
     """
     if path.suffix.lower() not in SUFFIXES:
         known = ", ".join((*SUFFIXES, *others))
@@ -37,15 +37,15 @@ def check_picture(path: Path, *, others: tuple[str, ...] = ()) -> None:
 
 @contextmanager
 def figure(path: Path, *, width: float, height: float) -> Iterator[Figure]:
-    """A figure of `width` x `height` inches to draw on, written to `path` at the end.
+    """A figure of `width` x `height` inches, written to `path` at the end.
 
-    Raises UserError if matplotlib is missing or does not write files of this suffix.
+    Raises UserError if matplotlib is missing or `path` has another suffix.
     """
     check_picture(path)
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    style: dict[Any, object] = {  # of the names that matplotlib knows
+    style: dict[Any, object] = {
         "font.family": [BASE_FAMILY],
         "font.size": 10,
         "axes.spines.top": False,
@@ -57,10 +57,10 @@ def figure(path: Path, *, width: float, height: float) -> Iterator[Figure]:
         "axes.titlecolor": INK,
         "legend.labelcolor": INK,
         "savefig.dpi": 200,
-        "text.parse_math": False,  # "$5 or $10" are words, not a formula
+        "text.parse_math": False,  # "$5 or $10" is text, not a formula
     }
     with rc_context(style):
-        # Not through pyplot: no window, no global state, and Agg where there is no display.
+        # Without pyplot there is no window and no global state.
         canvas = Figure(figsize=(width, height), layout="constrained")
         yield canvas
         _choose_fonts(canvas)
@@ -68,11 +68,11 @@ def figure(path: Path, *, width: float, height: float) -> Iterator[Figure]:
         with warnings.catch_warnings(record=True) as caught, output(path) as file:
             form = path.suffix.lower().removeprefix(".")
             canvas.savefig(file, format=form, bbox_inches="tight", pad_inches=0.08)
-        _say(caught, path)
+        _print_warnings(caught, path)
 
 
 def _choose_fonts(canvas: Figure) -> None:
-    """Set fonts that have the characters of all texts, where the base font does not."""
+    """Set further fonts for characters that the base font does not have."""
     from matplotlib.text import Text
 
     texts: list[Text] = canvas.findobj(Text)
@@ -82,13 +82,13 @@ def _choose_fonts(canvas: Figure) -> None:
             text.set_fontfamily(families)
 
 
-def _say(caught: list[warnings.WarningMessage], path: Path) -> None:
-    """One line about all the characters that no font has, instead of two for each."""
+def _print_warnings(caught: list[warnings.WarningMessage], path: Path) -> None:
+    """Print one warning for all characters without a font, and issue the other warnings again."""
     missing = {str(one.message) for one in caught if str(one.message).startswith("Glyph ")}
     if missing:
         print(
-            f"warning: {path}: no font here has {len(missing)} of the characters; install one that has "
-            "(Noto Sans CJK has Chinese, Japanese and Korean)",
+            f"warning: {path}: {len(missing)} characters are in no installed font; Noto Sans CJK has Chinese, Japanese"
+            " and Korean",
             file=sys.stderr,
         )
     for one in caught:

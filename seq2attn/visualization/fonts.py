@@ -6,21 +6,14 @@ import unicodedata
 from collections.abc import Iterable
 
 BASE_FAMILY = "DejaVu Sans"  # comes with matplotlib; has Latin, Greek, Cyrillic, Arabic, Hebrew and ▁
-PREFERRED_FAMILIES = (
-    BASE_FAMILY,
-    "Noto Sans",
-    "Noto Sans CJK JP",
-    "Hiragino Sans",
-    "Yu Gothic",
-    "WenQuanYi Zen Hei",
-)
+PREFERRED_FAMILIES = ("Noto Sans", "Noto Sans CJK JP", "Hiragino Sans", "Yu Gothic", "WenQuanYi Zen Hei")
 PLACEHOLDER_FAMILY = "Last Resort"  # boxes for all characters
 
 
 def font_families(characters: Iterable[str]) -> list[str]:
-    """Families of installed fonts that together have `characters`, as far as any has them; `BASE_FAMILY` first.
+    """Families of installed fonts that together cover `characters` as far as possible; `BASE_FAMILY` first.
 
-    matplotlib falls back from one to the next, character by character.
+    matplotlib falls back from one to the next for each character.
     """
     from matplotlib import font_manager
 
@@ -37,25 +30,24 @@ def font_families(characters: Iterable[str]) -> list[str]:
         and font.weight in (400, "normal", "regular")
         and not font.name.startswith(PLACEHOLDER_FAMILY)
     }
-    preferred = [name for name in PREFERRED_FAMILIES if name in regular]
-    for name in dict.fromkeys([*preferred, *sorted(regular)]):
-        if found := _available(regular[name], missing):
+    for name in sorted(regular, key=lambda name: (name not in PREFERRED_FAMILIES, name)):
+        if available := _available(regular[name], missing):
             families.append(name)
-            missing -= found
+            missing -= available
         if not missing:
             break
     return families
 
 
 def _add_new_fonts() -> None:
-    """Add the fonts that were installed since matplotlib wrote its list of them, which it keeps for good."""
+    """Add the fonts that were installed after matplotlib wrote its cached list of fonts."""
     from matplotlib import font_manager
 
     known = {font.fname for font in font_manager.fontManager.ttflist}
     for path in sorted(set(font_manager.findSystemFonts()) - known):
         try:
             font_manager.fontManager.addfont(path)
-        except (OSError, RuntimeError):  # a bitmap font, or a broken file
+        except (OSError, RuntimeError):  # a bitmap font, or a corrupt file
             continue
 
 

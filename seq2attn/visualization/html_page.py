@@ -1,18 +1,27 @@
-"""Attention as a page to play with: one HTML file that needs no network, for any number of sentences."""
+"""Interactive pages: one HTML file without network access, for any number of sentences."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
+from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.visualization.attention_map import AttentionMap
 from seq2attn.visualization.color_scale import DEFAULT_COLOR_SCALE, LEGENDS, ColorScale
 
 MAX_TITLE_LENGTH = 80
+
+
+def render_page(package: str, data: Mapping[str, Any]) -> str:
+    """The `page.html` of a package, after a common head that defines the JavaScript constant `data`."""
+    # Within a script element only `</` and `<!` are special.
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    head = files("seq2attn.visualization").joinpath("head.html").read_text(encoding="utf-8")
+    return head.replace("/*DATA*/null", text) + files(package).joinpath("page.html").read_text(encoding="utf-8")
 
 
 def attention_html(
@@ -22,9 +31,9 @@ def attention_html(
     whole_words: bool = False,
     color_scale: ColorScale = DEFAULT_COLOR_SCALE,
 ) -> str:
-    """The page: point at a word to light up those it goes with; pick sentence, layer, head, and pieces or words.
+    """The attention page: weights from and to the token under the mouse, with menus for sentence, layer and head.
 
-    Each sentence has one or several maps, in their pieces; with `whole_words` the page begins with these joined.
+    `sentences`: the maps of each sentence, with subword tokens. With `whole_words` the page starts with whole words.
     """
     data = {
         "run": run,
@@ -32,34 +41,28 @@ def attention_html(
         "scale": color_scale,
         "legends": LEGENDS,
         "sentences": [
-            {
-                "title": _shorten(maps[0].texts[0]),
-                "source": maps[0].texts[1],
-                "maps": list(map(_content, maps)),
-            }
+            {"title": _shorten(maps[0].texts[0]), "source": maps[0].texts[1], "maps": list(map(_content, maps))}
             for maps in sentences
         ],
     }
-    # Inside a script element only `</` and `<!` could end or change it.
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    template = files("seq2attn.visualization").joinpath("page.html").read_text(encoding="utf-8")
-    return template.replace("/*DATA*/null", text)
+    return render_page("seq2attn.visualization", data)
 
 
 def _shorten(text: str) -> str:
     return text if len(text) <= MAX_TITLE_LENGTH else text[: MAX_TITLE_LENGTH - 1] + "…"
 
 
-def _content(one: AttentionMap) -> dict[str, Any]:
-    sides = [
-        {"name": name, "tokens": side.tokens, "words": side.words, "wordOf": side.word_ids}
-        for name, side in zip(one.side_names, (one.queries, one.keys), strict=True)
-    ]
+def _content(attention: AttentionMap) -> dict[str, Any]:
+    query_name, key_name = attention.side_names
     return {
-        "queries": sides[0],
-        "keys": sides[1],
-        "layers": one.layers,
-        "heads": one.heads,
-        # Thousandths: shorter than decimals, and most of them are one digit.
-        "weights": np.round(one.weights.astype(float) * 1000).astype(int).tolist(),
+        "queries": _side(query_name, attention.queries),
+        "keys": _side(key_name, attention.keys),
+        "layers": attention.layers,
+        "heads": attention.heads,
+        # Thousandths are shorter than decimals.
+        "weights": np.round(attention.weights.astype(float) * 1000).astype(int).tolist(),
     }
+
+
+def _side(name: str, text: TokenizedText) -> dict[str, Any]:
+    return {"name": name, "tokens": text.tokens, "words": text.words, "wordIds": text.word_ids}

@@ -1,4 +1,4 @@
-"""Attention weights as text: a terminal is all that one needs to see them."""
+"""Attention weights as text in a terminal."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from seq2attn.visualization.color_scale import ScaledWeights
 
 COLUMNS = 80
-MIN_COLUMNS = 16  # columns: less has no room for a label and a map
-MAX_HEADING_LENGTH = 12  # lines of text; longer source words get numbers and a legend
+MIN_COLUMNS = 16  # for a label and a map
+MAX_HEADING_LENGTH = 12  # lines; longer source tokens are numbered, with a legend
 MAX_LABEL_LENGTH = 20
 
 SHADES = " ·░▒▓█"
-EDGES = (0.05, 0.15, 0.35, 0.6, 0.85)  # of the full color; finer near nothing, where most of the weights are
+EDGES = (0.05, 0.15, 0.35, 0.6, 0.85)  # shares of the full color; finer near zero, where most weights are
 
 
 def legend_text(scaled: ScaledWeights, columns: int = COLUMNS) -> str:
@@ -25,20 +25,20 @@ def legend_text(scaled: ScaledWeights, columns: int = COLUMNS) -> str:
 
 
 def heatmap_text(source: Sequence[str], target: Sequence[str], shares: np.ndarray, *, columns: int = COLUMNS) -> str:
-    """A map of `shares` [target, source] of the darkest shade, a row a target token, at most so many columns wide.
+    """A map of `shares` [target, source] of the darkest shade: a row per target token, at most `columns` wide.
 
-    A source too long for that is continued in further maps below. Raises ValueError if the sizes do not fit.
+    A longer source is continued in further maps below. Raises ValueError for shares of another shape.
     """
     if shares.shape != (len(target), len(source)):
         raise ValueError(f"weights are {shares.shape}, not [{len(target)} target, {len(source)} source]")
-    words = [_clusters(token) for token in source]
+    tokens = [_clusters(token) for token in source]
     columns = max(columns, MIN_COLUMNS)
     labels = [_shorten(_clusters(token), min(MAX_LABEL_LENGTH, columns // 3)) for token in target]
     margin = max(map(display_width, labels), default=0) + 1
     room = columns - margin
     cell = 2 if 2 * len(source) <= room else 1
-    named = all(len(word) <= MAX_HEADING_LENGTH and all(display_width(c) <= cell for c in word) for word in words)
-    headings = words if named else [list(str(i)) for i in range(1, len(words) + 1)]
+    fits = all(len(token) <= MAX_HEADING_LENGTH and all(display_width(c) <= cell for c in token) for token in tokens)
+    headings = tokens if fits else [list(str(i)) for i in range(1, len(tokens) + 1)]
     levels = np.digitize(shares, EDGES)
 
     lines: list[str] = []
@@ -49,23 +49,23 @@ def heatmap_text(source: Sequence[str], target: Sequence[str], shares: np.ndarra
             shades = "".join(SHADES[level] * cell for level in row)
             lines.append(f"{_pad_left(label, margin - 1)} {shades.rstrip()}".rstrip())
         lines.append("")
-    if not named:
-        legend = [f"{i} {_shorten(word, columns // 2)}" for i, word in enumerate(words, start=1)]
+    if not fits:
+        legend = [f"{i} {_shorten(token, columns // 2)}" for i, token in enumerate(tokens, start=1)]
         lines += [*_wrapped(legend, columns), ""]
     return "\n".join(lines)
 
 
 def _clusters(token: str) -> list[str]:
-    """What a terminal draws in one place: a character with the marks that combine with it."""
+    """Characters with their combining marks, each one cell of a terminal."""
     clusters: list[str] = []
     for character in token:
         category = unicodedata.category(character)
         if category == "Cf":
-            continue  # joiners and direction marks: invisible, and some turn the line around
+            continue  # joiners and direction marks: invisible, and some reverse the line
         if clusters and category in ("Mn", "Me"):
             clusters[-1] += character
         else:
-            clusters.append(character if character.isprintable() else "�")  # an escape code must stay text
+            clusters.append(character if character.isprintable() else "�")  # no escape codes
     return clusters
 
 
@@ -77,10 +77,10 @@ def display_width(text: str) -> int:
     )
 
 
-def _shorten(clusters: list[str], longest: int) -> str:
-    if display_width("".join(clusters)) <= longest:
+def _shorten(clusters: list[str], max_width: int) -> str:
+    if display_width("".join(clusters)) <= max_width:
         return "".join(clusters)
-    while display_width("".join(clusters)) > longest - 1:
+    while display_width("".join(clusters)) > max_width - 1:
         clusters = clusters[:-1]
     return "".join(clusters) + "…"
 
@@ -90,14 +90,14 @@ def _pad_left(text: str, width: int) -> str:
 
 
 def _upright(headings: Sequence[list[str]], cell: int) -> list[str]:
-    """Words written downwards, ending on the same line, each in a column `cell` wide."""
+    """Tokens in vertical columns of width `cell`, aligned at the bottom."""
     height = max(map(len, headings))
-    columns = [[""] * (height - len(word)) + word for word in headings]
+    columns = [[""] * (height - len(token)) + token for token in headings]
     return ["".join(c + " " * (cell - display_width(c)) for c in line).rstrip() for line in zip(*columns, strict=True)]
 
 
 def _wrapped(entries: Sequence[str], columns: int) -> list[str]:
-    """Entries on as few lines as they need."""
+    """Entries in lines of at most `columns`."""
     lines = [""]
     for entry in entries:
         if lines[-1] and display_width(lines[-1]) + 2 + display_width(entry) > columns:

@@ -15,7 +15,7 @@ import sacrebleu
 
 from seq2attn import load
 from tests.cli.conftest import ENVIRONMENT, ROOT, Invoke, Toy, command, invoke_in
-from tests.unit.visualization.looks import page_data
+from tests.unit.visualization.weights import page_data
 
 SENTENCES = ["rot haus", "blau und alt"]
 

@@ -1,12 +1,11 @@
-"""`evaluate`: which text is scored how, and what is kept of it."""
+"""`seq2attn evaluate`: test sets, scores and reports."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import shutil
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import sacrebleu
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.evaluate import EvaluationSet, TestSetResult, load_with_origin, write_reports
 from seq2attn.inference.translator import Translator
+from seq2attn.io.lock import lock_directory
 from seq2attn.io.weights import load_tensors
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig
@@ -38,7 +38,7 @@ def test_each_set_has_a_report_with_the_digests_of_its_files(invoke: Invoke, tmp
     lines = digest(tmp_path / "lines.txt")
     assert ours["digests"] == {"source": lines, "references": [lines], "translations": digest(translations)}
     assert (ours["set"], ours["sentences"], ours["model"]) == ("ours", len(LINES), {"checkpoints": []})
-    # A file that has the name of one of the config's sets takes no place of its report.
+    # The report of a file with the name of a set of the config has another name.
     for name in ("other", "ours"):
         write_lines(tmp_path / name, ["many words", "few"])
         invoke("evaluate", run.folder, "--source", name, "--reference", name)
@@ -52,8 +52,8 @@ def test_all_references_count(invoke: Invoke, tmp_path: Path) -> None:
     references = [["many words are there", "not many"], ["are", "words of which there are a few"]]
     for number, lines in enumerate(references):
         write_lines(tmp_path / f"reference-{number}", lines)
-    given = ["--source", "source", "--reference", "reference-0", "--reference", "reference-1"]
-    invoke("evaluate", run.folder, *given)
+    files = ["--source", "source", "--reference", "reference-0", "--reference", "reference-1"]
+    invoke("evaluate", run.folder, *files)
     translations = (run.folder / "evaluation/source.txt").read_text(encoding="utf-8").split("\n")[:-1]
     report = report_of(run, "source")
     assert report["digests"]["source"] == digest(tmp_path / "source")
@@ -72,22 +72,22 @@ def test_all_references_count(invoke: Invoke, tmp_path: Path) -> None:
     )
 
 
-def test_metrics_and_the_tokenizer_may_be_others_than_those_of_the_config(invoke: Invoke, tmp_path: Path) -> None:
+def test_options_for_metrics_and_tokenizer(invoke: Invoke, tmp_path: Path) -> None:
     run = untrained(tmp_path)
     names = ("exact", "bleu", "token-error-rate", "chrf++")
-    chosen = [part for name in names for part in ("--metric", name)]
-    said = json.loads(invoke("evaluate", run.folder, "--json", "--tokenize", "char", *chosen).out)
-    scores = said["sets"]["ours"]["scores"]
+    options = [part for name in names for part in ("--metric", name)]
+    report = json.loads(invoke("evaluate", run.folder, "--json", "--tokenize", "char", *options).out)
+    scores = report["sets"]["ours"]["scores"]
     assert [score["name"] for score in scores] == ["exact match", "BLEU", "token error rate", "chrF2++"]
     assert "|tok:char|" in scores[1]["signature"]
-    assert "|tok:char|" in said["sets"]["ours"]["by_length"][0]["score"]["signature"]
+    assert "|tok:char|" in report["sets"]["ours"]["by_length"][0]["score"]["signature"]
     for option, value in (("--metric", "bleurt"), ("--tokenize", "14a")):
         error = invoke("evaluate", run.folder, option, value, code=2).err
         assert f"`evaluation.{option[2:].replace('metric', 'metrics.0')}` should be" in error
         assert value in error
 
 
-def test_the_script_of_each_set_chooses_its_tokenizer(invoke: Invoke, tmp_path: Path) -> None:
+def test_the_tokenizer_of_each_set_depends_on_its_script(invoke: Invoke, tmp_path: Path) -> None:
     run = untrained(tmp_path)
     write_lines(tmp_path / "zh", ["今天天气很好。", "我们去公园散步。", "他们学习中文。"])
     override = "data.test.zh={kind: plain, source: zh, target: zh}"
@@ -98,18 +98,17 @@ def test_the_script_of_each_set_chooses_its_tokenizer(invoke: Invoke, tmp_path: 
     assert "BLEU: nrefs:1|case:mixed|eff:no|tok:13a|" in done.out
     assert "BLEU: nrefs:1|case:mixed|eff:no|tok:zh|" in done.out
     assert report_of(run, "zh")["by_length"][0]["unit"] == "characters"
-    asked = invoke("evaluate", run.folder, "--set", override, "--tokenize", "13a")
-    assert "warning: zh: BLEU with `tokenize: 13a` counts words between spaces" in asked.err
-    assert "warning: ours: BLEU" not in asked.err
+    overridden = invoke("evaluate", run.folder, "--set", override, "--tokenize", "13a")
+    assert "warning: zh: BLEU with `tokenize: 13a` counts words between spaces" in overridden.err
+    assert "warning: ours: BLEU" not in overridden.err
 
 
-def test_settings_of_the_config_of_the_run_count(invoke: Invoke, tmp_path: Path) -> None:
+def test_settings_of_the_config(invoke: Invoke, tmp_path: Path) -> None:
     run = untrained(tmp_path)
     config = run.config_path.read_text(encoding="utf-8")
-    assert "  lowercase: false\n  chrf:\n" in config
-    run.config_path.write_text(
-        config.replace("  lowercase: false\n  chrf:\n", "  lowercase: true\n  chrf:\n"), encoding="utf-8"
-    )
+    changed = config.replace("  lowercase: false\n  chrf:\n", "  lowercase: true\n  chrf:\n")
+    assert changed != config
+    run.config_path.write_text(changed, encoding="utf-8")
     invoke("evaluate", run.folder)
     assert all("|case:lc|" in score["signature"] for score in report_of(run, "ours")["scores"][:2])
 
@@ -126,7 +125,7 @@ def test_weights_and_origin_are_of_one_file(tmp_path: Path) -> None:
         nonlocal loads
         loads += 1
         translator = Translator.load(run.folder)
-        if loads == 1:  # a training keeps better weights
+        if loads == 1:  # a training saves better weights
             shutil.copy(other.weights_path, run.weights_path)
             shutil.copy(other.weights_info_path, run.weights_info_path)
         return translator
@@ -140,26 +139,14 @@ def test_weights_and_origin_are_of_one_file(tmp_path: Path) -> None:
     )
 
 
-def result(name: str, translations: Sequence[str]) -> TestSetResult:
-    sets = EvaluationSet(name, [], [[]], EvaluationConfig().build([]))
-    return TestSetResult(name, sets.digests, 1, (), (), 1.0, 1, tuple(translations), None, ())
-
-
-def test_of_two_that_write_one_report_the_last_whole_one_stands(tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path)
+def test_reports_wait_for_those_of_another_command(tmp_path: Path) -> None:
+    test = EvaluationSet("set", [], [[]], EvaluationConfig().build([]))
+    result = TestSetResult("set", test.digests, 1, (), (), 1.0, 1, ("text",), None, ())
     folder = tmp_path / "evaluation"
-
-    def write(letter: str) -> None:
-        for _ in range(8):
-            write_reports(run, {}, [result("set", [letter * 50_000] * 20)], BeamConfig(kind="beam"))
-
-    with ThreadPoolExecutor(4) as pool:
-        writers = [pool.submit(write, letter) for letter in "abcd"]
-        while not all(writer.done() for writer in writers):
-            if (folder / "set.txt").is_file():
-                content = (folder / "set.txt").read_text(encoding="utf-8")
-                assert content == (content[0] * 50_000 + "\n") * 20
-        for writer in writers:
-            writer.result()
+    with ThreadPoolExecutor(1) as pool:
+        with lock_directory(folder, "evaluation.lock"):
+            writer = pool.submit(write_reports, RunDirectory(tmp_path), {}, [result], BeamConfig(kind="beam"))
+            assert not wait([writer], 0.3).done
+        writer.result()
     assert sorted(path.name for path in folder.iterdir()) == ["evaluation.lock", "set.json", "set.txt"]
-    assert report_of(run, "set")["digests"]["translations"] == digest(folder / "set.txt")
+    assert report_of(RunDirectory(tmp_path), "set")["digests"]["translations"] == digest(folder / "set.txt")

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from seq2attn.cli import app
 from seq2attn.tokenizers.load import load_tokenizer
 from tests.cli.conftest import Done, Invoke, write_lines
-from tests.unit.visualization.looks import page_data
+from tests.unit.visualization.weights import page_data
 
 PHRASEBOOK = Path(__file__).parents[2] / "data" / "phrasebook"
 CONFIG = """\

@@ -146,7 +146,7 @@ SWEEP = """\
 base: config.yaml
 folder: swept
 seeds: [1]
-baseline: {size: [small]}
+baseline: {size: small}
 axes: {size: {at: model.embeddings.dim, choices: {small: 8, large: 16}}}
 """
 

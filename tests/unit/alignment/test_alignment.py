@@ -1,4 +1,4 @@
-"""Links from attention: how they are scored, where they come from, and which head is chosen."""
+"""Word alignment: error rates, attention weights between words, and head selection."""
 
 from __future__ import annotations
 
@@ -34,47 +34,35 @@ from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from seq2attn.training.guided_alignment import GuidedAlignmentConfig
 
-# ---------------------------------------------------------------------- the score
+# ---------------------------------------------------------------------- error rate
 
 SURE = frozenset({(0, 0), (1, 1), (2, 3)})
 GOLD = WordAlignment(SURE, SURE | {(1, 2), (3, 2)})
 
 
-def test_the_error_rate_of_an_example() -> None:
+def rate(links, gold=GOLD) -> AlignmentErrorRate:
+    return AlignmentErrorRate.from_links(links, gold)
+
+
+def test_error_rates() -> None:
     # A has four links: two sure, one only possible, one wrong. S has three.
-    found = AlignmentErrorRate.from_links([(0, 0), (1, 1), (1, 2), (0, 3)], GOLD)
-    assert found.precision == 3 / 4
-    assert found.recall == 2 / 3
-    assert found.error_rate == pytest.approx(1 - (2 + 3) / (4 + 3))
-    assert str(found) == "precision 75.0%  recall 66.7%  AER 28.6%"
+    example = rate([(0, 0), (1, 1), (1, 2), (0, 3)])
+    assert (example.precision, example.recall) == (3 / 4, 2 / 3)
+    assert example.error_rate == pytest.approx(1 - (2 + 3) / (4 + 3))
+    assert str(example) == "precision 75.0%  recall 66.7%  AER 28.6%"
+    total = rate([(0, 0)]) + rate([(4, 4), (4, 5)])
+    assert (total.precision, total.recall) == (1 / 3, 1 / 6)
+    assert total.error_rate == pytest.approx(1 - (1 + 1) / (3 + 6))
+    assert rate(SURE).error_rate == rate(GOLD.possible).error_rate == 0
+    assert rate([]).error_rate == rate([(9, 9)]).error_rate == 1
+    empty = rate([], WordAlignment(frozenset(), frozenset()))
+    assert (empty.precision, empty.recall, empty.error_rate) == (1, 1, 0)
 
 
-def test_sentences_are_counted_together() -> None:
-    both = AlignmentErrorRate.from_links([(0, 0)], GOLD) + AlignmentErrorRate.from_links([(4, 4), (4, 5)], GOLD)
-    assert (both.precision, both.recall) == (1 / 3, 1 / 6)
-    assert both.error_rate == pytest.approx(1 - (1 + 1) / (3 + 6))
-
-
-def test_perfect_and_empty() -> None:
-    assert (
-        AlignmentErrorRate.from_links(SURE, GOLD).error_rate
-        == AlignmentErrorRate.from_links(GOLD.possible, GOLD).error_rate
-        == 0
-    )
-    assert (
-        AlignmentErrorRate.from_links([], GOLD).error_rate
-        == AlignmentErrorRate.from_links([(9, 9)], GOLD).error_rate
-        == 1
-    )
-    nothing = AlignmentErrorRate.from_links([], WordAlignment(frozenset(), frozenset()))
-    assert (nothing.precision, nothing.recall, nothing.error_rate) == (1, 1, 0)
-
-
-def test_without_possible_links_it_is_one_minus_f() -> None:
-    gold = WordAlignment(SURE, SURE)
-    found = AlignmentErrorRate.from_links([(0, 0), (1, 1), (5, 5), (6, 6)], gold)
-    f = 2 * found.precision * found.recall / (found.precision + found.recall)
-    assert found.error_rate == pytest.approx(1 - f)
+def test_without_possible_links_the_error_rate_is_one_minus_f() -> None:
+    example = rate([(0, 0), (1, 1), (5, 5), (6, 6)], WordAlignment(SURE, SURE))
+    f = 2 * example.precision * example.recall / (example.precision + example.recall)
+    assert example.error_rate == pytest.approx(1 - f)
 
 
 # ---------------------------------------------------------------------- words
@@ -97,7 +85,7 @@ TOKENIZERS: dict[str, Tokenizer] = {
 }
 
 
-def net(decoder: str, tokenizer: Tokenizer) -> Seq2Seq:
+def build(decoder: str, tokenizer: Tokenizer) -> Seq2Seq:
     torch.manual_seed(3)
     config = ModelConfig(
         embeddings=EmbeddingsConfig(dim=16),
@@ -107,58 +95,56 @@ def net(decoder: str, tokenizer: Tokenizer) -> Seq2Seq:
     return build_model(config, len(tokenizer.vocabulary), len(tokenizer.vocabulary)).eval()
 
 
-@pytest.mark.parametrize("cut", TOKENIZERS)
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_weights_are_those_of_reading_the_pair_alone(decoder: str, cut: str) -> None:
-    tokenizer = TOKENIZERS[cut]
-    model = net(decoder, tokenizer)
-    together = word_attention_weights(model, (tokenizer, tokenizer), PAIRS)
-    assert [weights is None for weights in together] == [False, True, False, True, False]
+@pytest.mark.parametrize(("decoder", "name"), [("luong", "bpe"), ("transformer", "bpe"), ("transformer", "words")])
+def test_weights_are_pooled_from_those_of_single_pairs(decoder: str, name: str) -> None:
+    tokenizer = TOKENIZERS[name]
+    model = build(decoder, tokenizer)
+    batched = word_attention_weights(model, (tokenizer, tokenizer), PAIRS)
+    assert [weights is None for weights in batched] == [False, True, False, True, False]
     for budget in (1, 20):
         other = word_attention_weights(model, (tokenizer, tokenizer), PAIRS, budget=budget)
-        for one, two in zip(together, other, strict=True):
+        for one, two in zip(batched, other, strict=True):
             np.testing.assert_allclose(one, two, atol=1e-6) if one is not None else None
-    for (source, target), found in zip(PAIRS, together, strict=True):
-        if found is None:
+    for (source, target), weights in zip(PAIRS, batched, strict=True):
+        if weights is None:
             continue
         ids = [tokenizer.encode(side) for side in (source, target)]
-        # A space begins each word of these lines, so that pieces can be counted word by word.
         sizes = [[len(tokenizer.encode(word)) for word in side.split()] for side in (source, target)]
         batch = collate([(ids[0], ids[1])])
-        seen = model(batch.source, batch.source_mask, batch.target, need_weights=True).cross_attention[0].detach()
+        attention = model(batch.source, batch.source_mask, batch.target, need_weights=True).cross_attention[0].detach()
         for step, shift in enumerate((0, 1)):
-            rows = seen[:, :, shift:].split([*sizes[1], seen.size(2) - shift - sum(sizes[1])], dim=2)
+            rows = attention[:, :, shift:].split([*sizes[1], attention.size(2) - shift - sum(sizes[1])], dim=2)
             for word, row in enumerate(rows[:-1]):
                 columns = row.mean(2).split([*sizes[0], 1], dim=-1)
                 expected = torch.stack([column.sum(-1) for column in columns[:-1]], -1)
-                np.testing.assert_allclose(found[step, :, :, word], expected.numpy(), atol=1e-6)
+                np.testing.assert_allclose(weights[step, :, :, word], expected.numpy(), atol=1e-6)
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
-def test_weights_of_empty_sides_are_those_of_their_ends(decoder: str) -> None:
+def test_weights_of_empty_sides_are_those_of_eos(decoder: str) -> None:
     pairs = [([4, 5, 6], [7]), ([], [4, 5]), ([4], []), ([], [])]
-    model = net(decoder, TOKENIZERS["words"])
+    model = build(decoder, TOKENIZERS["words"])
     for budget in (1, 100):
-        found = cross_attention_weights(model, pairs, budget=budget)
-        for (source, target), weights in zip(pairs, found, strict=True):
+        output = cross_attention_weights(model, pairs, budget=budget)
+        for (source, target), weights in zip(pairs, output, strict=True):
             assert weights is not None and weights.shape[2:] == (len(target) + 1, len(source) + 1)
             np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
 
 
 def test_a_model_without_attention_has_no_weights() -> None:
     words = TOKENIZERS["words"]
-    assert word_attention_weights(net("fixed-context", words), (words, words), PAIRS) == [None] * len(PAIRS)
+    assert word_attention_weights(build("fixed-context", words), (words, words), PAIRS) == [None] * len(PAIRS)
 
 
-def test_words_that_become_nothing_have_no_link() -> None:
+def test_words_without_tokens_have_no_link() -> None:
     words = TOKENIZERS["words"]
-    (found,) = word_attention_weights(net("luong", words), (words, words), [("the ▁ boat", "▁ river ▁")])
-    assert found is not None and found.shape[-2:] == (3, 3)
-    assert [target for _, target in argmax_links(found[0, 0, 0])] == [1]
-    assert not found[..., 1].any()
+    (weights,) = word_attention_weights(build("luong", words), (words, words), [("the ▁ boat", "▁ river ▁")])
+    assert weights is not None and weights.shape[-2:] == (3, 3)
+    assert [target for _, target in argmax_links(weights[0, 0, 0])] == [1]
+    assert not weights[..., 1].any()
 
 
-def test_each_target_word_is_linked_to_where_it_looks_most() -> None:
+def test_links_are_the_largest_weights_of_target_words() -> None:
     weights = np.array([[0.1, 0.6, 0.2], [0.3, 0.3, 0.1], [0, 0, 0]], dtype=np.float32)
     assert argmax_links(weights) == [(1, 0), (0, 1)]
 
@@ -166,29 +152,30 @@ def test_each_target_word_is_linked_to_where_it_looks_most() -> None:
 # ---------------------------------------------------------------------- heads
 
 
-def planted(right: AttentionHead, gold: WordAlignment, layers: int = 2, heads: int = 3) -> WordAttention:
-    """Weights [2, L, H, 4, 4] of which one head looks where it should, and the others at word 3."""
-    weights = np.zeros((2, layers, heads, 4, 4), dtype=np.float32)
+def weights_with(right: AttentionHead, gold: WordAlignment) -> WordAttention:
+    """Weights [2, L, H, 4, 4] with one correct head; the others attend to word 3."""
+    weights = np.zeros((2, 2, 3, 4, 4), dtype=np.float32)
     weights[..., 3] = 0.6
     assert isinstance(right.head, int)
-    where = weights[["output", "input"].index(right.step), right.layer - 1, right.head - 1]
-    where[:] = 0
+    head = weights[["output", "input"].index(right.step), right.layer - 1, right.head - 1]
+    head[:] = 0
     for source, target in gold.sure:
-        where[target, source] = 1
+        head[target, source] = 1
     return weights
 
 
 @pytest.mark.parametrize("right", [AttentionHead(1, 2), AttentionHead(2, 1, "input"), AttentionHead(2, 3)])
-def test_the_best_head_is_found(right: AttentionHead) -> None:
-    gold = WordAlignment(frozenset({(0, 1), (2, 0), (1, 3)}), frozenset({(0, 1), (2, 0), (1, 3)}))
-    none = WordAlignment(frozenset({(0, 0)}), frozenset({(0, 0)}))
-    compared = score_heads([(planted(right, gold), gold), (planted(right, gold), gold), (None, none)])
-    assert len(compared) == 2 * 2 * (3 + 1)
-    best, agreement = next(iter(compared.items()))
+def test_the_best_head_is_first(right: AttentionHead) -> None:
+    gold, unaligned = (
+        WordAlignment(links, links) for links in (frozenset({(0, 1), (2, 0), (1, 3)}), frozenset({(0, 0)}))
+    )
+    rates = score_heads([(weights_with(right, gold), gold)] * 2 + [(None, unaligned)])
+    assert len(rates) == 2 * 2 * (3 + 1)
+    best, best_rate = next(iter(rates.items()))
     assert best == right
-    assert (agreement.precision, agreement.recall) == (1, 6 / 7)  # of the empty pair nothing is found
-    rates = [own.error_rate for own in compared.values()]
-    assert rates == sorted(rates) and rates[0] < rates[1]
+    assert (best_rate.precision, best_rate.recall) == (1, 6 / 7)  # no links in the empty pair
+    values = [one.error_rate for one in rates.values()]
+    assert values == sorted(values) and values[0] < values[1]
 
 
 def test_the_mean_is_that_of_the_heads() -> None:
@@ -201,7 +188,7 @@ def test_the_mean_is_that_of_the_heads() -> None:
     assert score_heads([(None, GOLD)]) == {}
 
 
-def test_what_links_are_taken_from_unless_chosen() -> None:
+def test_the_default_head() -> None:
     weights = np.zeros((2, 3, 4, 1, 1), dtype=np.float32)
     assert default_head(weights, None) == AttentionHead(3, "mean")
     assert default_head(weights[:, :, :1], None) == AttentionHead(3, 1)
@@ -215,16 +202,10 @@ def run_of(folder: Path, origin: str = "00000001") -> RunDirectory:
 
 
 @pytest.mark.parametrize("head", [AttentionHead(2, 3), AttentionHead(1, "mean", "input")])
-def test_a_choice_is_remembered_with_the_weights_it_was_for(tmp_path: Path, head: AttentionHead) -> None:
+def test_a_selection_is_saved_with_the_origin_of_the_weights(tmp_path: Path, head: AttentionHead) -> None:
     run = run_of(tmp_path)
     assert load_selected_head(run) is None
-    save_selected_head(
-        run,
-        {
-            head: AlignmentErrorRate.from_links(SURE, GOLD),
-            AttentionHead(1, 1): AlignmentErrorRate.from_links([], GOLD),
-        },
-    )
+    save_selected_head(run, {head: rate(SURE), AttentionHead(1, 1): rate([])})
     assert load_selected_head(run) == (head, True)
     content = json.loads((tmp_path / "alignment.json").read_text())
     assert content["error_rate"] == 0 and len(content["candidates"]) == 2
@@ -235,12 +216,12 @@ def test_a_choice_is_remembered_with_the_weights_it_was_for(tmp_path: Path, head
     ("content", "message"),
     [
         ("{", "is not JSON"),
-        ('{"layer": 0, "head": 1, "step": "output"}', "names no layer, head and step"),
-        ('{"layer": 1, "head": "all", "step": "output"}', "names no layer, head and step"),
-        ('{"layer": 1, "head": 1}', "names no layer, head and step"),
+        ('{"layer": 0, "head": 1, "step": "output"}', "has no valid layer, head and step"),
+        ('{"layer": 1, "head": "all", "step": "output"}', "has no valid layer, head and step"),
+        ('{"layer": 1, "head": 1}', "has no valid layer, head and step"),
     ],
 )
-def test_a_record_that_cannot_be_read(tmp_path: Path, content: str, message: str) -> None:
+def test_an_invalid_record_is_an_error(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "alignment.json").write_text(content)
     with pytest.raises(RunError) as error:
         load_selected_head(run_of(tmp_path))

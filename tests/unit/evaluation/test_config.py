@@ -1,4 +1,4 @@
-"""Metrics follow the script of the references, and the settings; all scores equal those of sacreBLEU or a formula."""
+"""Choice of metrics and tokenizers; scores compared with sacreBLEU or a formula."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ TEXTS = {
 
 
 @pytest.mark.parametrize(("tokenize", "text"), [(tok, text) for tok, texts in TEXTS.items() for text in texts])
-def test_the_script_of_the_references_chooses_the_tokenizer(tokenize, text):
-    # One kana in a Chinese sentence of five letters is above the threshold; in a text it is not.
+def test_the_tokenizer_depends_on_the_script_of_the_references(tokenize, text):
+    # One kana in five Han characters is above the threshold, in a longer text it is not.
     metrics = EvaluationConfig().build([text, *(["今天天气很好"] * 10 if tokenize == "zh" else [])])
     (score,) = metrics.scores([text], [[text]], ["bleu"])
     assert f"|tok:{tokenize}|" in score.signature
@@ -38,7 +38,7 @@ def test_text_without_spaces_has_no_ter_by_default():
     assert EvaluationConfig(metrics=("ter",)).build(["今天"]).names == ("ter",)
 
 
-def test_words_between_spaces_are_warned_about_where_there_are_none():
+def test_warnings_about_words_in_text_without_spaces():
     def warnings(text, **settings):
         return EvaluationConfig(**settings).build([text]).warnings(["bleu", "ter"])
 
@@ -59,7 +59,7 @@ REFERENCES = [
 HYPOTHESES = ["the little dog sleeps.", "We drink tea."]
 
 
-def test_settings_are_those_of_sacrebleu():
+def test_scores_are_those_of_sacrebleu():
     config = EvaluationConfig(
         tokenize="intl",
         lowercase=True,
@@ -73,65 +73,52 @@ def test_settings_are_those_of_sacrebleu():
         CHRF(word_order=1, **common),
         TER(normalized=True, no_punct=True, asian_support=True),
     ]
-    found = config.build(REFERENCES[0]).scores(HYPOTHESES, REFERENCES, ["bleu", "chrf", "chrf++", "ter"])
-    for ours, theirs in zip(found, expected, strict=True):
-        score = theirs.corpus_score(HYPOTHESES, REFERENCES)
-        assert (ours.name, ours.value) == (score.name, score.score)
-        assert ours.signature == str(theirs.get_signature())
-        assert ours.value == pytest.approx(score.score)
-
-
-def test_the_defaults_are_those_of_sacrebleu_and_case_counts():
     names = ["bleu", "chrf", "chrf++", "ter"]
-    found = EvaluationConfig().build(REFERENCES[0]).scores(HYPOTHESES, REFERENCES[:1], names)
-    expected = [
+    for ours, metric in zip(config.build(REFERENCES[0]).scores(HYPOTHESES, REFERENCES, names), expected, strict=True):
+        score = metric.corpus_score(HYPOTHESES, REFERENCES)
+        assert (ours.name, ours.value, ours.signature) == (score.name, score.score, str(metric.get_signature()))
+    defaults = [
         sacrebleu.corpus_bleu(HYPOTHESES, REFERENCES[:1]),
         sacrebleu.corpus_chrf(HYPOTHESES, REFERENCES[:1]),
         sacrebleu.corpus_chrf(HYPOTHESES, REFERENCES[:1], word_order=2),
         sacrebleu.corpus_ter(HYPOTHESES, REFERENCES[:1], case_sensitive=True),
     ]
-    assert [(s.name, s.value) for s in found] == [(e.name, e.score) for e in expected]
+    scores = EvaluationConfig().build(REFERENCES[0]).scores(HYPOTHESES, REFERENCES[:1], names)
+    assert [(one.name, one.value) for one in scores] == [(one.name, one.score) for one in defaults]
 
 
-def test_exact_match_counts_equal_sentences():
-    metrics = EvaluationConfig().build(["a"])
+def score_of(metric, hypotheses, references, text="a", **settings):
+    (score,) = EvaluationConfig(**settings).build([text]).scores(hypotheses, references, [metric])
+    return score.value, score.signature
+
+
+def test_exact_match():
     references = [["a b", "c", "d", "E"], ["x", "y", "z  z", "w"]]
-    (score,) = metrics.scores([" a  b", "C", "z z", "e"], references, ["exact"])
-    assert score.value == pytest.approx(50)
-    assert score.signature.startswith("nrefs:2|case:mixed|")
-    (score,) = EvaluationConfig(lowercase=True).build(["a"]).scores(["a b", "C", "z", "e"], references, ["exact"])
-    assert score.value == pytest.approx(75)
-    assert "case:lc" in score.signature
+    value, signature = score_of("exact", [" a  b", "C", "z z", "e"], references)
+    assert value == pytest.approx(50) and signature.startswith("nrefs:2|case:mixed|")
+    value, signature = score_of("exact", ["a b", "C", "z", "e"], references, lowercase=True)
+    assert value == pytest.approx(75) and "case:lc" in signature
 
 
-def test_the_token_error_rate_is_edits_over_tokens_of_the_reference():
-    words = EvaluationConfig().build(["a"])
-    (score,) = words.scores(["a x c", "", "g h"], [["a b c d", "e f", "g h"]], ["token-error-rate"])
-    assert score.value == pytest.approx(100 * (2 + 2 + 0) / (4 + 2 + 2))
-    assert "|tok:words|" in score.signature
-    characters = EvaluationConfig().build(["今天"])
-    (score,) = characters.scores(["今日 晴"], [["今天晴れ"]], ["token-error-rate"])
-    assert score.value == pytest.approx(100 * 2 / 4)
-    assert "|tok:char|" in score.signature
-    # Of several references the nearest counts, by the mean length of all.
-    (score,) = words.scores(["a b"], [["a b c d"], ["a c"]], ["token-error-rate"])
-    assert score.value == pytest.approx(100 * 1 / 3)
-    assert words.scores(["a"], [[""]], ["token-error-rate"])[0].value == 100
-    (score,) = (
-        EvaluationConfig(error_rate_tokens="char")
-        .build(["a"])
-        .scores(["2024-03-06"], [["2024-03-05"]], ["token-error-rate"])
-    )
-    assert score.value == pytest.approx(10)
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "settings", "expected"),
+    [
+        (["a x c", "", "g h"], [["a b c d", "e f", "g h"]], {}, (2 + 2 + 0) / (4 + 2 + 2)),
+        (["今日 晴"], [["今天晴れ"]], {"text": "今天"}, 2 / 4),
+        (["a b"], [["a b c d"], ["a c"]], {}, 1 / 3),  # the nearest reference, and the mean length
+        (["a"], [[""]], {}, 1),
+        (["2024-03-06"], [["2024-03-05"]], {"error_rate_tokens": "char"}, 1 / 10),
+        (["a B"], [["a b"]], {}, 1 / 2),
+        (["a B"], [["a b"]], {"lowercase": True}, 0),
+    ],
+)
+def test_the_token_error_rate_is_edits_per_reference_token(hypotheses, references, settings, expected):
+    value, signature = score_of("token-error-rate", hypotheses, references, **settings)
+    assert value == pytest.approx(100 * expected)
+    assert f"|tok:{'char' if {'text', 'error_rate_tokens'} & {*settings} else 'words'}|" in signature
 
 
-def test_case_counts_in_the_token_error_rate_unless_it_is_to_be_ignored():
-    for lowercase, expected in ((False, 50), (True, 0)):
-        metrics = EvaluationConfig(lowercase=lowercase).build(["a"])
-        assert metrics.scores(["a B"], [["a b"]], ["token-error-rate"])[0].value == pytest.approx(expected)
-
-
-def test_the_edit_distance_is_that_of_its_recursion():
+def test_the_edit_distance_equals_its_recursion():
     def slow(left: str, right: str) -> int:
         if not left or not right:
             return len(left) + len(right)
@@ -146,7 +133,7 @@ def test_the_edit_distance_is_that_of_its_recursion():
 
 
 @pytest.mark.parametrize(("tokenize", "module"), [("ja-mecab", "MeCab"), ("ko-mecab", "mecab_ko")])
-def test_a_missing_extra_is_named(tokenize, module):
+def test_a_missing_extra_is_an_error(tokenize, module):
     if importlib.util.find_spec(module):
         pytest.skip(f"{module} is installed")
     with pytest.raises(UserError, match=rf"pip install 'sacrebleu\[{tokenize[:2]}\]'") as error:
@@ -154,6 +141,6 @@ def test_a_missing_extra_is_named(tokenize, module):
     assert "\n" not in str(error.value)
 
 
-def test_asian_support_without_effect_is_a_mistake():
+def test_asian_support_without_effect_is_an_error():
     with pytest.raises(ValueError, match="needs `normalized: true` or `no_punct: true`"):
         TerConfig(asian_support=True)

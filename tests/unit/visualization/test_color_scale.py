@@ -1,4 +1,4 @@
-"""Color scales, legends, titles and labels of maps: in the terminal, in pictures and on the page."""
+"""Color scales, legends, titles and labels of maps: in a terminal, in pictures and on the page."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from seq2attn.visualization.attention import AttentionSelection, attention_text,
 from seq2attn.visualization.color_scale import ColorScale, scale_weights
 from seq2attn.visualization.fonts import font_families
 from tests.unit.browser import Browser
-from tests.unit.visualization.looks import looked
+from tests.unit.visualization.weights import random_weights
 
 SCALES: tuple[ColorScale, ...] = ("max", "row", "0-1")
-SEEN = looked(2, 3)
+WEIGHTS = random_weights()
 FAINT = AttentionWeights(
     TokenizedText.from_words(["a", "b", "</s>"]),
     TokenizedText.from_words(["x", "</s>"]),
@@ -31,14 +31,14 @@ FAINT = AttentionWeights(
 
 
 def expected(weights: np.ndarray, scale: ColorScale) -> np.ndarray:
-    """Shares of the full color, by the formula."""
+    """Shares of the full color by the formula."""
     full = {"max": weights.max(), "row": weights.max(-1, keepdims=True), "0-1": 1}[scale]
     return np.asarray(weights / full)
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_the_full_color_is_that_of_the_largest_weight_of_its_scale(scale: ColorScale) -> None:
-    weights = SEEN.cross_attention
+def test_shares_of_the_full_color(scale: ColorScale) -> None:
+    weights = WEIGHTS.cross_attention
     assert weights is not None
     scaled = scale_weights(weights, scale)
     np.testing.assert_allclose(scaled.shares, expected(weights, scale), rtol=1e-6)
@@ -54,7 +54,7 @@ def test_the_full_color_is_that_of_the_largest_weight_of_its_scale(scale: ColorS
         ("0-1", ["   x ··", "</s> ··▒▒░░"], "weight:  · 0.05+  ░ 0.15+  ▒ 0.35+  ▓ 0.6+  █ 0.85+"),
     ],
 )
-def test_shades_of_a_terminal_and_their_legend(scale: ColorScale, rows: list[str], legend: str) -> None:
+def test_shades_in_a_terminal_and_their_legend(scale: ColorScale, rows: list[str], legend: str) -> None:
     lines = attention_text(FAINT, AttentionSelection(color_scale=scale)).splitlines()
     assert [line for line in lines if line.startswith(("   x", "</s>"))] == rows
     assert lines[-1] == legend
@@ -67,42 +67,39 @@ def test_shades_of_a_terminal_and_their_legend(scale: ColorScale, rows: list[str
 def saved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The matplotlib figures that are saved."""
     figure = pytest.importorskip("matplotlib.figure").Figure
-    figures, save = [], figure.savefig
+    figures, savefig = [], figure.savefig
 
-    def keep(self: Any, *args: Any, **kwargs: Any) -> None:
+    def save(self: Any, *args: Any, **kwargs: Any) -> None:
         figures.append(self)
-        save(self, *args, **kwargs)
+        savefig(self, *args, **kwargs)
 
-    monkeypatch.setattr(figure, "savefig", keep)
+    monkeypatch.setattr(figure, "savefig", save)
     return figures
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_cells_of_a_picture_and_its_legend(saved: list[Any], tmp_path: Path, scale: ColorScale) -> None:
-    choice = AttentionSelection(layer="all", color_scale=scale)
-    draw_attention(SEEN, tmp_path / "map.svg", choice)
+    draw_attention(WEIGHTS, tmp_path / "map.svg", AttentionSelection(layer="all", color_scale=scale))
     (canvas,) = saved
     *maps, bar = canvas.axes
     images = [axes.images[0] for axes in maps]
-    drawn = np.array([image.norm(image.get_array()) for image in images]).reshape(2, 3, 5, 5)
-    assert SEEN.cross_attention is not None
-    np.testing.assert_allclose(drawn, expected(SEEN.cross_attention, scale), rtol=1e-5)
-    full = float(SEEN.cross_attention.max()) if scale == "max" else 1.0
+    shares = np.array([image.norm(image.get_array()) for image in images]).reshape(2, 3, 5, 5)
+    assert WEIGHTS.cross_attention is not None
+    np.testing.assert_allclose(shares, expected(WEIGHTS.cross_attention, scale), rtol=1e-5)
+    full = float(WEIGHTS.cross_attention.max()) if scale == "max" else 1.0
     np.testing.assert_allclose(bar.get_yticks(), [0, full / 2, full])
     assert [text.get_text() for text in bar.get_yticklabels()] == ["0", f"{full / 2:.2g}", f"{full:.2g}"]
     assert bar.get_ylabel() == ("weight/row max" if scale == "row" else "weight")
 
 
-def test_every_map_of_a_picture_has_its_labels_above(saved: list[Any], tmp_path: Path) -> None:
-    draw_attention(SEEN, tmp_path / "map.svg", AttentionSelection(layer="all"), run="runs/mine")
+def test_labels_of_a_picture_are_above_each_map(saved: list[Any], tmp_path: Path) -> None:
+    draw_attention(WEIGHTS, tmp_path / "map.svg", AttentionSelection(layer="all"), run="runs/mine")
     (canvas,) = saved
-    canvas.draw_without_rendering()  # lays it out anew, for one resolution
-    title = canvas.get_suptitle()
-    assert title == "runs/mine\nDie Katze</script>"
-    above = [canvas._suptitle.get_window_extent().y0, np.inf, np.inf]
+    canvas.draw_without_rendering()  # layout for one resolution
+    assert canvas.get_suptitle() == "runs/mine\nDie Katze</script>"
     for i, axes in enumerate(canvas.axes[:-1]):
         labels = [text for text in axes.get_xticklabels() if text.get_text()]
-        assert [text.get_text() for text in labels] == list(SEEN.source.tokens)
+        assert [text.get_text() for text in labels] == list(WEIGHTS.source.tokens)
         caption = axes.xaxis.label
         assert caption.get_text() == f"head {i % 3 + 1}"
         edges = [
@@ -111,18 +108,18 @@ def test_every_map_of_a_picture_has_its_labels_above(saved: list[Any], tmp_path:
             max(text.get_window_extent().y1 for text in labels),
             caption.get_window_extent().y0,
             caption.get_window_extent().y1,
-            above[0] if i < 3 else canvas.axes[i - 3].get_window_extent().y0,
+            (canvas._suptitle if i < 3 else canvas.axes[i - 3]).get_window_extent().y0,
         ]
         assert edges == sorted(edges)
 
 
 @pytest.mark.parametrize("suffix", ["svg", "html"])
-def test_the_name_of_a_run_need_not_be_utf8(tmp_path: Path, suffix: str) -> None:
+def test_a_run_name_that_is_not_utf8(tmp_path: Path, suffix: str) -> None:
     draw_attention(FAINT, tmp_path / f"map.{suffix}", run=os.fsdecode(b"runs/M\xfcll"))
     assert "runs/M�ll" in (tmp_path / f"map.{suffix}").read_text(encoding="utf-8")
 
 
-def test_a_long_sentence_and_a_long_word_leave_room_for_each_other(saved: list[Any], tmp_path: Path) -> None:
+def test_long_titles_and_labels_are_cut(saved: list[Any], tmp_path: Path) -> None:
     words = ["Donaudampfschifffahrtsgesellschaft" * 3, *["Schiff"] * 40, "</s>"]
     source, target = TokenizedText.from_words(words), TokenizedText.from_words(["ship", "</s>"])
     weights = np.full((1, 2, 2, len(words)), 1 / len(words), np.float32)
@@ -135,9 +132,7 @@ def test_a_long_sentence_and_a_long_word_leave_room_for_each_other(saved: list[A
     assert max(len(text.get_text()) for text in canvas.axes[0].get_xticklabels()) == 40
 
 
-def test_fonts_are_found_for_characters_that_the_first_does_not_have(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_fonts_for_characters_that_the_first_does_not_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fonts = pytest.importorskip("matplotlib.font_manager")
     script = "\U0001d49c"  # mathematical script A
     assert font_families("Größe ▁猫"[:7]) == ["DejaVu Sans"]
@@ -145,7 +140,7 @@ def test_fonts_are_found_for_characters_that_the_first_does_not_have(
     assert families[0] == "DejaVu Sans" and len(families) == 2
     path = Path(fonts.findfont(families[1]))
     assert fonts.get_font(str(path)).get_char_index(ord(script))
-    # Installed after matplotlib listed the fonts
+    # A font installed after matplotlib listed the fonts.
     new = Path(shutil.copy(path, tmp_path))
     listed = [font for font in fonts.fontManager.ttflist if font.name == "DejaVu Sans" and "Oblique" not in font.fname]
     monkeypatch.setattr(fonts.fontManager, "ttflist", listed)
@@ -161,16 +156,16 @@ Draw = Callable[..., Browser]
 
 @pytest.fixture
 def draw(chromium: Browser, tmp_path: Path) -> Draw:
-    def opened(seen: AttentionWeights, scale: ColorScale = "max", **size: int) -> Browser:
-        draw_attention(seen, tmp_path / "page.html", AttentionSelection(color_scale=scale), run="runs/<b>mine")
+    def load(weights: AttentionWeights, scale: ColorScale = "max", **size: int) -> Browser:
+        draw_attention(weights, tmp_path / "page.html", AttentionSelection(color_scale=scale), run="runs/<b>mine")
         chromium.open(tmp_path / "page.html", **size)
         return chromium
 
-    return opened
+    return load
 
 
 def alphas(page: Browser) -> np.ndarray:
-    """How much of the full color the cells of the map have."""
+    """Shares of the full color of the cells."""
     colors = page.get(
         "[...document.querySelectorAll('#map td[data-at]')].map(td => getComputedStyle(td).backgroundColor)"
     )
@@ -192,30 +187,22 @@ def test_cells_of_the_page_and_its_legend(draw: Draw, scale: ColorScale) -> None
     assert alphas(draw(FAINT, scale)).tolist() == alphas(page).tolist()
 
 
-def test_small_maps_are_on_one_scale(draw: Draw) -> None:
-    page = draw(SEEN)
+def test_small_maps_are_on_one_scale_and_the_title_has_run_and_sentence(draw: Draw) -> None:
+    page = draw(WEIGHTS)
     pixels = "c => [...c.getContext('2d').getImageData(0, 0, 5, 5).data]"
-    drawn = (
-        np.array(page.get(f"[...document.querySelectorAll('#overview canvas')].map({pixels})")).reshape(2, 3, 5, 5, 4)[
-            ..., 3
-        ]
-        / 255
-    )
-    assert SEEN.cross_attention is not None
-    np.testing.assert_allclose(drawn, expected(SEEN.cross_attention, "max"), atol=4e-3)
-
-
-def test_the_page_has_a_title_with_run_and_sentence(draw: Draw) -> None:
-    page = draw(SEEN)
+    canvases = np.array(page.get(f"[...document.querySelectorAll('#overview canvas')].map({pixels})"))
+    assert WEIGHTS.cross_attention is not None
+    shares = canvases.reshape(2, 3, 5, 5, 4)[..., 3] / 255
+    np.testing.assert_allclose(shares, expected(WEIGHTS.cross_attention, "max"), atol=4e-3)
     assert page.get("document.title") == "runs/<b>mine: Die Katze</script>"
     assert page.get("document.querySelector('h1').textContent") == "Attention of runs/<b>mine"
     assert page.get("document.getElementById('title').textContent") == "Die Katze</script>"
 
 
-def test_cells_grow_with_the_window_and_labels_stand_upon_them(draw: Draw) -> None:
+def test_cells_grow_with_the_window_and_labels_are_above_them(draw: Draw) -> None:
     sides = []
     for width, height in ((400, 600), (1200, 900), (2560, 1440)):
-        page = draw(SEEN, width=width, height=height)
+        page = draw(WEIGHTS, width=width, height=height)
         cell = "document.querySelector('#map td[data-at]').getBoundingClientRect()"
         sides.append(page.get(f"{cell}.width"))
         assert page.get(f"{cell}.height") == pytest.approx(sides[-1], abs=1)

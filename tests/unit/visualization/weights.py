@@ -1,4 +1,4 @@
-"""What a model looked at, made up: for tests of what is drawn of it."""
+"""Random attention weights for tests of pictures and pages."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ SOURCE = TokenizedText(("▁Die", "▁Kat", "ze", "</script>", "</s>"), ("Die", 
 TARGET = TokenizedText(("▁The", "▁c", "at", "<!--", "</s>"), ("The", "cat", "<!--", "</s>"), (0, 1, 1, 2, 3))
 
 
-def looked(
+def random_weights(
     layers: int = 2, heads: int = 3, *, decoder: bool = True, encoder: bool = True, seed: int = 0
 ) -> AttentionWeights:
-    """Random weights, each row a distribution."""
-    random = np.random.default_rng(seed)
+    """Weights whose rows are distributions."""
+    rng = np.random.default_rng(seed)
 
-    def weights(asking: TokenizedText) -> np.ndarray:
-        size = (layers, heads, len(asking.tokens))
-        return random.dirichlet([0.3] * len(SOURCE.tokens), size=size).astype(np.float32)
+    def weights(queries: TokenizedText) -> np.ndarray:
+        size = (layers, heads, len(queries.tokens))
+        return rng.dirichlet([0.3] * len(SOURCE.tokens), size=size).astype(np.float32)
 
     return AttentionWeights(SOURCE, TARGET, weights(TARGET) if decoder else None, weights(SOURCE) if encoder else None)
 
 
 def page_data(page: str) -> dict[str, Any]:
-    """The data in a page of attention: `run`, `scale`, `sentences` and more."""
-    (data,) = re.findall(r"const data = (.*), { sentences } = data;$", page, re.MULTILINE)
-    found: dict[str, Any] = json.loads(data)
-    return found
+    """The data in an attention page: `run`, `scale`, `sentences` and more."""
+    (data,) = re.findall(r"const data = (.*);$", page, re.MULTILINE)
+    content: dict[str, Any] = json.loads(data)
+    return content

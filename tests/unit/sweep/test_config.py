@@ -1,0 +1,213 @@
+"""Trials of a sweep's file, and the messages about its mistakes."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2attn.errors import ConfigError
+from seq2attn.sweep.config import AxisConfig, expand
+from seq2attn.sweep.plan import load_plan
+
+ROOT = Path(__file__).parents[3]
+BASE = """\
+run_dir: runs/base
+data:
+  train: {kind: plain, source: train.de, target: train.en}
+  dev: {kind: plain, source: dev.de, target: dev.en}
+  test:
+    first: {kind: plain, source: test.de, target: test.en}
+tokenizer:
+  joint: {kind: bpe, vocab_size: 300}
+model:
+  embeddings: {dim: 16}
+  encoder: {kind: gru, dim: 16}
+  decoder: {kind: luong, dim: 16, attention: {score: {kind: general}}}
+"""
+SWEEP = """\
+base: base.yaml
+folder: runs/sweep
+changes:
+  training: {max_duration: [3 updates]}
+axes:
+  encoder:
+    at: model.encoder
+    choices:
+      bigru: {kind: gru, dim: 16}
+      small: {dim: 8}
+  decoder:
+    at: model.decoder
+    choices:
+      fixed: {kind: fixed-context, dim: 16}
+      luong: {}
+  score:
+    at: model.decoder.attention.score
+    choices:
+      own: {}
+      additive: {kind: additive, dim: 8}
+trials:
+  - {encoder: [bigru, small], decoder: luong, score: [own, additive]}
+  - {encoder: [bigru, small], decoder: fixed}
+seeds: [1, 2]
+baseline: {encoder: bigru, decoder: luong, score: own}
+"""
+RESERVED = "`run_dir` and `training.seed` are set by the sweep"
+MISTAKES = [
+    ("base.yaml", "bas.yaml", "sweep.yaml:1:7: `base`: there is no file "),
+    ("[1, 2]", "[1, 1]", "sweep.yaml:24:8: `seeds`: a seed is repeated"),
+    ("seeds:", "sedes:", "unknown key `sedes`; did you mean `seeds`?"),
+    ("    at: model.decoder\n    choices:\n", "    choices:\n      gru: gru\n", "a choice should be a mapping, or"),
+    ("baseline: {encoder", "baseline: {encodr", "sweep.yaml:25:20: `baseline.encodr`: there is no axis `encodr`; did"),
+    ("own}", "oun}", "`baseline.score`: `score` has no choice `oun`; did you mean `own`?"),
+    (
+        ", score: own}",
+        "}",
+        "`baseline`: is none of the 6 trials: bigru+luong+own, bigru+luong+additive, small+luong+own",
+    ),
+    (
+        "[bigru, small], decoder: f",
+        "[bigru, smal], decoder: f",
+        "sweep.yaml:23:15: `trials.1.encoder`: `encoder` has no",
+    ),
+    ("decoder: fixed}", "decoder: []}", "sweep.yaml:23:40: `trials.1.decoder`: value should have"),
+    (
+        "trials:\n",
+        "  other: {choices: {fixed: {}}}\ntrials:\n  - {encoder: bigru, other: fixed}\n",
+        "`axes`: two trials have the name bigru+fixed",
+    ),
+    ("dim: 8}\ntrials", "dim: 8}\n  s: {at: training.seed, choices: {x: 1}}\ntrials", f"`axes.s`: {RESERVED}"),
+    ("at: model.decoder\n", "at: run_dir\n", f"`axes.decoder`: {RESERVED}"),
+    ("max_duration: [3 updates]", "seed: 3", f"`changes`: {RESERVED}"),
+]
+
+
+@pytest.fixture
+def plan(tmp_path):
+    """Loads the sweep after text replacements."""
+
+    def load(*replacements, base=BASE, overrides=()):
+        text = SWEEP
+        for old, new in replacements:
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / "base.yaml").write_text(base, encoding="utf-8")
+        (tmp_path / "sweep.yaml").write_text(text, encoding="utf-8")
+        return load_plan(tmp_path / "sweep.yaml", overrides)
+
+    return load
+
+
+@pytest.fixture
+def error_of(plan, tmp_path):
+    """The error message for the sweep after text replacements, without the folder of the file."""
+
+    def load(*replacements, **options):
+        with pytest.raises(ConfigError) as error:
+            plan(*replacements, **options)
+        return str(error.value).replace(f"{tmp_path}/", "")
+
+    return load
+
+
+labels = st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True)
+grids = st.lists(st.dictionaries(st.sampled_from("xyz"), labels, min_size=1), min_size=1, max_size=3)
+
+
+@given(grids)
+def test_trials_are_the_union_of_the_products_of_all_sub_grids(grids):
+    axes = {name: AxisConfig(choices={label: {} for label in "abcd"}) for name in "xyz"}
+    expected = [dict(zip(grid, point, strict=True)) for grid in grids for point in itertools.product(*grid.values())]
+    trials = expand(axes, grids)
+    assert all(trial in expected for trial in trials) and all(trial in trials for trial in expected)
+    assert all(list(trial) == sorted(trial) for trial in trials)  # in the order of the axes
+    assert len({tuple(trial.items()) for trial in trials}) == len(trials)
+    every = [tuple(trial.values()) for trial in expand(axes, None)]
+    assert every == list(itertools.product("abcd", repeat=3))
+
+
+def test_trials_are_the_base_with_their_choices(plan):
+    loaded = plan()
+    models = {trial.name: trial.experiment.model for trial in loaded.trials}
+    assert list(models) == [
+        "bigru+luong+own", "bigru+luong+additive", "small+luong+own", "small+luong+additive", "bigru+fixed",
+        "small+fixed",
+    ]  # fmt: skip
+    assert loaded.baseline.name == "bigru+luong+own"
+    assert models["small+luong+own"].encoder.dim == 8
+    assert models["bigru+luong+own"].decoder.attention.score.kind == "general"
+    assert models["bigru+luong+additive"].decoder.attention.score.dim == 8
+    assert {str(trial.experiment.training.max_duration[0]) for trial in loaded.trials} == {"3 updates"}
+    assert len({run.folder for run in loaded.runs}) == 12
+    assert [run.experiment.training.seed for run in loaded.runs] == [1] * 6 + [2] * 6
+    assert loaded.runs[6].folder.as_posix() == "runs/sweep/trials/bigru+luong+own/seed-2"
+
+
+def test_a_choice_may_change_several_keys(plan):
+    at = "  encoder:\n    at: model.encoder"
+    large = "{model: {embeddings: {dim: 24}, encoder: {dim: 24}}, training: {label_smoothing: 0}}"
+    size = f"  size:\n    choices:\n      large: {large}\n"
+    loaded = plan((at, size + at), ("{encoder", "{size: large, encoder"))
+    (trial,) = (c for c in loaded.trials if c.name == "large+small+luong+own")
+    assert trial.experiment.model.embeddings.dim == 24
+    assert trial.experiment.model.encoder.dim == 8  # of the later axis
+    assert trial.experiment.training.label_smoothing == 0.0
+
+
+def test_values_are_set_from_the_command_line(plan):
+    first, *_ = plan(overrides=["seeds=[7]", "changes.training.max_duration=[9 updates]"]).runs
+    assert (first.seed, str(first.experiment.training.max_duration[0])) == (7, "9 updates")
+
+
+def test_the_shipped_sweep_and_that_of_the_page_are_valid(tmp_path):
+    assert len(load_plan(ROOT / "configs/sweeps/phrasebook.yaml").trials) == 39
+    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/sweep.md").read_text("utf-8"), re.DOTALL)
+    path = tmp_path / "sweep.yaml"
+    path.write_text(block.replace("base: ", f"base: {ROOT}/configs/"), encoding="utf-8")
+    assert [trial.name for trial in load_plan(path).trials] == [
+        "bigru+luong+own+small",
+        "bigru+luong+own+large",
+        "transformer+luong+own+small",
+        "bigru+fixed+small",
+        "transformer+fixed+small",
+    ]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), MISTAKES)
+def test_mistakes_of_the_sweep(error_of, old, new, message):
+    assert message in error_of((old, new))
+
+
+def test_mistakes_of_trials_have_their_place_once_and_the_trials(error_of):
+    assert error_of(("additive, dim: 8", "additve, dim: 8")) == (
+        "sweep.yaml:20:24: `model.decoder.attention.score` has no kind `additve`; did you mean `additive`?"
+        " (in the trial bigru+luong+additive and 1 more)\n"
+        "   |\n"
+        "20 |       additive: {kind: additve, dim: 8}\n"
+        "   |                        ^^^^^^^\n\n"
+        "1 mistake in sweep.yaml"
+    )
+    message = error_of(("additive, dim: 8", "additive, dim: x"), ("small: {dim: 8}", "small: {dimm: 8}"))
+    assert "sweep.yaml:10:15: unknown key `model.encoder.dimm`; did you mean `dim`?" in message
+    assert "sweep.yaml:20:39: `model.decoder.attention.score.dim` should be a whole number, not 'x'" in message
+    assert message.endswith("2 mistakes in sweep.yaml")
+
+
+def test_mistakes_of_the_base_are_in_the_base(error_of):
+    message = error_of(base=BASE.replace("vocab_size: 300", "vocab_sise: 300"))
+    assert message.startswith("base.yaml:8:22: unknown key `tokenizer.joint.vocab_sise`")
+    base = BASE.replace("  test:\n    first: {kind: plain, source: test.de, target: test.en}\n", "")
+    assert "the trial bigru+luong+own has no test sets (`data.test`)" in error_of(base=base)
+
+
+def test_mistakes_across_components_and_trials(error_of):
+    additive = "additive: {kind: additive, dim: 8}"
+    message = error_of((additive, "additive: {kind: dot}"))
+    assert "`dot` compares the decoder, 16 wide, with an encoder 8 wide" in message
+    assert "(in the trial small+luong+additive)" in message
+    message = error_of((additive, "additive: {kind: general}"))
+    assert "the trials bigru+luong+own and bigru+luong+additive are the same experiment; leave one out" in message
