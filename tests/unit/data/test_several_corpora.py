@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from seq2attn.config.show import dump
 
-from seq2attn.config.load import load
+from seq2attn.config.load import dump, load
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.collate import make_batch
 from seq2attn.data.config import DataConfig
