@@ -32,7 +32,7 @@ from seq2attn.encoders import BertEncoderConfig, EncoderOutput
 from seq2attn.encoders.bert import load_bert_weights
 from seq2attn.tokenizers.vocabulary import EOS
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizer, WordPieceTokenizerConfig
-from seq2attn.training.parameter_groups import parameter_groups
+from seq2attn.training.optimizers import parameter_groups
 
 GOOD, BAD = ("good", "great", "funny", "bright"), ("bad", "dull", "boring", "sad")
 WHO = ("anna", "ben", "carla", "old peter", "my brother", "queen mary")
@@ -178,7 +178,7 @@ def learn(name: str, model: Classifier | Reader, examples: Sequence[Any], update
         model.train()
         rate = RATE * min(update / WARM, (updates - update) / (updates - WARM))
         for group in optimizer.param_groups:
-            group["lr"] = rate * group["share"]
+            group["lr"] = rate * group["lr_scale"]
         loss = model.loss(draw.sample(known, BATCH))
         optimizer.zero_grad()
         loss.backward()

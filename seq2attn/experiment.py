@@ -1,4 +1,4 @@
-"""The whole of a config file."""
+"""The config of an experiment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from seq2attn.training.config import TrainingConfig
 def _check_tied_needs_shared_vocab(tokenizer: TokenizersConfig, model: ModelConfig) -> list[FieldError]:
     if model.embeddings.tie != "all" or tokenizer.is_joint:
         return []
-    return [FieldError("model.embeddings.tie", "`all` needs one vocabulary for both sides: give `tokenizer.joint`")]
+    return [FieldError("model.embeddings.tie", "`all` needs one vocabulary for both sides: set `tokenizer.joint`")]
 
 
 def _check_bert_tokenizer(tokenizer: TokenizersConfig, model: ModelConfig) -> list[FieldError]:
@@ -39,18 +39,14 @@ def _check_bert_tokenizer(tokenizer: TokenizersConfig, model: ModelConfig) -> li
     path = model.encoder.path
     if not isinstance(tokenizer.source, WordPieceTokenizerConfig):
         side = "joint" if tokenizer.is_joint else "source"
-        return [
-            FieldError(
-                f"tokenizer.{side}",
-                f"BERT reads its own pieces: give `source: {{kind: wordpiece, path: {path}}}`",
-            )
-        ]
+        message = f"BERT needs its own tokenizer: set `source: {{kind: wordpiece, path: {path}}}`"
+        return [FieldError(f"tokenizer.{side}", message)]
     if tokenizer.source.path == path:
         return []
     return [FieldError("tokenizer.source.path", f"should be the folder of `model.encoder`, {path}")]
 
 
-def _tags_have_vectors(data: DataConfig, tokenizer: TokenizersConfig) -> list[FieldError]:
+def _check_tags(data: DataConfig, tokenizer: TokenizersConfig) -> list[FieldError]:
     if not data.tags or not isinstance(tokenizer.source, WordPieceTokenizerConfig):
         return []
     return [FieldError("data.train", "has a `tag`, for which the vocabulary of `wordpiece` has no entry")]
@@ -62,10 +58,10 @@ def _check_guided_alignment(data: DataConfig, model: ModelConfig, training: Trai
         return []
     mistakes = []
     if not any(isinstance(corpus, PlainTextConfig) and corpus.alignment for corpus in data.train):
-        message = "learns from links between words: give `data.train.alignment`, beside `kind: plain`"
+        message = "needs word alignments: set `data.train.alignment`, next to `kind: plain`"
         mistakes.append(FieldError("training.guided_alignment", message))
-    if shape is not None and (found := guided.unsupported_reason(*shape)):
-        mistakes.append(FieldError(".".join(filter(None, ("training.guided_alignment", found[0]))), found[1]))
+    if shape is not None and (mistake := guided.unsupported(*shape)):
+        mistakes.append(mistake)
     return mistakes
 
 
@@ -73,22 +69,23 @@ def _check_padding_free(model: ModelConfig, training: TrainingConfig) -> list[Fi
     if not training.batch.padding_free:
         return []
     name, attention = "training.batch.padding_free", getattr(model.decoder, "attention", None)
-    needs = "padding-free batches are for Transformers alone, with another `position_encoding` than `relative`"
+    needs = "padding-free batches need Transformers, with another `position_encoding` than `relative`"
     mistakes = [
         FieldError(name, f"{needs}; see `model.{side}`")
         for side, part in (("encoder", model.encoder), ("decoder", model.decoder))
         if not isinstance(part, TransformerConfig) or part.position_encoding == "relative"
     ]
     if isinstance(attention, AttentionConfig) and not attention.supports_sdpa:
-        message = "padding-free batches need scaled dot products; see `model.decoder.attention`"
-        mistakes.append(FieldError(name, message))
+        mistakes.append(
+            FieldError(name, "padding-free batches need scaled dot products; see `model.decoder.attention`")
+        )
     if training.guided_alignment is not None:
-        mistakes.append(FieldError(name, "makes no weights, which `training.guided_alignment` needs"))
+        mistakes.append(FieldError(name, "computes no attention weights, which `training.guided_alignment` needs"))
     return mistakes
 
 
 def _attention_shape(decoder: DecoderConfig) -> tuple[int, int] | None:
-    """The layers with attention and the heads of each; None where only a plug-in's decoder knows."""
+    """Number of layers with attention, and of heads in each; None for plug-ins."""
     attention = getattr(decoder, "attention", None)
     if isinstance(decoder, FixedContextDecoderConfig):
         return 0, 0
@@ -101,26 +98,26 @@ def _attention_shape(decoder: DecoderConfig) -> tuple[int, int] | None:
 
 
 class ExperimentConfig(Config):
-    """A model, the text it learns from, and how."""
+    """Run directory, data, tokenizers, model, training, search and evaluation."""
 
     rules = (
         _check_tied_needs_shared_vocab,
         _check_bert_tokenizer,
-        _tags_have_vectors,
+        _check_tags,
         _check_guided_alignment,
         _check_padding_free,
     )
 
     run_dir: Path
-    """The run directory: where all that training makes is kept, relative to the working directory."""
+    """Directory for all files of the run, relative to the working directory."""
     data: DataConfig
     tokenizer: TokenizersConfig
     model: ModelConfig
     training: TrainingConfig = TrainingConfig()
     search: SearchConfig = BeamConfig(kind="beam")
-    """How `translate` and `evaluate` search unless told otherwise."""
+    """Default search of `translate` and `evaluate`."""
     evaluation: EvaluationConfig = EvaluationConfig()
-    """How translations are scored."""
+    """Metrics of translations."""
 
 
 def load_config(path: Path | str, overrides: Sequence[str] = ()) -> ExperimentConfig:

@@ -1,16 +1,16 @@
-"""A run directory: everything that a training made, and all that translating needs.
+"""The files of a run directory.
 
 run.json                the version of the format of all these files
-config.yaml             the resolved config; config.00001200.yaml: that up to this update, where --resume changed it
+config.yaml             the resolved config; config.00001200.yaml: an earlier one, up to this update
 source/ target/         the tokenizers
 data/                   the encoded text
-model.safetensors       the weights that translate, and the vocabularies they know
-weights.json            where they come from
-checkpoints/            where training can be resumed from
-alignment.json          the attention that links are taken from, once it was chosen
+model.safetensors       the weights for translation, with their vocabularies and their origin
+weights.json            the origin of the weights, readable if model.safetensors is corrupt
+checkpoints/            weights, optimizer and training state
+alignment.json          the attention head for word alignment, once it was selected
 metrics.jsonl train.log samples.txt
 
-It may be untrusted: its files are data, and code that its config names is not run unless allowed.
+The directory may be untrusted: its files are data, and plug-ins named in its config are imported only if allowed.
 """
 
 from __future__ import annotations
@@ -42,19 +42,14 @@ from seq2attn.tokenizers.load import load_tokenizer
 logger = logging.getLogger("seq2attn")
 HINT = "train it, or give another run directory"
 OVERRIDABLE_SECTIONS = ("search", "data", "evaluation")
-"""What may be set otherwise for a model that is trained."""
+"""Sections of the config that `--set` may change after training."""
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """The files of one run directory."""
+    """One run directory."""
 
     folder: Path
-
-    @property
-    def manifest_path(self) -> Path:
-        """The version of the format of the folder."""
-        return self.folder / "run.json"
 
     @property
     def config_path(self) -> Path:
@@ -63,113 +58,115 @@ class RunDirectory:
 
     @property
     def weights_path(self) -> Path:
-        """The weights that translate."""
+        """The weights for translation."""
         return self.folder / "model.safetensors"
 
     @property
     def weights_info_path(self) -> Path:
-        """Where the weights come from."""
+        """The origin of the weights."""
         return self.folder / "weights.json"
 
     @property
     def metrics_path(self) -> Path:
-        """A JSON object a line: training and validation as they went."""
+        """Metrics of training and validation, one JSON object per line."""
         return self.folder / "metrics.jsonl"
 
     def load_config(self, overrides: Sequence[str] = ()) -> ExperimentConfig:
-        """The config that the run was trained with, and what is set besides.
+        """The config of the training, with overrides.
 
-        Raises RunError when this is no run, UserError for what cannot be set any more.
+        Raises RunError if this is no run directory, UserError for an override that training has fixed.
         """
         self.check_exists()
         experiment = load(self.config_path, ExperimentConfig, overrides)
         for override in overrides:
-            if (part := re.split("[.=]", override)[0]) not in OVERRIDABLE_SECTIONS:
+            if (section := re.split("[.=]", override)[0]) not in OVERRIDABLE_SECTIONS:
                 known = ", ".join(f"`{name}`" for name in OVERRIDABLE_SECTIONS)
-                raise UserError(f"--set {override}: a trained run keeps its `{part}`; it may set {known}")
+                raise UserError(f"--set {override}: `{section}` cannot change after training; {known} can")
         return experiment
 
     def check_exists(self) -> None:
-        """Raises RunError when this is no run, or one of another format."""
+        """Raises RunError if this is no run directory, or has another format version."""
         if not self.config_path.is_file():
             raise RunError(f"{self.folder}: is no run directory (it has no config.yaml); {HINT}")
-        check_format(read_object(self.manifest_path, HINT), self.manifest_path, HINT)
+        manifest = self.folder / "run.json"
+        check_format(read_object(manifest, HINT), manifest, HINT)
 
     def config_error(self, mistakes: Sequence[FieldError], overrides: Sequence[str] = ()) -> ConfigError:
-        """What the config asks for that cannot be had, each at its place."""
+        """An error with the places of its mistakes in the config."""
         return errors_at(self.config_path, ExperimentConfig, mistakes, overrides)
 
     def save_config(self, experiment: ExperimentConfig) -> None:
-        """Write the resolved config, and then the version of its format."""
+        """Write the resolved config, then the format version."""
         write_bytes(self.config_path, dump(experiment).encode())
-        write_json(self.manifest_path, {"format": FORMAT_VERSION, "seq2attn": seq2attn.__version__})
+        write_json(self.folder / "run.json", {"format": FORMAT_VERSION, "seq2attn": seq2attn.__version__})
 
     def load_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """Those of source and target. Raises RunError when their files are missing or do not fit together."""
+        """Tokenizers of source and target. Raises RunError if files are missing or do not match."""
         return load_tokenizer(self.folder / "source"), load_tokenizer(self.folder / "target")
 
     def save_model(self, weights: Mapping[str, Tensor], vocabularies: Vocabularies, origin: Mapping[str, Any]) -> None:
-        """Make `weights` those that translate; `origin` names the checkpoints they come from.
+        """Write the weights for translation; `origin` names their checkpoints.
 
-        The file of weights holds it too, so that a kill leaves the old pair or the new one. The other file, for humans,
-        names the checkpoint that lost weights can be taken from.
+        The origin is in the same file, so a kill leaves a consistent pair. weights.json repeats it, because it is
+        needed if that file is corrupt.
         """
         with atomic_path(self.weights_path) as partial:
             save_weights(weights, vocabularies, partial, origin)
         write_json(self.weights_info_path, {"origin": dict(origin)})
 
     def weights_origin(self) -> dict[str, Any]:
-        """Where the weights that translate come from. Raises RunError when they cannot be read."""
+        """Origin of the weights for translation. Raises RunError if they cannot be read."""
         origin = read_metadata(self.weights_path).get("origin")
         if not isinstance(origin, dict):
             raise RunError(f"{self.weights_path}: has no record of the origin of its weights; {WEIGHTS_HINT}")
         return origin
 
     def weights_cover_checkpoint(self, checkpoint: str, metric: str) -> bool:
-        """Whether those that translate are what was written, and come from that checkpoint or from newer ones.
+        """True if the weights for translation are valid, and come from this checkpoint or newer ones.
 
-        Not if another metric chose them; an average by hand, which none chose, stays.
+        Weights selected by another metric do not count; an average made by `seq2attn average` has no metric and does.
         """
         try:
             if is_corrupt(self.weights_path):
                 return False
             origin = self.weights_origin()
-            is_chosen = origin.get("metric", metric) == metric and max(origin["checkpoints"]) >= checkpoint
-            return is_chosen and read_object(self.weights_info_path, HINT).get("origin") == origin
+            is_current = origin.get("metric", metric) == metric and max(origin["checkpoints"]) >= checkpoint
+            return is_current and read_object(self.weights_info_path, HINT).get("origin") == origin
         except (RunError, KeyError, ValueError, TypeError):
             return False
 
-    def _made_from(self) -> Path | None:
-        """The weights of the checkpoint that those that translate are, where it is one, and kept."""
-        header = read_object(self.weights_info_path, HINT).get("origin")
-        names = header.get("checkpoints") if isinstance(header, dict) else None
+    def load_model(self, device: torch.device | str = "cpu") -> tuple[Seq2Seq, Tokenizer, Tokenizer]:
+        """The trained model in evaluation mode, and its tokenizers.
+
+        Corrupt weights are replaced by those of the checkpoint that they come from, with a warning. Raises RunError if
+        a file is missing, or if model and vocabularies do not match.
+        """
+        experiment = self.load_config()
+        source, target = self.load_tokenizers()
+        vocabularies = source.vocabulary, target.vocabulary
+
+        def load_from(path: Path) -> Seq2Seq:
+            check_vocabularies(path, self.folder, vocabularies)
+            return load_model(path, experiment.model, *map(len, vocabularies))
+
+        try:
+            model = load_from(self.weights_path)
+        except RunError as error:
+            if not is_corrupt(self.weights_path):
+                raise
+            if (checkpoint := self._origin_checkpoint()) is None:
+                fix = f"restore them with `seq2attn average {self.folder} --best 1`"
+                raise CorruptFileError(f"{error}; {fix}") from None
+            logger.warning("warning: %s; using %s, their origin", error, checkpoint)
+            model = load_from(checkpoint)
+        configure_cuda(torch.device(device), tf32=False)
+        return model.to(device).eval(), source, target
+
+    def _origin_checkpoint(self) -> Path | None:
+        """Weights of the only checkpoint in the origin, if it is kept."""
+        origin = read_object(self.weights_info_path, HINT).get("origin")
+        names = origin.get("checkpoints") if isinstance(origin, dict) else None
         if not isinstance(names, list) or len(names) != 1 or not re.fullmatch("[0-9]+", str(names[0])):
             return None
         path = self.folder / "checkpoints" / str(names[0]) / self.weights_path.name
         return path if path.is_file() else None
-
-    def load_model(self, device: torch.device | str = "cpu") -> tuple[Seq2Seq, Tokenizer, Tokenizer]:
-        """The trained model, ready to translate, and its tokenizers.
-
-        Raises RunError when something is missing, or when model and vocabularies do not fit together.
-        """
-        experiment = self.load_config()
-        source, target = self.load_tokenizers()
-
-        def model_of(weights: Path) -> Seq2Seq:
-            check_vocabularies(weights, self.folder, (source.vocabulary, target.vocabulary))
-            sizes = len(source.vocabulary), len(target.vocabulary)
-            return load_model(weights, experiment.model, *sizes)
-
-        try:
-            model = model_of(self.weights_path)
-        except RunError as error:
-            if not is_corrupt(self.weights_path):
-                raise
-            if (spare := self._made_from()) is None:
-                fix = f"take other weights: `seq2attn average {self.folder} --best 1`"
-                raise CorruptFileError(f"{error}; {fix}") from None
-            logger.warning("warning: %s; %s is taken, which it was made from", error, spare)
-            model = model_of(spare)
-        configure_cuda(torch.device(device), tf32=False)
-        return model.to(device).eval(), source, target

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from seq2attn.config.duration import SECONDS, Duration
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.gradient_accumulation import plan_updates
 from seq2attn.training.lr_schedules import InverseSquareRootScheduleConfig, NoamScheduleConfig
 from seq2attn.training.train_state import TrainState, fraction_done
-from seq2attn.training.update_planner import plan_updates
 
 BATCH_TOKENS = (4096, 2048, 1024, 512, 256)
 """Candidates for the batch size, in tokens."""
 MIN_UPDATES = 150
 """Minimum number of updates per epoch at the automatic batch size."""
 MAX_RATIO = 4
-"""Ratio to the automatic batch size from which a given one causes a warning."""
+"""Ratio to the automatic batch size from which a configured one causes a warning."""
 MAX_WARMUP = 4000
 DEFAULT_LENGTH = Duration(20, "epochs")
 """Assumed length of a training that has only a time limit."""
@@ -36,10 +36,7 @@ Lengths = NDArray[np.int64]  # [pairs, 2]
 def resolve_auto(
     config: TrainingConfig, lengths: Lengths, world: DistributedContext, log: Callable[[str], None]
 ) -> TrainingConfig:
-    """The config with numbers in the place of `auto`, which are logged.
-
-    Numbers that the user gave are kept, with a warning if they are far too large for the corpus.
-    """
+    """The config with numbers for `auto`, which are logged, and warnings about numbers that do not suit the corpus."""
     batch, schedule = config.batch, config.lr_schedule
     suggested = auto_batch_tokens(lengths, batch.gradient_accumulation * world.size)
     if batch.tokens == "auto":
@@ -64,7 +61,7 @@ def resolve_auto(
     return config
 
 
-def auto_batch_tokens(lengths: Lengths, batches_per_update: int = 1) -> int:
+def auto_batch_tokens(lengths: Lengths, batches_per_update: int) -> int:
     """The largest batch size that allows `MIN_UPDATES` per epoch, or the smallest."""
     tokens = int((lengths.max(axis=1) + 1).sum())
     allowed = (size for size in BATCH_TOKENS if tokens >= MIN_UPDATES * size * batches_per_update)
@@ -76,10 +73,10 @@ def auto_warmup(updates: int) -> int:
     return max(1, min(MAX_WARMUP, updates // 10))
 
 
-def num_updates(until: Iterable[Duration], per_epoch: int) -> int | None:
+def num_updates(limits: Iterable[Duration], per_epoch: int) -> int | None:
     """The updates that the limits in updates and epochs allow; None if there are only times."""
     size = {"updates": 1, "epochs": per_epoch}
-    return min((math.ceil(limit.value * size[limit.unit]) for limit in until if limit.unit in size), default=None)
+    return min((math.ceil(limit.value * size[limit.unit]) for limit in limits if limit.unit in size), default=None)
 
 
 def warmup_warning(config: TrainingConfig, updates: int) -> str | None:
@@ -94,7 +91,7 @@ def warmup_warning(config: TrainingConfig, updates: int) -> str | None:
 
 
 def time_limit_warning(config: TrainingConfig, state: TrainState) -> str | None:
-    """The warning for a training that a time limit will end, from the speed so far. No value depends on it."""
+    """The same for a training that a duration in hours will end, by its speed so far. No value depends on it."""
     times = [limit for limit in config.max_duration if limit.unit in SECONDS]
     updates = num_updates(config.max_duration, state.updates_per_epoch)
     share = fraction_done(times, state) if times else 0.0

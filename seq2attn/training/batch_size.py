@@ -1,4 +1,4 @@
-"""The largest batch that the memory of a GPU holds: `training.batch.tokens: fit`."""
+"""The largest batch that fits in the memory of a GPU: `training.batch.tokens: fit`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from seq2attn.training.gradient_accumulation import autocast, run_if_memory_fits
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.memory_check import reserve_optimizer_memory
 
-FIRST = 1024
-"""Tokens that are tried first."""
+MIN_TOKENS = 1024
+"""The smallest candidate, in tokens."""
 SAFETY_MARGIN = 0.8
-"""The share of what was found to fit that is used: memory comes in pieces, and batches differ in shape."""
+"""Share of the largest candidate that is used: memory is allocated in blocks, and batches differ in shape."""
 MAX_ROWS = 2**16 - 1
-"""Rows of a batch beyond which kernels of attention cannot be launched."""
+"""Maximum number of rows for which attention kernels can be launched."""
 
 
 def find_max_tokens(
@@ -32,47 +32,48 @@ def find_max_tokens(
     corpus: Corpus,
     world: DistributedContext,
 ) -> int:
-    """How many tokens of a batch the GPU's memory holds with gradients and the optimizer's state.
+    """Maximum number of tokens of a batch that fits in memory with gradients and the optimizer's state.
 
-    It is tried with copies of one pair, in the precision of the training, and leaves as many updates per epoch as
-    `auto` does. All processes get the number of the smallest GPU.
+    Candidates are copies of one pair, in the precision of the training. The result allows as many updates per epoch as
+    `auto`. All processes get the number of the smallest GPU.
     """
     widths = corpus.lengths.max(axis=1) + 1
     by_width = np.argsort(widths, kind="stable")
     per_epoch = int(widths.sum()) // (MIN_UPDATES * config.batch.gradient_accumulation * world.size)
 
-    def learn(pair: int, rows: int) -> bool:
+    def compute_gradients(pair: int, rows: int) -> bool:
         batch = make_batch(corpus, np.full(rows, pair), packed=config.batch.padding_free).to(world.device)
         with autocast(config.precision, world.device):
             loss = objective(batch)
         loss.loss.backward()
         return True
 
-    def holds(tokens: int) -> bool:
+    def fits(tokens: int) -> bool:
         for pair in (by_width[len(by_width) // 2], by_width[-1]):  # the longest needs most for attention
             rows = max(1, tokens // int(widths[pair]))
-            found = run_if_memory_fits(partial(learn, int(pair), rows)) if rows <= MAX_ROWS else None
+            done = run_if_memory_fits(partial(compute_gradients, int(pair), rows)) if rows <= MAX_ROWS else None
             objective.zero_grad(set_to_none=True)
             if world.device.type == "cuda":
                 torch.cuda.empty_cache()
-            if found is None:
+            if done is None:
                 return False
         return True
 
-    reserve = run_if_memory_fits(lambda: reserve_optimizer_memory(objective, optimizer))
-    found = FIRST if reserve is None else largest_that_fits(holds, max(FIRST, int(per_epoch / SAFETY_MARGIN)))
-    del reserve
-    return min(world.all_gather(found))
+    reserved = run_if_memory_fits(lambda: reserve_optimizer_memory(objective, optimizer))
+    limit = max(MIN_TOKENS, int(per_epoch / SAFETY_MARGIN))
+    tokens = MIN_TOKENS if reserved is None else largest_that_fits(fits, limit)
+    del reserved
+    return min(world.all_gather(tokens))
 
 
-def largest_that_fits(holds: Callable[[int], bool], limit: int) -> int:
-    """The most that `holds`, to a sixteenth, less a margin; at least what is tried first, and `limit` at most."""
-    fits = FIRST
-    while 2 * fits <= limit and holds(2 * fits):
-        fits *= 2
-    step = fits // 2
-    while step >= fits // 16:
-        if fits + step <= limit and holds(fits + step):
-            fits += step
+def largest_that_fits(fits: Callable[[int], bool], limit: int) -> int:
+    """The largest number that `fits`, to a sixteenth, less a margin; from `MIN_TOKENS` to `limit`."""
+    largest = MIN_TOKENS
+    while 2 * largest <= limit and fits(2 * largest):
+        largest *= 2
+    step = largest // 2
+    while step >= largest // 16:
+        if largest + step <= limit and fits(largest + step):
+            largest += step
         step //= 2
-    return max(FIRST, int(fits * SAFETY_MARGIN))
+    return max(MIN_TOKENS, int(largest * SAFETY_MARGIN))

@@ -1,4 +1,4 @@
-"""The training part of a config."""
+"""The `training` section of a config."""
 
 from __future__ import annotations
 
@@ -16,123 +16,115 @@ from seq2attn.training.optimizers import AdamConfig, OptimizerConfig
 
 Metric = Literal["bleu", "chrf", "exact", "loss"]
 CPU_MICRO_BATCH_TOKENS = 1408
-"""Tokens that a CPU is given at once, for less memory and padding. A recurrence is faster with whole batches."""
+"""Tokens of a micro-batch on a CPU, for less memory and padding. RNNs are faster with whole batches."""
 
 
-def _is_device(name: str) -> str:
+def _check_device(name: str) -> str:
     if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", name):
         raise ValueError("expected auto, cpu, cuda, or a CUDA device such as `cuda:1`")
     return name
 
 
-Device = Annotated[str, AfterValidator(_is_device)]
+Device = Annotated[str, AfterValidator(_check_device)]
 
 
 class BatchConfig(Config):
     """The size of an update."""
 
     tokens: PositiveInt | Literal["auto", "fit"] = "auto"
-    """Rows times the longer side of a batch, padding counted, on each device; auto: 256 to 4096, by the size of the
-    corpus; fit: what the GPU's memory holds, with 150 updates per epoch at least."""
+    """Rows times the longer side of a batch, with padding, on each device; auto: 256 to 4096, by the corpus size;
+    fit: as many as fit in the memory of the GPU, with at least 150 updates per epoch."""
     micro_batch_tokens: PositiveInt | None = None
-    """How many of these go through the model together; the gradients of such parts add up to those of the batch.
-    Default: on a GPU all of them, on a CPU about 1400, with less memory and padding."""
+    """Tokens of a micro-batch; the gradients of the micro-batches are summed. Default: the whole batch on a GPU, about
+    1400 on a CPU, for less memory and padding."""
     gradient_accumulation: PositiveInt = 1
-    """Batches whose gradients make one update."""
+    """Number of batches per update."""
     padding_free: bool = False
-    """Lay the sentences of a batch one after the other in one row, without padding, for a Transformer to read. It is
-    meant for GPUs, which have attention kernels for it; on a CPU attention pads them."""
+    """Concatenate the sentences of a batch in one row, without padding; for Transformers. Meant for GPUs, which have
+    attention kernels for it; on a CPU attention pads them."""
 
     @model_validator(mode="after")
-    def _is_a_part(self) -> Self:
-        if (
-            isinstance(self.tokens, int)
-            and self.micro_batch_tokens is not None
-            and self.micro_batch_tokens > self.tokens
-        ):
+    def _check_micro_batch(self) -> Self:
+        if isinstance(self.tokens, int) and self.micro_batch_tokens and self.micro_batch_tokens > self.tokens:
             raise FieldErrors([FieldError("micro_batch_tokens", f"more than a batch, which has {self.tokens} tokens")])
         return self
 
-    def micro_batch_size(self, device: torch.device) -> int:
-        """How many tokens go through the model together, when it is known how many a batch has."""
-        return self.require_tokens() // self.num_micro_batches(device)
-
     def num_micro_batches(self, device: torch.device) -> int:
-        """In how many equal parts a batch goes through the model."""
-        most = self.require_tokens()
-        usual = min(most, CPU_MICRO_BATCH_TOKENS) if device.type == "cpu" else most
-        return -(-most // (self.micro_batch_tokens or usual))
+        """Number of micro-batches of a batch."""
+        tokens = self.require_tokens()
+        default = min(tokens, CPU_MICRO_BATCH_TOKENS) if device.type == "cpu" else tokens
+        return -(-tokens // (self.micro_batch_tokens or default))
 
     def require_tokens(self) -> int:
-        """The tokens of a batch, when they are known."""
+        """The tokens of a batch, after `auto` and `fit` are resolved."""
         assert isinstance(self.tokens, int), "replaced by a number before training"
         return self.tokens
 
 
 class ValidationConfig(Config):
-    """When and how the model is tried on the dev set; BLEU, chrF and exact match are of greedy translations."""
+    """Validation on the dev set: loss, and BLEU, chrF and exact match of greedy translations."""
 
     every: DurationField = Duration(1, "epochs")
     """Time between two validations."""
     metric: Metric = "bleu"
-    """Decides which checkpoints are best, and when to stop; of equal ones the loss does. With `loss` only the samples
+    """Metric for the best checkpoints and for early stopping; ties are broken by the loss. With `loss` only the samples
     are translated, and BLEU, chrF and exact match are not reported."""
     patience: PositiveInt | None = None
-    """Stop when so many validations in a row were no better than the best."""
+    """Early stopping after this number of validations in a row without improvement; none: no early stopping."""
     samples: NonNegativeInt = 4
-    """How many dev sentences are shown with their translations."""
+    """Number of dev sentences in samples.txt, with their translations."""
     max_sentences: PositiveInt | None = None
-    """Validate on so many sentences, spread evenly over the dev set and always the same; none: on all."""
+    """Number of sentences for validation, spread evenly over the dev set and always the same; none: all."""
 
 
 class CheckpointConfig(Config):
-    """Which checkpoints are kept, and which weights translate."""
+    """Checkpoints to keep, and the weights for translation."""
 
     keep_last: PositiveInt = 2
-    """At least two are there, so that one is left should the other be corrupt."""
+    """Number of newest checkpoints to keep; at least two are kept, in case one is corrupt."""
     keep_best: NonNegativeInt = 3
-    """The best ones; those that are not among the newest two are weights alone. `average --best` takes their mean."""
+    """Number of best checkpoints to keep, for `average --best`; without optimizer state unless among the newest two."""
     average: Literal["none", "last", "best"] = "none"
-    """At the end, translate with the mean of the kept last or best checkpoints instead of the best one."""
+    """Weights for translation after training: the best checkpoint, or the mean of the last or best ones."""
 
 
 class TrainingConfig(Config):
-    """How a model is trained."""
+    """Duration, batches, optimizer, validation and checkpoints of a training."""
 
     max_duration: Annotated[tuple[DurationField, ...], OneOrMore] = Field((Duration(20, "epochs"),), min_length=1)
-    """A duration, or a list of durations; training ends with the first that is over."""
+    """A duration, or a list of durations, of which the first to be reached ends the training."""
     time_limit: TimeField | None = None
-    """Time after which this process saves a checkpoint and exits with 75, like `175 minutes`: a few minutes less than
-    the limit of a batch queue. `train --resume-if-exists` resumes it."""
+    """Time after which this process saves a checkpoint and exits with code 75, like `175 minutes`: a few minutes less
+    than the limit of a batch queue. `train --resume-if-exists` resumes it."""
     seed: int = Field(1, ge=0, lt=2**63)
-    """Seed of initialization, dropout and the order of the data."""
+    """Seed of initialization, dropout and data order."""
     batch: BatchConfig = BatchConfig()
     optimizer: OptimizerConfig = AdamConfig(kind="adam")
     """The optimizer and its learning rate."""
     lr_schedule: LRScheduleConfig = InverseSquareRootScheduleConfig(kind="inverse-sqrt")
     """The factor of the learning rate at each update."""
     label_smoothing: float = Field(0.1, ge=0, lt=1)
-    """Probability mass that is spread over the vocabulary (Szegedy et al. 2016); 0 turns it off."""
+    """Probability mass that is spread over the vocabulary (Szegedy et al. 2016); 0: none."""
     guided_alignment: GuidedAlignmentConfig | None = None
-    """Also teach attention where to look, by the word alignments of `data.train`; none: do not."""
+    """Training of an attention head on the word alignments of `data.train`; none: off."""
     max_grad_norm: PositiveFloat | None = 1.0
-    """The greatest norm of the gradient of an update."""
+    """Maximum norm of the gradient, for clipping; none: no clipping."""
     max_consecutive_skips: PositiveInt = 5
-    """An update whose loss or gradient is not finite is skipped; after so many in a row training ends with an error."""
+    """Updates with a loss or gradient that is not finite are skipped; after this number in a row training fails."""
     device: Device = "auto"
-    """auto: a CUDA device where there is one, else the CPU; cpu, cuda, or one of several, such as `cuda:1`. Under
-    torchrun each process takes a CUDA device of its own, and the number is left out."""
+    """auto: a CUDA device if there is one, else the CPU; or cpu, cuda, `cuda:1`. Under torchrun each process uses a
+    separate CUDA device, so give no number."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 where the GPU supports it, else float32; products of float32 are rounded to TF32 on a GPU.
     float32: exact products."""
     deterministic: bool = False
-    """On a GPU, use only deterministic kernels, as on a CPU: some are slower."""
+    """Use only deterministic kernels on a GPU, some of which are slower."""
     compile: bool = False
-    """Have PyTorch compile the model before the first update, which takes a minute or two, and is logged. Meant for
-    Transformers on a GPU: a recurrence is compiled again for each length, and a CPU gains nothing."""
+    """Compile the model with `torch.compile` before the first update, which takes a minute or two. Meant for
+    Transformers on a GPU: an RNN is compiled again for each length, and a CPU gains nothing."""
     validation: ValidationConfig = ValidationConfig()
     checkpoints: CheckpointConfig = CheckpointConfig()
     report_every: PositiveInt = 50
-    """Updates between two lines of metrics."""
+    """Updates between two reports in the log and metrics.jsonl."""
     tensorboard: bool = False
-    """Also write TensorBoard's files (needs the extra `tensorboard`)."""
+    """Write TensorBoard files (needs the extra `tensorboard`)."""

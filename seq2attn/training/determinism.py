@@ -1,4 +1,4 @@
-"""Deterministic kernels on a GPU, as on a CPU."""
+"""Deterministic kernels on a GPU."""
 
 from __future__ import annotations
 
@@ -11,35 +11,31 @@ import torch
 
 from seq2attn.errors import UserError
 
-CUBLAS_WORKSPACE_VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
-"""Environment of cuBLAS, to be set before its first use (see `torch.use_deterministic_algorithms`)."""
-
 
 @contextmanager
-def deterministic(wanted: bool) -> Iterator[None]:
-    """Within it PyTorch takes only kernels that add up in the same order each time; a CPU's all do.
+def deterministic(enabled: bool) -> Iterator[None]:
+    """Context with deterministic kernels only. On a CPU all kernels are deterministic.
 
-    Raises: UserError when a layer has no such kernel.
+    Raises: UserError if a layer has no such kernel.
     """
-    if not wanted or not torch.cuda.is_available():
+    if not enabled or not torch.cuda.is_available():
         yield
         return
-    os.environ.setdefault(CUBLAS_WORKSPACE_VARIABLE, ":4096:8")
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # see `torch.use_deterministic_algorithms`
     cudnn, memory = torch.backends.cudnn, cast("Any", torch.utils.deterministic)
-    before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
-    was_filled = memory.fill_uninitialized_memory
+    before = cudnn.deterministic, cudnn.benchmark, memory.fill_uninitialized_memory
+    algorithms = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
-    memory.fill_uninitialized_memory = False  # with NaN at each allocation; nothing here is read before it is written
-    cudnn.deterministic, cudnn.benchmark = True, False
+    # Filling is for memory that is read before it is written, and costs a kernel at each allocation.
+    cudnn.deterministic, cudnn.benchmark, memory.fill_uninitialized_memory = True, False, False
     try:
         yield
     except RuntimeError as error:
         if "deterministic" not in str(error):
             raise
         raise UserError(
-            f"`training.deterministic`: a part of the model has no deterministic kernel on this GPU ({error})"
+            f"`training.deterministic`: a layer has no deterministic kernel on this GPU ({error})"
         ) from None
     finally:
-        torch.use_deterministic_algorithms(before[0])
-        cudnn.deterministic, cudnn.benchmark = before[1:]
-        memory.fill_uninitialized_memory = was_filled
+        torch.use_deterministic_algorithms(algorithms)
+        cudnn.deterministic, cudnn.benchmark, memory.fill_uninitialized_memory = before

@@ -1,4 +1,4 @@
-"""The processes that train together, started by torchrun; one process is a group of one."""
+"""Data-parallel training in several processes, started by torchrun; a single process is a group of one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seq2attn.nn.device import resolve_device
 
 @dataclass(frozen=True)
 class DistributedContext:
-    """This process among all of them."""
+    """This process, and the number of processes."""
 
     rank: int
     size: int
@@ -27,24 +27,23 @@ class DistributedContext:
 
     @property
     def is_main_process(self) -> bool:
-        """Whether this process writes files and reports."""
+        """True for the process that writes files and logs."""
         return self.rank == 0
 
     def wrap_ddp(self, module: nn.Module) -> nn.Module:
-        """The module, its gradients averaged over all processes where there are several."""
+        """The module, with its gradients averaged over all processes."""
         if self.size == 1:
             return module
         devices = [self.device] if self.device.type == "cuda" else None
-        # No buffer of ours ever changes; to send them would be one exchange more, which one that begins an update anew
-        # would make twice.
+        # Buffers never change. Broadcasting them would be a second exchange when an update is repeated.
         return DistributedDataParallel(module, device_ids=devices, broadcast_buffers=False)
 
     def no_sync(self, module: nn.Module) -> AbstractContextManager[Any]:
-        """Within it gradients stay here: for all but the last batch of an update."""
+        """Context without exchange of gradients: for all but the last micro-batch of an update."""
         return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
 
     def all_reduce_sum(self, *numbers: float) -> list[float]:
-        """Each number added up over all processes."""
+        """The sum of each number over all processes."""
         if self.size == 1:
             return list(numbers)
         total = torch.tensor(numbers, dtype=torch.float64, device=self.device)
@@ -52,48 +51,43 @@ class DistributedContext:
         return [float(number) for number in total.tolist()]
 
     def all_reduce_(self, tensor: Tensor) -> Tensor:
-        """A tensor added up over all processes, in its place; nobody waits for the device."""
+        """The sum of a tensor over all processes, in place and without synchronizing with the device."""
         if self.size > 1:
             dist.all_reduce(tensor)
         return tensor
 
-    def all_gather(self, mine: Any) -> list[Any]:
-        """What every process has, in the order of their ranks."""
+    def all_gather(self, value: Any) -> list[Any]:
+        """The values of all processes, by rank."""
         if self.size == 1:
-            return [mine]
-        everyone: list[Any] = [None] * self.size
-        dist.all_gather_object(everyone, mine)
-        return everyone
-
-    def synchronize(self) -> None:
-        """Wait until the device has finished: its kernels run asynchronously."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
 
     def barrier(self) -> None:
-        """Until all processes are here."""
+        """Wait for all processes."""
         if self.size > 1:
             dist.barrier()
 
 
 def training_device(name: str) -> torch.device:
-    """The device of this process for a `training.device` of that name: under torchrun one CUDA device a process.
+    """The device of this process for `training.device`: under torchrun one CUDA device per process.
 
-    Raises: UserError when there is no such device, or when several processes would share a CUDA device.
+    Raises: UserError if there is no such device, or if several processes would share it.
     """
     device = resolve_device(name)
     if device.type == "cpu":
         return device
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         if device.index is not None:
-            raise UserError(f"`{name}` would be shared by several processes; `cuda` gives each its own")
+            raise UserError(f"`{name}` would be shared by several processes; with `cuda` each uses another device")
         return resolve_device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}")
     return torch.device("cuda", device.index or 0)
 
 
 @contextmanager
 def init_distributed(device: torch.device) -> Iterator[DistributedContext]:
-    """The world that torchrun's environment tells of (gloo on CPU, NCCL on CUDA), or one of this process alone."""
+    """The process group of torchrun's environment (gloo on CPU, NCCL on CUDA), or a group of one."""
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if device.type == "cuda":
         torch.cuda.set_device(device)

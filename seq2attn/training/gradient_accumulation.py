@@ -1,4 +1,4 @@
-"""The gradients of an update, accumulated over micro-batches; one that does not fit into memory is halved."""
+"""Micro-batches of an update, and the accumulation of their gradients; those that do not fit in memory are halved."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from seq2attn.data.batch_planner import Indices
+from seq2attn.data.batch_planner import Indices, plan_batches
 from seq2attn.data.collate import Batch, make_batch
 from seq2attn.data.corpus import Corpus
 from seq2attn.errors import UserError
@@ -19,27 +20,27 @@ from seq2attn.nn.out_of_memory import is_oom_error
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.loss import LossOutput, LossSums, TrainingLoss
-from seq2attn.training.metrics_logger import MetricsLogger
-from seq2attn.training.nonfinite import format_all_lines, format_few_lines
-from seq2attn.training.update_planner import UpdateBatches
+from seq2attn.training.metrics_logger import MetricsLogger, format_all_lines, format_few_lines
 
 T = TypeVar("T")
+UpdateBatches = list[Indices]
+"""The rows of the corpus in each micro-batch of an update."""
 MEMORY_HINT = (
-    "give fewer `training.batch.micro_batch_tokens` or `training.batch.tokens`, or leave out long pairs"
+    "reduce `training.batch.micro_batch_tokens` or `training.batch.tokens`, or drop long pairs"
     " (`data.filters.max_length`)"
 )
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Pairs that go through the model together."""
+    """Sentence pairs that go through the model together."""
 
     rows: Indices  # of the corpus
     batch: Batch
 
     @property
     def num_target_tokens(self) -> int:
-        """Target tokens."""
+        """Number of target tokens."""
         return len(self.batch.label_index)
 
     @property
@@ -50,7 +51,7 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class UpdateInputs:
-    """What one update is to learn from."""
+    """Data, random seed and constants of one update."""
 
     update: int
     corpus: Corpus
@@ -61,20 +62,16 @@ class UpdateInputs:
 
 
 class GradientAccumulator:
-    """Leaves in the parameters the gradient of the mean loss of a word of an update."""
+    """Computes the gradients of an update: those of the mean loss per target token, in the parameters."""
 
     def __init__(
-        self,
-        config: TrainingConfig,
-        objective: TrainingLoss,
-        world: DistributedContext,
-        reporter: MetricsLogger,
+        self, config: TrainingConfig, objective: TrainingLoss, world: DistributedContext, reporter: MetricsLogger
     ) -> None:
         self.objective, self.world, self.reporter = objective, world, reporter
         self.wrapped = world.wrap_ddp(objective)
         self.compiled = config.compile
         if self.compiled:
-            objective.model.compile(dynamic=True)  # the loss is made by hand, a chunk at a time
+            objective.model.compile(dynamic=True)  # without the loss, which has its own chunked kernel
         self.precision = config.precision
         self.padding_free = config.batch.padding_free
 
@@ -85,98 +82,105 @@ class GradientAccumulator:
             batches = [batch.pin_memory() for batch in batches]
         return [MicroBatch(rows, batch) for rows, batch in zip(update, batches, strict=True)]
 
-    def accumulate(self, work: UpdateInputs, sums: LossSums) -> tuple[LossSums, list[MicroBatch], float]:
+    def accumulate(self, inputs: UpdateInputs, sums: LossSums) -> tuple[LossSums, list[MicroBatch], float]:
         """Accumulates the gradients of an update. Returns loss sums, micro-batches used, and their target tokens."""
-        parts, num_tokens = work.micro_batches, work.num_target_tokens
+        micro_batches, num_tokens = inputs.micro_batches, inputs.num_target_tokens
         while True:
-            # Randomness is a function of where training stands: a resumed run draws what the whole one drew.
-            torch.manual_seed(work.seed)
-            found, failed = self._try(work, parts, num_tokens, sums)
+            torch.manual_seed(inputs.seed)  # a function of seed and update: a resumed run draws the same numbers
+            totals, failed = self._try(inputs, micro_batches, num_tokens, sums)
             if failed is None:
-                return found, parts, num_tokens
+                return totals, micro_batches, num_tokens
             self.reset()
-            parts = self._smaller(work, parts, parts[failed])
+            micro_batches = self._reduce(inputs, micro_batches, failed)
             if self.world.size == 1:
-                num_tokens = float(sum(part.num_target_tokens for part in parts))
+                num_tokens = float(sum(micro_batch.num_target_tokens for micro_batch in micro_batches))
 
-    def fits_in_memory(self, part: MicroBatch, baseline: float | None) -> bool:
-        """Whether memory holds a part and its gradients, which are thrown away; without communication."""
+    def fits_in_memory(self, micro_batch: MicroBatch, baseline: float | None) -> bool:
+        """True if a micro-batch and its gradients fit in memory. Gradients are dropped, and not exchanged."""
 
-        def learn() -> bool:
+        def compute_gradients() -> bool:
             with self.world.no_sync(self.wrapped):
-                self._loss(part, baseline).loss.backward()
+                self._loss(micro_batch, baseline).loss.backward()
             return True
 
-        held = run_if_memory_fits(learn)
+        done = run_if_memory_fits(compute_gradients)
         self.reset()
-        return held is not None
+        return done is not None
 
     def reset(self) -> None:
-        """Drop all gradients, and give back the memory of what failed."""
+        """Drop all gradients, and free cached GPU memory."""
         self.objective.zero_grad(set_to_none=True)
         if self.world.device.type == "cuda":
             torch.cuda.empty_cache()
 
     def _try(
-        self, work: UpdateInputs, parts: list[MicroBatch], num_tokens: float, sums: LossSums
-    ) -> tuple[LossSums, int | None]:
-        """The sums with all parts, and the number of the part that memory did not hold, if there was one."""
-        for number, part in enumerate(parts):
-            last = number == len(parts) - 1
+        self, inputs: UpdateInputs, micro_batches: list[MicroBatch], num_tokens: float, sums: LossSums
+    ) -> tuple[LossSums, MicroBatch | None]:
+        """The sums with all micro-batches, and the first one that did not fit in memory."""
+        for micro_batch in micro_batches:
+            is_last = micro_batch is micro_batches[-1]
 
-            def learn(part: MicroBatch = part, last: bool = last) -> LossOutput:
-                with nullcontext() if last else self.world.no_sync(self.wrapped):
-                    loss = self._loss(part, work.reinforce_baseline)
-                    self._back(loss.loss * (self.world.size / num_tokens), last)
+            def compute_gradients(micro_batch: MicroBatch = micro_batch, is_last: bool = is_last) -> LossOutput:
+                with nullcontext() if is_last else self.world.no_sync(self.wrapped):
+                    loss = self._loss(micro_batch, inputs.reinforce_baseline)
+                    self._backward(loss.loss * (self.world.size / num_tokens), is_last)
                 return loss
 
-            loss = run_if_memory_fits(learn)
+            loss = run_if_memory_fits(compute_gradients)
             if loss is None:
-                return sums, number
+                return sums, micro_batch
             sums = sums.add(loss)
         return sums, None
 
-    def _loss(self, part: MicroBatch, baseline: float | None) -> LossOutput:
+    def _loss(self, micro_batch: MicroBatch, baseline: float | None) -> LossOutput:
         with autocast(self.precision, self.world.device):
-            return self.wrapped(part.batch.to(self.world.device), baseline)
+            return self.wrapped(micro_batch.batch.to(self.world.device), baseline)
 
-    def _back(self, objective: Tensor, last: bool) -> None:
+    def _backward(self, objective: Tensor, is_last: bool) -> None:
         try:
             objective.backward()
         except RuntimeError as error:
-            if last and self.world.size > 1 and is_oom_error(error):
-                # The others have had some of its gradients already, and wait for the rest: it cannot be repeated.
+            if is_last and self.world.size > 1 and is_oom_error(error):
+                # The other processes have received some of the gradients and wait for the rest.
                 raise UserError(
-                    f"process {self.world.rank} ran out of memory while gradients were exchanged; go on by"
-                    f" `train --resume`, and {MEMORY_HINT}"
+                    f"process {self.world.rank} ran out of memory during the exchange of gradients; {MEMORY_HINT}, and"
+                    " resume with `train --resume`"
                 ) from None
             raise
 
-    def _smaller(self, work: UpdateInputs, parts: list[MicroBatch], failed: MicroBatch) -> list[MicroBatch]:
-        """The parts, those in halves that are as large as one that did not fit; it is dropped if it is one pair."""
+    def _reduce(self, inputs: UpdateInputs, micro_batches: list[MicroBatch], failed: MicroBatch) -> list[MicroBatch]:
+        """Micro-batches with halves of those as large as `failed`; a single pair is dropped."""
         count = len(failed.rows)
-        where = f"update {work.update}: {format_few_lines(failed.rows)} did not fit into memory"
-        self.reporter.log_metrics(
-            "out_of_memory" if count > 1 else "dropped",
-            work.update,
-            {"lines": format_all_lines(failed.rows)},
-        )
+        message = f"update {inputs.update}: {format_few_lines(failed.rows)} did not fit in memory"
+        event = "out_of_memory" if count > 1 else "dropped"
+        self.reporter.log_metrics(event, inputs.update, {"lines": format_all_lines(failed.rows)})
         if count > 1:
-            self.reporter.log(f"{where}; micro-batches of this size are halved")
-            return [half for part in parts for half in self._halved(work, part, failed.num_tokens)]
-        if self.world.size > 1:  # all divide by the tokens of all
-            raise UserError(f"{where}: one pair alone, in process {self.world.rank}; {MEMORY_HINT}")
-        self.reporter.log(f"{where}: one pair alone, which is dropped; {MEMORY_HINT}")
-        return [part for part in parts if part is not failed]
+            self.reporter.log(f"{message}; micro-batches of this size are halved")
+            return [half for one in micro_batches for half in self._halve(inputs, one, failed.num_tokens)]
+        if self.world.size > 1:  # all processes divide by the tokens of all
+            raise UserError(f"{message}: a single pair, in process {self.world.rank}; {MEMORY_HINT}")
+        self.reporter.log(f"{message}: a single pair, which is dropped; {MEMORY_HINT}")
+        return [one for one in micro_batches if one is not failed]
 
-    def _halved(self, work: UpdateInputs, part: MicroBatch, size: int) -> list[MicroBatch]:
-        if part.num_tokens < size or len(part.rows) == 1:
-            return [part]
-        return self.make_micro_batches(work.corpus, list(np.array_split(part.rows, 2)))
+    def _halve(self, inputs: UpdateInputs, micro_batch: MicroBatch, size: int) -> list[MicroBatch]:
+        if micro_batch.num_tokens < size or len(micro_batch.rows) == 1:
+            return [micro_batch]
+        return self.make_micro_batches(inputs.corpus, list(np.array_split(micro_batch.rows, 2)))
+
+
+def plan_updates(
+    lengths: NDArray[np.int64], config: TrainingConfig, world: DistributedContext, *, epoch: int
+) -> list[UpdateBatches]:
+    """The updates of an epoch in this process, a function of the arguments only. `lengths` is [pairs, 2]."""
+    num_micro_batches = config.batch.num_micro_batches(world.device)
+    tokens = config.batch.require_tokens() // num_micro_batches
+    rows = plan_batches(lengths, tokens=tokens, seed=config.seed, epoch=epoch, rank=world.rank, world=world.size)
+    size = num_micro_batches * config.batch.gradient_accumulation
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
 def run_if_memory_fits(compute: Callable[[], T]) -> T | None:
-    """What is computed; None when memory did not hold it, all of which is then free again."""
+    """The result of `compute`; None if it ran out of memory."""
     try:
         return compute()
     except (RuntimeError, MemoryError) as error:
@@ -186,9 +190,9 @@ def run_if_memory_fits(compute: Callable[[], T]) -> T | None:
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    """Autocast to bfloat16 where `training.precision` asks for it, or is `auto` on a GPU that supports it."""
+    """Autocast to bfloat16 for `training.precision: bfloat16`, and for `auto` on a GPU that supports it."""
     if precision == "auto":
-        wanted = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        enabled = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        wanted = precision == "bfloat16"
-    return torch.autocast(device.type, dtype=torch.bfloat16) if wanted else nullcontext()
+        enabled = precision == "bfloat16"
+    return torch.autocast(device.type, dtype=torch.bfloat16) if enabled else nullcontext()

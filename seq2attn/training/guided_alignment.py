@@ -1,6 +1,6 @@
-"""Guided alignment: attention is shown where to look by word alignments (Chen et al. 2016).
+"""Guided alignment: attention trained on word alignments (Chen et al. 2016).
 
-Shapes: B sentences, L layers, H heads, T target tokens with the end, S source tokens with the end.
+Shapes: B sentences, L layers, H heads, T target tokens with EOS, S source tokens with EOS.
 """
 
 from __future__ import annotations
@@ -11,46 +11,49 @@ import torch
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor
 
-from seq2attn.config.base import Config
+from seq2attn.config.base import Config, FieldError
 
 
 class GuidedAlignmentConfig(Config):
-    """Guided alignment: one attention learns the links of `data.train.alignment` beside the translation."""
+    """Guided alignment: one attention head is also trained on the word alignments of `data.train.alignment`."""
 
     weight: PositiveFloat = 0.1
-    """Weight of the cross-entropy of the links beside that of the target tokens."""
+    """Weight of the cross-entropy of the alignments, relative to that of the target tokens."""
     layer: PositiveInt | None = None
-    """The layer that is guided, from 1, the lowest; none: the last but one (Garg et al. 2019), or the only one."""
+    """The guided layer, counted from 1; none: the second to last (Garg et al. 2019), or the only one."""
     head: PositiveInt | Literal["mean"] = 1
-    """The head that is guided, from 1; `mean`: the mean of all heads of the layer."""
+    """The guided head, counted from 1; `mean`: the mean of all heads of the layer."""
 
     def select_attention(self, weights: Tensor) -> Tensor:
-        """The weights that are guided: [B, L, H, T, S] -> [B, T, S]"""
+        """The guided attention: [B, L, H, T, S] -> [B, T, S]"""
         layer = weights[:, self.resolve_layer(weights.size(1)) - 1]
         return layer.mean(1) if self.head == "mean" else layer[:, self.head - 1]
 
     def resolve_layer(self, layers: int) -> int:
-        """The layer that is guided in a decoder of so many, from 1."""
+        """The guided layer of a decoder with `layers` layers, counted from 1."""
         return self.layer or max(1, layers - 1)
 
-    def unsupported_reason(self, layers: int, heads: int) -> tuple[str, str] | None:
-        """The key that asks for what a decoder of so many layers and heads lacks, and what is wrong with it."""
+    def unsupported(self, layers: int, heads: int) -> FieldError | None:
+        """The error for a decoder with too few layers or heads."""
+        key = "training.guided_alignment"
         if layers == 0:
-            return "", "guides attention, of which the decoder has none"
+            return FieldError(key, "guides attention, but the decoder has none")
         if self.resolve_layer(layers) > layers:
-            return "layer", f"there is no layer {self.layer}; the decoder has {layers} with attention"
+            return FieldError(
+                f"{key}.layer", f"there is no layer {self.layer}; the decoder has {layers} with attention"
+            )
         if self.head != "mean" and self.head > heads:
-            return "head", f"there is no head {self.head}; a layer has {heads}"
+            return FieldError(f"{key}.head", f"there is no head {self.head}; a layer has {heads}")
         return None
 
 
-def guided_alignment_loss(weights: Tensor, guide: Tensor) -> tuple[Tensor, Tensor]:
-    """weights [B, T, S], guide [B, T, S] -> the sum of -sum_s guide log weight, and how many tokens have a guide.
+def guided_alignment_loss(weights: Tensor, alignment: Tensor) -> tuple[Tensor, Tensor]:
+    """weights [B, T, S], alignment [B, T, S] -> the sum of -sum_s alignment log weight, number of aligned tokens.
 
-    This is Chen et al. 2016, equation 6, before it is divided: guide rows are shares, or zeros where nothing is known,
-    as of the end and of words without a link. A weight of exactly zero, outside of a window or cut off by a sparse
-    alignment, counts as the smallest number there is: the loss stays finite, and no gradient asks for what cannot be.
+    Chen et al. 2016, equation 6, before division. Rows of `alignment` sum to 1, or to 0 for EOS and unaligned words. A
+    weight of exactly zero (outside a window, or in a sparse alignment) counts as the smallest positive number, so the
+    loss stays finite and such weights get no gradient.
     """
     weights = weights.float() if weights.dtype != torch.float64 else weights
     logs = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
-    return -(guide.to(logs.dtype) * logs).sum(), guide.any(-1).sum()
+    return -(alignment.to(logs.dtype) * logs).sum(), alignment.any(-1).sum()

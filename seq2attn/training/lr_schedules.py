@@ -10,23 +10,25 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from seq2attn.config.base import Config
 
-
-@dataclass(frozen=True)
-class SchedulePoint:
-    """Where training stands when an update is about to be made."""
-
-    update: int  # counted from 1
-    epoch: float  # epochs that are over, the running one in part
-    num_lr_drops: int  # how often validation stopped getting better for as long as the schedule waits
-
-
 Warmup = PositiveInt | Literal["auto"]
 
 
-def num_warmup_updates(warmup: int | Literal["auto"]) -> int:
-    """The warm-up, when it is known."""
+@dataclass(frozen=True)
+class SchedulePoint:
+    """Progress of training at an update."""
+
+    update: int  # counted from 1
+    epoch: float  # epochs done, with the fraction of the current one
+    num_lr_drops: int  # plateaus of the validation metric so far
+
+
+def _num_warmup_updates(warmup: int | Literal["auto"]) -> int:
     assert warmup != "auto", "replaced by a number before training"
     return warmup
+
+
+def _linear_warmup(at: SchedulePoint, warmup: int) -> float:
+    return min(1.0, at.update / warmup) if warmup else 1.0
 
 
 class NoamScheduleConfig(Config):
@@ -42,12 +44,12 @@ class NoamScheduleConfig(Config):
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """The factor of the optimizer's learning rate."""
-        warmup = num_warmup_updates(self.warmup_updates)
+        warmup = _num_warmup_updates(self.warmup_updates)
         return float(self.factor * self.dim**-0.5 * min(at.update**-0.5, at.update * warmup**-1.5))
 
 
 class InverseSquareRootScheduleConfig(Config):
-    """Rises to 1 over the warm-up, then falls with the square root of the updates."""
+    """Linear warm-up to 1, then decay with the square root of the updates."""
 
     kind: Literal["inverse-sqrt"]
     warmup_updates: Warmup = "auto"
@@ -55,12 +57,12 @@ class InverseSquareRootScheduleConfig(Config):
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """The factor of the optimizer's learning rate."""
-        warmup = num_warmup_updates(self.warmup_updates)
+        warmup = _num_warmup_updates(self.warmup_updates)
         return float(min(at.update / warmup, (warmup / at.update) ** 0.5))
 
 
 class CosineScheduleConfig(Config):
-    """Rises to 1 in the warm-up, then falls to `min_lr_factor` as half a cosine (Loshchilov and Hutter 2017, eq. 5)."""
+    """Linear warm-up to 1, then half a cosine down to `min_lr_factor` (Loshchilov and Hutter 2017, eq. 5)."""
 
     kind: Literal["cosine"]
     total_updates: PositiveInt
@@ -73,13 +75,13 @@ class CosineScheduleConfig(Config):
     def lr_factor(self, at: SchedulePoint) -> float:
         """The factor of the optimizer's learning rate."""
         if at.update <= self.warmup_updates:
-            return at.update / self.warmup_updates
-        share = min(1.0, (at.update - self.warmup_updates) / max(1, self.total_updates - self.warmup_updates))
-        return self.min_lr_factor + (1 - self.min_lr_factor) * (1 + math.cos(math.pi * share)) / 2
+            return _linear_warmup(at, self.warmup_updates)
+        done = min(1.0, (at.update - self.warmup_updates) / max(1, self.total_updates - self.warmup_updates))
+        return self.min_lr_factor + (1 - self.min_lr_factor) * (1 + math.cos(math.pi * done)) / 2
 
 
 class ConstantScheduleConfig(Config):
-    """Rises to 1 over the warm-up and stays there."""
+    """Linear warm-up to 1, then constant."""
 
     kind: Literal["constant"]
     warmup_updates: NonNegativeInt = 0
@@ -87,11 +89,11 @@ class ConstantScheduleConfig(Config):
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """The factor of the optimizer's learning rate."""
-        return min(1.0, at.update / self.warmup_updates) if self.warmup_updates else 1.0
+        return _linear_warmup(at, self.warmup_updates)
 
 
 class PlateauScheduleConfig(Config):
-    """Falls by a factor when validation has not got better `patience` times in a row."""
+    """Decay by a factor after `patience` validations in a row without improvement."""
 
     kind: Literal["plateau"]
     factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
@@ -103,12 +105,11 @@ class PlateauScheduleConfig(Config):
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """The factor of the optimizer's learning rate."""
-        rise = min(1.0, at.update / self.warmup_updates) if self.warmup_updates else 1.0
-        return rise * self.factor**at.num_lr_drops
+        return _linear_warmup(at, self.warmup_updates) * self.factor**at.num_lr_drops
 
 
 class HalvingScheduleConfig(Config):
-    """Stays at 1 until `start_epoch`, then halves at once and with each epoch: Luong et al. 2015, section 4.1."""
+    """Constant until `start_epoch`, then halved at once and every `every_epochs` (Luong et al. 2015, section 4.1)."""
 
     kind: Literal["halving"]
     start_epoch: NonNegativeFloat = 5.0

@@ -1,4 +1,4 @@
-"""The largest batch is tried first, so that a training that does not fit into memory ends in its first minute."""
+"""A trial of the largest micro-batches before training, so that too little memory shows in the first minute."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from torch import Tensor, nn
 from seq2attn.data.batch_planner import Indices
 from seq2attn.data.corpus import Corpus
 from seq2attn.errors import UserError
-from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.gradient_accumulation import MEMORY_HINT, GradientAccumulator, run_if_memory_fits
-from seq2attn.training.update_planner import UpdateBatches
+from seq2attn.training.gradient_accumulation import (
+    MEMORY_HINT,
+    GradientAccumulator,
+    UpdateBatches,
+    run_if_memory_fits,
+)
 
 
 def check_memory(
@@ -25,51 +28,50 @@ def check_memory(
     updates: Sequence[UpdateBatches],
     baseline: float | None,
 ) -> None:
-    """Learn from the largest part, and from that with the longest pair; what is found is thrown away.
+    """Gradients of the largest micro-batch, and of that with the longest pair; they are dropped.
 
-    Raises: UserError, in all processes, when one of them has too little memory.
+    Raises: UserError, in all processes, if one of them has too little memory.
     """
-    began, world = time.monotonic(), gradients.world
-    parts = [rows for update in updates for rows in update]
-    reserve = run_if_memory_fits(lambda: reserve_optimizer_memory(gradients.objective, optimizer))
-    failed: Indices | None = parts[0] if reserve is None else None
-    for rows in largest_micro_batches(parts, corpus.lengths) if reserve is not None else []:
-        (part,) = gradients.make_micro_batches(corpus, [rows])
-        if not gradients.fits_in_memory(part, baseline):
+    start, world = time.monotonic(), gradients.world
+    micro_batches = [rows for update in updates for rows in update]
+    reserved = run_if_memory_fits(lambda: reserve_optimizer_memory(gradients.objective, optimizer))
+    failed: Indices | None = micro_batches[0] if reserved is None else None
+    for rows in largest_micro_batches(micro_batches, corpus.lengths) if reserved is not None else []:
+        (micro_batch,) = gradients.make_micro_batches(corpus, [rows])
+        if not gradients.fits_in_memory(micro_batch, baseline):
             failed = rows
             break
-    messages = world.all_gather(None if failed is None else _memory_message(corpus.lengths[failed], failed, world))
-    for message in messages:
-        if message is not None:
-            raise UserError(message)
+    message = None if failed is None else _memory_message(corpus.lengths[failed], failed, world.device)
+    for error in filter(None, world.all_gather(message)):
+        raise UserError(error)
     if gradients.compiled:
-        gradients.reporter.log(f"compiled, and tried the largest batch, in {time.monotonic() - began:.0f} s")
+        gradients.reporter.log(f"compiled the model and checked memory in {time.monotonic() - start:.0f} s")
 
 
-def largest_micro_batches(parts: Sequence[Indices], lengths: NDArray[np.int64]) -> list[Indices]:
-    """The part with most tokens, padding counted, and that with the longest pair where it is another."""
-    width = [int(lengths[rows].max()) + 1 for rows in parts]
-    most = max(range(len(parts)), key=lambda number: (len(parts[number]) * width[number], width[number]))
-    longest = max(range(len(parts)), key=lambda number: (width[number], len(parts[number])))
-    return [parts[number] for number in dict.fromkeys((most, longest))]
+def largest_micro_batches(micro_batches: Sequence[Indices], lengths: NDArray[np.int64]) -> list[Indices]:
+    """The micro-batch with most tokens, padding included, and that with the longest pair if it is another."""
+    sizes = [(len(rows), int(lengths[rows].max()) + 1) for rows in micro_batches]
+    largest = max(range(len(sizes)), key=lambda number: (sizes[number][0] * sizes[number][1], sizes[number][1]))
+    longest = max(range(len(sizes)), key=lambda number: sizes[number][::-1])
+    return [micro_batches[number] for number in dict.fromkeys((largest, longest))]
 
 
 def reserve_optimizer_memory(module: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """As much memory as the optimizer will ask for at its first step: Adam keeps two numbers a weight, momentum one."""
+    """As much memory as the state after the optimizer's first step: two tensors per weight for Adam."""
     if optimizer.state:
         return []
     count = 2 if "momentum" not in optimizer.defaults else int(optimizer.defaults["momentum"] > 0)
-    learns = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    return [torch.zeros_like(parameter) for parameter in learns for _ in range(count)]
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    return [torch.zeros_like(parameter) for parameter in trained for _ in range(count)]
 
 
-def _memory_message(lengths: NDArray[np.int64], rows: Indices, world: DistributedContext) -> str:
+def _memory_message(lengths: NDArray[np.int64], rows: Indices, device: torch.device) -> str:
     longest = int(lengths.max(axis=1).argmax())
     width = int(lengths.max()) + 1
     source, target = lengths[longest].tolist()
     pairs = "1 pair" if len(rows) == 1 else f"{len(rows)} pairs"
     return (
-        f"the largest batch does not fit into the memory of {world.device}: {pairs} of up to {width:,} tokens, "
+        f"the largest batch does not fit in the memory of {device}: {pairs} of up to {width:,} tokens, "
         f"{len(rows) * width:,} with padding; the longest is line {int(rows[longest]) + 1} of data/train.jsonl in the "
-        f"run, of {source:,} and {target:,} tokens. {MEMORY_HINT[0].upper()}{MEMORY_HINT[1:]}; or take a smaller model"
+        f"run, of {source:,} and {target:,} tokens; {MEMORY_HINT}, or use a smaller model"
     )

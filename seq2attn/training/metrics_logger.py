@@ -1,7 +1,7 @@
-"""Logs of a training: train.log, metrics.jsonl, a progress bar, sample translations, TensorBoard.
+"""Logs of a training: train.log, metrics.jsonl, samples.txt, a progress bar, TensorBoard.
 
-The files are of the training, not of a session: resuming truncates them to their size at the checkpoint. Log lines
-about a session, how it started and was stopped, have a mark before them.
+The files belong to the training: resuming truncates them to their size at the checkpoint. Lines about a session, such
+as its start and its end, are marked in train.log and kept.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from seq2attn.data.batch_planner import Indices
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.files import sync
 from seq2attn.io.terminal import visible
@@ -29,28 +30,33 @@ logger = logging.getLogger("seq2attn")
 
 METRICS_FILE, LOG_FILE, SAMPLES_FILE = "metrics.jsonl", "train.log", "samples.txt"
 TIMING_METRICS = frozenset({"seconds", "target_tokens_per_second"})
-"""The numbers of metrics.jsonl that are timings: all others are the same when a training is repeated."""
+"""Timings in metrics.jsonl: all other numbers are the same when a training is repeated."""
 TIMING_PATTERN = re.compile(r"^[0-9-]+ [0-9:]+ |[0-9,]+ target tokens/s(, [0-9,]+ min left)?")
-"""The same in train.log."""
+"""Timings in train.log."""
 SESSION_MARK = "# "
-"""Before log lines about a session, after the time."""
+"""Mark of lines about a session, after the time."""
+MAX_SHOWN_LINES = 12
+"""Number of lines of data/train.jsonl that a log message names."""
 
 
 class MetricsLogger:
-    """Writes the reports of the main process; the others write nothing."""
+    """Logs of the main process; the other processes write nothing."""
 
-    def __init__(self, run: RunDirectory, *, leads: bool, since: Checkpoint | None, tensorboard: bool) -> None:
-        self.is_main_process = leads
+    def __init__(
+        self, run: RunDirectory, *, is_main_process: bool, since: Checkpoint | None, tensorboard: bool
+    ) -> None:
+        self.is_main_process = is_main_process
         self.run = run
-        update = since.train_state.update if since else 0
-        self.tensorboard: Any = _tensorboard(run.folder, update) if tensorboard and leads else None
+        self.tensorboard: Any = None
         self.progress_bar: Any = None
-        if leads:
-            _go_back(run.folder, since)
-            self._handlers = _log_to(run.folder / LOG_FILE)
+        if is_main_process:
+            if tensorboard:
+                self.tensorboard = _tensorboard(run.folder, since.train_state.update if since else 0)
+            _truncate_logs(run.folder, since.log_sizes if since else {})
+            self._handlers = _add_handlers(run.folder / LOG_FILE)
 
     def log(self, text: str) -> None:
-        """A log line about the training, which is repeated when the training is."""
+        """A log line about the training, the same when it is repeated."""
         if self.is_main_process:
             logger.info(text)
 
@@ -60,29 +66,27 @@ class MetricsLogger:
             logger.info(text, extra={"mark": SESSION_MARK})
 
     def log_sizes(self) -> dict[str, int]:
-        """Bytes of the files, which are then on the disk."""
+        """Sizes of the files in bytes, after fsync."""
         paths = [path for name in (METRICS_FILE, LOG_FILE, SAMPLES_FILE) if (path := self.run.folder / name).is_file()]
         for path in paths:
             sync(path)
         return {path.name: path.stat().st_size for path in paths}
 
-    def log_metrics(self, kind: str, update: int, numbers: Mapping[str, float | str]) -> None:
-        """A line of metrics.jsonl, and TensorBoard's scalars."""
+    def log_metrics(self, kind: str, update: int, metrics: Mapping[str, float | str]) -> None:
+        """A line of metrics.jsonl, and scalars of TensorBoard."""
         if not self.is_main_process:
             return
-        line = {
-            "kind": kind,
-            "update": update,
-            **{name: json_number(number) for name, number in numbers.items()},
-        }
+        # JSON has no numbers that are not finite
+        finite = {k: v if isinstance(v, str) or math.isfinite(v) else str(v) for k, v in metrics.items()}
+        line = {"kind": kind, "update": update, **finite}
         self._append(METRICS_FILE, json.dumps(line, ensure_ascii=False) + "\n")
         if self.tensorboard is not None:
-            for name, number in numbers.items():
-                if not isinstance(json_number(number), str):
-                    self.tensorboard.add_scalar(f"{kind}/{name}", number, update)
+            for name, value in finite.items():
+                if not isinstance(value, str):
+                    self.tensorboard.add_scalar(f"{kind}/{name}", value, update)
 
     def log_samples(self, update: int, text: str) -> None:
-        """Translations of this moment."""
+        """Sample translations at an update."""
         if self.is_main_process:
             self._append(SAMPLES_FILE, f"== update {update}\n{text}\n")
 
@@ -92,7 +96,7 @@ class MetricsLogger:
             with path.open("a", encoding="utf-8", newline="\n") as file:
                 file.write(text)
         except OSError as error:
-            raise _unwritable(path, error) from None
+            raise _write_error(path, error) from None
 
     def start_epoch(self, number: int, updates: int, done: int) -> None:
         """A new progress bar."""
@@ -101,7 +105,7 @@ class MetricsLogger:
             self.progress_bar = tqdm(total=updates, initial=done, desc=f"epoch {number}", unit="update", leave=False)
 
     def update_progress(self, text: str) -> None:
-        """One update more."""
+        """Advance the progress bar by one update."""
         if self.progress_bar is not None:
             self.progress_bar.set_postfix_str(text, refresh=False)
             self.progress_bar.update()
@@ -113,7 +117,7 @@ class MetricsLogger:
             self.progress_bar = None
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         self.close_bar()
         if self.tensorboard is not None:
             self.tensorboard.close()
@@ -124,65 +128,70 @@ class MetricsLogger:
 
 
 class _TqdmHandler(logging.Handler):
-    """Lines on standard error that do not tear the progress bar."""
+    """Writes to standard error above the progress bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        with suppress(OSError):  # whoever read it has gone: training does not end for that
+        with suppress(OSError):  # a closed pipe or terminal does not end the training
             tqdm.write(self.format(record), file=sys.stderr)
 
 
-class _Visible(logging.Formatter):
-    """Lines that are safe to show on a terminal."""
+class _VisibleFormatter(logging.Formatter):
+    """Escapes control characters, for terminals."""
 
     def format(self, record: logging.LogRecord) -> str:
         return visible(super().format(record))
 
 
 class _LogFileHandler(logging.FileHandler):
-    """Lines of a log that ends the training when it cannot be written."""
+    """A log file whose write errors end the training."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # its name in `logging`
         error = sys.exc_info()[1]
         if isinstance(error, OSError):
-            raise _unwritable(Path(self.baseFilename), error) from None
+            raise _write_error(Path(self.baseFilename), error) from None
         super().handleError(record)
 
 
-def json_number(number: float | str) -> float | str:
-    """A number as JSON has it, which knows none that is not finite."""
-    return number if isinstance(number, str) or math.isfinite(number) else str(number)
+def format_all_lines(rows: Sequence[int] | Indices) -> str:
+    """Line numbers of pairs in data/train.jsonl, for metrics.jsonl."""
+    return " ".join(str(int(row) + 1) for row in rows)
 
 
-def _unwritable(path: Path, error: OSError) -> RunError:
-    return RunError(
-        f"{path}: cannot be written ({error.strerror}); the checkpoints are as they were, and `train --resume` goes on"
-        " from the newest"
-    )
+def format_few_lines(rows: Sequence[int] | Indices) -> str:
+    """The first line numbers of pairs in data/train.jsonl, for train.log."""
+    few = ", ".join(str(int(row) + 1) for row in rows[:MAX_SHOWN_LINES])
+    more = f" and {len(rows) - MAX_SHOWN_LINES} more (all are in metrics.jsonl)" if len(rows) > MAX_SHOWN_LINES else ""
+    return f"line{'s' if len(rows) > 1 else ''} {few} of data/train.jsonl{more}"
 
 
-def _log_to(path: Path) -> list[logging.Handler]:
+def _write_error(path: Path, error: OSError) -> RunError:
+    message = f"{path}: cannot be written ({error.strerror}); checkpoints are unchanged, resume with `train --resume`"
+    return RunError(message)
+
+
+def _add_handlers(path: Path) -> list[logging.Handler]:
     logger.setLevel(logging.INFO)
     handlers = [_LogFileHandler(path, encoding="utf-8"), _TqdmHandler()]
     for handler, line in zip(handlers, ("%(asctime)s %(mark)s%(message)s", "%(asctime)s %(message)s"), strict=True):
-        handler.setFormatter(_Visible(line, "%Y-%m-%d %H:%M:%S", defaults={"mark": ""}))
+        handler.setFormatter(_VisibleFormatter(line, "%Y-%m-%d %H:%M:%S", defaults={"mark": ""}))
         logger.addHandler(handler)
     return handlers
 
 
-def _go_back(folder: Path, since: Checkpoint | None) -> None:
-    """Drop what was logged after the checkpoint that training resumes from, and a line that a crash cut short."""
+def _truncate_logs(folder: Path, sizes: Mapping[str, int]) -> None:
+    """Remove lines logged after the checkpoint, except lines about sessions, and incomplete lines after a crash."""
     for name in (METRICS_FILE, LOG_FILE, SAMPLES_FILE):
-        path, length = folder / name, since.log_sizes.get(name, 0) if since else 0
-        if path.is_file() and path.stat().st_size > length:
+        path, size = folder / name, sizes.get(name, 0)
+        if path.is_file() and path.stat().st_size > size:
             with path.open("rb") as file:
-                file.seek(length)
-                later = [line for line in file if name == LOG_FILE and _is_note(line)]
-            os.truncate(path, length)
+                file.seek(size)
+                kept = [line for line in file if name == LOG_FILE and _is_session_line(line)]
+            os.truncate(path, size)
             with path.open("ab") as file:
-                file.writelines(later)
+                file.writelines(kept)
 
 
-def _is_note(line: bytes) -> bool:
+def _is_session_line(line: bytes) -> bool:
     *_, text = line.split(b" ", 2)
     return text.startswith(SESSION_MARK.encode()) and line.endswith(b"\n")
 

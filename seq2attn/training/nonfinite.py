@@ -1,8 +1,7 @@
-"""Updates whose loss or gradient is not finite: skipped, counted, and after several in a row an error."""
+"""Updates whose loss or gradient is NaN or infinite: skipped, counted, and after several in a row an error."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,21 +13,19 @@ from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.training_set import TrainingSet
 from seq2attn.errors import UserError
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.metrics_logger import MetricsLogger
+from seq2attn.training.metrics_logger import MetricsLogger, format_all_lines, format_few_lines
 from seq2attn.training.train_state import TrainState
 
 SYNC_EVERY = {"cpu": 1, "cuda": 32}
-"""Updates between two synchronizations with the device, at most: on a GPU the host waits for each."""
+"""Maximum number of updates between two synchronizations with the device, at each of which the host waits."""
 MAX_LOSS = 700.0
-"""The loss per token, in nats, beyond which perplexity is not finite."""
-MAX_SHOWN_LINES = 12
-"""Number of lines that a log message names."""
-PAIRS, MAX_SHOWN_CHARACTERS = 3, 80
-"""Pairs that the error shows, and characters of each side."""
+"""Maximum loss per token, in nats, for which perplexity is finite."""
+MAX_SHOWN_PAIRS, MAX_SHOWN_CHARACTERS = 3, 80
+"""Number of pairs in the error, and of characters of each side."""
 
 
 class DivergedError(UserError):
-    """Training that cannot go on: too many skipped updates in a row, or weights or a dev loss that are not finite."""
+    """Diverged training: too many skipped updates in a row, or weights or a dev loss that are not finite."""
 
 
 @dataclass(frozen=True)
@@ -37,22 +34,15 @@ class AttemptedUpdate:
 
     update: int
     lr: float
-    rows: Indices  # the pairs that this process trained on
+    rows: Indices  # the pairs of this process
     num_target_tokens: float  # of all processes
-    loss: Tensor  # [] a word, of all processes
-    grad_norm: Tensor  # [] of the gradient
+    loss: Tensor  # [] per token, of all processes
+    grad_norm: Tensor  # []
     is_nonfinite: Tensor  # [] 1 or 0
 
-
-@dataclass(frozen=True)
-class SkippedUpdate:
-    """The numbers of a skipped update, or of the last one, as they are reported."""
-
-    update: int
-    lr: float
-    rows: tuple[int, ...]  # the pairs that all processes trained on
-    loss: float
-    grad_norm: float
+    def all_rows(self, world: DistributedContext) -> list[int]:
+        """The pairs of all processes."""
+        return [row for rows in world.all_gather(self.rows.tolist()) for row in rows]
 
 
 class NonFiniteGuard:
@@ -64,11 +54,7 @@ class NonFiniteGuard:
     """
 
     def __init__(
-        self,
-        max_skips: int,
-        optimizer: torch.optim.Optimizer,
-        world: DistributedContext,
-        reporter: MetricsLogger,
+        self, max_skips: int, optimizer: torch.optim.Optimizer, world: DistributedContext, reporter: MetricsLogger
     ) -> None:
         self.max_skips, self.optimizer = max_skips, optimizer
         self.world, self.reporter = world, reporter
@@ -76,115 +62,101 @@ class NonFiniteGuard:
         self.sync_every = SYNC_EVERY[world.device.type] if self.uses_found_inf else 1
         self.pending: list[AttemptedUpdate] = []
         self.last_update: AttemptedUpdate | None = None
-        self.consecutive_skipped: list[SkippedUpdate] = []  # those in a row, as far as this session saw them
-        self.should_roll_back = False  # whether there were so many in a row that training ends
+        self.consecutive_skipped: list[AttemptedUpdate] = []  # in this session
+        self.has_diverged = False  # after too many skips in a row
 
-    def step(self, tried: AttemptedUpdate) -> None:
+    def step(self, attempt: AttemptedUpdate) -> None:
         """The optimizer step, if the gradients are finite."""
-        self.last_update = tried
-        self.pending.append(tried)
+        self.last_update = attempt
+        self.pending.append(attempt)
         if self.uses_found_inf:
-            self.optimizer.found_inf = tried.is_nonfinite  # type: ignore[attr-defined]
+            self.optimizer.found_inf = attempt.is_nonfinite  # type: ignore[attr-defined]
             self.optimizer.step()
-        elif not tried.is_nonfinite:
+        elif not attempt.is_nonfinite:
             self.optimizer.step()
 
     @property
     def should_sync(self) -> bool:
-        """Whether as many updates are pending as may be."""
+        """True if no more updates may be pending."""
         return len(self.pending) >= self.sync_every
 
     def sync(self, state: TrainState) -> float:
         """Adds the updates skipped since the last call to `state`. Returns their number of target tokens."""
-        tried, self.pending = self.pending, []
+        attempts, self.pending = self.pending, []
         num_tokens = 0.0
-        flags = torch.stack([one.is_nonfinite for one in tried]).tolist() if tried else []
-        for one, flag in zip(tried, flags, strict=True):
-            if not flag:
+        flags = torch.stack([attempt.is_nonfinite for attempt in attempts]).tolist() if attempts else []
+        for attempt, is_nonfinite in zip(attempts, flags, strict=True):
+            if not is_nonfinite:
                 state.consecutive_skips = 0
                 self.consecutive_skipped.clear()
                 continue
             state.consecutive_skips, state.num_skipped = state.consecutive_skips + 1, state.num_skipped + 1
-            num_tokens += one.num_target_tokens
-            self.consecutive_skipped.append(self._told(one))
+            num_tokens += attempt.num_target_tokens
+            self.consecutive_skipped.append(attempt)
+            self._log(attempt)
             if state.consecutive_skips >= self.max_skips:
-                self.should_roll_back = True
+                self.has_diverged = True
                 break
         return num_tokens
 
-    def first_bad_update(self, state: TrainState) -> SkippedUpdate:
-        """The first of the skipped updates in a row, or the last update if there are none."""
-        if self.consecutive_skipped:
-            return self.consecutive_skipped[0]
-        if self.last_update is None:
-            return SkippedUpdate(state.update, math.nan, (), math.nan, math.nan)
-        return self._seen(self.last_update)
-
-    def _seen(self, tried: AttemptedUpdate) -> SkippedUpdate:
-        rows = tuple(int(row) for part in self.world.all_gather(tried.rows.tolist()) for row in part)
-        return SkippedUpdate(tried.update, tried.lr, rows, float(tried.loss), float(tried.grad_norm))
-
-    def _told(self, tried: AttemptedUpdate) -> SkippedUpdate:
-        seen = self._seen(tried)
-        numbers = {"loss": seen.loss, "gradient_norm": seen.grad_norm, "learning_rate": seen.lr}
-        self.reporter.log_metrics("skipped", seen.update, {**numbers, "lines": format_all_lines(seen.rows)})
+    def _log(self, attempt: AttemptedUpdate) -> None:
+        rows, loss, norm = attempt.all_rows(self.world), float(attempt.loss), float(attempt.grad_norm)
+        metrics = {"loss": loss, "gradient_norm": norm, "learning_rate": attempt.lr}
+        self.reporter.log_metrics("skipped", attempt.update, {**metrics, "lines": format_all_lines(rows)})
         self.reporter.log(
-            f"update {seen.update} skipped: loss {seen.loss:.6g}, gradient norm {seen.grad_norm:.6g}; its pairs: "
-            + format_few_lines(seen.rows)
+            f"update {attempt.update} skipped: loss {loss:.6g}, gradient norm {norm:.6g}; pairs: "
+            + format_few_lines(rows)
         )
-        return seen
+
+    def divergence_error(self, skips: int, train: TrainingSet, resumable: int | None) -> DivergedError:
+        """The error that ends a training, with update, learning rate, loss and the longest pairs of the batch.
+
+        `skips` updates in a row were skipped; 0 if weights or dev loss are not finite. `resumable` is the update of the
+        last checkpoint without skipped updates.
+        """
+        reason = f"{skips} updates in a row had a loss or gradient that is not finite"
+        message = f"training has diverged: {reason if skips else 'weights or dev loss are not finite'}."
+        first = next(iter(self.consecutive_skipped), self.last_update)
+        if first is not None:
+            message += (
+                f" Update {first.update:,}: loss {float(first.loss):.6g}, gradient norm {float(first.grad_norm):.6g},"
+                f" learning rate {first.lr:.6g}."
+            )
+        message += (
+            " Try a lower `training.optimizer.lr`, a longer warm-up in `training.lr_schedule`, or a lower"
+            " `training.max_grad_norm`."
+        )
+        if resumable is None:
+            message += " No checkpoint was saved: remove the run directory or set another `run_dir` to start again."
+        else:
+            message += f" The checkpoint of update {resumable:,} is valid: `train --resume` continues from it."
+        if first is not None:
+            pairs = _format_longest(first.all_rows(self.world), train)
+            message += "\n".join([" The longest pairs of the batch:", *pairs])
+        return DivergedError(message)
 
 
 def nonfinite_flag(loss: Tensor, norm: Tensor) -> Tensor:
-    """1 where the loss of a word or the norm of the gradient cannot be used, else 0: [], [] -> []"""
+    """1 if the loss per token or the gradient norm is not finite, or the loss too large, else 0: [], [] -> []"""
     return (~(norm.isfinite() & (loss.abs() <= MAX_LOSS))).float()
 
 
 def is_usable_loss(loss: float) -> bool:
-    """Whether a loss per token is finite and small enough to be compared."""
+    """True if a loss per token is finite, and its perplexity too."""
     return abs(loss) <= MAX_LOSS
 
 
-def all_finite(tensors: Sequence[Tensor]) -> bool:
-    """Whether they hold numbers and nothing else."""
-    found = [tensor.isfinite().all() for tensor in tensors]
-    return not found or bool(torch.stack(found).all())
-
-
-def trained_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """All that training has changed."""
-    kept = [value for one in optimizer.state.values() for value in one.values() if isinstance(value, Tensor)]
+def all_finite(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> bool:
+    """True if no weight, and no tensor of the optimizer on the same device, is NaN or infinite."""
+    state = [value for values in optimizer.state.values() for value in values.values() if isinstance(value, Tensor)]
     device = next(model.parameters()).device
-    return [*model.parameters(), *(tensor for tensor in kept if tensor.device == device)]
+    tensors = [*model.parameters(), *(tensor for tensor in state if tensor.device == device)]
+    return bool(torch.stack([tensor.isfinite().all() for tensor in tensors]).all())
 
 
-def divergence_error(blamed: SkippedUpdate, skips: int, train: TrainingSet, resumable: int | None) -> DivergedError:
-    """Error that ends a training, with update, learning rate, loss and the longest pairs of the batch.
-
-    `skips` updates in a row were skipped, from `blamed` on; none where weights or dev loss are not finite.
-    `resumable` is the update of the last checkpoint without skipped updates.
-    """
-    why = (
-        f"{skips} updates in a row had a loss or gradient that is not finite"
-        if skips
-        else "weights or dev loss are not finite"
-    )
-    saved = (
-        f"The checkpoint of update {resumable:,} is sound: `train --resume` goes on from it with another rate"
-        if resumable is not None
-        else "No checkpoint was saved; remove the run, or give another `run_dir`, to start again"
-    )
-    return DivergedError(
-        f"training has diverged: {why}. Update {blamed.update:,}: loss {blamed.loss:.6g}, gradient norm "
-        f"{blamed.grad_norm:.6g}, learning rate {blamed.lr:.6g}. Try a lower `training.optimizer.lr`, a longer warm-up "
-        f"in `training.lr_schedule`, or a lower `training.max_grad_norm`. {saved}. The longest pairs of the batch:\n"
-        + "\n".join(_longest(blamed.rows, train))
-    )
-
-
-def _longest(rows: Sequence[int], train: TrainingSet) -> list[str]:
+def _format_longest(rows: Sequence[int], train: TrainingSet) -> list[str]:
     lengths = train.corpus.lengths.max(axis=1)
-    longest = sorted(rows, key=lambda row: -lengths[row])[:PAIRS]
+    longest = sorted(rows, key=lambda row: -lengths[row])[:MAX_SHOWN_PAIRS]
     texts = {row: text for row, text in enumerate(read_text_pairs(train.text_path)) if row in longest}
     return [
         f"  {train.text_path}:{row + 1} ({lengths[row]} tokens)\n    " + "\n    ".join(map(_cut, texts[row]))
@@ -194,15 +166,3 @@ def _longest(rows: Sequence[int], train: TrainingSet) -> list[str]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_SHOWN_CHARACTERS else text[: MAX_SHOWN_CHARACTERS - 2] + " …"
-
-
-def format_all_lines(rows: Sequence[int] | Indices) -> str:
-    """The lines of data/train.jsonl in which pairs stand."""
-    return " ".join(str(int(row) + 1) for row in rows)
-
-
-def format_few_lines(rows: Sequence[int] | Indices) -> str:
-    """Pairs, as a line for people names them."""
-    few = ", ".join(str(int(row) + 1) for row in rows[:MAX_SHOWN_LINES])
-    more = f" and {len(rows) - MAX_SHOWN_LINES} more (metrics.jsonl names all)" if len(rows) > MAX_SHOWN_LINES else ""
-    return f"line{'s' if len(rows) > 1 else ''} {few} of data/train.jsonl{more}"

@@ -1,26 +1,26 @@
-"""The optimizers to choose from; each is PyTorch's."""
+"""Optimizers of PyTorch, and their parameter groups."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
-from torch import optim
+from torch import nn, optim
 from torch.optim.optimizer import ParamsT
 
 from seq2attn.config.base import Config
 
 UnitInterval = Annotated[float, Field(ge=0, lt=1)]
 LearningRate = Annotated[float, Field(gt=0, le=1e30)]
-"""A number that weights can be multiplied by."""
+"""A learning rate that does not overflow when it is multiplied by a weight."""
 
 
 class AdamConfig(Config):
-    """Adam (Kingma and Ba 2015), or AdamW, whose weight decay is apart (Loshchilov and Hutter 2019)."""
+    """Adam (Kingma and Ba 2015), or AdamW, with decoupled weight decay (Loshchilov and Hutter 2019)."""
 
     kind: Literal["adam", "adamw"]
     lr: LearningRate = 1e-3
-    """The learning rate that the schedule multiplies."""
+    """Learning rate, which the schedule multiplies."""
     betas: tuple[UnitInterval, UnitInterval] = (0.9, 0.98)
     """Decay of the running averages of the gradient and of its square."""
     eps: PositiveFloat = 1e-9
@@ -30,23 +30,17 @@ class AdamConfig(Config):
 
     def build(self, parameters: ParamsT) -> optim.Optimizer:
         """The optimizer of `parameters`, or of groups of them."""
-        kind = optim.Adam if self.kind == "adam" else optim.AdamW
-        return kind(
-            parameters,
-            lr=self.lr,
-            betas=self.betas,
-            eps=self.eps,
-            weight_decay=self.weight_decay,
-            fused=True,
-        )
+        cls = optim.Adam if self.kind == "adam" else optim.AdamW
+        decay = self.weight_decay
+        return cls(parameters, lr=self.lr, betas=self.betas, eps=self.eps, weight_decay=decay, fused=True)
 
 
 class SGDConfig(Config):
-    """Stochastic gradient descent, with momentum if wanted."""
+    """Stochastic gradient descent, with optional momentum."""
 
     kind: Literal["sgd"]
     lr: LearningRate = 1.0
-    """The learning rate that the schedule multiplies."""
+    """Learning rate, which the schedule multiplies."""
     momentum: UnitInterval = 0.0
     """Share of the last step that is added to the next."""
     weight_decay: NonNegativeFloat = 0.0
@@ -58,11 +52,11 @@ class SGDConfig(Config):
 
 
 class AdadeltaConfig(Config):
-    """Adadelta (Zeiler 2012), with which Bahdanau et al. 2015 trained."""
+    """Adadelta (Zeiler 2012), the optimizer of Bahdanau et al. 2015."""
 
     kind: Literal["adadelta"]
     lr: LearningRate = 1.0
-    """The learning rate that the schedule multiplies."""
+    """Learning rate, which the schedule multiplies."""
     rho: UnitInterval = 0.95
     """Decay of the running averages."""
     eps: PositiveFloat = 1e-6
@@ -76,3 +70,18 @@ class AdadeltaConfig(Config):
 
 
 OptimizerConfig = Annotated[AdamConfig | SGDConfig | AdadeltaConfig, Field(discriminator="kind")]
+
+
+def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
+    """Parameter groups of an optimizer: one for each `lr_scale`, a scale of 1 first.
+
+    A module's attribute `lr_scale` applies to all parameters in it. Frozen parameters are in no group.
+    """
+    scales = {parameter: 1.0 for parameter in model.parameters() if parameter.requires_grad}
+    for module in model.modules():
+        if (scale := getattr(module, "lr_scale", None)) is not None:
+            scales |= {parameter: scale for parameter in module.parameters() if parameter in scales}
+    return [
+        {"params": [parameter for parameter, lr_scale in scales.items() if lr_scale == scale], "lr_scale": scale}
+        for scale in sorted({*scales.values()}, key=lambda scale: (scale != 1.0, scale))
+    ]

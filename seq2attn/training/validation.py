@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -22,23 +21,23 @@ from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.loss import TrainingLoss
 
-DECODED: tuple[MetricName, ...] = ("bleu", "chrf", "exact")
-"""Metrics of translations, all of which are kept wherever the dev set is translated."""
+TRANSLATION_METRICS: tuple[MetricName, ...] = ("bleu", "chrf", "exact")
+"""Metrics of translations: all are computed if the dev set is translated."""
 
 
 @dataclass(frozen=True)
 class ValidationResult:
     """Scores and translations of one validation."""
 
-    scores: dict[str, float]  # loss, perplexity, and where the dev set was translated bleu, chrf, exact
+    scores: dict[str, float]  # loss, perplexity, and if the dev set was translated bleu, chrf, exact
     signature: str | None  # of BLEU
     translations: dict[int, str]  # greedy, by row of the dev set
 
 
 class Validator:
-    """Measures a model on the dev set, each time on the same sentences and in the same way.
+    """Validation of a model, always on the same sentences and with the same settings.
 
-    Loss is with label smoothing, as in training; perplexity is without.
+    The loss has label smoothing, as in training; perplexity has not.
     """
 
     def __init__(
@@ -52,22 +51,21 @@ class Validator:
         self.compiled = config.compile
         self.tokens = config.batch.require_tokens()
         self.rows = spread(len(prepared.dev), self.config.max_sentences)
-        shown = [self.rows[place] for place in spread(len(self.rows), self.config.samples)]
-        self.shown = shown if self.config.samples else []
-        self.translated = self.shown if self.config.metric == "loss" else self.rows
+        self.samples = [self.rows[place] for place in spread(len(self.rows), self.config.samples)]
+        self.translated = self.samples if self.config.metric == "loss" else self.rows
         self.references = [[stream[row] for row in self.rows] for stream in prepared.dev_references]
         self.metrics = evaluation.build(self.references[0])
         self.search = GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=self._max_length()))
         sources = [prepared.dev_sources[row] for row in self.rows]
-        about = [sources, self.references, evaluation.model_dump(mode="json"), config.label_smoothing]
-        self.digest = sha256_json(about)
+        settings = evaluation.model_dump(mode="json"), config.label_smoothing
+        self.digest = sha256_json([sources, self.references, *settings])
 
     @torch.no_grad()
     def validate(self, objective: TrainingLoss) -> ValidationResult:
-        """Scores of a model; the processes share the work."""
+        """Scores of a model, computed by all processes together."""
         was_training = objective.training
         objective.eval()
-        # Uncompiled: without gradients, and of other shapes, the model would be compiled anew for a minute or two.
+        # Without gradients, and with padded batches, the model would be compiled again, for a minute or two.
         with torch.compiler.set_stance("force_eager") if self.compiled else nullcontext():
             scores = self._losses(objective)
         translations = self._translate(objective)
@@ -75,17 +73,17 @@ class Validator:
         if self.config.metric == "loss":
             return ValidationResult(scores, None, translations)
         hypotheses = [translations[row] for row in self.rows]
-        found = self.metrics.scores(hypotheses, self.references, DECODED)
-        scores |= {name: score.value for name, score in zip(DECODED, found, strict=True)}
-        return ValidationResult(scores, found[0].signature, translations)
+        metrics = self.metrics.scores(hypotheses, self.references, TRANSLATION_METRICS)
+        scores |= {name: score.value for name, score in zip(TRANSLATION_METRICS, metrics, strict=True)}
+        return ValidationResult(scores, metrics[0].signature, translations)
 
-    def samples(self, found: ValidationResult) -> str:
-        """Some dev sentences, evenly spread, with their translations."""
+    def format_samples(self, translations: dict[int, str]) -> str:
+        """Dev sentences, evenly spread, with their translations."""
         return "\n".join(
             f"source:      {self.prepared.dev_sources[row]}\n"
             f"reference:   {self.prepared.dev_references[0][row]}\n"
-            f"translation: {found.translations[row]}\n"
-            for row in self.shown
+            f"translation: {translations[row]}\n"
+            for row in self.samples
         )
 
     def _losses(self, objective: TrainingLoss) -> dict[str, float]:
@@ -101,20 +99,19 @@ class Validator:
         return {"loss": smoothed / num_tokens, "perplexity": math.exp(min(likelihood / num_tokens, 700.0))}
 
     def _translate(self, objective: TrainingLoss) -> dict[int, str]:
-        mine = self.translated[self.world.rank :: self.world.size]
-        sources = [self.prepared.dev[row][0].tolist() for row in mine]
-        found = translate_ids(objective.model, sources, self.search, budget=self.tokens)
+        rows = self.translated[self.world.rank :: self.world.size]
+        sources = [self.prepared.dev[row][0].tolist() for row in rows]
+        hypotheses = translate_ids(objective.model, sources, self.search, budget=self.tokens)
         texts = {
-            row: self.prepared.target.decode(best[0].tokens) if best else ""  # none where nothing is finite
-            for row, best in zip(mine, found, strict=True)
+            row: self.prepared.target.decode(best[0].tokens) if best else ""  # no hypothesis if nothing is finite
+            for row, best in zip(rows, hypotheses, strict=True)
         }
         return {row: text for part in self.world.all_gather(texts) for row, text in part.items()}
 
     def _max_length(self) -> int:
-        """Maximum length of a translation in tokens: that of the longest reference, half as much again, and 10.
+        """Maximum length of a translation: 1.5 times that of the longest reference, plus 10 tokens.
 
-        An untrained model, which repeats a word until a limit stops it, then costs no more than a trained one. No
-        translation by a good model is that long: it would be half as long again as the longest sentence of the set.
+        It limits the time for an untrained model, which does not predict EOS.
         """
         references = (text for stream in self.references for text in stream)
         longest = max((len(self.prepared.target.encode(text)) for text in references), default=0)
@@ -122,15 +119,14 @@ class Validator:
 
 
 def spread(size: int, count: int | None) -> list[int]:
-    """At most `count` of the numbers below `size`, evenly spread and always the same; all where it is None."""
+    """At most `count` of the numbers below `size`, evenly spread; all for None."""
     if count is None or count >= size:
         return list(range(size))
     return np.linspace(0, size - 1, count).astype(int).tolist()
 
 
-def describe(scores: dict[str, float], names: Sequence[str] = ("loss", "perplexity", *DECODED)) -> str:
-    """Scores in a line for people."""
-    labels = {"perplexity": "ppl", "bleu": "BLEU", "chrf": "chrF"}
-    digits = {"loss": 3}
-    shown = [f"{labels.get(name, name)} {scores[name]:.{digits.get(name, 2)}f}" for name in names if name in scores]
-    return "  ".join(shown)
+def format_scores(scores: dict[str, float]) -> str:
+    """Scores as text."""
+    formats = {"loss": "loss {:.3f}", "perplexity": "ppl {:.2f}", "bleu": "BLEU {:.2f}", "chrf": "chrF {:.2f}"}
+    names = ("loss", "perplexity", *TRANSLATION_METRICS)
+    return "  ".join(formats.get(name, f"{name} {{:.2f}}").format(scores[name]) for name in names if name in scores)

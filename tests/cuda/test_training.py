@@ -20,7 +20,7 @@ from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import GradientAccumulator
 from seq2attn.training.loss import TrainingLoss
-from seq2attn.training.parameter_groups import parameter_groups
+from seq2attn.training.optimizers import parameter_groups
 from tests.cuda import DEVICE, MARKS
 from tests.laws.small import MODELS, content, corpus, metrics, trained
 

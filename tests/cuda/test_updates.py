@@ -21,7 +21,7 @@ from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import GradientAccumulator, UpdateInputs
 from seq2attn.training.loss import LossSums, TrainingLoss
 from seq2attn.training.nonfinite import AttemptedUpdate, NonFiniteGuard, nonfinite_flag
-from seq2attn.training.parameter_groups import parameter_groups
+from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train_state import zero_metrics
 from tests.cuda import DEVICE, MARKS, far
 from tests.laws.test_compiled import pairs

@@ -27,7 +27,7 @@ from seq2attn.training.distributed import init_distributed
 from seq2attn.training.gradient_accumulation import GradientAccumulator
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.memory_check import check_memory, largest_micro_batches
-from seq2attn.training.parameter_groups import parameter_groups
+from seq2attn.training.optimizers import parameter_groups
 from tests.laws.small import (
     CALM,
     MODELS,

@@ -139,7 +139,7 @@ def test_each_process_draws_its_own_dropout(corpus, monkeypatch):
         objective = TrainingLoss(run.load_model()[0])
         optimizer = config.training.optimizer.build(objective.parameters())
         for group in optimizer.param_groups:
-            group["share"] = 1.0
+            group["lr_scale"] = 1.0
         parts = objective, optimizer, TrainState(), world, reporter, StopRequest(None, 0.0)
         trainer = Trainer(config, run, load_prepared(run.folder), *parts)
         seeds.clear()

@@ -1,4 +1,4 @@
-"""Translating with the mean of several checkpoints (Vaswani et al. 2017, section 6.1)."""
+"""Checkpoint averaging: the mean of the weights of several checkpoints (Vaswani et al. 2017, section 6.1)."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from seq2attn.training.checkpoints.retention import (
 
 
 def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
-    """Make the mean of the `last` or the `best` checkpoints of a run the weights that translate; says which.
+    """Replace the weights for translation by the mean of the `last` or the `best` checkpoints. Returns a message.
 
-    Raises UserError when not exactly one of both is given, RunError when there are not as many checkpoints.
+    Raises UserError unless exactly one of both is given, RunError if there are too few checkpoints.
     """
     if (last is None) == (best is None):
         raise UserError("give either --last N or --best N")
     run = RunDirectory(folder)
     metric = run.load_config().training.validation.metric
-    every = validated_checkpoints(folder)
-    unvalidated = "" if every else "; there was no validation yet, whatever their quality"
-    every = every or list_checkpoints(folder)
+    checkpoints = validated_checkpoints(folder)
+    note = "" if checkpoints else "; none of them was validated"
+    checkpoints = checkpoints or list_checkpoints(folder)
     count = last or best or 1
-    chosen = every[-count:] if last else _best(folder, every, count, metric)
+    chosen = checkpoints[-count:] if last else _best(folder, checkpoints, count, metric)
     if len(chosen) < count:
         raise RunError(
-            f"{folder}: keeps {len(chosen)} checkpoints, not {count}; average fewer, or train with more validations and"
-            f" a larger `training.checkpoints.keep_{'last' if last else 'best'}`"
+            f"{folder}: has {len(chosen)} checkpoints, not {count}; average fewer, or train with more validations and a"
+            f" larger `training.checkpoints.keep_{'last' if last else 'best'}`"
         )
     source, target = run.load_tokenizers()
     vocabularies = source.vocabulary, target.vocabulary
@@ -45,25 +45,23 @@ def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
     names = [checkpoint.folder.name for checkpoint in chosen]
     with lock_directory(folder):
         run.save_model(average_weights(chosen), vocabularies, {"checkpoints": names})
-    return f"{run.weights_path} is now the mean of {', '.join(names)}{unvalidated}"
+    return f"{run.weights_path} is now the mean of {', '.join(names)}{note}"
 
 
-def _best(folder: Path, every: list[Checkpoint], count: int, metric: str) -> list[Checkpoint]:
-    """The best by `metric`, of those that have it and were validated in the same way as the newest."""
-    comparable = comparable_checkpoints(every, metric, every[-1].train_state.validation_digest) if every else []
-    if len(comparable) < count <= len(every):
+def _best(folder: Path, checkpoints: list[Checkpoint], count: int, metric: str) -> list[Checkpoint]:
+    """The best of the checkpoints whose scores are comparable with those of the newest."""
+    digest = checkpoints[-1].train_state.validation_digest if checkpoints else ""
+    comparable = comparable_checkpoints(checkpoints, metric, digest)
+    if len(comparable) < count <= len(checkpoints):
         raise RunError(
-            f"{folder}: {len(comparable)} of {len(every)} checkpoints have a {metric} to compare, not {count}: the"
-            " others were validated by another metric or on other text, or not at all; --last N asks for none"
+            f"{folder}: {len(comparable)} of {len(checkpoints)} checkpoints have a comparable {metric}, not {count}:"
+            " the others were validated by another metric or on other text, or not at all; --last N needs no scores"
         )
     return best_checkpoints(comparable, count, metric)
 
 
 def average_weights(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
-    """The mean of the weights of several checkpoints, summed in double precision.
-
-    Raises: RunError when they are not of the same model.
-    """
+    """The mean of the weights, summed in double precision. Raises RunError if the models differ."""
     first, *others = (load_tensors(c.model_path, digest=c.digests[WEIGHTS_FILE]) for c in checkpoints)
     sums = {name: tensor.double() for name, tensor in first.items()}
     for weights, checkpoint in zip(others, checkpoints[1:], strict=True):

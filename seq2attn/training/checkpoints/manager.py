@@ -1,4 +1,4 @@
-"""What comes of a validation: what is reported of it, and which weights are kept."""
+"""Validation during training, with its reports, checkpoints and the weights for translation."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.nonfinite import is_usable_loss
 from seq2attn.training.train_state import TrainState
-from seq2attn.training.validation import ValidationResult, Validator, describe
+from seq2attn.training.validation import ValidationResult, Validator, format_scores
 
-ZERO, TWICE = 0.005, 2
-"""BLEU that is shown as 0.00, and in how many validations in a row it is warned about."""
+ZERO_BLEU, MAX_ZEROS = 0.005, 2
+"""BLEU below which it is printed as 0.00, and the number of such validations in a row that causes a warning."""
 
 
 class CheckpointManager:
-    """Tries the model on the dev set, and keeps checkpoints and the weights that translate."""
+    """Validates the model, and keeps checkpoints and the weights for translation."""
 
     def __init__(
         self,
@@ -53,122 +53,118 @@ class CheckpointManager:
         self.validator = Validator(self.config, experiment.evaluation, prepared, world)
 
     def validate_and_save(self, state: TrainState) -> float:
-        """Try the model, write into `state` how it compares, save a checkpoint, and keep the best weights.
+        """Validate, update `state`, save a checkpoint, and keep the best weights.
 
-        Returns the loss. Nothing is written or kept if that is no number to be used.
+        Returns the loss. Nothing is saved if that is not finite.
         """
-        started = time.monotonic()
-        found = self.validator.validate(self.objective)
-        loss = found.scores["loss"]
+        start = time.monotonic()
+        result = self.validator.validate(self.objective)
+        loss = result.scores["loss"]
         if not is_usable_loss(loss):
             return loss
-        (seconds,) = self.world.all_reduce_sum((time.monotonic() - started) / self.world.size)
+        (seconds,) = self.world.all_reduce_sum((time.monotonic() - start) / self.world.size)
         state.seconds += seconds
-        is_best = self._update_state(state, found.scores)
-        self._report(state, found, is_best)
+        is_best = self._update_state(state, result.scores)
+        self._report(state, result, is_best)
         if self.world.is_main_process:
             checkpoint = self._save(state)
             if is_best:
-                self._publish_weights(unique_state_dict(self.objective.model), [checkpoint], found.scores)
+                self._publish_weights(unique_state_dict(self.objective.model), [checkpoint], result.scores)
             self._prune()
         self.world.barrier()
         return loss
 
     def save(self, state: TrainState) -> None:
-        """Save a checkpoint of a training that is interrupted here: it is not tried, and counts for nothing else.
+        """Save a checkpoint at an interruption, without validation.
 
-        Before the first validation its weights are those that translate, as there are no others.
+        Before the first validation its weights are used for translation, as there are no others.
         """
         if self.world.is_main_process:
             checkpoint = self._save(state)
             if not state.last_validated_update:
                 self._publish_weights(unique_state_dict(self.objective.model), [checkpoint], {})
                 self.reporter.log_session(
-                    f"there was no validation yet: until there is one, translations are by update {state.update:,},"
-                    " whatever its quality"
+                    f"no validation yet: until there is one, the weights for translation are those of update"
+                    f" {state.update:,}, of unknown quality"
                 )
             self._prune()
         self.world.barrier()
 
     def recover(self, state: TrainState) -> None:
-        """Do what a kill may have left undone after the checkpoint that training resumes from was saved.
+        """Complete what a kill interrupted after the checkpoint that training resumes from.
 
-        Checkpoints are ranked anew where the metric, the dev set or how it is measured have changed since.
+        Checkpoints are ranked again if the metric, the dev set or the settings of scores have changed.
         """
         metrics, metric = self.validator.metrics, self.metric
         for line in [metrics.note, *metrics.warnings([] if metric == "loss" else [metric])]:
             if line:
                 self.reporter.log_session(line)
-        now = metric, self.validator.digest
-        is_changed = (state.metric, state.validation_digest) != now
+        is_changed = (state.metric, state.validation_digest) != (metric, self.validator.digest)
         if is_changed:
-            before, (state.metric, state.validation_digest) = state.metric, now
-            self._rank_anew(state, before)
+            before, (state.metric, state.validation_digest) = state.metric, (metric, self.validator.digest)
+            self._rank_again(state, before)
         if not self.world.is_main_process:
             return
-        best = self._best(state)
+        best = [c for c in validated_checkpoints(self.run.folder) if c.train_state.update == state.best_update]
         if best and (is_changed or not self.run.weights_cover_checkpoint(best[0].folder.name, metric)):
             weights = load_tensors(best[0].model_path, digest=best[0].digests[WEIGHTS_FILE])
             self._publish_weights(weights, best, state.best_value)
-        for half in self.run.folder.glob("*.partial"):
-            half.unlink()
+        for partial in self.run.folder.glob("*.partial"):
+            partial.unlink()
         self._prune()
 
     def finalize(self, state: TrainState) -> tuple[str, dict[str, float]]:
-        """At the end of training: translate with the mean of the kept checkpoints where the config says so.
+        """Average checkpoints at the end of training, if configured.
 
-        Returns the origin of the weights that translate, and their scores.
+        Returns the origin of the weights for translation, and their scores.
         """
-        how = self.config.checkpoints
-        if how.average == "none":
+        config = self.config.checkpoints
+        if config.average == "none":
             return f"update {state.best_update:,}", state.best_value
-        every = validated_checkpoints(self.run.folder)
-        chosen = self._best_kept() if how.average == "best" else every[-how.keep_last :]
+        newest = validated_checkpoints(self.run.folder)[-config.keep_last :]
+        chosen = self._best_checkpoints() if config.average == "best" else newest
         weights = average_weights(chosen)
         copy_weights(self.objective.model, weights, self.run.weights_path)
         scores = self.validator.validate(self.objective).scores
         origin = f"the mean of {len(chosen)} checkpoints"
-        self.reporter.log(f"{origin}: {describe(scores)}")
+        self.reporter.log(f"{origin}: {format_scores(scores)}")
         if self.world.is_main_process:
             self._publish_weights(weights, chosen, scores)
         self.world.barrier()
         return origin, scores
 
-    def _rank_anew(self, state: TrainState, before: str) -> None:
-        """Choose the best of the kept checkpoints that today's metric was measured of; patience starts anew."""
-        every = validated_checkpoints(self.run.folder)
-        comparable = comparable_checkpoints(every, self.metric, state.validation_digest)
-        chosen = self.world.all_gather(best_checkpoints(comparable, 1, self.metric))[0]
+    def _rank_again(self, state: TrainState, before: str) -> None:
+        """Choose the best of the kept checkpoints with comparable scores; patience restarts."""
+        checkpoints = validated_checkpoints(self.run.folder)
+        comparable = comparable_checkpoints(checkpoints, self.metric, state.validation_digest)
+        best = self.world.all_gather(best_checkpoints(comparable, 1, self.metric))[0]
         state.best_value, state.best_update = (
-            (chosen[0].train_state.scores, chosen[0].train_state.update) if chosen else ({}, 0)
+            (best[0].train_state.scores, best[0].train_state.update) if best else ({}, 0)
         )
         state.validations_since_best = state.validations_since_lr_drop = state.zero_bleu = 0
-        if not every:
+        if not checkpoints:
             return
-        why = f"the metric is {self.metric} and was {before}"
+        reason = f"the metric is {self.metric} and was {before}"
         if before == self.metric:
-            why = "the dev set, or the way that scores are computed, has changed"
-        best = f"the best is update {state.best_update:,}" if chosen else "there is no best one yet"
-        self.reporter.log_session(f"checkpoints are ranked anew ({why}), and patience starts anew: {best}")
-        if others := [f"{c.train_state.update:,}" for c in every if c not in comparable]:
+            reason = "the dev set, or the settings of scores, have changed"
+        result = f"the best is update {state.best_update:,}" if best else "there is no best one yet"
+        self.reporter.log_session(f"checkpoints are ranked again, and patience restarts ({reason}): {result}")
+        if others := [f"{c.train_state.update:,}" for c in checkpoints if c not in comparable]:
             self.reporter.log_session(
-                f"warning: of update {', '.join(others)} there is no {self.metric} to compare with; not ranked"
+                f"warning: not ranked, without a comparable {self.metric}: update {', '.join(others)}"
             )
 
     def _save(self, state: TrainState) -> Checkpoint:
-        model, lengths = self.objective.model, self.reporter.log_sizes()
-        return save_checkpoint(self.run.folder, model, self.vocabularies, self.optimizer, state, lengths)
+        model, log_sizes = self.objective.model, self.reporter.log_sizes()
+        return save_checkpoint(self.run.folder, model, self.vocabularies, self.optimizer, state, log_sizes)
 
     def _prune(self) -> None:
-        prune(self.run.folder, self._best_kept(), keep_last=self.config.checkpoints.keep_last)
+        prune(self.run.folder, self._best_checkpoints(), keep_last=self.config.checkpoints.keep_last)
 
-    def _best_kept(self) -> list[Checkpoint]:
-        every = validated_checkpoints(self.run.folder)
-        comparable = comparable_checkpoints(every, self.metric, self.validator.digest)
+    def _best_checkpoints(self) -> list[Checkpoint]:
+        validated = validated_checkpoints(self.run.folder)
+        comparable = comparable_checkpoints(validated, self.metric, self.validator.digest)
         return best_checkpoints(comparable, max(1, self.config.checkpoints.keep_best), self.metric)
-
-    def _best(self, state: TrainState) -> list[Checkpoint]:
-        return [c for c in validated_checkpoints(self.run.folder) if c.train_state.update == state.best_update]
 
     def _publish_weights(
         self, weights: Mapping[str, Tensor], checkpoints: list[Checkpoint], scores: dict[str, float]
@@ -178,15 +174,15 @@ class CheckpointManager:
         self.run.save_model(weights, self.vocabularies, origin)
 
     def _update_state(self, state: TrainState, scores: dict[str, float]) -> bool:
-        """Rank a validation; whether it is the best, of equal ones the newest. Patience waits for a better one."""
-        schedule, now = self.config.lr_schedule, rank(scores, self.metric)
+        """Compare a validation with the best. Returns True for the best, of equal ones the newest; these do not reset
+        patience."""
+        schedule, current = self.config.lr_schedule, rank(scores, self.metric)
         best = rank(state.best_value, self.metric) if state.best_value else None
-        is_best, is_better = best is None or now >= best, best is None or now > best
+        is_best, is_better = best is None or current >= best, best is None or current > best
         state.last_validated_update, state.scores = state.update, scores
         state.validations_since_best = 0 if is_better else state.validations_since_best + 1
         state.validations_since_lr_drop = 0 if is_better else state.validations_since_lr_drop + 1
-        # Of two that are zero the better one is that with the lower loss.
-        is_zero = self.metric == "bleu" and scores["bleu"] < ZERO and is_better
+        is_zero = self.metric == "bleu" and scores["bleu"] < ZERO_BLEU and is_better  # with a lower loss
         state.zero_bleu = state.zero_bleu + 1 if is_zero else 0
         if is_best:
             state.best_value, state.best_update = scores, state.update
@@ -194,21 +190,20 @@ class CheckpointManager:
             state.num_lr_drops, state.validations_since_lr_drop = state.num_lr_drops + 1, 0
         return is_best
 
-    def _report(self, state: TrainState, found: ValidationResult, is_best: bool) -> None:
-        numbers: dict[str, float | str] = {"epoch": round(state.epochs, 3), **found.scores}
-        if found.signature is not None:
-            numbers["signature"] = found.signature
-        self.reporter.log_metrics("validation", state.update, {**numbers, "seconds": state.seconds})
+    def _report(self, state: TrainState, result: ValidationResult, is_best: bool) -> None:
+        metrics: dict[str, float | str] = {"epoch": round(state.epochs, 3), **result.scores}
+        if result.signature is not None:
+            metrics["signature"] = result.signature
+        self.reporter.log_metrics("validation", state.update, {**metrics, "seconds": state.seconds})
         self.reporter.log(
-            f"validation at update {state.update}: {describe(found.scores)}"
-            f"{' (greedy)' if found.signature else ''}{'  best so far' if is_best else ''}"
+            f"validation at update {state.update}: {format_scores(result.scores)}"
+            f"{' (greedy)' if result.signature else ''}{'  best so far' if is_best else ''}"
         )
-        if state.zero_bleu == TWICE:
+        if state.zero_bleu == MAX_ZEROS:
             self.reporter.log(
-                "warning: BLEU is 0.00 in two validations while the loss falls, so it tells nothing of which is best."
-                " If translations in samples.txt share words with their references, set `evaluation.tokenize` to how"
-                " words are found in this language, or `training.validation.metric` to chrf or loss; if they do not,"
-                " train longer"
+                "warning: BLEU is 0.00 in two validations while the loss falls, so it does not rank them. If"
+                " translations in samples.txt share words with their references, set `evaluation.tokenize` for this"
+                " language, or `training.validation.metric` to chrf or loss; otherwise train longer"
             )
-        if found.translations:
-            self.reporter.log_samples(state.update, self.validator.samples(found))
+        if result.translations:
+            self.reporter.log_samples(state.update, self.validator.format_samples(result.translations))

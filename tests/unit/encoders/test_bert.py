@@ -15,7 +15,7 @@ from seq2attn.data.collate import collate_source
 from seq2attn.encoders.bert import BertEncoderConfig, load_bert_weights
 from seq2attn.errors import DataError
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
-from seq2attn.training.parameter_groups import parameter_groups
+from seq2attn.training.optimizers import parameter_groups
 from tests.small_bert import make_bert
 
 WORDS = [*"abcdefghij", "##a", "##b", "house", "."]
@@ -153,14 +153,14 @@ def test_a_rate_of_its_own(folder):
     head = nn.Linear(16, 3)
     model = nn.ModuleDict({"embedding": embedding, "encoder": encoder, "head": head})
     first, second = parameter_groups(model)
-    assert (first["share"], {*first["params"]}) == (1.0, {*head.parameters()})
-    assert (second["share"], {*second["params"]}) == (
+    assert (first["lr_scale"], {*first["params"]}) == (1.0, {*head.parameters()})
+    assert (second["lr_scale"], {*second["params"]}) == (
         0.25,
         {p for p in encoder.parameters() if p.requires_grad},
     )
     plain = nn.Linear(2, 2)
     (only,) = parameter_groups(plain)
-    assert (only["share"], only["params"]) == (1.0, [*plain.parameters()])
+    assert (only["lr_scale"], only["params"]) == (1.0, [*plain.parameters()])
 
 
 # ---------------------------------------------------------------------- weights that cannot be had

@@ -16,10 +16,10 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.training.auto_settings import BATCH_TOKENS, MIN_UPDATES, resolve_auto, time_limit_warning
 from seq2attn.training.config import BatchConfig, TrainingConfig
 from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.gradient_accumulation import plan_updates
 from seq2attn.training.lr_schedules import InverseSquareRootScheduleConfig, NoamScheduleConfig
 from seq2attn.training.train import train
 from seq2attn.training.train_state import TrainState
-from seq2attn.training.update_planner import plan_updates
 from tests.laws.small import assert_same, content, corpus, last_weights, metrics, trained
 
 __all__ = ["corpus"]  # a fixture

@@ -13,7 +13,7 @@ from seq2attn.training.batch_size import FIRST, SAFETY_MARGIN, find_max_tokens, 
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import init_distributed
 from seq2attn.training.loss import TrainingLoss
-from seq2attn.training.parameter_groups import parameter_groups
+from seq2attn.training.optimizers import parameter_groups
 from tests.laws.small import CALM, content
 
 
