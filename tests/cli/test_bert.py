@@ -32,7 +32,7 @@ def test_a_run_translates_when_the_checkpoint_is_gone(invoke: Invoke, home: Path
     assert invoke("config", "check", "toy.yaml").err == ""
     assert "encoder.bert.encoder.layer.1." in invoke("train", "toy.yaml", "--dry-run").out
     done = invoke("train", "toy.yaml", *short)
-    assert f"encoder: begins with the weights of {home / 'bert'}" in done.err
+    assert f"encoder: pretrained weights of {home / 'bert'}" in done.err
     assert "transformers" not in done.err  # it would tell at length what it left out
     shutil.rmtree(home / "bert")
     asked = ["translate", "runs/toy", "rot haus", "blau " * 99, ""]
@@ -132,11 +132,11 @@ def test_a_vocabulary_that_is_missing(invoke: Invoke, home: Path) -> None:
 PARTS = {
     "words": (
         "tokenizer.source={kind: words}",
-        "`tokenizer.source`: BERT reads its own pieces: give `source: {{kind: wordpiece, path: {bert}}}`",
+        "`tokenizer.source`: BERT needs its own tokenizer: set `source: {{kind: wordpiece, path: {bert}}}`",
     ),
     "joint": (
         "tokenizer.source=null --set tokenizer.target=null --set tokenizer.joint={kind: words}",
-        "`tokenizer.joint`: BERT reads its own pieces: give `source: ",
+        "`tokenizer.joint`: BERT needs its own tokenizer: set `source: ",
     ),
     "other pieces": (
         "tokenizer.source.path=other",

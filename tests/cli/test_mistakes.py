@@ -91,7 +91,7 @@ class TestRun:
         shutil.rmtree(run_copy / "checkpoints")
         said = mistake("translate", run_copy, "rot")
         assert said.startswith(f"error: {weights}: the weights cannot be read (")
-        assert said.endswith(f"; take other weights: `seq2attn average {run_copy} --best 1`\n")
+        assert said.endswith(f"; restore them with `seq2attn average {run_copy} --best 1`\n")
 
     def test_no_origin(self, invoke: Invoke, run_copy: Path) -> None:
         origin = invoke("evaluate", run_copy).out
@@ -206,7 +206,7 @@ class TestOptions:
 
     def test_what_a_trained_run_keeps(self, mistake, toy: Toy) -> None:
         assert mistake("translate", toy.run, "rot", "--set", "model.decoder.dim=48") == (
-            "error: --set model.decoder.dim=48: a trained run keeps its `model`;"
+            "error: --set model.decoder.dim=48: `model` cannot change after training;"
             " it may set `search`, `data`, `evaluation`\n"
         )
 

@@ -15,7 +15,7 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.training.auto_settings import MIN_UPDATES
-from seq2attn.training.batch_size import FIRST, find_max_tokens
+from seq2attn.training.batch_size import MIN_TOKENS, find_max_tokens
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import GradientAccumulator
@@ -68,7 +68,7 @@ def test_a_batch_that_fits_can_be_learnt_from_and_a_larger_one_leaves_nothing(pr
     torch.cuda.set_per_process_memory_fraction(min(1.0, (before + 2**30) / total))
     try:
         tokens = find_max_tokens(config, objective, optimizer, corpus, world)
-        assert FIRST < tokens < 10**6 * 8 / MIN_UPDATES
+        assert MIN_TOKENS < tokens < 10**6 * 8 / MIN_UPDATES
         for size, fits in ((tokens, True), (8 * tokens, False)):
             (part,) = gradients.make_micro_batches(corpus, [np.arange(size // 8)])
             assert gradients.fits_in_memory(part, None) == fits

@@ -83,7 +83,7 @@ def test_what_learns_moves_and_what_is_frozen_does_not(corpus, folder, frozen, l
         if name.endswith("key.bias"):
             continue  # adds the same to all scores: it has no gradient but for rounding
         assert bool(distance.abs().max() > 0) == name.startswith(learn or "-"), name
-    assert "encoder: begins with the weights of " in (run.folder / "train.log").read_text()
+    assert "encoder: pretrained weights of " in (run.folder / "train.log").read_text()
 
 
 def test_it_learns_at_a_share_of_the_rate(corpus, tmp_path):

@@ -97,7 +97,7 @@ def test_a_training_with_a_damaged_checkpoint_goes_on_from_the_one_before(corpus
     assert_identical(whole, parts)
     log = (parts.folder / "train.log").read_text()
     assert f" # warning: {path}: the weights cannot be read" in log
-    assert "set aside as 00000006.corrupt, and update 3 taken" in log
+    assert "renamed to 00000006.corrupt, training resumes after update 3" in log
 
 
 def test_where_all_is_damaged_nothing_is_begun_anew(corpus):
@@ -105,10 +105,10 @@ def test_where_all_is_damaged_nothing_is_begun_anew(corpus):
     for folder in checkpoint_folders(run.folder):
         (folder / "train_state.json").write_text("{")
     for resume in (True, "if-exists"):
-        with pytest.raises(RunError, match="no checkpoint that training can go on from") as error:
+        with pytest.raises(RunError, match="no valid checkpoint to resume from") as error:
             trained(corpus, "run", resume=resume, **PLAIN)
         assert "00000003/train_state.json" in str(error.value) and "00000006/train_state.json" in str(error.value)
-    with pytest.raises(RunError, match="already holds a training"):
+    with pytest.raises(RunError, match="already contains a training"):
         trained(corpus, "run", **PLAIN)
     assert len(checkpoint_folders(run.folder)) == 2
 

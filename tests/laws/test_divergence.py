@@ -169,7 +169,7 @@ def test_it_ends_after_too_many_and_goes_on_from_the_last_sound_checkpoint(corpu
     validation = {"every": "4 updates", "metric": "loss"}
     options = {**DRIFTING, "validation": validation, "checkpoints": kept, "max_consecutive_skips": skips}
     message, run = diverges(corpus, "run", max_duration=["99 updates"], optimizer=sgd(0.01), **options)
-    assert f"{skips} updates in a row" in message and "checkpoint of update 4 is sound" in message
+    assert f"{skips} updates in a row" in message and "checkpoint of update 4 is valid" in message
     assert f"training has diverged at update {6 + skips}" in (run.folder / "train.log").read_text()
     assert [line["update"] for line in metrics(run, "skipped")] == [*range(7, 7 + skips)]
     assert [c.train_state.update for c in list_checkpoints(run.folder)] == [4]
@@ -206,7 +206,7 @@ def test_they_are_counted_over_an_interruption(corpus):
 
 @pytest.mark.parametrize("time_limit", [None, "0.001 seconds"])
 def test_weights_that_are_not_finite_are_neither_validated_nor_saved(corpus, monkeypatch, time_limit):
-    monkeypatch.setattr(trainer, "all_finite", lambda tensors: False)
+    monkeypatch.setattr(trainer, "all_finite", lambda model, optimizer: False)
     options = {"max_duration": ["2 updates"], "validation": {"every": "1 update"}, "time_limit": time_limit}
     message, run = diverges(corpus, "run", **options)
     assert "weights or dev loss are not finite. Update 1:" in message

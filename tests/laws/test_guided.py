@@ -242,8 +242,8 @@ TRANSFORMER = "{kind: transformer, layers: 2, heads: 2, attention: {score: {kind
 @pytest.mark.parametrize(
     ("decoder", "guide", "alignment", "place", "message"),
     [
-        ("{kind: luong, dim: 8}", "{}", "", "11:21", "`: learns from links between words: give"),
-        (FIXED, "{}", ", alignment: a", "11:21", "`: guides attention, of which the decoder has none"),
+        ("{kind: luong, dim: 8}", "{}", "", "11:21", "`: needs word alignments: set"),
+        (FIXED, "{}", ", alignment: a", "11:21", "`: guides attention, but the decoder has none"),
         (TRANSFORMER, "{layer: 3}", ", alignment: a", "11:29",
          ".layer`: there is no layer 3; the decoder has 2 with attention"),
         (TRANSFORMER, "{head: 5}", ", alignment: a", "11:28", ".head`: there is no head 5; a layer has 4"),
@@ -273,5 +273,5 @@ training:
 
 def test_a_decoder_from_elsewhere_is_asked_before_training(corpus):
     decoder = {"kind": "tests.laws.elsewhere:Blind"}
-    with pytest.raises(UserError, match=r"`training.guided_alignment` guides attention, of which the decoder has none"):
+    with pytest.raises(UserError, match=r"`training.guided_alignment` guides attention, but the decoder has none"):
         guided(corpus, "run", model={**CALM, "decoder": decoder})

@@ -83,7 +83,7 @@ def test_stopped_after_every_update_is_never_stopped(corpus, name):
     assert [f.name for f in checkpoint_folders(whole.folder)] == [f.name for f in checkpoint_folders(parts.folder)]
     lines = (parts.folder / "train.log").read_text().splitlines()  # of each sitting how it began and ended
     assert sum(" # stopped by training.time_limit after update " in line for line in lines) == count
-    assert sum(" # going on after update " in line for line in lines) == count
+    assert sum(" # resuming after update " in line for line in lines) == count
     assert sum(" # starting: " in line for line in lines) == 1
 
 
@@ -176,6 +176,6 @@ def test_auto_begins_or_goes_on(corpus):
         trained(corpus, "run", resume=True, **PLAIN)
     whole = trained(corpus, "whole", **PLAIN)
     trained(corpus, "run", resume="if-exists", **{**PLAIN, "max_duration": ["6 updates"]})
-    with pytest.raises(RunError, match="already holds a training"):
+    with pytest.raises(RunError, match="already contains a training"):
         trained(corpus, "run", **PLAIN)
     assert_identical(whole, trained(corpus, "run", resume="if-exists", **PLAIN))

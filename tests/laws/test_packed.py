@@ -196,7 +196,7 @@ REFUSED = {
     "guided": (
         {},
         {"guided_alignment": {"weight": 0.2}},
-        "makes no weights, which `training.guided_alignment` needs",
+        "computes no attention weights, which `training.guided_alignment` needs",
     ),
 }
 

@@ -220,7 +220,7 @@ def test_a_change_of_metric_ranks_anew_and_is_told(corpus):
     assert (origin["checkpoints"], origin["metric"]) == ([kept[by_loss].folder.name], "loss")
     assert_same(load_tensors(run.weights_path), load_tensors(kept[by_loss].model_path))
     log = (run.folder / "train.log").read_text()
-    assert f"(the metric is loss and was chrf), and patience starts anew: the best is update {by_loss}" in log
+    assert f"and patience restarts (the metric is loss and was chrf): the best is update {by_loss}" in log
 
 
 def test_patience_and_plateaus_do_not_count_over_a_change_of_metric(corpus):
@@ -234,7 +234,7 @@ def test_patience_and_plateaus_do_not_count_over_a_change_of_metric(corpus):
     rates = [line["learning_rate"] for line in metrics(run, "train")]
     assert rates == pytest.approx([1e-12] * 10 + [1e-13] * 2, rel=1e-9, abs=0)
     log = (run.folder / "train.log").read_text()
-    assert "of update 2, 4 there is no chrf to compare with" in log and "there is no best one yet" in log
+    assert "not ranked, without a comparable chrf: update 2, 4" in log and "there is no best one yet" in log
 
 
 def test_patience_starts_anew_where_there_is_a_best_one_to_compare_with(corpus):
@@ -262,7 +262,7 @@ def test_an_average_of_the_best_takes_none_that_cannot_be_compared(corpus):
         validation=every(metric="chrf"),
         **options | {"max_duration": ["6 updates"]},
     )
-    with pytest.raises(RunError, match="1 of 3 checkpoints have a chrf to compare, not 2"):
+    with pytest.raises(RunError, match="1 of 3 checkpoints have a comparable chrf, not 2"):
         average_run(run.folder, last=None, best=2)
     average_run(run.folder, last=None, best=1)
     assert run.weights_origin()["checkpoints"] == ["00000006"]
@@ -280,10 +280,10 @@ def test_what_was_interrupted_before_its_first_validation_translates(corpus):
     assert run.weights_origin()["checkpoints"] == ["00000002"]
     assert len([*Translator.load(run.folder).translate(["ba be"])]) == 1
     log = (run.folder / "train.log").read_text()
-    assert "there was no validation yet: until there is one, translations are by update 2" in log
+    assert "no validation yet: until there is one, the weights for translation are those of update 2" in log
     said = average_run(run.folder, last=2, best=None)
-    assert "00000001, 00000002; there was no validation yet" in said
-    with pytest.raises(RunError, match="0 of 2 checkpoints have a loss"):
+    assert "00000001, 00000002; none of them was validated" in said
+    with pytest.raises(RunError, match="0 of 2 checkpoints have a comparable loss"):
         average_run(run.folder, last=None, best=1)
     trained(corpus, "run", resume=True, max_duration=["9 updates"], validation=every("9 updates"))
     assert run.weights_origin()["checkpoints"] == ["00000009"]

@@ -107,14 +107,14 @@ def test_another_dev_set_is_refused_unless_asked_for(corpus):
     path = corpus / "dev.tgt"
     path.write_text("ba\n" * 6)
     prepared = (run.folder / "data/prepared.json").read_text()
-    with pytest.raises(RunError, match=r"another dev set, .* give --new-dev-set") as caught:
+    with pytest.raises(RunError, match=r"another dev set; restore it, or rank them again with --new-dev-set") as caught:
         trained(corpus, "run", resume=True, **NEXT)
     assert f"{path} has changed" in str(caught.value)
     assert (run.folder / "data/prepared.json").read_text() == prepared
     config = ExperimentConfig.model_validate(content(corpus, "run", **NEXT))
     train(config, resume=True, new_dev_set=True)
     log = log_of(run)
-    assert "the dev set, or the way that scores are computed, has changed" in log
+    assert "the dev set, or the settings of scores, have changed" in log
     assert run.weights_origin()["checkpoints"] == ["00000004"]  # with nothing but itself to compare
     train(config, resume=True)
 
@@ -147,4 +147,4 @@ def test_text_that_has_moved_is_the_same(corpus):
             (corpus / before).rename(part[side])
     train(ExperimentConfig.model_validate(moved), resume=True)
     log = log_of(run)
-    assert "`data.dev.source` was " in log and "text of" not in log and "ranked anew" not in log
+    assert "`data.dev.source` was " in log and "text of" not in log and "ranked again" not in log

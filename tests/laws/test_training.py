@@ -61,7 +61,7 @@ def test_a_batch_in_parts_is_the_whole_batch(corpus):
 
 
 def test_a_cpu_does_not_say_how_much_it_holds(corpus):
-    with pytest.raises(UserError, match="give a number"):
+    with pytest.raises(UserError, match="needs a CUDA GPU; set a number"):
         trained(corpus, "run", batch={"tokens": "fit"})
 
 
@@ -177,7 +177,7 @@ def test_by_default_the_best_three_can_be_averaged(corpus):
     for name, tensor in load_tensors(run.weights_path).items():
         torch.testing.assert_close(tensor, sum(each[name].double() for each in weights).div(3).float())
     with pytest.raises(
-        RunError, match=r"keeps \d checkpoints, not 6; average fewer, .*`training.checkpoints.keep_best`"
+        RunError, match=r"has \d checkpoints, not 6; average fewer, .*`training.checkpoints.keep_best`"
     ):
         average_run(run.folder, last=None, best=6)
 

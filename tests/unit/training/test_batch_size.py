@@ -9,7 +9,7 @@ from seq2attn.data.corpus import Corpus
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models import build_model
 from seq2attn.training.auto_settings import MIN_UPDATES
-from seq2attn.training.batch_size import FIRST, SAFETY_MARGIN, find_max_tokens, largest_that_fits
+from seq2attn.training.batch_size import MIN_TOKENS, SAFETY_MARGIN, find_max_tokens, largest_that_fits
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import init_distributed
 from seq2attn.training.loss import TrainingLoss
@@ -26,8 +26,8 @@ def test_nearly_all_of_the_room_is_found_and_a_margin_left(room):
         return tokens <= room
 
     found = largest_that_fits(holds, 10**9)
-    assert found >= FIRST
-    assert (1 - 1 / 8) * SAFETY_MARGIN * room <= max(found, FIRST / SAFETY_MARGIN) <= max(room, FIRST / SAFETY_MARGIN)
+    assert found >= MIN_TOKENS
+    assert (1 - 1 / 8) * SAFETY_MARGIN * room <= max(found, MIN_TOKENS / SAFETY_MARGIN) <= max(room, MIN_TOKENS / SAFETY_MARGIN)
     assert len(tried) <= 16
 
 
@@ -64,4 +64,4 @@ def test_it_is_tried_in_the_precision_of_the_training(tmp_path):
 def test_an_epoch_keeps_its_updates(tmp_path):
     tokens, _ = fitting(tmp_path, 50_000, rows=10**6)
     assert 0.8 * 50_000 * 8 / MIN_UPDATES < tokens <= 50_000 * 8 / MIN_UPDATES
-    assert fitting(tmp_path, 100)[0] == FIRST
+    assert fitting(tmp_path, 100)[0] == MIN_TOKENS
