@@ -34,7 +34,7 @@ def home(corpus):
 
 @pytest.mark.parametrize(
     "name",
-    ["transformer", *(pytest.param(name, marks=pytest.mark.slow) for name in ("recurrent", "drawing"))],
+    ["transformer", *(pytest.param(name, marks=pytest.mark.slow) for name in ("recurrent", "hard"))],
 )
 def test_killed_at_any_instant_and_resumed_is_never_killed(corpus, name):
     home, draw = Home(corpus, **{**CASES[name], **OFTEN}), random.Random(name)

@@ -75,7 +75,7 @@ class TestRun:
             "error: runs/toy: has no checkpoint to resume; train without --resume\n"
         )
         assert mistake("average", "runs/toy", "--best", 1) == (
-            "error: runs/toy: keeps 0 checkpoints, not 1; average fewer, or train with more validations and a larger"
+            "error: runs/toy: has 0 checkpoints, not 1; average fewer, or train with more validations and a larger"
             " `training.checkpoints.keep_best`\n"
         )
 
@@ -111,7 +111,7 @@ class TestRun:
         changed = ["--set", f"run_dir={run_copy}", "--set", "model.decoder.dim=48"]
         assert mistake("train", toy.config, "--resume", *changed) == (
             f"error: {run_copy}: was trained with another `model`; resume with its config"
-            f" ({run_copy}/config.yaml), or give another `run_dir`\n"
+            f" ({run_copy}/config.yaml), or set another `run_dir`\n"
             "  config: `model.decoder.dim` was 32 and is 48\n"
         )
 
@@ -207,7 +207,7 @@ class TestOptions:
     def test_what_a_trained_run_keeps(self, mistake, toy: Toy) -> None:
         assert mistake("translate", toy.run, "rot", "--set", "model.decoder.dim=48") == (
             "error: --set model.decoder.dim=48: `model` cannot change after training;"
-            " it may set `search`, `data`, `evaluation`\n"
+            " `search`, `data`, `evaluation` can\n"
         )
 
     def test_nothing_to_read(self, mistake, toy: Toy, tmp_path: Path) -> None:

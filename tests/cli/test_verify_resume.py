@@ -19,7 +19,7 @@ from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint
-from tests.laws.small import CALM, MODELS, content, corpus, trained
+from tests.laws.small import BAHDANAU, MODELS, content, corpus, trained
 from tests.laws.test_interrupted import PLAIN, assert_identical
 
 __all__ = ["corpus"]  # a fixture
@@ -65,7 +65,7 @@ def verified(home, config, *more):
 
 def test_a_small_model_is_verified(corpus):
     config = corpus / "small.yaml"
-    config.write_text(yaml.safe_dump(content(corpus, "small", model=MODELS["drawing"], time_limit="1 second")))
+    config.write_text(yaml.safe_dump(content(corpus, "small", model=MODELS["hard"], time_limit="1 second")))
     code, out, err = verified(corpus, config, "--updates", 12)
     assert code == 0, err
     _, *rows, _, verdict = out.splitlines()
@@ -115,7 +115,7 @@ def test_other_orders_of_the_data_and_other_ends_differ(corpus, options):
 @pytest.mark.slow
 def test_a_model_that_does_not_resume_exactly_is_found_out(corpus):
     (corpus / "forgetful.py").write_text(FORGETFUL)
-    model = {**CALM, "encoder": {"kind": "forgetful:Forgetful"}}
+    model = {**BAHDANAU, "encoder": {"kind": "forgetful:Forgetful"}}
     config = corpus / "small.yaml"
     config.write_text(yaml.safe_dump(content(corpus, "small", model=model)))
     code, out, err = verified(corpus, config, "--updates", 80)

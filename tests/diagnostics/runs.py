@@ -69,14 +69,14 @@ def write_text(folder: Path, pairs: int = 40) -> None:
         (folder / f"{name}.tgt").write_text("".join(" ".join(line[::-1]) + "\n" for line in lines))
 
 
-WORDWISE: dict[str, dict[str, object]] = {"source": {"kind": "words"}, "target": {"kind": "words"}}
+WORD_TOKENIZERS: dict[str, dict[str, object]] = {"source": {"kind": "words"}, "target": {"kind": "words"}}
 
 
 def content(
     folder: Path,
     encoder: dict[str, object],
     decoder: object,
-    tokenizer: dict[str, dict[str, object]] = WORDWISE,
+    tokenizer: dict[str, dict[str, object]] = WORD_TOKENIZERS,
 ) -> dict[str, object]:
     """A config as YAML has it."""
     if encoder["kind"] == "bert":
@@ -104,7 +104,7 @@ def make_run(
     folder: Path,
     encoder: dict[str, object],
     decoder: object,
-    tokenizer: dict[str, dict[str, object]] = WORDWISE,
+    tokenizer: dict[str, dict[str, object]] = WORD_TOKENIZERS,
 ) -> RunDirectory:
     """A run that was never trained; its words differ enough that it is sure of most."""
     write_text(folder)

@@ -1,4 +1,4 @@
-"""Parts that go wrong when they are told to, for trainings that must survive it: `kind: tests.laws.faults:Faulty`."""
+"""Encoders that fail on request, as plug-ins of a config: `kind: tests.laws.faults:Faulty`."""
 
 from __future__ import annotations
 
@@ -13,169 +13,128 @@ from seq2attn.encoders.recurrent import RecurrentEncoderConfig
 from seq2attn.training.trainer import derive_seed
 
 UPDATES = {derive_seed(1, update, rank): (update, rank) for update in range(1, 100) for rank in range(2)}
-"""Which update it is, and in which process, is told by the seed that training sets for each."""
+"""Update and rank of a training by the random seed that it sets."""
 
 
-class Faulty(Encoder):
-    """A GRU whose sums, or their gradients, are spoilt in one part of some updates."""
+class _GRU(Encoder):
+    def __init__(self, config: Any, input_dim: int) -> None:
+        super().__init__()
+        self.config, self.gru = config, RecurrentEncoderConfig(kind="gru", dim=8).build(input_dim)
+        self.key_dim, self.value_dim, self.final_dim = self.gru.key_dim, self.gru.value_dim, self.gru.final_dim
+
+
+class _Custom(torch.autograd.Function):
+    """The identity, with a gradient computed by a function."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, backward: Any) -> Tensor:
+        ctx.backward_function = backward
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, d: Tensor) -> tuple[Tensor, None]:
+        return ctx.backward_function(d), None
+
+
+class Faulty(_GRU):
+    """A GRU with NaN or Inf in the states or gradients of one micro-batch of some updates."""
 
     class Config(seq2attn.Config):
         kind: str
         updates: tuple[int, ...] = ()
-        part: int = 0
+        micro_batch: int = 0
         rank: int = 0
-        spoils: Literal["states", "gradients", "one gradient"] = "states"
+        fault_in: Literal["states", "gradients", "one gradient"] = "states"
         value: Literal["nan", "inf"] = "nan"
 
         def build(self, input_dim: int) -> Faulty:
             return Faulty(self, input_dim)
 
     def __init__(self, config: Config, input_dim: int) -> None:
-        super().__init__()
-        self.config, self.gru = config, RecurrentEncoderConfig(kind="gru", dim=8).build(input_dim)
+        super().__init__(config, input_dim)
         self.extra = torch.nn.Parameter(torch.zeros(8))
-        self.key_dim, self.value_dim, self.final_dim = (
-            self.gru.key_dim,
-            self.gru.value_dim,
-            self.gru.final_dim,
-        )
-        self.before, self.part = 0, 0  # which part this is, is not told: they are counted
+        self.update, self.micro_batch = 0, 0
 
-    def forward(self, words: Tensor, mask: Tensor) -> EncoderOutput:
-        found = self.gru(words, mask)
-        states = found.keys + self.extra
-        if self.is_now():
-            if self.config.spoils == "states":
-                states = states * float(self.config.value)
-            elif self.config.spoils == "gradients":
-                states = _Spoilt.apply(states, float(self.config.value))
+    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
+        encoded, value = self.gru(embedded, mask), float(self.config.value)
+        states = encoded.keys + self.extra
+        if self.is_faulty():
+            if self.config.fault_in == "states":
+                states = states * value
+            elif self.config.fault_in == "gradients":
+                states = _Custom.apply(states, lambda d: d * value)
             else:
-                states = found.keys + _Spoilt.apply(self.extra, float(self.config.value))
-        return EncoderOutput(states, states, mask, found.final_state)
+                states = encoded.keys + _Custom.apply(self.extra, lambda d: d * value)
+        return EncoderOutput(states, states, mask, encoded.final_state)
 
-    def is_now(self) -> bool:
+    def is_faulty(self) -> bool:
         update, rank = UPDATES.get(torch.initial_seed(), (0, 0))
         if not self.training or update not in self.config.updates or rank != self.config.rank:
             return False
-        self.before, self.part = update, self.part + 1 if self.before == update else 0
-        return self.part == self.config.part
+        self.update, self.micro_batch = update, self.micro_batch + 1 if self.update == update else 0
+        return self.micro_batch == self.config.micro_batch
 
 
-class _Spoilt(torch.autograd.Function):
-    """x, whose gradient is a number times what it should be."""
+class Drifting(_GRU):
+    """A GRU whose weight `drift` falls by one learning rate per update, with NaN states beyond a limit.
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, value: float) -> Tensor:
-        ctx.value = value
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, d: Tensor) -> tuple[Tensor, None]:
-        return d * ctx.value, None
-
-
-class Drifting(Encoder):
-    """A GRU with a weight that moves by one rate at each update, and spoils all beyond a limit.
-
-    So a training goes wrong after some updates, with half the rate after twice as many, and again when it is repeated.
+    A training diverges after some updates, with half the learning rate after twice as many, in each repetition.
     """
 
     class Config(seq2attn.Config):
         kind: str
         limit: float
-        tried: bool = False
-        """Whether it spoils what it is tried with, too, not only what it learns from."""
+        in_validation: bool = False
 
         def build(self, input_dim: int) -> Drifting:
             return Drifting(self, input_dim)
 
     def __init__(self, config: Config, input_dim: int) -> None:
-        super().__init__()
-        self.config, self.gru = config, RecurrentEncoderConfig(kind="gru", dim=8).build(input_dim)
+        super().__init__(config, input_dim)
         self.drift = torch.nn.Parameter(torch.zeros(()))
-        self.key_dim, self.value_dim, self.final_dim = (
-            self.gru.key_dim,
-            self.gru.value_dim,
-            self.gru.final_dim,
-        )
 
-    def forward(self, words: Tensor, mask: Tensor) -> EncoderOutput:
-        found = self.gru(words, mask)
-        states = _Drift.apply(found.keys, self.drift)
-        if (self.training or self.config.tried) and float(self.drift.detach()) < -self.config.limit:
+    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
+        encoded = self.gru(embedded, mask)
+        states = encoded.keys + 0 * _Custom.apply(self.drift, torch.ones_like)
+        if (self.training or self.config.in_validation) and float(self.drift.detach()) < -self.config.limit:
             states = states * float("nan")
-        return EncoderOutput(states, states, mask, found.final_state)
+        return EncoderOutput(states, states, mask, encoded.final_state)
 
 
-class _Drift(torch.autograd.Function):
-    """x, and a gradient of one for the drift."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, drift: Tensor) -> Tensor:
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, d: Tensor) -> tuple[Tensor, Tensor]:
-        return d, d.new_ones(())
-
-
-class Narrow(Encoder):
-    """A GRU on a machine that holds so many rows at once, from the second time on that it is asked for more."""
+class OutOfMemory(_GRU):
+    """A GRU that runs out of memory for large batches, after `spares` of them: training tries the largest ones first."""
 
     class Config(seq2attn.Config):
         kind: str
-        rows: int = 1000
-        """Most rows that it holds."""
-        longest: int = 1000
-        """The longest source, with its end."""
+        max_rows: int = 1000
+        max_length: int = 1000
+        """Of the source, with EOS."""
         backward: bool = False
-        """Whether it runs out in the midst of the backward pass, when some gradients are there already."""
+        """Fail in the backward pass, when some gradients are computed already."""
         error: Literal["cuda", "cpu", "python"] = "cuda"
         spares: int = 2
-        """How often it holds more all the same: training tries its largest batches before it begins."""
 
-        def build(self, input_dim: int) -> Narrow:
-            return Narrow(self, input_dim)
+        def build(self, input_dim: int) -> OutOfMemory:
+            return OutOfMemory(self, input_dim)
 
     def __init__(self, config: Config, input_dim: int) -> None:
-        super().__init__()
-        self.config, self.gru = config, RecurrentEncoderConfig(kind="gru", dim=8).build(input_dim)
-        self.key_dim, self.value_dim, self.final_dim = (
-            self.gru.key_dim,
-            self.gru.value_dim,
-            self.gru.final_dim,
-        )
+        super().__init__(config, input_dim)
         self.spares = config.spares
 
-    def forward(self, words: Tensor, mask: Tensor) -> EncoderOutput:
-        found = self.gru(words, mask)
-        if self.training and (len(words) > self.config.rows or words.size(1) > self.config.longest):
+    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
+        encoded = self.gru(embedded, mask)
+        if self.training and (len(embedded) > self.config.max_rows or embedded.size(1) > self.config.max_length):
             self.spares -= 1
             if self.spares < 0:
                 if not self.config.backward:
-                    raise out_of_memory(self.config.error)
-                states = _Full.apply(found.keys, self.config.error)
-                return EncoderOutput(states, states, mask, found.final_state)
-        return found
+                    self.fail()
+                states = _Custom.apply(encoded.keys, self.fail)
+                return EncoderOutput(states, states, mask, encoded.final_state)
+        return encoded
 
-
-class _Full(torch.autograd.Function):
-    """x, for whose gradient there is no memory."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, error: str) -> Tensor:
-        ctx.error = error
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, d: Tensor) -> tuple[Tensor, None]:
-        raise out_of_memory(ctx.error)
-
-
-def out_of_memory(kind: str) -> Exception:
-    """What PyTorch and Python raise when memory is short."""
-    if kind == "cuda":
-        return torch.OutOfMemoryError("CUDA out of memory")
-    if kind == "python":
-        return MemoryError()
-    return RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried")
+    def fail(self, *_: Tensor) -> None:
+        if self.config.error == "cuda":
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        if self.config.error == "python":
+            raise MemoryError
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried")

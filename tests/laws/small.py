@@ -1,16 +1,23 @@
-"""Trainings of seconds: a small text, small models, and what they leave behind."""
+"""Trainings of seconds on a small text, and their weights and metrics."""
 
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import load_tensors
+from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
+from seq2attn.training.metrics_logger import TIMING_METRICS
 from seq2attn.training.train import train
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in ("a", "e", "i", "o", "ul")]
@@ -33,7 +40,7 @@ MODELS = {
             "attention": {"score": {"kind": "multi-head", "heads": 2}},
         },
     },
-    "drawing": {
+    "hard": {
         "embeddings": {"dim": 8},
         "encoder": {"kind": "gru", "dim": 8},
         "decoder": {
@@ -43,29 +50,29 @@ MODELS = {
         },
     },
 }
-CALM = {
+BAHDANAU = {
     "embeddings": {"dim": 8},
     "encoder": {"kind": "gru", "dim": 8},
     "decoder": {"kind": "bahdanau", "dim": 8, "attention": {"score": {"kind": "additive", "dim": 8}}},
 }
-WORDWISE = {"source": {"kind": "words"}, "target": {"kind": "words"}}
-CUT_ANEW = {"joint": {"kind": "bpe", "vocab_size": 300, "dropout": 0.3}}
+WORD_TOKENIZERS = {"source": {"kind": "words"}, "target": {"kind": "words"}}
+BPE_DROPOUT = {"joint": {"kind": "bpe", "vocab_size": 300, "dropout": 0.3}}
 
 
 @pytest.fixture
 def corpus(tmp_path):
-    """A small text whose translation is itself from behind."""
-    draw = random.Random(0)
+    """A folder with a small text; the translation reverses the words."""
+    rng = random.Random(0)
     for name, pairs in (("train", 48), ("dev", 6)):
-        lines = [[draw.choice(WORDS) for _ in range(draw.randint(2, 7))] for _ in range(pairs)]
+        lines = [[rng.choice(WORDS) for _ in range(rng.randint(2, 7))] for _ in range(pairs)]
         (tmp_path / f"{name}.src").write_text("".join(" ".join(line) + "\n" for line in lines))
         (tmp_path / f"{name}.tgt").write_text("".join(" ".join(line[::-1]) + "\n" for line in lines))
     return tmp_path
 
 
-def content(folder, run, *, model=CALM, tokenizer=WORDWISE, **training):
-    """A config as YAML has it."""
-    plain = {
+def content(folder, run, *, model=BAHDANAU, tokenizer=WORD_TOKENIZERS, **training):
+    """The content of a config file."""
+    defaults = {
         "batch": {"tokens": 64},
         "lr_schedule": {"kind": "constant"},
         "optimizer": {"kind": "adam", "lr": 0.01},
@@ -73,17 +80,15 @@ def content(folder, run, *, model=CALM, tokenizer=WORDWISE, **training):
         "report_every": 2,
     }
     data = {
-        name: {"source": str(folder / f"{name}.src"), "target": str(folder / f"{name}.tgt")}
+        name: {"kind": "plain", "source": str(folder / f"{name}.src"), "target": str(folder / f"{name}.tgt")}
         for name in ("train", "dev")
     }
-    for part in data.values():
-        part["kind"] = "plain"
     return {
         "run_dir": str(folder / run),
         "data": data,
         "tokenizer": tokenizer,
         "model": model,
-        "training": {**plain, **training},
+        "training": {**defaults, **training},
     }
 
 
@@ -92,16 +97,37 @@ def trained(folder, run, *, resume=False, **options):
 
 
 def last_weights(run):
-    """What training ended with, not the best."""
+    """Weights of the last checkpoint, not of the best."""
     return load_tensors(list_checkpoints(run.folder)[-1].model_path)
 
 
 def metrics(run, kind=None):
-    """metrics.jsonl without what a clock says."""
+    """metrics.jsonl without timings."""
     lines = [json.loads(line) for line in run.metrics_path.read_text().splitlines()]
-    clocks = ("seconds", "target_tokens_per_second")
-    found = [{k: v for k, v in line.items() if k not in clocks} for line in lines]
-    return [line for line in found if kind in (None, line["kind"])]
+    untimed = [{k: v for k, v in line.items() if k not in TIMING_METRICS} for line in lines]
+    return [line for line in untimed if kind in (None, line["kind"])]
+
+
+def log_of(run):
+    return (run.folder / "train.log").read_text()
+
+
+def last_state(run):
+    """Training state of the last checkpoint."""
+    return list_checkpoints(run.folder)[-1].train_state
+
+
+def torchrun(folder, run, **options):
+    """A training in two processes. Returns its run directory, exit code and output."""
+    config = folder / f"{run}.yaml"
+    config.write_text(yaml.safe_dump(content(folder, run, **options)))
+    command = "-m torch.distributed.run --standalone --nproc-per-node=2 -m seq2attn train"
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, *command.split(), config], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    return RunDirectory(folder / run), done.returncode, done.stderr
 
 
 def assert_same(one, other):

@@ -22,8 +22,8 @@ from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.train import train
 from tests.laws.parts import ALIGNS, DECODERS, model
 from tests.laws.small import (
-    CALM,
-    CUT_ANEW,
+    BAHDANAU,
+    BPE_DROPOUT,
     MODELS,
     assert_near,
     assert_same,
@@ -190,7 +190,7 @@ def test_accumulating_batches_is_one_large_batch(corpus):
 def test_stopped_and_resumed_is_never_stopped(corpus):
     options = {
         "model": MODELS["transformer"],
-        "tokenizer": CUT_ANEW,
+        "tokenizer": BPE_DROPOUT,
         "batch": {"tokens": 160},
         "report_every": 1,
         "validation": {"every": "1.5 epochs", "metric": "loss"},
@@ -274,4 +274,4 @@ training:
 def test_a_decoder_from_elsewhere_is_asked_before_training(corpus):
     decoder = {"kind": "tests.laws.elsewhere:Blind"}
     with pytest.raises(UserError, match=r"`training.guided_alignment` guides attention, but the decoder has none"):
-        guided(corpus, "run", model={**CALM, "decoder": decoder})
+        guided(corpus, "run", model={**BAHDANAU, "decoder": decoder})

@@ -18,7 +18,7 @@ from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_ch
 from seq2attn.training.checkpoints.retention import validated_checkpoints
 from seq2attn.training.metrics_logger import TIMING_METRICS
 from seq2attn.training.train import train
-from tests.laws.small import CUT_ANEW, MODELS, WORDWISE, assert_same, content, corpus, trained
+from tests.laws.small import BPE_DROPOUT, MODELS, WORD_TOKENIZERS, assert_same, content, corpus, trained
 
 __all__ = ["corpus"]  # a fixture
 
@@ -30,10 +30,10 @@ FAST = {"optimizer": {"kind": "adam", "lr": 0.3}}  # too fast, so that it gets w
 CASES = {
     "recurrent": {"model": MODELS["recurrent"], "checkpoints": LAST, "lr_schedule": {"kind": "inverse-sqrt"}},
     "transformer": {"model": MODELS["transformer"], "checkpoints": BEST, "lr_schedule": PLATEAU, **FAST},
-    "drawing": {"model": MODELS["drawing"], "validation": {"every": "5 updates", "metric": "loss"}},
+    "hard": {"model": MODELS["drawing"], "validation": {"every": "5 updates", "metric": "loss"}},
     "cut anew": {
         "model": MODELS["transformer"],
-        "tokenizer": CUT_ANEW,
+        "tokenizer": BPE_DROPOUT,
         "batch": {"tokens": 150, "micro_batch_tokens": 50},
     },
     "adadelta": {"optimizer": {"kind": "adadelta"}, "report_every": 1, "batch": {"tokens": "auto"}},
@@ -74,7 +74,7 @@ def sittings(folder, run, **options):
 
 @pytest.mark.parametrize("name", CASES)
 def test_stopped_after_every_update_is_never_stopped(corpus, name):
-    options = {"tokenizer": WORDWISE, **PLAIN, **CASES[name]}
+    options = {"tokenizer": WORD_TOKENIZERS, **PLAIN, **CASES[name]}
     whole = trained(corpus, "whole", **options)
     parts, count = sittings(corpus, "parts", **options)
     assert count >= validated_checkpoints(whole.folder)[-1].train_state.update > 4

@@ -30,11 +30,11 @@ from seq2attn.training.train_state import TrainState
 from seq2attn.training.trainer import Trainer
 from tests.laws.parts import DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS, model
 from tests.laws.small import (
-    CALM,
-    CUT_ANEW,
+    BAHDANAU,
+    BPE_DROPOUT,
     MODELS,
+    WORD_TOKENIZERS,
     WORDS,
-    WORDWISE,
     content,
     corpus,
     last_weights,
@@ -71,7 +71,7 @@ def test_an_update_is_its_formula(corpus, smoothing, clip, decay):
     prepared = load_prepared(run.folder)
     torch.manual_seed(3)
     sizes = len(prepared.source.vocabulary), len(prepared.target.vocabulary)
-    model = build_model(ModelConfig.model_validate(CALM), *sizes)
+    model = build_model(ModelConfig.model_validate(BAHDANAU), *sizes)
     pairs = prepared.train.corpus
     batch = collate([pairs[row] for row in range(len(pairs))])
     logits = model.output_projection(model(batch.source, batch.source_mask, batch.target).hidden)
@@ -116,7 +116,7 @@ def test_each_update_of_each_seed_draws_its_own_dropout(corpus, monkeypatch):
     assert min(len(first), len(second)) >= 4 and not first & second
 
 
-@pytest.mark.parametrize("tokenizer", [WORDWISE, CUT_ANEW], ids=["words", "BPE-dropout"])
+@pytest.mark.parametrize("tokenizer", [WORD_TOKENIZERS, BPE_DROPOUT], ids=["words", "BPE-dropout"])
 def test_each_epoch_has_its_own_batches_and_its_own_cut(corpus, tokenizer):
     options = {"batch": {"tokens": 200}, "report_every": 1, "max_duration": ["3 epochs"]}
     run = trained(corpus, "run", tokenizer=tokenizer, seed=5, **options)
@@ -207,7 +207,7 @@ def test_vectors_of_the_target_are_for_the_target_s_words(corpus):
     (corpus / "vectors.txt").write_text("".join(lines))
     embeddings = {"dim": 8, "target_vectors": str(corpus / "vectors.txt")}
     sgd = {"kind": "sgd", "lr": 1e-12}
-    run = trained(corpus, "run", model={**CALM, "embeddings": embeddings}, optimizer=sgd, **WHOLE)
+    run = trained(corpus, "run", model={**BAHDANAU, "embeddings": embeddings}, optimizer=sgd, **WHOLE)
     net, _, target = run.load_model()
     ids = [target.vocabulary.id(word) for word in words]
     assert UNK not in ids
@@ -268,7 +268,7 @@ def test_every_dropout_has_the_probability_of_its_part(encoder, decoder):
 @pytest.mark.parametrize("scaled", [True, False])
 @pytest.mark.parametrize("tie", ["none", "output", "all"])
 def test_tables_are_tied_and_scaled_as_the_config_says(tie, scaled):
-    config = CALM | {"embeddings": {"dim": 8, "tie": tie, "scaled": scaled}}
+    config = BAHDANAU | {"embeddings": {"dim": 8, "tie": tie, "scaled": scaled}}
     model = build_model(ModelConfig.model_validate(config), 13, 13).eval()
     tables = (
         model.source_embedding.embedding.weight,
@@ -281,7 +281,7 @@ def test_tables_are_tied_and_scaled_as_the_config_says(tie, scaled):
 
 
 def test_each_side_has_its_own_vocabulary():
-    model = build_model(ModelConfig.model_validate(CALM), 11, 13)
+    model = build_model(ModelConfig.model_validate(BAHDANAU), 11, 13)
     assert [
         len(model.source_embedding.embedding.weight),
         len(model.target_embedding.embedding.weight),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.training.train import train
-from tests.laws.small import CUT_ANEW, WORDS, assert_same, content, corpus, last_weights, metrics
+from tests.laws.small import BPE_DROPOUT, WORDS, assert_same, content, corpus, last_weights, metrics
 
 __all__ = ["corpus"]  # a fixture
 
@@ -44,7 +44,7 @@ def test_stopped_and_resumed_is_never_stopped(corpus):
         part(corpus, "second", 30, 48, repeat=1.5, tag="more"),
     ]
     validation = {"every": "7 updates", "metric": "loss"}  # an epoch has fewer
-    options = {"tokenizer": CUT_ANEW, "batch": {"tokens": 160}, "report_every": 1, "validation": validation}
+    options = {"tokenizer": BPE_DROPOUT, "batch": {"tokens": 160}, "report_every": 1, "validation": validation}
     whole = trained_on(corpus, "whole", corpora, max_duration=["14 updates"], **options)
     trained_on(corpus, "parts", corpora, max_duration=["7 updates"], **options)
     parts = trained_on(corpus, "parts", corpora, max_duration=["14 updates"], resume=True, **options)

@@ -20,7 +20,7 @@ from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train_state import is_due
 from tests.laws.small import (
-    CALM,
+    BAHDANAU,
     WORDS,
     assert_near,
     assert_same,
@@ -176,9 +176,7 @@ def test_by_default_the_best_three_can_be_averaged(corpus):
     average_run(run.folder, last=None, best=3)
     for name, tensor in load_tensors(run.weights_path).items():
         torch.testing.assert_close(tensor, sum(each[name].double() for each in weights).div(3).float())
-    with pytest.raises(
-        RunError, match=r"has \d checkpoints, not 6; average fewer, .*`training.checkpoints.keep_best`"
-    ):
+    with pytest.raises(RunError, match=r"has \d checkpoints, not 6; average fewer, .*`training.checkpoints.keep_best`"):
         average_run(run.folder, last=None, best=6)
 
 
@@ -196,7 +194,7 @@ def test_pretrained_vectors_are_what_words_begin_as(corpus):
     (corpus / "vectors.txt").write_text(
         "".join(f"{word} {' '.join(map(str, vector))}\n" for word, vector in known.items())
     )
-    model = {**CALM, "embeddings": {"dim": 8, "source_vectors": str(corpus / "vectors.txt")}}
+    model = {**BAHDANAU, "embeddings": {"dim": 8, "source_vectors": str(corpus / "vectors.txt")}}
     run = trained(corpus, "run", model=model, max_duration=["1 update"], optimizer={"kind": "sgd", "lr": 1e-12})
     net, source, _ = run.load_model()
     ids = torch.tensor([source.vocabulary.id(word) for word in known])

@@ -186,7 +186,7 @@ class TestEscapes:
     def test_the_log_of_a_training(self, run: RunDirectory, tmp_path: Path) -> None:
         from seq2attn.training.metrics_logger import MetricsLogger
 
-        reporter = MetricsLogger(run, leads=True, since=None, tensorboard=False)
+        reporter = MetricsLogger(run, is_main_process=True, since=None, tensorboard=False)
         reporter.log(ESCAPE)
         reporter.close()
         assert (run.folder / "train.log").read_text("utf-8").endswith(f" {SHOWN}\n")

@@ -181,7 +181,7 @@ def test_what_is_allowed_is_run(run: RunDirectory, given: str) -> None:
     texts = [t.text for t in seq2attn.load(run.folder, allow_code=allowed).translate(LINES)]
     assert has_run()
     assert Aligner.load(run.folder).model is not None
-    with pytest.raises(RunError, match="keeps 0 checkpoints"):
+    with pytest.raises(RunError, match="has 0 checkpoints"):
         average_run(run.folder, last=1, best=None)
     shutil.rmtree(run.folder)
     assert texts == [t.text for t in Translator.load(untrained(run.folder.parent).folder).translate(LINES)]
