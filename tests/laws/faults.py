@@ -102,7 +102,7 @@ class Drifting(_GRU):
 
 
 class OutOfMemory(_GRU):
-    """A GRU that runs out of memory for large batches, after `spares` of them: training tries the largest ones first."""
+    """A GRU that runs out of memory for large batches, after `spares` of them: training tries these first."""
 
     class Config(seq2attn.Config):
         kind: str
