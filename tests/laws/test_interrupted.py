@@ -30,7 +30,7 @@ FAST = {"optimizer": {"kind": "adam", "lr": 0.3}}  # too fast, so that it gets w
 CASES = {
     "recurrent": {"model": MODELS["recurrent"], "checkpoints": LAST, "lr_schedule": {"kind": "inverse-sqrt"}},
     "transformer": {"model": MODELS["transformer"], "checkpoints": BEST, "lr_schedule": PLATEAU, **FAST},
-    "hard": {"model": MODELS["drawing"], "validation": {"every": "5 updates", "metric": "loss"}},
+    "hard": {"model": MODELS["hard"], "validation": {"every": "5 updates", "metric": "loss"}},
     "cut anew": {
         "model": MODELS["transformer"],
         "tokenizer": BPE_DROPOUT,
