@@ -1,4 +1,4 @@
-"""Tags are one token each, whatever the tokenizer, and lose nothing of the text that they stand before."""
+"""Tags: one token each with any tokenizer, and the text after them unchanged."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.tokenizers.words import WordTokenizerConfig
 
 LINES = ["the red boat", "a green lantern, by the river", "boats and rivers"]
-KINDS: dict[str, TokenizerConfig] = {
+CONFIGS: dict[str, TokenizerConfig] = {
     "words": WordTokenizerConfig(),
     "whitespace": WordTokenizerConfig(pre_tokenizer="whitespace"),
     "characters": CharacterTokenizerConfig(),
     "bpe": BPETokenizerConfig(vocab_size=300, dropout=0.5),
     "unigram": UnigramTokenizerConfig(vocab_size=300, lowercase=True),
 }
+TAGGED = {
+    name: TaggedTokenizer(one.train(LINES), ("<2en>", "<News.1>"), required=True) for name, one in CONFIGS.items()
+}
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=CONFIGS)
 def tokenizer(request: pytest.FixtureRequest) -> TaggedTokenizer:
-    trained = KINDS[request.param].train(LINES)
-    return TaggedTokenizer(trained, ("<2en>", "<News.1>"), required=True)  # type: ignore[arg-type]
+    return TAGGED[request.param]
 
 
-def test_a_tag_is_one_entry_after_those_of_the_text(tokenizer: TaggedTokenizer) -> None:
+def test_tags_are_the_last_entries_of_the_vocabulary(tokenizer: TaggedTokenizer) -> None:
     plain = tokenizer.tokenizer
     assert tokenizer.vocabulary.tokens == (*plain.vocabulary.tokens, "<2en>", "<News.1>")
     for line in LINES:
@@ -43,28 +45,28 @@ def test_a_tag_is_one_entry_after_those_of_the_text(tokenizer: TaggedTokenizer) 
         assert tokenizer.encode(line) == plain.encode(line)
         assert tokenizer.encode(f"<2fr> {line}") == plain.encode(f"<2fr> {line}")
     mixed = [LINES[0], add_tag(LINES[1], "2en"), add_tag(LINES[2], "News.1")]
-    drawn = tokenizer.sample(mixed, 3)
-    assert [ids[1:] if line[0] == "<" else ids for line, ids in zip(mixed, drawn, strict=True)] == plain.sample(
-        LINES, 3
-    )
+    without_tags = [
+        ids[1:] if line[0] == "<" else ids for line, ids in zip(mixed, tokenizer.sample(mixed, 3), strict=True)
+    ]
+    assert without_tags == plain.sample(LINES, 3)
     assert tokenizer.sample([], 1) == []
 
 
-def test_it_is_shown_as_a_word(tokenizer: TaggedTokenizer) -> None:
+def test_a_tag_is_a_word(tokenizer: TaggedTokenizer) -> None:
     line = add_tag(LINES[1], "2en")
     ids = tokenizer.encode(line)
     assert tokenizer.decode(ids) == line and tokenizer.convert_ids_to_tokens(ids)[0] == "<2en>"
-    found = TokenizedText.from_ids(tokenizer, [*ids, 2])
+    tagged = TokenizedText.from_ids(tokenizer, [*ids, 2])
     plain = TokenizedText.from_ids(tokenizer.tokenizer, [*ids[1:], 2])
-    assert found.words == ("<2en>", *plain.words)
-    assert found.word_ids == (0, *(number + 1 for number in plain.word_ids))
+    assert tagged.words == ("<2en>", *plain.words)
+    assert tagged.word_ids == (0, *(number + 1 for number in plain.word_ids))
 
 
-def test_it_is_saved(tokenizer: TaggedTokenizer, tmp_path: Path) -> None:
+def test_it_is_saved_and_loaded(tokenizer: TaggedTokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path)
     loaded = load_tokenizer(tmp_path)
     assert isinstance(loaded, TaggedTokenizer) and loaded.required
-    assert loaded.vocabulary == tokenizer.vocabulary
+    assert loaded.vocabulary == tokenizer.vocabulary and loaded.is_stochastic == tokenizer.is_stochastic
     line = add_tag(LINES[0], "News.1")
     assert loaded.encode(line) == tokenizer.encode(line)
     (tmp_path / "tags.json").write_text(json.dumps({"tags": ["other"], "required": True}))
@@ -72,7 +74,7 @@ def test_it_is_saved(tokenizer: TaggedTokenizer, tmp_path: Path) -> None:
         load_tokenizer(tmp_path)
 
 
-def test_text_that_has_tags_as_words_gets_no_second_entry() -> None:
+def test_tags_in_the_vocabulary_of_the_text_stay_where_they_are() -> None:
     trained = WordTokenizerConfig(pre_tokenizer="whitespace").train(["<2en> a b"])
     tokenizer = TaggedTokenizer(trained, ("<2en>",))
     assert tokenizer.vocabulary == trained.vocabulary
@@ -84,7 +86,8 @@ def test_an_empty_line_stays_empty() -> None:
     assert add_tag("a", None) == "a"
 
 
-def test_a_tag_that_a_model_lacks_is_refused(tokenizer: TaggedTokenizer) -> None:
+def test_unknown_tags_are_errors() -> None:
+    tokenizer = TAGGED["words"]
     check_tag(tokenizer, "2en")
     with pytest.raises(UserError, match=r"does not know the tag `2fr`: its tags are `2en`, `News\.1`"):
         check_tag(tokenizer, "2fr")
@@ -92,13 +95,13 @@ def test_a_tag_that_a_model_lacks_is_refused(tokenizer: TaggedTokenizer) -> None
         check_tag(tokenizer.tokenizer, "2en")
 
 
-def test_each_part_of_a_long_line_has_the_tag() -> None:
+@pytest.mark.parametrize("max_tokens", [5, 4, 3])
+def test_each_segment_of_a_long_line_has_the_tag(max_tokens: int) -> None:
     line = "One two three. Four five six. Seven eight."
     tokenizer = TaggedTokenizer(WordTokenizerConfig().train([line]), ("<2en>",))
     tag = tokenizer.vocabulary.id("<2en>")
-    for most in (5, 4, 3):
-        limit = SourceLimit(most, "it is a test")
-        read = SourceLine.encode(tokenizer, add_tag(line, "2en"), LengthsConfig(), limit)
-        assert all(text.startswith("<2en> ") for text in read.segment_texts)
-        assert all(ids[0] == tag and len(ids) <= most for ids in read.segments)
-        assert [id for ids in read.segments for id in ids[1:]] == tokenizer.encode(line)
+    limit = SourceLimit(max_tokens, "it is a test")
+    source = SourceLine.encode(tokenizer, add_tag(line, "2en"), LengthsConfig(), limit)
+    assert all(text.startswith("<2en> ") for text in source.segment_texts)
+    assert all(ids[0] == tag and len(ids) <= max_tokens for ids in source.segments)
+    assert [id for ids in source.segments for id in ids[1:]] == tokenizer.encode(line)
