@@ -1,4 +1,4 @@
-"""WordPiece is BERT's own, with the special ids that are ours."""
+"""WordPiece: BERT's segmentation with the special ids of this package."""
 
 from __future__ import annotations
 
@@ -18,18 +18,7 @@ from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, UNK
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from tests.small_bert import make_bert
 
-WORDS = [
-    *("the", "un", "##aff", "##able", "house", "caf", "##e", "##é"),
-    "a",
-    ",",
-    ".",
-    "!",
-    "<s>",
-    "东",
-    "it",
-    "'",
-    "s",
-]
+WORDS = ["the", "un", "##aff", "##able", "house", "caf", "##e", "##é", "a", ",", ".", "!", "<s>", "东", "it", "'", "s"]
 LINES = [
     "Unaffable House!",
     "the café, the CAFÉ.",
@@ -41,100 +30,95 @@ LINES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return make_bert(tmp_path_factory.mktemp("checkpoint") / "bert", WORDS)
+
+
 @pytest.fixture
-def folder(tmp_path):
-    return make_bert(tmp_path / "bert", WORDS)
+def folder(tmp_path, checkpoint):
+    return shutil.copytree(checkpoint, tmp_path / "bert")
 
 
-def read(folder):
+def train(folder):
     return WordPieceTokenizerConfig(path=folder).train([])
 
 
-def padded(tokenizer, lines):
-    """The batch in BERT's ids."""
-    ids, mask = collate_source([tokenizer.encode(line) for line in lines])
-    return torch.tensor(tokenizer.bert_ids)[ids], mask
-
-
-@pytest.mark.parametrize("rules", [{}, {"do_lower_case": False}, {"do_lower_case": True, "strip_accents": False}])
-@pytest.mark.parametrize("file", ["vocab.txt", "tokenizer.json"])
-def test_a_batch_is_what_berts_own_tokenizer_makes(folder, rules, file):
+@pytest.mark.parametrize(
+    ("file", "rules"),
+    [
+        ("vocab.txt", {}),
+        ("vocab.txt", {"do_lower_case": False}),
+        ("tokenizer.json", {}),
+        ("tokenizer.json", {"do_lower_case": True, "strip_accents": False}),
+    ],
+)
+def test_ids_and_mask_are_those_of_hugging_face(folder, rules, file):
     (folder / "tokenizer_config.json").write_text(json.dumps(rules))
     if file == "tokenizer.json":
         BertTokenizerFast.from_pretrained(folder).save_pretrained(folder)
         (folder / "vocab.txt").unlink()
-    own = BertTokenizerFast.from_pretrained(folder)(LINES, padding=True, return_tensors="pt")
-    ids, mask = padded(read(folder), LINES)
-    assert torch.equal(ids, own["input_ids"])
-    assert torch.equal(mask.long(), own["attention_mask"])
+    expected = BertTokenizerFast.from_pretrained(folder)(LINES, padding=True, return_tensors="pt")
+    tokenizer = train(folder)
+    ids, mask = collate_source([tokenizer.encode(line) for line in LINES])
+    assert torch.equal(torch.tensor(tokenizer.bert_ids)[ids], expected["input_ids"])
+    assert torch.equal(mask.long(), expected["attention_mask"])
 
 
-def test_the_special_ids_are_ours(folder):
-    tokenizer = read(folder)
-    ids = tokenizer.encode("[MASK] zzz [SEP] the [PAD]")
+def test_special_ids(folder):
+    tokenizer = train(folder)
     mask = tokenizer.vocabulary.id("[MASK]")
     assert mask > UNK
+    ids = tokenizer.encode("[MASK] zzz [SEP] the [PAD]")
     assert ids == [BOS, mask, UNK, EOS, tokenizer.vocabulary.id("the"), PAD]
     assert tokenizer.encode("") == tokenizer.encode(" ") == []
     assert len({*tokenizer.bert_ids}) == len(tokenizer.bert_ids) == len(tokenizer.vocabulary)
 
 
-def test_a_piece_that_is_spelled_like_a_special_of_ours_is_unknown(folder):
-    own = BertTokenizerFast.from_pretrained(folder)
-    own.add_tokens(["<s>"])  # so that it is not cut
-    own.save_pretrained(folder)
-    tokenizer = read(folder)
-    assert own("a <s>").input_ids[1:-1] == own.convert_tokens_to_ids(["a", "<s>"])
+def test_a_token_with_the_name_of_a_special_token_is_unknown(folder):
+    hf_tokenizer = BertTokenizerFast.from_pretrained(folder)
+    hf_tokenizer.add_tokens(["<s>"])  # a single token, then
+    hf_tokenizer.save_pretrained(folder)
+    tokenizer = train(folder)
+    assert hf_tokenizer("a <s>").input_ids[1:-1] == hf_tokenizer.convert_tokens_to_ids(["a", "<s>"])
     assert tokenizer.encode("a <s>") == [BOS, tokenizer.vocabulary.id("a"), UNK]
 
 
 @pytest.mark.parametrize("line", [*LINES, ""])
-def test_words_are_counted_as_they_are_shown(folder, line):
-    tokenizer = read(folder)
+def test_words_of_tokens(checkpoint, line):
+    tokenizer = train(checkpoint)
     ids = [*tokenizer.encode(line), EOS]
-    words, numbers = tokenizer.decode(ids).split(), tokenizer.word_ids(ids)
-    assert [number for number in numbers if number >= 0] == sorted(n for n in numbers if n >= 0)
+    words, indices = tokenizer.decode(ids).split(), tokenizer.word_ids(ids)
+    assert [index for index in indices if index >= 0] == sorted(index for index in indices if index >= 0)
     for number, word in enumerate(words):
-        inside = [id for id, n in zip(ids, numbers, strict=True) if n == number]
-        assert "".join(tokenizer.convert_ids_to_tokens(inside)).replace("##", "") == word
-    assert all((n == -1) == (id in (PAD, BOS, EOS)) for id, n in zip(ids, numbers, strict=True))
+        word_tokens = [id for id, index in zip(ids, indices, strict=True) if index == number]
+        assert "".join(tokenizer.convert_ids_to_tokens(word_tokens)).replace("##", "") == word
+    assert all((index == -1) == (id in (PAD, BOS, EOS)) for id, index in zip(ids, indices, strict=True))
 
 
-def test_it_is_read_back_without_the_checkpoint(folder, tmp_path):
-    before = read(folder)
+def test_it_is_loaded_without_the_checkpoint(folder, tmp_path):
+    before = train(folder)
     before.save(tmp_path / "source")
     shutil.rmtree(folder)
     after = load_tokenizer(tmp_path / "source")
-    assert after.config == before.config
-    assert after.vocabulary == before.vocabulary
-    assert after.bert_ids == before.bert_ids
+    assert (after.config, after.vocabulary, after.bert_ids) == (before.config, before.vocabulary, before.bert_ids)
     assert [after.encode(line) for line in LINES] == [before.encode(line) for line in LINES]
-
-
-@pytest.mark.parametrize("damage", ["missing", "torn", "other"])
-def test_a_damaged_folder_is_told(folder, tmp_path, damage):
-    read(folder).save(tmp_path / "source")
     file = tmp_path / "source" / "wordpiece.json"
     content = json.loads(file.read_text())
-    match damage:
-        case "missing":
-            file.unlink()
-        case "torn":
-            content["tokenizer"]["model"] = None
-            file.write_text(json.dumps(content))
-        case "other":
-            content["tokenizer"]["model"]["vocab"]["new"] = 99
-            file.write_text(json.dumps(content))
+    for model in (None, {**content["tokenizer"]["model"], "vocab": {"new": 99}}):
+        file.write_text(json.dumps({**content, "tokenizer": {**content["tokenizer"], "model": model}}))
+        with pytest.raises(RunError, match=r"wordpiece\.json: "):
+            load_tokenizer(tmp_path / "source")
+    file.unlink()
     with pytest.raises(RunError, match=r"wordpiece\.json: "):
         load_tokenizer(tmp_path / "source")
 
 
-def test_other_rules_are_another_text(folder):
-    before = WordPieceTokenizerConfig(path=folder).digest
-    assert WordPieceTokenizerConfig(path=folder).digest == before
+def test_other_rules_have_another_digest(folder):
     config = WordPieceTokenizerConfig(path=folder)
+    assert WordPieceTokenizerConfig(path=folder).digest == config.digest
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-    assert WordPieceTokenizerConfig(path=folder).digest != before
+    assert WordPieceTokenizerConfig(path=folder).digest != config.digest
     with pytest.raises(DataError, match="bert: its vocabulary is not that of the config's `digest`"):
         config.train([])
     shutil.rmtree(folder)
@@ -142,34 +126,30 @@ def test_other_rules_are_another_text(folder):
         config.train([])
 
 
-def test_a_vocabulary_without_a_special_token_is_refused(folder):
+def test_vocabularies_that_are_not_of_a_bert(folder):
+    from tokenizers import Tokenizer, models
+
     file = folder / "vocab.txt"
     file.write_text(file.read_text().replace("[SEP]\n", "[MASK2]\n"))
     with pytest.raises(DataError, match=r"bert: its vocabulary lacks \[SEP\]$"):
-        read(folder)
-
-
-def test_a_vocabulary_of_another_kind_is_refused(folder):
-    from tokenizers import Tokenizer, models
-
-    (folder / "vocab.txt").unlink()
+        train(folder)
+    file.unlink()
     Tokenizer(models.BPE({"a": 0, "b": 1}, [])).save(str(folder / "tokenizer.json"))
     with pytest.raises(DataError, match="bert: its vocabulary "):
-        read(folder)
+        train(folder)
 
 
-def test_it_is_for_the_source(folder):
-    config = {"kind": "wordpiece", "path": str(folder)}
+def test_it_is_for_the_source(checkpoint):
+    config = {"kind": "wordpiece", "path": str(checkpoint)}
     both = {"source": config, "target": {"kind": "words"}}
-    assert TypeAdapter(TokenizersConfig).validate_python(both).source.path == folder
+    assert TypeAdapter(TokenizersConfig).validate_python(both).source.path == checkpoint
     for wrong in ({"joint": config}, {"source": {"kind": "words"}, "target": config}):
         with pytest.raises(ValidationError, match="`wordpiece` is for the source"):
             TypeAdapter(TokenizersConfig).validate_python(wrong)
 
 
-def test_its_ids_are_those_of_the_embeddings(folder):
-    """The name of each of our ids is that of BERT's row."""
-    tokenizer, names = read(folder), (folder / "vocab.txt").read_text().splitlines()
-    assert BertModel.from_pretrained(folder).config.vocab_size == len(names)
+def test_bert_ids_are_rows_of_the_embeddings(checkpoint):
+    tokenizer, names = train(checkpoint), (checkpoint / "vocab.txt").read_text().splitlines()
+    assert BertModel.from_pretrained(checkpoint).config.vocab_size == len(names)
     for id in range(UNK + 1, len(tokenizer.vocabulary)):
         assert names[tokenizer.bert_ids[id]] == tokenizer.vocabulary.tokens[id]
