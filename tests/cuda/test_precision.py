@@ -24,7 +24,7 @@ def test_no_encoder_gives_float16(encoder):
     words, mask = (x.to(DEVICE) for x in sources())
     with torch.autocast(DEVICE.type, torch.bfloat16):
         encoded = net.encoder(net.source_embedding(words), mask)
-    kinds = {x.dtype for x in (encoded.keys, encoded.values, *encoded.final)}
+    kinds = {x.dtype for x in (encoded.keys, encoded.values, *encoded.final_state)}
     assert kinds <= {torch.bfloat16, torch.float32}
 
 
@@ -32,7 +32,7 @@ def learned(objective, autocast, words=1.0):
     """The loss, and all gradients divided by as many words."""
     objective.zero_grad()
     with torch.autocast(DEVICE.type, torch.bfloat16, enabled=autocast):
-        loss = objective(BATCH.to(DEVICE)).objective
+        loss = objective(BATCH.to(DEVICE)).loss
     (loss / words).backward()
     grads = {name: p.grad for name, p in objective.named_parameters() if p.grad is not None}
     return float(loss), {name: grad.clone() for name, grad in grads.items()}
