@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seq2attn.data.corpus import Corpus, TokenIds
+from seq2attn.data.corpus import Corpus, Sentences, TokenIds
 from seq2attn.nn.varlen import SequenceLayout
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
@@ -51,52 +52,75 @@ class Batch:
 
 def collate(pairs: Sequence[tuple[Sequence[int] | TokenIds, Sequence[int] | TokenIds]]) -> Batch:
     """Pairs of ids without BOS and EOS -> Batch."""
-    source, source_mask = collate_source([source for source, _ in pairs])
-    width = max(len(target) for _, target in pairs) + 1
-    inputs, labels = np.full((len(pairs), width), PAD), np.full((len(pairs), width), IGNORE_INDEX)
-    inputs[:, 0] = BOS
-    for row, (_, target) in enumerate(pairs):
-        inputs[row, 1 : len(target) + 1] = target
-        labels[row, : len(target)] = target
-        labels[row, len(target)] = EOS
-    # The index is computed on the CPU, as it would synchronize with a GPU.
-    label_index = torch.from_numpy(np.flatnonzero(labels != IGNORE_INDEX))
-    return Batch(source, source_mask, torch.from_numpy(inputs), torch.from_numpy(labels), label_index)
+    source, target = (_concat(side) for side in zip(*pairs, strict=True))
+    return _pad_pairs(source, target)
 
 
 def collate_padding_free(pairs: Sequence[tuple[Sequence[int] | TokenIds, Sequence[int] | TokenIds]]) -> Batch:
     """Pairs of ids without BOS and EOS -> Batch with all sentences in one row, without padding."""
-    (source, source_layout), (labels, target_layout) = (_concat_sentences(side) for side in zip(*pairs, strict=True))
-    inputs = np.roll(labels, 1)  # each EOS moves to the beginning of the next sentence, the place of its BOS
-    inputs[target_layout.cu_seqlens[:-1].numpy()] = BOS
-    source_ids, target_ids, label_ids = (torch.from_numpy(row)[None] for row in (source, inputs, labels))
-    mask = torch.ones_like(source_ids, dtype=torch.bool)
-    layouts = source_layout, target_layout
-    return Batch(source_ids, mask, target_ids, label_ids, torch.arange(len(labels)), layouts=layouts)
+    source, target = (_concat(side) for side in zip(*pairs, strict=True))
+    return _pack_pairs(source, target)
 
 
 def make_batch(corpus: Corpus, rows: Iterable[int], *, packed: bool = False) -> Batch:
     """The pairs of a corpus at `rows`, with their alignments if there are any and the batch has padding."""
-    rows = [int(row) for row in rows]
+    index = np.fromiter(rows, dtype=np.int64)
+    source, target = corpus.select(index)
     if packed:
-        return collate_padding_free([corpus[row] for row in rows])
-    batch = collate([corpus[row] for row in rows])
+        return _pack_pairs(source, target)
+    batch = _pad_pairs(source, target)
     if corpus.alignments is None:
         return batch
     alignment_targets = np.zeros((*batch.labels.shape, batch.source.size(1)), dtype=np.float32)
-    for targets, row in zip(alignment_targets, rows, strict=True):
+    for targets, row in zip(alignment_targets, index, strict=True):
         weights = _alignment_weights(corpus.alignments.word_ids[row], corpus.alignments.links[row])
         targets[: len(weights), : weights.shape[1]] = weights
     return replace(batch, alignment_targets=torch.from_numpy(alignment_targets))
 
 
-def _concat_sentences(sentences: Sequence[Sequence[int] | TokenIds]) -> tuple[NDArray[np.int64], SequenceLayout]:
-    """Ids without EOS -> ids with EOS [M], and the bounds of each sentence."""
-    layout = SequenceLayout.from_lengths(np.array([len(sentence) + 1 for sentence in sentences]))
-    row, bounds = np.full(layout.positions.size(1), EOS), layout.cu_seqlens.tolist()
-    for start, end, sentence in zip(bounds, bounds[1:], sentences, strict=False):
-        row[start : end - 1] = sentence
-    return row, layout
+def collate_source(sources: Sequence[Sequence[int] | TokenIds]) -> tuple[Tensor, Tensor]:
+    """Ids without EOS -> ids with EOS [B, S], mask [B, S]."""
+    ids, mask = _pad(*_concat(sources), PAD)
+    return torch.from_numpy(ids), torch.from_numpy(mask)
+
+
+def _concat(sentences: Sequence[Sequence[int] | TokenIds]) -> Sentences:
+    lengths = np.array([len(sentence) for sentence in sentences])
+    return np.fromiter(chain.from_iterable(sentences), dtype=np.int64, count=lengths.sum()), lengths
+
+
+def _pad_pairs(source: Sentences, target: Sentences) -> Batch:
+    (source_ids, source_mask), (labels, target_mask) = _pad(*source, PAD), _pad(*target, IGNORE_INDEX)
+    inputs = np.full_like(labels, PAD)
+    inputs[:, 0] = BOS
+    inputs[:, 1:][target_mask[:, 1:]] = target[0]
+    ids, mask, target_ids, label_ids = map(torch.from_numpy, (source_ids, source_mask, inputs, labels))
+    # The index is computed on the CPU, as it would synchronize with a GPU.
+    return Batch(ids, mask, target_ids, label_ids, torch.from_numpy(np.flatnonzero(target_mask)))
+
+
+def _pack_pairs(source: Sentences, target: Sentences) -> Batch:
+    (source_ids, source_layout), (labels, target_layout) = _pack(*source), _pack(*target)
+    inputs = np.roll(labels, 1)  # each EOS moves to the beginning of the next sentence, the place of its BOS
+    inputs[target_layout.cu_seqlens[:-1].numpy()] = BOS
+    ids, target_ids, label_ids = (torch.from_numpy(row)[None] for row in (source_ids, inputs, labels))
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    return Batch(ids, mask, target_ids, label_ids, torch.arange(len(labels)), layouts=(source_layout, target_layout))
+
+
+def _pad(
+    tokens: NDArray[np.integer[Any]], lengths: NDArray[np.int64], padding: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Tokens of sentences without EOS [M], and their lengths [B] -> padded, with EOS [B, longest + 1], and mask"""
+    mask = np.arange(lengths.max() + 1) <= lengths[:, None]
+    padded = np.where(mask, EOS, padding)
+    padded[:, :-1][mask[:, 1:]] = tokens
+    return padded, mask
+
+
+def _pack(tokens: NDArray[np.integer[Any]], lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], SequenceLayout]:
+    """Tokens of sentences without EOS [M], and their lengths [B] -> with EOS [M + B], and the bounds of each"""
+    return np.insert(tokens.astype(np.int64), lengths.cumsum(), EOS), SequenceLayout.from_lengths(lengths + 1)
 
 
 def _alignment_weights(words: tuple[TokenIds, TokenIds], links: tuple[TokenIds, TokenIds]) -> NDArray[np.float32]:
@@ -112,14 +136,3 @@ def _alignment_weights(words: tuple[TokenIds, TokenIds], links: tuple[TokenIds, 
     are_linked[linked_targets, linked_sources] = 1
     weights = are_linked[target_words[:, None], source_words]
     return weights / np.maximum(weights.sum(axis=1, keepdims=True), 1)
-
-
-def collate_source(sources: Sequence[Sequence[int] | TokenIds]) -> tuple[Tensor, Tensor]:
-    """Ids without EOS -> ids with EOS [B, S], mask [B, S]."""
-    ends = np.array([len(source) for source in sources])
-    width = int(ends.max()) + 1
-    ids = np.full((len(sources), width), PAD)
-    for row, source in enumerate(sources):
-        ids[row, : len(source)] = source
-        ids[row, len(source)] = EOS
-    return torch.from_numpy(ids), torch.from_numpy(np.arange(width) <= ends[:, None])

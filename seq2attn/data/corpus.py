@@ -21,6 +21,8 @@ from seq2attn.io.text_lines import read_lines
 
 TokenIds: TypeAlias = NDArray[np.uint16] | NDArray[np.int32]
 TextPair: TypeAlias = tuple[str, str]
+Sentences: TypeAlias = tuple[NDArray[np.integer[Any]], NDArray[np.int64]]
+"""Tokens of sentences one after the other [M], and the length of each [B]."""
 IDS, OFFSETS, HEADER = "ids.npy", "offsets.npy", "header.json"
 WORD_IDS_DIR, ALIGNMENTS_DIR = "word_ids", "alignments"
 CORPUS_HINT = "remove the folder `data` of the run, and prepare the data again"
@@ -87,6 +89,16 @@ class Corpus:
             raise IndexError(f"pair {index} of a corpus of {len(self)}")
         start, middle, end = self.offsets[2 * index : 2 * index + 3]
         return self.ids[start:middle], self.ids[middle:end]
+
+    def select(self, rows: NDArray[np.int64]) -> tuple[Sentences, Sentences]:
+        """The source and target sentences of the pairs at `rows`, each read at once."""
+        source, target = ((self.offsets[2 * rows + side], self.lengths[rows, side]) for side in (0, 1))
+        return self._gather(*source), self._gather(*target)
+
+    def _gather(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Sentences:
+        ends = lengths.cumsum()
+        index = np.repeat(starts - ends + lengths, lengths) + np.arange(ends[-1])
+        return np.asarray(self.ids)[index], lengths
 
     def save(self, folder: Path) -> None:
         """Write the corpus atomically, replacing `folder`."""

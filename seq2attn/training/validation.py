@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from seq2attn.data.batch_planner import plan_batches
-from seq2attn.data.collate import collate
+from seq2attn.data.collate import make_batch
 from seq2attn.data.prepare import PreparedData
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.metrics import MetricName
@@ -91,7 +91,7 @@ class Validator:
         smoothed = likelihood = num_tokens = 0.0
         batches = plan_batches(dev.lengths[rows], tokens=self.tokens, seed=0, epoch=0)
         for batch in batches[self.world.rank :: self.world.size]:
-            loss = objective(collate([dev[int(row)] for row in rows[batch]]).to(self.world.device))
+            loss = objective(make_batch(dev, rows[batch]).to(self.world.device))
             smoothed += float(loss.loss)
             likelihood += float(loss.negative_log_likelihood)
             num_tokens += float(loss.num_target_tokens)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from seq2attn.data.batch_planner import check_complete, padding_ratio, plan_batches
-from seq2attn.data.collate import IGNORE_INDEX, collate, collate_source
+from seq2attn.data.collate import IGNORE_INDEX, collate, collate_padding_free, collate_source, make_batch
+from seq2attn.data.corpus import Corpus
 from seq2attn.errors import DataError
 from seq2attn.nn.linear import ROW_MULTIPLE
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
@@ -103,6 +104,19 @@ def test_collate() -> None:
     assert batch.label_index.tolist() == [0, 1, 3, 4, 5]
     assert batch.source.dtype == batch.target.dtype == batch.labels.dtype == batch.label_index.dtype == torch.int64
     assert {value.device.type for value in vars(batch.to("meta")).values() if value is not None} == {"meta"}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("size", [2**16, 2**20])  # of 16 and of 32 bits
+def test_a_batch_of_a_corpus_is_that_of_its_pairs(packed: bool, size: int) -> None:
+    pairs = [([5, 6, 7], [8]), ([], [9, size - 1]), ([10], []), ([4] * 9, [7] * 5)]
+    corpus, rows = Corpus.from_pairs(pairs, size), [3, 1, 2, 1]
+    batch = make_batch(corpus, rows, packed=packed)
+    expected = (collate_padding_free if packed else collate)([pairs[row] for row in rows])
+    for name, tensor in vars(expected).items():
+        if isinstance(tensor, torch.Tensor):
+            assert torch.equal(getattr(batch, name), tensor) and getattr(batch, name).dtype == tensor.dtype, name
+    assert (batch.layouts is None) == (expected.layouts is None) == (not packed)
 
 
 def test_collate_source_takes_empty_lines() -> None:
