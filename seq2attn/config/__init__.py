@@ -1,1 +1,1 @@
-"""Typed, frozen configs from YAML files, with the place of every mistake."""
+"""Typed, frozen configs from YAML files. Errors have their place in the file."""

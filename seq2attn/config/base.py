@@ -16,15 +16,6 @@ class PathString(str):
 
     folder: Path
 
-    def __new__(cls, text: str, folder: Path) -> PathString:
-        """`text`, written in a file of `folder`."""
-        placed = super().__new__(cls, text)
-        placed.folder = folder
-        return placed
-
-    def __getnewargs__(self) -> tuple[str, Path]:  # type: ignore[override]  # what `__new__` needs to copy it
-        return str(self), self.folder
-
 
 def _resolve_path(value: Any) -> Any:
     if not isinstance(value, str | Path):
@@ -35,27 +26,24 @@ def _resolve_path(value: Any) -> Any:
         resolved = path.resolve()
         # A pipe, such as /dev/fd/63 of `<(...)`, resolves to a name that no file has.
         return resolved if resolved.exists() or not path.exists() else path
-    except RuntimeError as error:  # a `~` of nobody's, links in a circle
-        raise ValueError(f"leads nowhere: {error}") from None
+    except RuntimeError as error:  # an unknown user after `~`, links in a circle
+        raise ValueError(f"is not a valid path: {error}") from None
 
 
 InputPath = Annotated[Path, BeforeValidator(_resolve_path)]
-"""A path to read from: relative to the file it is written in, elsewhere to the working directory."""
+"""A path to an input, relative to its YAML file, or else to the working directory."""
 
 
 class FieldError(ValueError):
-    """A mistake across fields. `field`: dotted key of its place, relative to the config that raises it."""
+    """An error in a field, for rules across fields. `field`: its dotted key, relative to the config that raises it."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
         self.field, self.message = field, message
 
-    def __reduce__(self) -> tuple[type[FieldError], tuple[str, str]]:
-        return type(self), (self.field, self.message)
-
 
 class FieldErrors(ValueError):  # noqa: N818
-    """Several mistakes across fields, to be raised by a pydantic `model_validator`."""
+    """Several errors across fields, for a pydantic `model_validator` to raise."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
         super().__init__("; ".join(str(error) for error in errors))
@@ -76,20 +64,19 @@ class Config(BaseModel):
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
-        if mistakes := check_rules(self.rules, dict(self)):
-            raise FieldErrors(mistakes)
+        if errors := check_rules(self.rules, dict(self)):
+            raise FieldErrors(errors)
         return self
 
 
 def check_rules(rules: Sequence[Rule], fields: Mapping[str, Any]) -> list[FieldError]:
     """Errors of all rules whose fields are in `fields`."""
-    needs = [(rule, list(inspect.signature(rule).parameters)) for rule in rules]
-    return [
-        mistake
-        for rule, names in needs
-        if all(name in fields for name in names)
-        for mistake in rule(*(fields[name] for name in names))
-    ]
+    errors: list[FieldError] = []
+    for rule in rules:
+        names = inspect.signature(rule).parameters
+        if all(name in fields for name in names):
+            errors += rule(*(fields[name] for name in names))
+    return errors
 
 
 def valid_fields(model: type[Config], data: Any, error: ValidationError) -> dict[str, Any]:

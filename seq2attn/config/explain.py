@@ -33,43 +33,43 @@ def explain(error: ValidationError, model: type[Config], tree: Node) -> tuple[li
     """
     root = YAMLCursor(tree, model)
     diagnostics: list[Diagnostic] = []
-    wrong: dict[str, tuple[YAMLCursor, list[str]]] = {}
+    mismatches: dict[str, tuple[YAMLCursor, list[str]]] = {}
     details = _without_emptied(error.errors(include_url=False))
-    left = 0
+    num_omitted = 0
     for number, detail in enumerate(details):
-        if len(diagnostics) + len(wrong) >= MAX_SHOWN:
-            left = len(details) - number
+        if len(diagnostics) + len(mismatches) >= MAX_SHOWN:
+            num_omitted = len(details) - number
             break
         cursor = root.resolve(detail["loc"])
         if detail["type"] in ("value_error", "assertion_error"):
             diagnostics += _across(cursor, detail["ctx"]["error"])
         elif expected := _expected(detail):
-            # Each member of a union complains; what is written was meant for one of its own shape.
+            # Each member of a union reports an error; only those of the same shape as the value are relevant.
             if cursor.matches_shape:
-                wrong.setdefault(cursor.dotted_key, (cursor, []))[1].append(expected)
+                mismatches.setdefault(cursor.dotted_key, (cursor, []))[1].append(expected)
         elif cursor.matches_shape:
             diagnostics.append(_other(cursor, detail))
-    diagnostics += [_mismatch(cursor, expected) for cursor, expected in wrong.values()]
-    for mistake in check_rules(model.rules, valid_fields(model, to_python(tree), error)):
-        diagnostics += _across(root, mistake)
-    return diagnostics, left
+    diagnostics += [_mismatch(cursor, expected) for cursor, expected in mismatches.values()]
+    for field_error in check_rules(model.rules, valid_fields(model, to_python(tree), error)):
+        diagnostics += _across(root, field_error)
+    return diagnostics, num_omitted
 
 
 def _without_emptied(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Error details without the lengths of lists that pydantic emptied because of errors in their items."""
+    """`details` without "too short" errors of lists that pydantic emptied because of errors in their items."""
     places = {detail["loc"][:depth] for detail in details for depth in range(len(detail["loc"]))}
     return [detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in places]
 
 
-def locate(mistakes: Sequence[FieldError], model: type[Config], tree: Node) -> list[Diagnostic]:
-    """Diagnostics for errors that the user of a valid config found."""
-    return _across(YAMLCursor(tree, model), FieldErrors(mistakes))
+def locate(errors: Sequence[FieldError], model: type[Config], tree: Node) -> list[Diagnostic]:
+    """Diagnostics for errors in a valid config."""
+    return _across(YAMLCursor(tree, model), FieldErrors(errors))
 
 
 def _across(cursor: YAMLCursor, error: Exception) -> list[Diagnostic]:
-    """Diagnostics of a validator, ours or of a plug-in, at `cursor` or below it."""
+    """Diagnostics for an error that a validator raised at `cursor` or below it."""
     if isinstance(error, FieldErrors):
-        return [diagnostic for mistake in error.errors for diagnostic in _across(cursor, mistake)]
+        return [diagnostic for one in error.errors for diagnostic in _across(cursor, one)]
     message = str(error)
     if isinstance(error, FieldError):
         message = error.message
@@ -79,66 +79,65 @@ def _across(cursor: YAMLCursor, error: Exception) -> list[Diagnostic]:
 
 
 def _other(cursor: YAMLCursor, detail: ErrorDetails) -> Diagnostic:
-    """Diagnostic of a wrong key or kind, and of all other errors in pydantic's words."""
+    """Diagnostic of an unknown or missing key, a wrong kind, or any other error with pydantic's message."""
     match detail["type"]:
         case "extra_forbidden":
             key = cursor.key or cursor.node
-            ours = our_key(cursor.names[-1])
-            tip = f"; seq2attn calls it {ours}" if ours else suggest_or_list(cursor.names[-1], cursor.sibling_keys)
-            message = f"unknown key `{cursor.dotted_key}`{tip}"
-            return Diagnostic(message, key.start_mark, key.end_mark)
+            name = our_key(cursor.names[-1])
+            hint = f"; seq2attn calls it {name}" if name else suggest_or_list(cursor.names[-1], cursor.sibling_keys)
+            return Diagnostic(f"unknown key `{cursor.dotted_key}`{hint}", key.start_mark, key.end_mark)
         case "missing":
             return cursor.diagnostic(f"`{cursor.dotted_key}` is missing")
         case "union_tag_not_found" if not isinstance(cursor.node, MappingNode):
             return _mismatch(cursor, ["a mapping"])
         case "union_tag_not_found":
             return cursor.diagnostic(
-                f"`{cursor.dotted_key}` does not say its kind; known: {', '.join(kinds(cursor.expected_type))}"
+                f"`{cursor.dotted_key}` has no `kind`; known: {', '.join(kinds(cursor.expected_type))}"
             )
         case "union_tag_invalid":
-            kind, found = cursor.child("kind"), kind_of(cursor.node)
-            if found is None:
-                return _mismatch(kind, ["text"])
+            place, kind = cursor.child("kind"), kind_of(cursor.node)
+            if kind is None:
+                return _mismatch(place, ["text"])
             plugin_hint = "; a plug-in is written `package.module:Class`"
-            hint = plugin_hint if "." in found else suggest_or_list(found, kinds(cursor.expected_type))
-            return kind.diagnostic(f"`{cursor.dotted_key}` has no kind `{found}`{hint}")
+            hint = plugin_hint if "." in kind else suggest_or_list(kind, kinds(cursor.expected_type))
+            return place.diagnostic(f"`{cursor.dotted_key}` has no kind `{kind}`{hint}")
         case _:
             text = detail["msg"].replace(" after validation", "")
             return cursor.diagnostic(f"`{cursor.dotted_key}`: {text[0].lower()}{text[1:]}")
 
 
 def _expected(detail: ErrorDetails) -> str | None:
-    """The expected value in words; None for errors of another sort."""
-    for words, errors in TYPE_NAMES.items():
+    """Description of the expected value; None for errors that are not about the value."""
+    for name, errors in TYPE_NAMES.items():
         if detail["type"] in errors:
-            return words
-    found = re.fullmatch(r"Input should be (.*)", detail["msg"])
-    return found[1] if found else None
+            return name
+    match = re.fullmatch(r"Input should be (.*)", detail["msg"])
+    return match[1] if match else None
 
 
-def _mismatch(cursor: YAMLCursor, expected: Sequence[str]) -> Diagnostic:
-    wanted = " or ".join(dict.fromkeys(expected))
-    tip = _tip(cursor.node, wanted)
+def _mismatch(cursor: YAMLCursor, alternatives: Sequence[str]) -> Diagnostic:
+    expected = " or ".join(dict.fromkeys(alternatives))
+    hint = _hint(cursor.node, expected)
     if isinstance(cursor.node, ScalarNode) and cursor.node.value.lower() in kinds(cursor.expected_type):
-        tip = f"; write `{{kind: {cursor.node.value.lower()}}}`"
-    return cursor.diagnostic(f"`{cursor.dotted_key}` should be {wanted}, not {_shown(cursor.node)}{tip}")
+        hint = f"; write `{{kind: {cursor.node.value.lower()}}}`"
+    return cursor.diagnostic(f"`{cursor.dotted_key}` should be {expected}, not {_format(cursor.node)}{hint}")
 
 
-def _shown(node: Node) -> str:
-    """A scalar as the file writes it, else \"a list\" or \"a mapping\"."""
+def _format(node: Node) -> str:
+    """A scalar as in the file, else "a list" or "a mapping"."""
     if not isinstance(node, ScalarNode):
         return "a list" if isinstance(node, SequenceNode) else "a mapping"
     return repr(str(to_python(node))) if isinstance(to_python(node), str) else node.value or "nothing"
 
 
-def _tip(node: Node, wanted: str) -> str:
+def _hint(node: Node, expected: str) -> str:
     value = to_python(node)
-    quoted = re.findall(r"'([^']*)'", wanted)
-    if isinstance(value, bool | int | float) and (node.value in quoted or "text" in wanted):
+    quoted = re.findall(r"'([^']*)'", expected)
+    if isinstance(value, bool | int | float) and (node.value in quoted or "text" in expected):
         reads = f"YAML reads `{node.value}` as {str(value).lower()}"
         return f"; {reads}: put it in quotes" if str(value).lower() != node.value else "; put it in quotes"
     if isinstance(value, str) and quoted:
         return suggest(value, quoted)
-    if wanted == "a whole number" and isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?[eE]\+?\d+", value):
+    if expected == "a whole number" and isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?[eE]\+?\d+", value):
         return f"; write {float(value):.0f}" if float(value).is_integer() else ""
     return ""

@@ -1,4 +1,4 @@
-"""Hints for words that are not known: similar words, and the keys of seq2attn in the place of those of other toolkits.
+"""Hints for unknown names: similar names, and the seq2attn keys for those of other toolkits.
 
 Sources of the names: configs and options of Joey NMT, OpenNMT-py, fairseq, Marian and Hugging Face.
 """
@@ -72,23 +72,23 @@ HINTS = {
     ),
     "`kind`": "type rnn_type cell_type name class_name _target_",
 }
-"""The place of a key in seq2attn, by the names of the key elsewhere."""
+"""Keys of seq2attn, with the names of the same setting in other toolkits."""
 
-OURS = {name: place for place, names in HINTS.items() for name in names.split()}
+OUR_KEYS = {name: key for key, names in HINTS.items() for name in names.split()}
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    """The end of an error message about `word`: the most similar of the known words; empty if none is similar."""
-    similar = difflib.get_close_matches(word, list(known), n=1)
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message about `name`: the most similar known name; empty if none is similar."""
+    similar = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean `{similar[0]}`?" if similar else ""
 
 
-def suggest_or_list(word: str, known: Iterable[str]) -> str:
-    """`suggest`, and where no known word is similar all of them."""
+def suggest_or_list(name: str, known: Iterable[str]) -> str:
+    """`suggest`, or the list of all known names if none is similar."""
     known = list(known)
-    return suggest(word, known) or (f"; known: {', '.join(known)}" if known else "")
+    return suggest(name, known) or (f"; known: {', '.join(known)}" if known else "")
 
 
 def our_key(key: str) -> str | None:
-    """The place in seq2attn of a key that other toolkits call `key`, in any spelling; None if it is not known."""
-    return OURS.get(key.lower().replace("-", "_"))
+    """The seq2attn key for another toolkit's `key`, in any spelling; None if it is unknown."""
+    return OUR_KEYS.get(key.lower().replace("-", "_"))

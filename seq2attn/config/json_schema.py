@@ -7,13 +7,13 @@ from typing import Any
 from seq2attn.config.base import Config
 
 _EXTENDS = {
-    "description": "The file, or files, that this one changes; paths are relative to it.",
+    "description": "The file, or list of files, that this one overrides; paths are relative to it.",
     "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
 }
 
 
 def json_schema(model: type[Config]) -> dict[str, Any]:
-    """What may stand in a file. No key is required: it may stand in a file that this one extends."""
+    """JSON Schema of a config file. No key is required, since an extended file may have it."""
     schema = _open(model.model_json_schema())
     for part in (schema, *schema.get("$defs", {}).values()):
         part.pop("required", None)
@@ -22,7 +22,7 @@ def json_schema(model: type[Config]) -> dict[str, Any]:
 
 
 def _open(schema: Any) -> Any:
-    """`schema` with `anyOf` for `oneOf`: where the file extended gives the `kind`, a part may be several."""
+    """`schema` with `anyOf` for `oneOf`: without `kind`, which an extended file may have, several kinds match."""
     if isinstance(schema, list):
         return [_open(item) for item in schema]
     if not isinstance(schema, dict):

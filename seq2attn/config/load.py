@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,16 +36,15 @@ def load_with_locations(path: Path, model: type[C], overrides: Sequence[str] = (
     tree, diagnostics, dropped = _merged(path, model, overrides)
     for message in dropped:
         print(message, file=sys.stderr)
-    config, left = None, 0
+    config, num_omitted = None, 0
     try:
         config = model.model_validate(to_python(tree))
     except ValidationError as error:
-        # Values that are not valid YAML were reported already.
-        places = {diagnostic.sort_key for diagnostic in diagnostics}
-        explained, left = explain(error, model, tree)
+        places = {diagnostic.sort_key for diagnostic in diagnostics}  # of values that are not valid YAML
+        explained, num_omitted = explain(error, model, tree)
         diagnostics += [diagnostic for diagnostic in explained if diagnostic.sort_key not in places]
     if diagnostics or config is None:
-        raise format_diagnostics(path, diagnostics, left)
+        raise format_diagnostics(path, diagnostics, num_omitted)
     return config, tree
 
 
@@ -54,7 +54,7 @@ def errors_at(
     errors: Sequence[FieldError],
     overrides: Sequence[str] = (),
 ) -> ConfigError:
-    """Errors in a valid config that its user found, such as missing files, each with its place."""
+    """A ConfigError for errors in a valid config, such as missing files, each with its place."""
     return format_diagnostics(path, locate(errors, model, _merged(path, model, overrides)[0]))
 
 
@@ -67,16 +67,14 @@ def read_merged(path: Path) -> tuple[MappingNode, list[Diagnostic]]:
 def _merged(
     path: Path, model: type[Config], overrides: Sequence[str]
 ) -> tuple[MappingNode, list[Diagnostic], list[str]]:
-    """Merged YAML with all overrides, its diagnostics, and messages about keys that another kind dropped."""
+    """Merged YAML with all overrides, its diagnostics, and messages about keys that a changed kind dropped."""
     reader = YAMLReader(path)
     tree = reader.read_file(path)
-    given = None  # merged with each other first, so that their order on the command line does not matter
-    for text in overrides:
-        one = reader.parse_override(text)
-        given = one if given is None else merge(given, one)
-    if given is None:
+    if not overrides:
         return tree, reader.diagnostics, []
-    merged, dropped = override(tree, given, model)
+    # Merged with each other first, so that their order on the command line does not matter.
+    changes = reduce(merge, map(reader.parse_override, overrides))
+    merged, dropped = override(tree, changes, model)
     return merged, reader.diagnostics, dropped
 
 

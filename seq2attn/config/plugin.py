@@ -1,17 +1,7 @@
-"""Plug-ins: parts of a model by import path, `kind: my_package.my_module:MyEncoder`.
+"""Plug-ins: components by import path, `kind: my_package.my_module:MyEncoder`. See docs/extending.md.
 
-Such a class keeps its typed config beside it, like ours do:
-
-    class MyEncoder(Encoder):
-        class Config(seq2attn.Config):
-            kind: str
-            dim: PositiveInt = 256
-
-            def build(self, embedding_dim: int) -> "MyEncoder": ...
-
-The module is found like any Python module, and after those in the working directory, which is on the import path for
-this import only. A run's config, and any config beside a run's files, names only modules that were allowed when it was
-loaded: nothing is imported before that is known.
+The working directory is on the import path for this import only, and last. The config of a run, or any config beside
+the files of a run, may name only allowed modules: nothing is imported before that is checked.
 """
 
 from __future__ import annotations
@@ -35,7 +25,7 @@ from seq2attn.config.trust import check_code
 
 @dataclass(frozen=True)
 class Pluggable:
-    """Lets a union of our parts take a plug-in: `Annotated[A | B, ..., Pluggable("encoder")]`."""
+    """Mark of a union that may be a plug-in: `Annotated[A | B, ..., Pluggable("encoder")]`."""
 
     noun: str
 
@@ -43,7 +33,7 @@ class Pluggable:
         return core_schema.no_info_wrap_validator_function(
             self._validate,
             handler(source),
-            serialization=core_schema.simple_ser_schema("any"),  # by the class of the part, not of our union
+            serialization=core_schema.simple_ser_schema("any"),  # by its class, which is not in the union
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -57,10 +47,10 @@ class Pluggable:
         }
         return {"anyOf": [handler(schema), plugin]}
 
-    def _validate(self, value: Any, ours: core_schema.ValidatorFunctionWrapHandler) -> Any:
+    def _validate(self, value: Any, validate_union: core_schema.ValidatorFunctionWrapHandler) -> Any:
         kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
         if not isinstance(kind, str) or ":" not in kind:
-            return ours(value)
+            return validate_union(value)
         return import_config_class(kind, self.noun).model_validate(value)
 
 
@@ -68,18 +58,18 @@ def import_config_class(kind: str, noun: str) -> type[Config]:
     """The `Config` of the class at an import path.
 
     Raises:
-        FieldError: its code was not allowed, there is no such module or class, or its config does not fit in.
+        FieldError: the module is not allowed, there is no such module or class, or its `Config` is not valid.
     """
     module_name, _, path = kind.partition(":")
     check_code(kind)
     module = _module(module_name, kind)
-    found = getattr(module, path, None)
-    if not isinstance(found, type):
+    cls = getattr(module, path, None)
+    if not isinstance(cls, type):
         hint = suggest(path, [name for name, value in vars(module).items() if isinstance(value, type)])
         raise FieldError("kind", f"the module `{module_name}` has no class `{path}`{hint}")
-    config = getattr(found, "Config", None)
+    config = getattr(cls, "Config", None)
     if config is None:
-        raise FieldError("kind", f"`{path}` has no `Config` beside it, so it cannot be used as {_a(noun)}")
+        raise FieldError("kind", f"`{path}` has no `Config`, which a plug-in needs")
     if not (isinstance(config, type) and issubclass(config, Config)):
         raise FieldError("kind", f"`{path}.Config` should be a subclass of `seq2attn.Config`")
     if "kind" not in config.model_fields:
@@ -91,14 +81,14 @@ def import_config_class(kind: str, noun: str) -> type[Config]:
 
 def plugin_modules(config: Config) -> tuple[str, ...]:
     """The modules of the plug-ins in a config."""
-    values, found = list[Any]([config.model_dump(mode="json")]), list[str]()
+    values, modules = list[Any]([config.model_dump(mode="json")]), set[str]()
     while values:
         value = values.pop()
         if isinstance(value, dict):
             kind = value.get("kind")
-            found += [kind.partition(":")[0]] if isinstance(kind, str) and ":" in kind else []
+            modules |= {kind.partition(":")[0]} if isinstance(kind, str) and ":" in kind else set()
         values += value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
-    return tuple(sorted({*found}))
+    return tuple(sorted(modules))
 
 
 def _module(name: str, kind: str) -> ModuleType:
@@ -110,26 +100,19 @@ def _module(name: str, kind: str) -> ModuleType:
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # a module that theirs needs: their traceback says most
+            raise  # a dependency of the plug-in: the traceback is needed
         raise FieldError("kind", f"there is no module `{error.name}` to import `{kind}` from") from None
     except (ValueError, AssertionError) as error:
-        # Pydantic would take these for a mistake in the config, and drop the traceback.
+        # Pydantic would report these as errors in the config, without a traceback.
         raise RuntimeError(f"importing {name} failed") from error
 
 
 @contextmanager
 def _working_directory_importable() -> Iterator[None]:
-    """The working directory as the last place to import from: it hides no module that is installed."""
-    folder = str(Path.cwd())
-    if folder in sys.path:
-        yield
-        return
-    sys.path.append(folder)
+    """The working directory at the end of the import path, where it hides no installed module."""
+    before = sys.path[:]
+    sys.path.append(str(Path.cwd()))
     try:
         yield
     finally:
-        sys.path.remove(folder)
-
-
-def _a(noun: str) -> str:
-    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+        sys.path[:] = before

@@ -1,4 +1,4 @@
-"""Places of mistakes in configs: file, line and column, with a caret under the line."""
+"""Places of errors in configs: file, line and column, with a caret under the line."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from seq2attn.errors import ConfigError
 
 COMMAND_LINE = "<command line>"
 MAX_SHOWN = 20
-"""Number of mistakes of one config that are shown; the others are counted."""
+"""Maximum number of errors of one config that are shown; the others are counted."""
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """A mistake in a config, with its range in a file or on the command line."""
+    """An error in a config, with its range in a file or on the command line."""
 
     message: str
     start: Mark
@@ -51,11 +51,11 @@ def source_line(mark: Mark) -> str:
 def format_diagnostics(path: Path, diagnostics: Sequence[Diagnostic], more: int = 0) -> ConfigError:
     """The diagnostics of the config at `path` as one message, in the order of their places, at most MAX_SHOWN of them.
 
-    `more`: number of further mistakes, which are only counted.
+    `more`: number of further errors, which are only counted.
     """
-    found = {(*diagnostic.sort_key, diagnostic.message): diagnostic for diagnostic in diagnostics}
-    blocks = [str(found[place]) for place in sorted(found)[:MAX_SHOWN]]
-    total = len(found) + more
+    unique = {(*diagnostic.sort_key, diagnostic.message): diagnostic for diagnostic in diagnostics}
+    blocks = [str(unique[place]) for place in sorted(unique)[:MAX_SHOWN]]
+    total = len(unique) + more
     if total > len(blocks):
         blocks.append(f"... and {total - len(blocks):,} more")
     return ConfigError("\n\n".join([*blocks, f"{total:,} mistake{'s' * (total > 1)} in {path}"]))

@@ -42,11 +42,11 @@ TEMPLATE = """\
 #
 {table}
 #
-# Training keeps all files in the run directory. It is relative to the working directory.
+# Training writes all files to the run directory, which is relative to the working directory.
 run_dir: {run_dir}
 data:                             # UTF-8, one sentence per line, not tokenized; paths are relative to this file
   train: {{kind: plain, source: {source}, target: {target}}}
-  dev: {{kind: plain, source: {dev_source}, target: {dev_target}}}   # chooses checkpoints; not in the training text
+  dev: {{kind: plain, source: {dev_source}, target: {dev_target}}}   # selects checkpoints; not in the training text
   # test:                         # what `seq2attn evaluate` scores; any number of sets, each with a name
   #   news: {{kind: plain, source: news.src, target: news.trg}}
   filters: {{max_length: 128, max_length_ratio: 3}}   # training pairs with more tokens on a side are left out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import types
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -25,26 +26,26 @@ class YAMLCursor:
     key: Node | None = None
     names: tuple[str, ...] = ()
     sibling_keys: tuple[str, ...] = ()
-    """The keys that may stand beside `key`."""
+    """All valid keys of the mapping with `key`."""
     exists: bool = True
-    """Whether the file has all `names`; if not, `node` is the last that it has."""
+    """False if the file lacks some of `names`; `node` is then that of the last existing one."""
     matches_shape: bool = True
-    """False inside an alternative of another shape than what is written, where there is one of that shape."""
+    """False inside a member of a union that does not match the shape of the value, if another member does."""
 
     @property
     def dotted_key(self) -> str:
-        """The dotted key, as a reader would write it."""
+        """The dotted key, such as `model.encoder.dim`."""
         return ".".join(self.names)
 
     def diagnostic(self, message: str) -> Diagnostic:
-        """A mistake in the value here; one that fills several lines is pointed at by its key."""
+        """A diagnostic at the value, or at its key if the value has several lines."""
         block = not isinstance(self.node, ScalarNode) and self.node.start_mark.line != self.node.end_mark.line
         node = self.key if self.key and block else self.node
         return Diagnostic(message, node.start_mark, node.end_mark)
 
     def child(self, name: str) -> YAMLCursor:
-        """One key or list item further in."""
-        if name == "0" and self._stands_for_a_list:
+        """The cursor of a key or list item."""
+        if name == "0" and self._is_single_item:
             return replace(self, expected_type=_inside(self.expected_type, name))
         names = (*self.names, name)
         if not self.exists:
@@ -57,14 +58,14 @@ class YAMLCursor:
         return YAMLCursor(value, _inside(owner, name), key, names, known, matches_shape=self.matches_shape)
 
     @property
-    def _stands_for_a_list(self) -> bool:
-        """Whether what is written is the one item of a list, which pydantic sees."""
+    def _is_single_item(self) -> bool:
+        """True for a single value in the place of a list, which pydantic validates as a list of one."""
         is_list = get_origin(self.expected_type) in (list, tuple)
         return self.exists and is_list and not isinstance(self.node, SequenceNode)
 
     def keys(self) -> tuple[str, ...] | None:
-        """The keys of what is written here: of its kind, or none where no type is known; None for an unknown kind."""
-        if self._stands_for_a_list:
+        """The valid keys of the mapping here, by its kind; none if its type is unknown, None if its kind is."""
+        if self._is_single_item:
             return self.child("0").keys()
         owner = self._alternative(kind_of(self.node))
         if is_model(owner):
@@ -72,28 +73,26 @@ class YAMLCursor:
         return None if kinds(self.expected_type) else ()
 
     def resolve(self, loc: tuple[int | str, ...]) -> YAMLCursor:
-        """Where pydantic's `loc` leads, which also names the chosen members of unions; the file does not."""
-        spot = self
+        """The cursor at pydantic's `loc`, which names members of unions, too."""
+        cursor = self
         for part in loc:
             if part == "[key]":
-                spot = replace(spot, node=spot.key or spot.node)
-            elif len(spot.alternatives()) > 1:
-                spot = spot._choose(str(part))
+                cursor = replace(cursor, node=cursor.key or cursor.node)
+            elif len(cursor.alternatives()) > 1:
+                cursor = cursor._choose(str(part))
             else:
-                spot = spot.child(str(part))
-        return spot
+                cursor = cursor.child(str(part))
+        return cursor
 
     def alternatives(self) -> list[Any]:
-        """The members of the union that is expected here, or the one type that is."""
-        found = members(self.expected_type)
-        written = child(self.node, "kind")[1]
-        kind = written and to_python(written)  # which knows its folder
-        if isinstance(kind, str) and ":" in kind and any(is_model(member) for member in found):
-            try:
-                return [import_config_class(kind, "part")]
-            except FieldError:
-                return found
-        return found
+        """The members of the expected union, or the one expected type."""
+        types = members(self.expected_type)
+        node = child(self.node, "kind")[1]
+        kind = node and to_python(node)  # a PathString
+        if isinstance(kind, str) and ":" in kind and any(is_model(member) for member in types):
+            with suppress(FieldError):
+                return [import_config_class(kind, "component")]
+        return types
 
     def _alternative(self, label: str | None) -> Any:
         members = self.alternatives()
@@ -102,28 +101,25 @@ class YAMLCursor:
         return next((member for member in members if label and _is_called(member, label)), None)
 
     def _choose(self, label: str) -> YAMLCursor:
-        chosen = self._alternative(label)
-        fitting = [member for member in self.alternatives() if isinstance(self.node, _shape(member))]
-        return replace(self, expected_type=chosen, matches_shape=not fitting or isinstance(self.node, _shape(chosen)))
+        member = self._alternative(label)
+        any_matches = any(isinstance(self.node, _shape(other)) for other in self.alternatives())
+        matches = isinstance(self.node, _shape(member))
+        return replace(self, expected_type=member, matches_shape=matches or not any_matches)
 
 
 def is_model(expects: Any) -> bool:
-    """Whether a type is a pydantic model, whose keys are known."""
+    """True for a pydantic model, whose keys are known."""
     return isinstance(expects, type) and issubclass(expects, BaseModel)
 
 
 def kinds(expects: Any) -> list[str]:
-    """What `kind` may be in a model, or in the models of a union."""
-    models = [member for member in members(expects) if is_model(member)]
-    return [kind for model in models if "kind" in model.model_fields for kind in _kinds(model)]
-
-
-def _kinds(model: type[BaseModel]) -> tuple[str, ...]:
-    return get_args(model.model_fields["kind"].annotation)
+    """Valid values of `kind` in a model, or in the models of a union."""
+    fields = [member.model_fields for member in members(expects) if is_model(member)]
+    return [kind for model in fields if "kind" in model for kind in get_args(model["kind"].annotation)]
 
 
 def members(expects: Any) -> list[Any]:
-    """The members of a union, or the one type that is expected; without None."""
+    """The members of a union without None, or the type itself."""
     origin = get_origin(expects)
     if origin is Annotated:
         return members(get_args(expects)[0])
@@ -133,7 +129,7 @@ def members(expects: Any) -> list[Any]:
 
 
 def _inside(owner: Any, name: str) -> Any:
-    """The type of one key or item of `owner`; None where it says nothing about it."""
+    """The type of a key or item of `owner`; None if it is unknown."""
     if is_model(owner):
         return owner.model_fields[name].annotation if name in owner.model_fields else None
     args = get_args(owner)
@@ -144,7 +140,7 @@ def _inside(owner: Any, name: str) -> Any:
 
 
 def _is_called(member: Any, label: str) -> bool:
-    """Whether pydantic calls this member of a union `label`: by its kind, or by its type."""
+    """True if `label` is pydantic's name for a member of a union: its kind or its type."""
     if is_model(member):
         return label in kinds(member) or re.search(rf"\b{member.__name__}\b", label) is not None
     return label.split("[")[0] == getattr(get_origin(member) or member, "__name__", None)

@@ -17,8 +17,8 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
 )
 LARGE = {
-    "aliases": (BOMB, "more than any config says"),
-    "merged": (BOMB.replace("[x, x, x, x, x, x, x, x, x, x]", "{x: y}"), "more than any config says"),
+    "aliases": (BOMB, "too large for a config"),
+    "merged": (BOMB.replace("[x, x, x, x, x, x, x, x, x, x]", "{x: y}"), "too large for a config"),
     "deep lists": ("a: " + "[" * 1500, "nested too deep"),
     "deep mappings": ("{a: " * 5000, "nested too deep"),
     "deep blocks": ("".join(" " * n + "a:\n" for n in range(300)), "nested too deep"),
@@ -26,16 +26,16 @@ LARGE = {
         "a0: &a0 {x: y}\n" + "".join(f"a{n}: &a{n} {{x: *a{n - 1}}}\n" for n in range(1, 300)),
         "nested too deep",
     ),
-    "bytes": ("# " + "x" * 2**18, "more than the 262,144 bytes"),
+    "bytes": ("# " + "x" * 2**18, "more than 262,144 bytes"),
     "digits": ("run_dir: " + "1" * 5000, "is not a YAML int"),
-    "hexadecimal digits": ("run_dir: 0x" + "f" * 5000, "no number here is that large"),
-    "base 60": ("run_dir: 1" + ":1" * 5000, "no number here is that large"),
+    "hexadecimal digits": ("run_dir: 0x" + "f" * 5000, "this number is too large"),
+    "base 60": ("run_dir: 1" + ":1" * 5000, "this number is too large"),
     "base 60, with a point": ("run_dir: 1" + ":1" * 5000 + ".5", "is not a YAML float"),
     "itself": ("a: &a [*a]", "contains itself"),
-    "half a character": ('run: "\\ud800"', "no text has such a character"),
-    "a NUL": ('run: "a\\0b"', "no text has such a character"),
-    "a NUL in a key": ('"a\\0b": 1', "no text has such a character"),
-    "nobody's home": ("data: {train: {kind: tsv, path: ~nobody-here/x}}", "leads nowhere"),
+    "half a character": ('run: "\\ud800"', "text may not contain NUL"),
+    "a NUL": ('run: "a\\0b"', "text may not contain NUL"),
+    "a NUL in a key": ('"a\\0b": 1', "text may not contain NUL"),
+    "nobody's home": ("data: {train: {kind: tsv, path: ~nobody-here/x}}", "is not a valid path"),
 }
 
 

@@ -242,7 +242,7 @@ class TestFolders:
         run = untrained(tmp_path)
         (tmp_path / "other.yaml").write_text("run_dir: elsewhere\n", encoding="utf-8")
         run.config_path.write_text(f"extends: {tmp_path}/other.yaml\n" + run.config_path.read_text(encoding="utf-8"))
-        with pytest.raises(ConfigError, match=r"config.yaml:1:10: the config of a run is whole: it `extends` no"):
+        with pytest.raises(ConfigError, match=r"config.yaml:1:10: the config of a run is complete"):
             run.load_config()
 
     def test_shapes_of_berts(self, tmp_path: Path) -> None:

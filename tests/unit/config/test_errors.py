@@ -1,4 +1,4 @@
-"""What a user reads when a config is wrong: every kind of mistake, word by word."""
+"""Messages about every kind of error in a config, in full."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ class Data(Config):
     weights: dict[str, PositiveInt] = Field(default_factory=dict)
     limit: PositiveInt | Literal["none"] = "none"
     note: str = ""
+    sort: Literal["on", "off"] = "on"
 
     @field_validator("note")
     @classmethod
@@ -91,72 +92,54 @@ MISTAKES = {
         "unknown key `zzz`; known: decoder, data, scores"),
     "missing key": ("decoder: {kind: luong}\ndata:\n  note: x\n", "2:1", "data",
         "`data.train` is missing"),
-    "missing key of the root": ("scores: []\n", "1:1", "scores: []",
-        "`decoder` is missing"),
     "wrong literal": ("decoder:\n  kind: luong\n  cell: lstn\n", "3:9", "lstn",
         "`decoder.cell` should be 'gru' or 'lstm', not 'lstn'; did you mean `lstm`?"),
     "wrong type": ("decoder: {kind: luong, dim: wide}\n", "1:29", "wide",
         "`decoder.dim` should be a whole number, not 'wide'"),
-    "fraction": ("decoder: {kind: luong, dim: 2.5}\n", "1:29", "2.5",
-        "`decoder.dim` should be a whole number, not 2.5"),
     "exponent": ("decoder: {kind: luong, dim: 1e3}\n", "1:29", "1e3",
         "`decoder.dim` should be a whole number, not '1e3'; write 1000"),
     "nothing": ("decoder:\n  kind: luong\n  dim:\n", "3:7", "",
         "`decoder.dim` should be a whole number, not nothing"),
-    "mapping for a number": ("decoder:\n  kind: luong\n  dim:\n    is: 3\n", "3:3", "dim",
-        "`decoder.dim` should be a whole number, not a mapping"),
     "below a bound": ("decoder: {kind: luong, dim: 0}\n", "1:29", "0",
         "`decoder.dim` should be greater than 0, not 0"),
     "above a bound": ("decoder: {kind: luong, dropout: 1.5}\n", "1:33", "1.5",
         "`decoder.dropout` should be less than 1, not 1.5"),
-    "not true or false": ("decoder: {kind: luong, score: {kind: dot, scaled: maybe}}\n", "1:51", "maybe",
-        "`decoder.score.scaled` should be true or false, not 'maybe'"),
     "kind": ("decoder: {kind: transfomer}\n", "1:17", "transfomer",
         "`decoder` has no kind `transfomer`; did you mean `transformer`?"),
-    "kind, nothing near": ("decoder: {kind: no}\n", "1:17", "no",
-        "`decoder` has no kind `no`; known: luong, bahdanau, transformer"),
     "kind is a list": ("decoder: {kind: [luong]}\n", "1:17", "[luong]",
         "`decoder.kind` should be text, not a list"),
     "no kind": ("decoder:\n  dim: 3\n", "1:1", "decoder",
-        "`decoder` does not say its kind; known: luong, bahdanau, transformer"),
+        "`decoder` has no `kind`; known: luong, bahdanau, transformer"),
     "no mapping": ("decoder: luong\n", "1:10", "luong",
         "`decoder` should be a mapping, not 'luong'; write `{kind: luong}`"),
     "list item": ("decoder: {kind: luong}\nscores:\n- kind: dot\n- kind: additive\n  dim: -1\n", "5:8", "-1",
         "`scores.1.dim` should be greater than 0, not -1"),
-    "no list": ("decoder: {kind: luong}\nscores: {kind: dot}\n", "2:9", "{kind: dot}",
-        "`scores` should be a list, not a mapping"),
     "too few": ("decoder: {kind: luong}\ndata: {train: a, languages: [de]}\n", "2:29", "[de]",
         "`data.languages.1` is missing"),
     "free key": ("decoder: {kind: luong}\ndata: {train: a, weights: {web: 1, news: 0}}\n", "2:42", "0",
         "`data.weights.news` should be greater than 0, not 0"),
     "boolean for text": ("decoder: {kind: luong}\ndata: {train: a, languages: [no, en]}\n", "2:30", "no",
         "`data.languages.0` should be text, not no; YAML reads `no` as false: put it in quotes"),
+    "boolean for a name": ("decoder: {kind: luong}\ndata: {train: a, sort: off}\n", "2:24", "off",
+        "`data.sort` should be 'on' or 'off', not off; YAML reads `off` as false: put it in quotes"),
     "number for text": ("decoder: {kind: luong}\ndata: {train: a, note: 12}\n", "2:24", "12",
         "`data.note` should be text, not 12; put it in quotes"),
     "neither of two": ("decoder: {kind: luong}\ndata: {train: {a: 1}}\n", "2:15", "{a: 1}",
         "`data.train` should be a path or a list, not a mapping"),
-    "item of one of two": ("decoder: {kind: luong}\ndata: {train: [a, 3]}\n", "2:19", "3",
-        "`data.train.1` should be a path, not 3"),
     "validator of a field": ("decoder: {kind: luong}\ndata:\n  train: a\n  note: hey!\n", "4:9", "hey!",
         "`data.note`: no shouting"),
     "across fields": ("decoder:\n  kind: transformer\n  heads: 7\n", "3:10", "7",
         "`decoder.heads`: 7 heads do not divide dim 512"),
-    "across fields, by default": ("decoder:\n  kind: transformer\n  dim: 511\n", "1:1", "decoder",
-        "`decoder.heads`: 8 heads do not divide dim 511"),
     "across parts": ("decoder: {kind: luong}\ndata: {train: a, languages: [de, de]}\n", "2:29", "[de, de]",
         "`data.languages`: source and target are the same"),
     "double key": ("decoder: {kind: luong}\nscores: []\ndecoder: {kind: luong}\n", "3:1", "decoder",
         "the key `decoder` is here twice; first in line 1"),
-    "key of several lines": ("decoder: {kind: luong}\n? [a, b]\n: 1\n", "2:3", "[a, b]",
-        "a key should be a name"),
     "python tag": ("decoder: {kind: !!python/name:os.system luong}\n", "1:17", "!!python/name:os.system luong",
-        "the tag tag:yaml.org,2002:python/name:os.system means nothing here"),
-    "empty hexadecimal": ("decoder: {kind: luong, score: {kind: additive, dim: 0x_}}\n", "1:53", "0x_",
-        "'0x_' is not a YAML int"),
+        "unknown tag tag:yaml.org,2002:python/name:os.system"),
     "merge of no mapping": ("decoder: {kind: luong, <<: 3}\n", "1:28", "3",
         "`<<` should be a mapping, or a list of mappings"),
     "anchor inside itself": ("decoder: &d {kind: luong, score: *d}\n", "1:10", "&d {kind: luong, score: *d}",
-        "this anchor stands for something that contains itself"),
+        "this anchor contains itself"),
     "tabs": ("decoder:\n\tkind: luong\n", "2:1", "\t",
         "this is not YAML: while scanning for the next token, found character '\\t' that cannot start any token"),
     "not closed": ("decoder: {kind: luong\n", "2:1", "",
@@ -165,20 +148,18 @@ MISTAKES = {
         "YAML allows no character 0x07"),
     "empty": ("", "1:1", "",
         "the file is empty; expected `key: value` lines"),
-    "no mapping at all": ("- decoder\n", "1:1", "- decoder",
-        "expected `key: value` lines"),
     "module": ("decoder: {kind: 'no_such.place:Thing'}\n", "1:17", "'no_such.place:Thing'",
         "`decoder.kind`: there is no module `no_such` to import `no_such.place:Thing` from"),
     "module, no class": ("decoder: {kind: 'fractions:Fractoin'}\n", "1:17", "'fractions:Fractoin'",
         "`decoder.kind`: the module `fractions` has no class `Fractoin`; did you mean `Fraction`?"),
     "class without a config": ("decoder: {kind: 'fractions:Fraction'}\n", "1:17", "'fractions:Fraction'",
-        "`decoder.kind`: `Fraction` has no `Config` beside it, so it cannot be used as a decoder"),
+        "`decoder.kind`: `Fraction` has no `Config`, which a plug-in needs"),
     "no import path": ("decoder: {kind: 'my file.py:Thing'}\n", "1:17", "'my file.py:Thing'",
         "`decoder.kind`: `my file.py:Thing` is not an import path; expected `package.module:Class`"),
     "import path without colon": ("decoder: {kind: my_package.Thing}\n", "1:17", "my_package.Thing",
         "`decoder` has no kind `my_package.Thing`; a plug-in is written `package.module:Class`"),
 }  # fmt: skip
-"""A config, the place of its mistake, what is marked there, and what is said."""
+"""A config, the place of its error, the marked text, and the message."""
 
 
 def mistakes(path: Path, *overrides: str) -> str:
@@ -188,8 +169,8 @@ def mistakes(path: Path, *overrides: str) -> str:
     return str(raised.value).replace(str(path), "FILE").replace(str(path.parent), "FOLDER")
 
 
-def shown(text: str, place: str, marked: str, message: str) -> str:
-    """A mistake as it is shown: where it is, what it is, and the line with what is wrong in it marked."""
+def diagnostic(text: str, place: str, marked: str, message: str) -> str:
+    """A place, its message, and the line with carets under the marked text."""
     number, column = map(int, place.split(":"))
     line = text.split("\n")[number - 1]
     assert line[column - 1 :].startswith(marked)
@@ -201,7 +182,7 @@ def shown(text: str, place: str, marked: str, message: str) -> str:
 def test_every_mistake_has_a_place(tmp_path, text, place, marked, message):
     path = tmp_path / "my.yaml"
     path.write_text(text)
-    assert mistakes(path) == f"FILE{shown(text, place, marked, message)}"
+    assert mistakes(path) == f"FILE{diagnostic(text, place, marked, message)}"
 
 
 def test_all_mistakes_come_at_once_in_the_order_of_their_places(tmp_path):
@@ -225,21 +206,16 @@ def test_all_mistakes_come_at_once_in_the_order_of_their_places(tmp_path):
 def test_rules_are_checked_where_the_parts_they_need_are_valid(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text("decoder: {kind: transformer}\ndata: {train: a, weights: {web: 1}}\nscores: 3\n")
-    found = mistakes(path)
-    assert "FILE:2:27: `data.weights`: needs a recurrent decoder" in found
-    assert "2 mistakes in FILE" in found
+    message = mistakes(path)
+    assert "FILE:2:27: `data.weights`: needs a recurrent decoder" in message and "2 mistakes in FILE" in message
     path.write_text("decoder: {kind: nothing}\ndata: {train: a, weights: {web: 1}, languages: [de, de]}\n")
-    found = mistakes(path)
-    assert "recurrent" not in found
-    assert "2 mistakes in FILE" in found
+    message = mistakes(path)
+    assert "recurrent" not in message and "2 mistakes in FILE" in message
 
 
-def test_a_missing_file_is_named_with_the_nearest(tmp_path):
-    (tmp_path / "base.yaml").write_text("decoder: {kind: luong}\n")
+def test_files_that_cannot_be_read(tmp_path):
+    (tmp_path / "base.yaml").touch()
     assert mistakes(tmp_path / "bse.yaml") == "FILE: there is no file FILE; did you mean `base.yaml`?"
-
-
-def test_a_folder_is_not_a_config(tmp_path):
     assert mistakes(tmp_path) == "FILE: cannot read FILE: Is a directory"
 
 
@@ -255,36 +231,20 @@ def test_a_file_that_is_not_utf8_has_a_place(tmp_path):
         1 mistake in FILE""")
 
 
-def test_a_file_extended_that_is_not_there(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("extends: [bse.yaml]", "FILE:1:11: `extends`: there is no file FOLDER/bse.yaml; did you mean `base.yaml`?"),
+        ("extends: base.yaml", "FOLDER/base.yaml:2:10: `extends` goes in a circle: my.yaml -> base.yaml -> my.yaml"),
+        ("extends: {a: b}", "FILE:1:10: `extends` should be the path of a file, or a list of paths"),
+    ],
+)
+def test_errors_of_extends(tmp_path, text, error):
     path = tmp_path / "my.yaml"
-    path.write_text("extends: [bse.yaml]\n")
-    (tmp_path / "base.yaml").write_text("decoder: {kind: luong}\n")
-    assert mistakes(path) == dedent("""\
-        FILE:1:11: `extends`: there is no file FOLDER/bse.yaml; did you mean `base.yaml`?
-          |
-        1 | extends: [bse.yaml]
-          |           ^^^^^^^^
-
-        1 mistake in FILE""")
-
-
-def test_a_circle_of_files(tmp_path):
-    path = tmp_path / "my.yaml"
-    path.write_text("extends: base.yaml\n")
+    path.write_text(text + "\n")
     (tmp_path / "base.yaml").write_text("# the base\nextends: my.yaml\n")
-    assert mistakes(path) == dedent("""\
-        FOLDER/base.yaml:2:10: `extends` goes in a circle: my.yaml -> base.yaml -> my.yaml
-          |
-        2 | extends: my.yaml
-          |          ^^^^^^^
-
-        1 mistake in FILE""")
-
-
-def test_extends_is_a_path(tmp_path):
-    path = tmp_path / "my.yaml"
-    path.write_text("extends: {a: b}\n")
-    assert "FILE:1:10: `extends` should be the path of a file, or a list of paths" in mistakes(path)
+    message = mistakes(path)
+    assert message.startswith(f"{error}\n") and message.endswith("\n1 mistake in FILE")
 
 
 OVERRIDES = [
@@ -294,12 +254,8 @@ OVERRIDES = [
      "unknown key `decoder.dimm`; did you mean `dim`?"),
     ("decoder.dim", "1:1", "decoder.dim",
      "expected `key=value`, such as `search.beam_size=10`"),
-    ("=3", "1:1", "=3",
-     "expected `key=value`, such as `search.beam_size=10`"),
     ("decoder.score={kind: dot", "1:25", "",
      "this is not YAML: while parsing a flow mapping, expected ',' or '}', but got '<stream end>'"),
-    ("decoder.score.dim=3", "1:15", "dim",
-     "unknown key `decoder.score.dim`; known: kind, scaled"),
     ("decoder.dim=", "1:13", "",
      "`decoder.dim` should be a whole number, not nothing"),
 ]  # fmt: skip
@@ -309,4 +265,4 @@ OVERRIDES = [
 def test_the_command_line_is_a_place(tmp_path, override, place, marked, message):
     path = tmp_path / "my.yaml"
     path.write_text("decoder: {kind: luong, score: {kind: dot}}\n")
-    assert mistakes(path, override) == f"<command line>{shown(override, place, marked, message)}"
+    assert mistakes(path, override) == f"<command line>{diagnostic(override, place, marked, message)}"
