@@ -58,7 +58,7 @@ ALIGNS = {
     "global": {"kind": "global"},
     "local-m": {"kind": "local-m", "window": 1},
     "local-p": {"kind": "local-p", "window": 2},
-    "local-p-renormalised": {"kind": "local-p", "window": 2, "renormalize": True},
+    "local-p-renormalized": {"kind": "local-p", "window": 2, "renormalize": True},
     "sparsemax": {"kind": "sparsemax"},
     "entmax15": {"kind": "entmax15"},
     "hard-reinforce": {"kind": "hard-reinforce", "weight": 1},

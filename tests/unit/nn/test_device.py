@@ -1,4 +1,4 @@
-"""What is set for a card, and known of its errors, shown without one."""
+"""Options of PyTorch's CUDA backends, and out-of-memory errors by their message; no GPU is needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def settings():
 
 
 @pytest.fixture(autouse=True)
-def _as_before():
+def _restore():
     *tf32, reduced, attention = settings()
     yield
     CUDA.matmul.allow_tf32, CUDNN.allow_tf32 = tf32
@@ -26,16 +26,17 @@ def _as_before():
 
 
 @pytest.mark.parametrize("tf32", [True, False])
-def test_products_are_rounded_everywhere_or_nowhere(tf32):
-    assert settings() == (False, True, True, True)  # PyTorch's defaults
+def test_float32_products_are_rounded_everywhere_or_nowhere(tf32):
+    defaults = (False, True, True, True)
+    assert settings() == defaults
     configure_cuda(torch.device("cpu"), tf32=tf32)
-    assert settings() == (False, True, True, True)
+    assert settings() == defaults
     configure_cuda(torch.device("cuda", 0), tf32=tf32)
     assert settings() == (tf32, tf32, False, False)
 
 
 @pytest.mark.parametrize(
-    ("said", "is_memory"),
+    ("message", "expected"),
     [
         ("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", True),
         ("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", True),
@@ -43,5 +44,5 @@ def test_products_are_rounded_everywhere_or_nowhere(tf32):
         ("CUDA error: device-side assert triggered", False),
     ],
 )
-def test_a_card_without_memory_is_known_by_what_its_libraries_say(said, is_memory):
-    assert is_oom_error(RuntimeError(said)) == is_memory
+def test_out_of_memory_errors_of_libraries(message, expected):
+    assert is_oom_error(RuntimeError(message)) == expected

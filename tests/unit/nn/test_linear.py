@@ -1,66 +1,90 @@
-"""Products by oneDNN against PyTorch's own, with their gradients."""
+"""Products by oneDNN against PyTorch's, with their gradients."""
 
 from __future__ import annotations
+
+import copy
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from seq2attn.nn.layers import FeedForward
-from seq2attn.nn.linear import MIN_ROWS, ROW_MULTIPLE, Linear, linear_input_grad, linear_relu, prefers_onednn
+from seq2attn.nn.linear import (
+    HAS_ONEDNN,
+    MIN_ROWS,
+    MIN_TOTAL_ROWS,
+    ROW_MULTIPLE,
+    Linear,
+    PrepackedLinear,
+    PrepackedWeight,
+    linear_input_grad,
+    linear_relu,
+    prefers_onednn,
+    prepack_linears,
+)
+from tests.laws.parts import WORDS, model
 
-ROWS = [1, ROW_MULTIPLE, MIN_ROWS, MIN_ROWS + 1, 3 * ROW_MULTIPLE]
+NEAR = {"rtol": 1e-4, "atol": 1e-4}
 
 
-def given(rows, bias=True):
+def inputs(rows, bias=True, dtype=torch.float32):
     torch.manual_seed(rows)
-    x, layer = torch.randn(rows, 24, requires_grad=True), torch.nn.Linear(24, 40, bias=bias)
-    return x, layer, torch.randn(rows, 40)
+    x, layer = torch.randn(rows, 24, requires_grad=True, dtype=dtype), torch.nn.Linear(24, 40, bias, dtype=dtype)
+    return x, layer, torch.randn(rows, 40, dtype=dtype)
 
 
-def gradients(y, d, *of):
-    return torch.autograd.grad((y * d).sum(), of)
+def assert_same(ours, theirs, d, x, ours_of, theirs_of):
+    torch.testing.assert_close(ours, theirs, **NEAR)
+    one, other = (torch.autograd.grad((y * d).sum(), (x, *of)) for y, of in ((ours, ours_of), (theirs, theirs_of)))
+    torch.testing.assert_close(one, other, **NEAR)
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("rows", [1, ROW_MULTIPLE, MIN_ROWS, MIN_ROWS + 1])
 def test_a_linear_layer_is_pytorchs(rows, bias):
-    x, layer, d = given(rows, bias)
+    assert HAS_ONEDNN, "this PyTorch has other operators for oneDNN, without which training is slow"
+    x, layer, d = inputs(rows, bias)
     ours = Linear(24, 40, bias=bias)
     ours.load_state_dict(layer.state_dict())
-    y, expected = ours(x.view(1, rows, 24)), layer(x)
-    torch.testing.assert_close(y[0], expected)
-    torch.testing.assert_close(
-        gradients(y[0], d, x, *ours.parameters()), gradients(expected, d, x, *layer.parameters())
-    )
+    assert_same(ours(x.view(1, rows, 24))[0], layer(x), d, x, list(ours.parameters()), list(layer.parameters()))
+    torch.testing.assert_close(linear_input_grad(d, layer.weight), d @ layer.weight, **NEAR)
 
 
-@pytest.mark.parametrize("rows", ROWS)
-def test_the_product_with_a_weight_turned_round(rows):
-    _, layer, d = given(rows)
-    torch.testing.assert_close(linear_input_grad(d, layer.weight), d @ layer.weight)
+@pytest.mark.parametrize(("rows", "p"), [(MIN_ROWS, 0.0), (10 * ROW_MULTIPLE, 0.25)])
+def test_a_relu_and_dropout_in_the_product_are_the_three_layers(rows, p):
+    x, layer, d = inputs(rows)
+    y, plain = linear_relu(x, layer.weight, layer.bias, p), F.relu(layer(x))
+    mask = ((y > 0) | (plain == 0)).float() / (1 - p)
+    assert ((y == 0).float().mean() > (plain == 0).float().mean() + 0.05) == bool(p)
+    assert_same(y, plain * mask, d, x, *[list(layer.parameters())] * 2)
 
 
-def test_a_relu_joined_to_its_product_is_both():
-    x, layer, d = given(MIN_ROWS)
-    y, expected = linear_relu(x, layer.weight, layer.bias, 0.0), F.relu(layer(x))
-    torch.testing.assert_close(y, expected)
-    of = (x, layer.weight, layer.bias)
-    torch.testing.assert_close(gradients(y, d, *of), gradients(expected, d, *of))
-
-
-def test_what_is_dropped_of_a_relu_has_no_gradient_and_the_rest_grows():
-    x, layer, d = given(10 * ROW_MULTIPLE)
-    y, plain = linear_relu(x, layer.weight, layer.bias, 0.25), F.relu(layer(x))
-    kept = ((y > 0) | (plain == 0)).float() / 0.75
-    assert (y == 0).float().mean() > (plain == 0).float().mean() + 0.05
-    torch.testing.assert_close(y, plain * kept)
-    of = (x, layer.weight, layer.bias)
-    torch.testing.assert_close(gradients(y, d, *of), gradients(plain * kept, d, *of))
-
-
-def test_a_feed_forward_part_learns_as_it_translates():
-    part = FeedForward(16, 48, 0.0, "relu")
+def test_feed_forward_is_the_same_in_training_and_inference():
+    layer = FeedForward(16, 48, 0.0, "relu")
     x = torch.randn(2, MIN_ROWS, 16)
     assert prefers_onednn(x)
-    torch.testing.assert_close(part.train()(x), part.eval()(x))
+    torch.testing.assert_close(layer.train()(x), layer.eval()(x))
+
+
+@pytest.mark.parametrize(("rows", "dtype"), [(1, torch.float32), (MIN_TOTAL_ROWS, torch.float32), (1, torch.float64)])
+def test_products_with_a_prepacked_weight(rows, dtype):
+    x, layer, d = inputs(rows, dtype=dtype)
+    weight, x = layer.weight.detach(), x.detach()
+    prepacked = PrepackedWeight(weight, rows, 2)
+    for n in (rows, 1):
+        torch.testing.assert_close(prepacked.forward(x[:n], d[:n]), d[:n] + x[:n] @ weight.T, **NEAR)
+    torch.testing.assert_close(prepacked.backward(d), d @ weight, **NEAR)
+
+
+@pytest.mark.parametrize("decoder", ["bahdanau-gru", "transformer"])
+def test_a_prepacked_model_computes_the_same(decoder):
+    net = model("gru", decoder).float().eval()
+    prepacked = copy.deepcopy(net)
+    prepack_linears(prepacked)
+    assert PrepackedLinear in {type(module) for module in prepacked.modules()}
+    source, target = torch.randint(4, WORDS, (3, 5)), torch.randint(4, WORDS, (3, 4))
+    mask = torch.ones_like(source, dtype=torch.bool)
+    with torch.no_grad():
+        ours, theirs = (m.output_projection(m(source, mask, target).hidden) for m in (prepacked, net))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert prepacked(source, mask, target).hidden.requires_grad
