@@ -16,6 +16,7 @@ MODERN = {
     "kind": "transformer", "layers": 2, "heads": 4, "kv_heads": 2, "ffn_dim": 32, "norm_type": "rmsnorm",
     "activation": "swiglu",
 }  # fmt: skip
+RELATIVE = {"transformer-relative": {**MODERN, "position_encoding": "relative", "max_distance": 3}}
 ENCODERS = {
     "gru": {"kind": "gru", "dim": WIDTH, "layers": 2},
     "gru-forward": {"kind": "gru", "dim": WIDTH, "bidirectional": False},
@@ -25,7 +26,7 @@ ENCODERS = {
         "kind": "transformer", "layers": 2, "heads": 2, "ffn_dim": 32, "norm_order": "post",
         "position_encoding": "learned",
     },
-    "transformer-relative": {**MODERN, "position_encoding": "relative", "max_distance": 3},
+    **RELATIVE,
     "convolutional": {"kind": "convolutional", "dim": 12, "layers": 2, "kernel_size": 3},
     "bert": {
         "kind": "bert", "path": "nowhere", "architecture": {  # where the shape is given, the folder is not looked at
@@ -130,8 +131,8 @@ PAIRS = list(dict.fromkeys(PAIRS))
 def config(
     encoder: str, decoder: str, score: str = "additive", align: str = "global", tie: str = "none"
 ) -> ModelConfig:
-    part = dict(FIXED[decoder] if decoder in FIXED else DECODERS[decoder])
-    if decoder in DECODERS:
+    part = dict({**DECODERS, **FIXED, **RELATIVE}[decoder])
+    if decoder not in FIXED:
         part["attention"] = {"score": SCORES[score], "align": ALIGNS[align]}
     return TypeAdapter(ModelConfig).validate_python(
         {"embeddings": {"dim": WIDTH, "tie": tie}, "encoder": ENCODERS[encoder], "decoder": part}

@@ -1,129 +1,91 @@
-"""Our Transformer against PyTorch's with the same weights; positions against their formula in NumPy."""
+"""Transformer layers against PyTorch's and LLaMA's with the same weights; positions against their formulas."""
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import nn
+from transformers.models.llama.modeling_llama import LlamaConfig, LlamaDecoderLayer, LlamaRotaryEmbedding
 
-from seq2attn.attention import Attention
-from seq2attn.attention.scores import MultiHeadScore
-from seq2attn.encoders import TransformerEncoderConfig
+from seq2attn.attention import QueryInfo
+from seq2attn.attention.relative_positions import RelativePositionScore, RotaryScore
+from seq2attn.config.load import load
+from seq2attn.decoders import TransformerDecoderConfig
+from seq2attn.encoders import EncoderOutput, TransformerEncoderConfig
+from seq2attn.errors import ConfigError
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.models import ModelConfig
 from seq2attn.nn.layers import LearnedPositionEmbedding, SinusoidalPositionEncoding
 from tests.laws.parts import model, sources
 
-DIM, HEADS, HIDDEN, LAYERS = 12, 3, 20, 2
-LENGTHS, WORDS = (6, 2, 5), 7
-KINDS = [*itertools.product(["pre", "post"], ["relu", "gelu"])]
+DIM, HEADS, KV_HEADS, HIDDEN, LAYERS = 12, 3, 1, 20, 2
+LENGTHS, TOKENS = (6, 2, 5), 6
+MASK = torch.arange(TOKENS) < torch.tensor(LENGTHS)[:, None]
+POSITIONS = torch.arange(TOKENS).expand(3, TOKENS)
+MODERN = {
+    "kind": "transformer", "layers": LAYERS, "heads": HEADS, "kv_heads": KV_HEADS, "ffn_dim": HIDDEN, "dropout": 0.0,
+    "position_encoding": "rotary", "norm_type": "rmsnorm", "activation": "swiglu",
+}  # fmt: skip
 
 
 def rand(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
 
 
-def mask():
-    return torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
-
-
 def shuffled(module):
-    """Weights far from their first values, so that nothing is right by being zero or one."""
+    """Weights far from their initial values, so that nothing is right by being zero or one."""
     for i, parameter in enumerate(module.parameters()):
         with torch.no_grad():
             parameter.copy_(rand(*parameter.shape, seed=10 + i) * 0.3)
     return module.double().eval()
 
 
-def copy_attention(ours, theirs):
+def torch_layer(ours, norm, activation):
+    """PyTorch's encoder layer with the weights of `ours`."""
+    options = {"dropout": 0.0, "batch_first": True, "norm_first": norm == "pre", "activation": activation}
+    layer, attention = nn.TransformerEncoderLayer(DIM, HEADS, HIDDEN, **options).double(), ours.self_attention
+    layer.linear1.load_state_dict(ours.feed_forward.up_proj.state_dict())
+    layer.linear2.load_state_dict(ours.feed_forward.down_proj.state_dict())
+    layer.norm1.load_state_dict(ours.self_attention_residual.norm.state_dict())
+    layer.norm2.load_state_dict(ours.feed_forward_residual.norm.state_dict())
+    layer.self_attn.out_proj.load_state_dict(attention.output_proj.state_dict())
+    sides = (attention.score.query_proj, attention.score.key_proj, attention.value_proj)
     with torch.no_grad():
-        sides = (ours.score.query_proj, ours.score.key_proj, ours.value_proj)
-        theirs.in_proj_weight.copy_(torch.cat([side.weight for side in sides]))
-        theirs.in_proj_bias.copy_(torch.cat([side.bias for side in sides]))
-    theirs.out_proj.load_state_dict(ours.output_proj.state_dict())
+        layer.self_attn.in_proj_weight.copy_(torch.cat([side.weight for side in sides]))
+        layer.self_attn.in_proj_bias.copy_(torch.cat([side.bias for side in sides]))
+    return layer
 
 
-def copy_layer(ours, theirs):
-    theirs.linear1.load_state_dict(ours.feed_forward.up_proj.state_dict())
-    theirs.linear2.load_state_dict(ours.feed_forward.down_proj.state_dict())
-    copy_attention(ours.self_attention, theirs.self_attn)
-    branches, norms = (ours.self_attention_residual, ours.feed_forward_residual), (theirs.norm1, theirs.norm2)
-    for branch, norm in zip(branches, norms, strict=True):
-        norm.load_state_dict(branch.norm.state_dict())
-
-
-def options(norm, activation):
-    ours = {"kind": "transformer", "layers": LAYERS, "heads": HEADS, "ffn_dim": HIDDEN, "dropout": 0.0}
-    theirs = {"dropout": 0.0, "batch_first": True, "norm_first": norm == "pre", "activation": activation}
-    return {**ours, "norm_order": norm, "activation": activation}, theirs
-
-
-def with_positions(words):
-    return words + SinusoidalPositionEncoding(DIM)(torch.arange(words.size(1)))
-
-
-def same_with_gradients(ours, theirs, given):
-    torch.testing.assert_close(ours, theirs)
-    one, two = (torch.autograd.grad(x.pow(2).sum(), given, retain_graph=True) for x in (ours, theirs))
-    for a, b in zip(one, two, strict=True):
-        torch.testing.assert_close(a, b)
-
-
-@pytest.mark.parametrize("need_weights", [True, False])
-def test_multi_head_attention_is_torchs(need_weights):
-    ours = shuffled(Attention(MultiHeadScore(DIM, DIM, HEADS), projection=(DIM, DIM)))
-    theirs = nn.MultiheadAttention(DIM, HEADS, batch_first=True).double()
-    copy_attention(ours, theirs)
-    query, keys, values = (rand(3, n, DIM, seed=n).requires_grad_() for n in (WORDS, 6, 6))
-    position = torch.arange(WORDS).expand(3, WORDS)
-    context, _, weights, _ = ours(query, ours.project_memory(keys, values, mask()), position, need_weights=need_weights)
-    expected, shares = theirs(query, keys, values, key_padding_mask=~mask(), average_attn_weights=False)
-    same_with_gradients(context, expected, (query, keys, values))
-    if need_weights:
-        torch.testing.assert_close(weights, shares)
-
-
-@pytest.mark.parametrize(("norm", "activation"), KINDS)
+@pytest.mark.parametrize(("norm", "activation"), [("pre", "relu"), ("post", "gelu")])
 def test_the_encoder_is_torchs(norm, activation):
-    config, theirs = options(norm, activation)
+    config = {"kind": "transformer", "layers": LAYERS, "heads": HEADS, "ffn_dim": HIDDEN, "dropout": 0.0}
+    config |= {"norm_order": norm, "activation": activation}
     ours = shuffled(TransformerEncoderConfig.model_validate(config).build(DIM))
-    layer = nn.TransformerEncoderLayer(DIM, HEADS, HIDDEN, **theirs)
-    last = nn.LayerNorm(DIM) if norm == "pre" else None
-    theirs = nn.TransformerEncoder(layer, LAYERS, last, enable_nested_tensor=False).double()
-    for one, other in zip(ours.layers, theirs.layers, strict=True):
-        copy_layer(one, other)
-    if last is not None:
-        theirs.norm.load_state_dict(ours.norm.state_dict())
-    words = rand(3, max(LENGTHS), DIM).requires_grad_()
-    encoded = ours(words, mask())
-    expected = theirs(with_positions(words), src_key_padding_mask=~mask())
-    same_with_gradients(encoded.values[mask()], expected[mask()], (words,))
+    embedded = rand(3, TOKENS, DIM).requires_grad_()
+    x, expected_weights = embedded + SinusoidalPositionEncoding(DIM)(torch.arange(TOKENS)), []
+    for layer in (torch_layer(layer, norm, activation) for layer in ours.layers):
+        y = layer.norm1(x) if norm == "pre" else x
+        weights = layer.self_attn(y, y, y, key_padding_mask=~MASK, average_attn_weights=False)[1]
+        expected_weights.append(weights)
+        x = layer(x, src_key_padding_mask=~MASK)
+    expected = ours.norm(x)
+    encoded = ours(embedded, MASK)
+    torch.testing.assert_close(encoded.values[MASK], expected[MASK])
+    gradients = (torch.autograd.grad(y[MASK].pow(2).sum(), embedded)[0] for y in (encoded.values, expected))
+    torch.testing.assert_close(*gradients)
     means = torch.stack([row[:n].mean(0) for row, n in zip(expected, LENGTHS, strict=True)])
     torch.testing.assert_close(encoded.final_state[0][:, 0], means)
+    _, weights = ours.forward_with_weights(embedded, MASK)
+    rows = MASK[:, None, None].expand(weights.shape[:-1])
+    torch.testing.assert_close(weights[rows], torch.stack(expected_weights, 1)[rows])
 
 
-@pytest.mark.parametrize(("norm", "activation"), KINDS)
-def test_where_the_encoder_looks_is_where_torchs_does(norm, activation):
-    config, options_of_torch = options(norm, activation)
-    ours = shuffled(TransformerEncoderConfig.model_validate(config).build(DIM))
-    words, padding = rand(3, max(LENGTHS), DIM), ~mask()
-    x, expected = with_positions(words), []
-    for one in ours.layers:
-        layer = nn.TransformerEncoderLayer(DIM, HEADS, HIDDEN, **options_of_torch).double()
-        copy_layer(one, layer)
-        y = layer.norm1(x) if norm == "pre" else x
-        expected.append(layer.self_attn(y, y, y, key_padding_mask=padding, average_attn_weights=False)[1])
-        x = layer(x, src_key_padding_mask=padding)
-    _, weights = ours.forward_with_weights(words, mask())
-    rows = mask()[:, None, None].expand(weights.shape[:-1])  # what padding looks at is nobody's business
-    torch.testing.assert_close(weights[rows], torch.stack(expected, 1)[rows])
-
-
-@pytest.mark.parametrize("dim", [2, 6, 7, 64])
+@pytest.mark.parametrize("dim", [2, 7, 64])
 def test_sinusoids_are_their_formula(dim):
-    # Sines in the first half and cosines in the second (not in turn), of positions over wavelengths that go from
-    # 2 pi to exactly 10000 * 2 pi in a geometric row, as the code that came with the paper makes them.
+    # Sines in the first half and cosines in the second, of positions over wavelengths from 2 pi to 10000 * 2 pi in a
+    # geometric progression, as in the code of the paper's authors.
     half = (dim + 1) // 2
     lengths = 10_000 ** (np.arange(half) / max(half - 1, 1))
     angles = np.arange(50)[:, None] / lengths
@@ -141,9 +103,107 @@ def test_learned_positions_beyond_the_last_share_it():
     assert (vectors[5:] == vectors[4]).all()
 
 
-@pytest.mark.parametrize("kind", ["transformer", "transformer-post-learned"])
-def test_words_are_told_apart_by_where_they_stand(kind):
-    net = model(kind, kind)
+@pytest.mark.parametrize(
+    "kind", ["transformer", "transformer-post-learned", "transformer-rotary", "transformer-relative"]
+)
+def test_the_order_of_the_tokens_matters(kind):
+    # Without positions, the last token of one layer does not depend on the order of the others.
+    net = model("gru", kind)
+    del net.decoder.layers[1:]
     memory, state = net.encode(*sources())
-    hidden = net.decode(torch.full((4, 6), 5), state, memory).hidden
-    assert ((hidden[:, 1:] - hidden[:, :-1]).abs().amax(-1) > 1e-3).all()
+    ids = torch.tensor([[3, 4, 5, 6, 7, 8]] * 4)
+    one, other = (net.decode(x, state, memory).hidden[:, -1] for x in (ids, ids[:, [3, 4, 0, 1, 2, 5]]))
+    assert ((one - other).abs().amax(-1) > 1e-4).all()
+
+
+@pytest.mark.parametrize("kv_heads", [HEADS, KV_HEADS])
+def test_relative_scores_are_their_formula(kv_heads):
+    """Shaw et al. 2018, eq. 4: each key has a vector for its distance from the query."""
+    most, x = 2, rand(3, TOKENS, DIM)
+    score = shuffled(RelativePositionScore(DIM, HEADS, kv_heads, most))
+    q, k = (project(x, POSITIONS) for project in (score.project_query, score.project_key))
+    scores = score(q, k, QueryInfo(x, POSITIONS))
+    vectors, (q, k) = score.relative_embedding.weight.detach().numpy(), (y.detach().numpy() for y in (q, k))
+    expected = np.zeros((3, HEADS, TOKENS, TOKENS))
+    for b, h, t, s in np.ndindex(*expected.shape):
+        key = k[b, h * kv_heads // HEADS, s] + vectors[max(-most, min(most, s - t)) + most]
+        expected[b, h, t, s] = q[b, h, t] @ key / np.sqrt(DIM // HEADS)
+    torch.testing.assert_close(scores.detach(), torch.from_numpy(expected))
+
+
+def llama_layer(ours, config):
+    """LLaMA's layer with the weights of `ours`."""
+    layer = LlamaDecoderLayer(config, 0)
+    pairs = [
+        (ours.self_attention.score.query_proj, layer.self_attn.q_proj),
+        (ours.self_attention.score.key_proj, layer.self_attn.k_proj),
+        (ours.self_attention.value_proj, layer.self_attn.v_proj),
+        (ours.self_attention.output_proj, layer.self_attn.o_proj),
+        (ours.self_attention_residual.norm, layer.input_layernorm),
+        (ours.feed_forward.gate_proj, layer.mlp.gate_proj),
+        (ours.feed_forward.up_proj, layer.mlp.up_proj),
+        (ours.feed_forward.down_proj, layer.mlp.down_proj),
+        (ours.feed_forward_residual.norm, layer.post_attention_layernorm),
+    ]
+    for one, other in pairs:
+        other.load_state_dict(one.state_dict())
+    return layer.double().eval()
+
+
+def test_rotary_grouped_rmsnorm_and_swiglu_are_llamas_layer():
+    ours = shuffled(TransformerEncoderConfig.model_validate(MODERN).build(DIM))
+    config = LlamaConfig(
+        hidden_size=DIM, intermediate_size=HIDDEN, num_attention_heads=HEADS, num_key_value_heads=KV_HEADS,
+        attention_bias=True, rms_norm_eps=1e-6, attn_implementation="eager",
+    )  # fmt: skip
+    x = rand(3, TOKENS, DIM)
+    y, rotations = x, LlamaRotaryEmbedding(config)(x, POSITIONS)
+    mask = torch.zeros(3, 1, 1, TOKENS, dtype=torch.double).masked_fill(~MASK[:, None, None], -1e9)
+    for layer in ours.layers:
+        y = llama_layer(layer, config)(y, attention_mask=mask, position_embeddings=rotations)
+    # LLaMA's angles are in single precision.
+    torch.testing.assert_close(ours(x, MASK).values[MASK], ours.norm(y)[MASK], rtol=1e-5, atol=1e-6)
+
+
+def test_the_kv_cache_and_the_memory_are_grouped():
+    encoder = TransformerEncoderConfig.model_validate(MODERN).build(DIM)
+    decoder = TransformerDecoderConfig.model_validate(
+        {**MODERN, "attention": {"score": {"kind": "multi-head", "heads": HEADS, "kv_heads": 1}}}
+    ).build(DIM, encoder).double()  # fmt: skip
+    x = rand(3, TOKENS, DIM)
+    memory, state = decoder.init_state(EncoderOutput(x, x, MASK, (x[:, :1],)))
+    tensors = [y for pair in decoder(x, state, memory).state.kv_cache.layers for y in pair]
+    tensors += [y for m in memory for y in (m.keys, m.values)]
+    assert [y.shape for y in tensors] == [(3, KV_HEADS, TOKENS, DIM // HEADS)] * 4 * LAYERS
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_rotary_heads_must_have_an_even_width(side):
+    plain = {"encoder": {"kind": "gru"}, "decoder": {"kind": "luong"}, "embeddings": {"dim": HEADS * 3}}
+    with pytest.raises(ValidationError, match=f"{side}.position_encoding: rotary .* heads are 3 wide"):
+        ModelConfig.model_validate({**plain, side: MODERN})
+    with pytest.raises(ValueError, match="rotary positions need heads of an even width"):
+        RotaryScore(HEADS * 3, HEADS)
+
+
+CONFIG = """\
+run_dir: runs/none
+data: {train: {kind: plain, source: a, target: b}, dev: {kind: plain, source: a, target: b}}
+tokenizer: {joint: {kind: words}}
+model:
+  encoder: {kind: transformer, heads: 8, kv_heads: 3}
+  decoder:
+    kind: transformer
+    attention: {score: {kind: multi-head, heads: 8, kv_heads: 4}}
+"""
+
+
+def test_kv_heads_that_do_not_divide_the_heads_have_a_place(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(CONFIG)
+    with pytest.raises(ConfigError) as error:
+        load(path, ExperimentConfig, ["model.decoder.attention.score.kv_heads=5"])
+    message = str(error.value)
+    assert "mine.yaml:5:52: `model.encoder.kv_heads`: 3 key-value heads do not divide 8 heads" in message
+    assert "`model.decoder.attention.score.kv_heads`: 5 key-value heads do not divide 8 heads" in message
+    assert "<command line>:1:40" in message
