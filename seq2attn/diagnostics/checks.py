@@ -1,4 +1,4 @@
-"""Checks of a trained model: what its search relies on, sentence by sentence.
+"""Checks of a trained model, sentence by sentence: batching, cache, padding and scores of its search.
 
 Shapes: B sentences, S source tokens, T target tokens, V vocabulary.
 """
@@ -21,16 +21,16 @@ from seq2attn.models import Seq2Seq
 from seq2attn.search.config import SearchConfig
 
 LOG_PROB_TOLERANCE = 1e-3
-"""Largest difference of log-probabilities that is allowed. In float32 they are right to about 1e-5."""
+"""Largest allowed difference of log-probabilities, which in float32 are exact to about 1e-5."""
 MAX_BATCH_TOKENS = 1024
-"""Source tokens of a batch, padding counted."""
+"""Source tokens of a batch, with padding."""
 EXTRA_PADDING = 3
-"""Columns of padding that are added to a batch."""
+"""Padding columns that are added to a batch."""
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A source, a translation of it, and its number in the file that it is from."""
+    """A source, its translation, and its line number in the file."""
 
     number: int
     source: tuple[int, ...]
@@ -39,13 +39,13 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Subject:
-    """A trained model that is checked, and the sentences that it is checked with."""
+    """A trained model to be checked, and sentences to check it with."""
 
-    reference_model: Seq2Seq  # as it was loaded
-    search_model: Seq2Seq  # as search has it
+    reference_model: Seq2Seq  # as loaded
+    search_model: Seq2Seq  # as the translator prepares it
     search: SearchConfig
     sentences: tuple[Sentence, ...]
-    origin: str  # of the sentences
+    origin: str  # the file of the sentences
 
     @property
     def sources(self) -> list[tuple[int, ...]]:
@@ -53,20 +53,20 @@ class Subject:
         return [sentence.source for sentence in self.sentences]
 
     def batches(self) -> Iterator[list[Sentence]]:
-        """All sentences, those alike in length together."""
+        """All sentences, those of similar lengths together."""
         for rows in batch_by_length(self.sources, MAX_BATCH_TOKENS):
             yield [self.sentences[row] for row in rows]
 
 
 Check: TypeAlias = Callable[[Subject], Iterator[tuple[int, float]]]
-"""The numbers of sentences, each with a difference that should be zero but for rounding."""
+"""Yields the line number of each sentence and a difference that should be zero up to rounding."""
 
 
 def check_batching(subject: Subject) -> Iterator[tuple[int, float]]:
-    """Score of the best hypothesis, by the run's own search, of a sentence in a batch and alone.
+    """Score of the best hypothesis of the run's search, for a sentence in a batch and alone.
 
-    Between two that are nearly equal rounding may decide, but not in double precision: hypotheses that differ are
-    searched again in it.
+    Rounding may decide between nearly equal hypotheses: sentences with different ones are searched again in double
+    precision.
     """
     model, sources = subject.search_model, subject.sources
     batched, alone = (_best(subject, model, sources, budget) for budget in (MAX_BATCH_TOKENS, 1))
@@ -82,59 +82,50 @@ def check_batching(subject: Subject) -> Iterator[tuple[int, float]]:
 
 
 def check_cache(subject: Subject) -> Iterator[tuple[int, float]]:
-    """Log-probabilities of every next token, word by word from a state, as search reads, and all at once."""
+    """Log-probabilities of every next token, token by token with a cache as in search, and all at once without."""
+    model = subject.search_model
     for sentences in subject.batches():
-        batch = collate(_pairs(sentences)).to(subject.reference_model.device)
-        at_once = log_probs(subject.reference_model, batch.source, batch.source_mask, batch.target)
-        stepwise = stepwise_log_probs(subject.search_model, batch.source, batch.source_mask, batch.target)
-        yield from _differences(sentences, stepwise, at_once)
+        batch = collate(_pairs(sentences)).to(model.device)
+        memory, state = model.encode(batch.source, batch.source_mask)
+        steps = list[Tensor]()
+        for token in batch.target.unbind(1):
+            step, state = model.step(token, state, memory)
+            steps.append(step)
+        at_once = _log_probs(subject.reference_model, batch.source, batch.source_mask, batch.target)
+        yield from _differences(sentences, torch.stack(steps, 1), at_once)
 
 
 def check_padding(subject: Subject) -> Iterator[tuple[int, float]]:
-    """Log-probabilities of a sentence in a batch, with tokens in the place of padding, and alone."""
+    """Log-probabilities of a sentence in a batch, with tokens in place of padding, and alone."""
     model, token = subject.reference_model, subject.sources[0][0]
     for sentences in subject.batches():
         batch = collate(_pairs(sentences)).to(model.device)
         source, mask = (F.pad(side, (0, EXTRA_PADDING)) for side in (batch.source, batch.source_mask))
-        padded = log_probs(model, source.masked_fill(~mask, token), mask, batch.target)
+        padded = _log_probs(model, source.masked_fill(~mask, token), mask, batch.target)
         for row, sentence in zip(padded, sentences, strict=True):
             one = collate(_pairs([sentence])).to(model.device)
-            alone = log_probs(model, one.source, one.source_mask, one.target)
+            alone = _log_probs(model, one.source, one.source_mask, one.target)
             yield from _differences([sentence], row[None], alone)
 
 
 def check_scores(subject: Subject) -> Iterator[tuple[int, float]]:
-    """Log-probability a token that search gives to each hypothesis, and that of forced decoding."""
+    """Log-probability per token of each hypothesis, in search and by forced decoding."""
     engine = NativeEngine(subject.search_model)
-    found = engine.translate(subject.sources, subject.search, budget=MAX_BATCH_TOKENS)
-    each = [
-        (sentence, hypothesis)
-        for sentence, hypotheses in zip(subject.sentences, found, strict=True)
-        for hypothesis in hypotheses
-    ]
-    pairs = [(sentence.source, hypothesis.tokens) for sentence, hypothesis in each]
+    output = engine.translate(subject.sources, subject.search, budget=MAX_BATCH_TOKENS)
+    hypotheses = [(sentence, one) for sentence, beam in zip(subject.sentences, output, strict=True) for one in beam]
+    pairs = [(sentence.source, hypothesis.tokens) for sentence, hypothesis in hypotheses]
     forced = engine.token_log_probs(pairs, budget=MAX_BATCH_TOKENS)
-    for (sentence, hypothesis), tokens in zip(each, forced, strict=True):
-        yield sentence.number, abs(hypothesis.log_prob - sum(tokens)) / len(tokens)
+    for (sentence, hypothesis), token_log_probs in zip(hypotheses, forced, strict=True):
+        yield sentence.number, abs(hypothesis.log_prob - sum(token_log_probs)) / len(token_log_probs)
 
 
-def log_probs(model: Seq2Seq, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
+def _log_probs(model: Seq2Seq, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
     """Log-probabilities of every next token, all at once: [B, S], [B, S], [B, T] -> [B, T, V]"""
     return model.log_probs(model(source, mask, target).hidden)
 
 
-def stepwise_log_probs(model: Seq2Seq, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
-    """The same token by token from a state."""
-    memory, state = model.encode(source, mask)
-    steps = list[Tensor]()
-    for token in target.unbind(1):
-        found, state = model.step(token, state, memory)
-        steps.append(found)
-    return torch.stack(steps, 1)
-
-
 def max_abs_difference(one: Tensor, other: Tensor) -> float:
-    """Largest difference of two numbers in the same place; equal infinities have none."""
+    """Largest elementwise difference; that of equal infinities is 0."""
     return float(torch.where(one == other, 0.0, (one.double() - other.double()).abs()).max())
 
 
@@ -142,8 +133,8 @@ def _best(
     subject: Subject, model: Seq2Seq, sources: Sequence[tuple[int, ...]], budget: int
 ) -> list[tuple[tuple[int, ...], float]]:
     """Tokens and score of the best hypothesis of each source."""
-    found = NativeEngine(model).translate(sources, subject.search, budget=budget)
-    return [(hypotheses[0].tokens, hypotheses[0].score) for hypotheses in found]
+    output = NativeEngine(model).translate(sources, subject.search, budget=budget)
+    return [(hypotheses[0].tokens, hypotheses[0].score) for hypotheses in output]
 
 
 def _pairs(sentences: Sequence[Sentence]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -151,7 +142,7 @@ def _pairs(sentences: Sequence[Sentence]) -> list[tuple[tuple[int, ...], tuple[i
 
 
 def _differences(sentences: Sequence[Sentence], one: Tensor, other: Tensor) -> Iterator[tuple[int, float]]:
-    """Largest difference in the rows of each sentence, padding left out: [B, T, V], [B, T, V]"""
+    """Largest difference of each sentence without padding: [B, T, V], [B, T, V]"""
     for sentence, row, other_row in zip(sentences, one, other, strict=True):
         end = len(sentence.target) + 1
         yield sentence.number, max_abs_difference(row[:end], other_row[:end])

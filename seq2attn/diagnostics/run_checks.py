@@ -1,4 +1,4 @@
-"""The work of `seq2attn doctor`: a run and sentences are loaded, and every check is made."""
+"""The work of `seq2attn doctor`: loading of a run and sentences, and all checks."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ CHECKS: dict[str, Check] = {
     "padded equals unpadded": check_padding,
     "scores equal forced scores": check_scores,
 }
-"""Every check by its name in the table."""
+"""Checks by their names in the table."""
 DISCRETE_ALIGNMENTS = (HardAlignment, MonotonicAlignment, LocalPredictiveAlignment)
-"""Alignments that choose words: where two are nearly equal, rounding decides between them."""
+"""Alignments that select tokens: rounding decides between nearly equal ones."""
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Largest difference that a check found and the number of its sentence, or the error that it ended in."""
+    """Largest difference of a check and the number of its sentence, or the error that ended the check."""
 
     check: str
     max_difference: float
@@ -60,15 +60,15 @@ class CheckResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the check ended, and all differences are small."""
+        """True if all differences are small."""
         return not self.error and self.max_difference <= LOG_PROB_TOLERANCE
 
 
 def load_subject(run: RunDirectory, count: int, file: Path | None, device: str) -> Subject:
-    """The model of a run, with the first `count` sentences that are not empty of its dev set or of a file.
+    """The model of a run, with the first `count` non-empty sentences of its dev set or of a file.
 
-    A source without a translation is given the greedy one. A search that samples is replaced by a greedy one, and a
-    model with discrete alignments is checked in double precision.
+    Sources of a file get a greedy translation. Greedy search replaces sampling, and a model with discrete alignments is
+    checked in double precision.
 
     Raises: UserError when the run or the file cannot be used.
     """
@@ -91,37 +91,37 @@ def load_subject(run: RunDirectory, count: int, file: Path | None, device: str) 
         targets = [tuple(target.encode(translation)) for _, _, translation in sentences]
     else:
         sources = [ids for _, ids, _ in sentences]
-        found = NativeEngine(model).translate(sources, greedy, budget=MAX_BATCH_TOKENS)
-        targets = [hypotheses[0].tokens for hypotheses in found]
+        output = NativeEngine(model).translate(sources, greedy, budget=MAX_BATCH_TOKENS)
+        targets = [best.tokens for (best,) in output]
     return Subject(
         model,
         search_model,
         greedy if isinstance(search, SampleConfig) else search,
-        tuple(Sentence(number, ids, words) for (number, ids, _), words in zip(sentences, targets, strict=True)),
+        tuple(Sentence(number, ids, tokens) for (number, ids, _), tokens in zip(sentences, targets, strict=True)),
         str(path),
     )
 
 
 def run_checks(subject: Subject, checks: dict[str, Check] = CHECKS) -> list[CheckResult]:
-    """The result of every check. One that ends in an error has failed, and the others go on."""
+    """The result of every check. A check that raises an error has failed; the others continue."""
     return [_run(name, check, subject) for name, check in tqdm(checks.items(), "check", leave=False, disable=None)]
 
 
 @torch.no_grad()
 def _run(name: str, check: Check, subject: Subject) -> CheckResult:
-    start, worst, where, error = time.perf_counter(), 0.0, None, ""
+    start, largest, sentence, error = time.perf_counter(), 0.0, None, ""
     try:
         for number, difference in check(subject):
             difference = math.inf if math.isnan(difference) else difference
-            if where is None or difference > worst:
-                worst, where = difference, number
-    except Exception as failure:  # whatever a plugin's part or a device makes of it
-        error = f"{type(failure).__name__}: {failure}"
-    return CheckResult(name, worst, where, time.perf_counter() - start, error)
+            if sentence is None or difference > largest:
+                largest, sentence = difference, number
+    except Exception as exception:  # any error of a custom component or a device
+        error = f"{type(exception).__name__}: {exception}"
+    return CheckResult(name, largest, sentence, time.perf_counter() - start, error)
 
 
 def format_check_table(results: Iterable[CheckResult]) -> str:
-    """A check a line, and the errors below."""
+    """A line per check, and the errors below."""
     results = list(results)
     rows = [
         (
@@ -140,10 +140,10 @@ def format_check_table(results: Iterable[CheckResult]) -> str:
 
 
 def _texts(run: RunDirectory, file: Path | None) -> tuple[Path, Iterator[tuple[str, str]]]:
-    """Sources and translations, and where they are from; in a file of sources translations are empty."""
+    """The file of the sentences, and pairs of sources and translations, which are empty for a file of sources."""
     if file is not None:
         return file, ((line, "") for line in read_lines(file))
     dev = (run.folder / DEV).with_suffix(".jsonl")
     if not dev.is_file():
-        raise DataError(f"{dev}: is missing; give --input FILE, with sentences in the source language")
+        raise DataError(f"{dev}: is missing; give --input FILE with sentences in the source language")
     return dev, read_text_pairs(dev)

@@ -1,4 +1,4 @@
-"""The work of `seq2attn verify-resume`: a training that is interrupted twice is compared with one that is not."""
+"""The work of `seq2attn verify-resume`: comparison of an interrupted training with an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.training.metrics_logger import METRICS_FILE
 
 NUM_DEV_PAIRS = 16
-"""Pairs of the dev set that are translated in a validation, which is to be short."""
+"""Pairs of the shortened dev set."""
 NUM_VALIDATIONS = 4
 REPORT_EVERY = 4
 """Updates between two reports, so that interruptions come between them."""
 INTERRUPTIONS = (signal.SIGTERM, signal.SIGKILL)
-"""Ends of the first sessions: one that saves a checkpoint, and one that cannot."""
+"""Signals that end the first sessions: one with a checkpoint, and one without."""
 SESSIONS_LOG = "sessions.log"
 
 
 def verify_resume(
     experiment: ExperimentConfig, folder: Path, log: Callable[[str], None], *, updates: int
 ) -> list[ComparisonRow]:
-    """Two trainings in `folder`, straight and with interruptions, and the comparison of all that they left behind.
+    """The comparison of two trainings in `folder`, one without and one with interruptions.
 
-    Raises: UserError when the config or its text cannot be trained with.
+    Raises: UserError for a config or text that cannot be used for training.
     """
     straight, interrupted, config = folder / "straight", folder / "interrupted", folder / "config.yaml"
-    short = _shortened(experiment, folder, updates)
+    short = _shorten(experiment, folder, updates)
     prepare(short.data, short.tokenizer, straight, log)
     shutil.copytree(straight, interrupted)
     write_bytes(config, dump(short).encode())
@@ -52,53 +52,53 @@ def verify_resume(
     log(f"{updates} updates without interruption")
     allow_code(plugin_modules(short))
     run = RunDirectory(straight)
-    batch = run.load_config().training.batch  # with the tokens that fitted
+    batch = run.load_config().training.batch  # with the resolved number of tokens
     training = short.training.model_copy(update={"batch": batch})
     write_bytes(config, dump(short.model_copy(update={"training": training})).encode())
-    for number, kind in enumerate(INTERRUPTIONS, start=1):
-        _train(config, interrupted, kind, number * updates // (len(INTERRUPTIONS) + 1))
-        log(f"{kind.name} after update {_updates_reported(interrupted)}, and resumed")
+    for number, interruption in enumerate(INTERRUPTIONS, start=1):
+        _train(config, interrupted, interruption, number * updates // (len(INTERRUPTIONS) + 1))
+        log(f"{interruption.name} after update {_last_reported_update(interrupted)}, and resumed")
     _train(config, interrupted)
     return compare_runs(run, RunDirectory(interrupted))
 
 
-def _train(config: Path, run: Path, kind: signal.Signals | None = None, after: int = 0) -> None:
-    """A session of training in a process of its own, to its end or to a signal once `after` updates are reported.
+def _train(config: Path, run: Path, interruption: signal.Signals | None = None, after: int = 0) -> None:
+    """A training session in a separate process, to its end or to a signal once `after` updates are reported.
 
-    Raises: RunError when it ends in another way.
+    Raises: RunError when it ends otherwise.
     """
     options = ["--set", f"run_dir={run}", "--resume-if-exists"]
     command = [sys.executable, "-m", "seq2attn", "train", str(config), *options]
-    after = max(after, _updates_reported(run) + 1)  # at least one of this session
+    after = max(after, _last_reported_update(run) + 1)  # at least one of this session
     path = run.parent / SESSIONS_LOG
     with (
         path.open("ab") as log,
         subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment()) as process,
     ):
         try:
-            if kind is not None:
-                while process.poll() is None and _updates_reported(run) < after:
+            if interruption is not None:
+                while process.poll() is None and _last_reported_update(run) < after:
                     time.sleep(0.001)
-                process.send_signal(kind)
+                process.send_signal(interruption)
             code = process.wait()
         finally:
             process.kill()
-    if kind is not None and code == 0:
+    if interruption is not None and code == 0:
         raise RunError(f"{run}: the training ended before it could be interrupted; give more --updates")
-    if code not in ((0,) if kind is None else (-kind, 128 + kind)):
-        said = path.read_text("utf-8", errors="replace").strip().split("\n")
-        raise RunError(f"{run}: a training ended with exit code {code}: {said[-1]}")
+    if code not in ((0,) if interruption is None else (-interruption, 128 + interruption)):
+        *_, last_line = path.read_text("utf-8", errors="replace").strip().split("\n")
+        raise RunError(f"{run}: a training ended with exit code {code}: {last_line}")
 
 
-def _updates_reported(run: Path) -> int:
+def _last_reported_update(run: Path) -> int:
     """The last update in metrics.jsonl."""
     path = run / METRICS_FILE
     lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
     return int(json.loads(lines[-1])["update"]) if lines else 0
 
 
-def _shortened(experiment: ExperimentConfig, folder: Path, updates: int) -> ExperimentConfig:
-    """The same training, but for how long it is, how often it reports, and how many sentences it is tried on."""
+def _shorten(experiment: ExperimentConfig, folder: Path, updates: int) -> ExperimentConfig:
+    """The config of a short training, with few dev pairs and frequent reports."""
     for side, name in enumerate(("source", "target")):
         lines = [pair[side] for pair in islice(read_pairs(experiment.data.dev), NUM_DEV_PAIRS)]
         write_bytes(folder / f"dev.{name}", "".join(line + "\n" for line in lines).encode())
