@@ -1,9 +1,10 @@
-"""What is better seen within a process: the order of lines, their windows, and the shapes of attention."""
+"""`Translator`: order, windows, prefixes, numbers of hypotheses, and shapes of attention weights."""
 
 from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -11,12 +12,7 @@ import torch
 from torch import Tensor
 
 from seq2attn.decoders import FixedContextDecoderConfig, LuongDecoderConfig, TransformerDecoderConfig
-from seq2attn.encoders import (
-    Encoder,
-    EncoderConfig,
-    EncoderOutput,
-    RecurrentEncoderConfig,
-)
+from seq2attn.encoders import Encoder, EncoderOutput, RecurrentEncoderConfig
 from seq2attn.errors import UserError
 from seq2attn.inference.source_line import SourceLimit
 from seq2attn.inference.translator import Translator
@@ -30,18 +26,9 @@ from seq2attn.training.distributed import training_device
 from seq2attn.visualization.attention_map import AttentionMap
 
 WORDS = ["a", "few", "words", "of", "which", "there", "are", "not", "many"]
-LINES = [
-    "a few words",
-    "",
-    "not many",
-    "  ",
-    " ".join(WORDS * 3),
-    "many many words",
-    "unknown",
-    "a few words",
-]
+LINES = ["a few words", "", "not many", "  ", " ".join(WORDS * 3), "many many words", "unknown", "a few words"]
 SEARCH = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=12))
-GRU = RecurrentEncoderConfig(kind="gru", dim=16)
+GREEDY = GreedyConfig(kind="greedy")
 DECODERS = {
     "fixed": FixedContextDecoderConfig(kind="fixed-context", dim=16),
     "luong": LuongDecoderConfig(kind="luong", dim=16),
@@ -49,50 +36,40 @@ DECODERS = {
 }
 
 
-def translator(kind: str = "luong", encoder: EncoderConfig = GRU) -> Translator:
-    """One with first weights: what it says makes no sense, and is different for different lines."""
+def translator(kind: str = "luong", words: Sequence[str] = WORDS) -> Translator:
+    """An untrained translator, whose translations differ between lines."""
     torch.manual_seed(3)
-    words = WordTokenizerConfig().train(WORDS)
-    config = ModelConfig(
-        embeddings=EmbeddingsConfig(dim=16),
-        encoder=encoder,
-        decoder=DECODERS[kind],
-    )
-    model = build_model(config, len(words.vocabulary), len(words.vocabulary)).eval()
-    return Translator(model, words, words, SEARCH)
+    tokenizer = WordTokenizerConfig().train(words)
+    encoder = RecurrentEncoderConfig(kind="gru", dim=16)
+    config = ModelConfig(embeddings=EmbeddingsConfig(dim=16), encoder=encoder, decoder=DECODERS[kind])
+    size = len(tokenizer.vocabulary)
+    return Translator(build_model(config, size, size).eval(), tokenizer, tokenizer, SEARCH)
 
 
 @pytest.mark.parametrize("kind", DECODERS)
-def test_windows_and_batches_do_not_change_answers(kind: str) -> None:
+def test_windows_and_batches_do_not_change_translations(kind: str) -> None:
     one = translator(kind)
-    together = [found.tokens for found in one.translate(LINES)]
+    together = [translation.tokens for translation in one.translate(LINES)]
     assert len(set(together)) > 2
     assert together == [one.translate(line).tokens for line in LINES]
-    assert together == [found.tokens for found in one.translate_iterable(LINES, window=3)]
+    assert together == [translation.tokens for translation in one.translate_iterable(LINES, window=3)]
     one.max_batch_tokens = 1  # each line alone
-    assert together == [found.tokens for found in one.translate(iter(LINES))]
+    assert together == [translation.tokens for translation in one.translate(iter(LINES))]
 
 
-def test_one_line_has_one_translation_and_several_have_a_list() -> None:
+def test_a_string_has_one_translation_and_lines_have_a_list() -> None:
     one = translator()
-    found, many = one.translate("a few words"), one.translate(["a few words"])
-    assert isinstance(many, list) and [found] == many
-    assert found.source_tokens == ("a", "few", "words")
-
-
-def test_lines_are_taken_only_when_they_are_needed() -> None:
+    translation = one.translate("a few words")
+    assert one.translate(["a few words"]) == [translation] and one.translate([]) == []
+    assert translation.source_tokens == ("a", "few", "words")
     endless = (line for _ in iter(int, 1) for line in LINES)
-    first = next(translator().translate_iterable(endless, window=5))
-    assert first.source_tokens == ("a", "few", "words")
+    assert next(one.translate_iterable(endless, window=5)).source_tokens == ("a", "few", "words")
 
 
 def test_an_empty_line_has_an_empty_translation() -> None:
-    for search in (SEARCH, GreedyConfig(kind="greedy"), SampleConfig(kind="sample", num_samples=2)):
-        found = translator().translate(["", " \t "], search, attention=True)
-        assert [(one.text, one.tokens, one.alternatives, one.cross_attention) for one in found] == [
-            ("", (), (), None)
-        ] * 2
-    assert translator().translate([]) == []
+    for search in (SEARCH, GREEDY, SampleConfig(kind="sample", num_samples=2)):
+        for one in translator().translate(["", " \t "], search, attention=True):
+            assert (one.text, one.tokens, one.alternatives, one.cross_attention) == ("", (), (), None)
 
 
 def test_beam_size_and_number_of_hypotheses_are_arguments() -> None:
@@ -105,24 +82,23 @@ def test_beam_size_and_number_of_hypotheses_are_arguments() -> None:
     assert (two.text, two.alternatives) == (expected.text, expected.alternatives[:1])
     samples = SampleConfig(kind="sample", num_samples=2)
     assert len(one.translate("a few words", samples, num_hypotheses=2).alternatives) == 1
-    for search, count in ((SEARCH, 4), (GreedyConfig(kind="greedy"), 2), (samples, 3)):
+    for search, count in ((SEARCH, 4), (GREEDY, 2), (samples, 3)):
         with pytest.raises(UserError, match=rf"{count} translations of a line .*--beam {count}, .*beam_size={count}"):
             one.translate("a few words", search, num_hypotheses=count)
 
 
 @pytest.mark.parametrize("kind", DECODERS)
-def test_a_prefix_is_the_beginning_of_each_translation(kind: str) -> None:
+def test_translations_begin_with_their_prefix(kind: str) -> None:
     one = translator(kind)
-    found = one.translate(LINES, prefix="of which")
-    assert all(each.text.startswith("of which") for each in found if each.source_tokens)
-    assert (found[1].text, found[3].text) == ("", "")
+    same = one.translate(LINES, prefix="of which")
+    assert all(each.text.startswith("of which") for each in same if each.source_tokens)
+    assert (same[1].text, same[3].text) == ("", "")
     prefixes = ["there", "", "not many", "", "", "are", "words", "a few words of"]
-    each_its_own = one.translate(iter(LINES), prefix=iter(prefixes))
-    for line, prefix, each in zip(LINES, prefixes, each_its_own, strict=True):
+    for line, prefix, each in zip(LINES, prefixes, one.translate(iter(LINES), prefix=iter(prefixes)), strict=True):
         assert each.tokens == one.translate(line, prefix=prefix).tokens
         assert each.tokens[: len(prefix.split())] == tuple(prefix.split()) or not line.strip()
-    free = one.translate("a few words", GreedyConfig(kind="greedy"))
-    again = one.translate("a few words", GreedyConfig(kind="greedy"), prefix=" ".join(free.tokens[:2]))
+    free = one.translate("a few words", GREEDY)
+    again = one.translate("a few words", GREEDY, prefix=" ".join(free.tokens[:2]))
     assert (again.tokens, again.log_prob) == (free.tokens, pytest.approx(free.log_prob))
     with pytest.raises(ValueError, match="shorter"):
         one.translate(["a", "few"], prefix=["a"])
@@ -130,83 +106,81 @@ def test_a_prefix_is_the_beginning_of_each_translation(kind: str) -> None:
         one.translate("a", prefix="strange")
 
 
-def test_a_line_in_parts_begins_with_its_prefix_once() -> None:
+def test_a_split_line_begins_with_its_prefix_once() -> None:
     one = translator()
     one.source_limit = SourceLimit(3, "it is a test")
-    found = one.translate("a few words of which there are", prefix="not many")
-    assert len(found.segments) > 1 and found.text.startswith("not many")
-    alone = [one.translate(part, prefix="not many" * (not number)) for number, part in enumerate(found.segments)]
-    assert [token for each in alone for token in each.tokens] == list(found.tokens)
+    whole = one.translate("a few words of which there are", prefix="not many")
+    assert len(whole.segments) > 1 and whole.text.startswith("not many")
+    alone = [one.translate(part, prefix="not many" * (not number)) for number, part in enumerate(whole.segments)]
+    assert [token for each in alone for token in each.tokens] == list(whole.tokens)
 
 
-def test_what_is_printed_of_them_is_short() -> None:
+def test_reprs_are_short() -> None:
     one = translator("transformer")
-    found = one.translate("a few words " * 3, attention=True)
-    shown = {
+    translation = one.translate("a few words " * 3, attention=True)
+    expected = {
         repr(one): "Translator(",
-        repr(found): f"Translation({found.text!r}, score={found.score:.4f}, 2 alter",
+        repr(translation): f"Translation({translation.text!r}, score={translation.score:.4f}, 2 alter",
+        repr(translation.attention_weights): "AttentionWeights(",
+        repr(AttentionMap.from_weights(translation.attention_weights, "cross")): "AttentionMap(",
+        repr(one.engine): "NativeEngine(",
     }
-    shown |= {
-        repr(found.attention_weights): "AttentionWeights(",
-        repr(AttentionMap.from_weights(found.attention_weights, "cross")): "AttentionMap(",
-    }
-    shown |= {repr(one.engine): "NativeEngine("}
-    for text, start in shown.items():
+    for text, start in expected.items():
         assert text.startswith(start) and len(text) < 300 and "\n" not in text
 
 
 @pytest.mark.parametrize(("kind", "heads"), [("luong", 1), ("transformer", 8)])
-def test_attention_is_of_every_token_and_the_ends(kind: str, heads: int) -> None:
-    for found in translator(kind).translate(["a few words", "not many"], attention=True):
-        assert found.cross_attention is not None
-        assert found.cross_attention.shape == (1, heads, len(found.tokens) + 1, len(found.source_tokens) + 1)
-        np.testing.assert_allclose(found.cross_attention.sum(-1), 1, rtol=1e-5)
+def test_attention_weights_of_all_tokens_and_eos(kind: str, heads: int) -> None:
+    for each in translator(kind).translate(["a few words", "not many"], attention=True):
+        assert each.cross_attention is not None
+        assert each.cross_attention.shape == (1, heads, len(each.tokens) + 1, len(each.source_tokens) + 1)
+        np.testing.assert_allclose(each.cross_attention.sum(-1), 1, rtol=1e-5)
 
 
-def test_without_attention_there_is_none_to_see() -> None:
-    found = translator("fixed").translate("a few words", attention=True)
-    assert (found.cross_attention, found.attention_weights is None) == (None, False)
+def test_attention_weights_of_a_given_translation() -> None:
+    one = translator("transformer")
+    translation = one.translate("a few words", attention=True)
+    forced = one.attention_weights("a few words", translation.text)
+    assert translation.attention_weights is not None
+    assert (forced.source, forced.target) == (
+        translation.attention_weights.source,
+        translation.attention_weights.target,
+    )
+    assert forced.source.tokens == (*translation.source_tokens, "</s>")
+    np.testing.assert_allclose(forced.cross_attention, translation.cross_attention)
+    assert forced.encoder_self_attention is None
+    empty = one.attention_weights("", "")
+    assert (empty.source.tokens, empty.cross_attention.shape) == (("</s>",), (1, 8, 1, 1))
+
+
+def test_models_without_attention_have_no_weights() -> None:
+    translation = translator("fixed").translate("a few words", attention=True)
+    assert (translation.cross_attention, translation.attention_weights is None) == (None, False)
     assert translator("luong").translate("a few words").attention_weights is None
 
 
-def test_any_pair_can_be_looked_at() -> None:
-    one = translator("transformer")
-    found = one.translate("a few words", attention=True)
-    seen = one.attention_weights("a few words", found.text)
-    assert found.attention_weights is not None and found.attention_weights.source.tokens == (
-        *found.source_tokens,
-        "</s>",
-    )
-    assert (seen.source, seen.target) == (found.attention_weights.source, found.attention_weights.target)
-    np.testing.assert_allclose(seen.cross_attention, found.cross_attention)
-    assert seen.encoder_self_attention is None
-    nothing = one.attention_weights("", "")
-    assert (nothing.source.tokens, nothing.cross_attention.shape) == (("</s>",), (1, 8, 1, 1))
-
-
-def test_an_encoder_from_elsewhere_need_not_know_the_question() -> None:
-    class Elsewhere(Encoder):
+def test_a_custom_encoder_need_not_have_attention_weights() -> None:
+    class CustomEncoder(Encoder):
         def __init__(self, inner: Encoder) -> None:
             super().__init__()
             self.inner = inner
 
-        def forward(self, words: Tensor, mask: Tensor) -> EncoderOutput:  # type: ignore[override]
-            return self.inner(words, mask)
+        def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:  # type: ignore[override]
+            return self.inner(embedded, mask)
 
     one = translator("luong")
-    one.model.encoder = Elsewhere(one.model.encoder)
-    found = one.translate("a few words", attention=True).attention_weights
-    assert found is not None and found.cross_attention is not None and found.encoder_self_attention is None
+    one.model.encoder = CustomEncoder(one.model.encoder)
+    weights = one.translate("a few words", attention=True).attention_weights
+    assert weights is not None and weights.cross_attention is not None and weights.encoder_self_attention is None
 
 
-def test_what_is_asked_for_keeps_the_limits() -> None:
+def test_search_options_keep_the_lengths() -> None:
     lengths = LengthsConfig(max_length=7)
     search = SampleConfig(kind="sample", lengths=lengths)
-    assert resolve_search(search, beam=None, greedy=False) is search
-    assert resolve_search(search, beam=2, greedy=False) == BeamConfig(kind="beam", beam_size=2, lengths=lengths)
-    patient = BeamConfig(kind="beam", beam_size=5, patience=1.0, lengths=lengths)
-    wider = BeamConfig(kind="beam", beam_size=7, patience=1.0, lengths=lengths)
-    assert resolve_search(patient, beam=7, greedy=False) == wider
+    assert resolve_search(search, beam=None) is search
+    assert resolve_search(search, beam=2) == BeamConfig(kind="beam", beam_size=2, lengths=lengths)
+    beam, wider = (BeamConfig(kind="beam", beam_size=size, patience=1.0, lengths=lengths) for size in (5, 7))
+    assert resolve_search(beam, beam=7) == wider
     assert resolve_search(search, beam=None, greedy=True) == GreedyConfig(kind="greedy", lengths=lengths)
 
 
@@ -217,36 +191,33 @@ def test_the_device_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
         assert training_device("cpu") == torch.device("cpu")
     with pytest.raises(UserError, match=r"there is no device `cuda:77` here"):
         training_device("cuda:77")
-    cards: list[str] = []
-    monkeypatch.setattr(distributed, "resolve_device", lambda name: cards.append(name) or torch.device(name))
-    assert training_device("cuda") == torch.device("cuda:1")  # its own, which must be there
-    assert cards == ["cuda", "cuda:1"]
+    devices: list[str] = []
+    monkeypatch.setattr(distributed, "resolve_device", lambda name: devices.append(name) or torch.device(name))
+    assert training_device("cuda") == torch.device("cuda:1")  # of the local rank, which must exist
+    assert devices == ["cuda", "cuda:1"]
     with pytest.raises(UserError, match="`cuda:0` would be shared by several processes"):
         training_device("cuda:0")
     monkeypatch.setenv("WORLD_SIZE", "1")
-    assert (training_device("cuda"), training_device("cuda:1")) == (
-        torch.device("cuda:0"),
-        torch.device("cuda:1"),
-    )
+    assert [training_device(name) for name in ("cuda", "cuda:1")] == [torch.device("cuda:0"), torch.device("cuda:1")]
 
 
-class TestArriving:
-    @pytest.mark.parametrize("most", [1, 2, 3, 1000])
-    @pytest.mark.parametrize("text", [b"", b"\n", b"a", b"a\n", b"a\n\nbcd\r\n\x85\n\n", b"\n\nabc"])
-    def test_lines_are_cut_at_newlines_only(self, text: bytes, most: int) -> None:
+@pytest.mark.parametrize("read_size", [1, 2, 1000])
+def test_input_lines_are_cut_at_newlines_only(read_size: int) -> None:
+    for text in (b"", b"\n", b"a", b"a\n", b"a\n\nbcd\r\n\x85\n\n", b"\n\nabc"):
         stream = io.BufferedReader(io.BytesIO(text))  # type: ignore[arg-type]
-        groups = list(read_line_batches(stream, most))
-        assert all(groups)
-        assert [line for group in groups for line in group] == [line.removesuffix(b"\n") for line in io.BytesIO(text)]
+        batches = list(read_line_batches(stream, read_size))
+        assert all(batches)
+        assert [line for batch in batches for line in batch] == [line.removesuffix(b"\n") for line in io.BytesIO(text)]
 
-    def test_what_has_come_comes_together(self) -> None:
-        reading, writing = os.pipe()
-        with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb", buffering=0) as person:
-            groups = read_line_batches(stream)
-            person.write(b"a\nb\nc")
-            assert next(groups) == [b"a", b"b"]
-            person.write(b"d\n")
-            assert next(groups) == [b"cd"]
-            person.write(b"\ne")
-            person.close()
-            assert list(groups) == [[b""], [b"e"]]
+
+def test_available_input_lines_are_one_batch() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb", buffering=0) as writer:
+        batches = read_line_batches(stream)
+        writer.write(b"a\nb\nc")
+        assert next(batches) == [b"a", b"b"]
+        writer.write(b"d\n")
+        assert next(batches) == [b"cd"]
+        writer.write(b"\ne")
+        writer.close()
+        assert list(batches) == [[b""], [b"e"]]
