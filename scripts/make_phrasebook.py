@@ -1,4 +1,4 @@
-"""Write the phrasebook corpus, or check that the files are what the grammar writes."""
+"""Write the phrasebook corpus, or check that its files are the output of the grammar."""
 
 import argparse
 import sys
@@ -10,18 +10,18 @@ HOME = Path(__file__).resolve().parent.parent / "data" / "phrasebook"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write or check; 1 if a checked file differs."""
+    """The command; returns 1 if a checked file differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=HOME, help="the folder of the corpus (%(default)s)")
-    parser.add_argument("--check", action="store_true", help="write nothing, compare")
+    parser.add_argument("--check", action="store_true", help="compare the files without writing")
     options = parser.parse_args(arguments)
     files = build().files()
     if options.check:
         paths = {options.output / name: content for name, content in files.items()}
-        wrong = [path for path, content in paths.items() if not path.is_file() or path.read_bytes() != content]
-        for path in wrong:
-            print(f"{path} differs from what the grammar writes; run {Path(__file__).name}", file=sys.stderr)
-        return 1 if wrong else 0
+        different = [path for path, content in paths.items() if not path.is_file() or path.read_bytes() != content]
+        for path in different:
+            print(f"{path} differs from the output of the grammar; run {Path(__file__).name}", file=sys.stderr)
+        return 1 if different else 0
     options.output.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (options.output / name).write_bytes(content)

@@ -1,7 +1,7 @@
-"""Which words say the same thing: marks that words carry while a sentence is put together.
+"""Word alignment of the sentences: marks on words while a sentence is composed.
 
-A mark is a character for private use after a word. A phrase marks its words with their parts in it, a clause says which
-phrase that is, and where a clause has been said in both languages, words of the same mark are linked for good.
+A mark is a private-use character after a word. A phrase marks its words with their parts in it, a clause adds the slot
+of the phrase, and words with the same mark in both languages of a clause are linked.
 """
 
 import re
@@ -12,12 +12,13 @@ from phrasebook.words import Text
 
 PARTS, LINKS, POSSIBLE, LAST = 0xF0000, 0x100000, 0x108000, 0x10FFFD
 WORDS = 10
-"""Words of a set phrase that are told apart."""
+"""Maximum number of words in a set phrase."""
+_MARK, _PART = re.compile(f"[{chr(PARTS)}-{chr(LAST)}]+"), re.compile(f"[{chr(PARTS)}-{chr(LINKS - 1)}]")
 _links = count()
 
 
 class Part(IntEnum):
-    """What a word is within its phrase; a set phrase has words by number before these."""
+    """Part of a word in its phrase; smaller values are the words of a set phrase."""
 
     DETERMINER = WORDS
     ADJECTIVE = auto()
@@ -29,7 +30,7 @@ class Part(IntEnum):
 
 
 class Slot(IntEnum):
-    """What a phrase or a word is within its clause."""
+    """Slot of a phrase or a word in its clause."""
 
     SUBJECT = 1
     OBJECT = auto()
@@ -52,21 +53,21 @@ class Slot(IntEnum):
 def marked(words: str, what: Part | Slot | int) -> str:
     """The words, each with this mark unless it has one."""
     mark = chr(PARTS + (64 * what if isinstance(what, Slot) else what))
-    return " ".join(word if bare(word) != word else word + mark for word in words.split(" ") if word)
+    return " ".join(word if word[-1] >= chr(PARTS) else word + mark for word in words.split(" ") if word)
 
 
 def also(words: str, what: Part | Slot) -> str:
-    """The words, each with this mark besides those that it has."""
+    """The words, each with this mark after its others."""
     return " ".join(word + marked("x", what)[1:] for word in words.split(" ") if word)
 
 
 def verb(words: str) -> str:
-    """Words that carry the verb's meaning. With its helpers in the other language they are only possibly linked."""
+    """Words with the meaning of a verb. Their links with auxiliaries of the other language are only possible ones."""
     return also(marked(words, Slot.VERB), Slot.ANY_VERB)
 
 
 def helper(words: str) -> str:
-    """Words that help a verb: have, be and do."""
+    """Auxiliary verbs: have, be and do."""
     return also(marked(words, Slot.HELPER), Slot.ANY_VERB)
 
 
@@ -74,13 +75,13 @@ def within(slot: Slot, phrase: str) -> str:
     """A phrase as part of a clause: its marks become those of the slot."""
     return re.sub(
         f"[{chr(PARTS)}-{chr(PARTS + 63)}]",
-        lambda found: chr(ord(found[0]) + 64 * slot),
+        lambda match: chr(ord(match[0]) + 64 * slot),
         marked(phrase, Part.ALONE),
     )
 
 
 def parallel(text: Text, start: int = 0) -> Text:
-    """A set phrase: word by word, if there are as many, else the last words and all others; one word with all."""
+    """A set phrase with links: word by word for equal numbers of words, one word with all, or the last words."""
     de, en = text.de.split(" "), text.en.split(" ")
     numbers = [list(range(len(side))) for side in (de, en)]
     if min(len(de), len(en)) == 1:
@@ -90,31 +91,30 @@ def parallel(text: Text, start: int = 0) -> Text:
     elif en[-1] == "ago":  # vor zwei Tagen
         numbers[1] = [*range(1, len(en)), 0]
     sides = [
-        " ".join(marked(word, start + n) for word, n in zip(words, own, strict=True))
-        for words, own in zip((de, en), numbers, strict=True)
+        " ".join(marked(word, start + n) for word, n in zip(words, indices, strict=True))
+        for words, indices in zip((de, en), numbers, strict=True)
     ]
     return Text(sides[0], sides[1])
 
 
 def linked(de: str, en: str) -> Text:
     """A clause in both languages: its marks become links that no other clause has."""
-    fresh: dict[str, str] = {}
+    links: dict[str, str] = {}
 
-    def link(found: re.Match[str]) -> str:
-        first = POSSIBLE if found[0] == chr(PARTS + 64 * Slot.ANY_VERB) else LINKS
-        return fresh.setdefault(found[0], chr(first + next(_links) % (LAST - POSSIBLE)))
+    def link(match: re.Match[str]) -> str:
+        first = POSSIBLE if match[0] == chr(PARTS + 64 * Slot.ANY_VERB) else LINKS
+        return links.setdefault(match[0], chr(first + next(_links) % (LAST - POSSIBLE)))
 
-    pattern = f"[{chr(PARTS)}-{chr(LINKS - 1)}]"
-    return Text(re.sub(pattern, link, de), re.sub(pattern, link, en))
+    return Text(_PART.sub(link, de), _PART.sub(link, en))
 
 
 def bare(words: str) -> str:
     """The words without their marks."""
-    return re.sub(f"[{chr(PARTS)}-{chr(LAST)}]", "", words)
+    return _MARK.sub("", words)
 
 
 def alignment(text: Text) -> tuple[tuple[int, int, bool], ...]:
-    """The German and English words, by number, that carry the same link, in English order, and whether it is sure."""
-    de, en = ([set(word) - set(bare(word)) for word in line.split()] for line in (text.de, text.en))
+    """Links of the German and English words, by number, in English order, and whether they are sure."""
+    de, en = ([set("".join(_MARK.findall(word))) for word in line.split()] for line in (text.de, text.en))
     both = [(i, j, german & english) for j, english in enumerate(en) for i, german in enumerate(de)]
     return tuple((i, j, min(shared) < chr(POSSIBLE)) for i, j, shared in both if shared)
