@@ -1,4 +1,4 @@
-"""Guided alignment: the formula, any decoder, sums that add up, and trainings that go on where they stopped."""
+"""Guided alignment: its formula, with any decoder, accumulation, exact resume and config errors."""
 
 from __future__ import annotations
 
@@ -37,55 +37,48 @@ from tests.laws.small import (
 __all__ = ["corpus"]  # a fixture
 
 
-def shares(rows, steps, words, seed=0):
-    """Random guides: some rows share out 1, some are empty."""
-    random = np.random.default_rng(seed)
-    guide = (random.random((rows, steps, words)) < 0.4).astype(float)
-    guide[:, ::3] = 0
-    return guide / np.maximum(guide.sum(-1, keepdims=True), 1)
+def random_alignment(rows, steps, sources, seed=0):
+    """Rows that sum to 1 or are empty."""
+    rng = np.random.default_rng(seed)
+    alignment = (rng.random((rows, steps, sources)) < 0.4).astype(float)
+    alignment[:, ::3] = 0
+    return alignment / np.maximum(alignment.sum(-1, keepdims=True), 1)
 
 
 # ---------------------------------------------------------------------- the formula
 
 
-def test_it_is_the_cross_entropy_of_the_rows_that_are_known():
-    guide, weights = shares(3, 5, 4), np.random.default_rng(1).dirichlet(np.ones(4), (3, 5))
-    expected, known = 0.0, 0
-    for b in range(3):
-        for t in range(5):
-            known += guide[b, t].sum() > 0
-            expected -= sum(guide[b, t, s] * np.log(weights[b, t, s]) for s in range(4))
-    found, count = guided_alignment_loss(torch.tensor(weights), torch.tensor(guide))
-    assert 0 < known < 15
-    assert count == known
-    torch.testing.assert_close(found, torch.tensor(expected))
+def test_the_loss_is_the_cross_entropy_of_aligned_rows():
+    alignment, weights = random_alignment(3, 5, 4), np.random.default_rng(1).dirichlet(np.ones(4), (3, 5))
+    loss, num_aligned = guided_alignment_loss(torch.tensor(weights), torch.tensor(alignment))
+    assert 0 < num_aligned == (alignment.sum(-1) > 0).sum() < 15
+    torch.testing.assert_close(loss, torch.tensor(-(alignment * np.log(weights)).sum()))
 
 
 @pytest.mark.parametrize(
     ("head", "layer", "pick"),
     [
-        (1, None, lambda w: w[:, 1, 0]),  # the last but one
+        (1, None, lambda w: w[:, 1, 0]),  # the second to last
         (2, 3, lambda w: w[:, 2, 1]),
         ("mean", 1, lambda w: (w[:, 0, 0] + w[:, 0, 1]) / 2),
     ],
 )
-def test_one_attention_is_guided(head, layer, pick):
+def test_one_head_is_guided(head, layer, pick):
     weights = torch.rand(2, 3, 2, 4, 5)
     config = GuidedAlignmentConfig(head=head, layer=layer)
     torch.testing.assert_close(config.select_attention(weights), pick(weights))
     assert GuidedAlignmentConfig().resolve_layer(1) == 1
 
 
-def test_weights_of_zero_cost_much_and_ask_for_nothing():
+def test_weights_of_zero_have_a_finite_loss_and_no_gradient():
     weights = torch.tensor([[[0.0, 1.0], [0.5, 0.5], [1e-30, 1.0]]], requires_grad=True)
-    guide = torch.tensor([[[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]])
-    loss, _ = guided_alignment_loss(weights, guide)
+    loss, _ = guided_alignment_loss(weights, torch.tensor([[[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]]))
     (gradient,) = torch.autograd.grad(loss, weights)
     assert loss.isfinite() and gradient.isfinite().all()
     assert loss > 80
     assert gradient[0, 0].tolist() == [0, 0]
     assert gradient[0, 1, 0] == pytest.approx(-2)
-    assert gradient[0, 2, 0] < -1e29  # a small weight that may grow is asked to
+    assert gradient[0, 2, 0] < -1e29
 
 
 # ---------------------------------------------------------------------- any decoder
@@ -93,25 +86,25 @@ def test_weights_of_zero_cost_much_and_ask_for_nothing():
 PAIRS = [([4, 5, 6, 7], [7, 8]), ([9], [3, 4, 5, 6]), ([3, 4, 5], [6])]
 
 
-def batch_with_guide():
+def aligned_batch():
     batch = collate(PAIRS)
-    guide = shares(*batch.labels.shape, batch.source.size(1))
+    alignment = random_alignment(*batch.labels.shape, batch.source.size(1))
     for row, (source, target) in enumerate(PAIRS):
-        guide[row, len(target) :] = 0
-        guide[row, :, len(source) :] = 0
-    guide /= np.maximum(guide.sum(-1, keepdims=True), 1e-9)
-    return replace(batch, alignment_targets=torch.tensor(guide))
+        alignment[row, len(target) :] = 0
+        alignment[row, :, len(source) :] = 0
+    alignment /= np.maximum(alignment.sum(-1, keepdims=True), 1e-9)
+    return replace(batch, alignment_targets=torch.tensor(alignment))
 
 
 @pytest.mark.parametrize(
     ("decoder", "align"), [*((d, "global") for d in DECODERS), *(("luong-feeding", a) for a in ALIGNS)]
 )
-def test_the_objective_adds_it_for_any_decoder(decoder, align):
-    net, batch = model("gru", decoder, "multi-head", align), batch_with_guide()
+def test_the_objective_adds_the_loss_for_any_decoder(decoder, align):
+    net, batch = model("gru", decoder, "multi-head", align), aligned_batch()
     guided = GuidedAlignmentConfig(weight=0.3)
     plain, both = TrainingLoss(net, 0.1)(batch), TrainingLoss(net, 0.1, guided)(batch)
-    seen = net(batch.source, batch.source_mask, batch.target, need_weights=True).cross_attention
-    layer = seen[:, max(0, seen.size(1) - 2), 0]
+    attention = net(batch.source, batch.source_mask, batch.target, need_weights=True).cross_attention
+    layer = attention[:, max(0, attention.size(1) - 2), 0]
     logs = torch.where(layer > 0, layer.clamp_min(1e-300).log(), np.log(np.finfo(float).tiny))
     torch.testing.assert_close(both.guided_alignment, -(batch.alignment_targets * logs).sum())
     torch.testing.assert_close(both.loss, plain.loss + 0.3 * both.guided_alignment)
@@ -120,48 +113,42 @@ def test_the_objective_adds_it_for_any_decoder(decoder, align):
     assert both.num_guided_tokens == (batch.alignment_targets.sum(-1) > 0).sum() > 0
     gradients = torch.autograd.grad(both.loss, [*net.parameters()], allow_unused=True)
     assert all(g.isfinite().all() for g in gradients if g is not None)
+    torch.testing.assert_close(TrainingLoss(net, 0.1, guided)(collate(PAIRS)).loss, plain.loss)
 
 
-def test_the_row_of_a_label_is_the_step_that_says_it():
-    # A decoder that looks at a word when it says it has nothing to learn; one step off, much.
-    guide = torch.zeros(1, 3, 4)
-    guide[0, 0, 2] = guide[0, 1, 0] = 1
-    right = guide.clone()
-    right[0, 2, 3] = 1  # the end looks at the end
-    assert guided_alignment_loss(right, guide)[0] == 0
-    assert guided_alignment_loss(right.roll(1, dims=1), guide)[0] > 80
+def test_the_row_of_a_label_is_the_step_that_predicts_it():
+    alignment = torch.zeros(1, 3, 4)
+    alignment[0, 0, 2] = alignment[0, 1, 0] = 1
+    weights = alignment.clone()
+    weights[0, 2, 3] = 1  # EOS attends to EOS
+    assert guided_alignment_loss(weights, alignment)[0] == 0
+    assert guided_alignment_loss(weights.roll(1, dims=1), alignment)[0] > 80
 
 
-def test_each_target_token_shares_out_one_over_the_tokens_of_its_words():
+def test_weights_of_words_are_spread_over_their_tokens():
     # Source words of 1, 2, 1 and 1 tokens; target words of 2, 1 and 1. Both sides have words with several links.
     source, target, links = [0, 1, 1, 2, 3], [0, 0, 1, 2], {(0, 0), (1, 0), (2, 0), (2, 1)}
     ids, words, numbers = CorpusBuilder(10), CorpusBuilder(10), CorpusBuilder(10)
-    for shift in (0, 1):  # a second, shorter pair, which has no link but one
+    for shift in (0, 1):  # a second, shorter pair with one link
         ids.add(([4] * (5 - shift), [5] * (4 - shift)))
         words.add((source[: 5 - shift], target[: 4 - shift]))
     numbers.add(tuple(zip(*sorted(links), strict=True)))
     numbers.add(([1], [0]))
-    found = make_batch(ids.build(CorpusAlignments(words.build(), numbers.build())), [1, 0]).alignment_targets
+    targets = make_batch(ids.build(CorpusAlignments(words.build(), numbers.build())), [1, 0]).alignment_targets
     for row, (shift, linked) in enumerate(((1, {(1, 0)}), (0, links))):
-        expected = torch.zeros_like(found[row])
+        expected = torch.zeros_like(targets[row])
         for t, word in enumerate(target[: 4 - shift]):
             tokens = [s for s, other in enumerate(source[: 5 - shift]) if (other, word) in linked]
             for s in tokens:
                 expected[t, s] = 1 / len(tokens)
-        torch.testing.assert_close(found[row], expected)
-
-
-def test_a_batch_without_links_is_not_guided():
-    net, batch = model("gru", "luong"), collate(PAIRS)
-    plain, both = TrainingLoss(net, 0.1)(batch), TrainingLoss(net, 0.1, GuidedAlignmentConfig())(batch)
-    assert both.loss == plain.loss
+        torch.testing.assert_close(targets[row], expected)
 
 
 # ---------------------------------------------------------------------- trainings
 
 
 def guided(folder, run, *, resume=False, guide=None, **options):
-    """A training on text and its reversal, with the links of the train set."""
+    """A training on reversed text, with its word alignments."""
     lines = (folder / "train.src").read_text().splitlines()
     links = [" ".join(f"{len(line.split()) - 1 - t}-{t}" for t in range(len(line.split()))) for line in lines]
     (folder / "train.align").write_text("".join(f"{line}\n" for line in links))
@@ -171,14 +158,10 @@ def guided(folder, run, *, resume=False, guide=None, **options):
     return train(ExperimentConfig.model_validate(values), resume=resume)
 
 
-SGD = {
-    "optimizer": {"kind": "sgd", "lr": 0.5},
-    "max_duration": ["3 epochs"],
-    "validation": {"every": "1 epoch"},
-}
+SGD = {"optimizer": {"kind": "sgd", "lr": 0.5}, "max_duration": ["2 epochs"], "validation": {"every": "1 epoch"}}
 
 
-def test_accumulating_batches_is_one_large_batch(corpus):
+def test_accumulated_batches_equal_one_large_batch(corpus):
     parts = guided(corpus, "parts", batch={"tokens": 24, "gradient_accumulation": 1000}, **SGD)
     whole = guided(corpus, "whole", batch={"tokens": 10_000}, **SGD)
     assert_near(last_weights(parts), last_weights(whole))
@@ -187,7 +170,7 @@ def test_accumulating_batches_is_one_large_batch(corpus):
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
 
 
-def test_stopped_and_resumed_is_never_stopped(corpus):
+def test_a_resumed_guided_training_equals_an_uninterrupted_one(corpus):
     options = {
         "model": MODELS["transformer"],
         "tokenizer": BPE_DROPOUT,
@@ -204,8 +187,8 @@ def test_stopped_and_resumed_is_never_stopped(corpus):
     assert len(list_checkpoints(parts.folder)) > 1
 
 
-def error_rate(run, corpus):
-    """That of the links of the train set, which a model can learn in seconds."""
+def alignment_error_rate(run, corpus):
+    """Lowest alignment error rate of any head on the training text."""
     aligned = PlainTextConfig(
         source=corpus / "train.src", target=corpus / "train.tgt", alignment=corpus / "train.align"
     )
@@ -219,21 +202,17 @@ def error_rate(run, corpus):
     )
 
 
-def test_guided_attention_looks_where_it_is_told(corpus):
-    options = {
-        "max_duration": ["80 updates"],
-        "batch": {"tokens": 256},
-        "optimizer": {"kind": "adam", "lr": 0.02},
-    }
-    options["validation"] = {"every": "80 updates"}
+def test_guided_attention_aligns_words(corpus):
+    options = {"max_duration": ["70 updates"], "validation": {"every": "70 updates", "metric": "loss"}}
+    options |= {"batch": {"tokens": 256}, "optimizer": {"kind": "adam", "lr": 0.02}}
     run = guided(corpus, "run", guide={"weight": 1}, **options)
-    rates = error_rate(run, corpus), error_rate(trained(corpus, "plain", **options), corpus)
+    rates = alignment_error_rate(run, corpus), alignment_error_rate(trained(corpus, "plain", **options), corpus)
     assert rates[0] < 0.25 < 0.5 < rates[1]
     first, *_, last = (line["guided_alignment_loss"] for line in metrics(run, "train"))
     assert last < 0.4 * first
 
 
-# ---------------------------------------------------------------------- mistakes
+# ---------------------------------------------------------------------- errors
 
 FIXED = "{kind: fixed-context, dim: 8}"
 TRANSFORMER = "{kind: transformer, layers: 2, heads: 2, attention: {score: {kind: multi-head, heads: 4}}}"
@@ -251,7 +230,7 @@ TRANSFORMER = "{kind: transformer, layers: 2, heads: 2, attention: {score: {kind
          ".head`: there is no head 2; a layer has 1"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_guided_has_a_place(tmp_path, decoder, guide, alignment, place, message):
+def test_config_errors_have_a_place(tmp_path, decoder, guide, alignment, place, message):
     path = tmp_path / "c.yaml"
     path.write_text(f"""\
 run_dir: r
@@ -271,7 +250,7 @@ training:
     assert f"{path}:{place}: `training.guided_alignment{message}" in str(error.value)
 
 
-def test_a_decoder_from_elsewhere_is_asked_before_training(corpus):
+def test_a_plug_in_decoder_is_checked_before_training(corpus):
     decoder = {"kind": "tests.laws.elsewhere:Blind"}
     with pytest.raises(UserError, match=r"`training.guided_alignment` guides attention, but the decoder has none"):
         guided(corpus, "run", model={**BAHDANAU, "decoder": decoder})

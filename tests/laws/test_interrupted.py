@@ -1,4 +1,4 @@
-"""A training that is interrupted anywhere is the one that was not: weights, optimiser, and all that it told."""
+"""Exact resume: an interrupted training equals an uninterrupted one in weights, optimizer state and logs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_checkpoints
 from seq2attn.training.checkpoints.retention import validated_checkpoints
-from seq2attn.training.metrics_logger import TIMING_METRICS
 from seq2attn.training.train import train
 from tests.laws.small import BPE_DROPOUT, MODELS, WORD_TOKENIZERS, assert_same, content, corpus, trained
 
@@ -25,13 +24,13 @@ __all__ = ["corpus"]  # a fixture
 LAST = {"keep_last": 2, "keep_best": 2, "average": "last"}
 BEST = {"keep_last": 1, "keep_best": 2, "average": "best"}
 PLATEAU = {"kind": "plateau", "factor": 0.5, "patience": 1}
-FAST = {"optimizer": {"kind": "adam", "lr": 0.3}}  # too fast, so that it gets worse now and then
+FAST = {"optimizer": {"kind": "adam", "lr": 0.3}}  # too high, so that validations get worse at times
 
 CASES = {
     "recurrent": {"model": MODELS["recurrent"], "checkpoints": LAST, "lr_schedule": {"kind": "inverse-sqrt"}},
     "transformer": {"model": MODELS["transformer"], "checkpoints": BEST, "lr_schedule": PLATEAU, **FAST},
     "hard": {"model": MODELS["hard"], "validation": {"every": "5 updates", "metric": "loss"}},
-    "cut anew": {
+    "bpe-dropout": {
         "model": MODELS["transformer"],
         "tokenizer": BPE_DROPOUT,
         "batch": {"tokens": 150, "micro_batch_tokens": 50},
@@ -57,26 +56,26 @@ def assert_identical(one, other):
     assert all(row.num_items for row in rows[:5])
 
 
-def sittings(folder, run, **options):
-    """Train, and stop after every update, until there is nothing left to stop."""
+def train_in_sessions(folder, run, **options):
+    """A training that is interrupted after every update. Returns the run and the number of interruptions."""
     config = ExperimentConfig.model_validate(content(folder, run, **options))
-    hasty = config.training.model_copy(update={"time_limit": Duration(0.001, "seconds")})
+    limited = config.training.model_copy(update={"time_limit": Duration(0.001, "seconds")})
     for count in range(99):
         try:
-            train(config.model_copy(update={"training": hasty}), resume="if-exists")
+            train(config.model_copy(update={"training": limited}), resume="if-exists")
         except TrainingInterrupted as stopped:
             assert stopped.exit_code == 75
             assert "saved" in str(stopped)
         else:
             return RunDirectory(config.run_dir), count
-    raise AssertionError("it does not get on")
+    raise AssertionError("no progress")
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_stopped_after_every_update_is_never_stopped(corpus, name):
+def test_a_training_interrupted_after_every_update_equals_an_uninterrupted_one(corpus, name):
     options = {"tokenizer": WORD_TOKENIZERS, **PLAIN, **CASES[name]}
     whole = trained(corpus, "whole", **options)
-    parts, count = sittings(corpus, "parts", **options)
+    parts, count = train_in_sessions(corpus, "parts", **options)
     assert count >= validated_checkpoints(whole.folder)[-1].train_state.update > 4
     assert_identical(whole, parts)
     assert whole.weights_origin() == parts.weights_origin()
@@ -87,60 +86,41 @@ def test_stopped_after_every_update_is_never_stopped(corpus, name):
     assert sum(" # starting: " in line for line in lines) == 1
 
 
-def test_where_it_was_interrupted_counts_for_nothing(corpus):
-    options = {**PLAIN, "checkpoints": {"keep_last": 3, "average": "last"}}
-    config = ExperimentConfig.model_validate(content(corpus, "run", **options))
-    hasty = config.training.model_copy(update={"time_limit": Duration(0.001, "seconds")})
+def test_checkpoints_of_interruptions_are_not_ranked_or_averaged(corpus):
+    options = {**PLAIN, "checkpoints": {"keep_last": 3, "average": "last"}, "time_limit": "0.001 seconds"}
     kept = []
     for _ in range(8):
         with pytest.raises(TrainingInterrupted):
-            train(config.model_copy(update={"training": hasty}), resume="if-exists")
-        kept.append([(c.train_state.update, c.is_validated) for c in list_checkpoints(config.run_dir)])
+            trained(corpus, "run", resume="if-exists", **options)
+        checkpoints = list_checkpoints(corpus / "run")
+        kept.append([(c.train_state.update, c.is_validated) for c in checkpoints])
     assert kept[1] == [(1, False), (2, False)]
-    assert kept[2] == [(3, True)]  # validated, with which the others went
+    assert kept[2] == [(3, True)]  # a validation removes the others
     assert kept[4] == [(3, True), (4, False), (5, False)]
     assert kept[7] == [(3, True), (6, True), (7, False), (8, False)]
-    assert all(c.optimizer_path.is_file() for c in list_checkpoints(config.run_dir))
-    assert average_run(config.run_dir, last=2, best=None).endswith("00000003, 00000006")
+    assert all(c.optimizer_path.is_file() for c in checkpoints)
+    assert average_run(corpus / "run", last=2, best=None).endswith("00000003, 00000006")
 
 
-def test_what_was_not_reported_yet_is_reported_later(corpus):
-    options = {
-        **PLAIN,
-        "max_duration": ["6 updates"],
-        "validation": {"every": "6 updates"},
-        "report_every": 6,
-    }
-    run, _ = sittings(corpus, "run", **options)
-    whole = trained(corpus, "whole", **options)
-    (ours,), (theirs,) = (
-        [json.loads(line) for line in r.metrics_path.read_text().splitlines() if '"train"' in line]
-        for r in (run, whole)
-    )
-    assert {k: v for k, v in ours.items() if k not in TIMING_METRICS} == {
-        k: v for k, v in theirs.items() if k not in TIMING_METRICS
-    }
-    assert ours["target_tokens"] == sum(c.train_state.target_tokens for c in list_checkpoints(run.folder)[-1:])
+# ---------------------------------------------------------------------- after a kill
 
 
-# ---------------------------------------------------------------------- what a kill leaves
-
-
-def test_a_log_that_goes_on_past_the_checkpoint_is_cut_back(corpus):
+def test_logs_are_truncated_to_the_checkpoint(corpus):
     whole = trained(corpus, "whole", **PLAIN)
     parts = trained(corpus, "parts", **{**PLAIN, "max_duration": ["9 updates"]})
     assert not all(row.is_identical for row in compare_runs(whole, parts))
-    with parts.metrics_path.open("a") as file:  # as a kill leaves them, after the tenth update
-        file.write(json.dumps({"kind": "train", "update": 10, "loss": 1.0}) + '\n{"kind": "tr')
-    with (parts.folder / "train.log").open("a") as file:
-        file.write("2026-01-01 10:00:00 epoch 1.00  update 10  loss 1.000\n2026-01-01 10:")
-    with (parts.folder / "samples.txt").open("a") as file:
-        file.write("== update 10\nsource")
+    for name, text in (
+        ("metrics.jsonl", json.dumps({"kind": "train", "update": 10, "loss": 1.0}) + '\n{"kind": "tr'),
+        ("train.log", "2026-01-01 10:00:00 epoch 1.00  update 10  loss 1.000\n2026-01-01 10:"),
+        ("samples.txt", "== update 10\nsource"),
+    ):
+        with (parts.folder / name).open("a") as file:
+            file.write(text)
     parts = trained(corpus, "parts", resume=True, **PLAIN)
     assert_identical(whole, parts)
 
 
-def test_weights_that_a_kill_kept_from_being_written_are_written(corpus):
+def test_weights_of_the_best_checkpoint_are_restored(corpus):
     options = {**PLAIN, "max_duration": ["9 updates"]}
     first = trained(corpus, "run", **{**options, "max_duration": ["3 updates"]})
     old = {path: path.read_bytes() for path in (first.weights_path, first.weights_info_path)}
@@ -148,18 +128,18 @@ def test_weights_that_a_kill_kept_from_being_written_are_written(corpus):
     origin, weights = best.weights_origin(), load_tensors(best.weights_path)
     assert origin["checkpoints"] != ["00000003"]
     for path, text in old.items():
-        path.unlink()  # the tensors are those of the file, which is mapped
+        path.unlink()  # it is mapped into memory
         path.write_bytes(text)
     again = trained(corpus, "run", resume=True, **options)
     assert again.weights_origin() == origin
     assert_same(load_tensors(again.weights_path), weights)
-    again.weights_info_path.write_bytes(old[first.weights_info_path])  # killed between the two
+    again.weights_info_path.write_bytes(old[first.weights_info_path])  # after a kill between both files
     assert again.weights_origin() == origin
     trained(corpus, "run", resume=True, **options)
     assert json.loads(again.weights_info_path.read_text())["origin"] == origin
 
 
-def test_leftovers_are_cleared_and_checkpoints_kept(corpus):
+def test_partial_files_are_removed_and_checkpoints_kept(corpus):
     options = {**PLAIN, "checkpoints": {"keep_best": 1}}
     run = trained(corpus, "run", **{**options, "max_duration": ["6 updates"]})
     folder = run.folder / "checkpoints"
@@ -171,7 +151,7 @@ def test_leftovers_are_cleared_and_checkpoints_kept(corpus):
     assert not list(run.folder.glob("*.partial"))
 
 
-def test_auto_begins_or_goes_on(corpus):
+def test_resume_needs_a_checkpoint_and_if_exists_does_not(corpus):
     with pytest.raises(RunError, match="no checkpoint to resume"):
         trained(corpus, "run", resume=True, **PLAIN)
     whole = trained(corpus, "whole", **PLAIN)

@@ -1,4 +1,4 @@
-"""What is reported, kept and refused where a training is resumed with another config or text."""
+"""Resume with another config or text: changes are logged, old configs kept, other models refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
-from tests.laws.small import assert_same, content, corpus, metrics, trained
+from tests.laws.small import assert_same, content, corpus, log_of, metrics, trained
 
 __all__ = ["corpus"]  # a fixture
 
@@ -18,11 +18,7 @@ FIRST = {"max_duration": ["2 updates"], "validation": {"every": "2 updates", "me
 NEXT = {**FIRST, "max_duration": ["4 updates"]}
 
 
-def log_of(run):
-    return (run.folder / "train.log").read_text()
-
-
-def test_each_changed_key_is_told_and_former_configs_are_kept(corpus, capsys):
+def test_changed_keys_are_logged_and_old_configs_kept(corpus, capsys):
     run = trained(corpus, "run", **FIRST)
     first = run.config_path.read_text()
     changed = {"optimizer": {"kind": "adam", "lr": 0.02}, "batch": {"tokens": 96}, "seed": 2}
@@ -34,8 +30,8 @@ def test_each_changed_key_is_told_and_former_configs_are_kept(corpus, capsys):
         "config: `training.optimizer.lr` was 0.01 and is 0.02",
     ]
     log = log_of(run).split("\n")
-    told = [line.partition(" # ")[2] for line in log if " # config: " in line]
-    assert sorted(told) == sorted(lines)
+    logged = [line.partition(" # ")[2] for line in log if " # config: " in line]
+    assert sorted(logged) == sorted(lines)
     error = capsys.readouterr().err
     assert all(line in error for line in lines)
     assert (run.folder / "config.00000002.yaml").read_text() == first
@@ -43,7 +39,7 @@ def test_each_changed_key_is_told_and_former_configs_are_kept(corpus, capsys):
     assert metrics(run, "train")[-1]["learning_rate"] == 0.02
 
 
-def test_nothing_is_told_or_kept_where_nothing_has_changed(corpus):
+def test_without_changes_nothing_is_logged_or_kept(corpus):
     run = trained(corpus, "run", **FIRST)
     trained(corpus, "run", resume=True, **FIRST)
     assert " was " not in log_of(run)
@@ -58,12 +54,12 @@ def test_another_optimizer_starts_without_a_state(corpus, kind):
     log = log_of(run)
     assert f'`training.optimizer.kind` was "adam" and is "{kind}"' in log
     assert "the new optimizer starts without a state" in log
-    remembered = load_tensors(list_checkpoints(run.folder)[-1].optimizer_path)
-    assert remembered and not any("exp_avg" in name for name in remembered)  # which are those of Adam
-    trained(corpus, "run", resume=True, **NEXT, optimizer=other)  # what it saved is its own
+    state = load_tensors(list_checkpoints(run.folder)[-1].optimizer_path)
+    assert state and not any("exp_avg" in name for name in state)  # those of Adam
+    trained(corpus, "run", resume=True, **NEXT, optimizer=other)  # with the state of the new one
 
 
-def test_adamw_goes_on_with_the_state_of_adam(corpus):
+def test_adamw_resumes_with_the_state_of_adam(corpus):
     for name in ("adam", "adamw"):
         trained(corpus, name, **FIRST)
         trained(corpus, name, resume=True, **NEXT, optimizer={"kind": name, "lr": 0.01})
@@ -93,7 +89,7 @@ def test_another_model_or_tokenizer_is_refused(corpus, part, value):
     assert run.config_path.read_text() == config and not list(run.folder.glob("config.0*.yaml"))
 
 
-def test_another_training_text_is_told(corpus):
+def test_another_training_text_is_logged(corpus):
     run = trained(corpus, "run", **FIRST)
     path = corpus / "train.tgt"
     path.write_text("ba\n" * len(path.read_text().splitlines()))
@@ -102,7 +98,7 @@ def test_another_training_text_is_told(corpus):
     assert f"data.train`: {corpus / 'train.src'}" not in log_of(run)
 
 
-def test_another_dev_set_is_refused_unless_asked_for(corpus):
+def test_another_dev_set_needs_an_option(corpus):
     run = trained(corpus, "run", **FIRST)
     path = corpus / "dev.tgt"
     path.write_text("ba\n" * 6)
@@ -115,28 +111,30 @@ def test_another_dev_set_is_refused_unless_asked_for(corpus):
     train(config, resume=True, new_dev_set=True)
     log = log_of(run)
     assert "the dev set, or the settings of scores, have changed" in log
-    assert run.weights_origin()["checkpoints"] == ["00000004"]  # with nothing but itself to compare
+    assert run.weights_origin()["checkpoints"] == ["00000004"]  # there are no comparable scores
     train(config, resume=True)
 
 
-@pytest.mark.parametrize("max_duration", ["2 updates", "3 updates"])  # with no or one update by the other
-@pytest.mark.parametrize("other", [{"metric": "loss"}, {"metric": "chrf", "max_sentences": 2}])
-def test_after_another_measure_and_back_the_first_best_translates(corpus, other, max_duration):
-    def measured_by(max_duration, measure, **resume):
+@pytest.mark.parametrize(
+    ("other", "max_duration"),
+    [({"metric": "loss"}, "2 updates"), ({"metric": "chrf", "max_sentences": 2}, "3 updates")],
+)
+def test_after_a_change_of_metric_and_back_the_first_best_translates(corpus, other, max_duration):
+    def train_by(max_duration, measure, **resume):
         validation = {"every": "1 update", "patience": 9, **measure}
         options = {"checkpoints": {"keep_last": 9}, "optimizer": {"kind": "adam", "lr": 0.3}}
         return trained(corpus, "run", max_duration=[max_duration], validation=validation, **options, **resume)
 
-    measured_by("2 updates", {"metric": "chrf"})
-    measured_by(max_duration, other, resume=True)
-    run = measured_by(max_duration, {"metric": "chrf"}, resume=True)
+    train_by("2 updates", {"metric": "chrf"})
+    train_by(max_duration, other, resume=True)
+    run = train_by(max_duration, {"metric": "chrf"}, resume=True)
     best = max(list_checkpoints(run.folder)[:2], key=lambda checkpoint: checkpoint.train_state.scores["chrf"])
     origin = run.weights_origin()
     assert (origin["checkpoints"], origin["metric"]) == ([best.folder.name], "chrf")
     assert_same(load_tensors(run.weights_path), load_tensors(best.model_path))
 
 
-def test_text_that_has_moved_is_the_same(corpus):
+def test_moved_text_is_no_change(corpus):
     run = trained(corpus, "run", **FIRST)
     (corpus / "elsewhere").mkdir()
     moved = content(corpus, "run", **NEXT)

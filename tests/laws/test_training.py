@@ -1,21 +1,15 @@
-"""Laws of training, each through `train` on a small text: what is added up, where one goes on, what is kept."""
+"""Laws of `train` on a small text: sums, resuming, kept checkpoints, pretrained vectors."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
-import yaml
 
 from seq2attn.config.duration import Duration
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.prepare import load_prepared
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.weights import load_tensors
-from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train_state import is_due
@@ -24,9 +18,10 @@ from tests.laws.small import (
     WORDS,
     assert_near,
     assert_same,
-    content,
     corpus,
+    last_state,
     last_weights,
+    log_of,
     metrics,
     trained,
 )
@@ -50,70 +45,41 @@ def test_accumulating_batches_is_one_large_batch(corpus, clip):
     assert len(plan_batches(lengths, tokens=24, seed=1, epoch=0)) > 10
     assert len(plan_batches(lengths, tokens=10_000, seed=1, epoch=0)) == 1
     assert_near(last_weights(parts), last_weights(whole))
-    assert list_checkpoints(parts.folder)[-1].train_state.update == 3
+    assert last_state(parts).update == 3
 
 
-def test_a_batch_in_parts_is_the_whole_batch(corpus):
-    parts = trained(corpus, "parts", batch={"tokens": 240, "micro_batch_tokens": 24}, **SGD)
-    joined = trained(corpus, "joined", batch={"tokens": 24, "gradient_accumulation": 10}, **SGD)
-    assert list_checkpoints(parts.folder)[-1].train_state.update > 3
+def test_micro_batches_equal_accumulated_batches(corpus):
+    options = {**SGD, "max_duration": ["2 epochs"]}
+    parts = trained(corpus, "parts", batch={"tokens": 240, "micro_batch_tokens": 24}, **options)
+    joined = trained(corpus, "joined", batch={"tokens": 24, "gradient_accumulation": 10}, **options)
+    assert last_state(parts).update > 3
     assert_same(last_weights(parts), last_weights(joined))
 
 
-def test_a_cpu_does_not_say_how_much_it_holds(corpus):
-    with pytest.raises(UserError, match="needs a CUDA GPU; set a number"):
-        trained(corpus, "run", batch={"tokens": "fit"})
-
-
-def test_a_training_that_was_fitted_goes_on_with_what_fitted(corpus):
-    whole = trained(corpus, "whole", max_duration=["2 epochs"], batch={"tokens": 44})
-    trained(corpus, "parts", max_duration=["1 epoch"], batch={"tokens": 44})
-    parts = trained(corpus, "parts", max_duration=["2 epochs"], batch={"tokens": "fit"}, resume=True)
+def test_a_resumed_training_keeps_the_tokens_that_fitted(corpus):
+    options = {"batch": {"tokens": 44}, "validation": {"every": "4 updates", "metric": "loss"}}
+    whole = trained(corpus, "whole", max_duration=["8 updates"], **options)
+    trained(corpus, "parts", max_duration=["4 updates"], **options)
+    parts = trained(corpus, "parts", max_duration=["8 updates"], **{**options, "batch": {"tokens": "fit"}}, resume=True)
     assert_same(last_weights(parts), last_weights(whole))
+    with pytest.raises(UserError, match="needs a CUDA GPU; set a number"):
+        trained(corpus, "new", batch={"tokens": "fit"})
 
 
-def test_two_processes_are_one_that_accumulates(corpus):
-    # Two ranks take every other batch of one plan, when these are even in number, so that each update of both learns
-    # from the same two batches; the loss is divided by the words of both.
-    alone = trained(corpus, "alone", batch={"tokens": 44, "gradient_accumulation": 2}, **SGD)
-    lengths = load_prepared(alone.folder).train.corpus.lengths
-    assert [len(plan_batches(lengths, tokens=44, seed=1, epoch=e)) % 2 for e in range(3)] == [0, 0, 0]
-    config = corpus / "config.yaml"
-    config.write_text(yaml.safe_dump(content(corpus, "together", batch={"tokens": 44}, **SGD)))
-    command = [
-        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
-        *("-m", "seq2attn", "train", str(config)),
-    ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, cwd=corpus, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    together = RunDirectory(corpus / "together")
-    assert_near(last_weights(together), last_weights(alone))
-    for ours, theirs in zip(metrics(together), metrics(alone), strict=True):
-        assert ours.pop("signature", None) == theirs.pop("signature", None)
-        assert ours.pop("kind") == theirs.pop("kind")
-        assert ours == pytest.approx(theirs, rel=1e-4)
-    assert {p.name for p in together.folder.iterdir()} == {p.name for p in alone.folder.iterdir()}
-    assert "in 2 processes" in (together.folder / "train.log").read_text()
+# ---------------------------------------------------------------------- resuming
 
 
-# ---------------------------------------------------------------------- going on
-
-
-def test_resuming_in_an_epoch_with_other_batches_keeps_its_share(corpus):
-    first = trained(corpus, "run", max_duration=["1.5 epochs"], batch={"tokens": 24})
-    before = list_checkpoints(first.folder)[-1].train_state
+def test_an_epoch_is_resumed_at_the_same_fraction_with_other_batches(corpus):
+    run = trained(corpus, "run", max_duration=["1.5 epochs"], batch={"tokens": 24})
+    before = last_state(run)
     assert before.updates_in_epoch > 5
-    after = list_checkpoints(
-        trained(corpus, "run", max_duration=["2 epochs"], batch={"tokens": 150}, resume=True).folder
-    )[-1].train_state
-    lengths = load_prepared(first.folder).train.corpus.lengths
-    whole = len(plan_batches(lengths, tokens=150, seed=1, epoch=1))
+    after = last_state(trained(corpus, "run", max_duration=["2 epochs"], batch={"tokens": 150}, resume=True))
+    whole = len(plan_batches(load_prepared(run.folder).train.corpus.lengths, tokens=150, seed=1, epoch=1))
     assert (after.epoch, after.updates_in_epoch) == (2, 0)
     assert after.update - before.update == pytest.approx(whole / 2, abs=1)
 
 
-def test_a_training_that_is_over_stays_as_it_is(corpus):
+def test_resuming_a_finished_training_changes_nothing(corpus):
     run = trained(corpus, "run", max_duration=["4 updates"])
     before, lines = last_weights(run), metrics(run)
     trained(corpus, "run", max_duration=["4 updates"], resume=True)
@@ -121,15 +87,15 @@ def test_a_training_that_is_over_stays_as_it_is(corpus):
     assert metrics(run) == lines
 
 
-# ---------------------------------------------------------------------- what is kept, and when it ends
+# ---------------------------------------------------------------------- kept checkpoints
 
 
-def test_the_best_weights_are_the_best(corpus):
+def test_the_best_checkpoints_are_kept_and_translate(corpus):
     run = trained(
         corpus,
         "run",
         max_duration=["20 updates"],
-        optimizer={"kind": "adam", "lr": 0.3},  # too fast, so that it gets worse now and then
+        optimizer={"kind": "adam", "lr": 0.3},  # too high, so that validations get worse at times
         validation={"every": "2 updates", "metric": "loss"},
         checkpoints={"keep_last": 1, "keep_best": 3},
     )
@@ -138,7 +104,7 @@ def test_the_best_weights_are_the_best(corpus):
     ranked = sorted(by_update, key=by_update.get)
     assert ranked != sorted(by_update)
     kept = {checkpoint.train_state.update: checkpoint for checkpoint in list_checkpoints(run.folder)}
-    assert set(kept) == {*ranked[:3], 18, 20}  # the one before the last is there to go on from as well
+    assert set(kept) == {*ranked[:3], 18, 20}  # the second to last is kept for resuming
     best = kept[ranked[0]]
     assert_same(load_tensors(run.weights_path), load_tensors(best.model_path))
     assert run.weights_origin() == {
@@ -148,48 +114,43 @@ def test_the_best_weights_are_the_best(corpus):
     }
 
 
-@pytest.mark.parametrize("how", ["last", "best"])
-def test_averages_are_means_of_the_files(corpus, how):
-    checkpoints = {"keep_last": 3, "keep_best": 3, "average": how}
+def assert_mean(weights, run, names):
+    parts = [load_tensors(run.folder / "checkpoints" / name / "model.safetensors") for name in names]
+    for name, tensor in weights.items():
+        torch.testing.assert_close(tensor, sum(part[name].double() for part in parts).div(len(parts)).float())
+
+
+@pytest.mark.parametrize("kind", ["last", "best"])
+def test_averages_are_means_of_checkpoints(corpus, kind):
+    checkpoints = {"keep_last": 3, "keep_best": 3, "average": kind}
     options = {"max_duration": ["12 updates"], "optimizer": {"kind": "adam", "lr": 0.2}}
     run = trained(corpus, "run", validation={"every": "2 updates"}, checkpoints=checkpoints, **options)
-    chosen = [
-        load_tensors(run.folder / "checkpoints" / name / "model.safetensors")
-        for name in run.weights_origin()["checkpoints"]
-    ]
-    assert len(chosen) == 3
+    names = run.weights_origin()["checkpoints"]
+    assert len(names) == 3 and "the mean of 3 checkpoints" in log_of(run)
     mean = load_tensors(run.weights_path)
-    for name, tensor in mean.items():
-        torch.testing.assert_close(tensor, sum(weights[name].double() for weights in chosen).div(3).float())
-    assert "the mean of 3 checkpoints" in (run.folder / "train.log").read_text()
-    average_run(run.folder, last=3 if how == "last" else None, best=3 if how == "best" else None)
+    assert_mean(mean, run, names)
+    average_run(run.folder, last=3 if kind == "last" else None, best=3 if kind == "best" else None)
     assert_same(load_tensors(run.weights_path), mean)
 
 
-def test_by_default_the_best_three_can_be_averaged(corpus):
-    """Rates that rise and overshoot: the best are not the newest."""
-    run = trained(corpus, "run", max_duration=["20 updates"], optimizer={"kind": "adam", "lr": 0.3})
+def test_by_default_the_best_three_checkpoints_can_be_averaged(corpus):
+    run = trained(corpus, "run", max_duration=["20 updates"], optimizer={"kind": "adam", "lr": 0.3})  # it overshoots
     validations = metrics(run, "validation")
     assert len(validations) == 5
     best = sorted(validations, key=lambda line: line["loss"])[:3]
-    weights = [load_tensors(run.folder / "checkpoints" / f"{line['update']:08}" / "model.safetensors") for line in best]
     average_run(run.folder, last=None, best=3)
-    for name, tensor in load_tensors(run.weights_path).items():
-        torch.testing.assert_close(tensor, sum(each[name].double() for each in weights).div(3).float())
-    with pytest.raises(RunError, match=r"has \d checkpoints, not 6; average fewer, .*`training.checkpoints.keep_best`"):
+    assert_mean(load_tensors(run.weights_path), run, [f"{line['update']:08}" for line in best])
+    message = r"has \d checkpoints, not 6; average fewer, .*`training.checkpoints.keep_best`"
+    with pytest.raises(RunError, match=message):
         average_run(run.folder, last=None, best=6)
-
-
-def test_the_mean_of_the_best_needs_none_kept_as_best(corpus):
-    checkpoints = {"keep_best": 0, "average": "best"}
-    run = trained(corpus, "run", max_duration=["4 updates"], checkpoints=checkpoints)
+    run = trained(corpus, "none", max_duration=["4 updates"], checkpoints={"keep_best": 0, "average": "best"})
     assert len(run.weights_origin()["checkpoints"]) == 1
 
 
-# ---------------------------------------------------------------------- first weights
+# ---------------------------------------------------------------------- pretrained vectors, durations
 
 
-def test_pretrained_vectors_are_what_words_begin_as(corpus):
+def test_pretrained_vectors_initialize_embeddings(corpus):
     known = {word: [(i + j) / 10 for j in range(8)] for i, word in enumerate(WORDS[:30])}
     (corpus / "vectors.txt").write_text(
         "".join(f"{word} {' '.join(map(str, vector))}\n" for word, vector in known.items())
@@ -201,16 +162,16 @@ def test_pretrained_vectors_are_what_words_begin_as(corpus):
     assert len(set(ids.tolist())) == 30
     torch.testing.assert_close(net.source_embedding(ids), torch.tensor(list(known.values())))
     size = len(source.vocabulary)
-    log = (run.folder / "train.log").read_text()
+    log = log_of(run)
     assert f"source vectors: pretrained vectors for 30 of {size} tokens ({30 / size:.1%}); none for <pad>" in log
     assert "target vectors" not in log
     others = torch.tensor(sorted(set(range(size)) - set(ids.tolist())))
-    assert net.source_embedding(others).std() > 0.5  # as drawn: scaled to a variance of one
+    assert net.source_embedding(others).std() > 0.5  # initialized with a variance of one
 
 
 @pytest.mark.parametrize("unit", ["epochs", "updates", "hours"])
 @pytest.mark.parametrize("parts", [1, 7, 49])
-def test_what_is_done_every_so_often_is_done_as_often(unit, parts):
+def test_a_duration_is_due_at_each_multiple(unit, parts):
     every = Duration(1 / parts, unit)
     due = [is_due(every, {unit: k / parts}, {unit: (k + 1) / parts}) for k in range(3 * parts)]
     assert all(due)
