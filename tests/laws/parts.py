@@ -1,14 +1,16 @@
-"""The table of all parts that the laws are about: a new part adds a row."""
+"""Tables of all components, for the laws: a new component adds a row."""
 
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import torch
 from pydantic import TypeAdapter
 from torch import Tensor
 
 from seq2attn.models import ModelConfig, Seq2Seq, build_model
+from seq2attn.nn.decoding_state import map_tensors
 
 WIDTH, WORDS = 16, 11
 
@@ -29,14 +31,14 @@ ENCODERS = {
     **RELATIVE,
     "convolutional": {"kind": "convolutional", "dim": 12, "layers": 2, "kernel_size": 3},
     "bert": {
-        "kind": "bert", "path": "nowhere", "architecture": {  # where the shape is given, the folder is not looked at
+        "kind": "bert", "path": "nowhere", "architecture": {  # with an architecture the folder is not read
             "vocab_size": WORDS, "hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4,
             "intermediate_size": 32, "max_position_embeddings": 6,
         },
     },
 }  # fmt: skip
 OWN_EMBEDDINGS = ("bert",)
-"""Encoders that bring them."""
+"""Encoders with embeddings of their own."""
 SCORES = {
     "dot": {"kind": "dot"},
     "scaled-dot": {"kind": "dot", "scaled": True},
@@ -97,24 +99,14 @@ FIXED = {
     "fixed-lstm": {"kind": "fixed-context", "cell": "lstm", "dim": WIDTH, "layers": 2},
 }
 EVERY_DECODER = [*DECODERS, *FIXED]
-REMEMBERING = [("coverage", "local-m"), ("multi-head", "monotonic"), ("coverage-2-heads", "monotonic")]
-"""Attentions whose state says where was looked."""
-ATTENTIONS = [
-    *itertools.product(SCORES, ["global"]),
-    *itertools.product(["multi-head"], ALIGNS),
-    REMEMBERING[-1],
-]
+STATEFUL = [("coverage", "local-m"), ("coverage-2-heads", "monotonic")]
+"""Attention with a state."""
+ATTENTIONS = [*itertools.product(SCORES, ["global"]), *itertools.product(["multi-head"], ALIGNS), STATEFUL[-1]]
 ATTENTIONS = list(dict.fromkeys(ATTENTIONS))
-TELLING = [
-    ("additive", "global"),
-    ("offset", "global"),
-    ("coverage", "global"),
-    ("multi-head", "global"),
-    *REMEMBERING,
-]
-"""One attention of each family that asks a decoder for something of its own: its position, where it has looked."""
+FAMILIES = [("additive", "global"), ("offset", "global"), ("multi-head", "global"), *STATEFUL]
+"""One attention of each family, by what it needs of a decoder: nothing, its position, its state."""
 PLUGGED = [
-    *[(d, *attention) for d in DECODERS for attention in TELLING],
+    *[(d, *attention) for d in DECODERS for attention in FAMILIES],
     *[(d, *attention) for d in ("luong-feeding", "transformer") for attention in ATTENTIONS],
     *[(d, "none", "none") for d in FIXED],
 ]
@@ -140,14 +132,9 @@ def config(
 
 
 def model(
-    encoder: str,
-    decoder: str,
-    score: str = "additive",
-    align: str = "global",
-    tie: str = "none",
-    words: int = WORDS,
+    encoder: str, decoder: str, score: str = "additive", align: str = "global", tie: str = "none", words: int = WORDS
 ) -> Seq2Seq:
-    """A small model in double precision, so that what should be equal is equal to many digits."""
+    """A small model in double precision."""
     torch.manual_seed(0)
     return build_model(config(encoder, decoder, score, align, tie), words, words).double().eval()
 
@@ -164,9 +151,16 @@ def calm(net: Seq2Seq) -> Seq2Seq:
 def sources(lengths: tuple[int, ...] = (5, 3, 1, 7), garbage: int = 0) -> tuple[Tensor, Tensor]:
     """Ids [B, S] with `garbage` in the padding, and their mask."""
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    words = torch.randint(3, WORDS, mask.shape, generator=torch.Generator().manual_seed(1))
-    return torch.where(mask, words, garbage), mask
+    ids = torch.randint(3, WORDS, mask.shape, generator=torch.Generator().manual_seed(1))
+    return torch.where(mask, ids, garbage), mask
 
 
 def targets(rows: int, length: int) -> Tensor:
     return torch.randint(3, WORDS, (rows, length), generator=torch.Generator().manual_seed(2))
+
+
+def tensors(tree: Any) -> list[Tensor]:
+    """All tensors of a state or a memory."""
+    leaves: list[Tensor] = []
+    map_tensors(lambda x: leaves.append(x) or x, tree)
+    return leaves
