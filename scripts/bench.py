@@ -1,4 +1,4 @@
-"""Measure training and translation beside other toolkits: `python scripts/bench.py train --model t`."""
+"""Benchmark of training and translation against other toolkits: `python scripts/bench.py train --model t`."""
 
 import sys
 

@@ -1,1 +1,1 @@
-"""Speed and memory, ours and other toolkits', measured in turn on the same text and the same architectures."""
+"""Benchmarks of speed and memory of seq2attn and other toolkits, in turn, on the same text and architectures."""

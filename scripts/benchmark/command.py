@@ -1,4 +1,4 @@
-"""The command line."""
+"""Command line of the benchmarks."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from benchmark.records import Book, Record
 from benchmark.roof import measure_roofline
 from benchmark.searching import CASES, measure_latency, measure_search
 from benchmark.setting import (
-    CARD_MODELS,
-    CARD_TOKENS,
     CONFIGS,
+    GPU_MODELS,
+    GPU_TOKENS,
     MODELS,
     RECURRENT,
     REPOSITORY,
     TOKENS,
     Setting,
     UnavailableError,
-    shown,
+    shell_line,
 )
 from benchmark.starting import measure_startup
 from benchmark.systems import ENGINES, PEERS, Ours, System
 from benchmark.tables import table
-from benchmark.training import Timing, measure_training, say
+from benchmark.training import Timing, log, measure_training
 
 MEMORY_WINDOW = 20.0
 EVERY_WAY = "every way"
@@ -40,69 +40,69 @@ USUAL = "hf,plain,onmt,eole,ctranslate2"
 
 @dataclass(frozen=True)
 class Call:
-    """What was asked for."""
+    """Parsed options of a call."""
 
     setting: Setting
-    systems: tuple[System, ...]  # ours first, all of them there
+    systems: tuple[System, ...]  # ours first; all are installed
     ours: Ours
     models: tuple[str, ...]
     cases: tuple[str, ...]
     timing: Timing
 
 
-Parts = Iterator[list[Record]]
-"""What was measured, a group or a few at a time, so that what comes later cannot lose it."""
+Groups = Iterator[list[Record]]
+"""Records of one or a few groups at a time, so that each is saved before the next measurement."""
 
 
-def train(call: Call) -> Parts:
-    """Training, with the memory it takes; for T, and for all on a card, the roofline."""
+def train(call: Call) -> Groups:
+    """Speed and memory of training; the roofline for T, or for all models on a GPU."""
     case = EVERY_WAY if call.ours.every_way else ""
     for model in call.models:
-        has_roof = call.setting.card or (model == "t" and not case)
-        roof = measure_roofline(call.setting, model, call.timing) if has_roof else []
+        with_roofline = call.setting.gpu or (model == "t" and not case)
+        roof = measure_roofline(call.setting, model, call.timing) if with_roofline else []
         yield [*roof, *measure_training(call.setting, call.systems, model, call.timing, case)]
 
 
-def memory(call: Call) -> Parts:
-    """Memory alone: a short training of each."""
+def memory(call: Call) -> Groups:
+    """Memory of a short training of each system."""
     timing = Timing(1, MEMORY_WINDOW, call.timing.warm, busy_ok=True)
     for model in call.models:
         records = measure_training(call.setting, call.systems, model, timing)
         yield [record for record in records if record.kind == "memory"]
 
 
-def search(call: Call) -> Parts:
-    """The whole test set."""
+def search(call: Call) -> Groups:
+    """Translation of the whole test set."""
     for model in call.models:
         for case in call.cases:
             yield measure_search(call.setting, call.systems, model, case, call.timing)
 
 
-def latency(call: Call) -> Parts:
-    """One sentence after the other, by beam."""
+def latency(call: Call) -> Groups:
+    """Beam search of one sentence at a time."""
     for model in call.models:
         yield measure_latency(call.setting, call.systems, model, "beam 5", call.timing)
 
 
-def startup(call: Call) -> Parts:
-    """Help, and the first translation."""
+def startup(call: Call) -> Groups:
+    """Start-up time of the help and of the first translation."""
     yield measure_startup(call.setting, call.systems, call.timing)
 
 
-def roofline(call: Call) -> Parts:
-    """How fast this machine multiplies."""
+def roofline(call: Call) -> Groups:
+    """Speed of matrix products on this machine."""
     for model in call.models:
         yield measure_roofline(call.setting, model, call.timing)
 
 
-def profile(call: Call) -> Parts:
-    """Where the time of our training step goes."""
+def profile(call: Call) -> Groups:
+    """Time of each part of our training step."""
     for model in call.models:
         yield measure_profile(call.setting, call.ours, model, call.timing)
 
 
-def everything(call: Call) -> Parts:
-    """What there are bars for: of the recurrent models beam search alone, and latency of the Transformer alone."""
+def everything(call: Call) -> Groups:
+    """All measurements; recurrent models with beam search only, latency of the Transformer only."""
     recurrent = tuple(model for model in call.models if model != "t")
     transformer = replace(call, models=tuple(model for model in call.models if model == "t"))
     yield from train(call)
@@ -113,40 +113,40 @@ def everything(call: Call) -> Parts:
     yield from profile(replace(call, timing=replace(call.timing, rounds=1)))
 
 
-VERBS: dict[str, Callable[[Call], Parts]] = {
+VERBS: dict[str, Callable[[Call], Groups]] = {
     "train": train, "search": search, "latency": latency, "startup": startup, "memory": memory,
     "roofline": roofline, "profile": profile, "all": everything,
 }  # fmt: skip
 
 
 def fit(call: Call) -> None:
-    """Train the models that translate: ours and the peers', alike long. Nothing is timed."""
+    """Train the models for translation, all for the same number of updates, without timing."""
     for model in call.models:
         for system in call.systems:
             command = [] if system.has_model(model) or system.fitted(model) is None else system.fit(model)
             if command:
-                say(f"fitting {model}: {shown(command)}")
+                log(f"fitting {model}: {shell_line(command)}")
                 subprocess.run(command, env=call.setting.environment(), check=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, keep what was measured, and print its tables."""
+    """Measure, save the records, and print their tables."""
     options = _parser().parse_args(arguments)
     if options.verb == "page":
         update(figures=options.out or FIGURES)
         return 0
-    typed = f"python scripts/bench.py {shown(list(sys.argv[1:] if arguments is None else arguments))}"
+    command = f"python scripts/bench.py {shell_line(list(sys.argv[1:] if arguments is None else arguments))}"
     try:
         call, absent = _call(options)
         prepare_all(call.ours, call.models, timed=options.verb != "fit")
         if options.verb == "fit":
             fit(call)
             return 0
-        about = context(call.setting, call.systems, typed)
+        metadata = context(call.setting, call.systems, command)
         for records in VERBS[options.verb](call):
             if options.out is not None:
-                Book.load(options.out).with_call(records, about).save(options.out)
-            _print(Book().with_call(records, about))
+                Book.load(options.out).with_call(records, metadata).save(options.out)
+            _print(Book().with_call(records, metadata))
     except UnavailableError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
@@ -164,22 +164,21 @@ def _print(book: Book) -> None:
 
 
 def _call(options: argparse.Namespace) -> tuple[Call, list[str]]:
-    tokens = options.tokens or (CARD_TOKENS if options.card else TOKENS)
-    places = options.peers_root, options.corpus, options.runs, options.configs
-    setting = Setting(*places, options.threads or 2, tokens, options.card)
+    tokens = options.tokens or (GPU_TOKENS if options.card else TOKENS)
+    folders = options.peers_root, options.corpus, options.runs, options.configs
+    setting = Setting(*folders, options.threads or 2, tokens, options.card)
     ours = Ours(setting, overrides=tuple(options.set), every_way=options.every_way)
     systems, absent = list[System]([ours]), list[str]()
     for name in filter(None, options.peers.split(",")):
         if name not in PEERS | ENGINES:
-            known = ", ".join(PEERS | ENGINES)
-            raise UnavailableError(f"there is no peer `{name}`; known: {known}")
-        for system in (kind(setting) for kind in filter(None, (ENGINES.get(name), PEERS.get(name)))):
+            raise UnavailableError(f"there is no peer `{name}`; known: {', '.join(PEERS | ENGINES)}")
+        for system in (cls(setting) for cls in filter(None, (ENGINES.get(name), PEERS.get(name)))):
             install = system.missing()
             if install is None:
                 systems.append(system)
             else:
                 absent.append(f"{system.title}: not installed; to install it: {install}")
-    usual = (*CARD_MODELS, *RECURRENT) if options.card else tuple(MODELS)
+    usual = (*GPU_MODELS, *RECURRENT) if options.card else tuple(MODELS)
     models = usual if options.model is None else (options.model,)
     timing = Timing(options.rounds, options.window, options.warm, options.busy_ok)
     cases = tuple(CASES) if options.case is None else (options.case,)
@@ -192,26 +191,31 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     verbs = [*VERBS, "fit", "page"]
-    parser.add_argument("verb", choices=verbs, help="`fit` trains what translates, `page` fills docs/performance.md")
-    every = [*MODELS, *CARD_MODELS]
-    parser.add_argument("--model", choices=every, help="one of the architectures; all that are usual if not said")
-    card = "let everybody compute on a CUDA card, larger models in bfloat16; give another --out"
-    parser.add_argument("--card", action="store_true", help=card)
-    ways = "train our Transformers padded and packed, as they are and compiled, in turn"
+    parser.add_argument(
+        "verb", choices=verbs, help="`fit` trains models for translation, `page` writes docs/performance.md"
+    )
+    parser.add_argument(
+        "--model", choices=[*MODELS, *GPU_MODELS], help="one of the architectures; by default the usual ones"
+    )
+    gpu = "train and translate on a CUDA GPU, larger models in bfloat16; give another --out"
+    parser.add_argument("--card", action="store_true", help=gpu)
+    ways = "train our Transformers padded and packed, plain and compiled, in turn"
     parser.add_argument("--every-way", action="store_true", help=ways)
-    parser.add_argument("--case", choices=list(CASES), help="one way to search; all if not said")
+    parser.add_argument("--case", choices=list(CASES), help="search strategy; by default all")
     parser.add_argument("--peers", default=USUAL, help=f"of {', '.join(PEERS | ENGINES)}; empty for none")
-    parser.add_argument("--rounds", type=int, default=3, help="how often each has its turn")
-    parser.add_argument("--window", type=float, default=15.0, help="undisturbed seconds of a turn in training")
-    parser.add_argument("--warm", type=float, default=10.0, help="seconds of training before the first turn")
-    parser.add_argument("--threads", type=int, default=2, help="of everybody")
-    parser.add_argument("--busy-ok", action="store_true", help="do not wait for an idle machine: figures mean nothing")
-    parser.add_argument("--out", type=Path, help=f"keep the figures in FILE.json ({FIGURES.name} for {PAGE.name})")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each system")
+    parser.add_argument("--window", type=float, default=15.0, help="undisturbed seconds of training per round")
+    parser.add_argument("--warm", type=float, default=10.0, help="seconds of training before the first round")
+    parser.add_argument("--threads", type=int, default=2, help="threads of each system")
+    parser.add_argument(
+        "--busy-ok", action="store_true", help="do not wait for an idle machine; the figures are not valid"
+    )
+    parser.add_argument("--out", type=Path, help=f"save the figures in FILE.json ({FIGURES.name} for {PAGE.name})")
     parser.add_argument("--peers-root", type=Path, default=Path.home() / "peers", help="venv/NAME, data/, runs/")
-    parser.add_argument("--corpus", type=Path, default=REPOSITORY / "data/multi30k", help="where the text is")
-    parser.add_argument("--runs", type=Path, default=REPOSITORY / "runs/bench", help="where ours trains")
-    parser.add_argument("--configs", type=Path, default=CONFIGS, help="where t.yaml, r1.yaml and r2.yaml are")
-    sizes = f"of a batch, of ours and of the loops around libraries; {TOKENS} if not said, on a card {CARD_TOKENS}"
+    parser.add_argument("--corpus", type=Path, default=REPOSITORY / "data/multi30k", help="folder of the text")
+    parser.add_argument("--runs", type=Path, default=REPOSITORY / "runs/bench", help="folder of our runs")
+    parser.add_argument("--configs", type=Path, default=CONFIGS, help="folder of t.yaml, r1.yaml and r2.yaml")
+    sizes = f"tokens of a batch, for seq2attn and libraries; default {TOKENS}, on a GPU {GPU_TOKENS}"
     parser.add_argument("--tokens", type=int, help=sizes)
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of our config")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override in our config")
     return parser

@@ -1,4 +1,4 @@
-"""The multiplications that a model cannot do without, from its matrices and the lengths of the real text."""
+"""Floating-point operations of a model's matrix products, from its parameters and the lengths of the text."""
 
 from __future__ import annotations
 
@@ -11,22 +11,19 @@ from seq2attn.attention import Attention
 from seq2attn.models import Seq2Seq
 
 BACKWARD = 2
-"""Times the forward pass: the gradients of what was multiplied, and of the weights."""
+"""Cost of the backward pass relative to the forward pass: gradients of inputs and of weights."""
 
 
-def flops_a_word(model: Seq2Seq, lengths: Lengths) -> float:
-    """Floating-point operations of a model's matrix products in training, for each target token; padding has none.
+def flops_per_token(model: Seq2Seq, lengths: Lengths) -> float:
+    """FLOPs of a model's matrix products in training per target token, without padding.
 
-    The encoder's matrices multiply each source word, and so do those of the decoder that make keys and values of the
-    source; its others and the output layer's multiply each target word. Scores and contexts are of each pair of words.
-    What is made once a sentence, as a decoder's first state is, counts for nothing.
+    Matrices of the encoder, and of keys and values of the source, apply to source tokens; other matrices of the decoder
+    and the output layer to target tokens; scores and contexts to pairs of tokens. The initial state is ignored.
     """
     source, target = lengths.source, lengths.target
     s, t = sum(source), sum(target)
-    of_source, of_target = (
-        matrices(model.encoder),
-        matrices(model.decoder) + model.output_projection.weight.numel(),
-    )
+    per_source = matrices(model.encoder)
+    per_target = matrices(model.decoder) + model.output_projection.weight.numel()
     across = sum(n * m for n, m in zip(source, target, strict=True))
     products = 0
     for _, attention in _attentions(model.encoder):
@@ -36,13 +33,13 @@ def flops_a_word(model: Seq2Seq, lengths: Lengths) -> float:
             products += _widths(attention, model) * sum(n * n for n in target)
             continue
         products += _widths(attention, model) * across
-        looks = matrices(attention.score.get_submodule("key_proj")) + matrices(attention.value_proj)
-        of_source, of_target = of_source + looks, of_target - looks
-    return (1 + BACKWARD) * 2 * (of_source * s + of_target * t + products) / t
+        keys_values = matrices(attention.score.get_submodule("key_proj")) + matrices(attention.value_proj)
+        per_source, per_target = per_source + keys_values, per_target - keys_values
+    return (1 + BACKWARD) * 2 * (per_source * s + per_target * t + products) / t
 
 
 def matrices(module: nn.Module) -> int:
-    """The numbers in what multiplies words: no tables in which they are looked up, and nothing for first states."""
+    """Number of elements of all matrices that apply to tokens: without embeddings and initial states."""
     return sum(
         parameter.numel()
         for name, part in module.named_modules()
@@ -57,7 +54,7 @@ def _attentions(module: nn.Module) -> Iterator[tuple[str, Attention]]:
 
 
 def _widths(attention: Attention, model: Seq2Seq) -> int:
-    """Multiplications of a query with a key for its scores, and of its weight with a value, of all heads."""
+    """Multiplications of a query with a key, and of a weight with a value, over all heads."""
     sharing = attention.score.heads // attention.score.kv_heads
     key, value = attention.score.get_submodule("key_proj"), attention.value_proj
     assert isinstance(key, nn.Linear)

@@ -1,4 +1,4 @@
-"""What measurements were made on: the machine, the versions, the commit, the day."""
+"""Metadata of measurements: machine, versions, commit and date."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import psutil
 from benchmark.setting import REPOSITORY, Setting
 from benchmark.systems import System
 
-ASK = """
+PRINT_VERSIONS = """
 import importlib.metadata as metadata, sys
 for name in sys.argv[1:]:
     try:
@@ -25,7 +25,7 @@ for name in sys.argv[1:]:
 
 
 def context(setting: Setting, systems: Sequence[System], command: str) -> dict[str, Any]:
-    """All that a reader needs to believe a figure, or to repeat it."""
+    """Metadata to reproduce a measurement."""
     return {
         "date": time.strftime("%Y-%m-%d"),
         "command": command,
@@ -41,26 +41,26 @@ def context(setting: Setting, systems: Sequence[System], command: str) -> dict[s
 
 
 def processor() -> str:
-    """Its name."""
+    """Name of the CPU."""
     try:
-        told = Path("/proc/cpuinfo").read_text("utf-8").split("\n")
-        names = [line.split(":")[1].strip() for line in told if line.startswith("model name")]
+        lines = Path("/proc/cpuinfo").read_text("utf-8").split("\n")
+        names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     except OSError:
         names = []
     return names[0] if names else platform.processor() or platform.machine()
 
 
 def commit() -> str:
-    """The commit, with a + when the tree differs from it."""
-    found = _git("rev-parse", "--short", "HEAD")
-    return found + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "") if found else "?"
+    """The commit, with + for uncommitted changes."""
+    name = _git("rev-parse", "--short", "HEAD")
+    return name + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "") if name else "?"
 
 
 def versions(system: System) -> dict[str, str]:
-    """Of its packages, as its own interpreter sees them."""
-    command = [str(system.python), "-c", ASK, *system.packages]
-    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    return {name: version for name, _, version in (line.partition(" ") for line in told.splitlines())}
+    """Versions of the packages of a system, in its environment."""
+    command = [str(system.python), "-c", PRINT_VERSIONS, *system.packages]
+    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return {name: version for name, _, version in (line.partition(" ") for line in output.splitlines())}
 
 
 def _git(*arguments: str) -> str:

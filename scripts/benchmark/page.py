@@ -1,4 +1,4 @@
-"""docs/performance.md: its tables are made from docs/performance.json, and nothing in them is typed."""
+"""Tables of docs/performance.md, written from docs/performance.json."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ FIGURES = REPOSITORY / "docs" / "performance.json"
 PLACE = re.compile(r"(<!-- table ([^>]*) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def filled(page: str, book: Book) -> str:
-    """The page with each `<!-- table KIND MODEL [CASE] -->` ... `<!-- end -->` as the records have it.
+def fill(page: str, book: Book) -> str:
+    """The page with a table in each `<!-- table KIND MODEL [CASE] -->` ... `<!-- end -->`.
 
-    MODEL is `-` for kinds that have none.
+    MODEL is `-` for kinds without a model.
     """
 
-    def put(found: re.Match[str]) -> str:
-        kind, model, *case = found[2].split()
+    def replace(match: re.Match[str]) -> str:
+        kind, model, *case = match[2].split()
         text = table(book, kind, "" if model == "-" else model, " ".join(case))
-        return f"{found[1]}\n{text}\n\n{found[3]}"
+        return f"{match[1]}\n{text}\n\n{match[3]}"
 
-    return PLACE.sub(put, page)
+    return PLACE.sub(replace, page)
 
 
 def update(page: Path = PAGE, figures: Path = FIGURES) -> None:
-    """Write the tables of the figures into the page."""
-    page.write_text(filled(page.read_text("utf-8"), Book.load(figures)), "utf-8")
+    """Write the tables into the page."""
+    page.write_text(fill(page.read_text("utf-8"), Book.load(figures)), "utf-8")

@@ -1,17 +1,17 @@
-"""Our run directories with the pieces that everybody has, ready for `seq2attn train`."""
+"""Our run directories with the common BPE, prepared for `seq2attn train`."""
 
 from __future__ import annotations
 
 from benchmark.setting import UnavailableError
 from benchmark.systems import Ours
 from benchmark.text import lengths, prepare_text
-from benchmark.training import say
+from benchmark.training import log
 
 
 def prepare_all(ours: Ours, models: tuple[str, ...], *, timed: bool) -> None:
-    """Everybody's text, and ours where `seq2attn train` finds it: in the runs that are timed, or that are fitted.
+    """Prepare the text of all systems, and our data in the runs that are timed, or fitted.
 
-    Raises UnavailableError when the corpus is missing, or when ours would count other tokens than the others.
+    Raises UnavailableError for a missing corpus, or another number of target tokens than in other toolkits.
     """
     from seq2attn.config.load import load
     from seq2attn.data.prepare import prepare
@@ -27,9 +27,9 @@ def prepare_all(ours: Ours, models: tuple[str, ...], *, timed: bool) -> None:
             for side in ("source", "target"):
                 if not (folder / side).is_dir():
                     tokenizer.save(folder / side)
-            prepared = prepare(experiment.data, experiment.tokenizer, folder, say, keep_tokenizers=True)
+            prepared = prepare(experiment.data, experiment.tokenizer, folder, log, keep_tokenizers=True)
             corpus = prepared.train.epoch_corpus(0, 0)
-            found = int(corpus.lengths[:, 1].sum()) + len(corpus)  # the ends
-            wanted = sum(lengths(ours.setting).target)
-            if found != wanted:
-                raise UnavailableError(f"{folder}: {found:,} target tokens an epoch, where the others have {wanted:,}")
+            num_tokens = int(corpus.lengths[:, 1].sum()) + len(corpus)  # with EOS
+            expected = sum(lengths(ours.setting).target)
+            if num_tokens != expected:
+                raise UnavailableError(f"{folder}: {num_tokens:,} target tokens per epoch; others have {expected:,}")

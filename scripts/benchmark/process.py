@@ -1,4 +1,4 @@
-"""A measured process: its lines with their times, the memory of its process tree, and what else ran meanwhile."""
+"""A measured process: output with times, memory of the process tree, and CPU use of other processes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pathlib import Path
 import psutil
 
 SAMPLE = 0.25
-"""Seconds between two looks at the process tree."""
+"""Seconds between two samples of the process tree."""
 QUIET = 0.12
-"""Cores that others may use before an interval is thrown away."""
+"""Maximum number of cores that other processes use in a valid interval."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line that the process has printed, and when, in seconds since its start."""
+    """A line of output, with its time in seconds since the start."""
 
     at: float
     text: str
 
 
 class Process:
-    """A command and its children. It can be halted and go on, so that several may be measured in turn."""
+    """A command and its children, which can be paused so that several are measured in turn."""
 
     def __init__(
         self, command: Sequence[str], log: Path, environment: Mapping[str, str], stdin: Path | None = None
@@ -37,7 +37,7 @@ class Process:
         log.parent.mkdir(parents=True, exist_ok=True)
         self.lines: list[Line] = []
         self.peak = 0  # bytes
-        self._others: list[tuple[float, float]] = []  # when, and the seconds that others had computed till then
+        self._others: list[tuple[float, float]] = []  # time, and CPU seconds of other processes until then
         self._log = log.open("w", encoding="utf-8")
         self.started = time.monotonic()
         self.popen = subprocess.Popen(
@@ -52,40 +52,40 @@ class Process:
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        threading.Thread(target=self._look, daemon=True).start()
+        threading.Thread(target=self._sample, daemon=True).start()
 
     @property
     def age(self) -> float:
-        """Seconds since its start."""
+        """Seconds since the start."""
         return time.monotonic() - self.started
 
     @property
-    def is_over(self) -> bool:
-        """Whether it has ended."""
+    def has_ended(self) -> bool:
+        """True after the end of the process."""
         return self.popen.poll() is not None
 
     @property
     def tail(self) -> str:
-        """The last lines, for a complaint."""
+        """The last lines, for error messages."""
         return "\n".join(line.text[-300:] for line in self.lines[-5:])
 
     def others(self, start: float, end: float) -> float:
-        """The cores that anything else used between two ages."""
-        seen = [look for look in self._others if start <= look[0] <= end]
-        if len(seen) < 3:
+        """Number of cores that other processes used between two times."""
+        samples = [sample for sample in self._others if start <= sample[0] <= end]
+        if len(samples) < 3:
             return 0.0
-        return (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
+        return (samples[-1][1] - samples[0][1]) / (samples[-1][0] - samples[0][0])
 
-    def halt(self) -> None:
-        """Let it and its children sleep where they are."""
+    def pause(self) -> None:
+        """Stop it and its children (SIGSTOP)."""
         os.killpg(self.popen.pid, signal.SIGSTOP)
 
-    def go_on(self) -> None:
-        """Wake it."""
+    def resume(self) -> None:
+        """Continue it and its children."""
         os.killpg(self.popen.pid, signal.SIGCONT)
 
     def wait(self, limit: float) -> int:
-        """Its exit status. Raises subprocess.TimeoutExpired, the process ended, when it takes longer than `limit`."""
+        """Exit status. After `limit` seconds, kills the process and raises subprocess.TimeoutExpired."""
         try:
             status = self.popen.wait(limit)
         except subprocess.TimeoutExpired:
@@ -95,7 +95,7 @@ class Process:
         return status
 
     def end(self) -> None:
-        """End its own process group, which is all that it has started."""
+        """Kill its process group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.popen.pid, signal.SIGKILL)
         self.popen.wait()
@@ -107,22 +107,22 @@ class Process:
             self._log.write(f"{self.age:9.3f} {text}")
             self._log.flush()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         try:
             leader = psutil.Process(self.popen.pid)
-            while not self.is_over:
-                memory, own = _tree(leader)
+            while not self.has_ended:
+                memory, seconds = _usage(leader)
                 now = psutil.cpu_times()
                 busy = sum(now) - now.idle - getattr(now, "iowait", 0.0) - getattr(now, "guest", 0.0)
-                self._others.append((self.age, busy - own))
+                self._others.append((self.age, busy - seconds))
                 self.peak = max(self.peak, memory)
                 time.sleep(SAMPLE)
         except psutil.Error:
             return
 
 
-def _tree(leader: psutil.Process) -> tuple[int, float]:
-    """The resident bytes of a process tree, and the seconds that it has computed."""
+def _usage(leader: psutil.Process) -> tuple[int, float]:
+    """Resident bytes and CPU seconds of a process tree."""
     memory, seconds = 0, 0.0
     for process in [leader, *leader.children(recursive=True)]:
         try:
@@ -135,13 +135,13 @@ def _tree(leader: psutil.Process) -> tuple[int, float]:
 
 
 def wait_until_idle(*, limit: float = 600.0) -> bool:
-    """Wait for two looks of a second in which the processors rested; whether there were such.
+    """Wait for two seconds of idle CPUs; return False after `limit` seconds.
 
-    The load average would not do: it still carries what we ran ourselves.
+    The load average is not suitable: it includes our earlier processes.
     """
-    end, rested = time.monotonic() + limit, 0
-    while rested < 2:
+    end, idle = time.monotonic() + limit, 0
+    while idle < 2:
         if time.monotonic() > end:
             return False
-        rested = rested + 1 if psutil.cpu_percent(interval=1.0) < 8 else 0
+        idle = idle + 1 if psutil.cpu_percent(interval=1.0) < 8 else 0
     return True

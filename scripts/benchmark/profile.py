@@ -1,4 +1,4 @@
-"""Where the time of our training step goes, and what share of the roofline is reached."""
+"""Time of each part of our training step, and its share of the roofline."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from benchmark.records import Record
 from benchmark.roof import STEP, measure_roofline
 from benchmark.setting import Setting, UnavailableError
 from benchmark.systems import Ours
-from benchmark.training import Timing, say
+from benchmark.training import Timing, log
 
 UPDATES, WARM = 30, 6
 
 
 def measure_profile(setting: Setting, ours: Ours, model: str, timing: Timing, updates: int = UPDATES) -> list[Record]:
-    """Milliseconds an update of each part, a figure a round; for T the roofline as well.
+    """Milliseconds per update of each part in each round; for T also the roofline.
 
-    Raises UnavailableError when the training breaks off.
+    Raises UnavailableError when the training fails.
     """
     training = ours.trainings(model)[0]
     settings = training.command[training.command.index("--set") :]
@@ -33,10 +33,10 @@ def measure_profile(setting: Setting, ours: Ours, model: str, timing: Timing, up
         done = subprocess.run(command, env=setting.environment(), capture_output=True, text=True, check=False)
         if done.returncode:
             raise UnavailableError(f"profile of {model}: {done.stderr[-500:]}")
-        told = json.loads(done.stdout.split("\n")[-2])
-        rounds.append({part: 1000 * s / told["updates"] for part, s in told["seconds"].items()})
-        rates.append(told["words"] / sum(told["seconds"].values()))
-        say(f"  profile of {model}: {rates[-1]:,.0f} target tokens/s")
+        profile = json.loads(done.stdout.split("\n")[-2])
+        rounds.append({part: 1000 * s / profile["updates"] for part, s in profile["seconds"].items()})
+        rates.append(profile["words"] / sum(profile["seconds"].values()))
+        log(f"  profile of {model}: {rates[-1]:,.0f} target tokens/s")
     records = [
         Record(
             "profile",

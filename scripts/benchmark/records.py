@@ -1,4 +1,4 @@
-"""What was measured, as JSON: records, each with what it was measured on."""
+"""Records of measurements with their metadata, saved as JSON."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Record:
-    """A figure of one system, once for each round. `error` says why there is none."""
+    """Figures of one system, one per round, or an error."""
 
     kind: str  # train, memory, search, latency, startup, roofline, profile
     model: str
-    case: str  # what else the group is about: `greedy`, a command
+    case: str  # further key of the group: `greedy`, a command
     system: str
     title: str
     variant: str = ""
@@ -30,22 +30,22 @@ class Record:
 
     @property
     def group(self) -> tuple[str, str, str]:
-        """Records of a group are measured in turn in one call, and replaced together."""
+        """Key of the records that are measured in turn in one call, and replaced together."""
         return self.kind, self.model, self.case
 
     @property
     def label(self) -> str:
-        """What stands in a table."""
+        """Title with the variant."""
         return f"{self.title} ({self.variant})" if self.variant else self.title
 
     @property
     def median(self) -> float:
-        """Of the rounds."""
+        """Median of the rounds."""
         return statistics.median(self.rounds)
 
 
 def ratio(ours: Record, peer: Record, *, more_is_better: bool) -> float | None:
-    """How many times better ours is: the median of the ratios of each round."""
+    """Factor by which ours is better: the median of the ratios of all rounds."""
     pairs = list(zip(ours.rounds, peer.rounds, strict=False))
     if not pairs:
         return None
@@ -54,18 +54,18 @@ def ratio(ours: Record, peer: Record, *, more_is_better: bool) -> float | None:
 
 @dataclass(frozen=True)
 class Book:
-    """The records, and beside each what it was measured on."""
+    """Records with their metadata."""
 
     entries: tuple[tuple[Record, dict[str, Any]], ...] = ()
 
     def with_call(self, records: Sequence[Record], context: dict[str, Any]) -> Book:
-        """With the groups of these records in place of what was known of them."""
+        """A copy in which these records replace their groups."""
         groups = {record.group for record in records}
-        kept = [entry for entry in self.entries if entry[0].group not in groups]
-        return Book((*kept, *((record, context) for record in records)))
+        others = [entry for entry in self.entries if entry[0].group not in groups]
+        return Book((*others, *((record, context) for record in records)))
 
     def group(self, kind: str, model: str, case: str | None = None) -> list[Record]:
-        """The records of a kind and a model, of one case or of all."""
+        """The records of a kind and a model, of one case or of all cases."""
         return [
             record
             for record, _ in self.entries
@@ -73,17 +73,17 @@ class Book:
         ]
 
     def contexts(self, records: Iterable[Record]) -> list[dict[str, Any]]:
-        """What these were measured on, each once."""
-        wanted = set(map(id, records))
-        found = list[dict[str, Any]]()
+        """The metadata of these records, each once."""
+        ids = set(map(id, records))
+        contexts = list[dict[str, Any]]()
         for record, context in self.entries:
-            if id(record) in wanted and context not in found:
-                found.append(context)
-        return found
+            if id(record) in ids and context not in contexts:
+                contexts.append(context)
+        return contexts
 
     @classmethod
     def load(cls, path: Path) -> Book:
-        """What `save` wrote; nothing when there is no such file."""
+        """The records in a file; empty for a missing file."""
         if not path.is_file():
             return cls()
         content = json.loads(path.read_text("utf-8"))
@@ -96,7 +96,7 @@ class Book:
         return cls(tuple(entries))
 
     def save(self, path: Path) -> None:
-        """Write it, whole or not at all."""
+        """Atomic write to a file."""
         contexts = self.contexts(record for record, _ in self.entries)
         records = [{**asdict(record), "context": contexts.index(context)} for record, context in self.entries]
         content = {"format": FORMAT, "contexts": contexts, "records": records}

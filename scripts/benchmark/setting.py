@@ -1,4 +1,4 @@
-"""What all measurements share: the architectures, the sizes, and where everything lies."""
+"""Architectures, sizes and folders of all measurements."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ MODELS = {
 }
 
 RECURRENT = ("r1", "r2")
-CARD_MODELS = {
+GPU_MODELS = {
     "transformer-base": "6 + 6 x 512 Transformer, 8 heads, feed-forward 2048, one table",
     "transformer-big": "6 + 6 x 1024 Transformer, 16 heads, feed-forward 4096, one table",
 }
-"""What is measured on a card in place of T, which would leave it idle."""
+"""Models for a GPU in place of T, which is too small for one."""
 
 TOKENS = 4096
-"""Rows times the longer side of a batch, padding counted; every toolkit is told so."""
-CARD_TOKENS = 25_000
-"""The same on a card."""
-MOST_WORDS = 100
-"""Tokens that a translation may have, whatever its source."""
-SENTENCES_A_BATCH = 64
-"""For toolkits that make batches of sentences; it served them best."""
+"""Rows times the longer side of a batch, with padding, in all toolkits."""
+GPU_TOKENS = 25_000
+"""The same on a GPU."""
+MAX_TOKENS = 100
+"""Maximum length of a translation."""
+SENTENCES_PER_BATCH = 64
+"""Batch size of toolkits that count sentences: the fastest of those tried."""
 FIT_UPDATES, FIT_TOKENS = 600, 1024
-"""How long the models that translate are trained."""
+"""Training of the models for translation."""
 FOREVER = 1_000_000
-"""Updates of a training that is ended from outside."""
+"""Updates of a training that is killed."""
 TEST = "test_2016_flickr"
 
 
 class UnavailableError(Exception):
-    """What cannot be measured, and what to do about it."""
+    """A measurement that is not possible, and how to make it possible."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Where everything lies, and with how many threads everybody computes."""
+    """Folders, threads and batch size."""
 
     peers: Path  # venv/NAME, data, runs
     corpus: Path  # train.de ...
@@ -53,7 +53,7 @@ class Setting:
     configs: Path = CONFIGS
     threads: int = 2
     tokens: int = TOKENS  # of a batch
-    card: bool = False  # whether everybody may have the card
+    gpu: bool = False  # use the GPU
 
     @property
     def data(self) -> Path:
@@ -70,8 +70,8 @@ class Setting:
         return self.peers / "venv" / name / "bin" / "python"
 
     def environment(self) -> dict[str, str]:
-        """What every measured process is given: the threads, perhaps the card, no network, the way to our programs."""
-        hidden = {} if self.card else {"CUDA_VISIBLE_DEVICES": ""}
+        """Environment of all measured processes: threads, GPU or none, no network, the path of our programs."""
+        hidden = {} if self.gpu else {"CUDA_VISIBLE_DEVICES": ""}
         threads = str(self.threads)
         here = [str(REPOSITORY / "scripts"), *filter(None, [os.environ.get("PYTHONPATH")])]
         return {
@@ -85,15 +85,15 @@ class Setting:
             "PYTHONWARNINGS": "ignore",
             "TOKENIZERS_PARALLELISM": "false",
             "HF_HUB_OFFLINE": "1",
-            "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1",  # OpenNMT-py's and fairseq's checkpoints hold more than tensors
+            "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1",  # for checkpoints of OpenNMT-py and fairseq
         }
 
 
 def ours(*arguments: str | Path) -> list[str]:
-    """`seq2attn ...` with the interpreter that runs this."""
+    """A `seq2attn` command with this Python."""
     return [sys.executable, "-m", "seq2attn", *map(str, arguments)]
 
 
-def shown(command: Sequence[str]) -> str:
-    """A command as it is typed."""
+def shell_line(command: Sequence[str]) -> str:
+    """A command as a line for the shell."""
     return shlex.join(command)

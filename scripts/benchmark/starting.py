@@ -1,4 +1,4 @@
-"""Start-up: seconds until a command is over that has next to nothing to do."""
+"""Start-up time: seconds of a command with almost no work."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from benchmark.process import wait_until_idle
 from benchmark.records import Record
 from benchmark.setting import Setting
 from benchmark.systems import System
-from benchmark.training import Timing, say
+from benchmark.training import Timing, log
 
 
 def measure_startup(setting: Setting, systems: Sequence[System], timing: Timing) -> list[Record]:
-    """All commands in turn, once for nothing and then `rounds` times."""
+    """Time of all commands in turn, after one run without timing."""
     starts = [(system, start) for system in systems for start in system.starts()]
     seconds: list[list[float]] = [[] for _ in starts]
     errors = [""] * len(starts)
@@ -28,7 +28,7 @@ def measure_startup(setting: Setting, systems: Sequence[System], timing: Timing)
                 errors[place] = f"exit {done.returncode}: {done.stderr[-300:]}"
             if number:
                 seconds[place].append(round(time.monotonic() - began, 3))
-                say(f"  {start.name}: {seconds[place][-1]} s")
+                log(f"  {start.name}: {seconds[place][-1]} s")
     return [
         Record("startup", "", start.case, system.name, system.title, start.name, "s", tuple(figures), error=error)
         for (system, start), figures, error in zip(starts, seconds, errors, strict=True)

@@ -14,7 +14,7 @@ OURS = "ours"
 
 
 def table(book: Book, kind: str, model: str, case: str | None = None) -> str:
-    """The table of a group, with what stands under it; a word of regret where nothing was measured."""
+    """The table of a group with its metadata, or a note that it was not measured."""
     records = book.group(kind, model, case)
     if not records:
         return "Not measured yet."
@@ -22,15 +22,15 @@ def table(book: Book, kind: str, model: str, case: str | None = None) -> str:
         return _with_notes(book, records, _roofline(records))
     if kind == "profile":
         return _with_notes(book, records, profile(records, book.group("roofline", model, STEP)))
-    text = compared(records, more_is_better=MORE_IS_BETTER[kind])
+    text = comparison(records, more_is_better=MORE_IS_BETTER[kind])
     roof = book.group("roofline", model, TRAINING)
     if kind == "train" and roof and book.contexts(roof) == book.contexts(records):  # of the same call
-        text += "\n\n" + reached(records, roof)
+        text += "\n\n" + roofline_share(records, roof)
     return _with_notes(book, records, text)
 
 
-def compared(records: Sequence[Record], *, more_is_better: bool) -> str:
-    """A row for each system: the median, the spread, and how many times better ours is."""
+def comparison(records: Sequence[Record], *, more_is_better: bool) -> str:
+    """A row per system: median, range, and the factor by which ours is better."""
     ours = next((r for r in records if r.system == OURS and r.rounds and not r.error), None)
     unit = next((r.unit for r in records if r.unit), "")
     extra = [column for column in _columns() if any(column[1](record) for record in records)]
@@ -47,14 +47,14 @@ def compared(records: Sequence[Record], *, more_is_better: bool) -> str:
     return markdown(rows)
 
 
-def reached(records: Sequence[Record], roof: Sequence[Record]) -> str:
-    """The share of the roofline that ours reaches."""
+def roofline_share(records: Sequence[Record], roof: Sequence[Record]) -> str:
+    """Share of the roofline that ours reaches."""
     measured = [record for record in records if record.system == OURS and record.rounds]
     if not measured or not roof:
         return ""
     ours = max(measured, key=lambda record: record.median)
     shares = [
-        f"{ours.median / r.facts['ideal']:.0%} of the {r.facts['ideal']:,} target tokens a second that "
+        f"{ours.median / r.facts['ideal']:.0%} of the {r.facts['ideal']:,} target tokens/s that "
         f"{r.median:.0f} GFLOP/s ({what}) would allow"
         for r in roof
         for name, what in ((PRODUCT, "a large product"), (LINEAR, "its own linear layers"))
@@ -64,7 +64,7 @@ def reached(records: Sequence[Record], roof: Sequence[Record]) -> str:
 
 
 def profile(records: Sequence[Record], roof: Sequence[Record]) -> str:
-    """Each part's milliseconds and share, and the share of the roofline."""
+    """Milliseconds and share of each part, and the share of the roofline."""
     parts = [record for record in records if record.unit == "ms an update"]
     whole = sum(record.median for record in parts)
     rows = [["part of an update", "ms", "share"]]
@@ -72,17 +72,16 @@ def profile(records: Sequence[Record], roof: Sequence[Record]) -> str:
         rows.append([record.title, f"{record.median:.1f}", f"{record.median / whole:.1%}"])
     rows.append(["all", f"{whole:.1f}", ""])
     rate = next(record for record in records if record.system == OURS)
-    told = f"{rate.median:,.0f} target tokens a second with the clocks in."
-    return "\n\n".join(filter(None, [markdown(rows), told, reached(records, roof)]))
+    speed = f"{rate.median:,.0f} target tokens/s with profiling."
+    return "\n\n".join(filter(None, [markdown(rows), speed, roofline_share(records, roof)]))
 
 
 def _roofline(records: Sequence[Record]) -> str:
     rows = [["4,096 rows", "GFLOP/s", "T at this rate, target tokens/s"]]
     for record in records:
         rows.append([record.title, f"{record.median:.1f}", f"{record.facts['ideal']:,}"])
-    return markdown(rows) + (
-        f"\n\nT needs {records[0].facts['mflop_a_word']:.1f} MFLOP a target token, forward and back, without padding."
-    )
+    mflop = records[0].facts["mflop_a_word"]
+    return f"{markdown(rows)}\n\nT needs {mflop:.1f} MFLOP per target token, forward and backward, without padding."
 
 
 def _columns() -> list[Column]:
@@ -90,32 +89,32 @@ def _columns() -> list[Column]:
         return lambda record: form(record.facts[name]) if name in record.facts else ""
 
     return [
-        ("tokens an update", fact("tokens_an_update", "{:,}".format)),
+        ("tokens/update", fact("tokens_an_update", "{:,}".format)),
         ("updates/s", fact("updates_a_second", "{:.2f}".format)),
         ("mean ms", fact("mean_ms", "{:.1f}".format)),
-        ("pieces a sentence", fact("mean_tokens", "{:.1f}".format)),
-        ("most", fact("most_tokens", str)),
+        ("tokens/sentence", fact("mean_tokens", "{:.1f}".format)),
+        ("max", fact("most_tokens", str)),
         ("BLEU", fact("bleu", "{:.2f}".format)),
-        ("as ours", fact("same_as_ours", "{:.1%}".format)),
+        ("identical", fact("same_as_ours", "{:.1%}".format)),
         ("peak MiB", fact("peak_mib", "{:,}".format)),
         ("", lambda record: record.note),
     ]
 
 
 def _with_notes(book: Book, records: Iterable[Record], text: str) -> str:
-    told = []
+    notes = []
     for context in book.contexts(records):
         versions = sorted(
             {f"{name} {version}" for packages in context["versions"].values() for name, version in packages.items()}
         )
         machine = f"{context['processor']}, {context['cores']} cores, {context['threads']} threads"
         software = f"commit {context['commit']}, Python {context['python']}, {', '.join(versions)}"
-        told.append(f"{context['date']}, {machine}; {software}: `{context['command']}`")
-    return "\n\n".join([text, *told])
+        notes.append(f"{context['date']}, {machine}; {software}: `{context['command']}`")
+    return "\n\n".join([text, *notes])
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """Rows, the first of them heads, as a table; all columns but the first are figures, and stand to the right."""
+    """A Markdown table with a heading row; all columns but the first are right-aligned."""
     head, *body = rows
     lines = [f"| {' | '.join(head)} |", "|---" + "|---:" * (len(head) - 1) + "|"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in body)])

@@ -1,4 +1,4 @@
-"""The text that everybody learns from: Multi30k cut by one joint BPE, and the vocabularies."""
+"""The common text: Multi30k with one joint BPE, and the vocabularies."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from benchmark.setting import TEST, Setting, UnavailableError
 SPLITS = ("train", "val", TEST)
 LANGUAGES = ("de", "en")
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
-"""As ours numbers them: programs that run a peer's library take the same ids."""
+"""Special tokens in the order of our ids, which programs for libraries use too."""
 FEW = 100
-"""Sentences that are translated one at a time."""
+"""Number of sentences that are translated one at a time."""
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """How many tokens the sentences of a split have, the end of each counted."""
+    """Number of tokens of each sentence of a split, with EOS."""
 
     source: tuple[int, ...]
     target: tuple[int, ...]
 
 
-def prepare_text(setting: Setting, pieces: int) -> bytes:
-    """Write what is missing of the text cut into so many pieces, and of its vocabularies; returns the model that cuts.
+def prepare_text(setting: Setting, vocab_size: int) -> bytes:
+    """Write missing files of the tokenized text and its vocabularies; return the BPE model.
 
-    Raises UnavailableError when the corpus is missing, or when what is there was cut otherwise.
+    Raises UnavailableError for a missing corpus, or for files with another tokenization.
     """
     from sentencepiece import SentencePieceProcessor
 
@@ -36,12 +36,12 @@ def prepare_text(setting: Setting, pieces: int) -> bytes:
     setting.data.mkdir(parents=True, exist_ok=True)
     path = setting.data / "pieces.model"
     if not path.is_file():
-        path.write_bytes(_learn(setting.corpus, pieces))
+        path.write_bytes(_train_bpe(setting.corpus, vocab_size))
     model = path.read_bytes()
     processor = SentencePieceProcessor(model_proto=model)
     for text in texts:
-        cut = "".join(" ".join(processor.encode(line.strip(), out_type=str)) + "\n" for line in _lines(text))
-        _write(setting.data / f"{text.stem}.bpe{text.suffix}", cut)
+        tokenized = "".join(" ".join(processor.encode(line.strip(), out_type=str)) + "\n" for line in _lines(text))
+        _write(setting.data / f"{text.stem}.bpe{text.suffix}", tokenized)
     plain = [processor.id_to_piece(id) for id in range(len(SPECIALS), processor.get_piece_size())]
     _write(setting.data / "vocab.plain.txt", "\n".join(plain) + "\n")
     _write(setting.data / "vocab.joey.txt", "\n".join(["<unk>", "<pad>", "<s>", "</s>", *plain]) + "\n")
@@ -51,7 +51,7 @@ def prepare_text(setting: Setting, pieces: int) -> bytes:
 
 
 def _write_parts(setting: Setting) -> None:
-    """The test set, one sentence and a hundred of it, and the fifty of the dev set that peers cannot do without."""
+    """Write the test set, one and a hundred sentences of it, and fifty of the dev set, which peers require."""
     for name, part, count in ((TEST, TEST, None), (TEST, "one", 1), (TEST, "few", FEW), ("val", "val50", 50)):
         for language in LANGUAGES:
             for kind, folder in ((f".bpe.{language}", setting.data), (f".{language}", setting.corpus)):
@@ -60,7 +60,7 @@ def _write_parts(setting: Setting) -> None:
 
 
 def lengths(setting: Setting, split: str = "train") -> Lengths:
-    """How long the sentences are, with their ends."""
+    """Lengths of all sentences of a split."""
     source, target = (
         tuple(len(line.split()) + 1 for line in _lines(setting.data / f"{split}.bpe.{language}"))
         for language in LANGUAGES
@@ -68,13 +68,13 @@ def lengths(setting: Setting, split: str = "train") -> Lengths:
     return Lengths(source, target)
 
 
-def joined(tokens: str) -> str:
-    """A line of pieces as text."""
+def detokenize(tokens: str) -> str:
+    """The text of a line of subword tokens."""
     return tokens.replace(" ", "").replace("▁", " ").strip()
 
 
-def _learn(corpus: Path, size: int) -> bytes:
-    """SentencePiece's BPE of both sides; which numbers the special ones have changes no merge."""
+def _train_bpe(corpus: Path, size: int) -> bytes:
+    """Joint BPE by SentencePiece."""
     import io
 
     from sentencepiece import SentencePieceTrainer
@@ -107,4 +107,4 @@ def _write(path: Path, content: str) -> None:
     if not path.is_file():
         path.write_text(content, "utf-8")
     elif path.read_text("utf-8") != content:
-        raise UnavailableError(f"{path} holds something else than would be written: give another --peers-root")
+        raise UnavailableError(f"{path} has another content: give another --peers-root")

@@ -1,4 +1,4 @@
-"""Training in turn: every system is started and warmed up once, then one runs while the others are halted."""
+"""Training in turn: all systems are started and warmed up, then one runs while the others are paused."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from benchmark.setting import Setting
 from benchmark.systems import System
 from benchmark.systems.base import Progress, Training
 
-LOOK = 0.1
-"""Seconds between two looks at a log."""
-PATIENCE = 6
-"""A window may last so many times as long as was asked for, or `START` if that is more, before it is given up."""
-START = 240.0
-"""Seconds within which a training must tell of its first update."""
+POLL_SECONDS = 0.1
+"""Seconds between two reads of a log."""
+MAX_WINDOW_FACTOR = 6
+"""Maximum duration of a round, in windows; at least `START_TIMEOUT`."""
+START_TIMEOUT = 240.0
+"""Maximum seconds until the first update."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """How long is measured."""
+    """Durations of a measurement."""
 
     rounds: int = 3
     window: float = 15.0  # undisturbed seconds of each round
-    warm: float = 10.0  # seconds after the first report that count for nothing
+    warm: float = 10.0  # seconds after the first report without measurement
     busy_ok: bool = False
 
 
 @dataclass(frozen=True)
 class Window:
-    """What was learnt in a round."""
+    """Tokens and updates of a round."""
 
-    words: float
+    num_tokens: float
     updates: int
     seconds: float
     disturbed: float
 
     @property
     def rate(self) -> float:
-        """Target tokens a second."""
-        return self.words / self.seconds
+        """Target tokens per second."""
+        return self.num_tokens / self.seconds
 
 
 @dataclass
@@ -62,31 +62,30 @@ class Runner:
 
     @property
     def label(self) -> str:
-        """For the one who waits."""
+        """Name in the log."""
         return f"{self.system.name} {self.training.variant}".strip()
 
     def reports(self) -> list[tuple[float, Progress]]:
-        """What the log has told since the last look, and when."""
+        """New reports in the log, with their times."""
         lines = self.process.lines[self.read :]
         self.read += len(lines)
-        found = [(line.at, told) for line in lines if (told := self.training.progress(line.text)) is not None]
-        self.gpu_memory_mib = max(
-            (told.gpu_memory_mib for _, told in found if told.gpu_memory_mib), default=self.gpu_memory_mib
-        )
-        return found
+        reports = [(line.at, one) for line in lines if (one := self.training.progress(line.text)) is not None]
+        memory = (one.gpu_memory_mib for _, one in reports if one.gpu_memory_mib)
+        self.gpu_memory_mib = max(memory, default=self.gpu_memory_mib)
+        return reports
 
 
 def measure_training(
     setting: Setting, systems: Sequence[System], model: str, timing: Timing, case: str = ""
 ) -> list[Record]:
-    """Target tokens a second of all systems that have such a model, and the most memory they took."""
+    """Target tokens per second and peak memory of all systems with this model."""
     runners = list[Runner]()
     try:
         for system in systems:
             for training in system.trainings(model):
                 if not timing.busy_ok:
                     wait_until_idle()
-                say(f"{model}: starting {system.name} {training.variant}")
+                log(f"{model}: starting {system.name} {training.variant}")
                 process = Process(training.command, training.log, setting.environment())
                 runners.append(Runner(system, training, process))
                 _warm_up(runners[-1], timing)
@@ -103,14 +102,14 @@ def measure_training(
 def _warm_up(runner: Runner, timing: Timing) -> None:
     process, first = runner.process, None
     while first is None or process.age < first + timing.warm:
-        time.sleep(LOOK)
-        told = runner.reports()
-        first = told[0][0] if first is None and told else first
-        if process.is_over or (first is None and process.age > START):
+        time.sleep(POLL_SECONDS)
+        reports = runner.reports()
+        first = reports[0][0] if first is None and reports else first
+        if process.has_ended or (first is None and process.age > START_TIMEOUT):
             runner.error = f"no update within {process.age:.0f} s: {process.tail}"
             process.end()
             return
-    process.halt()
+    process.pause()
 
 
 def _round(runner: Runner, number: int, timing: Timing) -> None:
@@ -118,24 +117,24 @@ def _round(runner: Runner, number: int, timing: Timing) -> None:
     if not timing.busy_ok:
         wait_until_idle()
     runner.reports()
-    process.go_on()
+    process.resume()
     began, points = process.age, list[tuple[float, Progress]]()
     window = Window(0.0, 0, 0.0, 0.0)
     while window.seconds < timing.window:
-        time.sleep(LOOK)
-        points += [(at, told) for at, told in runner.reports() if at > began]
-        window = counted(points, lambda a, b: timing.busy_ok or process.others(a, b) < QUIET)
-        if process.is_over or process.age > began + max(START, PATIENCE * timing.window):
+        time.sleep(POLL_SECONDS)
+        points += [(at, progress) for at, progress in runner.reports() if at > began]
+        window = sum_intervals(points, lambda a, b: timing.busy_ok or process.others(a, b) < QUIET)
+        if process.has_ended or process.age > began + max(START_TIMEOUT, MAX_WINDOW_FACTOR * timing.window):
             runner.error = f"round {number + 1} has no undisturbed {timing.window} s: {process.tail}"
             return
-    process.halt()
+    process.pause()
     runner.windows.append(window)
-    say(f"  round {number + 1}: {runner.label}: {window.rate:,.0f} target tokens/s")
+    log(f"  round {number + 1}: {runner.label}: {window.rate:,.0f} target tokens/s")
 
 
-def counted(points: Sequence[tuple[float, Progress]], is_quiet: Callable[[float, float], bool]) -> Window:
-    """What the intervals between reports sum to, without those in which something else ran."""
-    words = seconds = disturbed = 0.0
+def sum_intervals(points: Sequence[tuple[float, Progress]], is_quiet: Callable[[float, float], bool]) -> Window:
+    """Sum of the intervals between reports, without disturbed ones."""
+    num_tokens = seconds = disturbed = 0.0
     updates = 0
     for (start, before), (end, after) in itertools.pairwise(points):
         if not is_quiet(start, end):
@@ -143,16 +142,15 @@ def counted(points: Sequence[tuple[float, Progress]], is_quiet: Callable[[float,
             continue
         seconds += end - start
         updates += after.update - before.update
-        words += learnt(before, after, end - start)
-    return Window(words, updates, seconds, disturbed)
+        num_tokens += _tokens_between(before, after, end - start)
+    return Window(num_tokens, updates, seconds, disturbed)
 
 
-def learnt(before: Progress, after: Progress, seconds: float) -> float:
-    """The target tokens between two reports."""
-    if before.words is not None and after.words is not None:
-        return after.words - before.words
-    assert after.rate is not None
-    return after.rate * seconds
+def _tokens_between(before: Progress, after: Progress, seconds: float) -> float:
+    if before.num_tokens is not None and after.num_tokens is not None:
+        return after.num_tokens - before.num_tokens
+    assert after.tokens_per_second is not None
+    return after.tokens_per_second * seconds
 
 
 def _records(runner: Runner, model: str, case: str) -> list[Record]:
@@ -163,7 +161,7 @@ def _records(runner: Runner, model: str, case: str) -> list[Record]:
     if updates and not runner.error:
         seconds = sum(window.seconds for window in windows)
         facts = {
-            "tokens_an_update": round(sum(window.words for window in windows) / updates),
+            "tokens_an_update": round(sum(window.num_tokens for window in windows) / updates),
             "updates_a_second": round(updates / seconds, 3),
             "seconds": round(seconds, 1),
             "disturbed_seconds": round(sum(window.disturbed for window in windows), 1),
@@ -179,6 +177,6 @@ def _records(runner: Runner, model: str, case: str) -> list[Record]:
     ]
 
 
-def say(text: str) -> None:
-    """To the one who waits."""
+def log(text: str) -> None:
+    """Print to standard error."""
     print(text, file=sys.stderr, flush=True)

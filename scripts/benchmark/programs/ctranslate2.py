@@ -1,4 +1,4 @@
-"""CTranslate2 by its own API.
+"""Translation by the API of CTranslate2.
 
 ctranslate2 translate DATA MODEL --source FILE --output FILE --beam N --batch N --most N --type T --workers W THREADS
 """
@@ -14,7 +14,7 @@ from benchmark.programs.writing import translate_all
 
 
 def translate(options: argparse.Namespace) -> None:
-    """Its own batching where there are many sentences."""
+    """Translate with its batching, or one sentence at a time for `--times`."""
     workers, threads = options.workers
     translator = ctranslate2.Translator(
         str(options.model),
@@ -25,9 +25,9 @@ def translate(options: argparse.Namespace) -> None:
     )
     sources = [line.split() for line in options.source.read_text("utf-8").split("\n")[:-1]]
 
-    def found(batch: list[list[str]]) -> list[str]:
+    def translate_batch(batch: list[list[str]]) -> list[str]:
         results = translator.translate_batch(
-            batch,  # the exported model says that it adds the ends itself
+            batch,  # the exported model adds EOS
             beam_size=options.beam,
             max_decoding_length=options.most,
             max_batch_size=1 if options.times else options.sentences,
@@ -38,7 +38,7 @@ def translate(options: argparse.Namespace) -> None:
     options.sentences = options.batch
     if not options.times:
         options.batch = len(sources)
-    translate_all(sources, found, options)
+    translate_all(sources, translate_batch, options)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Hugging Face's MarianMTModel: trained in a plain loop, or translating with the weights of a run of ours.
+"""Hugging Face's MarianMTModel: training in a plain loop, or translation with the weights of our run.
 
 marian train DATA MODEL TOKENS --attention-dropout P
 marian translate DATA RUN --source FILE --output FILE --beam N --batch N --most N [--times FILE]
@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
-from benchmark.programs.batches import BOS, EOS, PAD, padded, sentences, train, vocabulary
+from benchmark.programs.batches import BOS, EOS, PAD, pad, sentences, train, vocabulary
 from benchmark.programs.writing import translate_all
 
 SIZES = {
@@ -25,13 +25,13 @@ SIZES = {
     "transformer-base": (6, 512, 8, 2048),
     "transformer-big": (6, 1024, 16, 4096),
 }
-"""Layers on either side, width, heads, width of the feed-forward part."""
+"""Layers of encoder and decoder, model width, heads, feed-forward width."""
 DIM = 256
-"""Of T, whose weights it can have."""
+"""Width of T."""
 
 
-def built(attention_dropout: float, model: str = "t") -> Any:
-    """T, or one of those for cards."""
+def build_model(attention_dropout: float, model: str = "t") -> Any:
+    """T, or a model for a GPU."""
     layers, dim, heads, hidden = SIZES[model]
     sizes = {
         f"{side}_{name}": size
@@ -50,34 +50,34 @@ def built(attention_dropout: float, model: str = "t") -> Any:
         activation_function="relu", max_position_embeddings=512, scale_embedding=True, init_std=0.02,
         share_encoder_decoder_embeddings=True, tie_word_embeddings=True, **sizes, **special,
     )  # fmt: skip
-    made = MarianMTModel(config)
-    made.generation_config = GenerationConfig(**special, suppress_tokens=[PAD, BOS])
-    return made
+    net = MarianMTModel(config)
+    net.generation_config = GenerationConfig(**special, suppress_tokens=[PAD, BOS])
+    return net
 
 
-def with_our_weights(run: Path) -> Any:
-    """T with the weights of a run; its table of positions becomes ours."""
-    model, ours = built(0.0), load_file(run / "model.safetensors")
-    taken = dict(renamed(ours))
-    taken["final_logits_bias"] = ours["output_projection.bias"].unsqueeze(0)
+def load_our_weights(run: Path) -> Any:
+    """T with the weights and positions of our run."""
+    model, ours = build_model(0.0), load_file(run / "model.safetensors")
+    weights = dict(_rename(ours))
+    weights["final_logits_bias"] = ours["output_projection.bias"].unsqueeze(0)
     table = next(
         ours[name]
         for name in ("target_embedding.embedding.weight", "source_embedding.embedding.weight")
         if name in ours
     )
     for name in ("shared", "encoder.embed_tokens", "decoder.embed_tokens"):
-        taken[f"model.{name}.weight"] = table
-    taken["lm_head.weight"] = table
+        weights[f"model.{name}.weight"] = table
+    weights["lm_head.weight"] = table
     for side in ("encoder", "decoder"):
-        taken[f"model.{side}.embed_positions.weight"] = our_positions(512)
-    missing, unexpected = model.load_state_dict(taken, strict=False)
+        weights[f"model.{side}.embed_positions.weight"] = sinusoidal_positions(512)
+    missing, unexpected = model.load_state_dict(weights, strict=False)
     if missing or unexpected:
         raise SystemExit(f"weights do not fit: missing {missing}, unexpected {unexpected}")
     return model.eval()
 
 
-def renamed(ours: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """The weights of the layers under Marian's names."""
+def _rename(ours: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Weights of the layers with Marian's names."""
     parts = {
         "self_attention": "self_attn", "cross_attention": "encoder_attn",
         "score.query_proj": "q_proj", "score.key_proj": "k_proj", "value_proj": "v_proj", "output_proj": "out_proj",
@@ -88,18 +88,18 @@ def renamed(ours: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         if ".layers." not in name:
             continue
         side, _, number, *rest = name.split(".")
-        *where, kind = rest
-        if where[-1] == "norm":
-            theirs = parts[where[0]]
-        elif where[0] == "feed_forward":
-            theirs = parts[".".join(where)]
+        *path, kind = rest
+        if path[-1] == "norm":
+            theirs = parts[path[0]]
+        elif path[0] == "feed_forward":
+            theirs = parts[".".join(path)]
         else:
-            theirs = f"{parts[where[0]]}.{parts['.'.join(where[1:])]}"
+            theirs = f"{parts[path[0]]}.{parts['.'.join(path[1:])]}"
         yield f"model.{side}.layers.{number}.{theirs}.{kind}", weight
 
 
-def our_positions(count: int) -> Tensor:
-    """[count, DIM]: sines, then cosines, with wavelengths that reach 10,000 * 2 pi."""
+def sinusoidal_positions(count: int) -> Tensor:
+    """Sinusoidal positions [count, DIM]: sines, then cosines, with wavelengths up to 10,000 * 2 pi."""
     half = DIM // 2
     rates = torch.exp(torch.arange(half) * (-math.log(10000.0) / (half - 1)))
     angle = torch.arange(count)[:, None] * rates
@@ -107,23 +107,23 @@ def our_positions(count: int) -> Tensor:
 
 
 def translate(options: argparse.Namespace) -> None:
-    """Batches of sentences, the longest first."""
-    model, pieces = with_our_weights(options.run), vocabulary(options.data)
+    """Translate in batches, the longest sentences first."""
+    model, tokens = load_our_weights(options.run), vocabulary(options.data)
 
-    def found(batch: list[list[int]]) -> list[str]:
-        source = padded([[*row, EOS] for row in batch])
-        said = model.generate(
+    def translate_batch(batch: list[list[int]]) -> list[str]:
+        source = pad([[*row, EOS] for row in batch])
+        output = model.generate(
             input_ids=source,
             attention_mask=(source != PAD).long(),
             num_beams=options.beam,
             do_sample=False,
             max_new_tokens=options.most,
         )
-        rows = (row[1 : row.index(EOS, 1) if EOS in row[1:] else None] for row in said.tolist())
-        return [" ".join(pieces[id] for id in row if id != PAD) for row in rows]
+        rows = (row[1 : row.index(EOS, 1) if EOS in row[1:] else None] for row in output.tolist())
+        return [" ".join(tokens[id] for id in row if id != PAD) for row in rows]
 
     with torch.inference_mode():
-        translate_all(sentences(options.data, options.source), found, options)
+        translate_all(sentences(options.data, options.source), translate_batch, options)
 
 
 def main() -> None:
@@ -144,16 +144,16 @@ def main() -> None:
         translate(options)
         return
     torch.manual_seed(42)
-    model = built(options.attention_dropout, options.model)
+    model = build_model(options.attention_dropout, options.model)
 
-    def logits(source: Tensor, read: Tensor) -> Tensor:
-        said: Tensor = model(
+    def logits(source: Tensor, inputs: Tensor) -> Tensor:
+        output: Tensor = model(
             input_ids=source,
             attention_mask=(source != PAD).long(),
-            decoder_input_ids=read,
+            decoder_input_ids=inputs,
             use_cache=False,
         ).logits
-        return said
+        return output
 
     train(model, logits, options.data, options.tokens)
 

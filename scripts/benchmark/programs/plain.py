@@ -1,4 +1,4 @@
-"""What tutorials write: torch.nn.Transformer, and loops over cells with attention. `plain train DATA MODEL TOKENS`."""
+"""Models as in tutorials: torch.nn.Transformer, and loops over RNN cells. `plain train DATA MODEL TOKENS`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from torch import Tensor, nn
 
 from benchmark.programs.batches import PAD, train
 
-WORDS = 8000
+VOCAB_SIZE = 8000
 
 
 class Transformer(nn.Module):
-    """T: torch.nn.Transformer with sinusoidal positions and one table."""
+    """T: torch.nn.Transformer with sinusoidal positions and tied embeddings."""
 
     def __init__(self, dim: int = 256) -> None:
         super().__init__()
         self.dim = dim
-        self.table = nn.Embedding(WORDS, dim, padding_idx=PAD)
+        self.table = nn.Embedding(VOCAB_SIZE, dim, padding_idx=PAD)
         nn.init.normal_(self.table.weight, std=dim**-0.5)
         self.net = nn.Transformer(dim, 4, 3, 3, 1024, 0.1, batch_first=True)
-        for module in self.net.modules():  # as ours: it lets PyTorch take its fused kernel
+        for module in self.net.modules():  # as in ours: PyTorch then uses its fused kernel
             if isinstance(module, nn.MultiheadAttention):
                 module.dropout = 0.0
         self.dropout = nn.Dropout(0.1)
@@ -37,8 +37,8 @@ class Transformer(nn.Module):
         padding = source == PAD
         causal = torch.triu(torch.ones(target.size(1), target.size(1), dtype=torch.bool), 1)
         hidden = self.net(
-            self._embedded(source),
-            self._embedded(target),
+            self._embed(source),
+            self._embed(target),
             tgt_mask=causal,
             src_key_padding_mask=padding,
             memory_key_padding_mask=padding,
@@ -46,18 +46,18 @@ class Transformer(nn.Module):
         )
         return F.linear(hidden, self.table.weight)
 
-    def _embedded(self, words: Tensor) -> Tensor:
-        vectors: Tensor = self.dropout(self.table(words) * math.sqrt(self.dim) + self.positions[: words.size(1)])
+    def _embed(self, ids: Tensor) -> Tensor:
+        vectors: Tensor = self.dropout(self.table(ids) * math.sqrt(self.dim) + self.positions[: ids.size(1)])
         return vectors
 
 
 class Recurrent(nn.Module):
-    """R1 and R2: a bidirectional encoder, and a loop over steps that feeds the attentional vector back."""
+    """R1 and R2: a bidirectional encoder, and a decoder loop with input feeding."""
 
     def __init__(self, *, lstm: bool, layers: int, dim: int = 512, width: int = 256) -> None:
         super().__init__()
         self.lstm, self.layers, self.dim = lstm, layers, dim
-        self.source, self.target = (nn.Embedding(WORDS, width, padding_idx=PAD) for _ in range(2))
+        self.source, self.target = (nn.Embedding(VOCAB_SIZE, width, padding_idx=PAD) for _ in range(2))
         self.dropout = nn.Dropout(0.1)
         encoder, cell = (nn.LSTM, nn.LSTMCell) if lstm else (nn.GRU, nn.GRUCell)
         between = 0.1 if layers > 1 else 0.0
@@ -66,7 +66,7 @@ class Recurrent(nn.Module):
         self.bridge, self.key = nn.Linear(dim, dim * layers), nn.Linear(dim, dim, bias=False)
         if not lstm:
             self.query, self.v = nn.Linear(dim, dim, bias=False), nn.Linear(dim, 1, bias=False)
-        self.mix, self.output = nn.Linear(2 * dim, dim), nn.Linear(dim, WORDS)
+        self.mix, self.output = nn.Linear(2 * dim, dim), nn.Linear(dim, VOCAB_SIZE)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """ids [B, S], [B, T] -> logits [B, T, V]"""
@@ -79,7 +79,7 @@ class Recurrent(nn.Module):
         keys = self.key(memory)
         first = torch.tanh(self.bridge(memory.sum(1) / ends[:, None])).chunk(self.layers, 1)
         states = [(h, torch.zeros_like(h)) if self.lstm else h for h in first]
-        feed, said = memory.new_zeros(memory.size(0), self.dim), list[Tensor]()
+        feed, output = memory.new_zeros(memory.size(0), self.dim), list[Tensor]()
         for word in self.dropout(self.target(target)).unbind(1):
             x = torch.cat([word, feed], 1)
             for layer, cell in enumerate(self.cells):
@@ -90,8 +90,8 @@ class Recurrent(nn.Module):
             weights = torch.softmax(self._scores(keys, x).masked_fill(padding, -1e9), 1)
             context = torch.bmm(weights[:, None], memory).squeeze(1)
             feed = self.dropout(torch.tanh(self.mix(torch.cat([context, x], 1))))
-            said.append(feed)
-        logits: Tensor = self.output(torch.stack(said, 1))
+            output.append(feed)
+        logits: Tensor = self.output(torch.stack(output, 1))
         return logits
 
     def _scores(self, keys: Tensor, query: Tensor) -> Tensor:
@@ -101,16 +101,16 @@ class Recurrent(nn.Module):
         return scores
 
 
-def built(model: str) -> nn.Module:
+def build_model(model: str) -> nn.Module:
     """One of the architectures."""
     return Transformer() if model == "t" else Recurrent(lstm=model == "r2", layers=int(model[1]))
 
 
 def main(verb: str, data: str, model: str, tokens: str) -> None:
-    """`train` is all it can do: it translates without a cache, at a twentieth of the others' speed."""
+    """Train; translation would need a cache of states."""
     assert verb == "train"
     torch.manual_seed(42)
-    net = built(model)
+    net = build_model(model)
     print("parameters", sum(p.numel() for p in net.parameters()), flush=True)
     train(net, net, Path(data), int(tokens))
 

@@ -1,7 +1,7 @@
-"""Where a training step's time goes: `seq2attn train` in this process, with a clock at the doors of its modules.
+"""Profile of training steps: `seq2attn train` in this process, with timers at the calls of its modules.
 
-steps CONFIG UPDATES WARM [--set KEY=VALUE ...]: prints a JSON object, seconds of each part in UPDATES updates after
-WARM ones, and the target tokens learnt in them.
+steps CONFIG UPDATES WARM [--set KEY=VALUE ...]: prints JSON with the seconds of each part in UPDATES updates after
+WARM ones, and their target tokens.
 """
 
 from __future__ import annotations
@@ -36,87 +36,87 @@ PARTS: tuple[tuple[type[nn.Module], str], ...] = (
     (Seq2Seq, "embeddings"),
     (TrainingLoss, "output layer and loss"),
 )
-DATA, BACKWARD, OPTIMISER = "data and reports", "backward", "clipping and optimiser"
+DATA, BACKWARD, OPTIMIZER = "data and reports", "backward", "clipping and optimiser"
 
 
-class EnoughError(Exception):
-    """As many updates as were asked for are over."""
+class DoneError(Exception):
+    """The end of the profile."""
 
 
 class Clock:
-    """Time goes to the innermost part that is open; a part that opens inside another stops the other's clock."""
+    """Seconds of each part; the time of a nested part does not count for the outer part."""
 
     def __init__(self, updates: int, warm: int) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
         self.open = [DATA]
         self.last = time.perf_counter()
         self.update, self.updates, self.warm = 0, updates, warm
-        self.words = 0
+        self.num_tokens = 0
 
     def enter(self, part: str) -> None:
-        """From now on it is this part's time."""
-        self._give()
+        """Start a part."""
+        self._record()
         self.open.append(part)
 
     def leave(self) -> None:
-        """It is again the time of the part around it."""
-        self._give()
+        """End a part."""
+        self._record()
         self.open.pop()
 
-    def turn(self, part: str) -> None:
-        """The outermost part is another one now."""
-        self._give()
+    def switch(self, part: str) -> None:
+        """Change the outermost part."""
+        self._record()
         self.open[:] = [part]
 
-    def learnt(self) -> None:
-        """An update is over. Raises EnoughError after the last."""
-        self.turn(DATA)
+    def end_update(self) -> None:
+        """End an update. Raises DoneError after the last."""
+        self.switch(DATA)
         self.update += 1
         if self.update == self.warm:
             self.seconds.clear()
-            self.words = 0
+            self.num_tokens = 0
         if self.update == self.warm + self.updates:
-            raise EnoughError
+            raise DoneError
 
-    def _give(self) -> None:
+    def _record(self) -> None:
         now = time.perf_counter()
         self.seconds[self.open[-1]] += now - self.last
         self.last = now
 
 
 def part_of(module: nn.Module) -> str | None:
-    """The part that a module is, if it is one."""
-    return next((name for kind, name in PARTS if isinstance(module, kind)), None)
+    """The part of a module; None for other modules."""
+    return next((name for cls, name in PARTS if isinstance(module, cls)), None)
 
 
 def set_up(clock: Clock) -> None:
-    """Hooks of PyTorch's own at every module, at `backward`, and at the optimiser's step."""
+    """Register hooks at all modules, at `backward`, and at the optimizer's step."""
 
     def before(module: nn.Module, arguments: tuple[Any, ...]) -> None:
         if (part := part_of(module)) is not None:
             clock.enter(part)
         if isinstance(module, TrainingLoss):
             batch: Batch = arguments[0]
-            clock.words += int((batch.labels != IGNORE_INDEX).sum())
+            clock.num_tokens += int((batch.labels != IGNORE_INDEX).sum())
 
     def after(module: nn.Module, arguments: tuple[Any, ...], result: Any) -> None:
         if part_of(module) is not None:
             clock.leave()
 
-    def over(optimizer: torch.optim.Optimizer, arguments: Any, options: Any) -> None:
-        clock.learnt()
+    def after_step(optimizer: torch.optim.Optimizer, arguments: Any, options: Any) -> None:
+        clock.end_update()
 
     backward: Any = torch.Tensor.backward
 
     def timed_backward(tensor: Tensor, *arguments: Any, **options: Any) -> None:
-        clock.turn(BACKWARD)
+        clock.switch(BACKWARD)
         backward(tensor, *arguments, **options)
-        clock.turn(OPTIMISER)
+        clock.switch(OPTIMIZER)
 
     register_module_forward_pre_hook(before)
     register_module_forward_hook(after)
     torch.Tensor.backward = timed_backward  # type: ignore[method-assign, assignment]
-    register_optimizer_step_post_hook(over)
+    register_optimizer_step_post_hook(after_step)
 
 
 def main() -> None:
@@ -128,10 +128,10 @@ def main() -> None:
     options = parser.parse_args()
     clock = Clock(options.updates, options.warm)
     set_up(clock)
-    with contextlib.suppress(EnoughError):
+    with contextlib.suppress(DoneError):
         train(load(options.config, ExperimentConfig, options.set))
-    found = {"seconds": dict(clock.seconds), "updates": options.updates, "words": clock.words}
-    print(json.dumps(found))
+    output = {"seconds": dict(clock.seconds), "updates": options.updates, "words": clock.num_tokens}
+    print(json.dumps(output))
 
 
 if __name__ == "__main__":

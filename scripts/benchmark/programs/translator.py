@@ -1,4 +1,4 @@
-"""Ours, one sentence after the other: `translator RUN --source FILE --output FILE --beam N --times FILE`."""
+"""Our translation of one sentence at a time: `translator RUN --source FILE --output FILE --beam N --times FILE`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def main() -> None:
     parser.add_argument("--engine")
     options = parser.parse_args()
     options.batch = 1
-    how: dict[str, Any] = {} if options.engine is None else {"engine": options.engine}
-    translator = Translator.load(options.run, "cpu", **how)
+    keywords: dict[str, Any] = {} if options.engine is None else {"engine": options.engine}
+    translator = Translator.load(options.run, "cpu", **keywords)
     beam = None if options.beam == 1 else options.beam
     search = resolve_search(translator.search, beam=beam, greedy=beam is None)
     lines = [[line] for line in options.source.read_text("utf-8").split("\n")[:-1]]
 
-    def found(batch: list[list[str]]) -> list[str]:
+    def translate_batch(batch: list[list[str]]) -> list[str]:
         ((line,),) = batch
         return [translation.text for translation in translator.translate([line], search)]
 
-    translate_all(lines, found, options)
+    translate_all(lines, translate_batch, options)
 
 
 if __name__ == "__main__":

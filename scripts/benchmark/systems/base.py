@@ -1,4 +1,4 @@
-"""What is measured: a toolkit, and how it is told to train and to translate."""
+"""A toolkit with its commands for training and translation."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import yaml
 from benchmark.setting import Setting
 
 OPTIONS = Path(__file__).parents[1] / "peers"
-"""What toolkits are told, a file each: `common`, and what each architecture has besides."""
+"""Options of each toolkit: `common`, and those of each architecture."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a line of a log tells of a training."""
+    """Progress of a training in a line of its log."""
 
     update: int
-    words: float | None = None  # target tokens so far, ends counted, padding not
-    rate: float | None = None  # or those a second since the line before
-    gpu_memory_mib: float | None = None  # the most memory of a card that was taken, where it tells
+    num_tokens: float | None = None  # target tokens so far, with EOS, without padding
+    tokens_per_second: float | None = None  # or the speed since the previous line
+    gpu_memory_mib: float | None = None  # peak, if reported
 
 
 @dataclass(frozen=True)
 class Training:
-    """A command that trains until it is stopped, and how its lines are read."""
+    """A command that trains until it is killed, with a parser of its output."""
 
     command: list[str]
     progress: Callable[[str], Progress | None]
@@ -39,31 +39,31 @@ class Training:
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be translated, and how."""
+    """A translation to run."""
 
     model: str
     beam: int  # 1 is greedy
-    source: str  # the name of a part of the text: the test set, `few`, `one`
+    source: str  # part of the text: the test set, `few` or `one`
     output: Path
     one_by_one: bool = False
 
 
 @dataclass(frozen=True)
 class Translating:
-    """A command that translates a file and ends."""
+    """A command that translates a file."""
 
     command: list[str]
     output: Path
-    pieces: bool  # whether it writes pieces, or text
+    pieces: bool  # output is subword tokens rather than text
     variant: str = ""
     stdin: Path | None = None
-    times: Path | None = None  # where it leaves the milliseconds of each sentence, if it can
+    times: Path | None = None  # file with the milliseconds of each sentence, if supported
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Start:
-    """A command that has next to nothing to do."""
+    """A command with almost no work."""
 
     case: str  # `help`, or `first translation`
     name: str
@@ -72,28 +72,28 @@ class Start:
 
 @dataclass(frozen=True)
 class System:
-    """A toolkit. What it cannot do has an empty list."""
+    """A toolkit. Unsupported operations have no commands."""
 
     setting: Setting
     name: ClassVar[str]
     title: ClassVar[str]
     packages: ClassVar[tuple[str, ...]]
     install: ClassVar[tuple[str, ...]]
-    """Commands after which it is there; `{venv}` is its virtual environment."""
+    """Installation commands; `{venv}` is its virtual environment."""
     venv: str = field(default="", kw_only=True)
 
     @property
     def bin(self) -> Path:
-        """Where its commands lie."""
+        """Folder of its commands."""
         return self.python.parent
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
+        """Its Python."""
         return self.setting.python(self.venv or self.name)
 
     def missing(self) -> str | None:
-        """How to install it, when it is not."""
+        """Installation command; None if it is installed."""
         if self.python.is_file():
             return None
         folder = self.python.parents[1]
@@ -101,56 +101,54 @@ class System:
         return " && ".join([make, *(command.format(venv=folder) for command in self.install)])
 
     def trainings(self, model: str) -> list[Training]:
-        """How it trains one of the architectures, in all ways that may be its best."""
+        """Training commands of an architecture, in all variants that may be the fastest."""
         return []
 
     def fitted(self, model: str) -> Path | None:
-        """Where the model that translates lies, or will."""
+        """Path of the model for translation."""
         return None
 
     def fit(self, model: str) -> list[str]:
-        """The command that makes it."""
+        """Command that trains it."""
         return []
 
     def translations(self, job: Job) -> list[Translating]:
-        """How it translates, in all ways that may be its best."""
+        """Translation commands, in all variants that may be the fastest."""
         return []
 
     def has_model(self, model: str) -> bool:
-        """Whether the model that translates has been fitted."""
-        found = self.fitted(model)
-        return found is not None and found.exists()
+        """Return True if the model for translation exists."""
+        path = self.fitted(model)
+        return path is not None and path.exists()
 
     def starts(self) -> list[Start]:
-        """Commands whose start-up time a user feels."""
+        """Commands whose start-up time is measured."""
         return []
 
     def options(self, model: str, **values: object) -> tuple[Any, Any]:
-        """What is common and what the architecture has besides, from the toolkit's file; `$name` is a value."""
+        """Common options and those of the architecture, from the toolkit's file; `$name` is a value."""
         text = Template((OPTIONS / f"{self.name}.yaml").read_text("utf-8"))
-        blanks = {"beam": 1, "batch": 1, "most": 1, "save": "", "data": self.setting.data}
-        parts = yaml.safe_load(text.substitute(blanks | values))
+        defaults = {"beam": 1, "batch": 1, "most": 1, "save": "", "data": self.setting.data}
+        parts = yaml.safe_load(text.substitute(defaults | values))
         return parts["common"], parts.get(model)
 
     def config(self, model: str, save: Path, **values: object) -> Path:
-        """A file of these options for a toolkit that takes one."""
-        common, own = self.options(model, save=save, **values)
+        """Write a config file with these options."""
+        common, specific = self.options(model, save=save, **values)
         path = save.with_suffix(".yaml")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(yaml.safe_dump(merged(common, own), sort_keys=False), "utf-8")
+        path.write_text(yaml.safe_dump(merge(common, specific), sort_keys=False), "utf-8")
         return path
 
     def text(self, part: str, language: str = "de") -> Path:
-        """Segmented text, as most toolkits are given it."""
+        """Tokenized text."""
         return self.setting.data / f"{part}.bpe.{language}"
 
 
-def merged(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Both, `own` where they differ; what is a table on both sides is merged likewise."""
-    both = dict(common)
-    for key, value in own.items():
-        before = both.get(key)
-        if isinstance(value, dict) and isinstance(before, dict):
-            value = merged(before, value)
-        both[key] = value
-    return both
+def merge(common: dict[str, Any], specific: dict[str, Any]) -> dict[str, Any]:
+    """`common` overridden by `specific`; mappings are merged."""
+    output = dict(common)
+    for key, value in specific.items():
+        before = output.get(key)
+        output[key] = merge(before, value) if isinstance(value, dict) and isinstance(before, dict) else value
+    return output

@@ -9,37 +9,37 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
-from benchmark.setting import CARD_MODELS, MOST_WORDS, SENTENCES_A_BATCH, ours
+from benchmark.setting import GPU_MODELS, MAX_TOKENS, SENTENCES_PER_BATCH, ours
 from benchmark.systems.base import Job, Progress, Start, System, Training, Translating
 
 
 def progress_of(line: str) -> Progress | None:
-    """What our loops print: the update, and the target tokens so far."""
-    found = re.match(r"PROGRESS (\d+) (\d+)(?: \S+ card (\d+))?", line)
-    if found is None:
+    """Progress in the output of our loops: the update, and the target tokens so far."""
+    match = re.match(r"PROGRESS (\d+) (\d+)(?: \S+ gpu (\d+))?", line)
+    if match is None:
         return None
-    return Progress(int(found[1]), words=float(found[2]), gpu_memory_mib=float(found[3]) if found[3] else None)
+    return Progress(int(match[1]), num_tokens=float(match[2]), gpu_memory_mib=float(match[3]) if match[3] else None)
 
 
 @dataclass(frozen=True)
 class _Library(System):
-    """A library in a program of ours, `benchmark.programs.NAME`."""
+    """A library in our program `benchmark.programs.NAME`."""
 
     program: ClassVar[str]
 
     def command(self, verb: str, *arguments: object) -> list[str]:
-        """The program, run by the library's own interpreter."""
+        """The program, run with the library's Python."""
         module = f"benchmark.programs.{self.program}"
         return [str(self.python), "-m", module, verb, str(self.setting.data), *map(str, arguments)]
 
     def weights(self, model: str) -> Path:
-        """The run of ours whose weights it translates with."""
+        """Our run with the weights for translation."""
         return self.setting.runs / model
 
 
 @dataclass(frozen=True)
 class HuggingFace(_Library):
-    """MarianMTModel: post-norm, as our T is, so that it can have the same weights."""
+    """MarianMTModel, which can load the weights of T."""
 
     name: ClassVar[str] = "hf"
     title: ClassVar[str] = "Hugging Face Marian"
@@ -48,12 +48,12 @@ class HuggingFace(_Library):
     program: ClassVar[str] = "marian"
 
     def fitted(self, model: str) -> Path | None:
-        """Ours."""
+        """Our weights."""
         return self.weights(model) / "model.safetensors" if model == "t" else None
 
     def trainings(self, model: str) -> list[Training]:
-        """With dropout on attention weights, which its own configs have, and without, as ours."""
-        if model != "t" and model not in CARD_MODELS:
+        """With dropout on attention weights, as in its configs, and without, as in ours."""
+        if model != "t" and model not in GPU_MODELS:
             return []
         return [
             Training(
@@ -67,26 +67,26 @@ class HuggingFace(_Library):
         ]
 
     def translations(self, job: Job) -> list[Translating]:
-        """`generate`, sorted by length."""
+        """`generate`, with sentences sorted by length."""
         if job.model != "t":
             return []
-        batch = 1 if job.one_by_one else SENTENCES_A_BATCH
+        batch = 1 if job.one_by_one else SENTENCES_PER_BATCH
         times = job.output.with_suffix(".ms.json") if job.one_by_one else None
         command = self.command(
             "translate", self.weights("t"), "--source", self.text(job.source), "--output", job.output,
-            "--beam", job.beam, "--batch", batch, "--most", MOST_WORDS, *(["--times", times] if times else []),
+            "--beam", job.beam, "--batch", batch, "--most", MAX_TOKENS, *(["--times", times] if times else []),
         )  # fmt: skip
         return [Translating(command, job.output, pieces=True, times=times, note="our weights")]
 
     def starts(self) -> list[Start]:
-        """There is no command; what a script pays first."""
+        """Import time: there is no command."""
         code = "from transformers import MarianMTModel"
         return [Start("help", f"python -c '{code}'", [str(self.python), "-c", code])]
 
 
 @dataclass(frozen=True)
 class Plain(_Library):
-    """torch.nn.Transformer, and loops over nn.GRUCell and nn.LSTMCell, as tutorials write them."""
+    """torch.nn.Transformer, and loops over nn.GRUCell and nn.LSTMCell, as in tutorials."""
 
     name: ClassVar[str] = "plain"
     title: ClassVar[str] = "plain PyTorch loop"
@@ -96,12 +96,12 @@ class Plain(_Library):
 
     @property
     def python(self) -> Path:
-        """The interpreter that runs this: it needs nothing but PyTorch."""
+        """This Python."""
         return Path(sys.executable)
 
     def trainings(self, model: str) -> list[Training]:
-        """T without dropout on attention weights, which makes it faster."""
-        if model in CARD_MODELS:
+        """T without dropout on attention weights, which is faster."""
+        if model in GPU_MODELS:
             return []
         log = self.setting.work / f"train_plain_{model}.log"
         return [Training(self.command("train", model, self.setting.tokens), progress_of, log)]
@@ -109,7 +109,7 @@ class Plain(_Library):
 
 @dataclass(frozen=True)
 class CTranslate2(_Library):
-    """CTranslate2 by its own API, with our weights, which `seq2attn export` has brought over."""
+    """CTranslate2 by its API, with our weights, exported by `seq2attn export`."""
 
     name: ClassVar[str] = "ctranslate2"
     title: ClassVar[str] = "CTranslate2"
@@ -119,44 +119,44 @@ class CTranslate2(_Library):
 
     @property
     def python(self) -> Path:
-        """Its own environment, or this one."""
-        own = self.setting.python("ct2")
-        return own if own.is_file() else Path(sys.executable)
+        """The Python of its environment, or this Python."""
+        path = self.setting.python("ct2")
+        return path if path.is_file() else Path(sys.executable)
 
     def missing(self) -> str | None:
-        """It may be importable here."""
+        """Installation command, unless it can be imported here."""
         if self.setting.python("ct2").is_file() or find_spec("ctranslate2"):
             return None
         return "pip install ctranslate2"
 
     def fitted(self, model: str) -> Path | None:
-        """Beside ours. It has no recurrent models."""
+        """The export in our run; recurrent models are not supported."""
         return self.weights(model) / "ctranslate2" if model == "t" else None
 
     def fit(self, model: str) -> list[str]:
-        """An export of ours."""
+        """Export of our model."""
         return ours("export", self.weights(model), "--to", "ctranslate2")
 
     def translations(self, job: Job) -> list[Translating]:
-        """Two workers of a thread each for many sentences, one worker with all threads for one: its fastest."""
+        """One thread per worker for many sentences, one worker for single sentences: the fastest settings."""
         threads = self.setting.threads
         workers = (1, threads) if job.one_by_one else (threads, 1)
-        found = list[Translating]()
+        commands = list[Translating]()
         if job.model != "t":
-            return found
+            return commands
         for kind in ("float32", "int8"):
             output = job.output.with_name(f"{job.output.stem}.{kind}{job.output.suffix}")
             times = output.with_suffix(".ms.json") if job.one_by_one else None
             command = self.command(
                 "translate", self.fitted(job.model), "--source", self.text(job.source), "--output", output,
-                "--beam", job.beam, "--batch", 1 if job.one_by_one else SENTENCES_A_BATCH, "--most", MOST_WORDS,
+                "--beam", job.beam, "--batch", 1 if job.one_by_one else SENTENCES_PER_BATCH, "--most", MAX_TOKENS,
                 "--type", kind, "--workers", *workers, *(["--times", times] if times else []),
             )  # fmt: skip
             note = f"our weights; {workers[0]} workers of {workers[1]} threads"
-            found.append(Translating(command, output, pieces=True, variant=kind, times=times, note=note))
-        return found
+            commands.append(Translating(command, output, pieces=True, variant=kind, times=times, note=note))
+        return commands
 
     def starts(self) -> list[Start]:
-        """There is no command; what a script pays first."""
+        """Import time: there is no command."""
         code = "import ctranslate2"
         return [Start("help", f"python -c '{code}'", [str(self.python), "-c", code])]

@@ -1,4 +1,4 @@
-"""Joey NMT and fairseq, each by its own commands."""
+"""Joey NMT and fairseq."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from benchmark.setting import FIT_TOKENS, FIT_UPDATES, FOREVER, MOST_WORDS, SENTENCES_A_BATCH, TOKENS
+from benchmark.setting import FIT_TOKENS, FIT_UPDATES, FOREVER, MAX_TOKENS, SENTENCES_PER_BATCH, TOKENS
 from benchmark.systems.base import Job, Progress, System, Training, Translating
 
 JOEY_REPORT = re.compile(r"Step:\s+(\d+),.*Tokens per Sec:\s+(\d+)")
@@ -15,31 +15,31 @@ FAIRSEQ_REPORT = re.compile(r"wpb=([\d.]+).*?num_updates=(\d+)")
 
 
 def joey_progress(line: str) -> Progress | None:
-    """Target tokens a second since its last report."""
-    found = JOEY_REPORT.search(line)
-    return Progress(int(found[1]), rate=float(found[2])) if found else None
+    """Progress in its log: target tokens per second since the last report."""
+    match = JOEY_REPORT.search(line)
+    return Progress(int(match[1]), tokens_per_second=float(match[2])) if match else None
 
 
 class FairseqProgress:
-    """`wps` is a mean of the epoch so far; updates times `wpb`, the mean target tokens of a batch, is not."""
+    """Progress in its log, by updates times `wpb` (target tokens per batch): `wps` is a mean over the epoch."""
 
     def __init__(self) -> None:
-        self.update, self.words = 0, 0.0
+        self.update, self.num_tokens = 0, 0.0
 
     def __call__(self, line: str) -> Progress | None:
-        """A line of its simple log."""
-        found = FAIRSEQ_REPORT.search(line.replace(" ", "").replace(",", " "))
-        if found is None:
+        """Parse a line."""
+        match = FAIRSEQ_REPORT.search(line.replace(" ", "").replace(",", " "))
+        if match is None:
             return None
-        update = int(found[2])
-        self.words += float(found[1]) * (update - self.update)
+        update = int(match[2])
+        self.num_tokens += float(match[1]) * (update - self.update)
         self.update = update
-        return Progress(update, words=self.words)
+        return Progress(update, num_tokens=self.num_tokens)
 
 
 @dataclass(frozen=True)
 class JoeyNMT(System):
-    """Joey NMT 2.3. It makes batches without regard to length."""
+    """Joey NMT 2.3, with random batches."""
 
     name: ClassVar[str] = "joeynmt"
     title: ClassVar[str] = "Joey NMT"
@@ -47,23 +47,23 @@ class JoeyNMT(System):
     install: ClassVar[tuple[str, ...]] = ("{venv}/bin/pip install torch==2.13.0 joeynmt importlib_metadata",)
 
     def trainings(self, model: str) -> list[Training]:
-        """`joeynmt train`"""
+        """Training by `joeynmt train`."""
         config = self._config(model, self.setting.work / f"joey_{model}", TOKENS, FOREVER)
         log = self.setting.work / f"train_joey_{model}.log"
         return [Training(self._command("train", config, "--skip-test"), joey_progress, log, note="random batches")]
 
     def fitted(self, model: str) -> Path:
-        """A checkpoint."""
+        """The last checkpoint."""
         return self.setting.work / f"joey_fit_{model.upper()}" / f"{FIT_UPDATES}.ckpt"
 
     def fit(self, model: str) -> list[str]:
-        """For translation."""
+        """Training of the model for translation."""
         config = self._config(model, self.fitted(model).parent, FIT_TOKENS, FIT_UPDATES)
         return self._command("train", config, "--skip-test")
 
     def translations(self, job: Job) -> list[Translating]:
-        """`joeynmt translate` reads standard input and writes a file."""
-        folder, batch = self.fitted(job.model).parent, 1 if job.one_by_one else SENTENCES_A_BATCH
+        """Translation by `joeynmt translate`, from standard input."""
+        folder, batch = self.fitted(job.model).parent, 1 if job.one_by_one else SENTENCES_PER_BATCH
         config = self._config(job.model, folder, FIT_TOKENS, FIT_UPDATES, job.beam, batch)
         command = self._command("translate", config, "--output-path", str(job.output))
         return [Translating(command, job.output, pieces=True, stdin=self.text(job.source))]
@@ -72,13 +72,13 @@ class JoeyNMT(System):
         return [str(self.python), "-m", "joeynmt", verb, str(config), *options]
 
     def _config(self, model: str, folder: Path, tokens: int, updates: int, beam: int = 1, batch: int = 1) -> Path:
-        values = {"beam": beam, "batch": batch, "most": MOST_WORDS}
+        values = {"beam": beam, "batch": batch, "most": MAX_TOKENS}
         return self.config(model, folder, tokens=tokens, updates=updates, **values)
 
 
 @dataclass(frozen=True)
 class Fairseq(System):
-    """fairseq 0.12 in its package for later Pythons. It has no GRU; its LSTM's attention is the dot product."""
+    """fairseq 0.12, packaged for later Pythons, without GRU; its LSTM has dot-product attention."""
 
     name: ClassVar[str] = "fairseq"
     title: ClassVar[str] = "fairseq"
@@ -90,12 +90,12 @@ class Fairseq(System):
     )
 
     def trainings(self, model: str) -> list[Training]:
-        """Its text is made binary the first time."""
-        common, own = self.options(model, tokens=TOKENS, updates=FOREVER)
-        if own is None:
+        """Training by `fairseq-train`; its binary text is made at the first call."""
+        common, specific = self.options(model, tokens=TOKENS, updates=FOREVER)
+        if specific is None:
             return []
-        words = f"{own} {common}".split()
-        command = [str(self.bin / "fairseq-train"), str(self._binary()), *words]
+        arguments = f"{specific} {common}".split()
+        command = [str(self.bin / "fairseq-train"), str(self._binary()), *arguments]
         log = self.setting.work / f"train_fairseq_{model}.log"
         return [Training(command, FairseqProgress(), log)]
 

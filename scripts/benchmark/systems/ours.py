@@ -1,4 +1,4 @@
-"""seq2attn, run as a user runs it."""
+"""seq2attn by its command line."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from benchmark.systems.base import Job, Progress, Start, System, Training, Trans
 
 @dataclass(frozen=True)
 class Ours(System):
-    """seq2attn with its own engine."""
+    """seq2attn with its native engine."""
 
     name: ClassVar[str] = "ours"
     title: ClassVar[str] = "seq2attn"
     packages: ClassVar[tuple[str, ...]] = ("torch",)
     install: ClassVar[tuple[str, ...]] = ()
     overrides: tuple[str, ...] = ()
-    every_way: bool = False  # padded and in one row, as it is and compiled
+    every_way: bool = False  # padded and packed, plain and compiled
 
     @property
     def python(self) -> Path:
-        """The interpreter that runs this."""
+        """This Python."""
         return Path(sys.executable)
 
     def experiment(self, model: str) -> Path:
-        """The file that says it all."""
+        """The config."""
         return self.setting.configs / f"{model}.yaml"
 
     def run(self, model: str) -> Path:
-        """Where the model that translates is."""
+        """Run directory of the model for translation."""
         return self.setting.runs / model
 
     def timed(self, model: str, way: str = "") -> Path:
-        """Where the training that is timed writes."""
+        """Run directory of a timed training."""
         return self.setting.runs / "timed" / "-".join([model, *way.replace(",", "").split()])
 
     def ways(self, model: str) -> dict[str, list[str]]:
-        """How it is trained, with the settings: as its config has it, or a Transformer in every way."""
-        whole = [f"training.batch.micro_batch_tokens={self.setting.tokens}"] if self.setting.card else []
+        """Variants of training with their overrides: one, or for a Transformer with `every_way` all."""
+        whole = [f"training.batch.micro_batch_tokens={self.setting.tokens}"] if self.setting.gpu else []
         if not self.every_way or model in RECURRENT:
             return {"": whole}
         ways = {"padded": whole, "packed": [*whole, "training.batch.padding_free=true"]}
@@ -52,18 +52,18 @@ class Ours(System):
         return ways | compiled
 
     def trainings(self, model: str) -> list[Training]:
-        """In each way."""
+        """All variants."""
         return [self._training(model, name, way) for name, way in self.ways(model).items()]
 
     def _training(self, model: str, name: str, way: list[str]) -> Training:
-        """Reported every other update, on a card less often: it waits for a report."""
+        """Reports on a GPU are rarer, because they synchronize."""
         run = self.timed(model, name)
         settings = [
             f"run_dir={run}",
             f"training.max_duration=[{FOREVER} updates]",
             f"training.validation.every={FOREVER} updates",
             f"training.batch.tokens={self.setting.tokens}",
-            f"training.report_every={20 if self.setting.card else 2}",
+            f"training.report_every={20 if self.setting.gpu else 2}",
             *way,
             *self.overrides,
         ]
@@ -75,11 +75,11 @@ class Ours(System):
         return Training(command, progress, run.with_suffix(".log"), name)
 
     def fitted(self, model: str) -> Path:
-        """In its run."""
+        """Weights of the run."""
         return self.run(model) / "model.safetensors"
 
     def fit(self, model: str) -> list[str]:
-        """As many updates of as many tokens as the peers' models were given."""
+        """Training with the same updates and tokens as the peers."""
         settings = [
             f"run_dir={self.run(model)}",
             f"training.max_duration=[{FIT_UPDATES} updates]",
@@ -91,16 +91,16 @@ class Ours(System):
         return ours("train", self.experiment(model), *_set(settings))
 
     def translations(self, job: Job) -> list[Translating]:
-        """`seq2attn translate`, or one sentence after the other in a process."""
+        """Translation by `seq2attn translate`, or one sentence at a time in one process."""
         if job.one_by_one:
             return [self._one_by_one(job)]
-        how = ["--greedy"] if job.beam == 1 else ["--beam", str(job.beam)]
+        strategy = ["--greedy"] if job.beam == 1 else ["--beam", str(job.beam)]
         source = self.setting.data / f"{job.source}.de"
-        command = ours("translate", self.run(job.model), "-i", source, "-o", job.output, *how)
+        command = ours("translate", self.run(job.model), "-i", source, "-o", job.output, *strategy)
         return [Translating([*command, *self.engine()], job.output, pieces=False)]
 
     def engine(self) -> list[str]:
-        """What makes it another engine's."""
+        """Option of the engine."""
         return []
 
     def _one_by_one(self, job: Job) -> Translating:
@@ -113,63 +113,63 @@ class Ours(System):
         return Translating(command, job.output, pieces=False, times=times)
 
     def starts(self) -> list[Start]:
-        """Help, and the first translation of a Transformer."""
-        found = [Start("help", "seq2attn --help", ours("--help"))]
+        """The help, and the first translation of a Transformer."""
+        starts = [Start("help", "seq2attn --help", ours("--help"))]
         if self.has_model("t"):
             sentence = "Ein Mann schläft in einem grünen Raum auf einem Sofa."
             command = ours("translate", self.run("t"), sentence)
-            found.append(Start("first translation", "T, beam 5", [*command, *self.engine()]))
-        return found
+            starts.append(Start("first translation", "T, beam 5", [*command, *self.engine()]))
+        return starts
 
 
 @dataclass(frozen=True)
 class OursCTranslate2(Ours):
-    """seq2attn with the engine CTranslate2, where T has been exported to it: it has no recurrent models."""
+    """seq2attn with the CTranslate2 engine, for an export of T."""
 
     name: ClassVar[str] = "ours-ctranslate2"
     title: ClassVar[str] = "seq2attn --engine ctranslate2"
     packages: ClassVar[tuple[str, ...]] = ("torch", "ctranslate2")
 
     def missing(self) -> str | None:
-        """CTranslate2 must be importable here."""
+        """Installation command, unless CTranslate2 can be imported."""
         return None if find_spec("ctranslate2") else "pip install 'seq2attn[ctranslate2]'"
 
     def fitted(self, model: str) -> Path:
-        """Inside the run of ours."""
+        """The export in our run."""
         return self.run(model) / "ctranslate2"
 
     def fit(self, model: str) -> list[str]:
-        """An export of ours."""
+        """Export of our model."""
         return ours("export", self.run(model), "--to", "ctranslate2") if model == "t" else []
 
     def trainings(self, model: str) -> list[Training]:
-        """It only translates."""
+        """No training."""
         return []
 
     def translations(self, job: Job) -> list[Translating]:
-        """T alone."""
+        """Translation of T only."""
         return super().translations(job) if job.model == "t" else []
 
     def engine(self) -> list[str]:
-        """Said to `translate`, and to the program that translates one by one."""
+        """Option for `translate`, and for the program of single sentences."""
         return ["--engine", "ctranslate2"]
 
     def starts(self) -> list[Start]:
-        """The first translation; help is the same."""
+        """The first translation; the help is the same."""
         return super().starts()[1:] if self.fitted("t").exists() else []
 
 
 def progress_of(line: str, metrics: Path) -> Progress | None:
-    """What a line of the log says, and metrics.jsonl of the same update, which is written first."""
-    found = re.search(r"update (\d+)  loss", line)
-    if found is None or not metrics.is_file():
+    """Progress from a line of the log and metrics.jsonl of the same update, which is written first."""
+    match = re.search(r"update (\d+)  loss", line)
+    if match is None or not metrics.is_file():
         return None
-    update = int(found[1])
+    update = int(match[1])
     for text in reversed(metrics.read_text("utf-8").split("\n")):
         if text.endswith("}"):
             entry = json.loads(text)
             if entry["kind"] == "train" and entry["update"] == update:
-                return Progress(update, words=entry["target_tokens"], gpu_memory_mib=entry.get("gpu_memory_mib"))
+                return Progress(update, num_tokens=entry["target_tokens"], gpu_memory_mib=entry.get("gpu_memory_mib"))
     return None
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks count what they say they count, and halt whom they say they halt."""
+"""Text, FLOPs, progress, commands and processes of the benchmarks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from torch.utils.flop_counter import FlopCounterMode
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from benchmark.flops import BACKWARD, flops_a_word  # noqa: E402
+from benchmark.flops import BACKWARD, flops_per_token  # noqa: E402
 from benchmark.process import Process  # noqa: E402
 from benchmark.programs import batches, marian, plain  # noqa: E402
 from benchmark.setting import MODELS, Setting, UnavailableError  # noqa: E402
 from benchmark.systems import PEERS, base, libraries, opennmt, others, ours  # noqa: E402
 from benchmark.systems.base import Progress  # noqa: E402
-from benchmark.text import Lengths, joined, lengths, prepare_text  # noqa: E402
-from benchmark.training import counted  # noqa: E402
+from benchmark.text import Lengths, detokenize, lengths, prepare_text  # noqa: E402
+from benchmark.training import sum_intervals  # noqa: E402
 
 from seq2attn.config.load import load  # noqa: E402
 from seq2attn.data.collate import collate_source  # noqa: E402
@@ -37,78 +37,70 @@ from seq2attn.tokenizers.vocabulary import BOS  # noqa: E402
 PHRASEBOOK = ROOT / "data" / "phrasebook"
 
 
-def setting_in(folder: Path) -> Setting:
-    corpus = folder / "corpus"
+@pytest.fixture
+def setting(tmp_path: Path) -> Setting:
+    corpus = tmp_path / "corpus"
     corpus.mkdir()
-    for name, origin, count in (
-        ("train", "train", 300),
-        ("val", "dev", 60),
-        ("test_2016_flickr", "test", 120),
-    ):
+    for name, origin, count in (("train", "train", 300), ("val", "dev", 60), ("test_2016_flickr", "test", 120)):
         for language in ("de", "en"):
             lines = (PHRASEBOOK / f"{origin}.{language}").read_text("utf-8").split("\n")[:count]
             (corpus / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    return Setting(folder / "peers", corpus, folder / "runs", threads=1)
+    return Setting(tmp_path / "peers", corpus, tmp_path / "runs", threads=1)
 
 
 # ------------------------------------------------------------------ text
 
 
-def test_everybody_counts_the_tokens_of_our_tokeniser(tmp_path):
-    setting = setting_in(tmp_path)
-    tokenizer = SubwordTokenizer(BPETokenizerConfig(vocab_size=300), prepare_text(setting, 300))
-    found = lengths(setting)
-    for counts, language in ((found.source, "de"), (found.target, "en")):
+def test_all_systems_have_the_tokens_of_our_tokenizer(setting):
+    model = prepare_text(setting, 300)
+    tokenizer = SubwordTokenizer(BPETokenizerConfig(vocab_size=300), model)
+    counts = lengths(setting)
+    for numbers, language in ((counts.source, "de"), (counts.target, "en")):
         lines = (setting.corpus / f"train.{language}").read_text("utf-8").split("\n")[:-1]
-        assert [len(tokenizer.encode(line)) + 1 for line in lines] == list(counts)
-        cut = (setting.data / f"train.bpe.{language}").read_text("utf-8").split("\n")[:-1]
-        assert [joined(line) for line in cut] == [tokenizer.decode(tokenizer.encode(line)) for line in lines]
+        assert [len(tokenizer.encode(line)) + 1 for line in lines] == list(numbers)
+        tokenized = (setting.data / f"train.bpe.{language}").read_text("utf-8").split("\n")[:-1]
+        assert [detokenize(line) for line in tokenized] == [tokenizer.decode(tokenizer.encode(line)) for line in lines]
     ids = batches.sentences(setting.data, setting.data / "train.bpe.en")
     assert batches.vocabulary(setting.data) == list(tokenizer.vocabulary.tokens)
     assert ids[:5] == [tokenizer.encode(line) for line in lines[:5]]
-
-
-def test_text_that_was_cut_otherwise_is_refused(tmp_path):
-    setting = setting_in(tmp_path)
-    with pytest.raises(UnavailableError, match=r"train\.de is missing: python scripts/download\.py"):
-        prepare_text(Setting(setting.peers, tmp_path / "none", setting.runs), 300)
-    model = prepare_text(setting, 300)
+    # A second call changes nothing; other files are refused.
     assert prepare_text(setting, 300) == model
     (setting.data / "val.bpe.en").write_text("something else\n", "utf-8")
-    with pytest.raises(UnavailableError, match=r"val\.bpe\.en holds something else"):
+    with pytest.raises(UnavailableError, match=r"val\.bpe\.en has another content"):
         prepare_text(setting, 300)
+    with pytest.raises(UnavailableError, match=r"train\.de is missing: python scripts/download\.py"):
+        prepare_text(Setting(setting.peers, setting.peers / "none", setting.runs), 300)
 
 
-def test_batches_hold_every_pair_once_within_the_budget():
-    draw = torch.Generator().manual_seed(0)
-    sizes = torch.randint(1, 12, (200, 2), generator=draw).tolist()
+def test_batches_have_every_pair_once_within_the_budget():
+    sizes = torch.randint(1, 12, (200, 2), generator=torch.Generator().manual_seed(0)).tolist()
     pairs = [([number] * s, [number] * t) for number, (s, t) in enumerate(sizes, 4)]
-    found = batches.cut(pairs, 60, seed=3)
-    assert sorted(pair for batch in found for pair in batch) == sorted(pairs)
-    assert all(len(batch) * (1 + max(len(side) for pair in batch for side in pair)) <= 60 for batch in found)
-    assert found != batches.cut(pairs, 60, seed=4)
+    output = batches.make_batches(pairs, 60, seed=3)
+    assert sorted(pair for batch in output for pair in batch) == sorted(pairs)
+    assert all(len(batch) * (1 + max(len(side) for pair in batch for side in pair)) <= 60 for batch in output)
+    assert output != batches.make_batches(pairs, 60, seed=4)
 
 
 # ------------------------------------------------------------------ counting
 
 
-def test_flops_are_those_that_pytorch_counts():
+def test_flops_equal_the_count_of_pytorch():
     s, t = 13, 9
     model = plain.Transformer().eval()
-    words = torch.ones(1, s, dtype=torch.long), torch.ones(1, t, dtype=torch.long)
+    source, target = torch.ones(1, s, dtype=torch.long), torch.ones(1, t, dtype=torch.long)
     torch.backends.mha.set_fastpath_enabled(False)  # its products are not counted
     try:
         with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
-            model(*words)
+            model(source, target)
     finally:
         torch.backends.mha.set_fastpath_enabled(True)
     config = load(ROOT / "configs/bench/t.yaml", ExperimentConfig)
     ours = build_on_meta_device(config.model, config.tokenizer)
-    assert flops_a_word(ours, Lengths((s,), (t,))) * t / (1 + BACKWARD) == counter.get_total_flops()
+    assert flops_per_token(ours, Lengths((s,), (t,))) * t / (1 + BACKWARD) == counter.get_total_flops()
 
 
 @pytest.mark.parametrize("model", ["r1", "r2"])
-def test_flops_of_recurrent_models_are_those_that_pytorch_counts(model):
+def test_flops_of_recurrent_models_equal_the_count_of_pytorch(model):
     s, t = 13, 9
     config = load(ROOT / f"configs/bench/{model}.yaml", ExperimentConfig)
     net = build_on_meta_device(config.model, config.tokenizer)
@@ -116,23 +108,23 @@ def test_flops_of_recurrent_models_are_those_that_pytorch_counts(model):
     source, target = torch.ones(1, s, dtype=torch.long), torch.ones(1, t, dtype=torch.long)
     with FlopCounterMode(display=False) as counter:
         net.output_projection(net(source, source.bool(), target).hidden)
-    counted = flops_a_word(net, Lengths((s,), (t,))) * t / (1 + BACKWARD)
-    assert counted == pytest.approx(counter.get_total_flops(), rel=0.02)  # but for first states
+    forward = flops_per_token(net, Lengths((s,), (t,))) * t / (1 + BACKWARD)
+    assert forward == pytest.approx(counter.get_total_flops(), rel=0.02)  # without initial states
 
 
-def told(name, figures):
+def reports(name, figures):
     return [(at, Progress(update, **{name: figure})) for at, update, figure in figures]
 
 
-def test_disturbed_intervals_count_for_nothing():
-    points = told("words", [(10, 2, 100), (12, 4, 300), (15, 6, 360)])
-    whole = counted(points, lambda start, end: True)
-    assert (whole.words, whole.updates, whole.seconds, whole.disturbed) == (260, 4, 5, 0)
+def test_disturbed_intervals_do_not_count():
+    points = reports("num_tokens", [(10, 2, 100), (12, 4, 300), (15, 6, 360)])
+    whole = sum_intervals(points, lambda start, end: True)
+    assert (whole.num_tokens, whole.updates, whole.seconds, whole.disturbed) == (260, 4, 5, 0)
     assert whole.rate == 52
-    part = counted(points, lambda start, end: start != 12)
-    assert (part.words, part.updates, part.seconds, part.disturbed) == (200, 2, 2, 3)
-    rates = told("rate", [(10, 2, 7.0), (12, 4, 50.0), (15, 6, 20.0)])
-    assert counted(rates, lambda start, end: True).words == 2 * 50 + 3 * 20
+    part = sum_intervals(points, lambda start, end: start != 12)
+    assert (part.num_tokens, part.updates, part.seconds, part.disturbed) == (200, 2, 2, 3)
+    rates = reports("tokens_per_second", [(10, 2, 7.0), (12, 4, 50.0), (15, 6, 20.0)])
+    assert sum_intervals(rates, lambda start, end: True).num_tokens == 2 * 50 + 3 * 20
 
 
 ONMT = """\
@@ -147,21 +139,23 @@ num_updates={}, lr=1e-05"""
 OURS = "2026-11-21 20:41:00 epoch 0.66  update 4  loss 6.214  ppl 415.92  7,940 target tokens/s"
 
 
-def test_the_lines_of_every_toolkit_are_understood(tmp_path):
-    assert opennmt.progress_of(ONMT) == Progress(84, rate=384)
+def test_progress_in_the_logs_of_all_toolkits(tmp_path):
+    assert opennmt.progress_of(ONMT) == Progress(84, tokens_per_second=384)
     assert opennmt.progress_of("[2026-11-21 INFO] Starting training on CPU") is None
-    assert others.joey_progress(JOEY) == Progress(12, rate=747)
+    assert others.joey_progress(JOEY) == Progress(12, tokens_per_second=747)
     fairseq = others.FairseqProgress()
-    assert fairseq(FAIRSEQ.format(2, 3300, 2)) == Progress(2, words=6600)
-    assert fairseq(FAIRSEQ.format(6, 3000, 6)) == Progress(6, words=18600)
-    assert libraries.progress_of("PROGRESS 4 14000 8.123") == Progress(4, words=14000)
-    assert libraries.progress_of("PROGRESS 20 14000 8.123 card 900") == Progress(20, words=14000, gpu_memory_mib=900)
+    assert fairseq(FAIRSEQ.format(2, 3300, 2)) == Progress(2, num_tokens=6600)
+    assert fairseq(FAIRSEQ.format(6, 3000, 6)) == Progress(6, num_tokens=18600)
+    assert libraries.progress_of("PROGRESS 4 14000 8.123") == Progress(4, num_tokens=14000)
+    assert libraries.progress_of("PROGRESS 20 14000 8.123 gpu 900") == Progress(
+        20, num_tokens=14000, gpu_memory_mib=900
+    )
     metrics = tmp_path / "metrics.jsonl"
     entries = [{"kind": "train", "update": n, "target_tokens": 950.0 * n} for n in (2, 4, 6)]
     metrics.write_text("".join(json.dumps(entry) + "\n" for entry in entries), "utf-8")
-    assert ours.progress_of(OURS, metrics) == Progress(4, words=3800)
+    assert ours.progress_of(OURS, metrics) == Progress(4, num_tokens=3800)
     metrics.write_text(json.dumps({**entries[1], "gpu_memory_mib": 700}) + "\n", "utf-8")
-    assert ours.progress_of(OURS, metrics) == Progress(4, words=3800, gpu_memory_mib=700)
+    assert ours.progress_of(OURS, metrics) == Progress(4, num_tokens=3800, gpu_memory_mib=700)
     assert ours.progress_of("train: kept 9,000 of 9,000 pairs", metrics) is None
 
 
@@ -169,13 +163,13 @@ def test_the_lines_of_every_toolkit_are_understood(tmp_path):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_plain_model_does_not_see_padding(model):
+def test_plain_models_ignore_padding(model):
     torch.manual_seed(0)
-    net = plain.built(model).eval()
+    net = plain.build_model(model).eval()
     source, target = [[5, 9, 4], [7, 700, 7000, 77, 4]], [[1, 8, 9], [1, 8, 10]]
     with torch.no_grad():
-        both = net(batches.padded(source), batches.padded(target))
-        alone = net(batches.padded(source[:1]), batches.padded(target[:1]))
+        both = net(batches.pad(source), batches.pad(target))
+        alone = net(batches.pad(source[:1]), batches.pad(target[:1]))
     assert both.shape == (2, 3, 8000)
     assert both.std() > 0.01
     torch.testing.assert_close(both[:1], alone, rtol=1e-4, atol=1e-5)
@@ -183,15 +177,15 @@ def test_a_plain_model_does_not_see_padding(model):
 
 @pytest.mark.parametrize("name", PEERS)
 @pytest.mark.parametrize("model", MODELS)
-def test_a_peer_is_told_what_it_shall_train(name, model, tmp_path):
+def test_training_commands_of_peers(name, model, tmp_path):
     peer = PEERS[name](Setting(tmp_path, tmp_path, tmp_path))
     if name == "fairseq":
-        common, own = peer.options(model, tokens=4096, updates=7)
+        common, specific = peer.options(model, tokens=4096, updates=7)
         assert "--max-tokens 4096 --max-update 7" in common
-        assert (own is None) == (model == "r1")
+        assert (specific is None) == (model == "r1")
         return
     for training in peer.trainings(model):
-        assert all(isinstance(word, str) for word in training.command)
+        assert all(isinstance(part, str) for part in training.command)
         assert "$" not in " ".join(training.command)
     if (base.OPTIONS / f"{name}.yaml").is_file():
         text = peer.config(model, tmp_path / "save", tokens=4096, updates=7).read_text("utf-8")
@@ -199,7 +193,7 @@ def test_a_peer_is_told_what_it_shall_train(name, model, tmp_path):
         assert "$" not in text
 
 
-def test_marian_with_our_weights_says_what_ours_says(tmp_path):
+def test_marian_with_our_weights_has_our_logits(tmp_path):
     torch.manual_seed(2)
     experiment = load(ROOT / "configs/bench/t.yaml", ExperimentConfig)
     net = build_model(experiment.model, 8000, 8000).eval()
@@ -207,21 +201,21 @@ def test_marian_with_our_weights_says_what_ours_says(tmp_path):
         for parameter in net.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
     save_tensors(unique_state_dict(net), tmp_path / "model.safetensors")
-    theirs = marian.with_our_weights(tmp_path)
+    theirs = marian.load_our_weights(tmp_path)
     source, mask = collate_source([[5, 9, 4], [7, 700, 7000, 77, 4, 5], [11]])
     target = torch.randint(4, 8000, (3, 7))
     target[:, 0] = BOS
     with torch.no_grad():
-        found = theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target).logits
+        output = theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target).logits
         expected = net.output_projection(net(source, mask, target).hidden)
     assert expected.std() > 0.1
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
 
 
 # ------------------------------------------------------------------ processes
 
 
-def test_a_halted_process_rests_with_its_children(tmp_path):
+def test_a_process_is_paused_with_its_children(tmp_path):
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'], stdin=0)"
     reader = tmp_path / "stdin"
     os.mkfifo(reader)
@@ -230,24 +224,24 @@ def test_a_halted_process_rests_with_its_children(tmp_path):
     process = Process(with_child, tmp_path / "log", os.environ, stdin=reader)
     try:
         while not process.lines:
-            assert not process.is_over
+            assert not process.has_ended
         leader = psutil.Process(process.popen.pid)
         tree = [leader, *leader.children(recursive=True)]
         assert len(tree) == 2
-        process.halt()
-        assert {_settled(part, psutil.STATUS_STOPPED) for part in tree} == {psutil.STATUS_STOPPED}
-        process.go_on()
-        assert _settled(leader, psutil.STATUS_SLEEPING) == psutil.STATUS_SLEEPING
+        process.pause()
+        assert {_wait_for_status(part, psutil.STATUS_STOPPED) for part in tree} == {psutil.STATUS_STOPPED}
+        process.resume()
+        assert _wait_for_status(leader, psutil.STATUS_SLEEPING) == psutil.STATUS_SLEEPING
         while not process.peak:
-            assert not process.is_over
+            assert not process.has_ended
     finally:
         process.end()
         os.close(writer)
-    assert process.is_over
+    assert process.has_ended
     assert [line.text for line in process.lines] == ["1"]
 
 
-def _settled(process, status):
+def _wait_for_status(process, status):
     for _ in range(1000):
         if process.status() == status:
             break

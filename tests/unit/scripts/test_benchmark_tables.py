@@ -1,4 +1,4 @@
-"""The tables of the benchmarks say what was measured, and the page holds no figure that was typed."""
+"""Tables of the benchmarks, and the page that is written from them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
 
-from benchmark.page import FIGURES, PAGE, filled
+from benchmark.page import FIGURES, PAGE, fill
 from benchmark.records import Book, Record, ratio
-from benchmark.tables import compared, profile, reached, table
+from benchmark.tables import comparison, profile, roofline_share, table
 
 
 def record(system, rounds, **more):
-    return Record(
-        more.pop("kind", "train"),
-        "t",
-        "",
-        system,
-        system.upper(),
-        unit="target tokens/s",
-        rounds=rounds,
-        **more,
-    )
+    kind = more.pop("kind", "train")
+    return Record(kind, "t", "", system, system.upper(), unit="target tokens/s", rounds=rounds, **more)
 
 
 CONTEXT = {
@@ -40,8 +32,8 @@ def test_the_ratio_is_the_median_of_the_rounds():
     assert ratio(one, record("eole", ()), more_is_better=True) is None
 
 
-def test_a_table_has_the_best_first_and_those_that_failed_last():
-    rows = compared(
+def test_a_table_is_sorted_with_failures_last():
+    rows = comparison(
         [
             record("hf", (1000.0, 1500.0, 1200.0), variant="attention dropout 0", facts={"bleu": 20.5}),
             record("eole", (), error="no update within 240 s: a | b\nmore"),
@@ -59,7 +51,7 @@ def test_a_table_has_the_best_first_and_those_that_failed_last():
 def test_shares_of_the_roofline_and_of_a_step():
     names = "product", "linear 256 -> 1024"
     roof = [record(name, (100.0,), kind="roofline", facts={"ideal": 2000}) for name in names]
-    assert "75% of the 2,000 target tokens" in reached([record("ours", (1500.0,))], roof)
+    assert "75% of the 2,000 target tokens/s" in roofline_share([record("ours", (1500.0,))], roof)
     parts = [
         Record("profile", "t", "", n, n, unit="ms an update", rounds=(v,))
         for n, v in (("data", 1.0), ("backward", 3.0))
@@ -69,26 +61,26 @@ def test_shares_of_the_roofline_and_of_a_step():
     assert "75% of the 2,000" in text
 
 
-def test_a_call_replaces_whole_groups_and_comes_back_from_its_file(tmp_path):
+def test_a_call_replaces_whole_groups_in_the_file(tmp_path):
     book = Book().with_call([record("ours", (1.0,)), record("hf", (2.0,))], CONTEXT)
     book = book.with_call([record("ours", (5.0,), kind="search")], {**CONTEXT, "commit": "def"})
     book = book.with_call([record("ours", (3.0,))], {**CONTEXT, "commit": "ghi"})
     book.save(tmp_path / "x.json")
-    again = Book.load(tmp_path / "x.json")
-    assert again == book
-    assert [r.rounds for r in again.group("train", "t")] == [(3.0,)]
-    assert "commit ghi" in table(again, "train", "t")
-    assert "commit def" in table(again, "search", "t", "")
-    assert table(again, "latency", "t") == "Not measured yet."
+    loaded = Book.load(tmp_path / "x.json")
+    assert loaded == book
+    assert [r.rounds for r in loaded.group("train", "t")] == [(3.0,)]
+    assert "commit ghi" in table(loaded, "train", "t")
+    assert "commit def" in table(loaded, "search", "t", "")
+    assert table(loaded, "latency", "t") == "Not measured yet."
 
 
-def test_the_page_is_what_the_figures_make_it():
+def test_the_page_has_the_tables_of_the_figures():
     page = PAGE.read_text("utf-8")
-    assert filled(page, Book.load(FIGURES)) == page, "python scripts/bench.py page"
+    assert fill(page, Book.load(FIGURES)) == page, "python scripts/bench.py page"
     places = "a\n<!-- table train t -->\n<!-- end -->\nb\n<!-- table startup - help -->\nold\n<!-- end -->\n"
-    once = filled(places, Book().with_call([record("ours", (1.0,))], CONTEXT))
-    assert "Not measured yet." in once
-    assert "**OURS**" in once
-    assert "old" not in once
-    assert once.startswith("a\n")
-    assert filled(once, Book().with_call([record("ours", (1.0,))], CONTEXT)) == once
+    output = fill(places, Book().with_call([record("ours", (1.0,))], CONTEXT))
+    assert "Not measured yet." in output
+    assert "**OURS**" in output
+    assert "old" not in output
+    assert output.startswith("a\n")
+    assert fill(output, Book().with_call([record("ours", (1.0,))], CONTEXT)) == output
