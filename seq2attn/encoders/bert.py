@@ -90,7 +90,8 @@ class BertEncoder(_PartlyFrozen, Encoder):
 
     def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
         """embedded [B, S, D], mask [B, S]"""
-        x = self.bert(inputs_embeds=embedded, attention_mask=mask).last_hidden_state
+        # A mask of two dimensions is read on the CPU, and a GPU waited for, to drop one without padding.
+        x = self.bert(inputs_embeds=embedded, attention_mask=mask[:, None, None]).last_hidden_state
         return EncoderOutput(x, x, mask, (masked_mean(x, mask),))
 
     def forward_with_weights(self, embedded: Tensor, mask: Tensor) -> tuple[EncoderOutput, Tensor | None]:
@@ -98,7 +99,7 @@ class BertEncoder(_PartlyFrozen, Encoder):
 
         They are computed from the inputs of each layer.
         """
-        output = self.bert(inputs_embeds=embedded, attention_mask=mask, output_hidden_states=True)
+        output = self.bert(inputs_embeds=embedded, attention_mask=mask[:, None, None], output_hidden_states=True)
         all_weights = []
         for layer, x in zip(self.bert.encoder.layer, output.hidden_states[:-1], strict=True):
             attention = layer.attention.self
