@@ -33,6 +33,7 @@ class Batch:
     labels: Tensor  # [B, T] EOS last, padding IGNORE_INDEX
     label_index: Tensor  # [M] positions of labels other than padding among the B * T
     alignment_targets: Tensor | None = None  # [B, T, S] attention weights to train towards; zeros without a link
+    source_lengths: NDArray[np.int64] | None = None  # [B] tokens and EOS, on the CPU wherever the tensors are
     layouts: tuple[SequenceLayout, SequenceLayout] | None = None  # of padding-free source and target, where B is 1
 
     def to(self, device: torch.device | str) -> Batch:
@@ -96,7 +97,8 @@ def _pad_pairs(source: Sentences, target: Sentences) -> Batch:
     inputs[:, 1:][target_mask[:, 1:]] = target[0]
     ids, mask, target_ids, label_ids = map(torch.from_numpy, (source_ids, source_mask, inputs, labels))
     # The index is computed on the CPU, as it would synchronize with a GPU.
-    return Batch(ids, mask, target_ids, label_ids, torch.from_numpy(np.flatnonzero(target_mask)))
+    label_index = torch.from_numpy(np.flatnonzero(target_mask))
+    return Batch(ids, mask, target_ids, label_ids, label_index, source_lengths=source[1] + 1)
 
 
 def _pack_pairs(source: Sentences, target: Sentences) -> Batch:

@@ -32,6 +32,11 @@ class Encoder(nn.Module, ABC):
     def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
         """embedded [B, S, E], mask bool [B, S], True on tokens"""
 
+    def forward_with_lengths(self, embedded: Tensor, mask: Tensor, lengths: Tensor | None) -> EncoderOutput:
+        """Output of `forward`; `lengths` are the tokens of each sentence [B], on the CPU."""
+        output: EncoderOutput = self(embedded, mask)
+        return output
+
     def forward_with_weights(self, embedded: Tensor, mask: Tensor) -> tuple[EncoderOutput, Tensor | None]:
         """Output of `forward`, and the self-attention weights of all layers [B, L, H, S, S].
 

@@ -34,14 +34,23 @@ class RecurrentEncoder(Encoder):
         self.key_dim = self.value_dim = self.final_dim = config.dim
         initialize_parameters(self)
 
-    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
+    def forward(self, embedded: Tensor, mask: Tensor, lengths: Tensor | None = None) -> EncoderOutput:
         """embedded [B, S, E], mask [B, S]; the final states of both directions are concatenated"""
-        packed = pack_padded_sequence(embedded, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
+        # Sorted here, as `enforce_sorted=False` copies indices between the CPU and the GPU, and waits for each copy.
+        on_device, order = mask.sum(1).sort(descending=True)
+        sorted_lengths = on_device.cpu() if lengths is None else lengths.sort(descending=True).values
+        packed = pack_padded_sequence(embedded.index_select(0, order), sorted_lengths, batch_first=True)
         uses_fused_steps = is_grad_recording() and embedded.device.type == "cpu"  # a GPU has a kernel for all steps
         outputs, final = (run_packed if uses_fused_steps else run_rnn)(self.rnn, packed)
         states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.size(1))
-        states = self.dropout(states)
-        return EncoderOutput(states, states, mask, tuple(self._by_layer(part) for part in final))
+        inverse = order.argsort()
+        states = self.dropout(states.index_select(0, inverse))
+        return EncoderOutput(states, states, mask, tuple(self._by_layer(x.index_select(1, inverse)) for x in final))
+
+    def forward_with_lengths(self, embedded: Tensor, mask: Tensor, lengths: Tensor | None) -> EncoderOutput:
+        """Output of `forward`, for which a GPU is not waited for where `lengths` are known."""
+        output: EncoderOutput = self(embedded, mask, lengths)
+        return output
 
     def _by_layer(self, final: Tensor) -> Tensor:
         """[layers * directions, B, d] -> [B, layers, directions * d]"""

@@ -58,9 +58,13 @@ class Seq2Seq(nn.Module):
         """Device of the weights."""
         return self.output_projection.weight.device
 
-    def encode(self, ids: Tensor, mask: Tensor) -> tuple[Memories, Any]:
-        """ids [B, S], mask bool [B, S] -> memories of the decoder, and its state before the first token"""
-        return self.decoder.init_state(self.encoder(self.source_embedding(ids), mask))
+    def encode(self, ids: Tensor, mask: Tensor, lengths: Tensor | None = None) -> tuple[Memories, Any]:
+        """ids [B, S], mask bool [B, S] -> memories of the decoder, and its state before the first token
+
+        `lengths`: the tokens of each sentence [B] on the CPU, if they are known there.
+        """
+        encoded = self.encoder.forward_with_lengths(self.source_embedding(ids), mask, lengths)
+        return self.decoder.init_state(encoded)
 
     def encoder_self_attention(self, ids: Tensor, mask: Tensor) -> Tensor | None:
         """ids [B, S], mask bool [B, S] -> attention weights of the encoder [B, L, H, S, S]; None without attention"""
@@ -79,13 +83,14 @@ class Seq2Seq(nn.Module):
         *,
         need_weights: bool = False,
         layout: tuple[SequenceLayout, SequenceLayout] | None = None,
+        lengths: Tensor | None = None,
     ) -> DecoderOutput:
         """ids [B, S], mask [B, S], ids [B, T] -> the output of the decoder (teacher forcing)
 
-        `layout`: of packed sentences on either side, for padding-free Transformers.
+        `layout`: of packed sentences on either side, for padding-free Transformers. `lengths`: as of `encode`.
         """
         if layout is None:
-            memory, state = self.encode(source, source_mask)
+            memory, state = self.encode(source, source_mask, lengths)
             return self.decode(target, state, memory, need_weights=need_weights)
         source_layout, target_layout = layout
         encoded = self.encoder(self.source_embedding(source), source_mask, source_layout)

@@ -45,11 +45,12 @@ def translate_ids(
     @torch.inference_mode()
     def translate(rows: list[int]) -> list[list[Hypothesis]]:
         source, mask = collate_source([sources[row] for row in rows])
-        limits = config.lengths.limits(mask.sum(1) - 1)
+        lengths = mask.sum(1)
+        limits = config.lengths.limits(lengths - 1)
         if prefixes is not None:
             limits = limits.with_prefixes([prefixes[row] for row in rows])
         device = model.device
-        memory, state = model.encode(source.to(device), mask.to(device))
+        memory, state = model.encode(source.to(device), mask.to(device), lengths)
         best = search(
             model.step,
             state,

@@ -71,8 +71,14 @@ class TrainingLoss(nn.Module):
         `baseline` is the moving average of a token's log-probability, for REINFORCE.
         """
         is_guided = self.guided_alignment is not None and batch.alignment_targets is not None
+        lengths = None if batch.source_lengths is None else torch.from_numpy(batch.source_lengths)
         decoded = self.model(
-            batch.source, batch.source_mask, batch.target, need_weights=is_guided, layout=batch.layouts
+            batch.source,
+            batch.source_mask,
+            batch.target,
+            need_weights=is_guided,
+            layout=batch.layouts,
+            lengths=lengths,
         )
         output, label_index = self.model.output_projection, batch.label_index
         objective, log_probs = linear_cross_entropy(
