@@ -1,4 +1,4 @@
-"""Weights that lie: about their length, their shapes, their types, the model that they are of."""
+"""Forged files of weights: wrong headers, lengths, shapes, types and models."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import torch
 
 from seq2attn.errors import RunError
 from seq2attn.inference.translator import Translator
-from seq2attn.io.weights import METADATA_KEY, load_tensors, save_tensors, unique_state_dict
+from seq2attn.io.weights import METADATA_KEY, load_tensors, save_tensors
 from seq2attn.run_directory import RunDirectory
 from tests.safe.untrained import forge, read_header, untrained
 
 FIRST, SECOND = "output_projection.bias", "output_projection.weight"
-Head = dict[str, Any]
+Header = dict[str, Any]
 
 
 @pytest.fixture
@@ -30,103 +30,66 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 def refused(run: RunDirectory) -> str:
-    """What is said of a run that cannot be loaded; it names the file of weights."""
+    """The message about a run that cannot be loaded, which names the file of weights."""
     with pytest.raises(RunError) as error:
         Translator.load(run.folder)
     assert str(error.value).startswith(f"{run.weights_path}: ")
     return str(error.value)
 
 
-def overlapping(head: Head) -> None:
-    head[FIRST]["data_offsets"] = head[SECOND]["data_offsets"][:1] * 2
-    head[FIRST]["data_offsets"][1] += 4 * head[FIRST]["shape"][0]
+def overlap(header: Header) -> None:
+    header[FIRST]["data_offsets"] = header[SECOND]["data_offsets"][:1] * 2
+    header[FIRST]["data_offsets"][1] += 4 * header[FIRST]["shape"][0]
 
 
-def beyond(head: Head) -> None:
-    last = max(head, key=lambda name: head[name].get("data_offsets", [0, 0])[1])
-    head[last]["data_offsets"][1] += 4
-    head[last]["shape"] = [(head[last]["data_offsets"][1] - head[last]["data_offsets"][0]) // 4]
+def exceed_the_file(header: Header) -> None:
+    last = max(header, key=lambda name: header[name].get("data_offsets", [0, 0])[1])
+    header[last]["data_offsets"][1] += 4
+    header[last]["shape"] = [(header[last]["data_offsets"][1] - header[last]["data_offsets"][0]) // 4]
 
 
-def far_beyond(head: Head) -> None:
-    head[FIRST] = {"dtype": "F32", "shape": [2**60], "data_offsets": [0, 2**62]}
+CHANGES: dict[str, Callable[[Header], object]] = {
+    "overlap": overlap,
+    "beyond the end": exceed_the_file,
+    "reversed offsets": lambda header: header[FIRST]["data_offsets"].reverse(),
+    "huge": lambda header: header[FIRST].update(shape=[2**60], data_offsets=[0, 2**62]),
+    "overflow": lambda header: header[FIRST].update(shape=[2**32, 2**32, 13]),
+    "too small": lambda header: header[FIRST].update(shape=[1]),
+    "unknown type": lambda header: header[FIRST].update(dtype="OBJECT"),
+    "no text": lambda header: header.update(__metadata__={"source": [1, 2]}),
+}
 
 
-def backwards(head: Head) -> None:
-    head[FIRST]["data_offsets"].reverse()
+def test_forged_headers_are_refused(run: RunDirectory) -> None:
+    header, data = read_header(run.weights_path)
+    for change in CHANGES.values():
+        forged = json.loads(json.dumps(header))
+        change(forged)
+        forge(run.weights_path, forged, data)
+        assert "the weights cannot be read" in refused(run)
+    for length in (0, 1, 2**31, 2**64 - 1):
+        forge(run.weights_path, header, data, length)
+        assert "the weights cannot be read" in refused(run)
+    for text in (b"", b"[]", b"\xff\xfe", b'{"a":' * 10_000, b"[" * 10_000):
+        forge(run.weights_path, text, b"")
+        assert "the weights cannot be read" in refused(run)
 
 
-def negative(head: Head) -> None:
-    head[FIRST]["data_offsets"][0] = -4
+def test_truncated_files_are_refused(run: RunDirectory) -> None:
+    content = run.weights_path.read_bytes()
+    for size in (0, 4, 8, 100, -1):
+        run.weights_path.write_bytes(content[:size])
+        assert "the weights cannot be read" in refused(run)
 
 
-def fraction(head: Head) -> None:
-    head[FIRST]["shape"] = [1.5]
-
-
-def overflow(head: Head) -> None:
-    head[FIRST]["shape"] = [2**32, 2**32, 13]
-
-
-def too_few_numbers(head: Head) -> None:
-    head[FIRST]["shape"] = [1]
-
-
-def unknown_type(head: Head) -> None:
-    head[FIRST]["dtype"] = "OBJECT"
-
-
-def no_offsets(head: Head) -> None:
-    del head[FIRST]["data_offsets"]
-
-
-def no_text(head: Head) -> None:
-    head["__metadata__"] = {"source": [1, 2]}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        *(overlapping, beyond, far_beyond, backwards, negative, fraction, overflow, too_few_numbers),
-        *(unknown_type, no_offsets, no_text),
-    ],
-)
-def test_forged_heads(run: RunDirectory, change: Callable[[Head], None]) -> None:
-    head, rest = read_header(run.weights_path)
-    change(head)
-    forge(run.weights_path, head, rest)
-    assert "the weights cannot be read" in refused(run)
-
-
-@pytest.mark.parametrize("length", [0, 1, 2**31, 2**60, 2**63, 2**64 - 1])
-def test_forged_lengths(run: RunDirectory, length: int) -> None:
-    head, rest = read_header(run.weights_path)
-    forge(run.weights_path, head, rest, length)
-    assert "the weights cannot be read" in refused(run)
-
-
-@pytest.mark.parametrize(
-    "text", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"a":' * 10_000, b"[" * 10_000, b'{"' + b"a" * 10_000]
-)
-def test_heads_that_are_none(run: RunDirectory, text: bytes) -> None:
-    forge(run.weights_path, text, b"")
-    assert "the weights cannot be read" in refused(run)
-
-
-@pytest.mark.parametrize("kept", [0, 4, 8, 100, -1])
-def test_torn(run: RunDirectory, kept: int) -> None:
-    run.weights_path.write_bytes(run.weights_path.read_bytes()[:kept])
-    assert "the weights cannot be read" in refused(run)
-
-
-def test_pickles_under_another_name(run: RunDirectory, tmp_path: Path) -> None:
+def test_pickles_are_not_loaded(run: RunDirectory, tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> tuple[Any, ...]:
             return Path.touch, (tmp_path / "it ran",)
 
-    for old in (True, False):
+    for is_old in (True, False):
         content = io.BytesIO()
-        torch.save(Evil(), content, _use_new_zipfile_serialization=not old)
+        torch.save(Evil(), content, _use_new_zipfile_serialization=not is_old)
         run.weights_path.write_bytes(content.getvalue())
         assert "the weights cannot be read" in refused(run)
     content = io.BytesIO()
@@ -137,61 +100,48 @@ def test_pickles_under_another_name(run: RunDirectory, tmp_path: Path) -> None:
     assert not (tmp_path / "it ran").exists()
 
 
-class TestOtherModels:
-    """Sound files, but of another model."""
+def test_weights_of_other_models_are_refused(run: RunDirectory) -> None:
+    """Valid files, with the digest of their content."""
+    tensors = load_tensors(run.weights_path)
+    bias = tensors[FIRST]
+    cases: list[tuple[dict[str, torch.Tensor | None], str]] = [
+        ({FIRST: None}, f"lacks `{FIRST}`"),
+        ({"more": torch.zeros(3)}, "holds `more`, which the model has not"),
+        ({FIRST: torch.zeros(3, 5)}, f"`{FIRST}` is 3 x 5, and 13 in the model"),
+    ]
+    for dtype in (torch.float64, torch.bfloat16, torch.int64):
+        cases.append(({FIRST: torch.zeros(13, dtype=dtype)}, f"`{FIRST}` is of "))
+    for number in ("nan", "inf", "-inf"):
+        nonfinite = bias.index_fill(0, torch.tensor([3]), float(number))
+        cases.append(({FIRST: nonfinite}, f"`{FIRST}` has values that are NaN or infinite"))
+    for changes, message in cases:
+        changed = {name: tensor for name, tensor in {**tensors, **changes}.items() if tensor is not None}
+        save_tensors(changed, run.weights_path)
+        assert message in refused(run)
+    save_tensors(tensors, run.weights_path)
+    Translator.load(run.folder)
 
-    def changed(self, run: RunDirectory, **changes: torch.Tensor | None) -> None:
-        """Other tensors, with the digest that they have."""
-        tensors = {**load_tensors(run.weights_path), **changes}
-        save_tensors({name: tensor for name, tensor in tensors.items() if tensor is not None}, run.weights_path)
 
-    def test_a_tensor_is_missing(self, run: RunDirectory) -> None:
-        self.changed(run, **{FIRST: None})
-        assert f"lacks `{FIRST}`" in refused(run)
-
-    def test_a_tensor_too_many(self, run: RunDirectory) -> None:
-        self.changed(run, more=torch.zeros(3))
-        assert "holds `more`, which the model has not" in refused(run)
-
-    def test_another_shape(self, run: RunDirectory) -> None:
-        self.changed(run, **{FIRST: torch.zeros(3, 5)})
-        assert f"`{FIRST}` is 3 x 5, and 13 in the model" in refused(run)
-
-    @pytest.mark.parametrize("type_", [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool])
-    def test_another_type(self, run: RunDirectory, type_: torch.dtype) -> None:
-        self.changed(run, **{FIRST: torch.zeros(13, dtype=type_)})
-        assert f"`{FIRST}` is of " in refused(run)
-
-    @pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
-    def test_no_number(self, run: RunDirectory, number: str) -> None:
-        bias = load_tensors(run.weights_path)[FIRST]
-        bias[3] = float(number)
-        self.changed(run, **{FIRST: bias})
-        assert f"`{FIRST}` has values that are NaN or infinite" in refused(run)
-
-    def test_the_same(self, run: RunDirectory) -> None:
-        expected = unique_state_dict(Translator.load(run.folder).model)
-        self.changed(run)
-        assert [*expected] == [*unique_state_dict(Translator.load(run.folder).model)]
-
-    @pytest.mark.parametrize("tokens", [[1], {}, "<pad>", ["<pad>"], ["\ud800"], None])
-    def test_no_vocabulary(self, run: RunDirectory, tokens: object) -> None:
-        save_tensors(load_tensors(run.weights_path), run.weights_path, {"source": tokens})
+def test_invalid_metadata_is_refused(run: RunDirectory) -> None:
+    tensors = load_tensors(run.weights_path)
+    header, data = read_header(run.weights_path)
+    for tokens in ([1], {}, "<pad>", ["<pad>"], ["\ud800"], None):
+        save_tensors(tensors, run.weights_path, {"source": tokens})
         refused(run)
+    for text in ("[", "{", "[" * 9999, "[]", '{"origin": []}'):
+        forge(run.weights_path, {**header, "__metadata__": {METADATA_KEY: text}}, data)
+        refused(run)
+        with pytest.raises(RunError, match=str(run.weights_path)):
+            run.weights_origin()
+    assert json.loads(run.weights_info_path.read_text(encoding="utf-8"))["origin"] == {"checkpoints": []}
 
 
-FORGED = {
-    "dim: 8": ["dim: 1000000000", "dim: 3037000500", "dim: 9223372036854775806", "dim: 16"],
-    "layers: 1": ["layers: 2"],
-}
-
-
-@pytest.mark.parametrize(("said", "forged"), [(said, forged) for said, others in FORGED.items() for forged in others])
-def test_a_config_of_a_model_that_would_not_fit(run: RunDirectory, said: str, forged: str) -> None:
-    """Before memory is taken: a model of that size would be built for minutes, or not at all."""
+@pytest.mark.parametrize("forged", ["dim: 1000000000", "dim: 3037000500", "dim: 9223372036854775806", "dim: 16"])
+def test_a_config_of_a_larger_model_is_refused(run: RunDirectory, forged: str) -> None:
+    """Before memory is allocated: a model of that size would take minutes to build, or fail."""
     config = run.config_path.read_text(encoding="utf-8")
-    assert said in config
-    run.config_path.write_text(config.replace(said, forged), encoding="utf-8")
+    assert "dim: 8" in config
+    run.config_path.write_text(config.replace("dim: 8", forged), encoding="utf-8")
     refused(run)
 
 
@@ -210,32 +160,18 @@ for run in sys.argv[1:]:
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="tells by Linux's /proc what memory is taken")
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="needs /proc of Linux")
 def test_memory_is_not_exhausted(tmp_path: Path) -> None:
-    """In a process that may have half a gigabyte more than it has when all is imported."""
-    wide, huge, long = (untrained(tmp_path / name) for name in ("wide", "huge", "long"))
-    wide.config_path.write_text(
-        wide.config_path.read_text(encoding="utf-8").replace("dim: 8", "dim: 1000000"), encoding="utf-8"
-    )
-    head, rest = read_header(huge.weights_path)
-    forge(
-        huge.weights_path,
-        {**head, FIRST: {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}},
-        rest,
-    )
-    forge(long.weights_path, head, rest, 2**40)
-    command = [sys.executable, "-c", LIMITED, *(str(run.folder) for run in (wide, huge, long))]
+    """In a process with half a gigabyte above its memory after all imports."""
+    wide, huge, long = runs = [untrained(tmp_path / name) for name in ("wide", "huge", "long")]
+    config = wide.config_path.read_text(encoding="utf-8")
+    wide.config_path.write_text(config.replace("dim: 8", "dim: 1000000"), encoding="utf-8")
+    header, data = read_header(huge.weights_path)
+    bias = {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}
+    forge(huge.weights_path, {**header, FIRST: bias}, data)
+    forge(long.weights_path, header, data, 2**40)
+    command = [sys.executable, "-c", LIMITED, *(str(run.folder) for run in runs)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
-    for line, run in zip(done.stdout.splitlines(), (wide, huge, long), strict=True):
+    for line, run in zip(done.stdout.splitlines(), runs, strict=True):
         assert line.startswith(f"{run.weights_path}: ")
-
-
-def test_what_a_file_says_of_its_origin(run: RunDirectory) -> None:
-    head, rest = read_header(run.weights_path)
-    for text in ("[", "{", "[" * 9999, "[]", '{"origin": []}'):
-        forge(run.weights_path, {**head, "__metadata__": {METADATA_KEY: text}}, rest)
-        refused(run)
-        with pytest.raises(RunError, match=str(run.weights_path)):
-            run.weights_origin()
-    assert json.loads(run.weights_info_path.read_text(encoding="utf-8"))["origin"] == {"checkpoints": []}
