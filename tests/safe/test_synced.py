@@ -1,4 +1,4 @@
-"""What is on the disk before a file or folder gets its name: the system's calls, recorded in their order."""
+"""Files and folders are on the disk before they get their name: system calls, recorded in their order."""
 
 from __future__ import annotations
 
@@ -43,12 +43,16 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
     return recorded
 
 
-def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, calls: list[Call]) -> None:
-    path = tmp_path / "it"
-    write_bytes(path, b"content")
+@pytest.mark.parametrize("name", ["it", "model.safetensors"])
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, calls: list[Call], name: str) -> None:
+    path = tmp_path / name
+    if name == "it":
+        write_bytes(path, b"content")
+    else:
+        RunDirectory(tmp_path).save_model({"weight": torch.ones(2)}, VOCABULARIES, {"checkpoints": ["1"]})
     partial = calls[0][1]
     assert partial.parent == tmp_path and partial != path
-    assert calls == [("sync", partial, b"content"), ("rename", partial, path), ("sync", tmp_path, None)]
+    assert calls[:3] == [("sync", partial, path.read_bytes()), ("rename", partial, path), ("sync", tmp_path, None)]
 
 
 def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path: Path, calls: list[Call]) -> None:
@@ -58,23 +62,11 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path: Path, call
     optimizer.step()
     saved = save_checkpoint(tmp_path, model, VOCABULARIES, optimizer, TrainState(7), {})
     partial = saved.folder.with_name("00000007.partial")
-    named = calls.index(("rename", partial, saved.folder))
-    before = calls[:named]
+    renamed = calls.index(("rename", partial, saved.folder))
+    before = calls[:renamed]
     contents = [call[2] for call in before if call[0] == "sync"]
     files = sorted(saved.folder.iterdir())
     assert [file.name for file in files] == ["model.safetensors", "optimizer.safetensors", "train_state.json"]
     assert all(file.read_bytes() in contents for file in files)
     assert ("sync", partial, None) in before
-    assert calls[named + 1 :] == [("sync", saved.folder.parent, None)]
-
-
-def test_weights_are_on_the_disk_before_they_have_their_name(tmp_path: Path, calls: list[Call]) -> None:
-    run = RunDirectory(tmp_path)
-    run.save_model({"weight": torch.ones(2)}, VOCABULARIES, {"checkpoints": ["1"]})
-    partial = calls[0][1]
-    assert partial.parent == tmp_path and partial != run.weights_path
-    assert calls[:3] == [
-        ("sync", partial, run.weights_path.read_bytes()),
-        ("rename", partial, run.weights_path),
-        ("sync", tmp_path, None),
-    ]
+    assert calls[renamed + 1 :] == [("sync", saved.folder.parent, None)]

@@ -122,6 +122,15 @@ def test_weights_of_other_models_are_refused(run: RunDirectory) -> None:
     Translator.load(run.folder)
 
 
+def test_the_same_weights_are_the_same_bytes(tmp_path: Path) -> None:
+    tensors = {"b": torch.arange(6.0).reshape(2, 3), "a": torch.ones(3, dtype=torch.int64)}
+    metadata = {name: f'{name} "ä\u2028\x01\x7f\\/' for name in ("source", "target", "origin", "one", "two", "three")}
+    for number in range(3):
+        save_tensors(tensors, tmp_path / str(number), metadata)
+    assert len({(tmp_path / str(number)).read_bytes() for number in range(3)}) == 1
+    assert load_tensors(tmp_path / "2")["b"].tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
 def test_invalid_metadata_is_refused(run: RunDirectory) -> None:
     tensors = load_tensors(run.weights_path)
     header, data = read_header(run.weights_path)
