@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -16,6 +17,9 @@ from torch.nn.parallel import DistributedDataParallel
 from seq2attn.errors import UserError
 from seq2attn.nn.device import resolve_device
 
+HOST_TIMEOUT = timedelta(days=1)
+"""Longest wait of one process for what another does alone, such as the preparation of a large corpus."""
+
 
 @dataclass(frozen=True)
 class DistributedContext:
@@ -24,6 +28,7 @@ class DistributedContext:
     rank: int
     size: int
     device: torch.device
+    host_group: dist.ProcessGroup | None = None  # for values on the CPU: no GPU is waited for
 
     @property
     def is_main_process(self) -> bool:
@@ -46,8 +51,8 @@ class DistributedContext:
         """The sum of each number over all processes."""
         if self.size == 1:
             return list(numbers)
-        total = torch.tensor(numbers, dtype=torch.float64, device=self.device)
-        dist.all_reduce(total)
+        total = torch.tensor(numbers, dtype=torch.float64)
+        dist.all_reduce(total, group=self.host_group)
         return [float(number) for number in total.tolist()]
 
     def all_reduce_(self, tensor: Tensor) -> Tensor:
@@ -61,13 +66,13 @@ class DistributedContext:
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value)
+        dist.all_gather_object(values, value, group=self.host_group)
         return values
 
     def barrier(self) -> None:
         """Wait for all processes."""
         if self.size > 1:
-            dist.barrier()
+            dist.barrier(group=self.host_group)
 
 
 def training_device(name: str) -> torch.device:
@@ -94,8 +99,10 @@ def init_distributed(device: torch.device) -> Iterator[DistributedContext]:
     if size == 1:
         yield DistributedContext(0, 1, device)
         return
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    is_cuda = device.type == "cuda"
+    dist.init_process_group("nccl" if is_cuda else "gloo", device_id=device if is_cuda else None)
     try:
-        yield DistributedContext(rank, size, device)
+        # NCCL would end a process that waits for ten minutes, and what is on the CPU would wait for the GPU.
+        yield DistributedContext(rank, size, device, dist.new_group(backend="gloo", timeout=HOST_TIMEOUT))
     finally:
         dist.destroy_process_group()

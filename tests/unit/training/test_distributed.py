@@ -1,0 +1,44 @@
+"""Groups of processes: gradients by NCCL on GPUs, and values of the host by gloo, with time for long preparations."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from seq2attn.training.distributed import init_distributed
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Calls of torch.distributed in the second of two processes, none of which is made."""
+    calls = []
+
+    def record(name, result=None):
+        monkeypatch.setattr(dist, name, lambda *args, **options: calls.append((name, args, options)) or result)
+
+    for name in ("init_process_group", "all_reduce", "all_gather_object", "barrier", "destroy_process_group"):
+        record(name)
+    record("new_group", "hosts")
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    return calls
+
+
+@pytest.mark.parametrize("device", [torch.device("cpu"), torch.device("cuda", 1)], ids=str)
+def test_processes_wait_for_each_other_on_the_cpu(calls, device):
+    with init_distributed(device) as world:
+        is_cuda = device.type == "cuda"
+        _, (backend,), options = calls[0]
+        assert backend == ("nccl" if is_cuda else "gloo")
+        assert options == {"device_id": device if is_cuda else None}
+        assert calls[1][2]["backend"] == "gloo" and calls[1][2]["timeout"] >= timedelta(hours=12)
+        assert world.all_reduce_sum(1.5, 2.0) == [1.5, 2.0]
+        world.all_gather("value")
+        world.barrier()
+        assert [options for *_, options in calls[2:]] == [{"group": "hosts"}] * 3
+        assert calls[2][1][0].device.type == "cpu"
+    assert calls[-1][0] == "destroy_process_group"
