@@ -1,6 +1,6 @@
-"""Fetch a public corpus and check it: `python scripts/download.py multi30k`.
+"""Download of a public corpus, with a check: `python scripts/download.py multi30k`.
 
-Run it again to resume a transfer that broke off; files that are already right are left alone.
+A second run resumes an interrupted transfer; files that are already right stay as they are.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Text:
     sha256: str
 
 
-# Task 1, raw, as of commit a3d2e0d; see https://github.com/multi30k/dataset for its terms. Its home has
-# `<name>.gz`; sums of those are not known, and would change with the compressor: the text inside is checked.
+# Task 1, raw, as of commit a3d2e0d; see https://github.com/multi30k/dataset for its terms. The files there are
+# `<name>.gz`, whose sums would change with the compressor: the text inside is checked.
 MULTI30K_HOME = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 MULTI30K = (
     Text("train.de", "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72"),
@@ -48,17 +48,17 @@ MULTI30K = (
 )
 
 
-CHANGED = "Removed; run this again. If it stays so, the home has changed: copy from elsewhere with --mirror DIR."
+CHANGED_HINT = "Removed; run this again. If the error stays, the origin has changed: use a copy with --mirror DIR."
 
 
 class DownloadError(Exception):
-    """A text that cannot be had, with what to do about it."""
+    """Error of a text that cannot be downloaded, with a hint."""
 
 
 def download(texts: Sequence[Text], output: Path, *, home: str, pauses: Sequence[float] = (1, 4)) -> list[Path]:
     """Fetch `<home>/<name>.gz` of every text not yet in `output`, retrying after `pauses` seconds.
 
-    Returns what is new. Raises DownloadError when a file cannot be fetched or is not the one expected.
+    Returns the new files. Raises DownloadError when a file cannot be fetched or is not the one expected.
     """
     new = []
     for text in _missing(texts, output):
@@ -73,7 +73,7 @@ def download(texts: Sequence[Text], output: Path, *, home: str, pauses: Sequence
             raise DownloadError(f"{part}: not a whole gzip file ({error}). Removed; run this again.") from error
         finally:
             part.unlink()
-        new.append(_accept(unpacked, text, f"{home}/{text.name}.gz", CHANGED))
+        new.append(_accept(unpacked, text, f"{home}/{text.name}.gz", CHANGED_HINT))
     return new
 
 
@@ -101,14 +101,14 @@ def _sum(path: Path) -> str:
 
 
 def _accept(unpacked: Path, text: Text, origin: str, fix: str) -> Path:
-    """Give a checked text its name; until here nothing stands under it that is not right."""
-    found = _sum(unpacked)
-    if found != text.sha256:
+    """Check a text and rename it to its final name."""
+    sha256 = _sum(unpacked)
+    if sha256 != text.sha256:
         unpacked.unlink()
         raise DownloadError(
             f"{origin}: the text is not the one expected.\n"
             f"  expected SHA-256 {text.sha256}\n"
-            f"  found    SHA-256 {found}\n"
+            f"  found    SHA-256 {sha256}\n"
             f"  {fix}"
         )
     return unpacked.replace(unpacked.with_name(text.name))
@@ -120,17 +120,17 @@ def _fetch(url: str, part: Path, pauses: Sequence[float]) -> None:
             _continue(url, part)
             return
         except (OSError, HTTPException) as error:  # URLError, timeouts and resets are OSErrors
-            refused = isinstance(error, urllib.error.HTTPError) and error.code < HTTPStatus.INTERNAL_SERVER_ERROR
-            if refused or pause is None:
+            is_final = isinstance(error, urllib.error.HTTPError) and error.code < HTTPStatus.INTERNAL_SERVER_ERROR
+            if is_final or pause is None:
                 raise DownloadError(
                     f"{url}: cannot be fetched: {error}.\n"
-                    "  Run this again (it resumes), or copy the files from elsewhere with --mirror DIR."
+                    "  Run this again (it resumes), or use a copy of the files with --mirror DIR."
                 ) from error
             time.sleep(pause)
 
 
 def _continue(url: str, part: Path) -> None:
-    """Append to `part` what it lacks. Raises OSError if the transfer breaks off."""
+    """Append the missing bytes to `part`. Raises OSError if the transfer breaks off."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
@@ -138,7 +138,7 @@ def _continue(url: str, part: Path) -> None:
     except urllib.error.HTTPError as error:
         with error:
             if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-                return  # nothing is lacking; if it is another file's beginning, its sum will tell
+                return  # complete; another file would have another sum
             raise
     with response:
         resumed = response.status == HTTPStatus.PARTIAL_CONTENT
@@ -150,7 +150,7 @@ def _continue(url: str, part: Path) -> None:
             while chunk := response.read(1 << 16):
                 file.write(chunk)
                 progress.update(len(chunk))
-    if total is not None and part.stat().st_size != total:  # a connection that closes early ends like any other
+    if total is not None and part.stat().st_size != total:  # an early end is not an error of the connection
         raise OSError(f"broke off after {part.stat().st_size} of {total} bytes")
 
 
