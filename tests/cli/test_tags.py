@@ -1,52 +1,43 @@
-"""Corpora with tags, from a config to translations of which the tag decides."""
+"""Tags, from a config to translations."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
-
 from tests.cli.conftest import Invoke, write_lines
 
 WORDS = ["haus", "baum", "hund", "katze", "vogel", "fisch", "berg", "tal"]
-CONFIG = {
-    "run_dir": "run",
-    "data": {
-        "train": [
-            {"kind": "tsv", "path": "en.tsv", "tag": "2en"},
-            {"kind": "tsv", "path": "fr.tsv", "tag": "2fr", "repeat": 2},
-        ],
-        "dev": {"kind": "tsv", "path": "fr.tsv", "tag": "2fr"},
-        "test": {"english": {"kind": "tsv", "path": "en.tsv", "tag": "2en"}},
-    },
-    "tokenizer": {"source": {"kind": "words"}, "target": {"kind": "words"}},
-    "model": {
-        "embeddings": {"dim": 16},
-        "encoder": {"kind": "gru", "dim": 16},
-        "decoder": {"kind": "luong", "dim": 16},
-    },
-    "training": {
-        "max_duration": ["60 updates"],
-        "batch": {"tokens": 200},
-        "optimizer": {"kind": "adam", "lr": 0.02},
-        "lr_schedule": {"kind": "constant"},
-        "validation": {"every": "30 updates"},
-        "seed": 1,
-    },
-}
+CONFIG = """\
+run_dir: run
+data:
+  train:
+    - {kind: tsv, path: en.tsv, tag: 2en}
+    - {kind: tsv, path: fr.tsv, tag: 2fr, repeat: 2}
+  dev: {kind: tsv, path: fr.tsv, tag: 2fr}
+  test: {english: {kind: tsv, path: en.tsv, tag: 2en}}
+tokenizer: {source: {kind: words}, target: {kind: words}}
+model: {embeddings: {dim: 16}, encoder: {kind: gru, dim: 16}, decoder: {kind: luong, dim: 16}}
+training:
+  max_duration: [60 updates]
+  batch: {tokens: 200}
+  optimizer: {kind: adam, lr: 0.02}
+  lr_schedule: {kind: constant}
+  validation: {every: 30 updates}
+  seed: 1
+"""
 
 
-def test_a_tag_decides(invoke: Invoke, tmp_path: Path) -> None:
+def test_tags_choose_the_translation(invoke: Invoke, tmp_path: Path) -> None:
     for language, answer in (("en", "the answer"), ("fr", "la réponse")):
         write_lines(tmp_path / f"{language}.tsv", [f"{a} {b}\t{answer}" for a in WORDS for b in WORDS])
-    (tmp_path / "tags.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
+    (tmp_path / "tags.yaml").write_text(CONFIG, encoding="utf-8")
     invoke("train", "tags.yaml")
-    for options, given, expected in (
+    for options, lines, expected in (
         (["--tag", "2en"], "haus baum\n\nhund tal\n", "the answer\n\nthe answer\n"),
         (["--tag", "2fr"], "haus baum\n", "la réponse\n"),
         ([], "<2fr> haus baum\n<2en> haus baum\n", "la réponse\nthe answer\n"),
     ):
-        done = invoke("translate", "run", "--greedy", *options, given=given.encode())
+        done = invoke("translate", "run", "--greedy", *options, given=lines.encode())
         assert done.out == expected
         assert "without a tag" not in done.err
     assert '"source": "haus"' in invoke("translate", "run", "--tag", "2en", "--json", "haus").out
