@@ -50,9 +50,8 @@ def draw_heatmap(
     )
     width = columns * (num_keys * cell + 0.25) + LETTER_INCHES * max(map(display_width, queries)) + 1
     heading = _wrap(title, width)
-    height = rows * (num_queries * cell + 0.35 + LETTER_INCHES * max(map(display_width, keys))) + LINE_INCHES * len(
-        heading
-    )
+    height = rows * (num_queries * cell + 0.35 + LETTER_INCHES * max(map(display_width, keys)))
+    height += LINE_INCHES * len(heading)
 
     with figure(path, width=width, height=height) as canvas:
         canvas.suptitle("\n".join(heading), size=10, color=INK)

@@ -27,10 +27,8 @@ def legend_text(scaled: ScaledWeights, columns: int = COLUMNS) -> str:
 def heatmap_text(source: Sequence[str], target: Sequence[str], shares: np.ndarray, *, columns: int = COLUMNS) -> str:
     """A map of `shares` [target, source] of the darkest shade: a row per target token, at most `columns` wide.
 
-    A longer source is continued in further maps below. Raises ValueError for shares of another shape.
+    A longer source is continued in further maps below.
     """
-    if shares.shape != (len(target), len(source)):
-        raise ValueError(f"weights are {shares.shape}, not [{len(target)} target, {len(source)} source]")
     tokens = [_clusters(token) for token in source]
     columns = max(columns, MIN_COLUMNS)
     labels = [_shorten(_clusters(token), min(MAX_LABEL_LENGTH, columns // 3)) for token in target]

@@ -25,7 +25,14 @@ SETS = ("train", "dev", "short", "mixed")
 def write_aligned_toy(folder: Path) -> None:
     """The toy with reversed targets and their alignments."""
     config = re.sub(r"(train|dev)\.en}", r"\1.en, alignment: text/\1.align}", CONFIG)
-    write_toy(folder, config.replace("max_duration: [200 updates]", "max_duration: [100 updates]"))
+    for old, new in (
+        ("200 updates", "60 updates"),
+        ("50 updates", "60 updates"),
+        ("dim: 32", "dim: 16"),
+        ("0.01", "0.02"),
+    ):
+        config = config.replace(old, new)
+    write_toy(folder, config)
     for name in SETS:
         path = folder / "text" / f"{name}.en"
         lines = [line.split()[::-1] for line in path.read_text(encoding="utf-8").splitlines()]
