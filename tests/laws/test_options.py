@@ -10,7 +10,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from pydantic import TypeAdapter
-from seq2attn.training.parameter_groups import parameter_groups
 from torch import nn
 
 from seq2attn.data.batch_planner import plan_batches
@@ -27,6 +26,7 @@ from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.interruption import StopRequest
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.metrics_logger import MetricsLogger
+from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.trainer import Trainer
 from tests.laws.parts import DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS, model
