@@ -1,4 +1,4 @@
-"""Commands in processes of their own that have nothing to load: they can be started, and killed, by the dozen."""
+"""Commands in separate processes, forked from one that has loaded the package, so they start fast."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["seq2attn.cli", "seq2attn.training.train", "seq2attn.data.prepare"])
 
 Fault = tuple[str, int]
-"""What fails, and from which of its calls on."""
+"""The system call that fails, and the number of its first failing call."""
 SMALL = 2000
-"""Bytes that no file may have more of where the disk is said to be full."""
+"""Maximum file size in bytes on a full disk."""
 
 
 class Command:
@@ -31,20 +31,20 @@ class Command:
         self.process.start()
 
     def send(self, number: int) -> None:
-        """Send a signal, unless it is over."""
+        """Send a signal, unless the process has ended."""
         if self.process.is_alive():
             os.kill(self.process.pid, number)
 
     def wait(self, seconds: float = 120.0) -> int:
-        """Its exit code; less than 0 for a signal."""
+        """The exit code; negative for a signal."""
         self.process.join(seconds)
         if self.process.is_alive():
             self.process.kill()
-            raise AssertionError(f"still running: {self.said()[-2000:]}")
+            raise AssertionError(f"still running: {self.output()[-2000:]}")
         return self.process.exitcode
 
     def until(self, moment: Callable[[], Any], seconds: float = 120.0) -> bool:
-        """Wait for a moment; whether it came before the end."""
+        """Wait for a condition. Returns False if the process ended before."""
         over = time.monotonic() + seconds
         while not moment():
             if not self.process.is_alive():
@@ -53,15 +53,15 @@ class Command:
             time.sleep(0.0005)
         return True
 
-    def said(self) -> str:
-        """What it said on both outputs."""
+    def output(self) -> str:
+        """Standard output and standard error."""
         return self.log.read_text(errors="replace") if self.log.is_file() else ""
 
 
 def command(*arguments: object, log: Path, fault: Fault | None = None) -> tuple[int, str]:
-    """The exit code of a command, and what it said."""
+    """The exit code and the output of a command."""
     running = Command(*arguments, log=log, fault=fault)
-    return running.wait(), running.said()
+    return running.wait(), running.output()
 
 
 def _run(arguments: list[str], log: str, fault: Fault | None) -> None:
@@ -81,7 +81,7 @@ def _run(arguments: list[str], log: str, fault: Fault | None) -> None:
 
 
 def _break(what: str, since: int) -> None:
-    """Make the system fail from some call on: with EIO, or as if the disk were full."""
+    """Make system calls fail with EIO, or as on a full disk."""
     calls = 0
 
     def failing(real: Callable[..., Any]) -> Callable[..., Any]:

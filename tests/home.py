@@ -1,4 +1,4 @@
-"""Trainings of a small text in processes of their own, and what is looked at while they run."""
+"""Trainings of a small text in separate processes, and checks of their files while they run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OFTEN = {
 
 
 class Home:
-    """A folder with a text, and trainings of it."""
+    """A folder with a text, and its trainings."""
 
     def __init__(self, folder, **options):
         self.folder, self.options = folder, options
@@ -36,7 +36,7 @@ class Home:
 
     def train(self, run, *more, fault=None, **options):
         running = self.start(run, *more, fault=fault, **options)
-        return running.wait(), running.said()
+        return running.wait(), running.output()
 
     def run(self, name):
         return RunDirectory(self.folder / name)
@@ -50,8 +50,8 @@ def has_reported(run, update):
     return lambda: run.metrics_path.is_file() and f'"update": {update},' in run.metrics_path.read_text()
 
 
-def assert_sound(run):
-    """Whatever the instant: what is there is whole, and the newest checkpoint can be gone on from without a warning."""
+def assert_valid(run):
+    """All files are valid, and the newest checkpoint can be resumed from without a warning."""
     newest = latest_valid_checkpoint(run.folder, pytest.fail)
     for checkpoint in list_checkpoints(run.folder)[-1:]:
         load_checkpoint(checkpoint)
@@ -64,7 +64,7 @@ SLOW = {"every": "2 updates", "metric": "bleu"}
 
 
 def slow_to_validate(folder, sentences=3000):
-    """One whose validations take seconds: sentences that it does not know how to end."""
+    """A training whose validations take seconds: the model does not predict EOS."""
     for name in ("src", "tgt"):
         (folder / f"dev.{name}").write_text("ba be bi bo bul da de\n" * sentences)
     return Home(folder, **{**OFTEN, "max_duration": ["4 updates"], "model": MODELS["recurrent"], "validation": SLOW})

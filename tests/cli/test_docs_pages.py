@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 
 import pytest
+from torch.distributed.run import parse_args
 
+from tests.cli.conftest import invoke_in
 from tests.cli.test_readme import PYTHON, ROOT, commands, home, run, short
 
 __all__ = ["home"]  # a fixture
@@ -57,3 +60,28 @@ def test_the_list_of_modules_is_printed():
     command = [sys.executable, *commands("docs/architecture.md")[0].split()[1:]]
     done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True)
     assert done.stdout.startswith("update: ")
+
+
+def test_torchrun_and_slurm_blocks_have_valid_syntax_and_options(tmp_path):
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    blocks = [block for _, block in re.findall(r"^```(\w*)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)]
+    blocks = [block for block in blocks if "my.yaml" in block]
+    assert ["torchrun" in block for block in blocks] == [True, False]
+    (tmp_path / "my.yaml").write_text(f"extends: {ROOT}/configs/phrasebook.yaml\n", encoding="utf-8")
+    for block in blocks:
+        subprocess.run(["bash", "-n"], input=block, text=True, check=True)
+        (command,) = (line for line in block.splitlines() if "seq2attn train" in line)
+        launcher, arguments = command.split("seq2attn ")
+        invoke_in(tmp_path, *shlex.split(arguments), "--dry-run")
+        if launcher:
+            parse_args([*launcher.split()[1:], "seq2attn"])
+
+
+def test_the_page_on_development_names_existing_files_and_markers(request):
+    page = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
+    paths = re.findall(r"(?:tests|scripts)/[\w./]*\w/?", page)
+    assert len(paths) > 5 and [path for path in paths if not (ROOT / path).exists()] == []
+    markers = re.findall(r"(?:pytest|test\.sh) -m (\w+)", page)
+    known = [line.split(":")[0] for line in request.config.getini("markers")]
+    assert {"slow", "cuda"} == {*markers} <= {*known}
+    assert "FUZZ_SEED" in page and "FUZZ_SEED" in (ROOT / "tests/conftest.py").read_text(encoding="utf-8")

@@ -1,5 +1,4 @@
-"""Trainings in processes of their own, killed and stopped at any instant: what is left is sound, and one that goes on
-ends where the undisturbed one ends."""
+"""Trainings killed and stopped at any time: the run stays valid, and a resumed training equals an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from tests.home import OFTEN, Home, assert_sound, has_reported, is_saving, slow_to_validate
+from tests.home import OFTEN, Home, assert_valid, has_reported, is_saving, slow_to_validate
 from tests.laws.small import corpus
 from tests.laws.test_interrupted import CASES, assert_identical
 
@@ -36,24 +35,24 @@ def home(corpus):
     "name",
     ["transformer", *(pytest.param(name, marks=pytest.mark.slow) for name in ("recurrent", "hard"))],
 )
-def test_killed_at_any_instant_and_resumed_is_never_killed(corpus, name):
-    home, draw = Home(corpus, **{**CASES[name], **OFTEN}), random.Random(name)
+def test_a_training_killed_at_any_time_equals_an_uninterrupted_one(corpus, name):
+    home, rng = Home(corpus, **{**CASES[name], **OFTEN}), random.Random(name)
     assert home.train("whole")[0] == 0
     whole, parts, kills, rounds = home.run("whole"), home.run("parts"), 0, 0
     while kills < 6 or rounds == 0:
         running = home.start("parts", "--resume-if-exists")
         if kills % 3 == 2:
             running.until(is_saving(parts))
-        time.sleep(draw.random() * (0.6, 0.2, 0.003)[kills % 3])
+        time.sleep(rng.random() * (0.6, 0.2, 0.003)[kills % 3])
         running.send(signal.SIGKILL)
-        if running.wait() == 0:  # it was over before
+        if running.wait() == 0:  # it ended before
             assert_identical(whole, parts)
             shutil.rmtree(parts.folder)
             rounds += 1
             continue
         kills += 1
         if (parts.folder / "config.yaml").is_file():
-            assert_sound(parts)
+            assert_valid(parts)
         if kills >= 6:
             assert home.train("parts", "--resume-if-exists")[0] == 0
             assert_identical(whole, parts)
@@ -63,7 +62,7 @@ def test_killed_at_any_instant_and_resumed_is_never_killed(corpus, name):
 # ---------------------------------------------------------------------- SIGTERM, SIGINT, and a time limit
 
 
-def test_terminated_in_every_phase(home):
+def test_signals_in_every_phase(home):
     home.options |= {"max_duration": ["40 updates"]}
     assert home.train("whole")[0] == 0
     run, codes = home.run("parts"), {}
@@ -73,7 +72,7 @@ def test_terminated_in_every_phase(home):
         assert running.until(moment or (lambda: size() > before)), phase
         running.send(number)
         codes[phase] = running.wait()
-        return running.said()
+        return running.output()
 
     def size():
         return run.metrics_path.stat().st_size if run.metrics_path.is_file() else 0
@@ -81,24 +80,24 @@ def test_terminated_in_every_phase(home):
     end("starting", lambda: True)
     end("preparing", lambda: (run.folder / "source").is_dir())
     assert codes["starting"] in (-15, 143) and codes["preparing"] in (-15, 143)
-    said = end("training", has_reported(run, 3))
+    output = end("training", has_reported(run, 3))
     assert codes["training"] == 143
-    assert "stopped by SIGTERM after update" in said and "Traceback" not in said
-    assert said.rstrip().endswith(f"resume with: seq2attn train {home.folder / 'parts.yaml'} --resume")
+    assert "stopped by SIGTERM after update" in output and "Traceback" not in output
+    assert output.rstrip().endswith(f"resume with: seq2attn train {home.folder / 'parts.yaml'} --resume")
     end("between", None)
     end("saving", is_saving(run))
-    said = end("interrupted", None, signal.SIGINT)
+    output = end("interrupted", None, signal.SIGINT)
     assert {codes[phase] for phase in ("between", "saving")} == {143}
-    assert codes["interrupted"] == 130 and "stopped by SIGINT after update" in said
-    said = end("hung up", None, signal.SIGHUP)
-    assert codes["hung up"] == 129 and "stopped by SIGHUP after update" in said
-    assert_sound(run)
+    assert codes["interrupted"] == 130 and "stopped by SIGINT after update" in output
+    output = end("hung up", None, signal.SIGHUP)
+    assert codes["hung up"] == 129 and "stopped by SIGHUP after update" in output
+    assert_valid(run)
     assert home.train("parts", "--resume")[0] == 0
     assert_identical(home.run("whole"), run)
 
 
-def test_a_validation_is_ended_before_the_training_is(corpus):
-    home = slow_to_validate(corpus, 800)
+def test_a_validation_is_finished_before_training_stops(corpus):
+    home = slow_to_validate(corpus, 400)
     running = home.start("run")
     assert running.until(has_reported(home.run("run"), 2))
     running.send(signal.SIGTERM)
@@ -109,24 +108,24 @@ def test_a_validation_is_ended_before_the_training_is(corpus):
     )
 
 
-def test_a_second_signal_ends_it_at_once(corpus):
+def test_a_second_signal_exits_at_once(corpus):
     home = slow_to_validate(corpus)
     running = home.start("run")
     assert running.until(has_reported(home.run("run"), 2))
-    for _ in range(3):  # as `timeout` sends it: to the process, and to its group
+    for _ in range(3):  # `timeout` signals both process and group
         running.send(signal.SIGTERM)
     time.sleep(1.1)
     assert running.process.is_alive()
-    asked = time.monotonic()
+    start = time.monotonic()
     running.send(signal.SIGTERM)
     assert running.wait() == 143
-    assert time.monotonic() - asked < 1
-    assert "SIGTERM again" in running.said()
+    assert time.monotonic() - start < 1
+    assert "SIGTERM again" in running.output()
     assert not list_checkpoints(home.run("run").folder)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "terminal"])
-def test_a_reader_that_has_gone_ends_nothing(home, kind):
+def test_a_closed_pipe_or_terminal_does_not_end_training(home, kind):
     read, write = os.pipe() if kind == "pipe" else pty.openpty()
     command = [sys.executable, "-m", "seq2attn", "train", str(home.config("run", report_every=1))]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -140,9 +139,9 @@ def test_a_reader_that_has_gone_ends_nothing(home, kind):
     assert " # training ended after " in (run.folder / "train.log").read_text()
 
 
-def test_a_time_limit_stops_it_for_the_queue_to_start_again(home):
-    code, said = home.train("parts", "--resume-if-exists", time_limit="1 second", max_duration=["9999 updates"])
-    assert code == 75 and "stopped by training.time_limit after update" in said
+def test_a_time_limit_stops_training_with_exit_code_75(home):
+    code, output = home.train("parts", "--resume-if-exists", time_limit="1 second", max_duration=["9999 updates"])
+    assert code == 75 and "stopped by training.time_limit after update" in output
     done = list_checkpoints(home.run("parts").folder)[-1].train_state.update
     max_duration = [f"{done + 3} updates"]
     assert home.train("whole", max_duration=max_duration)[0] == 0
@@ -151,12 +150,12 @@ def test_a_time_limit_stops_it_for_the_queue_to_start_again(home):
 
 
 @pytest.mark.slow
-def test_processes_that_train_together_stop_and_go_on_together(home):
+def test_two_processes_stop_and_resume_together(home):
     def torchrun(run, stop):
-        words = ["--standalone", "--nproc-per-node=2", "-m", "seq2attn", "train", str(home.config(run))]
+        arguments = ["--standalone", "--nproc-per-node=2", "-m", "seq2attn", "train", str(home.config(run))]
         with (home.folder / f"{run}.txt").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "torch.distributed.run", *words, "--resume-if-exists"],
+                [sys.executable, "-m", "torch.distributed.run", *arguments, "--resume-if-exists"],
                 env={
                     **os.environ,
                     "OMP_NUM_THREADS": "1",

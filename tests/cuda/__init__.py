@@ -1,4 +1,4 @@
-"""Laws that only a CUDA device can break: `pytest -m cuda`. Without one they are skipped."""
+"""Tests that need a CUDA device: `pytest -m cuda`. Without one they are skipped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def exact():
     matmul.allow_tf32, cudnn.allow_tf32 = before
 
 
-def far(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+def relative_distance(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     """The relative distance |a - b| / |b|."""
     ours, theirs = (x.detach().double().cpu() for x in (ours, theirs))
     return float((ours - theirs).norm() / theirs.norm().clamp_min(1e-30))

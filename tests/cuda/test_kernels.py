@@ -1,4 +1,4 @@
-"""What is computed by other kernels on CUDA, against float64 on the CPU."""
+"""Kernels on CUDA against float64 on the CPU."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def rand(*shape, seed=0):
 
 def both(function, inputs, kind):
     """Value and gradients of rounded inputs: on the device in a type, and on the CPU in float64."""
-    found = []
+    results = []
     for device, dtype in ((DEVICE, kind), (torch.device("cpu"), torch.double)):
-        given = [x.to(kind).to(device, dtype).requires_grad_() for x in inputs]
-        value = function(*given)
+        tensors = [x.to(kind).to(device, dtype).requires_grad_() for x in inputs]
+        value = function(*tensors)
         weights = rand(*value.shape, seed=9).to(value)
-        grads = torch.autograd.grad((value * weights).sum(), given)
-        found.append([x.double().cpu() for x in (value, *grads)])
-    return found
+        grads = torch.autograd.grad((value * weights).sum(), tensors)
+        results.append([x.double().cpu() for x in (value, *grads)])
+    return results
 
 
 def assert_near(function, inputs, name):
@@ -60,9 +60,9 @@ def test_the_loss(kind, rows, smoothing):
 @pytest.mark.parametrize("width", [5, 12, 64, 128, 256])
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_within_sentences_of_many_lengths(kind, width, causal):
-    draw = np.random.default_rng(0)
-    queries = draw.integers(1, 301, 20)
-    keys = queries if causal else draw.integers(1, 301, 20)
+    rng = np.random.default_rng(0)
+    queries = rng.integers(1, 301, 20)
+    keys = queries if causal else rng.integers(1, 301, 20)
     layout = SequenceLayout.from_lengths(queries), SequenceLayout.from_lengths(keys)
     inputs = [rand(1, 2, int(n.sum()), width, seed=seed) for seed, n in enumerate((queries, keys, keys))]
 
@@ -124,8 +124,7 @@ def test_rnns_within_autocast_are_those_outside(kind):
     assert [x.dtype for x in cells] == [x.dtype for x in last] == [torch.float32] * len(last)
 
 
-def test_a_reference_of_pytorch_is_that_of_these_tests():
-    """Lest all of the above compare one mistake with itself."""
+def test_the_reference_equals_that_of_pytorch():
     q, k, v = rand(1, 2, 3, 8), rand(1, 2, 3, 8, seed=1), rand(1, 2, 3, 8, seed=2)
     layout = SequenceLayout.from_lengths(np.array([3]))
     ours = varlen_attention(q, k, v, layout, layout, padded=True)

@@ -1,4 +1,4 @@
-"""Autocast on CUDA learns what float32 learns; cuDNN's RNNs would run in float16 within it."""
+"""Gradients under autocast on CUDA equal those in float32; cuDNN's RNNs do not run in float16."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import torch
 
 from seq2attn.data.collate import collate
 from seq2attn.training.loss import TrainingLoss
-from tests.cuda import DEVICE, MARKS, far
+from tests.cuda import DEVICE, MARKS, relative_distance
 from tests.laws.parts import DECODERS, ENCODERS, FIXED, PLUGGED, calm, model, sources
 
 pytestmark = MARKS
 BATCH = collate([([4, 5, 6], [5, 6, 7, 8]), ([4], [9]), ([7, 8, 9, 10, 3], [4, 4])])
-CHANCE = ("hard-reinforce", "hard-gumbel", "monotonic")
-"""Alignments that draw, or jump where a number is rounded."""
-SMOOTH = [("gru", *p) for p in PLUGGED if p[2] not in CHANCE]
+SAMPLED = ("hard-reinforce", "hard-gumbel", "monotonic")
+"""Alignments that sample, or are discontinuous."""
+SMOOTH = [("gru", *p) for p in PLUGGED if p[2] not in SAMPLED]
 ENCODED = [(e, d, "multi-head", "global") for e in ENCODERS if e != "gru" for d in DECODERS]
 
 
@@ -28,8 +28,8 @@ def test_no_encoder_gives_float16(encoder):
     assert kinds <= {torch.bfloat16, torch.float32}
 
 
-def learned(objective, autocast, words=1.0):
-    """The loss, and all gradients divided by as many words."""
+def loss_and_gradients(objective, autocast, words=1.0):
+    """The loss, and all gradients divided by a number of tokens."""
     objective.zero_grad()
     with torch.autocast(DEVICE.type, torch.bfloat16, enabled=autocast):
         loss = objective(BATCH.to(DEVICE)).loss
@@ -41,10 +41,10 @@ def learned(objective, autocast, words=1.0):
 @pytest.mark.parametrize(("encoder", "decoder", "score", "align"), [*SMOOTH, *ENCODED])
 def test_bfloat16_has_the_loss_and_gradients_of_float32(encoder, decoder, score, align):
     objective = TrainingLoss(calm(model(encoder, decoder, score, align).float()).to(DEVICE), 0.1)
-    (full, exact), (half, ours) = (learned(objective, autocast) for autocast in (False, True))
+    (full, exact), (half, ours) = (loss_and_gradients(objective, autocast) for autocast in (False, True))
     assert half == pytest.approx(full, rel=0.02)
     assert ours.keys() == exact.keys()
-    assert far(*(torch.cat([grads[name].flatten() for name in exact]) for grads in (ours, exact))) < 0.05
+    assert relative_distance(*(torch.cat([grads[name].flatten() for name in exact]) for grads in (ours, exact))) < 0.05
 
 
 @pytest.mark.parametrize("encoder", ["gru", "lstm"])
@@ -53,7 +53,7 @@ def test_no_gradient_is_too_small_for_its_type(encoder, decoder):
     """Divided by the words of a large update, as in training, half of float16's range is gone."""
     parts = (encoder, decoder, "none", "none") if decoder in FIXED else (encoder, decoder)
     objective = TrainingLoss(calm(model(*parts).float()).to(DEVICE), 0.1)
-    (_, exact), (_, ours) = (learned(objective, autocast, words=24_000.0) for autocast in (False, True))
+    (_, exact), (_, ours) = (loss_and_gradients(objective, autocast, words=24_000.0) for autocast in (False, True))
     for name, grad in exact.items():
         if name.startswith("encoder."):
-            assert far(ours[name], grad) < 0.1, name
+            assert relative_distance(ours[name], grad) < 0.1, name

@@ -1,4 +1,4 @@
-"""Search on CUDA finds what it finds on the CPU."""
+"""Search on CUDA against search on the CPU."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ SEARCHES = {
 }
 
 
-def drawn(count):
-    draw = torch.Generator().manual_seed(1)
-    lengths = torch.randint(1, 15, (count,), generator=draw).tolist()
-    return [torch.randint(4, WORDS, (n,), generator=draw).tolist() for n in lengths]
+def random_sources(count):
+    rng = torch.Generator().manual_seed(1)
+    lengths = torch.randint(1, 15, (count,), generator=rng).tolist()
+    return [torch.randint(4, WORDS, (n,), generator=rng).tolist() for n in lengths]
 
 
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("decoder", EVERY_DECODER)
 def test_translations_and_scores_are_those_of_the_cpu(decoder, search):
     net = model("gru", decoder, *(("none", "none") if decoder in FIXED else ())).float().eval()
-    sources, config = drawn(200), SEARCHES[search]
+    sources, config = random_sources(200), SEARCHES[search]
     here = translate_ids(net, sources, config, budget=500)
     there = translate_ids(copy.deepcopy(net).to(DEVICE), sources, config, budget=500)
     same = [one[0].tokens == other[0].tokens for one, other in zip(here, there, strict=True)]

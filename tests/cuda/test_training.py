@@ -1,4 +1,4 @@
-"""Whole trainings on CUDA: memory that is short, exact resume, settings, and translating with what was trained."""
+"""Trainings on CUDA: batches that fit in memory, exact resume, precision, and translation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_training_learns_and_translates(corpus, model, precision):
 
 
 @pytest.mark.parametrize("model", SMALL)
-def test_interrupted_trainings_end_as_if_they_had_not_been(corpus, model, tmp_path):
+def test_interrupted_trainings_equal_uninterrupted_ones(corpus, model, tmp_path):
     config = content(corpus, "run", model=MODELS[model], deterministic=True)
     log = []
     rows = verify_resume(ExperimentConfig.model_validate(config), tmp_path / "home", log.append, updates=24)
@@ -55,7 +55,7 @@ def test_interrupted_trainings_end_as_if_they_had_not_been(corpus, model, tmp_pa
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
-def test_a_batch_that_fits_can_be_learnt_from_and_a_larger_one_leaves_nothing(precision):
+def test_the_largest_batch_fits_and_a_larger_one_frees_its_memory(precision):
     wide = {**MODELS["transformer"]["encoder"], "ffn_dim": 2**13}
     described = content(Path(), "run", model={**MODELS["transformer"], "encoder": wide})["model"]
     model = build_model(TypeAdapter(ModelConfig).validate_python(described), 20, 20).to(DEVICE)

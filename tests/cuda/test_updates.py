@@ -1,4 +1,4 @@
-"""An update on CUDA: nobody waits for the device, and it is told little."""
+"""Updates on CUDA: no synchronization with the host, and few kernel launches."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from seq2attn.training.loss import LossSums, TrainingLoss
 from seq2attn.training.nonfinite import AttemptedUpdate, NonFiniteGuard, nonfinite_flag
 from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train_state import zero_metrics
-from tests.cuda import DEVICE, MARKS, far
-from tests.laws.test_compiled import pairs
-from tests.laws.test_packed import learnt, objective
+from tests.cuda import DEVICE, MARKS, relative_distance
+from tests.laws.test_compiled import random_pairs
+from tests.laws.test_packed import loss_and_gradients, objective
 
 pytestmark = MARKS
 BENCH = Path(__file__).parents[2] / "configs" / "bench"
 
 
-def words(count, tokens, vocabulary=8_000):
-    """`count` pairs of about 14 tokens each, and the corpus that they are."""
-    draw = np.random.default_rng(0)
-    lengths = draw.integers(max(2, tokens - 8), tokens + 8, (count, 2))
-    made = [tuple(draw.integers(4, vocabulary, n).tolist() for n in both) for both in lengths]
-    return Corpus.from_pairs(made, vocabulary)
+def random_corpus(count, tokens, vocabulary=8_000):
+    """A corpus of `count` pairs of about `tokens` tokens."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(max(2, tokens - 8), tokens + 8, (count, 2))
+    pairs = [tuple(rng.integers(4, vocabulary, n).tolist() for n in both) for both in lengths]
+    return Corpus.from_pairs(pairs, vocabulary)
 
 
 class Updates:
@@ -51,37 +51,37 @@ class Updates:
         self.objective = TrainingLoss(model, 0.1).train()
         self.optimizer = self.config.optimizer.build(parameter_groups(model))
         self.gradients = GradientAccumulator(self.config, self.objective, self.world, None)
-        self.watch = NonFiniteGuard(5, self.optimizer, self.world, None)
-        self.tally = zero_metrics(DEVICE)
+        self.guard = NonFiniteGuard(5, self.optimizer, self.world, None)
+        self.metrics = zero_metrics(DEVICE)
 
     def parts(self, corpus):
         return self.gradients.make_micro_batches(corpus, [np.arange(len(corpus))])
 
-    def learn(self, corpus, parts):
-        before = LossSums(self.tally.loss, self.tally.negative_log_likelihood, self.tally.guided_alignment)
+    def update(self, corpus, parts):
+        before = LossSums(self.metrics.loss, self.metrics.negative_log_likelihood, self.metrics.guided_alignment)
         work = UpdateInputs(1, corpus, parts, float(sum(part.num_target_tokens for part in parts)), 7, None)
         sums, parts, count = self.gradients.accumulate(work, before)
         norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), 1.0)
         loss = (sums.loss - before.loss) / count
         flag = nonfinite_flag(loss, norm)
-        self.watch.step(AttemptedUpdate(1, 1e-3, np.arange(len(corpus)), count, loss, norm, flag))
+        self.guard.step(AttemptedUpdate(1, 1e-3, np.arange(len(corpus)), count, loss, norm, flag))
         self.optimizer.zero_grad(set_to_none=True)
-        self.tally.update(sums, norm, flag)
+        self.metrics.update(sums, norm, flag)
 
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", ["t", "r1"])
-def test_an_update_waits_for_nothing(name, packed):
+def test_an_update_does_not_synchronize(name, packed):
     if packed and name == "r1":
-        pytest.xfail("a recurrence cannot read packed sentences")
+        pytest.xfail("RNNs have no padding-free batches")
     updates = Updates(name, batch={"tokens": 4096, "padding_free": packed})
-    corpus = words(60, 14)
+    corpus = random_corpus(60, 14)
     parts = updates.parts(corpus)
-    updates.learn(corpus, parts)  # what is made once may wait
+    updates.update(corpus, parts)  # one-time initialization may synchronize
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        updates.learn(corpus, parts)
+        updates.update(corpus, parts)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
@@ -90,7 +90,7 @@ LAUNCH = ("cudaLaunch", "cuLaunch")
 
 
 def launches(compute):
-    """How often the device is told to run a kernel."""
+    """Number of kernel launches."""
     with torch.profiler.profile(activities=list(torch.profiler.ProfilerActivity)[:2]) as profile:
         compute()
         torch.cuda.synchronize()
@@ -100,18 +100,18 @@ def launches(compute):
 @pytest.mark.parametrize(("packed", "most"), [(False, 1_700), (True, 1_700)])
 def test_an_update_of_the_base_transformer_is_few_launches(packed, most):
     updates = Updates("transformer-base", batch={"tokens": 24_000, "padding_free": packed})
-    corpus = words(1_600, 14)
+    corpus = random_corpus(1_600, 14)
     parts = updates.parts(corpus)
-    updates.learn(corpus, parts)
-    assert 500 < launches(lambda: updates.learn(corpus, parts)) < most
+    updates.update(corpus, parts)
+    assert 500 < launches(lambda: updates.update(corpus, parts)) < most
 
 
 def test_attention_is_not_cudnns():
-    """Which builds a plan for each new shape."""
+    """cuDNN builds a plan for each new shape."""
     updates = Updates("t", batch={"tokens": 4096})
-    corpus = words(60, 14)
+    corpus = random_corpus(60, 14)
     with torch.profiler.profile() as profile:
-        updates.learn(corpus, updates.parts(corpus))
+        updates.update(corpus, updates.parts(corpus))
         torch.cuda.synchronize()
     names = {event.key for event in profile.key_averages()}
     assert any("attention" in name for name in names)
@@ -125,10 +125,10 @@ def test_a_compiled_transformer_is_compiled_once_for_all_sizes(lay):
     compiled.model.compile(dynamic=True)
     with torch._dynamo.config.patch(error_on_recompile=True):
         for count, length in itertools.product((5, 7, 11, 33), (9, 20, 30)):
-            batch = lay(pairs(count, length)).to(DEVICE)
+            batch = lay(random_pairs(count, length)).to(DEVICE)
             with torch.autocast(DEVICE.type, torch.bfloat16):
-                loss, gradients = learnt(plain, batch)
-                same, same_gradients = learnt(compiled, batch)
+                loss, gradients = loss_and_gradients(plain, batch)
+                same, same_gradients = loss_and_gradients(compiled, batch)
             assert float(same.loss.detach()) == pytest.approx(float(loss.loss.detach()), rel=0.02)
-            assert max(far(same_gradients[name], grad) for name, grad in gradients.items()) < 0.1
+            assert max(relative_distance(same_gradients[name], grad) for name, grad in gradients.items()) < 0.1
     torch._dynamo.reset()

@@ -1,4 +1,4 @@
-"""Encoder x decoder x score x alignment: every cell of the matrix is there, and learns."""
+"""Every combination of encoder, decoder, score and alignment lowers the loss in a few updates."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from seq2attn.training.loss import TrainingLoss
 from tests.laws.parts import ALIGNS, DECODERS, ENCODERS, SCORES, WORDS, calm, config
 from tests.learns.test_overfit import PAIRS
 
-UPDATES, RATE = 6, 0.01
+UPDATES, LR = 6, 0.01
 
 
 def learns(encoder: str, decoder: str, score: str, align: str) -> bool:
-    """Whether a few updates make the loss smaller, measured as the model translates."""
+    """True if a few updates lower the perplexity in evaluation mode."""
     torch.manual_seed(0)
     net = build_model(config(encoder, decoder, score, align), WORDS, WORDS)
     objective, batch = TrainingLoss(net), collate(PAIRS)
-    optimizer = torch.optim.Adam(net.parameters(), lr=RATE)
+    optimizer = torch.optim.Adam(net.parameters(), lr=LR)
     before = perplexity(objective, batch)
     calm(net)
     for _ in range(UPDATES):
@@ -35,21 +35,21 @@ def learns(encoder: str, decoder: str, score: str, align: str) -> bool:
 
 @torch.no_grad()
 def perplexity(objective: TrainingLoss, batch: Batch) -> float:
-    found = objective.eval()(batch)
-    return math.exp(found.negative_log_likelihood / found.num_target_tokens)
+    loss = objective.eval()(batch)
+    return math.exp(loss.negative_log_likelihood / loss.num_target_tokens)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("decoder", DECODERS)
-def test_every_cell_learns(encoder, decoder):
-    cells = itertools.product(SCORES, ALIGNS)
-    assert [cell for cell in cells if not learns(encoder, decoder, *cell)] == []
+def test_every_combination_learns(encoder, decoder):
+    combinations = itertools.product(SCORES, ALIGNS)
+    assert [combination for combination in combinations if not learns(encoder, decoder, *combination)] == []
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
-def test_every_decoder_learns_with_some_scores_and_alignments(decoder):
+def test_every_decoder_learns_with_a_sample_of_scores_and_alignments(decoder):
     place = list(DECODERS).index(decoder)
     encoder = list(ENCODERS)[place % len(ENCODERS)]
-    cells = list(itertools.product(SCORES, ALIGNS))[place :: 4 * len(DECODERS)]
-    assert [cell for cell in cells if not learns(encoder, decoder, *cell)] == []
+    combinations = list(itertools.product(SCORES, ALIGNS))[place :: 4 * len(DECODERS)]
+    assert [combination for combination in combinations if not learns(encoder, decoder, *combination)] == []

@@ -1,4 +1,4 @@
-"""Every model can learn a few sentences by heart, and greedy search gives them back."""
+"""Every component overfits a few sentences, and greedy search reproduces them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ PAIRS = [
     ([8, 4, 9, 3], [3, 9]),
     ([4], [10, 10, 4, 8, 5]),
 ]
-RATE, UPDATES, SOLVED = 0.02, 400, 0.1
+LR, UPDATES, MAX_LOSS = 0.02, 400, 0.1
 
 
-def learn(settings: ModelConfig) -> None:
+def overfit(settings: ModelConfig) -> None:
     torch.manual_seed(0)
     net = calm(build_model(settings, WORDS, WORDS))
     objective, batch = TrainingLoss(net), collate(PAIRS)
-    optimizer = torch.optim.Adam(net.parameters(), lr=RATE)
+    optimizer = torch.optim.Adam(net.parameters(), lr=LR)
     for update in range(UPDATES):
         for group in optimizer.param_groups:
-            group["lr"] = RATE * min(1.0, (update + 1) / 10)
+            group["lr"] = LR * min(1.0, (update + 1) / 10)
         if update % 5 == 0:
-            with torch.no_grad():  # as it will translate: hard attention is then another function
+            with torch.no_grad():  # in evaluation mode, in which hard attention is another function
                 loss = objective.eval()(batch)
-            if loss.loss < SOLVED * loss.num_target_tokens:
+            if loss.loss < MAX_LOSS * loss.num_target_tokens:
                 break
             calm(net)
         optimizer.zero_grad()
@@ -40,22 +40,22 @@ def learn(settings: ModelConfig) -> None:
         (loss.loss / loss.num_target_tokens).backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
-    assert loss.loss < SOLVED * loss.num_target_tokens, f"a loss of {loss.loss:.3f} after {UPDATES} updates"
-    found = translate_ids(net, [source for source, _ in PAIRS], GreedyConfig(kind="greedy"), budget=100)
-    assert [list(best.tokens) for best, *_ in found] == [target for _, target in PAIRS]
+    assert loss.loss < MAX_LOSS * loss.num_target_tokens, f"a loss of {loss.loss:.3f} after {UPDATES} updates"
+    hypotheses = translate_ids(net, [source for source, _ in PAIRS], GreedyConfig(kind="greedy"), budget=100)
+    assert [list(best.tokens) for best, *_ in hypotheses] == [target for _, target in PAIRS]
 
 
 @pytest.mark.parametrize("place", range(max(len(ENCODERS), len(EVERY_DECODER))))
 def test_every_encoder_and_every_decoder(place):
     encoder, decoder = ([*names][place % len(names)] for names in (ENCODERS, EVERY_DECODER))
-    learn(config(encoder, decoder, "multi-head" if decoder.startswith("transformer") else "additive"))
+    overfit(config(encoder, decoder, "multi-head" if decoder.startswith("transformer") else "additive"))
 
 
 @pytest.mark.parametrize("score", SCORES)
 def test_every_score(score):
-    learn(config("gru", "luong", score))
+    overfit(config("gru", "luong", score))
 
 
 @pytest.mark.parametrize("align", ALIGNS)
 def test_every_alignment(align):
-    learn(config("gru-forward", "luong-feeding", "general", align))
+    overfit(config("gru-forward", "luong-feeding", "general", align))

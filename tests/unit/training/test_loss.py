@@ -21,7 +21,7 @@ def chunk(request, monkeypatch):
     monkeypatch.setitem(loss_module.CHUNK_LOGITS, "cpu", CHUNKS[request.param])
 
 
-def given(dtype=torch.double, scale=1.0):
+def inputs(dtype=torch.double, scale=1.0):
     """hidden, weight, bias, labels"""
     generator = torch.Generator().manual_seed(0)
     shapes = ((ROWS, DIM), (WORDS, DIM), (WORDS,))
@@ -30,8 +30,8 @@ def given(dtype=torch.double, scale=1.0):
     return *(x.to(dtype).requires_grad_() for x in tensors), labels
 
 
-def plain(hidden, weight, bias, labels, smoothing):
-    """Both from the whole table of logits."""
+def reference(hidden, weight, bias, labels, smoothing):
+    """Loss and log-probabilities from all logits."""
     logits = F.linear(hidden, weight, bias)
     return (
         F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum"),
@@ -41,55 +41,46 @@ def plain(hidden, weight, bias, labels, smoothing):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
 def test_values_and_gradients(chunk, smoothing):
-    *tensors, labels = given()
-    ours, theirs = (f(*tensors, labels, smoothing) for f in (linear_cross_entropy, plain))
+    *tensors, labels = inputs()
+    ours, theirs = (f(*tensors, labels, smoothing) for f in (linear_cross_entropy, reference))
     torch.testing.assert_close(ours, theirs)
-    # Scaled, as training divides by the number of words.
+    assert ours[0].requires_grad and not ours[1].requires_grad
     one, other = (torch.autograd.grad(loss * 0.37, tensors) for loss in (ours[0], theirs[0]))
     torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_gradients_by_differences(chunk, smoothing):
-    *tensors, labels = given()
+    *tensors, labels = inputs()
     assert torch.autograd.gradcheck(lambda *x: linear_cross_entropy(*x, labels, smoothing)[0], tensors)
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_weights_that_are_embeddings_too(chunk, smoothing):
-    *_, weight, bias, labels = given()
-    read = torch.arange(ROWS) % WORDS
-    losses = [f(weight[read] * 2, weight, bias, labels, smoothing)[0] for f in (linear_cross_entropy, plain)]
+def test_weights_tied_with_embeddings(chunk):
+    *_, weight, bias, labels = inputs()
+    ids = torch.arange(ROWS) % WORDS
+    losses = [f(weight[ids] * 2, weight, bias, labels, 0.1)[0] for f in (linear_cross_entropy, reference)]
     torch.testing.assert_close(*losses)
     torch.testing.assert_close(*(torch.autograd.grad(loss, (weight, bias)) for loss in losses))
 
 
 def test_without_gradients(chunk):
-    *tensors, labels = given()
+    *tensors, labels = inputs()
     with torch.no_grad():
         ours = linear_cross_entropy(*tensors, labels, 0.1)
     assert not any(x.requires_grad for x in ours)
-    torch.testing.assert_close(ours, plain(*(x.detach() for x in tensors), labels, 0.1))
+    torch.testing.assert_close(ours, reference(*(x.detach() for x in tensors), labels, 0.1))
 
 
 def test_large_logits_stay_finite(chunk):
-    *tensors, labels = given(torch.float32, scale=300.0)
-    ours, theirs = (f(*tensors, labels, 0.1) for f in (linear_cross_entropy, plain))
+    *tensors, labels = inputs(torch.float32, scale=300.0)
+    ours, theirs = (f(*tensors, labels, 0.1) for f in (linear_cross_entropy, reference))
     torch.testing.assert_close(ours, theirs)
     assert all(g.isfinite().all() for g in torch.autograd.grad(ours[0], tensors))
 
 
-def test_only_the_objective_has_gradients(chunk):
-    *tensors, labels = given()
-    for smoothing in (0.0, 0.1):
-        loss, log_probs = linear_cross_entropy(*tensors, labels, smoothing)
-        assert loss.requires_grad
-        assert not log_probs.requires_grad
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_bfloat16_is_roughly_float32(chunk, smoothing):
-    *tensors, labels = given(torch.float32)
+    *tensors, labels = inputs(torch.float32)
     full = linear_cross_entropy(*tensors, labels, smoothing)
     with torch.autocast("cpu", torch.bfloat16):
         low = linear_cross_entropy(*tensors, labels, smoothing)
@@ -101,8 +92,8 @@ def test_bfloat16_is_roughly_float32(chunk, smoothing):
 
 
 @pytest.mark.parametrize("words", [8_000, 32_000])
-def test_a_card_is_told_little_to_make_the_loss_of_many_words(words):
-    """Of 24,000 words, of which a chunk as small as a CPU likes it would take thousands of launches."""
+def test_the_loss_takes_few_kernel_launches_on_a_gpu(words):
+    """Of 24,000 tokens, for which chunks of the size for a CPU would take thousands."""
     with torch.device("meta"):
         hidden, weight, bias = (torch.zeros(*s, requires_grad=True) for s in ((24_000, 8), (words, 8), (words,)))
         labels = torch.zeros(24_000, dtype=torch.long)
@@ -112,15 +103,12 @@ def test_a_card_is_told_little_to_make_the_loss_of_many_words(words):
     assert launches.count < 400
 
 
-def test_the_loss_of_a_batch_is_that_of_its_words():
+def test_the_loss_of_a_batch_is_the_sum_over_its_tokens():
     net = model("gru", "luong")
     pairs = [([4, 5, 6], [7, 8]), ([9], [3, 4, 5, 6])]
     batch = collate(pairs)
     loss = TrainingLoss(net, 0.1)(batch)
-    assert loss.num_target_tokens == (2 + 1) + (4 + 1)  # with the end of each
-    alone = [TrainingLoss(net, 0.1)(collate([pair])) for pair in pairs]
-    torch.testing.assert_close(loss.loss, sum(one.loss for one in alone))
-    torch.testing.assert_close(loss.negative_log_likelihood, sum(one.negative_log_likelihood for one in alone))
+    assert loss.num_target_tokens == (2 + 1) + (4 + 1)  # with EOS
     logits = net.output_projection(net(batch.source, batch.source_mask, batch.target).hidden).flatten(0, 1)
     expected = F.cross_entropy(
         logits, batch.labels.flatten(), label_smoothing=0.1, ignore_index=IGNORE_INDEX, reduction="sum"
@@ -128,14 +116,15 @@ def test_the_loss_of_a_batch_is_that_of_its_words():
     torch.testing.assert_close(loss.loss, expected)
 
 
-def test_what_stands_in_padding_has_no_gradient():
-    """Nor does it cost a row of the output layer."""
+def test_padding_has_no_gradient_and_no_row_in_the_output_layer():
     net = model("gru", "luong")
     batch = collate([([4, 5], [7, 8, 3]), ([9], [3])])
     assert len(batch.label_index) == 4 + 2
-    read = []
-    net.target_embedding.register_forward_hook(lambda module, given, words: words.retain_grad() or read.append(words))
+    outputs = []
+    net.target_embedding.register_forward_hook(
+        lambda module, ids, output: output.retain_grad() or outputs.append(output)
+    )
     TrainingLoss(net, 0.1)(batch).loss.backward()
-    (words,) = read
-    assert (words.grad[1, 2:] == 0).all()
-    assert (words.grad[1, :2] != 0).any(-1).all()
+    (embedded,) = outputs
+    assert (embedded.grad[1, 2:] == 0).all()
+    assert (embedded.grad[1, :2] != 0).any(-1).all()

@@ -1,8 +1,7 @@
-"""Schedules at points that the papers' formulas give by hand."""
+"""Schedules against values of the papers' formulas, computed by hand."""
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import pytest
@@ -72,19 +71,7 @@ def test_halving():
     assert [at(halfway, epoch=e) for e in (1, 1.49, 1.5, 2, 2.5)] == [1, 1, 1 / 2, 1 / 4, 1 / 8]
 
 
-@pytest.mark.parametrize("kind", ["noam", "inverse-sqrt", "cosine", "constant", "plateau", "halving"])
-def test_every_rate_of_a_long_training_is_a_rate(kind):
-    needed = {
-        "noam": {"dim": 8, "warmup_updates": 3},
-        "cosine": {"total_updates": 50},
-        "inverse-sqrt": {"warmup_updates": 3},
-    }
-    rates = [at({"kind": kind, **needed.get(kind, {})}, u, u / 10, u // 20) for u in range(1, 200)]
-    assert all(0 <= rate <= 1 for rate in rates)
-    assert all(later <= sooner + 1e-12 for sooner, later in itertools.pairwise(rates[2:]))
-
-
 @pytest.mark.parametrize("config", [{"kind": "plateau", "factor": 1.0}, {"kind": "noam"}, {"kind": "step"}])
-def test_schedules_that_cannot_be(config):
+def test_invalid_schedules_are_refused(config):
     with pytest.raises(ValidationError):
         at(config)

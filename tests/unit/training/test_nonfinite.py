@@ -1,4 +1,4 @@
-"""What counts as sound."""
+"""Detection of NaN and infinity in losses, gradients and weights."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from seq2attn.training.nonfinite import all_finite, nonfinite_flag
 
 
 @pytest.mark.parametrize(
-    ("loss", "norm", "is_sound"),
+    ("loss", "norm", "is_finite"),
     [(3.0, 1.0, True), (699.0, 1e30, True), (701.0, 1.0, False), (-701.0, 1.0, False)]
     + [(bad, 1.0, False) for bad in (math.nan, math.inf, -math.inf)]
     + [(3.0, bad, False) for bad in (math.nan, math.inf)],
 )
-def test_loss_and_gradient_must_both_be_numbers(loss, norm, is_sound):
-    found = nonfinite_flag(torch.tensor(loss), torch.tensor(norm))
-    assert float(found) == (0.0 if is_sound else 1.0)
+def test_loss_and_gradient_must_both_be_finite(loss, norm, is_finite):
+    flag = nonfinite_flag(torch.tensor(loss), torch.tensor(norm))
+    assert float(flag) == (0.0 if is_finite else 1.0)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_all_that_was_learnt_is_looked_at(bad):
+def test_weights_and_optimizer_state_are_checked(bad):
     model = torch.nn.Linear(2, 3)
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
     assert all_finite(model, optimizer)

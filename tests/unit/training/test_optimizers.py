@@ -1,4 +1,4 @@
-"""Each optimiser lowers what it is to lower, and is PyTorch's with the options of the config."""
+"""First steps of the optimizers against values computed by hand."""
 
 from __future__ import annotations
 
@@ -8,14 +8,7 @@ from pydantic import TypeAdapter
 
 from seq2attn.training.optimizers import OptimizerConfig
 
-KINDS = {
-    "adam": {"kind": "adam", "lr": 0.1},
-    "adam-decay": {"kind": "adam", "lr": 0.1, "weight_decay": 0.1},
-    "adamw": {"kind": "adamw", "lr": 0.1, "weight_decay": 0.1},
-    "sgd": {"kind": "sgd", "lr": 0.1},
-    "sgd-momentum": {"kind": "sgd", "lr": 0.02, "momentum": 0.9, "weight_decay": 0.1},
-    "adadelta": {"kind": "adadelta", "rho": 0.9},
-}
+KINDS = ("adam", "adamw", "sgd", "adadelta")
 
 
 def start(config):
@@ -28,12 +21,11 @@ def step(point, optimizer):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    return loss.item()
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_there_is_a_default_for_all_but_the_kind(name):
-    point, optimizer = start({"kind": KINDS[name]["kind"]})
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_options_have_defaults(kind):
+    point, optimizer = start({"kind": kind})
     step(point, optimizer)
     assert (point != torch.tensor([3.0, -2.0])).all()
 
@@ -48,15 +40,15 @@ def test_sgd_by_hand():
     torch.testing.assert_close(point.data, torch.tensor([2.7 - 0.42, -1.2 + 0.88]))
 
 
-def test_adams_first_step_is_the_rate_whatever_the_gradient():
+def test_adams_first_step_has_the_size_of_the_learning_rate():
     # Kingma and Ba 2015, algorithm 1: bias-corrected, the first step is rate * g / (|g| + epsilon).
     point, optimizer = start({"kind": "adam", "lr": 0.1})
     step(point, optimizer)
     torch.testing.assert_close(point.data, torch.tensor([2.9, -1.9]))
 
 
-def test_decay_apart_is_not_decay_in_the_gradient():
-    # Loshchilov and Hutter 2019: AdamW takes rate * decay * x off beside the step; Adam's step is of one size anyway.
+def test_adamw_decays_weights_separately_from_the_gradient():
+    # Loshchilov and Hutter 2019: AdamW also subtracts lr * decay * x; Adam's first step has a fixed size.
     point, optimizer = start({"kind": "adamw", "lr": 0.1, "weight_decay": 0.5})
     step(point, optimizer)
     torch.testing.assert_close(point.data, torch.tensor([3 * 0.95 - 0.1, -2 * 0.95 + 0.1]))
