@@ -84,7 +84,7 @@ def test_a_second_training_in_one_folder_is_refused(corpus):
     assert code == 2 and "is at work in it" in output
     running.send(signal.SIGKILL)
     running.wait()
-    code, output = home.train("run", "--resume-if-exists", max_duration=["1 update"])
+    code, output = home.train("run", "--resume-if-exists", max_duration=["1 update"], validation=OFTEN["validation"])
     assert code == 0, output
 
 

@@ -124,7 +124,7 @@ def test_a_second_signal_exits_at_once(corpus):
     assert not list_checkpoints(home.run("run").folder)
 
 
-@pytest.mark.parametrize("kind", ["pipe", "terminal"])
+@pytest.mark.parametrize("kind", ["pipe", pytest.param("terminal", marks=pytest.mark.slow)])
 def test_a_closed_pipe_or_terminal_does_not_end_training(home, kind):
     read, write = os.pipe() if kind == "pipe" else pty.openpty()
     command = [sys.executable, "-m", "seq2attn", "train", str(home.config("run", report_every=1))]

@@ -65,7 +65,7 @@ def verify(home, config, *more):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_a_small_model_is_verify(corpus, monkeypatch):
+def test_a_small_model_is_verified(corpus, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(corpus))
     config = corpus / "small.yaml"
     config.write_text(yaml.safe_dump(content(corpus, "small", model=MODELS["hard"], time_limit="1 second")))
@@ -139,7 +139,7 @@ FAMILIES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_of_decoders_is_verify(name, tmp_path):
+def test_every_family_of_decoders_is_verified(name, tmp_path):
     code, out, err = verify(tmp_path, ROOT / "configs" / name, "--updates", 12)
     print(f"\n{name}\n{err}{out}")
     assert code == 0, out + err

@@ -1,15 +1,11 @@
-"""Training with a BERT in front, each through `train` on a small text: what moves, how far, and what is kept."""
+"""Training with BERT as encoder: frozen layers, learning-rate scale, exact resume, translation without BERT's files."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file
 
 from seq2attn.config.load import load
@@ -18,10 +14,9 @@ from seq2attn.data.prepare import load_prepared
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import load_tensors
-from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
-from tests.laws.small import WORDS, assert_near, assert_same, content, corpus, last_weights, metrics, trained
+from tests.laws.small import WORDS, assert_near, assert_same, corpus, last_weights, metrics, torchrun, trained
 from tests.small_bert import make_bert
 
 __all__ = ["corpus"]  # a fixture
@@ -35,39 +30,39 @@ def folder(corpus):
     return make_bert(corpus / "bert", WORDS)
 
 
-def options(folder, decoder=None, **bert):
-    """The parts of a config that a BERT asks for."""
+def options(folder, **bert):
+    """Tokenizer and model of a config with BERT."""
     path = str(folder)
-    attentive = {"kind": "luong", "dim": 8, "attention": {"score": {"kind": "additive", "dim": 8}}}
+    decoder = {"kind": "luong", "dim": 8, "attention": {"score": {"kind": "additive", "dim": 8}}}
     return {
         "tokenizer": {"source": {"kind": "wordpiece", "path": path}, "target": {"kind": "words"}},
         "model": {
             "embeddings": {"dim": 8},
             "encoder": {"kind": "bert", "path": path, **bert},
-            "decoder": decoder or attentive,
+            "decoder": decoder,
         },
     }
 
 
 def moved(run, folder):
-    """How far each weight of BERT is from the checkpoint; words in BERT's own order."""
+    """The change of each weight of BERT."""
     before, after = load_file(folder / "model.safetensors"), last_weights(run)
     source = run.load_tokenizers()[0]
     distances = {}
     for name, weight in before.items():
-        own = (
+        full_name = (
             f"source_embedding.embeddings.{name.removeprefix('embeddings.')}"
             if name.startswith("embeddings")
             else f"encoder.bert.{name}"
         )
-        if own in after:
+        if full_name in after:
             first = weight[[*source.bert_ids]] if "word_embeddings" in name else weight
-            distances[own] = after[own] - first
+            distances[full_name] = after[full_name] - first
     return distances
 
 
 @pytest.mark.parametrize(
-    ("frozen", "learn"),
+    ("frozen", "trained_parts"),
     [
         ("none", ("source", "encoder.bert.encoder.layer.0.", "encoder.bert.encoder.layer.1.")),
         (0, ("encoder.bert.encoder.layer.0.", "encoder.bert.encoder.layer.1.")),
@@ -75,18 +70,18 @@ def moved(run, folder):
         ("all", ()),
     ],
 )
-def test_what_learns_moves_and_what_is_frozen_does_not(corpus, folder, frozen, learn):
+def test_only_layers_that_are_not_frozen_change(corpus, folder, frozen, trained_parts):
     run = trained(corpus, "run", max_duration=["3 updates"], **options(folder, frozen=frozen, lr_scale=1.0))
     distances = moved(run, folder)
     assert len(distances) == 5 + 2 * 16
     for name, distance in distances.items():
         if name.endswith("key.bias"):
-            continue  # adds the same to all scores: it has no gradient but for rounding
-        assert bool(distance.abs().max() > 0) == name.startswith(learn or "-"), name
+            continue  # a constant in all scores, without gradient up to rounding
+        assert bool(distance.abs().max() > 0) == name.startswith(trained_parts or "-"), name
     assert "encoder: pretrained weights of " in (run.folder / "train.log").read_text()
 
 
-def test_it_learns_at_a_share_of_the_rate(corpus, tmp_path):
+def test_bert_has_a_scaled_learning_rate(corpus, tmp_path):
     folder = make_bert(tmp_path / "still", WORDS, **STILL)
     one = {"max_duration": ["1 update"], "optimizer": SGD, "max_grad_norm": None}
     half, whole = (
@@ -101,7 +96,7 @@ def test_it_learns_at_a_share_of_the_rate(corpus, tmp_path):
     assert [line["learning_rate"] for line in metrics(half, "train")] == [0.1]
 
 
-def test_stopped_and_resumed_is_never_stopped(corpus, folder, frozen=1):
+def test_a_resumed_training_equals_an_uninterrupted_one(corpus, folder, frozen=1):
     fixed = {"batch": {"tokens": 160}, "report_every": 1, **options(folder, frozen=frozen, lr_scale=0.3)}
     fixed["validation"] = {"every": "4 updates", "metric": "loss"}
     whole = trained(corpus, "whole", max_duration=["8 updates"], **fixed)
@@ -113,40 +108,29 @@ def test_stopped_and_resumed_is_never_stopped(corpus, folder, frozen=1):
     assert_same(load_tensors(one), load_tensors(other))
 
 
-def test_a_run_needs_no_checkpoint_any_more(corpus, folder):
+def test_a_run_does_not_need_the_folder_of_bert(corpus, folder):
     run = trained(corpus, "run", max_duration=["4 updates"], **options(folder))
     lines = [" ".join(WORDS[:4]), "", f"{WORDS[0]} unheard {WORDS[1]} " * 40]
     before = [t.text for t in Translator.load(run.folder).translate(lines)]
     shutil.rmtree(folder)
     translator = Translator.load(run.folder)
-    found = [*translator.translate(lines, attention=True)]
-    assert [translation.text for translation in found] == before
-    assert found[1].text == ""
-    assert found[0].source_tokens == ("<s>", *WORDS[:4])
-    assert found[0].cross_attention.shape[-1] == 6  # and the end
+    translations = [*translator.translate(lines, attention=True)]
+    assert [translation.text for translation in translations] == before
+    assert translations[1].text == ""
+    assert translations[0].source_tokens == ("<s>", *WORDS[:4])
+    assert translations[0].cross_attention.shape[-1] == 6  # with EOS
     config = load(run.config_path, ExperimentConfig, ["training.max_duration=[6 updates]"])
     train(config, resume=True)
     assert list_checkpoints(run.folder)[-1].train_state.update == 6
 
 
 @pytest.mark.slow
-def test_two_processes_are_one_that_accumulates(corpus, tmp_path):
-    parts = options(make_bert(tmp_path / "still", WORDS, **STILL), frozen=1, lr_scale=0.5)
-    fixed = {
-        "optimizer": {"kind": "sgd", "lr": 0.5},
-        "max_duration": ["1 epochs"],
-        "validation": {"every": "1 epoch"},
-    }
-    alone = trained(corpus, "alone", batch={"tokens": 48, "gradient_accumulation": 2}, **fixed, **parts)
+def test_two_processes_equal_one_that_accumulates(corpus, tmp_path):
+    fixed = {"optimizer": {"kind": "sgd", "lr": 0.5}, "max_duration": ["1 epochs"], "validation": {"every": "1 epoch"}}
+    fixed |= options(make_bert(tmp_path / "still", WORDS, **STILL), frozen=1, lr_scale=0.5)
+    alone = trained(corpus, "alone", batch={"tokens": 48, "gradient_accumulation": 2}, **fixed)
     lengths = load_prepared(alone.folder).train.corpus.lengths
     assert len(plan_batches(lengths, tokens=48, seed=1, epoch=0)) % 2 == 0
-    config = corpus / "config.yaml"
-    config.write_text(yaml.safe_dump(content(corpus, "together", batch={"tokens": 48}, **fixed, **parts)))
-    command = [
-        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
-        *("-m", "seq2attn", "train", str(config)),
-    ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, cwd=corpus, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert_near(last_weights(RunDirectory(corpus / "together")), last_weights(alone))
+    together, code, output = torchrun(corpus, "together", batch={"tokens": 48}, **fixed)
+    assert code == 0, output[-3000:]
+    assert_near(last_weights(together), last_weights(alone))
