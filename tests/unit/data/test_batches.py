@@ -103,7 +103,8 @@ def test_collate() -> None:
     assert batch.labels.tolist() == [[8, EOS, IGNORE_INDEX], [10, 11, EOS]]
     assert batch.label_index.tolist() == [0, 1, 3, 4, 5]
     assert batch.source.dtype == batch.target.dtype == batch.labels.dtype == batch.label_index.dtype == torch.int64
-    assert {value.device.type for value in vars(batch.to("meta")).values() if value is not None} == {"meta"}
+    tensors = [value for value in vars(batch.to("meta")).values() if isinstance(value, torch.Tensor)]
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
 
 
 @pytest.mark.parametrize("packed", [False, True])
