@@ -9,7 +9,19 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Beam, Device, EngineName, ExportDir, Greedy, LongInputs, Overrides, RunDir
+from seq2attn.cli.options import (
+    AllowCode,
+    BatchTokens,
+    Beam,
+    Device,
+    EngineName,
+    ExportDir,
+    Greedy,
+    LongInputs,
+    Overrides,
+    Precision,
+    RunDir,
+)
 
 
 def evaluate(
@@ -44,6 +56,8 @@ def evaluate(
     engine: EngineName = "native",
     export_dir: ExportDir = None,
     device: Device = "auto",
+    precision: Precision = "float32",
+    batch_tokens: BatchTokens = None,
 ) -> None:
     """Evaluate a run on the test sets of its config, or on any pair of files: BLEU, chrF and TER by sacreBLEU.
 
@@ -74,8 +88,9 @@ def evaluate(
     search = resolve_search(experiment.search, beam=beam, greedy=greedy, long_inputs=long_inputs)
     if beam is None:
         check_size(search, folder.config_path, overrides)
-    load = partial(Translator.load, run, device, engine=engine, export_dir=export_dir)
+    load = partial(Translator.load, run, device, engine=engine, export_dir=export_dir, precision=precision)
     translator, origin = evaluation.load_with_origin(folder, load)
+    translator.max_batch_tokens = batch_tokens or translator.max_batch_tokens
     check_engine_supports(translator.engine, search, folder, overrides)
     results = evaluation.evaluate_run(folder, translator, sets, search, experiment.evaluation)
     for line in dict.fromkeys(result.note for result in results if result.note):

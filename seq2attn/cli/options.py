@@ -71,6 +71,20 @@ LongInputs: TypeAlias = Annotated[
     ),
 ]
 
+BatchTokens: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-tokens",
+        min=1,
+        metavar="N",
+        help="Source tokens of a batch, times beams. [8192; on a GPU by its memory, at most 262144]",
+    ),
+]
+
+Precision: TypeAlias = Annotated[
+    Literal["float32", "bfloat16"], typer.Option(help="Precision of the search; bfloat16 is faster on a GPU.")
+]
+
 Device: TypeAlias = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 
 Overrides: TypeAlias = Annotated[

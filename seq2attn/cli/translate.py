@@ -9,6 +9,7 @@ import typer
 
 from seq2attn.cli.options import (
     AllowCode,
+    BatchTokens,
     Beam,
     Device,
     EngineName,
@@ -17,6 +18,7 @@ from seq2attn.cli.options import (
     LongInputs,
     OutputFile,
     Overrides,
+    Precision,
     RunDir,
 )
 
@@ -77,6 +79,8 @@ def translate(
     engine: EngineName = "native",
     export_dir: ExportDir = None,
     device: Device = "auto",
+    precision: Precision = "float32",
+    batch_tokens: BatchTokens = None,
 ) -> None:
     """Translate sentences, a file, or standard input line by line.
 
@@ -110,6 +114,8 @@ def translate(
         engine=engine,
         export_dir=export_dir,
         device=device,
+        precision=precision,
+        batch_tokens=batch_tokens,
         tag=tag,
         overrides=tuple(overrides),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 import torch
 
@@ -10,8 +11,11 @@ from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.data.collate import collate
 from seq2attn.engines.base import IdPairs
 from seq2attn.models import Seq2Seq
+from seq2attn.nn.linear import autocast
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, TokenIds, translate_ids
+
+SearchPrecision: TypeAlias = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -19,13 +23,15 @@ class NativeEngine:
     """The engine of all models and searches."""
 
     model: Seq2Seq = field(repr=False)
+    precision: SearchPrecision = "float32"  # of the products in a search
     max_source_length: int | None = None
 
     def translate(
         self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each source, best first."""
-        return translate_ids(self.model, sources, search, budget=budget, prefixes=prefixes)
+        with autocast(self.precision, self.model.device):
+            return translate_ids(self.model, sources, search, budget=budget, prefixes=prefixes)
 
     @torch.no_grad()
     def token_log_probs(self, pairs: IdPairs, *, budget: int) -> list[list[float]]:

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from seq2attn.engines.native import SearchPrecision
 from seq2attn.errors import DataError, UserError
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.source_line import encode_prefix
@@ -48,6 +49,8 @@ class TranslateOptions:
     engine: str
     export_dir: Path | None
     device: str
+    precision: SearchPrecision
+    batch_tokens: int | None
     tag: str | None
     overrides: tuple[str, ...]
 
@@ -88,7 +91,10 @@ def run_translate(folder: Path, options: TranslateOptions) -> None:
         check_size(search, run.config_path, options.overrides)
     check_num_hypotheses(search, options.n_best)
     _check_attention_options(options)
-    translator = Translator.load(folder, options.device, engine=options.engine, export_dir=options.export_dir)
+    translator = Translator.load(
+        folder, options.device, engine=options.engine, export_dir=options.export_dir, precision=options.precision
+    )
+    translator.max_batch_tokens = options.batch_tokens or translator.max_batch_tokens
     check_engine_supports(translator.engine, search, run, options.overrides)
     if options.tag is not None:
         check_tag(translator.source, options.tag)

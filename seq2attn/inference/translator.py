@@ -17,7 +17,7 @@ from seq2attn.config import trust
 from seq2attn.data.inspection.report import DataReport
 from seq2attn.data.inspection.statistics import CorpusReport
 from seq2attn.engines.base import Engine, EngineError
-from seq2attn.engines.native import NativeEngine
+from seq2attn.engines.native import NativeEngine, SearchPrecision
 from seq2attn.engines.targets import load_exported_engine
 from seq2attn.errors import UserError
 from seq2attn.inference.input_checks import InputChecker, InputWarning
@@ -40,13 +40,11 @@ from seq2attn.nn.linear import prepack_linears
 from seq2attn.nn.out_of_memory import is_oom_error
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import LengthsConfig, SearchConfig, check_num_hypotheses, resolve_search
-from seq2attn.search.translate_ids import Hypothesis
+from seq2attn.search.translate_ids import Hypothesis, default_batch_tokens
 from seq2attn.tokenizers.base import Tokenizer
 
 RankedHypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
 """Hypotheses of each segment of a line, best first."""
-MAX_BATCH_TOKENS = 8192
-"""Source tokens of a batch, with padding, times the hypotheses of each sentence."""
 
 
 class Translator:
@@ -65,7 +63,7 @@ class Translator:
     ) -> None:
         """`source_limit` is that of the model; `training_report` describes its training text."""
         self.model, self.source, self.target, self.search = model, source, target, search
-        self.engine, self.max_batch_tokens = engine or NativeEngine(model), MAX_BATCH_TOKENS
+        self.engine, self.max_batch_tokens = engine or NativeEngine(model), default_batch_tokens(model.device)
         self.source_limit, self.training_report = source_limit, training_report
 
     @classmethod
@@ -76,16 +74,17 @@ class Translator:
         *,
         engine: str = "native",
         export_dir: Path | None = None,
+        precision: SearchPrecision = "float32",
         allow_code: Sequence[str] = (),
     ) -> Translator:
         """The translator of a run directory.
 
         `device` is `auto` (CUDA if available), `cpu`, `cuda` or `cuda:N`. An `engine` other than `native` is one that
-        the run was exported to, in `export_dir` or in the run directory. `allow_code` names modules of custom
-        components that may be imported; name only modules that you trust.
+        the run was exported to, in `export_dir` or in the run directory. `precision` is `float32` or, faster on a GPU,
+        `bfloat16`. `allow_code` names modules of custom components that may be imported; name only those you trust.
 
         Raises RunError when the directory is not a run, its files do not match, or the run was not exported or has
-        changed since; UserError for a device that does not exist.
+        changed since; UserError for a device that does not exist, and for a precision of an exported model.
         """
         torch_device = resolve_device(device)
         trust.allow_code(allow_code)
@@ -94,18 +93,20 @@ class Translator:
         # sleep between two products once they are more than the processors: a single sentence took three times as long.
         with ThreadPoolExecutor(1) as thread:
             model, source, target = thread.submit(run_directory.load_model, torch_device).result()
-        exported = None
         if engine == "native":
             prepack_linears(model)
+            loaded: Engine = NativeEngine(model, precision)
         else:
-            exported = load_exported_engine(run_directory, engine, export_dir, torch_device)
+            if precision != "float32":
+                raise UserError(f"`{engine}` has the precision that the run was exported with, not `{precision}`")
+            loaded = load_exported_engine(run_directory, engine, export_dir, torch_device)
         experiment, report = run_directory.load_config(), DataReport.load(run_directory.folder)
         return cls(
             model,
             source,
             target,
             experiment.search,
-            engine=exported,
+            engine=loaded,
             source_limit=model_source_limit(experiment),
             training_report=report.train if report else None,
         )

@@ -8,6 +8,7 @@ Shapes: M rows, I inputs, O outputs.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -28,6 +29,15 @@ MIN_TOTAL_ROWS = 512
 def is_grad_recording() -> bool:
     """True if gradients are recorded, by autograd and not by the compiler, which needs the plain formula."""
     return torch.is_grad_enabled() and not torch.compiler.is_compiling()
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
+    """Autocast to bfloat16 for `training.precision: bfloat16`, and for `auto` on a GPU that supports it."""
+    if precision == "auto":
+        enabled = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        enabled = precision == "bfloat16"
+    return torch.autocast(device.type, dtype=torch.bfloat16) if enabled else nullcontext()
 
 
 def autocast_dtype(device: torch.device) -> torch.dtype | None:

@@ -21,6 +21,10 @@ TokenIds: TypeAlias = Sequence[Sequence[int]]
 """Token ids of several sentences, without BOS and EOS."""
 MIN_BATCH_TOKENS = 1024
 """Smallest batch in tokens; batches are made small enough for two per thread, so that threads end at the same time."""
+MAX_BATCH_TOKENS = 8192
+"""Source tokens of a batch, with padding, times the hypotheses of each sentence, on a CPU."""
+MAX_GPU_BATCH_TOKENS, GPU_BYTES_PER_TOKEN = 2**18, 2**17
+"""The same on a GPU, and the memory that each needs: a step takes as long for few sentences as for thousands."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,14 @@ class Hypothesis:
     tokens: tuple[int, ...]  # without EOS
     score: float  # with the length penalty
     log_prob: float
+
+
+def default_batch_tokens(device: torch.device) -> int:
+    """Source tokens of a batch on a device, times the hypotheses of each sentence; on a GPU by its memory."""
+    if device.type != "cuda":
+        return MAX_BATCH_TOKENS
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return min(MAX_GPU_BATCH_TOKENS, max(MAX_BATCH_TOKENS, memory // GPU_BYTES_PER_TOKEN))
 
 
 def translate_ids(

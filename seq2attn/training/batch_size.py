@@ -10,10 +10,11 @@ import torch
 
 from seq2attn.data.collate import make_batch
 from seq2attn.data.corpus import Corpus
+from seq2attn.nn.linear import autocast
 from seq2attn.training.auto_settings import MIN_UPDATES
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.gradient_accumulation import autocast, run_if_memory_fits
+from seq2attn.training.gradient_accumulation import run_if_memory_fits
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.memory_check import reserve_optimizer_memory
 

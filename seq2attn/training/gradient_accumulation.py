@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from seq2attn.data.batch_planner import Indices, plan_batches
 from seq2attn.data.collate import Batch, make_batch
 from seq2attn.data.corpus import Corpus
 from seq2attn.errors import UserError
+from seq2attn.nn.linear import autocast
 from seq2attn.nn.out_of_memory import is_oom_error
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
@@ -187,12 +188,3 @@ def run_if_memory_fits(compute: Callable[[], T]) -> T | None:
         if not is_oom_error(error):
             raise
     return None
-
-
-def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    """Autocast to bfloat16 for `training.precision: bfloat16`, and for `auto` on a GPU that supports it."""
-    if precision == "auto":
-        enabled = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        enabled = precision == "bfloat16"
-    return torch.autocast(device.type, dtype=torch.bfloat16) if enabled else nullcontext()

@@ -15,6 +15,7 @@ from seq2attn.data.prepare import PreparedData
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.metrics import MetricName
 from seq2attn.io.files import sha256_json
+from seq2attn.nn.linear import autocast
 from seq2attn.search.config import GreedyConfig, LengthsConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.training.config import TrainingConfig
@@ -49,6 +50,7 @@ class Validator:
     ) -> None:
         self.config, self.prepared, self.world = config.validation, prepared, world
         self.compiled = config.compile
+        self.precision = config.precision if world.device.type == "cuda" else "float32"
         self.tokens = config.batch.require_tokens()
         self.rows = spread(len(prepared.dev), self.config.max_sentences)
         self.samples = [self.rows[place] for place in spread(len(self.rows), self.config.samples)]
@@ -66,9 +68,10 @@ class Validator:
         was_training = objective.training
         objective.eval()
         # Without gradients, and with padded batches, the model would be compiled again, for a minute or two.
-        with torch.compiler.set_stance("force_eager") if self.compiled else nullcontext():
+        stance = torch.compiler.set_stance("force_eager") if self.compiled else nullcontext()
+        with autocast(self.precision, self.world.device), stance:
             scores = self._losses(objective)
-        translations = self._translate(objective)
+            translations = self._translate(objective)
         objective.train(was_training)
         if self.config.metric == "loss":
             return ValidationResult(scores, None, translations)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seq2attn.data.filter import EncodedPair, FiltersConfig
+from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import RunError
 from seq2attn.inference.translator import Translator
 from seq2attn.tokenizers.words import WordTokenizerConfig
@@ -27,6 +29,26 @@ def test_translate(tmp_path: Path, invoke: Invoke) -> None:
     whole = Translator.load(run).translate(line)
     assert (whole.tokens, len(whole.alternatives)) == (tuple(found["tokens"]), 2)
     assert len(json.loads(invoke("translate", run, line, "--json", *SHORT).out)["tokens"]) == 2
+
+
+@pytest.mark.parametrize("command", ["translate", "evaluate"])
+def test_precision_and_batch_size(
+    tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    searched = list[tuple[str, int]]()
+    translate = NativeEngine.translate
+
+    def record(self: NativeEngine, sources: Any, search: Any, *, budget: int, **options: Any) -> Any:
+        searched.append((self.precision, budget))
+        return translate(self, sources, search, budget=budget, **options)
+
+    monkeypatch.setattr(NativeEngine, "translate", record)
+    lines = LINES if command == "translate" else ()
+    run = untrained(tmp_path).folder
+    invoke(command, run, *lines)
+    assert searched[-1] == ("float32", 8192)
+    invoke(command, run, *lines, "--precision", "bfloat16", "--batch-tokens", "77")
+    assert searched[-1] == ("bfloat16", 77)
 
 
 def test_whole_words(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,10 @@ import torch
 
 from seq2attn.attention.entmax import masked_entmax
 from seq2attn.data.collate import collate
+from seq2attn.engines.native import NativeEngine
+from seq2attn.search.config import BeamConfig, LengthsConfig
 from seq2attn.training.loss import TrainingLoss
-from tests.laws.parts import FIXED, PLUGGED, calm, model
+from tests.laws.parts import EVERY_DECODER, FIXED, PLUGGED, calm, model
 
 BATCH = collate([([4, 5, 6], [5, 6, 7, 8]), ([4], [9]), ([7, 8, 9, 10, 3], [4, 4])])
 
@@ -53,6 +55,15 @@ def test_rnns_of_pytorch_run_in_float32_outside_autocast(encoder, decoder):
             assert torch.is_autocast_enabled("cpu")
     assert calls == [(name, {torch.float32}, False) for name in ("encoder.rnn", "decoder.rnn.rnn")]
     torch.testing.assert_close(half.float(), full, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("decoder", EVERY_DECODER)
+def test_a_search_in_bfloat16_has_the_scores_of_float32(decoder):
+    net = model("gru", decoder, *(("none", "none") if decoder in FIXED else ())).float().eval()
+    search = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=6))
+    engines = NativeEngine(net), NativeEngine(net, "bfloat16")
+    full, half = ([best[0].log_prob for best in e.translate([[4, 5, 6], [7]], search, budget=64)] for e in engines)
+    assert half != full and half == pytest.approx(full, rel=0.05)
 
 
 @pytest.mark.parametrize("alpha", [1.5, 2.0])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from seq2attn.nn.device import configure_cuda
 from seq2attn.nn.out_of_memory import is_oom_error
+from seq2attn.search.translate_ids import default_batch_tokens
 
+CUDA_PROPERTIES = "torch.cuda.get_device_properties"
 CUDA, CUDNN = torch.backends.cuda, torch.backends.cudnn
 
 
@@ -33,6 +37,13 @@ def test_float32_products_are_rounded_everywhere_or_nowhere(tf32):
     assert settings() == defaults
     configure_cuda(torch.device("cuda", 0), tf32=tf32)
     assert settings() == (tf32, tf32, False, False)
+
+
+@pytest.mark.parametrize(("gib", "tokens"), [(0, 2**13), (8, 2**16), (139, 2**18)])
+def test_batches_of_a_search_go_by_the_memory_of_a_gpu(monkeypatch, gib, tokens):
+    monkeypatch.setattr(CUDA_PROPERTIES, lambda device: SimpleNamespace(total_memory=gib * 2**30))
+    assert default_batch_tokens(torch.device("cuda", 0)) == tokens
+    assert default_batch_tokens(torch.device("cpu")) == 2**13
 
 
 @pytest.mark.parametrize(
