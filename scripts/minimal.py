@@ -35,20 +35,20 @@ TEXT = Path(__file__).parents[1] / "data" / "phrasebook"
 SENTENCE = "Die Mutter hat dem Kind gestern ein neues Buch gegeben."
 
 
-# 1. Attention. A query (here: what the decoder has so far) is compared with a key for each source token. The softmax
-#    of these scores are the weights, and the weighted mean of the values is the context that the decoder gets.
+# 1. Attention. A query (here the decoder's state) is compared with a key for each source token. The softmax
+#    of these scores are the weights, and the weighted mean of the values is the context for the decoder.
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Scaled dot-product attention: [B, T, D], [B, S, D], [B, S, D], bool [B, S] -> [B, T, D], [B, T, S]"""
-    scores = query @ keys.transpose(1, 2) / math.sqrt(query.size(-1))  # how well does each key match?
-    scores = scores.masked_fill(~mask[:, None], -math.inf)  # padding matches nothing
+    scores = query @ keys.transpose(1, 2) / math.sqrt(query.size(-1))  # similarity of query and key
+    scores = scores.masked_fill(~mask[:, None], -math.inf)  # no weight for padding
     weights = scores.softmax(-1)  # positive, and 1 in total for each query
     return weights @ values, weights
 
 
 def check_attention() -> None:
-    """The library's attention computes the same: a score and an alignment (here a softmax), chosen by a config."""
+    """Comparison with the library's attention: a score and an alignment (here a softmax), chosen by a config."""
     attention = AttentionConfig(score=DotScoreConfig(kind="dot", scaled=True)).build(8, 8, 8)
     query, keys, mask = torch.randn(2, 3, 8), torch.randn(2, 5, 8), torch.arange(5) < torch.tensor([[5], [4]])
     memory = attention.project_memory(keys, keys, mask)  # once for each sentence
@@ -58,7 +58,7 @@ def check_attention() -> None:
     torch.testing.assert_close(output.weights[:, 0], weights)  # [B, heads, T, S]: the only head
 
 
-# 2. Text becomes numbers. Byte-pair encoding splits rare words into pieces: 1,500 pieces for both languages.
+# 2. Tokenization. Byte-pair encoding splits rare words into subword tokens: 1,500 for both languages together.
 
 
 def read(name: str) -> list[str]:
@@ -73,7 +73,7 @@ def encode(tokenizer: SubwordTokenizer, part: str) -> Corpus:
     return Corpus.from_pairs(ids, len(tokenizer.vocabulary))
 
 
-# 3. The model of Bahdanau et al. (2015). A bidirectional GRU makes one vector for each source token, its key and value.
+# 3. The model of Bahdanau et al. (2015). A bidirectional GRU computes one vector per source token, its key and value.
 #    The decoder, a GRU too, queries them with its state before each target token. Another score, decoder or encoder is
 #    another config: try LuongDecoderConfig, TransformerDecoderConfig, GeneralScoreConfig.
 
@@ -88,11 +88,11 @@ def build(vocab_size: int) -> Seq2Seq:
     return build_model(config, vocab_size, vocab_size)
 
 
-# 4. Training. The decoder gets the right tokens so far (teacher forcing) and predicts the next: cross-entropy.
+# 4. Training. The decoder predicts each target token from the correct previous ones (teacher forcing): cross-entropy.
 
 
 def train(model: Seq2Seq, corpus: Corpus, updates: int) -> None:
-    """Adam with gradient clipping and a learning rate that falls along a cosine."""
+    """Adam with gradient clipping and a cosine learning-rate schedule."""
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
     epochs = (plan_batches(corpus.lengths, tokens=1500, seed=0, epoch=epoch) for epoch in count())
@@ -112,14 +112,14 @@ def train(model: Seq2Seq, corpus: Corpus, updates: int) -> None:
     model.eval()
 
 
-# 5. Translation. Beam search keeps the five best beginnings; the encoder runs once, the decoder token by token.
+# 5. Translation. Beam search keeps the five best prefixes; the encoder runs once, the decoder token by token.
 
 
 def translate(model: Seq2Seq, tokenizer: SubwordTokenizer, lines: list[str]) -> list[str]:
     """The best hypothesis of each line."""
     sources = [tokenizer.encode(line) for line in lines]
-    found = translate_ids(model, sources, BeamConfig(kind="beam", beam_size=5), budget=4096)
-    return [tokenizer.decode(best.tokens) for best, *_ in found]
+    hypotheses = translate_ids(model, sources, BeamConfig(kind="beam", beam_size=5), budget=4096)
+    return [tokenizer.decode(best.tokens) for best, *_ in hypotheses]
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What is said of input on standard error, and what becomes of lines that are too long, command by command."""
+"""Warnings about input on standard error, and lines that are too long, by command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ data:
   dev: {kind: plain, source: dev.de, target: dev.en}
   test:
     unseen: {kind: plain, source: unseen.de, target: unseen.en}
-    learnt: {kind: plain, source: learnt.de, target: learnt.en}
+    overlap: {kind: plain, source: overlap.de, target: overlap.en}
   filters: {max_length: 30}
 tokenizer: {source: {kind: words, min_frequency: 2}, target: {kind: words}}
 model:
@@ -42,7 +42,7 @@ search: {kind: beam, beam_size: 2}
 Change = Callable[[str], str]
 
 
-def tokenised(line: str) -> str:
+def tokenize(line: str) -> str:
     return re.sub(r"([.,!?])", r" \1", line)
 
 
@@ -50,13 +50,13 @@ def lines(name: str, start: int, stop: int) -> list[str]:
     return (PHRASEBOOK / name).read_text(encoding="utf-8").split("\n")[start:stop]
 
 
-def made(folder: Path, change: Change = str) -> Path:
-    """A folder with a config, its text, and a run that has hardly learnt anything."""
+def train_in(folder: Path, change: Change = str) -> Path:
+    """A run that was trained for a few updates, next to its config and text."""
     for name, start, stop in (
         ("train", 0, 600),
         ("dev", 600, 630),
         ("unseen", 700, 760),
-        ("learnt", 590, 610),
+        ("overlap", 590, 610),
     ):
         for side in ("de", "en"):
             text = lines(f"train.{side}", start, stop)
@@ -70,90 +70,85 @@ def made(folder: Path, change: Change = str) -> Path:
 
 @pytest.fixture(scope="module")
 def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("raw"))
+    return train_in(tmp_path_factory.mktemp("raw"))
 
 
 @pytest.fixture(scope="module")
-def cut(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("cut"), tokenised)
+def tokenized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_in(tmp_path_factory.mktemp("tokenized"), tokenize)
 
 
-def warnings(done: Done, *about: str) -> list[str]:
-    """What was warned of, without translations that became too long: the models know nothing."""
-    said = [line for line in done.err.splitlines() if line.startswith("warning: ")]
-    return [line for line in said if "may be truncated" not in line and all(x in line for x in about)]
+def warnings(done: Done, *parts: str) -> list[str]:
+    """Warnings with these parts, except about truncated translations: the models are hardly trained."""
+    messages = [line for line in done.err.splitlines() if line.startswith("warning: ")]
+    return [line for line in messages if "may be truncated" not in line and all(part in line for part in parts)]
 
 
-def given(change: Change = str, start: int = 700, stop: int = 760) -> bytes:
+def input_of(change: Change = str, start: int = 700, stop: int = 760) -> bytes:
     return "".join(change(line) + "\n" for line in lines("train.de", start, stop)).encode()
 
 
 class TestReport:
-    def test_training_says_what_should_be_known_of_its_text(self, invoke: Invoke, tmp_path: Path) -> None:
-        made(tmp_path)
+    def test_prepare_and_train_log_warnings_about_the_text(self, invoke: Invoke, tmp_path: Path) -> None:
+        train_in(tmp_path)
         done = invoke("prepare", "honest.yaml", "--set", "run_dir=again")
-        said = warnings(done)
-        assert "warning: learnt: 10 of its 20 pairs (50.0%) are training pairs, so that its scores are too high" in said
-        assert not [line for line in said if line.startswith("warning: unseen: ") and "unknown" not in line]
+        messages = warnings(done)
+        assert (
+            "warning: overlap: 10 of its 20 pairs (50.0%) are training pairs, so that its scores are too high"
+            in messages
+        )
+        assert not [line for line in messages if line.startswith("warning: unseen: ") and "unknown" not in line]
         report = json.loads((tmp_path / "again" / "data-report.json").read_text(encoding="utf-8"))
-        assert report["train"]["num_pairs"] == 600 and report["tests"]["learnt"]["num_in_train"] == 10
-        for line in said:
+        assert report["train"]["num_pairs"] == 600 and report["tests"]["overlap"]["num_in_train"] == 10
+        for line in messages:
             assert line in (tmp_path / "again" / "data-report.txt").read_text(encoding="utf-8")
         assert done.out == ""
         log = (tmp_path / "run" / "train.log").read_text(encoding="utf-8")
-        assert all(line in log for line in said)
+        assert all(line in log for line in messages)
 
 
 class TestInput:
-    def test_of_text_like_that_of_training_nothing_is_said(self, invoke: Invoke, raw: Path, cut: Path) -> None:
-        for run, change in ((raw, str), (cut, tokenised)):
-            done = invoke("translate", run, "--greedy", given=given(change, 0, 60))
+    def test_text_like_that_of_training_causes_no_warning(self, invoke: Invoke, raw: Path, tokenized: Path) -> None:
+        for run, change in ((raw, str), (tokenized, tokenize)):
+            done = invoke("translate", run, "--greedy", given=input_of(change, 0, 60))
             assert (warnings(done, "the input"), done.out.count("\n")) == ([], 60)
 
-    @pytest.mark.parametrize(
-        ("change", "expected"),
-        [
-            (tokenised, "the input is tokenized differently"),
-            (str.lower, "the input is cased differently"),
-        ],
-    )
-    def test_other_text_is_told(self, invoke: Invoke, raw: Path, change: Change, expected: str) -> None:
-        done = invoke("translate", raw, "--greedy", given=given(change))
-        assert len(warnings(done, expected)) == 1 and done.out.count("\n") == 60
-
-    def test_raw_text_is_told_where_training_had_tokenised(self, invoke: Invoke, cut: Path) -> None:
-        done = invoke("translate", cut, "--greedy", given=given())
-        assert warnings(done, "the input is tokenized differently from the training text: 0% ")
+    def test_other_text_causes_a_warning(self, invoke: Invoke, raw: Path, tokenized: Path) -> None:
+        for run, change, expected in (
+            (raw, tokenize, "the input is tokenized differently"),
+            (raw, str.lower, "the input is cased differently"),
+            (tokenized, str, "the input is tokenized differently from the training text: 0% "),
+        ):
+            done = invoke("translate", run, "--greedy", given=input_of(change))
+            assert len(warnings(done, expected)) == 1 and done.out.count("\n") == 60
 
     def test_unknown_tokens_are_counted_over_all_lines(self, invoke: Invoke, raw: Path) -> None:
         tokenizer = load_tokenizer(raw / "source")
         for start, stop in ((0, 60), (700, 760), (700, 702)):
-            text = given(start=start, stop=stop)
+            text = input_of(start=start, stop=stop)
             ids = [tokenizer.encode(line) for line in text.decode().split("\n")]
             tokens, unknown = sum(map(len, ids)), sum(line.count(3) for line in ids)
-            said = warnings(invoke("translate", raw, "--greedy", given=text), "the model does not know")
+            messages = warnings(invoke("translate", raw, "--greedy", given=text), "the model does not know")
             share = f"{unknown / tokens:.1%} of the tokens, {unknown:,} of {tokens:,}, in line"
-            assert [share in line for line in said] == ([True] if unknown > 0.01 * tokens else [])
+            assert [share in line for line in messages] == ([True] if unknown > 0.01 * tokens else [])
 
-    def test_of_much_text_it_is_said_early_and_once(self, invoke: Invoke, raw: Path) -> None:
-        text = given(lambda line: tokenised(line) + " Quokka .", 600, 900) * 40  # more than comes at once
+    def test_warnings_about_long_input_come_early_and_once(self, invoke: Invoke, raw: Path) -> None:
+        text = input_of(lambda line: tokenize(line) + " Quokka .", 600, 900) * 40  # more than comes at once
         done = invoke("translate", raw, "--greedy", "--set", "search.lengths.max_length=1", given=text)
-        for said in ("the model does not know", "is tokenized differently"):
-            (early,) = warnings(done, said)
+        for part in ("the model does not know", "is tokenized differently"):
+            (early,) = warnings(done, part)
             first = int(re.search(r"\(in the first ([\d,]+) lines\)", early)[1].replace(",", ""))
             assert first < text.count(b"\n") == done.out.count("\n")
 
-    def test_it_is_known_without_the_data_and_nothing_without_the_report(
-        self, invoke: Invoke, raw: Path, tmp_path: Path
-    ) -> None:
+    def test_input_checks_need_the_report_but_not_the_data(self, invoke: Invoke, raw: Path, tmp_path: Path) -> None:
         run = Path(shutil.copytree(raw, tmp_path / "moved"))
         shutil.rmtree(run / "data")
-        assert warnings(invoke("translate", run, given=given(tokenised)), "is tokenized differently")
+        assert warnings(invoke("translate", run, given=input_of(tokenize)), "is tokenized differently")
         (run / "data-report.json").unlink()
-        done = invoke("translate", run, given=given(tokenised, 0, 60))
+        done = invoke("translate", run, given=input_of(tokenize, 0, 60))
         assert (warnings(done, "the input"), done.out.count("\n")) == ([], 60)
 
-    def test_a_damaged_report_is_told(self, invoke: Invoke, raw: Path, tmp_path: Path) -> None:
+    def test_a_corrupt_report_is_an_error(self, invoke: Invoke, raw: Path, tmp_path: Path) -> None:
         run = Path(shutil.copytree(raw, tmp_path / "damaged"))
         (run / "data-report.json").write_text('{"train": 3}', encoding="utf-8")
         done = invoke("translate", run, "Hallo.", code=2)
@@ -164,22 +159,22 @@ class TestLong:
     TEXT = " ".join(lines("train.de", 0, 9))
     GIVEN = f"Hallo.\n{TEXT}\n\n{TEXT.lower().replace('.', '')}\n".encode()
 
-    def test_each_way(self, invoke: Invoke, raw: Path) -> None:
-        found = {}
+    def test_long_lines_are_split_or_truncated(self, invoke: Invoke, raw: Path) -> None:
+        outputs = {}
         for how in ("split", "truncate"):
             done = invoke("translate", raw, "--long-inputs", how, "--json", given=self.GIVEN)
-            found[how] = [json.loads(line) for line in done.out.splitlines()]
-            assert len(found[how]) == 4
-            said = warnings(done, "tokens, and the model was trained on none with more than 30")
-            assert [line.split(":")[1] for line in said] == [" line 2", " line 4"]
-        assert found["split"][1]["segments"] == lines("train.de", 0, 9)
-        assert "segments" not in found["split"][0]
-        assert len(found["truncate"][1]["segments"]) == 1
-        alone = invoke("translate", raw, given="".join(f"{x}\n" for x in found["split"][1]["segments"]).encode())
-        assert found["split"][1]["text"] == " ".join(alone.out.split("\n")).strip()
-        assert invoke("translate", raw, given=self.GIVEN).out.split("\n")[1] == found["split"][1]["text"]
+            outputs[how] = [json.loads(line) for line in done.out.splitlines()]
+            assert len(outputs[how]) == 4
+            messages = warnings(done, "tokens, and the model was trained on none with more than 30")
+            assert [line.split(":")[1] for line in messages] == [" line 2", " line 4"]
+        assert outputs["split"][1]["segments"] == lines("train.de", 0, 9)
+        assert "segments" not in outputs["split"][0]
+        assert len(outputs["truncate"][1]["segments"]) == 1
+        alone = invoke("translate", raw, given="".join(f"{x}\n" for x in outputs["split"][1]["segments"]).encode())
+        assert outputs["split"][1]["text"] == " ".join(alone.out.split("\n")).strip()
+        assert invoke("translate", raw, given=self.GIVEN).out.split("\n")[1] == outputs["split"][1]["text"]
 
-    def test_the_config_may_say_so(self, invoke: Invoke, raw: Path) -> None:
+    def test_the_config_sets_long_inputs(self, invoke: Invoke, raw: Path) -> None:
         by_config = ["--set", "search.lengths.long_inputs=truncate", "--json"]
         for other in ([], ["--greedy"], ["--beam", "3"]):
             first = json.loads(invoke("translate", raw, *by_config, *other, given=self.GIVEN).out.split("\n")[1])
@@ -203,36 +198,36 @@ class TestLong:
         assert invoke("translate", raw, "--attention", "-", given=self.GIVEN.split(b"\n", 1)[1]).out
 
     @pytest.mark.parametrize("how", ["split", "truncate"])
-    def test_any_bytes_give_as_many_lines(self, invoke: Invoke, raw: Path, how: str) -> None:
+    def test_any_bytes_give_one_line_per_line(self, invoke: Invoke, raw: Path, how: str) -> None:
         draw = random.Random(how)
-        some = [*(bytes([code]) for code in b"aA., \xff\x00\x1b\r"), "。\u2028\u0301".encode()]
-        text = b"\n".join(b"".join(draw.choices(some, k=draw.choice([0, 1, 9, 200]))) for _ in range(40))
+        pieces = [*(bytes([code]) for code in b"aA., \xff\x00\x1b\r"), "。\u2028\u0301".encode()]
+        text = b"\n".join(b"".join(draw.choices(pieces, k=draw.choice([0, 1, 9, 200]))) for _ in range(40))
         done = invoke("translate", raw, "--long-inputs", how, "--greedy", given=text + b"\n")
         assert done.out.count("\n") == 40
         assert all(line.isprintable() for line in done.err.split("\n"))
 
 
 class TestEvaluate:
-    def test_what_should_be_known_of_test_sets(self, invoke: Invoke, raw: Path, tmp_path: Path) -> None:
+    def test_overlap_of_test_sets_is_reported(self, invoke: Invoke, raw: Path, tmp_path: Path) -> None:
         run = Path(shutil.copytree(raw, tmp_path / "run"))
         done = invoke("evaluate", run, "--greedy", "--json")
-        assert warnings(done, "learnt: 10 of its 20 pairs (50.0%) are training pairs")
+        assert warnings(done, "overlap: 10 of its 20 pairs (50.0%) are training pairs")
         report = json.loads(done.out)
-        kept = json.loads((run / "evaluation" / "learnt.json").read_text(encoding="utf-8"))
-        assert kept["warnings"] == report["sets"]["learnt"]["warnings"]
-        assert any("training pairs" in line for line in report["sets"]["learnt"]["warnings"])
+        saved = json.loads((run / "evaluation" / "overlap.json").read_text(encoding="utf-8"))
+        assert saved["warnings"] == report["sets"]["overlap"]["warnings"]
+        assert any("training pairs" in line for line in report["sets"]["overlap"]["warnings"])
         shutil.rmtree(run / "data")
         assert not warnings(invoke("evaluate", run, "--greedy"), "training pairs")
 
     @pytest.mark.parametrize(
         ("change", "expected"),
         [
-            ((str, tokenised), "the target is tokenized differently"),
-            ((tokenised, str), "the source is tokenized differently"),
+            ((str, tokenize), "the target is tokenized differently"),
+            ((tokenize, str), "the source is tokenized differently"),
             ((str, str.lower), "the target is cased differently"),
         ],
     )
-    def test_files_that_are_given(
+    def test_files_that_are_input_of(
         self,
         invoke: Invoke,
         raw: Path,
