@@ -38,6 +38,7 @@ def test_each_set_has_a_report_with_the_digests_of_its_files(invoke: Invoke, tmp
     lines = digest(tmp_path / "lines.txt")
     assert ours["digests"] == {"source": lines, "references": [lines], "translations": digest(translations)}
     assert (ours["set"], ours["sentences"], ours["model"]) == ("ours", len(LINES), {"checkpoints": []})
+    assert ours["num_tokens"] == len(translations.read_text(encoding="utf-8").split())
     # The report of a file with the name of a set of the config has another name.
     for name in ("other", "ours"):
         write_lines(tmp_path / name, ["many words", "few"])

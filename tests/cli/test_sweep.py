@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from seq2attn.data.prepare import load_prepared
 from seq2attn.evaluation.evaluate import text_digest
 from seq2attn.io.weights import load_tensors
 from seq2attn.sweep.worker import run_trial
@@ -96,8 +97,10 @@ def test_a_sweep(swept: tuple[Path, Done]) -> None:
 
 def test_a_run_equals_those_of_train_and_evaluate(swept: tuple[Path, Done], invoke: Invoke, tmp_path: Path) -> None:
     run = Path(shutil.copytree(swept[0] / "runs/sweep/trials/luong/seed-1", tmp_path / "run"))
+    record, written = (json.loads((run / name).read_text("utf-8")) for name in ("result.json", "evaluation/short.json"))
     report = json.loads(invoke("evaluate", run, "--json").out)
-    record = json.loads((run / "result.json").read_text(encoding="utf-8"))
+    assert (written["model"], written["search"]) == (report["model"], report["search"])
+    assert len(report["model"]["checkpoints"]) == 1
     for name in ("short", "mixed"):
         scores = report["sets"][name]["scores"]
         assert scores == record["sets"][name]["scores"]
@@ -139,12 +142,21 @@ def test_changed_configs_and_texts_are_refused_or_repeated(
     assert record.sets["short"].digests.source == text_digest(["rot"] * 20)
 
 
-def test_failed_trainings_are_reported(invoke: Invoke, tmp_path: Path, failing_trainings: None) -> None:
+def test_failed_trainings_are_reported_and_data_are_prepared_for_each_tokenizer(
+    invoke: Invoke, tmp_path: Path, failing_trainings: None
+) -> None:
+    axis = "axes={size: {at: tokenizer.joint.vocab_size, choices: {small: 290, large: 300}}}"
     home(tmp_path)
-    done = invoke("sweep", "sweep.yaml", code=1)
-    assert re.search(r"^fixed seed 1: FAILED, exit code 2: error: no space \(.*sweep.log\)$", done.err, re.MULTILINE)
+    changes = axis, "trials=[{model: fixed, size: [small, large]}]", "baseline={size: small}"
+    done = invoke("sweep", "sweep.yaml", *(part for change in changes for part in ("--set", change)), code=1)
+    assert re.search(
+        r"^fixed\+small seed 1: FAILED, exit code 2: error: no space \(.*sweep.log\)$", done.err, re.MULTILINE
+    )
     assert "2 trainings failed:" in done.err
-    assert "Not finished: fixed seed 1, luong seed 1." in done.out
+    assert "Not finished: fixed+small seed 1, fixed+large seed 1." in done.out
+    for name, size in (("fixed+small", 290), ("fixed+large", 300)):
+        prepared = load_prepared(Path("runs/sweep/trials") / name / "seed-1")
+        assert len(prepared.target.vocabulary) == size
 
 
 def test_a_dry_run_trains_nothing(invoke: Invoke, tmp_path: Path) -> None:
