@@ -1,15 +1,15 @@
 """BERT with heads: sentence classification and question answering, as in Devlin et al. 2019, section 4.
 
-    python scripts/bert_heads.py                       # a small BERT made on the spot, with random weights
-    python scripts/bert_heads.py --checkpoint DIR      # one of yours: docs/bert.md tells where from
+    python scripts/bert_heads.py                       # a small BERT with random weights
+    python scripts/bert_heads.py --checkpoint DIR      # a pretrained BERT, see docs/bert.md
 
-Both heads stand behind the contract of all encoders (seq2attn/encoders/base.py), so another encoder would do:
+Both heads use the interface of all encoders (seq2attn/encoders/base.py), so any encoder would work:
 
 - classification (4.1): the vector at [CLS], through BERT's pooler (linear, tanh), then the logits of the classes;
-- question answering (4.2): `question [SEP] text`, and two logits at each piece: does the answer start or end here?
+- question answering (4.2): `question [SEP] text`, and two logits of each token: start and end of the answer.
 
-The tasks are made up: is a film liked (`not bad` is, `not very good` is not), and who did what, where and when.
-No sentence that is measured on was learnt from.
+The tasks are synthetic: is a film liked (`not bad` is, `not very good` is not), and who did what, where and when.
+No test sentence is in the training set.
 """
 
 from __future__ import annotations
@@ -47,31 +47,31 @@ UPDATES, BATCH, RATE, WARM = 300, 32, 2e-3, 50
 
 
 def opinions() -> list[tuple[str, int]]:
-    """Sentences, and whether they are of somebody who liked it."""
-    found = []
+    """Sentences, and 1 for a positive opinion."""
+    examples = []
     for noun, verb, no, very, word in product(
         ("film", "play", "book"), ("was", "is"), ("", "not "), ("", "very ", "so "), GOOD + BAD
     ):
-        found.append((f"the {noun} {verb} {no}{very}{word}", int((word in GOOD) != bool(no))))
-    return found
+        examples.append((f"the {noun} {verb} {no}{very}{word}", int((word in GOOD) != bool(no))))
+    return examples
 
 
 def questions() -> list[tuple[str, str, str]]:
-    """Question, text and answer; the parts of the text come in any order, so that no place gives the answer away."""
-    found = []
-    draw = random.Random(0)
+    """Question, text and answer; the parts of the text are in random order, so that positions are not enough."""
+    examples = []
+    rng = random.Random(0)
     for who, what, where, when in product(WHO, WHAT, WHERE, WHEN):
         parts = {"who": f"{who} saw {what}", "where": f"in {where}", "when": f"on {when}"}
-        text = " ".join(parts[name] for name in draw.choice([*permutations(parts)]))
-        asked, answer = draw.choice(
+        text = " ".join(parts[name] for name in rng.choice([*permutations(parts)]))
+        question, answer = rng.choice(
             [("who saw it", who), ("what is seen", what), ("where was it", where), ("when was it", when)]
         )
-        found.append((f"{asked} ?", text, answer))
-    return found
+        examples.append((f"{question} ?", text, answer))
+    return examples
 
 
-def divided(examples: Sequence[Example], share: float = 0.8) -> tuple[list[Example], list[Example]]:
-    """Those to learn from, and those to measure on."""
+def split_examples(examples: Sequence[Example], share: float = 0.8) -> tuple[list[Example], list[Example]]:
+    """Training set and test set."""
     shuffled = random.Random(1).sample(examples, len(examples))
     cut = int(share * len(shuffled))
     return shuffled[:cut], shuffled[cut:]
@@ -81,7 +81,7 @@ def divided(examples: Sequence[Example], share: float = 0.8) -> tuple[list[Examp
 
 
 class Bert(nn.Module):
-    """Lines to what an encoder hands out."""
+    """Tokenizer, embedding and encoder."""
 
     def __init__(self, folder: Path, rate: float) -> None:
         super().__init__()
@@ -93,13 +93,13 @@ class Bert(nn.Module):
         self.dim = self.encoder.key_dim
 
     def forward(self, lines: Sequence[str]) -> tuple[EncoderOutput, Tensor]:
-        """What stands at each piece, and the ids of the pieces [B, S]"""
+        """Output of the encoder, and ids [B, S]"""
         ids, mask = collate_source([self.tokenizer.encode(line) for line in lines])
         return self.encoder(self.source(ids), mask), ids
 
 
 class Classifier(nn.Module):
-    """Which class a line is of."""
+    """Sentence classification."""
 
     def __init__(self, bert: Bert, classes: int) -> None:
         super().__init__()
@@ -117,13 +117,13 @@ class Classifier(nn.Module):
         return F.cross_entropy(self([line for line, _ in examples]), torch.tensor([label for _, label in examples]))
 
     def right(self, examples: Sequence[tuple[str, int]]) -> int:
-        """How many examples it gets right."""
-        found = self([line for line, _ in examples]).argmax(-1).tolist()
-        return sum(one == label for one, (_, label) in zip(found, examples, strict=True))
+        """Number of correct examples."""
+        predicted = self([line for line, _ in examples]).argmax(-1).tolist()
+        return sum(x == label for x, (_, label) in zip(predicted, examples, strict=True))
 
 
 class Reader(nn.Module):
-    """Where in a text the answer to a question stands."""
+    """Extractive question answering."""
 
     def __init__(self, bert: Bert) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class Reader(nn.Module):
         self.span = nn.Linear(bert.dim, 2)
 
     def forward(self, pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
-        """Logits [B, 2, S] of start and end at the pieces of the text, and the ids [B, S]."""
+        """Logits [B, 2, S] of start and end of the answer, -inf outside the text, and ids [B, S]."""
         encoded, ids = self.bert([f"{question} [SEP] {text}" for question, text in pairs])
         ends = ids == EOS
         in_text = encoded.mask & ~ends & (ends.cumsum(1) == 1)
@@ -140,13 +140,13 @@ class Reader(nn.Module):
     def loss(self, examples: Sequence[tuple[str, str, str]]) -> Tensor:
         """The mean cross-entropy of the right start and of the right end."""
         logits, ids = self([(question, text) for question, text, _ in examples])
-        layout = [self._place(row.tolist(), answer) for row, (_, _, answer) in zip(ids, examples, strict=True)]
-        return F.cross_entropy(logits.flatten(0, 1), torch.tensor(layout).flatten())
+        spans = [self._span(row.tolist(), answer) for row, (_, _, answer) in zip(ids, examples, strict=True)]
+        return F.cross_entropy(logits.flatten(0, 1), torch.tensor(spans).flatten())
 
     def right(self, examples: Sequence[tuple[str, str, str]]) -> int:
-        """How many answers it gets right, word for word."""
-        found = self.answers([(question, text) for question, text, _ in examples])
-        return sum(one == answer for one, (_, _, answer) in zip(found, examples, strict=True))
+        """Number of exact answers."""
+        predicted = self.answers([(question, text) for question, text, _ in examples])
+        return sum(x == answer for x, (_, _, answer) in zip(predicted, examples, strict=True))
 
     def answers(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
         """The best span that does not end before it starts: the greatest S.Ti + E.Tj with j >= i."""
@@ -154,32 +154,32 @@ class Reader(nn.Module):
         scores = logits[:, 0, :, None] + logits[:, 1, None]
         before = torch.ones(scores.shape[1:], dtype=torch.bool).tril(-1)
         best = scores.masked_fill(before, -torch.inf).flatten(1).argmax(-1)
-        layout = [divmod(int(one), ids.size(1)) for one in best]
+        spans = [divmod(int(index), ids.size(1)) for index in best]
         decode = self.bert.tokenizer.decode
-        return [decode(row[start : end + 1].tolist()) for row, (start, end) in zip(ids, layout, strict=True)]
+        return [decode(row[start : end + 1].tolist()) for row, (start, end) in zip(ids, spans, strict=True)]
 
-    def _place(self, ids: list[int], answer: str) -> tuple[int, int]:
-        """Where the answer starts and ends in the text."""
-        wanted = self.bert.tokenizer.encode(answer)[1:]  # without [CLS]
+    def _span(self, ids: list[int], answer: str) -> tuple[int, int]:
+        """Start and end of the answer in the text."""
+        target = self.bert.tokenizer.encode(answer)[1:]  # without [CLS]
         starts = range(ids.index(EOS), len(ids))
-        start = next(start for start in starts if ids[start : start + len(wanted)] == wanted)
-        return start, start + len(wanted) - 1
+        start = next(start for start in starts if ids[start : start + len(target)] == target)
+        return start, start + len(target) - 1
 
 
-# ---------------------------------------------------------------------- learning
+# ---------------------------------------------------------------------- training
 
 
-def learn(name: str, model: Classifier | Reader, examples: Sequence[Any], updates: int) -> float:
-    """Fine-tune all of it, as in section 4; the share of what was held out that it gets right."""
-    known, held_out = divided(examples)
+def fine_tune(name: str, model: Classifier | Reader, examples: Sequence[Any], updates: int) -> float:
+    """Fine-tune the whole model, as in section 4. Returns the accuracy on held-out examples."""
+    train, held_out = split_examples(examples)
     optimizer = torch.optim.AdamW(parameter_groups(model), lr=RATE)
-    draw = random.Random(2)
+    rng = random.Random(2)
     for update in range(1, updates + 1):
         model.train()
         rate = RATE * min(update / WARM, (updates - update) / (updates - WARM))
         for group in optimizer.param_groups:
             group["lr"] = rate * group["lr_scale"]
-        loss = model.loss(draw.sample(known, BATCH))
+        loss = model.loss(rng.sample(train, BATCH))
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -194,11 +194,13 @@ def learn(name: str, model: Classifier | Reader, examples: Sequence[Any], update
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
-    """Learn both tasks; the share of held-out examples that each gets right."""
+    """Fine-tune on both tasks. Returns the accuracy of each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--checkpoint", type=Path, help="the folder of a BERT; none: a small one, made on the spot")
+    parser.add_argument(
+        "--checkpoint", type=Path, help="the folder of a BERT; default: a small one with random weights"
+    )
     parser.add_argument("--updates", type=int, default=UPDATES)
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     heads: dict[str, Callable[[Bert], Classifier | Reader]] = {
         "classification": lambda bert: Classifier(bert, 2),
         "question answering": Reader,
@@ -207,13 +209,13 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     shares = {}
     with tempfile.TemporaryDirectory() as folder:
         torch.manual_seed(1)
-        path, rate = chosen.checkpoint, 0.02  # what was learnt before shall change little
+        path, rate = options.checkpoint, 0.02  # of pretrained weights
         if path is None:
             lines = [" ".join(map(str, example)) for task in tasks.values() for example in task]
             path = make_bert(Path(folder), lines, pieces=500, dim=64, layers=2, lowercase=True)
             rate = 1.0
         for name, head in heads.items():
-            shares[name] = learn(name, head(Bert(path, rate)), tasks[name], chosen.updates)
+            shares[name] = fine_tune(name, head(Bert(path, rate)), tasks[name], options.updates)
     return shares
 
 

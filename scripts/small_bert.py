@@ -1,4 +1,4 @@
-"""A small BERT with random weights and pieces learnt from a text: to try things before one that has learnt is there.
+"""A small BERT with random weights and a vocabulary trained on a text, for experiments without a pretrained one.
 
 python scripts/small_bert.py data/phrasebook/train.de runs/bert
 """
@@ -18,12 +18,12 @@ def make_bert(folder: Path, lines: Iterable[str], *, pieces: int, dim: int, laye
 
     disable_progress_bar()
     folder.mkdir(parents=True, exist_ok=True)
-    learnt = BertWordPieceTokenizer(lowercase=lowercase)
-    learnt.train_from_iterator(lines, vocab_size=pieces, show_progress=False)
-    (vocabulary,) = learnt.save_model(str(folder))
+    tokenizer = BertWordPieceTokenizer(lowercase=lowercase)
+    tokenizer.train_from_iterator(lines, vocab_size=pieces, show_progress=False)
+    (vocabulary,) = tokenizer.save_model(str(folder))
     BertTokenizerFast(vocabulary, do_lower_case=lowercase).save_pretrained(folder)
     config = BertConfig(
-        vocab_size=learnt.get_vocab_size(),
+        vocab_size=tokenizer.get_vocab_size(),
         hidden_size=dim,
         num_hidden_layers=layers,
         num_attention_heads=4,
@@ -36,23 +36,23 @@ def make_bert(folder: Path, lines: Iterable[str], *, pieces: int, dim: int, laye
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("text", type=Path, help="a text file to learn pieces from")
-    parser.add_argument("folder", type=Path, help="where the BERT is written to")
+    parser.add_argument("text", type=Path, help="text file to train the vocabulary on")
+    parser.add_argument("folder", type=Path, help="folder of the new BERT")
     parser.add_argument("--pieces", type=int, default=1500)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--lowercase", action="store_true", help="make all letters small and take off accents")
-    chosen = parser.parse_args()
-    with chosen.text.open(encoding="utf-8") as lines:
+    parser.add_argument("--lowercase", action="store_true", help="lower-case the text and remove accents")
+    options = parser.parse_args()
+    with options.text.open(encoding="utf-8") as lines:
         make_bert(
-            chosen.folder,
+            options.folder,
             lines,
-            pieces=chosen.pieces,
-            dim=chosen.dim,
-            layers=chosen.layers,
-            lowercase=chosen.lowercase,
+            pieces=options.pieces,
+            dim=options.dim,
+            layers=options.layers,
+            lowercase=options.lowercase,
         )
-    print(f"{chosen.folder}: config.json, model.safetensors and a vocabulary")
+    print(f"{options.folder}: config.json, model.safetensors and a vocabulary")
 
 
 if __name__ == "__main__":

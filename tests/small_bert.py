@@ -1,4 +1,4 @@
-"""A small BERT with random weights, made on the spot by `transformers` itself."""
+"""A small BERT with random weights, written by `transformers`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 def make_bert(
     folder: Path, words: Sequence[str], *, kind: type = BertModel, shard: str = "1GB", **shape: object
 ) -> Path:
-    """A checkpoint in `folder`: two layers, unless `shape` says otherwise, that know `words`."""
+    """A checkpoint in `folder` with `words` as its vocabulary; `shape` overrides fields of the config."""
     folder.mkdir(parents=True, exist_ok=True)
     tokens = ["[PAD]", "[unused0]", *SPECIAL[1:], *words]
     (folder / "vocab.txt").write_text("".join(token + "\n" for token in tokens), encoding="utf-8")
@@ -25,7 +25,7 @@ def make_bert(
         "num_attention_heads": 2,
         "intermediate_size": 32,
         "max_position_embeddings": 24,
-        "initializer_range": 0.3,  # so that what should matter does
+        "initializer_range": 0.3,  # large, so that differences are visible
     }
     torch.manual_seed(0)
     kind(BertConfig(**small | shape)).save_pretrained(folder, max_shard_size=shard)

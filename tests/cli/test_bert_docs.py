@@ -1,4 +1,4 @@
-"""What docs/bert.md shows runs, and its heads learn their tasks."""
+"""The commands and code of docs/bert.md run, and its heads solve their tasks."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def text() -> str:
 
 @pytest.mark.slow
 def test_the_heads_learn_their_tasks(home):
-    said = run("python scripts/bert_heads.py", home)
+    output = run("python scripts/bert_heads.py", home)
     shown = re.findall(r"^.*: \d+ of \d+ held-out examples right \(100\.0%\)$", text(), re.MULTILINE)
     assert len(shown) == 2
-    assert [line for line in said.splitlines() if "held-out" in line] == shown
+    assert [line for line in output.splitlines() if "held-out" in line] == shown
 
 
 @pytest.mark.slow
 def test_every_command_runs(home):
-    seen = [command for command in commands(PAGE) if "bert_heads" not in command]
-    assert len(seen) == 5
-    for command in seen:
+    shown = [command for command in commands(PAGE) if "bert_heads" not in command]
+    assert len(shown) == 5
+    for command in shown:
         run(command, home, *short(command))
     (code,) = PYTHON.findall(text())
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

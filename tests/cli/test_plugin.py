@@ -1,4 +1,4 @@
-"""Parts of one's own, in a module of the working directory: `kind: my_parts:MyEncoder`."""
+"""Third-party components in a module of the working directory: `kind: my_parts:MyEncoder`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import CONFIG, invoke_in, run_process, write_toy
 
-PARTS = '''
+PARTS = """
 import torch
 from pydantic import PositiveInt
 from torch import nn
@@ -22,8 +22,6 @@ from seq2attn.encoders import Encoder, EncoderOutput
 
 
 class MyEncoder(Encoder):
-    """Each word by itself."""
-
     class Config(seq2attn.Config):
         kind: str
         size: PositiveInt = 16
@@ -36,14 +34,12 @@ class MyEncoder(Encoder):
         self.layer = nn.Linear(input_dim, config.size)
         self.key_dim = self.value_dim = self.final_dim = config.size
 
-    def forward(self, embedded, mask):  # no attention of its own, so nothing about weights
+    def forward(self, embedded, mask):  # without self-attention, so forward_with_weights is inherited
         states = torch.tanh(self.layer(embedded))
         return EncoderOutput(states, states, mask, (states[:, :1],))
 
 
 class MyScore(ScoreFunction):
-    """Minus the distance of query and key."""
-
     class Config(seq2attn.Config):
         kind: str
         sharpness: float = 1.0
@@ -60,8 +56,6 @@ class MyScore(ScoreFunction):
 
 
 class MyDecoder(Decoder):
-    """The last token is the query; nothing else is remembered."""
-
     class Config(seq2attn.Config):
         kind: str
         attention: AttentionConfig
@@ -75,21 +69,21 @@ class MyDecoder(Decoder):
         self.dim = input_dim + encoder.value_dim
 
     def init_state(self, encoded):
-        start = encoded.mask.new_zeros(len(encoded.mask), dtype=torch.long)
-        return (self.attention.project_memory(encoded.keys, encoded.values, encoded.mask),), start
+        position = encoded.mask.new_zeros(len(encoded.mask), dtype=torch.long)
+        return (self.attention.project_memory(encoded.keys, encoded.values, encoded.mask),), position
 
     def forward(self, embedded, state, memory, *, need_weights=False):
         position = state[:, None] + torch.arange(embedded.size(1), device=embedded.device)
         output = self.attention(embedded, memory[0], position, need_weights=need_weights)
         hidden = torch.cat([embedded, output.context], -1)
         return DecoderOutput.from_attentions(hidden, state + embedded.size(1), [output])
-'''
+"""
 
-OURS = """\
+BUILT_IN = """\
   encoder: {kind: gru, dim: 32}
   decoder: {kind: luong, dim: 32}
 """
-THEIRS = """\
+PLUGINS = """\
   encoder: {kind: my_parts:MyEncoder, size: 24}
   decoder: {kind: my_parts:MyDecoder, attention: {score: {kind: my_parts:MyScore, sharpness: 2}}}
 """
@@ -98,14 +92,14 @@ THEIRS = """\
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plugin")
-    write_toy(folder, CONFIG.replace(OURS, THEIRS))
+    write_toy(folder, CONFIG.replace(BUILT_IN, PLUGINS))
     (folder / "my_parts.py").write_text(PARTS, encoding="utf-8")
     return folder
 
 
-def test_they_train_and_translate(folder: Path) -> None:
-    done = invoke_in(folder, "train", "toy.yaml", "--set", "training.max_duration=[60 updates]")
-    assert "validation at update 60: " in done.err
+def test_plugins_train_and_translate(folder: Path) -> None:
+    trained = invoke_in(folder, "train", "toy.yaml", "--set", "training.max_duration=[40 updates]")
+    assert "validation at update 40: " in trained.err
     saved = (folder / "runs/toy/config.yaml").read_text(encoding="utf-8")
     assert "kind: my_parts:MyScore" in saved and "size: 24" in saved
     allowed = ("--allow-code", "my_parts")
@@ -115,9 +109,9 @@ def test_they_train_and_translate(folder: Path) -> None:
     assert run_process(folder, script).out == done.out.split("\n")[0] + "\n"
 
 
-def test_their_options_are_checked(folder: Path) -> None:
-    wrong = THEIRS.replace("size: 24", "siez: 24").replace("sharpness: 2", "sharpness: very")
-    (folder / "wrong.yaml").write_text(CONFIG.replace(OURS, wrong), encoding="utf-8")
+def test_options_of_plugins_are_checked(folder: Path) -> None:
+    wrong = PLUGINS.replace("size: 24", "siez: 24").replace("sharpness: 2", "sharpness: very")
+    (folder / "wrong.yaml").write_text(CONFIG.replace(BUILT_IN, wrong), encoding="utf-8")
     done = invoke_in(folder, "config", "check", "wrong.yaml", code=2)
     assert [line for line in done.err.splitlines() if line.startswith("wrong")] == [
         "wrong.yaml:12:39: unknown key `model.encoder.siez`; did you mean `size`?",

@@ -1,4 +1,4 @@
-"""A decoder that a config names by its path: it never looks at the source."""
+"""A plug-in decoder without attention to the source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seq2attn.encoders import Encoder, EncoderOutput
 
 
 class Blind(Decoder[Tensor]):
-    """Guesses from the last word."""
+    """Predicts from the last token."""
 
     class Config(Config):
         """No options."""
@@ -20,7 +20,7 @@ class Blind(Decoder[Tensor]):
         kind: str
 
         def build(self, input_dim: int, encoder: Encoder) -> Blind:
-            """For embedded words [N, T, input_dim]."""
+            """For embedded tokens [N, T, input_dim]."""
             return Blind(input_dim)
 
     def __init__(self, dim: int) -> None:
@@ -31,6 +31,8 @@ class Blind(Decoder[Tensor]):
         """No memory."""
         return (), torch.zeros(encoded.mask.size(0))
 
-    def forward(self, words: Tensor, state: Tensor, memory: Memories, *, need_weights: bool = False) -> DecoderOutput:
-        """words [N, T, dim]"""
-        return DecoderOutput(words, state, None)
+    def forward(
+        self, embedded: Tensor, state: Tensor, memory: Memories, *, need_weights: bool = False
+    ) -> DecoderOutput:
+        """embedded [N, T, dim]"""
+        return DecoderOutput(embedded, state, None)
