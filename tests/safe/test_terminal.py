@@ -1,4 +1,4 @@
-"""What is printed is safe for a terminal, and what cannot be printed is a line on standard error."""
+"""Output is safe for a terminal, and output that cannot be written is an error on standard error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.safe.untrained import CONFIG, untrained
 
 FULL = Path("/dev/full")
 ESCAPE = "\x1b]0;title\x07\x9b31m\u202edrow\x7f\r"
-SHOWN = r"\x1b]0;title\x07\x9b31m\u202edrow\x7f\x0d"
+VISIBLE = r"\x1b]0;title\x07\x9b31m\u202edrow\x7f\x0d"
 SWEEP = """\
 base: own.yaml
 folder: swept
@@ -38,16 +38,16 @@ axes: {size: {at: model.embeddings.dim, choices: {small: 8, large: 16}}}
 """
 
 
-def test_all_controls_are_visible_and_all_else_is_as_it_was() -> None:
+def test_only_control_characters_are_escaped() -> None:
     controls = [chr(code) for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"]
     for one in (*controls, *"\u202a\u202e\u2066\u2069", "\udcff"):
         assert visible(f"a{one}b").isprintable() and len(visible(one)) in (4, 6)
     text = "Ein\tWort\n語 ไทย عربي\u200f é 👩‍👩‍👧 \\x1b"
-    assert visible(text) == text and visible(visible(ESCAPE)) == visible(ESCAPE) == SHOWN
+    assert visible(text) == text and visible(visible(ESCAPE)) == visible(ESCAPE) == VISIBLE
 
 
 class Command:
-    """`seq2attn`, all of it, in this process; what it prints is in files or wherever it is told to."""
+    """`seq2attn` in this process, with standard streams in files or in given streams."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.patch = folder, monkeypatch
@@ -66,12 +66,12 @@ class Command:
                 main()
             sys.stdout.flush()
             sys.stderr.flush()
-        said = [file.read_text("utf-8") if file.is_file() else "" for file in files.values()]
-        return int(ended.value.code or 0), said[0], said[1]
+        out, err = (file.read_text("utf-8") if file.is_file() else "" for file in files.values())
+        return int(ended.value.code or 0), out, err
 
 
 def _close(stream: TextIO | None) -> None:
-    with suppress(OSError):  # what a full disk did not take
+    with suppress(OSError):  # of a full disk
         if stream is not None:
             stream.close()
 
@@ -105,57 +105,51 @@ COMMANDS = {
     "config schema": (),
 }
 SILENT = {"prepare", "average", "export", "verify-resume", "init"}
-"""Commands that print no results, or have none here."""
+"""Commands that print nothing to standard output here."""
 
 
-def leaves() -> Iterator[str]:
-    whole: Any = typer.main.get_command(app)
-    for name, one in whole.commands.items():
-        yield from (f"{name} {below}" for below in one.commands) if hasattr(one, "commands") else (name,)
-
-
-def test_every_command_is_tried() -> None:
-    assert {*COMMANDS} == {*leaves()}
+def test_all_commands_are_tested() -> None:
+    group: Any = typer.main.get_command(app)
+    subcommands = {f"config {name}" for name in group.commands["config"].commands}
+    assert {*COMMANDS} == {*group.commands} - {"config"} | subcommands
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_streams_that_cannot_be_written(run: RunDirectory, command: Command, name: str) -> None:
-    words = (*name.split(), *COMMANDS[name])
-    code, results, _ = command(*words)
+    arguments = (*name.split(), *COMMANDS[name])
+    code, results, _ = command(*arguments)
     assert (results == "") == (name in SILENT)
-    for stream, why in ((None, errno.EBADF), (FULL.open("w"), errno.ENOSPC)):
-        without = command(*words, stdout=stream)
+    for stream, error in ((None, errno.EBADF), (FULL.open("w"), errno.ENOSPC)):
+        without_out = command(*arguments, stdout=stream)
         if results:
-            assert without[:2] == (2, "") and "Traceback" not in without[2]
-            assert without[2].splitlines()[-1] == f"error: standard output: {os.strerror(why)}"
+            assert without_out[:2] == (2, "") and "Traceback" not in without_out[2]
+            assert without_out[2].splitlines()[-1] == f"error: standard output: {os.strerror(error)}"
         else:
-            assert without[0] == code
-        stream = stream and FULL.open("w")
-        unheard = command(*words, stderr=stream)
-        assert (unheard[0], unheard[2]) == (code, "")
-        assert unheard[1].split("\n")[0] == results.split("\n")[0]  # the other lines may tell the time
-        assert unheard[1].count("\n") == results.count("\n")
+            assert without_out[0] == code
+    without_err = command(*arguments, stderr=FULL.open("w") if name == "translate" else None)
+    assert (without_err[0], without_err[2]) == (code, "")
+    assert without_err[1].split("\n")[0] == results.split("\n")[0]  # other lines may have times
+    assert without_err[1].count("\n") == results.count("\n")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_names_that_are_not_utf_8(run: RunDirectory, command: Command, name: str) -> None:
-    """In the place of each file that is read: one line, whether there is such a file or not."""
-    stray = os.fsdecode(b"no-\xff-text")
-    (command.folder / stray).write_text("a few words\n", encoding="utf-8")
+def test_file_names_that_are_not_utf_8(run: RunDirectory, command: Command, name: str) -> None:
+    """In place of each input file: no traceback, and the escaped name in an error."""
+    invalid = os.fsdecode(b"no-\xff-text")
+    (command.folder / invalid).write_text("a few words\n", encoding="utf-8")
     for place, word in enumerate(COMMANDS[name]):
         if (command.folder / word).exists() or word == "none.yaml":
-            words = [*COMMANDS[name][:place], stray, *COMMANDS[name][place + 1 :]]
-            code, _, said = command(*name.split(), *words)
-            assert code in (0, 2) and "Traceback" not in said and said.isascii()
-            if code == 2:
-                assert r"no-\udcff-text" in said
+            arguments = [*COMMANDS[name][:place], invalid, *COMMANDS[name][place + 1 :]]
+            code, _, err = command(*name.split(), *arguments)
+            assert code in (0, 2) and "Traceback" not in err and err.isascii()
+            assert code == 0 or r"no-\udcff-text" in err
 
 
 class TestEscapes:
-    """From every place that a stranger writes in, to standard error."""
+    """Escape sequences in all untrusted input are escaped on standard error."""
 
-    def refused(self, command: Command, *words: object) -> None:
-        code, out, err = command(*words)
+    def refused(self, command: Command, *arguments: object) -> None:
+        code, out, err = command(*arguments)
         assert (code, out) == (2, "") and r"\x1b]0;title\x07" in err
         assert visible(err) == err
 
@@ -189,38 +183,35 @@ class TestEscapes:
         reporter = MetricsLogger(run, is_main_process=True, since=None, tensorboard=False)
         reporter.log(ESCAPE)
         reporter.close()
-        assert (run.folder / "train.log").read_text("utf-8").endswith(f" {SHOWN}\n")
+        assert (run.folder / "train.log").read_text("utf-8").endswith(f" {VISIBLE}\n")
 
 
-def test_results_are_as_they_are_but_on_a_terminal(run: RunDirectory, command: Command) -> None:
-    """A model can only say what it learnt, so that `config check` says it here."""
+def test_results_are_escaped_on_a_terminal_only(run: RunDirectory, command: Command) -> None:
     name = f"own{ESCAPE}.yaml"
     Path("own.yaml").rename(name)
     assert command("config", "check", name)[1] == f"{name}: ok\n".replace("\r", "\n")  # as Python reads a line
     controller, terminal = os.openpty()
     with os.fdopen(terminal, "w") as stream:
         assert command("config", "check", name, stdout=stream)[0] == 0
-        assert os.read(controller, 999) == f"own{SHOWN}.yaml: ok\r\n".encode()
+        assert os.read(controller, 999) == f"own{VISIBLE}.yaml: ok\r\n".encode()
 
 
-def test_missing_memory_is_a_line(run: RunDirectory, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it was wanted for."""
+def test_an_out_of_memory_error_is_one_line(
+    run: RunDirectory, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")):
 
         def fail(*_: object, error: Exception = error) -> None:
             raise error
 
         monkeypatch.setattr("seq2attn.config.load.dump", fail)
-        assert command("config", "show", "own.yaml") == (
-            2,
-            "",
-            "error: there is not enough memory for this\n",
-        )
+        expected = (2, "", "error: there is not enough memory for this\n")
+        assert command("config", "show", "own.yaml") == expected
 
 
 @pytest.fixture
 def small_disk(run: RunDirectory) -> Iterator[None]:
-    """No file may have more than 100 bytes, which is what a full disk looks like to whoever writes."""
+    """No file may have more than 100 bytes, which raises the errors of a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
@@ -229,16 +220,16 @@ def small_disk(run: RunDirectory) -> Iterator[None]:
     signal.signal(signal.SIGXFSZ, handler)
 
 
-@pytest.mark.parametrize("name", ["map.png", "map.svg", "map.html", "out.txt"])
-def test_a_full_disk_leaves_no_half_file(run: RunDirectory, invoke: Invoke, name: str, small_disk: None) -> None:
-    more = ("-o", name) if name == "out.txt" else ("--attention", name)
-    said = invoke("translate", run.folder, *["a few words which are many"] * 9, *more, code=2).err
-    assert said.splitlines()[-1].startswith("error: ") and "File too large" in said and name in said
+@pytest.mark.parametrize("name", ["map.svg", "map.html", "out.txt"])
+def test_a_full_disk_leaves_no_partial_file(run: RunDirectory, invoke: Invoke, name: str, small_disk: None) -> None:
+    option = "-o" if name == "out.txt" else "--attention"
+    error = invoke("translate", run.folder, *["a few words which are many"] * 9, option, name, code=2).err
+    assert error.splitlines()[-1].startswith("error: ") and "File too large" in error and name in error
     assert not [*Path().glob(f"{name}*")]
 
 
-def test_two_that_write_one_file(tmp_path: Path) -> None:
-    """The last that is whole stays; what was there before stays until then."""
+def test_two_writers_of_one_file(tmp_path: Path) -> None:
+    """The last complete file stays, and the previous one until then."""
     file = tmp_path / "it"
     file.write_text("before")
     with output(file) as first, output(file) as second:
@@ -252,8 +243,8 @@ def test_two_that_write_one_file(tmp_path: Path) -> None:
     assert file.read_text() == "first " * 99_999 and [*tmp_path.iterdir()] == [file]
 
 
-def test_a_device_stays_one(tmp_path: Path) -> None:
-    """`-o /dev/stdout`, or a link to what the system has."""
+def test_a_device_is_written_to(tmp_path: Path) -> None:
+    """As in `-o /dev/stdout`, or a link to it."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
