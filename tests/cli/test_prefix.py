@@ -33,6 +33,9 @@ def test_one_for_each_line(invoke: Invoke, run: RunDirectory, tmp_path: Path) ->
     free = invoke("translate", run.folder, given=GIVEN).out.split("\n")
     out = invoke("translate", run.folder, "--prefix-file", "prefixes", given=GIVEN).out.split("\n")
     assert out[0].startswith("there are") and out[1:] == ["", free[2], ""]
+    # The line whose attention is drawn is a separate batch.
+    invoke("translate", run.folder, "--prefix-file", "prefixes", "--attention", "-", "-o", "out", given=GIVEN)
+    assert (tmp_path / "out").read_text(encoding="utf-8").split("\n") == out
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ class Browser:
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
 
     def choose(self, selector: str, value: object) -> None:
-        """Pick an option of a select."""
+        """Select an option."""
         act = f"e => {{ e.value = {str(value)!r}; e.dispatchEvent(new Event('change')) }}"
         self.get(f"({act})(document.querySelector({selector!r}))")
 

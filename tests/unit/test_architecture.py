@@ -1,4 +1,4 @@
-"""What docs/architecture.md says is true: files, names, and the modules of an update and of a translation."""
+"""Files, names and modules in docs/architecture.md exist, and its lists of modules are those that run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hugging Face's encoder-decoders, made on the spot with weights by chance, copied into ours: the same function.
+"""Random encoder-decoders of Hugging Face with their weights copied into ours: the same function.
 
 Marian is post-norm with positions from a table, BART post-norm with GELU, Pegasus pre-norm. Marian's and Pegasus's
 sinusoids have other wavelengths than ours, so that their tables go into learned positions. BART's two norms of the
@@ -41,11 +41,11 @@ SPECIAL = {
     "forced_eos_token_id": None,
 }  # fmt: skip
 SOURCES = [[5, 9, 4], [7], [3, 3, 18, 11, 20, 6], [22, 10, 8, 8], [13, 4], [19, 17, 16, 15, 14, 13, 12]]
-MOST = 14
+MAX_LENGTH = 14
 
 
-def by_chance(model):
-    """Weights far from zero, the norms' too; the end is likely enough that translations end."""
+def randomize(model):
+    """Weights far from zero, also of norms; EOS is probable enough that translations end."""
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
@@ -64,12 +64,12 @@ def theirs(kind):
         for name, size in (("layers", LAYERS), ("attention_heads", HEADS), ("ffn_dim", HIDDEN))
     }
     torch.manual_seed(4)
-    made = model(config(vocab_size=WORDS, d_model=DIM, max_position_embeddings=PLACES, **sizes, **SPECIAL, **options))
+    net = model(config(vocab_size=WORDS, d_model=DIM, max_position_embeddings=PLACES, **sizes, **SPECIAL, **options))
     if kind == "bart":
-        for side in (made.model.encoder, made.model.decoder):
+        for side in (net.model.encoder, net.model.decoder):
             side.layernorm_embedding = nn.Identity()
-    made.generation_config = GenerationConfig(**SPECIAL)
-    return by_chance(made)
+    net.generation_config = GenerationConfig(**SPECIAL)
+    return randomize(net)
 
 
 @functools.cache
@@ -98,14 +98,11 @@ def copy_side(side, other, kind):
     if kind == "pegasus":
         copy_weights(side.norm, other.layer_norm)
     for layer, their in zip(side.layers, other.layers, strict=True):
+        copy_attention(layer.self_attention, their.self_attn)
+        copy_weights(layer.self_attention_residual.norm, their.self_attn_layer_norm)
         if hasattr(layer, "cross_attention"):
-            copy_attention(layer.self_attention, their.self_attn)
             copy_attention(layer.cross_attention, their.encoder_attn)
-            copy_weights(layer.self_attention_residual.norm, their.self_attn_layer_norm)
             copy_weights(layer.cross_attention_residual.norm, their.encoder_attn_layer_norm)
-        else:
-            copy_attention(layer.self_attention, their.self_attn)
-            copy_weights(layer.self_attention_residual.norm, their.self_attn_layer_norm)
         copy_weights(layer.feed_forward.up_proj, their.fc1)
         copy_weights(layer.feed_forward.down_proj, their.fc2)
         copy_weights(layer.feed_forward_residual.norm, their.final_layer_norm)
@@ -132,13 +129,13 @@ def test_the_same_logits(kind):
             input_ids=source, attention_mask=mask.long(), decoder_input_ids=target, use_cache=False
         ).logits
         net = ours(kind)
-        found = net.output_projection(net(source, mask, target).hidden)
+        logits = net.output_projection(net(source, mask, target).hidden)
     assert expected.std() > 0.5
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
 
 
 class FirstMayEnd(BeamSearch):
-    """Of the 2K candidates only the best K may end a translation, which is their rule; ours lets all of them."""
+    """Only the best K of the 2K candidates may end a translation, as in Hugging Face; ours allows all."""
 
     def __call__(self, log_probs, scores):
         parent, token, score = super().__call__(log_probs, scores)
@@ -146,33 +143,33 @@ class FirstMayEnd(BeamSearch):
         return parent, token, score
 
 
-class EndAtLast(LogitsProcessor):
-    """The last word is the end, whatever its probability; their own rule would give it a probability of one."""
+class EndAtMaximum(LogitsProcessor):
+    """The last token is EOS with its probability; `forced_eos_token_id` would give it a probability of one."""
 
-    def __call__(self, words, log_probs):
+    def __call__(self, tokens, log_probs):
         end = torch.arange(WORDS) == EOS
-        return log_probs.masked_fill(~end, NEG_INF) if words.size(1) == MOST else log_probs
+        return log_probs.masked_fill(~end, NEG_INF) if tokens.size(1) == MAX_LENGTH else log_probs
 
 
-@pytest.mark.parametrize(("width", "alpha"), [(3, 0.6), (5, 0.0), (5, 1.0)])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "width", "alpha"), [("marian", 3, 0.6), ("bart", 5, 0.0), ("pegasus", 5, 1.0)])
 def test_the_same_beams(kind, width, alpha):
     source, mask = collate_source(SOURCES)
     net, sentences = ours(kind), torch.ones(len(SOURCES), dtype=torch.long)
     memory, state = net.encode(source, mask)
-    found = search(
-        net.step, state, memory, strategy=FirstMayEnd(width), limits=LengthLimits(sentences, sentences * MOST), bos=BOS,
-        eos=EOS, suppress_tokens=(PAD, BOS), lengths=LengthPenalty("average", alpha),
+    limits = LengthLimits(sentences, sentences * MAX_LENGTH)
+    best = search(
+        net.step, state, memory, strategy=FirstMayEnd(width), limits=limits, bos=BOS, eos=EOS,
+        suppress_tokens=(PAD, BOS), lengths=LengthPenalty("average", alpha),
     )  # fmt: skip
     expected = theirs(kind).generate(
         source, attention_mask=mask.long(), num_beams=width, num_return_sequences=width, length_penalty=alpha,
-        early_stopping="never", max_length=MOST + 1, suppress_tokens=[PAD, BOS], do_sample=False,
-        logits_processor=[EndAtLast()], return_dict_in_generate=True, output_scores=True,
+        early_stopping="never", max_length=MAX_LENGTH + 1, suppress_tokens=[PAD, BOS], do_sample=False,
+        logits_processor=[EndAtMaximum()], return_dict_in_generate=True, output_scores=True,
     )  # fmt: skip
-    words = [without_end(row) for row in expected.sequences[:, 1:].tolist()]
-    assert len({tuple(row) for row in words}) > 4
-    assert [without_end(row) for row in found.tokens.flatten(0, 1).tolist()] == words
-    torch.testing.assert_close(found.scores.flatten(), expected.sequences_scores)
+    tokens = [without_end(row) for row in expected.sequences[:, 1:].tolist()]
+    assert len({tuple(row) for row in tokens}) > 4
+    assert [without_end(row) for row in best.tokens.flatten(0, 1).tolist()] == tokens
+    torch.testing.assert_close(best.scores.flatten(), expected.sequences_scores)
 
 
 def without_end(row):
