@@ -209,12 +209,14 @@ def test_patience_and_plateaus_restart_at_a_change_of_metric(corpus):
 
 
 def test_patience_restarts_with_a_comparable_best(corpus):
-    options = {"optimizer": NO_PROGRESS}
+    plateau = {"kind": "plateau", "factor": 0.1, "patience": 2}
+    options = {"optimizer": NO_PROGRESS, "lr_schedule": plateau, "report_every": 1}
     trained(corpus, "run", max_duration=["4 updates"], validation=every(metric="bleu", patience=2), **options)
     validation = every(metric="chrf", patience=2)
     run = trained(corpus, "run", max_duration=["99 updates"], resume=True, validation=validation, **options)
     # Update 4 had no better BLEU; 6 is the first without a better chrF, and 8 the second.
     assert [line["update"] for line in metrics(run, "validation")] == [2, 4, 6, 8]
+    assert {line["learning_rate"] for line in metrics(run, "train")} == {1e-12}
 
 
 def test_an_average_of_the_best_needs_comparable_scores(corpus):
