@@ -19,6 +19,7 @@ from seq2attn.errors import ConfigError, DataError, RunError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
+from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.small_bert import make_bert
 from tests.unit.data.corpora import write_corpus
@@ -118,6 +119,7 @@ def test_log_and_report_have_lines_by_corpus(tmp_path: Path) -> None:
     text = (tmp_path / "run" / REPORT_TEXT).read_text(encoding="utf-8")
     assert all(line in text for line in shares)
     assert prepared.dev_sources[0].startswith("<news> b0")
+    assert isinstance(prepared.source, TaggedTokenizer) and not prepared.source.required  # `b` has no tag
 
 
 @pytest.mark.parametrize("text", [WORDS, STOCHASTIC])
