@@ -90,6 +90,8 @@ def test_cells_of_a_picture_and_its_legend(saved: list[Any], tmp_path: Path, sca
     np.testing.assert_allclose(bar.get_yticks(), [0, full / 2, full])
     assert [text.get_text() for text in bar.get_yticklabels()] == ["0", f"{full / 2:.2g}", f"{full:.2g}"]
     assert bar.get_ylabel() == ("weight/row max" if scale == "row" else "weight")
+    white, dark = images[0].cmap([0.0, 1.0])[:, :3].sum(1)
+    assert white > 2.9 and dark < 1
 
 
 def test_labels_of_a_picture_are_above_each_map(saved: list[Any], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import unicodedata
 import warnings
@@ -124,7 +125,7 @@ def test_attention_is_drawn(tmp_path: Path):
     path = tmp_path / "new" / "map.png"
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a missing glyph is a warning
-        draw_heatmap(as_map(SOURCE, TARGET, np.tile(weights, (2, 3, 1, 1))), path)
+        draw_heatmap(as_map(SOURCE, TARGET, np.tile(weights, (1, 2, 1, 1))), path)
     picture = pixels(path)
     assert min(picture.shape[:2]) > 300
     assert count_colors(picture) > 50
@@ -141,22 +142,11 @@ def test_one_warning_for_all_characters_without_a_font(tmp_path: Path, capsys: p
     assert pixels(tmp_path / "map.png").size
 
 
-def test_a_large_picture_stays_within_bounds(tmp_path: Path):
-    draw_heatmap(as_map(["w"] * 400, ["x"], np.full((1, 400), 1 / 400)), tmp_path / "map.png")
-    assert max(pixels(tmp_path / "map.png").shape[:2]) < 10_000
-
-
-def test_large_weights_are_dark(tmp_path: Path):
-    draw_heatmap(as_map(["a", "b"], ["x", "y"], np.eye(2)), tmp_path / "map.png")
-    picture = pixels(tmp_path / "map.png")
-    blue = np.argwhere((picture[:, :, 2] > picture[:, :, 0] + 0.2) & (picture[:, :, 0] < 0.1))
-    blue = blue[blue[:, 1] < picture.shape[1] * 0.6]  # without the scale
-    (top, left), (bottom, right) = blue.min(0), blue.max(0)
-    dark = picture[:, :, 0] < 0.1
-    middle_y, middle_x = (top + bottom) // 2, (left + right) // 2
-    assert dark[top:middle_y, left:middle_x].mean() > 0.9
-    assert dark[middle_y:bottom, middle_x:right].mean() > 0.9
-    assert dark[top:middle_y, middle_x + 5 : right].mean() < 0.1
+def test_a_large_picture_has_a_maximum_size(tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    draw_heatmap(as_map(["w"] * 400, ["x"], np.full((1, 400), 1 / 400)), tmp_path / "map.svg")
+    size = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', (tmp_path / "map.svg").read_text(encoding="utf-8"))
+    assert size and max(map(float, size.groups())) < 50 * 72
 
 
 @pytest.mark.parametrize(("suffix", "start"), [(".svg", b"<?xml"), (".pdf", b"%PDF"), (".PNG", b"\x89PNG")])
