@@ -1,4 +1,4 @@
-"""The options of a command reach the part that they are about."""
+"""The options of a command reach the component that they concern."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SHORT = ("--set", "search.lengths.max_length=2")
 
 
 def test_translate(tmp_path: Path, invoke: Invoke) -> None:
-    """The search is that of the run, and what is said on the command line comes over it."""
+    """The search is that of the run, with the options of the command line."""
     run = untrained(tmp_path).folder
     line = LINES[1]
-    found = json.loads(invoke("translate", run, line, "--json", "--n-best", "3").out)
-    assert len(found["tokens"]) == 9 and len(found["alternatives"]) == 2
+    output = json.loads(invoke("translate", run, line, "--json", "--n-best", "3").out)
+    assert len(output["tokens"]) == 9 and len(output["alternatives"]) == 2
     assert "--beam 4" in invoke("translate", run, line, "--n-best", "4", code=2).err
     whole = Translator.load(run).translate(line)
-    assert (whole.tokens, len(whole.alternatives)) == (tuple(found["tokens"]), 2)
+    assert (whole.tokens, len(whole.alternatives)) == (tuple(output["tokens"]), 2)
     assert len(json.loads(invoke("translate", run, line, "--json", *SHORT).out)["tokens"]) == 2
 
 
@@ -64,12 +64,12 @@ def test_whole_words(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyP
 
 def test_evaluate(tmp_path: Path, invoke: Invoke) -> None:
     run = untrained(tmp_path).folder
-    for more, width, most in (((), 3, 9), (("--beam", "2"), 2, 9), (SHORT, 3, 2)):
+    for more, width, max_length in (((), 3, 9), (("--beam", "2"), 2, 9), (SHORT, 3, 2)):
         invoke("evaluate", run, *more)
         report = json.loads((run / "evaluation/ours.json").read_text("utf-8"))
-        assert (report["search"]["beam_size"], report["search"]["lengths"]["max_length"]) == (width, most)
+        assert (report["search"]["beam_size"], report["search"]["lengths"]["max_length"]) == (width, max_length)
         texts = (run / "evaluation/ours.txt").read_text("utf-8").split("\n")[:-1]
-        assert [len(text.split()) for text in texts] == [most, most, 0]
+        assert [len(text.split()) for text in texts] == [max_length, max_length, 0]
     assert json.loads(invoke("evaluate", run, "--greedy", "--json").out)["search"]["kind"] == "greedy"
 
 
@@ -94,7 +94,7 @@ def test_weights_are_for_the_vocabulary_of_either_side(tmp_path: Path, side: str
 
 
 @pytest.mark.parametrize("pair", [([4], [4] * 4), ([4] * 4, [4])])
-def test_filters_look_at_either_side(pair: tuple[list[int], list[int]]) -> None:
+def test_filters_check_both_sides(pair: tuple[list[int], list[int]]) -> None:
     encoded = EncodedPair(("", ""), pair)
     assert FiltersConfig(max_length=3).rejection_reason(encoded) == "too_long"
     assert FiltersConfig(max_length=4).rejection_reason(encoded) is None

@@ -1,12 +1,11 @@
-"""What docs/python.md shows runs, from training to pictures, and every public name is on the page."""
+"""The code of docs/python.md runs, and every public name is on the page."""
 
 from __future__ import annotations
 
 import re
 
 import seq2attn
-from seq2attn.config.load import load
-from seq2attn.experiment import ExperimentConfig
+from tests.cli.conftest import invoke_in
 from tests.cli.test_readme import PYTHON, ROOT, home, run_python
 
 __all__ = ["home"]  # a fixture
@@ -29,8 +28,9 @@ def test_every_public_name_is_on_the_page():
 
 def test_training_from_python_is_that_of_the_command(toy, tmp_path, monkeypatch):
     monkeypatch.chdir(toy.folder)
-    config = seq2attn.load_config("toy.yaml", [f"run_dir={tmp_path / 'run'}"])
-    assert config == load(toy.config, ExperimentConfig, [f"run_dir={tmp_path / 'run'}"])
-    ours = seq2attn.train(config)
-    assert ours.folder == tmp_path / "run"
-    assert (ours.folder / "model.safetensors").read_bytes() == (toy.run / "model.safetensors").read_bytes()
+    overrides = ["training.max_duration=[3 updates]", f"run_dir={tmp_path / 'python'}"]
+    run = seq2attn.train(seq2attn.load_config("toy.yaml", overrides))
+    command = tmp_path / "command"
+    invoke_in(toy.folder, "train", "toy.yaml", f"--set={overrides[0]}", f"--set=run_dir={command}")
+    assert run.folder == tmp_path / "python"
+    assert (run.folder / "model.safetensors").read_bytes() == (command / "model.safetensors").read_bytes()

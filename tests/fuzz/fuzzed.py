@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -18,26 +17,27 @@ from tests.conftest import TRIED
 SEED = int(os.environ["FUZZ_SEED"])  # tests/conftest.py draws it where none is given
 """Of the slow forms."""
 SHARE = float(os.environ.get("FUZZ_SHARE", "1"))
-"""How many of the slow cases are tried."""
+"""The share of the slow cases to run."""
 
 
 def fuzzed(
     area: str, case: SearchStrategy[Any], *, quick: int, slow: int
 ) -> Callable[[Callable[[Any, Any], None]], Any]:
-    """Tries `check(home, case)` with cases of a strategy; `home` is the module's fixture of that name."""
+    """A test that runs `check(home, case)` with cases of a strategy; `home` is the module's fixture of that name."""
 
     def decorate(check: Callable[[Any, Any], None]) -> Any:
         forms = [pytest.param(quick, id="quick"), pytest.param(slow, id="slow", marks=pytest.mark.slow)]
 
         @pytest.mark.parametrize("cases", forms)
         def test(cases: int, home: Any, record_property: Callable[[str, Any], None]) -> None:
-            tried = Counter[str]()
+            num_cases = 0
 
             def counted(one: Any) -> None:
-                tried[area] += 1
+                nonlocal num_cases
+                num_cases += 1
                 check(home, one)
 
-            counted.__qualname__ = check.__qualname__  # hypothesis draws by the name
+            counted.__qualname__ = check.__qualname__  # hypothesis seeds by the name
             is_quick = cases == quick
             limits = settings(
                 max_examples=cases if is_quick else max(1, int(cases * SHARE)),
@@ -53,7 +53,7 @@ def fuzzed(
             try:
                 (run if is_quick else seed(SEED)(run))()
             finally:
-                record_property(TRIED + area, tried[area])
+                record_property(TRIED + area, num_cases)
 
         test.__name__, test.__doc__ = check.__name__, check.__doc__
         return test
@@ -61,15 +61,15 @@ def fuzzed(
     return decorate
 
 
-def command(name: str, *arguments: object, given: bytes = b"") -> Result:
+def command(name: str, *arguments: object, stdin: bytes = b"") -> Result:
     """`seq2attn NAME` with `arguments`, in this process.
 
-    Of the commands only this one is made, since to make them all takes longer than to run one.
+    Only this command is built, since building all takes longer than running one.
     """
     functions = {one.name or one.callback.__name__: one for one in app.registered_commands if one.callback}
     words = [*map(str, arguments)]
     if name not in functions:
-        return CliRunner().invoke(app, [name, *words], input=given, prog_name="seq2attn")
+        return CliRunner().invoke(app, [name, *words], input=stdin, prog_name="seq2attn")
     alone = command_group("One command.")
     alone.registered_commands.append(functions[name])
-    return CliRunner().invoke(alone, words, input=given, prog_name="seq2attn")
+    return CliRunner().invoke(alone, words, input=stdin, prog_name="seq2attn")

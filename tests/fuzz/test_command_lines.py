@@ -64,34 +64,34 @@ likely = st.tuples(
                      ("translate", "run", "ba be", "--attention"), ("export", "run", "--to", "ctranslate2")]),
     st.lists(st.one_of(st.tuples(st.sampled_from(OPTIONS), st.sampled_from(VALUES)), st.tuples(word)), max_size=3),
 ).map(lambda both: (both[0][0], [*both[0][1:], *(word for pair in both[1] for word in pair)]))  # fmt: skip
-"""Command lines that are right, or nearly so."""
+"""Command lines that are valid, or nearly so."""
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A working directory with a run, text and configs, to be copied for every command."""
     folder = tmp_path_factory.mktemp("commands")
-    sound = folder / "sound"
-    sound.mkdir()
+    template = folder / "template"
+    template.mkdir()
     run = make_run(tmp_path_factory.mktemp("run"), *FAMILIES["luong without feeding"])
-    shutil.copytree(run.folder, sound / "run")
-    (sound / "config.yaml").write_text(CONFIG)
-    (sound / "sweep.yaml").write_text(SWEEP)
-    (sound / "lines").write_text("ba be\nbi\n")
-    (sound / "odd").write_bytes(b"ba \xff\x00\n\n\xe2\x80\xa8\r\nbe")
-    (sound / "empty").write_bytes(b"")
-    (sound / "folder").mkdir()
+    shutil.copytree(run.folder, template / "run")
+    (template / "config.yaml").write_text(CONFIG)
+    (template / "sweep.yaml").write_text(SWEEP)
+    (template / "lines").write_text("ba be\nbi\n")
+    (template / "odd").write_bytes(b"ba \xff\x00\n\n\xe2\x80\xa8\r\nbe")
+    (template / "empty").write_bytes(b"")
+    (template / "folder").mkdir()
     return folder
 
 
-def tried(home: Path, name: str, words: list[str]) -> None:
+def run_command(home: Path, name: str, words: list[str]) -> None:
     here = Path.cwd()
     shutil.rmtree(home / "used", ignore_errors=True)
-    shutil.copytree(home / "sound", home / "used")
+    shutil.copytree(home / "template", home / "used")
     os.chdir(home / "used")
     first, *rest = [*name.split(), *words] or [""]
     try:
-        done = command(first, *rest, given=b"be ba\nbi")
+        done = command(first, *rest, stdin=b"be ba\nbi")
     finally:
         os.chdir(here)
     assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
@@ -102,10 +102,10 @@ def tried(home: Path, name: str, words: list[str]) -> None:
 
 
 @fuzzed("command lines", line, quick=40, slow=1500)
-def test_any_words_are_understood_or_refused(home, case):
-    tried(home, *case)
+def test_any_words_run_or_are_refused(home, case):
+    run_command(home, *case)
 
 
 @fuzzed("command lines", likely, quick=40, slow=1500)
-def test_likely_words_are_understood_or_refused(home, case):
-    tried(home, *case)
+def test_likely_words_run_or_are_refused(home, case):
+    run_command(home, *case)

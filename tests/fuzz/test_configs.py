@@ -1,4 +1,4 @@
-"""Configs of the repository, damaged: each is accepted, or refused with a place."""
+"""Configs of the repository with random changes: each is accepted, or refused with a place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATHS = sorted(path.relative_to(CONFIGS) for path in CONFIGS.rglob("*.yaml"))
 PLACE = re.compile(r"^(?:[^\n]*\.yaml|<command line>):\d+:\d+: \S", re.MULTILINE)
 WHOLE_FILE = re.compile(r"^[^\n]*\.yaml: (?:there is no file|cannot read|has more than)")
 DEEPEST = 6
-"""Up to how many layers a model is built; whatever its sizes, there is no memory for its weights."""
+"""Maximum number of layers of a model to build, on the meta device."""
 
 odd = st.one_of(
     st.none(),
@@ -41,7 +41,7 @@ odd = st.one_of(
     st.recursive(st.none(), lambda inner: st.lists(inner, max_size=2), max_leaves=30),
     st.dictionaries(st.sampled_from(["kind", "dim", "layers", "x", ""]), st.integers(0, 9), max_size=2),
 )  # fmt: skip
-"""Values that stand where others should."""
+"""Values of a wrong type or size."""
 
 change = st.tuples(
     st.sampled_from(["put", "drop", "rename", "twice", "swap", "wrap", "graft"]),
@@ -49,9 +49,9 @@ change = st.tuples(
     st.integers(0, 10**6),
     odd,
 )
-"""What is done, at which places, and with what."""
+"""A change of the tree, two places, and a value."""
 
-damage = st.tuples(
+edit = st.tuples(
     st.sampled_from(["cut", "insert", "before", "before", "double", "indent"]),
     st.floats(0, 1),
     st.integers(1, 40),
@@ -63,7 +63,7 @@ damage = st.tuples(
         ),
     ),
 )  # fmt: skip
-"""What happens to the text, where, and with what."""
+"""A change of the text, its place and length, and an insertion."""
 
 
 def places(tree: Any) -> Iterator[tuple[Any, Any]]:
@@ -98,7 +98,7 @@ def changed(tree: Any, what: str, where: int, other: int, value: Any) -> Any:
     return tree
 
 
-def damaged(text: str, how: str, where: float, length: int, what: str) -> str:
+def changed_text(text: str, how: str, where: float, length: int, what: str) -> str:
     start = int(where * len(text))
     match how:
         case "cut":
@@ -119,12 +119,12 @@ def damaged(text: str, how: str, where: float, length: int, what: str) -> str:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of all configs, in which damaged ones stand beside those that they extend."""
+    """A copy of all configs, so that changed ones are beside those that they extend."""
     return Path(shutil.copytree(CONFIGS, tmp_path_factory.mktemp("fuzz") / "configs"))
 
 
-def assert_told(error: ConfigError, path: Path) -> None:
-    """It has a place, and counts what it lists."""
+def check_message(error: ConfigError, path: Path) -> None:
+    """The message has a place and a count."""
     message = str(error)
     if WHOLE_FILE.match(message):
         return
@@ -137,7 +137,7 @@ def try_config(path: Path, overrides: list[str]) -> None:
     try:
         experiment = load(path, ExperimentConfig, overrides)
     except ConfigError as error:
-        assert_told(error, path)
+        check_message(error, path)
         return
     again = path.with_name("again.yaml")
     again.write_text(dump(experiment), encoding="utf-8")
@@ -150,11 +150,8 @@ def try_config(path: Path, overrides: list[str]) -> None:
 
 
 def is_small(tree: Any) -> bool:
-    """Whether a model can be built in a moment."""
-    for owner, key in places(tree):
-        if key in ("layers", "num_hidden_layers") and isinstance(owner[key], int) and owner[key] > DEEPEST:
-            return False
-    return True
+    layers = (owner[key] for owner, key in places(tree) if key in ("layers", "num_hidden_layers"))
+    return all(number <= DEEPEST for number in layers if isinstance(number, int))
 
 
 @fuzzed(
@@ -175,16 +172,16 @@ def test_a_changed_config_is_accepted_or_refused_with_a_place(home, case):
 
 @fuzzed(
     "configs",
-    st.tuples(st.sampled_from(PATHS), st.lists(damage, min_size=1, max_size=3)),
+    st.tuples(st.sampled_from(PATHS), st.lists(edit, min_size=1, max_size=3)),
     quick=50,
     slow=1300,
 )
-def test_damaged_yaml_is_accepted_or_refused_with_a_place(home, case):
-    name, damages = case
+def test_changed_yaml_is_accepted_or_refused_with_a_place(home, case):
+    name, edits = case
     text = (CONFIGS / name).read_text(encoding="utf-8")
-    for one in damages:
-        text = damaged(text, *one)
-    path = (home / name).with_name("damaged.yaml")
+    for one in edits:
+        text = changed_text(text, *one)
+    path = (home / name).with_name("changed-text.yaml")
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     try_config(path, [])
 
@@ -211,12 +208,12 @@ def test_overrides_are_accepted_or_refused_with_a_place(home, case):
     try_config(home / "phrasebook.yaml", case)
 
 
-@fuzzed("sweeps", st.lists(st.one_of(change, damage), min_size=1, max_size=3), quick=20, slow=500)
+@fuzzed("sweeps", st.lists(st.one_of(change, edit), min_size=1, max_size=3), quick=20, slow=500)
 def test_a_changed_sweep_is_accepted_or_refused(home, case):
     text = (CONFIGS / "sweeps" / "phrasebook.yaml").read_text(encoding="utf-8")
     for one in case:
         if len(one) == 4 and isinstance(one[1], float):
-            text = damaged(text, *one)
+            text = changed_text(text, *one)
         else:
             try:
                 tree = yaml.safe_load(text)

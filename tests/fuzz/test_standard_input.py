@@ -1,4 +1,4 @@
-"""Any bytes on the standard input of `translate`: as many lines come out as go in, all of them UTF-8."""
+"""Any bytes on the standard input of `translate`: one line out per line in, in UTF-8."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ word = st.one_of(
 )  # fmt: skip
 line = st.lists(word, max_size=6).map(b" ".join)
 lines = st.lists(line, max_size=5).map(b"\n".join)
-given_bytes = st.one_of(lines, lines.map(lambda some: some + b"\n"), st.binary(max_size=60))
+content = st.one_of(lines, lines.map(lambda text: text + b"\n"), st.binary(max_size=60))
 options = st.sampled_from(
     [[], ["--json"], ["--greedy", "--json"], ["--greedy"], ["--beam", "2"], ["--beam", "3", "--n-best", "3"],
      ["--n-best", "2", "--json"],
@@ -40,39 +40,39 @@ options = st.sampled_from(
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run for each way to cut text."""
-    made = {}
+    """A run per tokenizer."""
+    runs = {}
     for name, text in TEXTS.items():
         folder = tmp_path_factory.mktemp(name)
-        made[name] = make_run(folder, *FAMILIES["fixed"], tokenizer=text).folder
-    return made
+        runs[name] = make_run(folder, *FAMILIES["fixed"], tokenizer=text).folder
+    return runs
 
 
-@fuzzed("standard input", st.tuples(st.sampled_from([*TEXTS]), options, given_bytes), quick=50, slow=1000)
-def test_as_many_lines_come_out_as_go_in(home, case):
-    name, chosen, given = case
-    done = command("translate", home[name], *chosen, given=given)
+@fuzzed("standard input", st.tuples(st.sampled_from([*TEXTS]), options, content), quick=30, slow=1000)
+def test_one_line_out_per_line_in(home, case):
+    name, arguments, stdin = case
+    done = command("translate", home[name], *arguments, stdin=stdin)
     assert done.exit_code == 0, (done.exception, done.stderr)
-    count = given.count(b"\n") + (not given.endswith(b"\n") and given != b"")
+    count = stdin.count(b"\n") + (not stdin.endswith(b"\n") and stdin != b"")
     out = done.stdout_bytes.decode("utf-8")
     assert out.endswith("\n") or not out
-    found = out.split("\n")[:-1]
-    assert found == out.splitlines()  # which breaks lines at "\r", U+2028 and others too
-    if "--json" in chosen:
-        objects = [json.loads(one) for one in found]
+    printed = out.split("\n")[:-1]
+    assert printed == out.splitlines()  # which breaks lines at "\r", U+2028 and others too
+    if "--json" in arguments:
+        objects = [json.loads(one) for one in printed]
         assert len(objects) == count
-        for one, raw in zip(objects, given.split(b"\n"), strict=False):
+        for one, raw in zip(objects, stdin.split(b"\n"), strict=False):
             assert {"source", "text", "score", "tokens"} <= one.keys()
             assert "\ufffd" in one["source"] or one["source"].encode() in raw
-    elif "--n-best" in chosen:
-        numbers = [int(one.split("\t")[0]) for one in found]
-        assert all(len(one.split("\t")) == 3 for one in found)
+    elif "--n-best" in arguments:
+        numbers = [int(one.split("\t")[0]) for one in printed]
+        assert all(len(one.split("\t")) == 3 for one in printed)
         assert numbers == sorted(numbers) and {*numbers} == {*range(1, count + 1)}
     else:
-        assert len(found) == count
+        assert len(printed) == count
 
 
-def test_json_of_a_line_is_a_line_for_whatever_cuts_lines(home):
-    done = command("translate", home["words"], "--json", given="ba\u2028be\u2029\nbi\x85".encode())
+def test_json_has_no_other_line_breaks(home):
+    done = command("translate", home["words"], "--json", stdin="ba\u2028be\u2029\nbi\x85".encode())
     assert len(done.stdout.splitlines()) == 2
     assert [json.loads(one)["source"] for one in done.stdout.splitlines()] == ["ba\u2028be\u2029", "bi\x85"]

@@ -182,18 +182,18 @@ def plugin(write):
     """A module in the working directory, which is not on the path."""
     before = set(sys.modules)
     path = list(sys.path)
-    write("my_scores.py", PLUGIN)
+    write("my_plugin.py", PLUGIN)
     yield
     assert sys.path == path
     for name in set(sys.modules) - before:
-        if name.startswith(("my_scores", "broken_")):
+        if name.startswith(("my_plugin", "broken_")):
             del sys.modules[name]
 
 
 @pytest.mark.usefixtures("plugin")
 class TestPlugins:
     def test_they_take_the_place_of_any_component(self, write):
-        text = "score: {kind: 'my_scores:Mine', size: 5}\nscores: {x: [{kind: dot}, {kind: 'my_scores:Mine'}]}"
+        text = "score: {kind: 'my_plugin:Mine', size: 5}\nscores: {x: [{kind: dot}, {kind: 'my_plugin:Mine'}]}"
         config: Any = load(write("my.yaml", text), Root)
         assert type(config.score.build()).__name__ == "Mine"
         assert (config.score.size, config.scores["x"][1].size) == (5, 3)
@@ -201,14 +201,14 @@ class TestPlugins:
 
     @pytest.mark.parametrize("as_any", [False, True])
     def test_round_trip(self, write, recwarn, as_any):
-        config = load(write("my.yaml", "score: {kind: 'my_scores:Mine', size: 5}"), Root)
+        config = load(write("my.yaml", "score: {kind: 'my_plugin:Mine', size: 5}"), Root)
         text = yaml.safe_dump(config.model_dump(mode="json", serialize_as_any=as_any))
         assert load(write("again.yaml", text), Root) == config
         assert load(write("again.yaml", dump(config)), Root) == config
         assert not recwarn.list
 
     def test_their_errors_have_places(self, write):
-        path = write("my.yaml", "score: {kind: 'my_scores:Mine', size: 0, inner: c, siez: 1}\nsteps: x")
+        path = write("my.yaml", "score: {kind: 'my_plugin:Mine', size: 0, inner: c, siez: 1}\nsteps: x")
         with pytest.raises(ConfigError) as raised:
             load(path, Root)
         assert [line for line in str(raised.value).splitlines() if "my.yaml:" in line] == [
@@ -228,7 +228,7 @@ class TestPlugins:
     )
     def test_required_attributes(self, write, name, message):
         with pytest.raises(ConfigError) as raised:
-            load(write("my.yaml", f"score: {{kind: 'my_scores:{name}'}}"), Root)
+            load(write("my.yaml", f"score: {{kind: 'my_plugin:{name}'}}"), Root)
         assert f"my.yaml:1:15: `score.kind`: {message}\n" in str(raised.value)
 
     @pytest.mark.parametrize("bug", ["import no_such_module", "raise ValueError('here')", "1 / 0"])

@@ -1,4 +1,4 @@
-"""Text that is no text: lines without end, devices, pipes, thousands of marks on a letter."""
+"""Lines that are too long, devices, pipes, and letters with thousands of marks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ABOVE, BELOW = "\u0301", "\u0316"  # marks that Unicode sorts, the lower ones fi
 
 @pytest.fixture
 def bomb(tmp_path: Path) -> Path:
-    """A small file of a line, and then one that unpacks to more than is taken for a line."""
+    """A small file of a line, and of one that unpacks to more than the maximum."""
     path = tmp_path / "bomb.gz"
     with gzip.open(path, "wb", compresslevel=9) as file:
         file.write(b"a line\n" + b" " * (MAX_LINE_BYTES + 1))
