@@ -86,6 +86,8 @@ class Attention(nn.Module):
 
     def initial_state(self, memory: Memory) -> AttentionState:
         """State before the first target token."""
+        if not (self.score.has_state or self.alignment.has_state):
+            return NO_STATE
         sentences, _, keys, _ = memory.values.shape
         dtype = torch.promote_types(memory.values.dtype, torch.float32)
         zeros = memory.values.new_zeros(sentences, self.score.heads, keys, dtype=dtype)

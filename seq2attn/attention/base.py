@@ -23,6 +23,11 @@ class QueryInfo:
 class AttentionComponent(nn.Module):
     """A score or an alignment function. Most are stateless; the others define an initial state and its update."""
 
+    @property
+    def has_state(self) -> bool:
+        """True if the class defines an initial state."""
+        return type(self).initial_state is not AttentionComponent.initial_state
+
     def initial_state(self, zeros: Tensor) -> Tensor | None:
         """Zeros [N, H, S] -> the state before the first target token [N, H, S]; None if there is no state."""
         return None
