@@ -23,7 +23,10 @@ Step = Callable[[Tensor, Any, Any], tuple[Tensor, Any]]
 """(last tokens [N], state, memory) -> (log-probabilities [N, V], which search overwrites, next state)"""
 
 CHECK_EVERY = 8
-"""Steps on a GPU between two checks for finished sentences; each check synchronizes with the GPU."""
+"""Steps on a GPU between two checks for finished sentences; each check synchronizes with the GPU.
+
+In between, the end of the last sentence is detected one step late, without synchronizing.
+"""
 COMPACT_SHARE = 16
 """Finished sentences are removed from the batch, which copies the others, once they are 1 in 16."""
 NO_LENGTH_PENALTY = LengthPenalty("none")
@@ -70,6 +73,7 @@ def search(
     live = best.tokens.index_fill(2, torch.zeros(1, dtype=torch.long, device=device), bos)
     active = torch.arange(b, device=device)  # indices of the active sentences
     scores, num_finished = strategy.initial_scores(torch.zeros(b, k, device=device)), torch.zeros_like(active)
+    improving: AsyncFlag | None = None
 
     for t in range(1, constraints.max_length + 1):
         log_probs, state = _step(step, live, t, state, memory)
@@ -87,7 +91,8 @@ def search(
         num_finished = num_finished + (ended & (score > NEG_INF))[:, :k].sum(1)
         can_improve = (scores[:, 0] / longest_penalty > best.scores[:, -1]) & (num_finished < strategy.max_finished)
         scores = scores.where(can_improve.unsqueeze(1), NEG_INF)
-        if device.type == "cpu" or t % CHECK_EVERY == 0:
+        if is_synchronous(device) or t % CHECK_EVERY == 0:
+            improving = None
             remaining = can_improve.nonzero().squeeze(1)
             if not len(remaining):
                 break
@@ -95,8 +100,30 @@ def search(
                 finished, state = _update(finished, active, best), select_sentences(state, remaining, k)
                 rows = (active, live, scores, num_finished, longest_penalty, best, limits, memory)
                 active, live, scores, num_finished, longest_penalty, best, limits, memory = select_rows(rows, remaining)
+        else:
+            if improving is not None and not improving.wait():
+                break
+            improving = AsyncFlag(can_improve.any())
     finished = _update(finished, active, best)
     return Hypotheses(finished.tokens[..., 1:], finished.scores, finished.log_probs)
+
+
+def is_synchronous(device: torch.device) -> bool:
+    """True if a value can be read from the device without waiting."""
+    return device.type == "cpu"
+
+
+class AsyncFlag:
+    """A bool that is copied from a CUDA device while it computes."""
+
+    def __init__(self, value: Tensor) -> None:
+        self.value, self.copied = value.to("cpu", non_blocking=True), torch.cuda.Event()
+        self.copied.record()
+
+    def wait(self) -> bool:
+        """The value, when it has been copied."""
+        self.copied.synchronize()
+        return bool(self.value)
 
 
 def _step(step: Step, live: Tensor, t: int, state: Any, memory: Any) -> tuple[Tensor, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -122,6 +123,23 @@ def test_stopping_early_changes_nothing(seed, width, rule):
     table[:, EOS] -= 1.0
     best = search(step, (), (), strategy=BeamSearch(width), limits=limits(1, 12), bos=BOS, eos=EOS, lengths=rule)
     assert best.scores[0].tolist() == pytest.approx(plain_beam(table, width, 12, rule), abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_end_of_the_last_sentence_is_detected_one_step_late(seed, monkeypatch):
+    """On a GPU, which is imitated here; what is found is the same."""
+    _, step = markov(seed)
+    outputs = []
+    for is_synchronous in (True, False):
+        steps = []
+        monkeypatch.setitem(search.__wrapped__.__globals__, "is_synchronous", lambda device, same=is_synchronous: same)
+        monkeypatch.setattr(torch.cuda, "Event", lambda: Mock(spec=["record", "synchronize"]))
+        options = {"strategy": BeamSearch(3), "limits": limits(4, 200), "bos": BOS, "eos": EOS, "lengths": RULES[0]}
+        best = search(lambda *args: steps.append(1) or step(*args), (), (), **options)  # noqa: B023
+        outputs.append((len(steps), best))
+    (steps, best), (late_steps, late_best) = outputs
+    assert late_steps == steps + (steps % 8 > 0) and steps < 200
+    assert torch.equal(best.tokens, late_best.tokens) and torch.equal(best.scores, late_best.scores)
 
 
 @pytest.mark.parametrize("seed", range(3))
