@@ -1,4 +1,4 @@
-"""Choosing what to say: who, with what, where, when; only what makes sense together."""
+"""Random parts of meanings that make sense together: subjects, objects, places, times."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -94,7 +94,7 @@ class Chooser:
         return Phrase(noun, self.weighted(options), plural, adjective)
 
     def object(self, verb: Verb, subject: Who) -> Who:
-        """What the verb is done to: never the subject itself."""
+        """Object of the verb, different from the subject."""
         me = person(subject)
         others = [other for other in OBJECTS if other != me and {other, me} != {"I", "we"}]
         if verb.pronoun and self.chance(0.35):
@@ -113,7 +113,7 @@ class Chooser:
                 return someone
 
     def place(self, verb: Verb) -> Place | None:
-        """Where it is done, or where somebody goes."""
+        """Place or destination of an action."""
         going = verb.where in ("to", "far")
         if verb.far and (verb.where == "far" or self.chance(0.45)):
             return Place(self.far(going, verb.de == "fahren"), going)
@@ -174,7 +174,7 @@ class Chooser:
         return replace(clause, time_first=True) if front else clause
 
     def blurred(self, clause: Clause) -> bool:
-        """Whether English cannot tell past from present: I read, we put on."""
+        """True if past and present are the same in English: I read, we put on."""
         same = clause.verb.en.split()[0] == clause.verb.past
         return same and clause.tense == "past" and not clause.modal and person(clause.subject) not in ("he", "she")
 
@@ -203,7 +203,7 @@ class Chooser:
         return replace(clause, negated=self.deniable(clause) and self.chance(0.2))
 
     def deniable(self, clause: Clause) -> bool:
-        """Whether nicht or kein has one clear place in it."""
+        """True if the position of nicht or kein is unambiguous."""
         vague = isinstance(clause.subject, Phrase) and clause.subject.indefinite
         counted = isinstance(clause.object, Phrase) and clause.object.determiner in self.words.numbers
         loose = isinstance(clause.object, Phrase) and clause.object.indefinite and " " in clause.verb.government
@@ -223,7 +223,7 @@ class Chooser:
         return Clause(one, self.words.verbs["sein"], predicate=Comparison(adjective, other))
 
     def state(self, subject: Who) -> Clause:
-        """How somebody is or was."""
+        """State of a person."""
         sein = self.words.verbs["sein"]
         tense: Tense = self.weighted([(3, "present"), (2, "past")])
         if self.chance(0.3) and person(subject) not in ("we", "they", "it"):
@@ -245,7 +245,7 @@ class Chooser:
         return replace(clause, negated=self.deniable(clause) and self.chance(0.25))
 
     def quality(self) -> Clause:
-        """How something is or was."""
+        """Quality of a thing."""
         noun = self.noun(
             frozenset({"thing", "vehicle", "clothes", "building", "room", "animal", "food", "drink", "inn"})
         )

@@ -66,7 +66,7 @@ class Composer(Chooser):
         return say.statement(self.action(self.subject()))
 
     def described(self) -> Text:
-        """How somebody or something is, or whether."""
+        """Sentence about a state or a quality, or its question."""
         asking = self.chance(0.15)
         people = ASKED if asking else PEOPLE
         kinds: list[tuple[float, Callable[[], Clause]]] = [
@@ -95,14 +95,14 @@ class Composer(Chooser):
         return self.weighted(questions)()
 
     def where(self, clause: Clause) -> Text:
-        """Where it happens or where somebody goes; why, if neither is to be asked."""
+        """Question about a place or destination, otherwise about a reason."""
         if clause.place is None:
             return say.asked(clause, WHY)
         word = TO_WHERE if clause.place.going else WHERE
         return say.asked(replace(clause, place=None, negated=False), word)
 
     def whom(self, clause: Clause) -> Text:
-        """What or whom."""
+        """Question about the object."""
         asks = replace(clause, object=None, negated=False)
         if not clause.object or clause.receiver:
             return say.asked(replace(clause, negated=False, time=None), WHEN)
@@ -111,7 +111,7 @@ class Composer(Chooser):
         return say.asked_object(asks, WHO[clause.verb.government.split()[-1]])
 
     def command(self) -> Text:
-        """What a friend is to do."""
+        """Command to a friend."""
         while True:
             verb = self.verb()
             if not (verb.stative or verb.habit or verb.reflexive or verb.where == "arrival"):
@@ -122,7 +122,7 @@ class Composer(Chooser):
         return say.command(replace(clause, modal=None, gladly=False, negated=negated), please)
 
     def pleasing(self) -> Text:
-        """What somebody likes."""
+        """Sentence with gefallen, which is to like in English."""
         noun = self.noun(frozenset({"clothes", "vehicle", "building", "place", "text", "seen", "furniture"}))
         plural = self.chance(0.25)
         thing = Phrase(noun, self.weighted([(3, "the"), (2, "this")]), plural, self.adjective(noun, 0.4))
@@ -136,7 +136,7 @@ class Composer(Chooser):
         )
 
     def there_is(self) -> Text:
-        """What there is in some place."""
+        """Sentence with es gibt."""
         where = Place(Phrase(self.words.nouns[self.pick(["Stadt", "Dorf"])]))
         noun = self.noun(frozenset({"site"}))
         plural = self.chance(0.4)
@@ -188,7 +188,7 @@ class Composer(Chooser):
         return (self.mood if self.chance(0.6) else self.weather)(subject)
 
     def wish(self, subject: Who) -> Clause:
-        """What somebody has to do or wants to do: a reason for many things."""
+        """Obligation or wish: a reason for many actions."""
         clause = self.clean(subject, self.verbs(self.words.tasks))
         modal = self.words.modals[self.pick(["müssen", "wollen", "möchten"])]
         return replace(clause, modal=modal, negated=False, gladly=False)
@@ -221,7 +221,7 @@ class Composer(Chooser):
         return say.trailing(say.statement(replace(effect, negated=denied)), "obwohl", reason)
 
     def reported(self) -> Text:
-        """What somebody believes, hopes, knows, says."""
+        """Main clause of a report: somebody believes, hopes, knows, says."""
         believer = self.subject(0.5)
         return say.trailing(say.statement(self.saying(believer)), "dass", self.content(believer))
 
@@ -230,13 +230,13 @@ class Composer(Chooser):
         return Clause(believer, self.verbs(["glauben", "hoffen", "wissen", "sagen"]))
 
     def content(self, believer: Who) -> Clause:
-        """What may be reported or asked: an action or a state, of the same person or another."""
+        """Content of a report or question: an action or a state, of the same person or another."""
         subject = self.subject(0.3) if person(believer) in ("I", "you") or self.chance(0.8) else self.same(believer)
         clause = self.state(subject) if self.chance(0.2) else self.action(subject)
         return replace(clause, time_first=False)
 
     def wondering(self) -> Text:
-        """What somebody does not know, or asks."""
+        """Sentence with an indirect question."""
         wonderer = self.subject(0.5)
         verb = self.verbs(["wissen", "fragen"])
         main = say.statement(Clause(wonderer, verb, negated=verb.de == "wissen"))

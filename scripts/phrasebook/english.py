@@ -83,7 +83,7 @@ def finite(verb: str, past: str, to: Person, in_past: bool) -> str:
 
 
 def progressive(clause: Clause) -> bool:
-    """What happens now is said with -ing, unless it is a state."""
+    """True for the progressive form: an action now, not a state."""
     now = clause.time is not None and clause.time.tenses == {"now"}
     return now and not (clause.modal or clause.verb.stative or clause.verb.en == "be" or clause.gladly)
 
@@ -135,7 +135,7 @@ def place(where: Place) -> str:
 
 
 def predicate(clause: Clause) -> str:
-    """What somebody is: an adjective, a comparison, a profession."""
+    """Predicate: an adjective, a comparison, a profession."""
     what = clause.predicate
     if isinstance(what, Comparison):
         adjective, than = marked(what.adjective.en_comparative, Part.COMPARED), marked("than", Part.THAN)
@@ -169,12 +169,12 @@ def ending(clause: Clause) -> list[str]:
 
 
 def _slots(clause: Clause) -> tuple[Slot, Slot]:
-    """What subject and object are in German."""
+    """Slots of subject and object, by their roles in German."""
     return (Slot.OBJECT, Slot.SUBJECT) if clause.verb.swapped else (Slot.SUBJECT, Slot.OBJECT)
 
 
 def _particle(clause: Clause) -> str:
-    """What follows the verb: words of its own, and last the preposition of its object."""
+    """Words after the verb, the preposition of its object last."""
     words = [marked(word, Slot.VERB) for word in clause.verb.en.split()[1:]]
     if words and " " in clause.verb.government:
         words[-1] = within(Slot.OBJECT, marked(bare(words[-1]), Part.PREPOSITION))
@@ -182,7 +182,7 @@ def _particle(clause: Clause) -> str:
 
 
 def _time(clause: Clause) -> str:
-    """When."""
+    """Time expression."""
     return within(Slot.TIME, parallel(Text(clause.time.de, clause.time.en)).en) if clause.time else ""
 
 
@@ -226,7 +226,7 @@ def subordinate(clause: Clause, first: str = "") -> str:
 
 
 def command(clause: Clause, please: bool) -> str:
-    """What one tells a friend to do."""
+    """Command to a friend."""
     verb = clause.verb.en.split()[0]
     no = f"{marks.helper('do')} {marked('not', Slot.NOT)}" if clause.negated else ""
     polite = marked("please" if please else "", Slot.PLEASE)

@@ -89,7 +89,7 @@ def _preposition(verb: Verb) -> str:
 
 
 def _short(clause: Clause) -> bool:
-    """Whether the object is a pronoun without preposition."""
+    """True if the object is a pronoun without preposition."""
     return isinstance(clause.object, Pronoun) and " " not in clause.verb.government
 
 
@@ -104,24 +104,24 @@ def pronouns(clause: Clause) -> list[str]:
 
 
 def _receiver(clause: Clause) -> str:
-    """To whom."""
+    """Receiver."""
     assert clause.receiver
     return within(Slot.RECEIVER, who(clause.receiver, "dat"))
 
 
 def _subject(clause: Clause) -> str:
-    """Who."""
+    """Subject."""
     return within(Slot.SUBJECT, who(clause.subject, "nom"))
 
 
 def _time(clause: Clause) -> str:
-    """When."""
+    """Time expression."""
     assert clause.time
     return within(Slot.TIME, parallel(Text(clause.time.de, clause.time.en)).de)
 
 
 def middle(clause: Clause) -> list[str]:
-    """What stands between the two parts of the verb after the pronouns, without subject and fronted part."""
+    """Words between the two parts of the verb after the pronouns, without subject and fronted part."""
     thing = clause.object
     loose = isinstance(thing, Phrase) and thing.indefinite
     kein = clause.negated and not clause.gladly and (loose or isinstance(clause.predicate, Phrase))
@@ -177,7 +177,7 @@ def subordinate(clause: Clause, first: str = "") -> str:
 
 
 def command(clause: Clause, please: bool) -> str:
-    """What one tells a friend to do."""
+    """Command to a friend."""
     finite = marks.verb(clause.verb.command or _stem(clause.verb).capitalize())
     prefix, polite = marked(clause.verb.prefix, Slot.VERB), marked("bitte" if please else "", Slot.PLEASE)
     return _join(finite, *pronouns(clause), polite, *middle(clause), prefix)

@@ -60,7 +60,7 @@ def noun_form(noun: Noun, case: Case, plural: bool) -> str:
 
 
 def _bare(gender: Row, case: Case) -> bool:
-    """Whether ein, mein, kein ... stand without an ending."""
+    """True if ein, mein, kein ... have no ending."""
     return (case == "nom" and gender in ("m", "n")) or (case == "acc" and gender == "n")
 
 
@@ -133,7 +133,7 @@ def place(where: Place) -> str:
 
 
 def predicate(what: Text | Comparison | Phrase, negated: bool) -> str:
-    """What somebody is: an adjective, a comparison, a profession (which has no article)."""
+    """Predicate: an adjective, a comparison, a profession (without an article)."""
     if isinstance(what, Text):
         return parallel(what).de
     if isinstance(what, Comparison):

@@ -1,4 +1,4 @@
-"""What a sentence means, before it is said in either language."""
+"""Meanings of sentences, independent of the language."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -42,7 +42,7 @@ class Phrase:
 
     @property
     def indefinite(self) -> bool:
-        """Whether a negation would turn the article into kein."""
+        """True if negation turns the article into kein."""
         return self.determiner in ("a", "")
 
 

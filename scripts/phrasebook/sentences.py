@@ -75,7 +75,7 @@ def leading(conjunction: str, clause: Clause, main: Clause) -> Text:
 
 
 def indirect(main: Text, word: Text, clause: Clause) -> Text:
-    """Whether somebody knows where, when, why."""
+    """Indirect question with where, when, why."""
     word = opening(word.de, word.en)
     return linked(
         f"{main.de}, {german.subordinate(clause, word.de)}",
