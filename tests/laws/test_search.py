@@ -172,7 +172,8 @@ CHOICES = {
 def test_log_probs_are_those_of_forced_decoding(decoder, strategy):
     net, strategy = spread_logits(model("gru", decoder)), CHOICES[strategy]()
     memory, state = net.encode(*sources())
-    best = search(net.step, state, memory, strategy=strategy, limits=limits(4, 8), bos=BOS, eos=EOS)
+    options = {"strategy": strategy, "limits": limits(4, 8), "bos": BOS, "eos": EOS}
+    best = search(net.step, state, memory, lengths=LengthPenalty("average"), **options)
     tokens = best.tokens.flatten(0, 1)
     inputs = torch.cat([torch.full_like(tokens[:, :1], BOS), tokens[:, :-1]], 1)
     hidden = net.decode(inputs, repeat_rows(state, strategy.beam_size), memory).hidden

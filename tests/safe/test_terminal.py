@@ -244,7 +244,7 @@ def test_two_writers_of_one_file(tmp_path: Path) -> None:
 
 
 def test_a_device_is_written_to(tmp_path: Path) -> None:
-    """As in `-o /dev/stdout`, or a link to it."""
+    """Also by a link, as `-o /dev/stdout` is."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)

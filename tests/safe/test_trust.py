@@ -137,15 +137,15 @@ def test_commands_with_a_config_in_a_run_import_no_code(
 
 @pytest.mark.parametrize("files", [(), ("config.yaml",), ("run.json",), ("checkpoints",)])
 def test_a_config_is_untrusted_beside_files_of_a_run(run: RunDirectory, tmp_path: Path, files: tuple[str, ...]) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
+    folder = tmp_path / "own"
+    folder.mkdir()
     for file in ("mine.yaml", *files):
-        shutil.copy(run.config_path, own / file)
+        shutil.copy(run.config_path, folder / file)
     if {*files} <= {"config.yaml"}:
-        assert load(own / "mine.yaml", ExperimentConfig) and has_run()
+        assert load(folder / "mine.yaml", ExperimentConfig) and has_run()
         return
     (tmp_path / "over.yaml").write_text("extends: own/mine.yaml\nrun_dir: other\n", encoding="utf-8")
-    for config in (own / "mine.yaml", tmp_path / "over.yaml"):
+    for config in (folder / "mine.yaml", tmp_path / "over.yaml"):
         with pytest.raises(ConfigError, match=r"own/mine.yaml:(.|\n)*would run code"):
             load(config, ExperimentConfig)
     assert not has_run()

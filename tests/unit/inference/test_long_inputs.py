@@ -60,10 +60,10 @@ def texts(translations: Sequence[Translation]) -> list[str]:
 @pytest.mark.parametrize(("decoder", "kind"), [("fixed", "greedy"), ("luong", "beam"), ("transformer", "beam")])
 def test_a_split_line_equals_its_sentences(decoder: str, kind: str) -> None:
     one = limited(decoder)
-    (whole,), said = translate(one, [LONG], search(kind))
+    (whole,), messages = translate(one, [LONG], search(kind))
     alone, _ = translate(one, PARTS, search(kind))
     assert whole.segments == tuple(PARTS) and [part.segments for part in alone] == [()] * 3
-    assert said[0].startswith("line 1: 12 tokens, and it is a test; translated in 3 parts")
+    assert messages[0].startswith("line 1: 12 tokens, and it is a test; translated in 3 parts")
     hypotheses = [whole, *whole.alternatives]
     for rank, joined in enumerate(hypotheses):
         parts = [[part, *part.alternatives] for part in alone]
@@ -80,10 +80,10 @@ def test_a_split_line_equals_its_sentences(decoder: str, kind: str) -> None:
 @pytest.mark.parametrize(("kind", "long_inputs"), [("greedy", "split"), ("beam", "truncate"), ("sample", "split")])
 def test_each_line_has_one_translation(kind: str, long_inputs: str) -> None:
     one = limited()
-    translations, said = translate(one, LINES, search(kind, long_inputs), window=4)
+    translations, messages = translate(one, LINES, search(kind, long_inputs), window=4)
     assert len(translations) == len(LINES)
     assert [bool(each.segments) for each in translations] == [i in (1, 3, 5) for i in range(6)]
-    assert [line.split(":")[0] for line in said if "it is a test" in line] == ["line 2", "line 4", "line 6"]
+    assert [line.split(":")[0] for line in messages if "it is a test" in line] == ["line 2", "line 4", "line 6"]
     for line, each in zip(LINES, translations, strict=True):
         tokens = one.source.convert_ids_to_tokens(one.source.encode(line))
         assert each.source_tokens == tuple(tokens[:6] if long_inputs == "truncate" else tokens)
@@ -92,28 +92,28 @@ def test_each_line_has_one_translation(kind: str, long_inputs: str) -> None:
 
 def test_a_truncated_line_equals_its_beginning() -> None:
     one = limited()
-    (truncated,), said = translate(one, [LONG], search(long_inputs="truncate"))
+    (truncated,), messages = translate(one, [LONG], search(long_inputs="truncate"))
     begin = one.source.decode(one.source.encode(LONG)[:6])
     (alone,), _ = translate(one, [begin], search())
     assert (truncated.text, truncated.score, truncated.segments) == (alone.text, alone.score, (begin,))
-    assert said[0] == "line 1: 12 tokens, and it is a test; only the first 6 are translated"
+    assert messages[0] == "line 1: 12 tokens, and it is a test; only the first 6 are translated"
 
 
 def test_the_limit_is_that_of_the_search_else_of_the_model_and_at_most_that_of_the_engine() -> None:
     assert translate(limited(), LINES, search(max_source_length=40)) == translate(limited(limit=None), LINES, search())
     one = limited(limit=SourceLimit(3, "unused"))
-    translations, said = translate(one, LINES, search(max_source_length=6))
+    translations, messages = translate(one, LINES, search(max_source_length=6))
     assert texts(translations) == texts(translate(limited(), LINES, search())[0])
-    assert "`search.lengths.max_source_length` allows 6; translated in 3 parts" in said[0]
+    assert "`search.lengths.max_source_length` allows 6; translated in 3 parts" in messages[0]
     one = limited()
     one.engine = NativeEngine(one.model, max_source_length=20)
     for long_inputs, segments in (("split", 2), ("truncate", 1)):
         config = search(long_inputs=long_inputs, max_source_length=30)
-        translations, said = translate(one, [LONG, "a " * 40], config)
+        translations, messages = translate(one, [LONG, "a " * 40], config)
         assert [len(each.segments) for each in translations] == [0, segments]
-        assert said[0].startswith("line 2: 40 tokens, and the engine takes no more than 20; ")
-    _, said = translate(one, ["a " * 40], search())
-    assert said[0].startswith("line 1: 40 tokens, and it is a test; ")  # the lower of the two
+        assert messages[0].startswith("line 2: 40 tokens, and the engine takes no more than 20; ")
+    _, messages = translate(one, ["a " * 40], search())
+    assert messages[0].startswith("line 1: 40 tokens, and it is a test; ")  # the lower of the two
 
 
 @pytest.mark.parametrize(("kind", "heads"), [("luong", 1), ("transformer", 8)])
@@ -139,19 +139,19 @@ def test_translations_of_maximum_length_cause_a_warning() -> None:
     one = limited()
     for max_length in (1, 3, 12, 200):
         config, truncated = search("greedy", max_length=max_length), list[int]()
-        translations, said = translate(one, LINES, config)
+        translations, messages = translate(one, LINES, config)
         for number, (line, each) in enumerate(zip(LINES, translations, strict=True), 1):
             segments, _ = translate(one, each.segments or (line,), config)
             limits = [min(max_length, 3 * len(segment.source_tokens) + 10) for segment in segments]
             assert each.truncated == any(len(s.tokens) >= limit for s, limit in zip(segments, limits, strict=True))
             truncated += [number] if each.truncated else []
-        warned = [line for line in said if "may be truncated" in line]
-        assert bool(warned) == bool(truncated)
-        assert all(str(number) in warned[0] for number in truncated[:MAX_EXAMPLES])
-    _, said = translate(one, [LONG] * 9, search("greedy", max_length=1))
-    assert len(said) == MAX_EXAMPLES + 2
-    assert said[MAX_EXAMPLES] == "4 more lines are too long"
-    assert said[-1].endswith("and may be truncated: lines 1, 2, 3, 4, 5 and 4 more")
+        messages = [line for line in messages if "may be truncated" in line]
+        assert bool(messages) == bool(truncated)
+        assert all(str(number) in messages[0] for number in truncated[:MAX_EXAMPLES])
+    _, messages = translate(one, [LONG] * 9, search("greedy", max_length=1))
+    assert len(messages) == MAX_EXAMPLES + 2
+    assert messages[MAX_EXAMPLES] == "4 more lines are too long"
+    assert messages[-1].endswith("and may be truncated: lines 1, 2, 3, 4, 5 and 4 more")
 
 
 @dataclass(frozen=True)
@@ -186,8 +186,8 @@ def test_smaller_batches_after_an_out_of_memory_error() -> None:
     for error in OOM_ERRORS:
         one = limited()
         one.engine = SmallMemoryEngine(one.engine, 40, error)
-        translations, said = translate(one, LINES, search())
-        assert (texts(translations), said) == (texts(expected[0]), expected[1])
+        translations, messages = translate(one, LINES, search())
+        assert (texts(translations), messages) == (texts(expected[0]), expected[1])
     one = limited(limit=None)
     one.engine = SmallMemoryEngine(one.engine, 24, OOM_ERRORS[0])  # three hypotheses of seven tokens and EOS
     assert translate(one, ["a few words"] * 9, search())[0]
