@@ -121,6 +121,10 @@ class TestOneForAList:
         )
         assert one == many
 
+    def test_a_time_in_seconds(self, write: Write) -> None:
+        limit = load(write(WHOLE + "training: {time_limit: 175 minutes}"), ExperimentConfig).training.time_limit
+        assert limit is not None and limit.seconds == 10_500
+
     @pytest.mark.parametrize(
         ("value", "message"),
         [
