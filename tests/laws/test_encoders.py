@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from pydantic import ValidationError
 
-from tests.laws.parts import ENCODERS, model, sources
+from tests.laws.parts import ENCODERS, calm, config, model, sources, targets
 
 LENGTHS = (5, 3, 1, 7)
 
@@ -31,3 +32,36 @@ def test_weights_are_a_distribution_over_tokens_and_do_not_change_the_output(enc
     for i, n in enumerate(LENGTHS):
         alone = net.encoder_self_attention(ids[i : i + 1, :n], mask[i : i + 1, :n])
         torch.testing.assert_close(weights[i : i + 1, ..., :n, :n], alone)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "field", "value", "message"),
+    [("convolutional", "kernel_size", 4, "must be odd"), ("gru", "dim", 15, "cannot share an odd width, 15")],
+)
+def test_widths_that_cannot_be_centered_or_shared(encoder, field, value, message, monkeypatch):
+    monkeypatch.setitem(ENCODERS, encoder, ENCODERS[encoder] | {field: value})
+    with pytest.raises(ValidationError, match=message):
+        config(encoder, "luong")
+
+
+def test_gradients_to_the_encoder_of_a_convolutional_decoder_are_scaled(monkeypatch):
+    gradients = []
+    for unscaled in (False, True):
+        if unscaled:
+            name = "seq2attn.decoders.convolutional.scale_gradient"
+            monkeypatch.setattr(name, lambda x, share: x if share == 1 / 4 else None)
+        net = model("gru", "convolutional")
+        memory, state = net.encode(*sources())
+        net.decode(targets(4, 5), state, memory).hidden.pow(2).sum().backward()
+        gradients.append(net.source_embedding.embedding.weight.grad)
+    torch.testing.assert_close(gradients[0] * 4, gradients[1])
+
+
+@pytest.mark.parametrize("decoder", ["transformer", "convolutional"])
+def test_log_probabilities_of_samples_are_summed_over_layers(decoder):
+    net, log_probs = calm(model("gru", decoder, "multi-head", "hard-reinforce")), []
+    for layer in net.decoder.layers:
+        layer.cross_attention.register_forward_hook(lambda _, args, output: log_probs.append(output.sample_log_prob))
+    memory, state = net.encode(*sources())
+    total = net.decode(targets(4, 5), state, memory).sample_log_prob
+    torch.testing.assert_close(total, log_probs[0] + log_probs[1])
