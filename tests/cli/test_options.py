@@ -26,6 +26,8 @@ def test_translate(tmp_path: Path, invoke: Invoke) -> None:
     output = json.loads(invoke("translate", run, line, "--json", "--n-best", "3").out)
     assert len(output["tokens"]) == 9 and len(output["alternatives"]) == 2
     assert "--beam 4" in invoke("translate", run, line, "--n-best", "4", code=2).err
+    wide = json.loads(invoke("translate", run, line, "--json", "--beam", "4", "--n-best", "4").out)
+    assert len(wide["alternatives"]) == 3
     whole = Translator.load(run).translate(line)
     assert (whole.tokens, len(whole.alternatives)) == (tuple(output["tokens"]), 2)
     assert len(json.loads(invoke("translate", run, line, "--json", *SHORT).out)["tokens"]) == 2
