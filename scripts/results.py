@@ -59,12 +59,12 @@ def bleu(report: dict[str, Any], name: str) -> dict[str, Any]:
 
 def buckets(report: dict[str, Any], name: str) -> list[LengthBucket]:
     """BLEU by source length, read back from a report."""
-    found = report[name]["by_length"]
-    return [LengthBucket(**{**bucket, "score": Score(**bucket["score"])}) for bucket in found]
+    by_length = report[name]["by_length"]
+    return [LengthBucket(**{**bucket, "score": Score(**bucket["score"])}) for bucket in by_length]
 
 
 def parameters(path: Path) -> int:
-    """How many numbers a file of weights holds; what is tied is in it once."""
+    """Number of parameters in a file of weights, which has tied ones once."""
     total = 0
     with safe_open(path, framework="pt") as weights:
         for name in weights.keys():  # noqa: SIM118  (it is no dict)

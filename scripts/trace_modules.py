@@ -75,7 +75,7 @@ def trace(work: Callable[[], object], entries: tuple[Callable[..., Any], ...]) -
 
 
 def is_written(code: CodeType) -> bool:
-    """Whether code is a function of a file: no import, and no constructor that `dataclass` made."""
+    """True for a function of a file; false for an import, and for a constructor that `dataclass` made."""
     return code.co_name != "<module>" and not code.co_filename.startswith("<")
 
 

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Environment of all tests, and the number of fuzzed cases."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-# Drawn once, for the processes that share the tests.
+# Sampled once, for the processes that share the tests.
 os.environ.setdefault("FUZZ_SEED", str(random.SystemRandom().randrange(10**9)))
 TRIED = "fuzzed cases of "
-"""Before an area, in what a test tells for the summary: how many cases of it were tried."""
+"""Prefix of a property of a test: the area of its cases."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests are of the CPU, also where there is a CUDA device, unless those of one are asked for by `-m cuda`."""
+    """Tests run on the CPU, also where there is a GPU, except with `-m cuda`."""
     if config.option.markexpr != "cuda":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     # As in a terminal, also where the tests are run in the background or under nohup.
@@ -26,7 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """How many fuzzed cases were tried is told at the end."""
+    """Number of fuzzed cases, at the end."""
     tried = Counter[str]()
     for reports in terminalreporter.stats.values():
         for report in reports:

@@ -1,4 +1,4 @@
-"""How many kernels a card would be told to launch, counted on the meta device, which computes nothing."""
+"""Number of kernels that a GPU would launch, counted on the meta device, which computes nothing."""
 
 from __future__ import annotations
 

@@ -164,9 +164,9 @@ def _print(book: Book) -> None:
 
 
 def _call(options: argparse.Namespace) -> tuple[Call, list[str]]:
-    tokens = options.tokens or (GPU_TOKENS if options.card else TOKENS)
+    tokens = options.tokens or (GPU_TOKENS if options.gpu else TOKENS)
     folders = options.peers_root, options.corpus, options.runs, options.configs
-    setting = Setting(*folders, options.threads or 2, tokens, options.card)
+    setting = Setting(*folders, options.threads or 2, tokens, options.gpu)
     ours = Ours(setting, overrides=tuple(options.set), every_way=options.every_way)
     systems, absent = list[System]([ours]), list[str]()
     for name in filter(None, options.peers.split(",")):
@@ -178,7 +178,7 @@ def _call(options: argparse.Namespace) -> tuple[Call, list[str]]:
                 systems.append(system)
             else:
                 absent.append(f"{system.title}: not installed; to install it: {install}")
-    usual = (*GPU_MODELS, *RECURRENT) if options.card else tuple(MODELS)
+    usual = (*GPU_MODELS, *RECURRENT) if options.gpu else tuple(MODELS)
     models = usual if options.model is None else (options.model,)
     timing = Timing(options.rounds, options.window, options.warm, options.busy_ok)
     cases = tuple(CASES) if options.case is None else (options.case,)
@@ -198,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
         "--model", choices=[*MODELS, *GPU_MODELS], help="one of the architectures; by default the usual ones"
     )
     gpu = "train and translate on a CUDA GPU, larger models in bfloat16; give another --out"
-    parser.add_argument("--card", action="store_true", help=gpu)
+    parser.add_argument("--gpu", action="store_true", help=gpu)
     ways = "train our Transformers padded and packed, plain and compiled, in turn"
     parser.add_argument("--every-way", action="store_true", help=ways)
     parser.add_argument("--case", choices=list(CASES), help="search strategy; by default all")

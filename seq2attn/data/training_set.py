@@ -38,7 +38,7 @@ class TrainingPart:
         return round(self.repeat % 1 * self.report.num_kept)
 
     def counts(self, random: np.random.Generator) -> Indices:
-        """How often each pair is in an epoch, [pairs]: `repeat` rounded down, plus 1 for a random sample."""
+        """Copies of each pair in an epoch, [pairs]: `repeat` rounded down, plus 1 for a random sample."""
         counts = np.full(self.report.num_kept, int(self.repeat))
         counts[random.choice(len(counts), self._num_sampled, replace=False)] += 1
         return counts

@@ -57,7 +57,7 @@ def largest_micro_batches(micro_batches: Sequence[Indices], lengths: NDArray[np.
 
 
 def reserve_optimizer_memory(module: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """As much memory as the state after the optimizer's first step: two tensors per weight for Adam."""
+    """Tensors of the size of the state after the optimizer's first step: two per weight for Adam."""
     if optimizer.state:
         return []
     count = 2 if "momentum" not in optimizer.defaults else int(optimizer.defaults["momentum"] > 0)

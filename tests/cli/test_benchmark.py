@@ -118,7 +118,7 @@ def test_options_for_gpus_without_a_gpu(folder):
     """Padded and packed batches, plain and compiled models."""
     shutil.copy(folder / "t.yaml", folder / "transformer-base.yaml")
     short = "--rounds", "1", "--window", "0.3", "--warm", "0.1", "--tokens", "300"
-    done = bench(folder, "train", "--card", "--every-way", "--peers", "", *short, model="transformer-base")
+    done = bench(folder, "train", "--gpu", "--every-way", "--peers", "", *short, model="transformer-base")
     assert done.returncode == 0, done.stderr
     records = json.loads((folder / "figures.json").read_text("utf-8"))["records"]
     rates = {r["variant"]: r for r in records if (r["kind"], r["model"]) == ("train", "transformer-base")}

@@ -92,12 +92,12 @@ def test_every_module_has_a_layer():
 def test_imports_flow_one_way():
     """No module imports from a layer above its own, or from another part of its own."""
     against = [
-        (module, found)
+        (module, imported)
         for module, path in MODULES.items()
-        for found in imports(parse(path))
-        if "seq2attn" not in (module, found)  # which names all, and loads none
-        and part_of(found) != part_of(module)
-        and LAYER[part_of(found)] >= LAYER[part_of(module)]
+        for imported in imports(parse(path))
+        if "seq2attn" not in (module, imported)  # which names all, and loads none
+        and part_of(imported) != part_of(module)
+        and LAYER[part_of(imported)] >= LAYER[part_of(module)]
     ]
     assert against == []
 
@@ -167,7 +167,7 @@ def test_help_comes_without_torch():
 
 
 def test_a_model_without_memory_comes_without_a_compiler():
-    """As every run that is loaded is built at first, and PyTorch's compiler takes longer to import than all else."""
+    """PyTorch's compiler takes longer to import than all else, and each loaded run is first built without memory."""
     code = (
         "import sys; from pathlib import Path\n"
         "from seq2attn.config.load import load; from seq2attn.models.summary import build_on_meta_device\n"
@@ -182,6 +182,6 @@ def test_a_model_without_memory_comes_without_a_compiler():
     assert len(built) > 9 and imported == ""
 
 
-def test_nothing_is_a_drawer():
-    drawers = {"utils", "util", "helpers", "helper", "common", "misc", "constants", "registry"}
-    assert [m for m in MODULES if m.split(".")[-1] in drawers] == []
+def test_no_module_is_a_collection():
+    collections = {"utils", "util", "helpers", "helper", "common", "misc", "constants", "registry"}
+    assert [m for m in MODULES if m.split(".")[-1] in collections] == []

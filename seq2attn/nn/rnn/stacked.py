@@ -124,7 +124,7 @@ class FusedSteps:
         ]
 
     def __call__(self, t: int, feed: Tensor, states: list[RNNState]) -> tuple[Tensor, list[RNNState]]:
-        """As `ReferenceSteps`."""
+        """Step t: feed [N, F], state of each layer, each [N, D] -> h of the top layer [N, D], states"""
         x, new_states = feed, list[RNNState]()
         for layer, (cell, state) in enumerate(zip(self._cells, states, strict=True)):
             new_states.append(cell(t, self._dropout(x) if layer else x, state))
