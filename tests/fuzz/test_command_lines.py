@@ -84,7 +84,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_command(home: Path, name: str, words: list[str]) -> None:
+@fuzzed("command lines", st.one_of(line, likely), quick=80, slow=3000)
+def test_any_words_run_or_are_refused(home, case):
+    name, words = case
     here = Path.cwd()
     shutil.rmtree(home / "used", ignore_errors=True)
     shutil.copytree(home / "template", home / "used")
@@ -99,13 +101,3 @@ def run_command(home: Path, name: str, words: list[str]) -> None:
     assert "Traceback" not in done.output
     if done.exit_code == 2:
         assert done.stderr.strip()
-
-
-@fuzzed("command lines", line, quick=40, slow=1500)
-def test_any_words_run_or_are_refused(home, case):
-    run_command(home, *case)
-
-
-@fuzzed("command lines", likely, quick=40, slow=1500)
-def test_likely_words_run_or_are_refused(home, case):
-    run_command(home, *case)

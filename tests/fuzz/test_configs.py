@@ -117,6 +117,20 @@ def changed_text(text: str, how: str, where: float, length: int, what: str) -> s
             return text[:line] + " " * (length % 5) + text[line:].lstrip(" ")
 
 
+def after(text: str, changes: list[Any]) -> bytes:
+    """The text after changes of its tree and of its characters."""
+    for one in changes:
+        if isinstance(one[1], float):
+            text = changed_text(text, *one)
+        else:
+            try:
+                tree = yaml.safe_load(text)
+            except yaml.YAMLError:
+                break
+            text = yaml.safe_dump(changed(tree, *one), allow_unicode=True)
+    return text.encode("utf-8", "surrogatepass")
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of all configs, so that changed ones are beside those that they extend."""
@@ -154,35 +168,14 @@ def is_small(tree: Any) -> bool:
     return all(number <= DEEPEST for number in layers if isinstance(number, int))
 
 
-@fuzzed(
-    "configs",
-    st.tuples(st.sampled_from(PATHS), st.lists(change, min_size=1, max_size=4)),
-    quick=100,
-    slow=2500,
-)
+changes = st.one_of(*(st.lists(one, min_size=1, max_size=4) for one in (change, change, edit, st.one_of(change, edit))))
+
+
+@fuzzed("configs", st.tuples(st.sampled_from(PATHS), changes), quick=150, slow=3800)
 def test_a_changed_config_is_accepted_or_refused_with_a_place(home, case):
     name, changes = case
-    tree = yaml.safe_load((CONFIGS / name).read_text(encoding="utf-8"))
-    for one in changes:
-        tree = changed(tree, *one)
     path = (home / name).with_name("changed.yaml")
-    path.write_text(yaml.safe_dump(tree, allow_unicode=True), encoding="utf-8")
-    try_config(path, [])
-
-
-@fuzzed(
-    "configs",
-    st.tuples(st.sampled_from(PATHS), st.lists(edit, min_size=1, max_size=3)),
-    quick=50,
-    slow=1300,
-)
-def test_changed_yaml_is_accepted_or_refused_with_a_place(home, case):
-    name, edits = case
-    text = (CONFIGS / name).read_text(encoding="utf-8")
-    for one in edits:
-        text = changed_text(text, *one)
-    path = (home / name).with_name("changed-text.yaml")
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    path.write_bytes(after((CONFIGS / name).read_text(encoding="utf-8"), changes))
     try_config(path, [])
 
 
@@ -208,20 +201,10 @@ def test_overrides_are_accepted_or_refused_with_a_place(home, case):
     try_config(home / "phrasebook.yaml", case)
 
 
-@fuzzed("sweeps", st.lists(st.one_of(change, edit), min_size=1, max_size=3), quick=20, slow=500)
+@fuzzed("sweeps", changes, quick=20, slow=500)
 def test_a_changed_sweep_is_accepted_or_refused(home, case):
-    text = (CONFIGS / "sweeps" / "phrasebook.yaml").read_text(encoding="utf-8")
-    for one in case:
-        if len(one) == 4 and isinstance(one[1], float):
-            text = changed_text(text, *one)
-        else:
-            try:
-                tree = yaml.safe_load(text)
-            except yaml.YAMLError:
-                break
-            text = yaml.safe_dump(changed(tree, *one), allow_unicode=True)
     path = home / "sweeps" / "changed.yaml"
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    path.write_bytes(after((CONFIGS / "sweeps" / "phrasebook.yaml").read_text(encoding="utf-8"), case))
     try:
         load_plan(path, [])
     except UserError as error:

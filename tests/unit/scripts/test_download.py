@@ -100,17 +100,12 @@ def test_an_interrupted_transfer_is_resumed(server: Server, tmp_path: Path):
     assert (tmp_path / "retried/train.de").read_bytes() == (tmp_path / "later/train.de").read_bytes() == CONTENT
 
 
-def test_a_complete_part_is_not_downloaded_again(server: Server, tmp_path: Path):
-    (tmp_path / "train.de.gz.part").write_bytes(COMPRESSED)
+@pytest.mark.parametrize(("supports_ranges", "size"), [(True, len(COMPRESSED)), (False, 500)])
+def test_the_part_is_complete_or_the_server_sends_all(server: Server, tmp_path: Path, supports_ranges: bool, size: int):
+    server.supports_ranges = supports_ranges
+    (tmp_path / "train.de.gz.part").write_bytes(COMPRESSED[:size])
     download(server, tmp_path)
-    assert server.ranges == [f"bytes={len(COMPRESSED)}-"]
-    assert (tmp_path / "train.de").read_bytes() == CONTENT
-
-
-def test_a_server_without_ranges_sends_all(server: Server, tmp_path: Path):
-    server.supports_ranges = False
-    (tmp_path / "train.de.gz.part").write_bytes(COMPRESSED[:500])
-    download(server, tmp_path)
+    assert server.ranges == [f"bytes={size}-"]
     assert (tmp_path / "train.de").read_bytes() == CONTENT
 
 
@@ -125,19 +120,14 @@ def test_errors_of_servers(server: Server, tmp_path: Path):
         script.download([TEXT], tmp_path / "new", home="http://127.0.0.1:9/raw", pauses=(0,))
 
 
-def test_another_text_is_an_error_and_removed(server: Server, tmp_path: Path):
+@pytest.mark.parametrize("part", [None, b"something else", COMPRESSED[:500] + b"\0" * 500])
+def test_a_wrong_text_is_an_error_and_removed(server: Server, tmp_path: Path, part: bytes | None):
     wrong = script.Text("train.de", "0" * 64)
-    with pytest.raises(script.DownloadError) as error:
-        download(server, tmp_path, wrong)
-    assert all(part in str(error.value) for part in ("train.de.gz", wrong.sha256, TEXT.sha256, "run this again"))
-    assert names(tmp_path) == []
-
-
-@pytest.mark.parametrize("beginning", [b"something else", COMPRESSED[:500] + b"\0" * 500])
-def test_a_corrupt_part_is_removed(server: Server, tmp_path: Path, beginning: bytes):
-    (tmp_path / "train.de.gz.part").write_bytes(beginning)
-    with pytest.raises(script.DownloadError, match="run this again"):
-        download(server, tmp_path)
+    if part is not None:
+        (tmp_path / "train.de.gz.part").write_bytes(part)
+    with pytest.raises(script.DownloadError, match="run this again") as error:
+        download(server, tmp_path, TEXT if part else wrong)
+    assert part or all(text in str(error.value) for text in ("train.de.gz", wrong.sha256, TEXT.sha256))
     assert names(tmp_path) == []
 
 
