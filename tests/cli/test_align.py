@@ -171,7 +171,8 @@ def test_every_command_of_the_page_runs(invoke: Invoke, tmp_path: Path) -> None:
         options = ("--set", "training.max_duration=[1 update]") if " train " in line else ()
         done = invoke(*shlex.split(line)[1:], *options)
         assert "--select-head" not in line or done.out.startswith("layer  head")
-    assert len((tmp_path / "runs/test.align").read_text(encoding="utf-8").splitlines()) == 40
+    sources, links = (tmp_path / name for name in ("data/phrasebook/test.de", "runs/test.align"))
+    assert links.read_bytes().count(b"\n") == sources.read_bytes().count(b"\n") > 0
 
 
 def test_the_config_of_the_page_is_the_one_it_trains() -> None:
