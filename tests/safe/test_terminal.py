@@ -24,18 +24,11 @@ from seq2attn.io.terminal import visible
 from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.run_directory import RunDirectory
 from tests.cli.conftest import Invoke
-from tests.safe.untrained import CONFIG, untrained
+from tests.safe.untrained import CONFIG, SWEEP, untrained
 
 FULL = Path("/dev/full")
 ESCAPE = "\x1b]0;title\x07\x9b31m\u202edrow\x7f\r"
 VISIBLE = r"\x1b]0;title\x07\x9b31m\u202edrow\x7f\x0d"
-SWEEP = """\
-base: own.yaml
-folder: swept
-seeds: [1]
-baseline: {size: small}
-axes: {size: {at: model.embeddings.dim, choices: {small: 8, large: 16}}}
-"""
 
 
 def test_only_control_characters_are_escaped() -> None:
@@ -83,7 +76,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    (tmp_path / "sweep.yaml").write_text(SWEEP, encoding="utf-8")
+    (tmp_path / "sweep.yaml").write_text(SWEEP.format("own.yaml"), encoding="utf-8")
     return untrained(tmp_path)
 
 

@@ -24,7 +24,7 @@ from seq2attn.inference.translator import Translator
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.averaging import average_run
 from tests.cli.conftest import invoke_in
-from tests.safe.untrained import CONFIG, LINES, untrained
+from tests.safe.untrained import CONFIG, LINES, SWEEP, untrained
 
 PLUGIN = """
 from pathlib import Path
@@ -42,13 +42,6 @@ class Theirs(RecurrentEncoder):
             options = self.model_dump() | {"kind": "gru"}
             del options["cell"]
             return RecurrentEncoderConfig(**options).build(input_dim)
-"""
-SWEEP = """\
-base: config.yaml
-folder: swept
-seeds: [1]
-baseline: {size: small}
-axes: {size: {at: model.embeddings.dim, choices: {small: 8, large: 16}}}
 """
 ENCODER = "    kind: gru\n    dim: 8\n"
 NUMBERS = count()
@@ -125,7 +118,7 @@ def test_commands_with_a_config_in_a_run_import_no_code(
 ) -> None:
     """The module is in the run directory too, which is the working directory."""
     (run.folder.parent / module).rename(run.folder / module)
-    (run.folder / "sweep.yaml").write_text(SWEEP, encoding="utf-8")
+    (run.folder / "sweep.yaml").write_text(SWEEP.format("config.yaml"), encoding="utf-8")
     config, mistake = ("sweep.yaml", "axes.size.at=nothing") if name == "sweep" else ("config.yaml", "no=1")
     monkeypatch.chdir(run.folder)
     error = invoke_in(run.folder, *name.split(), config, code=2).err

@@ -44,6 +44,13 @@ model:
   embeddings: {{dim: 8}}
 {GRU}search: {{kind: beam, beam_size: 3, lengths: {{max_length: 9}}}}
 """
+SWEEP = """\
+base: {}
+folder: swept
+seeds: [1]
+baseline: {{size: small}}
+axes: {{size: {{at: model.embeddings.dim, choices: {{small: 8, large: 16}}}}}}
+"""
 TRANSFORMER_CONFIG = CONFIG.replace(GRU, TRANSFORMER)
 
 

@@ -144,6 +144,8 @@ def test_trials_are_the_base_with_their_choices(plan):
     assert {str(trial.experiment.training.max_duration[0]) for trial in loaded.trials} == {"3 updates"}
     assert len({run.folder for run in loaded.runs}) == 12
     assert [run.experiment.training.seed for run in loaded.runs] == [1] * 6 + [2] * 6
+    first, *_ = plan(overrides=["seeds=[7]", "changes.training.max_duration=[9 updates]"]).runs
+    assert (first.seed, str(first.experiment.training.max_duration[0])) == (7, "9 updates")
     assert loaded.runs[6].folder.as_posix() == "runs/sweep/trials/bigru+luong+own/seed-2"
 
 
@@ -158,23 +160,12 @@ def test_a_choice_may_change_several_keys(plan):
     assert trial.experiment.training.label_smoothing == 0.0
 
 
-def test_values_are_set_from_the_command_line(plan):
-    first, *_ = plan(overrides=["seeds=[7]", "changes.training.max_duration=[9 updates]"]).runs
-    assert (first.seed, str(first.experiment.training.max_duration[0])) == (7, "9 updates")
-
-
 def test_the_shipped_sweep_and_that_of_the_page_are_valid(tmp_path):
     assert len(load_plan(ROOT / "configs/sweeps/phrasebook.yaml").trials) == 39
     (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/sweep.md").read_text("utf-8"), re.DOTALL)
     path = tmp_path / "sweep.yaml"
     path.write_text(block.replace("base: ", f"base: {ROOT}/configs/"), encoding="utf-8")
-    assert [trial.name for trial in load_plan(path).trials] == [
-        "bigru+luong+own+small",
-        "bigru+luong+own+large",
-        "transformer+luong+own+small",
-        "bigru+fixed+small",
-        "transformer+fixed+small",
-    ]
+    assert len(load_plan(path).trials) == 5
 
 
 @pytest.mark.parametrize(("old", "new", "message"), MISTAKES)

@@ -64,27 +64,27 @@ def test_a_selection_keeps_its_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("selection", "message"),
+    ("selection", "options", "message"),
     [
-        (AttentionSelection(layer=3), "there is no layer `3`: its cross-attention has 2; use 1 to 2, top or all"),
+        (AttentionSelection(layer=3), {}, "no layer `3`: its cross-attention has 2; use 1 to 2, top or all"),
         (
-            AttentionSelection(kind="encoder", head=4),
-            "there is no head `4`: its encoder self-attention has 3; use 1 to 3, mean or all",
+            AttentionSelection("encoder", head=4),
+            {},
+            "no head `4`: its encoder self-attention has 3; use 1 to 3, mean or all",
         ),
-        (AttentionSelection(head="-1"), "there is no head `-1`"),
-        (AttentionSelection(head="top"), "there is no head `top`"),
+        (AttentionSelection(head="-1"), {}, "there is no head `-1`"),
+        (AttentionSelection(head="top"), {}, "there is no head `top`"),
+        (AttentionSelection("encoder"), {"encoder": False}, "has no encoder self-attention; it has cross-attention"),
     ],
 )
-def test_unknown_layers_and_heads_are_errors(selection: AttentionSelection, message: str) -> None:
+def test_unknown_layers_heads_and_kinds_are_errors(selection: AttentionSelection, options, message: str) -> None:
     for select in (selection.select, selection.select_all, lambda weights: attention_text(weights, selection)):
         with pytest.raises(UserError) as error:
-            select(random_weights())
+            select(random_weights(**options))
         assert message in str(error.value)
 
 
 def test_a_missing_kind_of_attention_is_an_error() -> None:
-    with pytest.raises(UserError, match=r"the model has no encoder self-attention; it has cross-attention"):
-        AttentionSelection("encoder").select(random_weights(encoder=False))
     with pytest.raises(UserError, match=r"the model has no cross-attention; it has encoder self-attention"):
         AttentionSelection().select(random_weights(decoder=False))
     with pytest.raises(UserError, match=r"the model has no cross-attention$"):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.tokenizers.tokenized_text import TokenizedText
-from seq2attn.visualization.attention import AttentionSelection, draw_attention
+from seq2attn.visualization.attention import AttentionSelection
 from seq2attn.visualization.attention_map import AttentionMap
 from seq2attn.visualization.html_page import attention_html
 from tests.unit.browser import Browser
+from tests.unit.visualization.conftest import Show
 from tests.unit.visualization.weights import SOURCE, TARGET, page_data, random_weights
 
 FIRST, SECOND = random_weights(), random_weights(seed=1)
@@ -37,11 +37,9 @@ def test_the_page_has_all_weights_and_needs_no_network():
 
 
 @pytest.fixture
-def page(chromium: Browser, tmp_path: Path) -> Browser:
+def page(show: Show) -> Browser:
     """A page with two sentences."""
-    draw_attention([FIRST, SECOND], tmp_path / "page.html")
-    chromium.open(tmp_path / "page.html")
-    return chromium
+    return show([FIRST, SECOND])
 
 
 def shown(page: Browser, side: str) -> list[float]:
@@ -87,28 +85,26 @@ def test_selection_of_sentence_kind_layer_and_head(page: Browser):
     assert page.get(pressed) == [i == 4 for i in range(6)]
 
 
-def test_sentences_with_fewer_maps(chromium: Browser, tmp_path: Path):
+def test_sentences_with_fewer_maps(show: Show):
     other = random_weights(1, 1, encoder=False)
-    draw_attention([FIRST, other], tmp_path / "page.html")
-    chromium.open(tmp_path / "page.html")
-    chromium.choose("#part", 1)
-    chromium.choose("#sentence", 1)
+    page = show([FIRST, other])
+    page.choose("#part", 1)
+    page.choose("#sentence", 1)
     assert other.cross_attention is not None
-    np.testing.assert_allclose(chromium.get(CELLS), other.cross_attention.ravel(), atol=6e-4)
+    np.testing.assert_allclose(page.get(CELLS), other.cross_attention.ravel(), atol=6e-4)
     hidden = "document.getElementById('{}').parentElement.hidden"
-    assert all(chromium.get(hidden.format(name)) for name in ("part", "layer", "head"))
+    assert all(page.get(hidden.format(name)) for name in ("part", "layer", "head"))
 
 
-def test_whole_words_equal_those_of_python(chromium: Browser, tmp_path: Path):
-    draw_attention([FIRST, SECOND], tmp_path / "page.html", AttentionSelection(whole_words=True))
-    chromium.open(tmp_path / "page.html")
-    chromium.choose("#head", 2)
-    assert chromium.get(WORDS.format("keys")) == list(SOURCE.words)
-    assert chromium.get(WORDS.format("queries")) == list(TARGET.words)
+def test_whole_words_equal_those_of_python(show: Show):
+    page = show([FIRST, SECOND], AttentionSelection(whole_words=True))
+    page.choose("#head", 2)
+    assert page.get(WORDS.format("keys")) == list(SOURCE.words)
+    assert page.get(WORDS.format("queries")) == list(TARGET.words)
     whole = AttentionMap.from_weights(FIRST, "cross").layer(2).head(3).whole_words().weights
-    np.testing.assert_allclose(chromium.get(CELLS), whole.ravel(), atol=3e-3)
-    chromium.mouse("#whole", click=True)
-    assert chromium.get(WORDS.format("keys")) == list(SOURCE.tokens)
+    np.testing.assert_allclose(page.get(CELLS), whole.ravel(), atol=3e-3)
+    page.mouse("#whole", click=True)
+    assert page.get(WORDS.format("keys")) == list(SOURCE.tokens)
 
 
 def test_the_keyboard(page: Browser):
@@ -129,39 +125,36 @@ def test_the_keyboard(page: Browser):
     assert np.isnan(shown(page, "keys")).all()
 
 
-def test_light_and_dark_mode(chromium: Browser, tmp_path: Path):
-    draw_attention(FIRST, tmp_path / "page.html")
+def test_light_and_dark_mode(show: Show):
     colors = []
     for dark in (False, True):
-        chromium.open(tmp_path / "page.html", dark=dark)
+        page = show(FIRST, dark=dark)
         style = "(s => [s.color, s.backgroundColor].map(c => c.match(/\\d+/g).reduce((a, b) => a + Number(b), 0)))"
-        colors.append(chromium.get(f"{style}(getComputedStyle(document.body))"))
-    assert chromium.get("document.getElementById('sentence').parentElement.hidden")
+        colors.append(page.get(f"{style}(getComputedStyle(document.body))"))
+    assert page.get("document.getElementById('sentence').parentElement.hidden")
     (ink, paper), (dark_ink, dark_paper) = colors
     assert paper - ink > 500 and dark_ink - dark_paper > 500
 
 
-def test_a_map_of_many_words_and_heads_fits_the_screen(chromium: Browser, tmp_path: Path):
+def test_a_map_of_many_words_and_heads_fits_the_screen(show: Show):
     side = TokenizedText.from_words([f"word{i}" for i in range(60)])
     weights = np.random.default_rng(0).dirichlet([0.1] * 60, size=(8, 8, 60)).astype(np.float32)
-    draw_attention(AttentionWeights(side, side, None, weights), tmp_path / "page.html")
-    chromium.open(tmp_path / "page.html", width=1280)
-    assert chromium.get("document.getElementById('map').getBoundingClientRect().right") <= 1280
-    assert chromium.get("document.documentElement.scrollWidth") <= 1280
+    page = show(AttentionWeights(side, side, None, weights), width=1280)
+    assert page.get("document.getElementById('map').getBoundingClientRect().right") <= 1280
+    assert page.get("document.documentElement.scrollWidth") <= 1280
     letters = "[...document.querySelectorAll('#map th')].map(th => parseFloat(getComputedStyle(th).fontSize))"
-    assert min(chromium.get(letters)) >= 10
-    assert chromium.get("document.querySelectorAll('#overview canvas').length") == 64
+    assert min(page.get(letters)) >= 10
+    assert page.get("document.querySelectorAll('#overview canvas').length") == 64
 
 
-def test_right_to_left_text_starts_at_the_right(chromium: Browser, tmp_path: Path):
+def test_right_to_left_text_starts_at_the_right(show: Show):
     side = TokenizedText.from_words(["שלום", "עולם", "</s>"])
-    draw_attention(AttentionWeights(side, side, None, np.full((1, 1, 3, 3), 1 / 3, np.float32)), tmp_path / "page.html")
-    chromium.open(tmp_path / "page.html")
+    page = show(AttentionWeights(side, side, None, np.full((1, 1, 3, 3), 1 / 3, np.float32)))
     left = "[...document.querySelectorAll('#keys .word')].map(w => w.getBoundingClientRect().left)"
-    first, second, end = chromium.get(left)
+    first, second, end = page.get(left)
     assert first > second > end
-    chromium.get("document.querySelector('#keys .word').focus()")
-    chromium.press("ArrowLeft")
-    assert chromium.get("document.activeElement.textContent") == "עולם"
-    chromium.press("ArrowRight")
-    assert chromium.get("document.activeElement.textContent") == "שלום"
+    page.get("document.querySelector('#keys .word').focus()")
+    page.press("ArrowLeft")
+    assert page.get("document.activeElement.textContent") == "עולם"
+    page.press("ArrowRight")
+    assert page.get("document.activeElement.textContent") == "שלום"

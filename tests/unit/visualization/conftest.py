@@ -1,0 +1,25 @@
+"""Attention pages in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seq2attn.visualization.attention import draw_attention
+from tests.unit.browser import Browser
+
+Show = Callable[..., Browser]
+
+
+@pytest.fixture
+def show(chromium: Browser, tmp_path: Path) -> Show:
+    """The page of one sentence or of several."""
+
+    def show(weights, *selection, run="", **options) -> Browser:
+        draw_attention(weights, tmp_path / "page.html", *selection, run=run)
+        chromium.open(tmp_path / "page.html", **options)
+        return chromium
+
+    return show
