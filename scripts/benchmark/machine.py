@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import torch
+from torch.backends import cudnn
 
 from benchmark.setting import REPOSITORY, Setting
 from benchmark.systems import System
@@ -36,6 +38,7 @@ def context(setting: Setting, systems: Sequence[System], command: str) -> dict[s
         "system": platform.platform(terse=True),
         "python": platform.python_version(),
         "threads": setting.threads,
+        **({"gpu": gpu()} if setting.gpu else {}),
         "versions": {system.name: versions(system) for system in systems},
     }
 
@@ -48,6 +51,17 @@ def processor() -> str:
     except OSError:
         names = []
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def gpu() -> dict[str, str]:
+    """Name, driver, CUDA and cuDNN of the first GPU; empty without one."""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader", "--id=0"]
+    try:
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    name, _, driver = output.strip().partition(", ")
+    return {"name": name, "driver": driver, "CUDA": str(torch.version.cuda), "cuDNN": str(cudnn.version())}
 
 
 def commit() -> str:

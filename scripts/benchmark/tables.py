@@ -108,6 +108,10 @@ def _with_notes(book: Book, records: Iterable[Record], text: str) -> str:
             {f"{name} {version}" for packages in context["versions"].values() for name, version in packages.items()}
         )
         machine = f"{context['processor']}, {context['cores']} cores, {context['threads']} threads"
+        if gpu := context.get("gpu"):
+            machine = ", ".join(
+                [gpu["name"], *(f"{name} {gpu[name]}" for name in ("driver", "CUDA", "cuDNN")), machine]
+            )
         software = f"commit {context['commit']}, Python {context['python']}, {', '.join(versions)}"
         notes.append(f"{context['date']}, {machine}; {software}: `{context['command']}`")
     return "\n\n".join([text, *notes])

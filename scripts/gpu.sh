@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# Tests and measurements on a GPU that is lent for minutes, each call in less than ten:
+#   scripts/gpu.sh correctness|laws|counts|training|ways|search [--dry-run]
+# The log and the figures are written to $OUT (runs/gpu by default) as they come. The text is data/multi30k; wheels in
+# build/wheels, for packages that a machine without network lacks, are unpacked. --dry-run prints the commands.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+call=${1:-}
+dry=${2:-}
+calls=(correctness laws counts training ways search)
+if [[ " ${calls[*]} " != *" $call "* || $# -lt 1 || $# -gt 2 || "${dry:---dry-run}" != --dry-run ]]; then
+    echo "usage: scripts/gpu.sh ${calls[*]} [--dry-run], of which one call" >&2
+    exit 2
+fi
+OUT=${OUT:-runs/gpu}
+python=$(command -v python || command -v python3)
+export PYTHONPATH="$PWD:$PWD/scripts:$PWD/build/wheels/unpacked${PYTHONPATH:+:$PYTHONPATH}"
+export PYTHONUNBUFFERED=1 OMP_NUM_THREADS=8
+end=570 # seconds of the whole call
+failed=0
+
+# A command with its limit in seconds: `step 60 COMMAND...`. SIGINT, as after Ctrl-C the benchmark ends its processes.
+step() {
+    local limit=$1 left=$((end - SECONDS))
+    shift
+    printf '== %s s:' "$limit"
+    printf ' %q' "$@"
+    echo
+    if [ -n "$dry" ]; then return; fi
+    if [ "$left" -lt 10 ]; then
+        echo "== skipped: no time left"
+        failed=1
+        return
+    fi
+    timeout --signal=INT --kill-after=10 "$((limit < left - 5 ? limit : left - 5))" "$@"
+    local status=$?
+    echo "== exit $status after $SECONDS s of the call"
+    if [ "$status" != 0 ]; then failed=1; fi
+}
+
+bench() { # SECONDS ARGUMENTS...
+    step "$1" "$python" scripts/bench.py "${@:2}" --gpu --busy-ok --threads 8 --peers-root build/peers
+}
+
+seq2attn() { # SECONDS ARGUMENTS...
+    step "$1" "$python" -m seq2attn "${@:2}"
+}
+
+measure() { # SECONDS ARGUMENTS...
+    step "$1" "$python" -m benchmark.programs.gpu "${@:2}"
+}
+
+prepare() {
+    rm -rf runs/gpu-scratch
+    for wheel in build/wheels/*.whl; do
+        if [ -e "$wheel" ]; then "$python" -m zipfile -e "$wheel" build/wheels/unpacked; fi
+    done
+    # Hugging Face runs in this Python too.
+    if "$python" -c "import transformers" 2>/dev/null; then
+        mkdir -p build/peers/venv/hf/bin
+        printf '#!/bin/sh\nexec "%s" "$@"\n' "$python" >build/peers/venv/hf/bin/python
+        chmod +x build/peers/venv/hf/bin/python
+    fi
+    nvidia-smi || echo "== no GPU: nvidia-smi fails"
+    "$python" -c "import torch; print('torch', torch.__version__, 'CUDA', torch.version.cuda, 'cuDNN', torch.backends.cudnn.version())"
+}
+
+correctness() {
+    step 420 "$python" -m pytest -m cuda tests/cuda -p no:cacheprovider -ra --durations=15
+}
+
+laws() {
+    for model in t r1; do
+        bench 60 fit --model $model --peers ""
+        seq2attn 45 doctor runs/bench/$model --device cuda --sentences 100
+        seq2attn 75 verify-resume configs/bench/$model.yaml --set training.deterministic=true
+        for precision in float32 bfloat16; do # losses side by side
+            seq2attn 45 train configs/bench/$model.yaml --set run_dir=runs/gpu-scratch/$precision-$model \
+                --set training.precision=$precision --set "training.max_duration=[200 updates]" \
+                --set training.report_every=20 --set "training.validation.every=200 updates"
+        done
+    done
+}
+
+counts() {
+    bench 90 roofline --model transformer-base --out "$OUT/roofline.json"
+    for config in transformer-base r1; do
+        measure 120 counts configs/bench/$config.yaml --out "$OUT/counts-$config.json" --set run_dir=runs/gpu-scratch/counts-$config
+    done
+    measure 120 counts configs/bench/transformer-base.yaml --out "$OUT/counts-packed.json" \
+        --set run_dir=runs/gpu-scratch/counts-packed --set training.batch.padding_free=true
+}
+
+training() {
+    bench 270 train --model transformer-base --peers hf --rounds 2 --window 10 --warm 15 --out "$OUT/training.json"
+    bench 150 train --model transformer-big --peers hf --rounds 1 --window 10 --warm 10 --out "$OUT/training-big.json"
+    bench 130 train --model r1 --peers plain --rounds 1 --window 10 --warm 10 --out "$OUT/training-r1.json"
+}
+
+ways() {
+    bench 560 train --model transformer-base --every-way --peers "" --rounds 2 --window 6 --warm 8 --out "$OUT/ways.json"
+}
+
+search() {
+    bench 120 fit --model transformer-base --peers "" \
+        --set training.batch.tokens=25000 --set training.batch.micro_batch_tokens=25000
+    measure 400 search runs/bench/transformer-base --source data/multi30k/test_2016_flickr.de --out "$OUT/search.json"
+}
+
+if [ -n "$dry" ]; then
+    "$call"
+    exit
+fi
+if [ "$call" != correctness ] && [ ! -e data/multi30k/train.de ]; then
+    echo "scripts/gpu.sh: data/multi30k is missing: python scripts/download.py multi30k" >&2
+    exit 2
+fi
+mkdir -p "$OUT"
+{
+    prepare
+    "$call"
+    exit "$failed"
+} 2>&1 | tee "$OUT/$call.log"
+exit "${PIPESTATUS[0]}"

@@ -1,0 +1,127 @@
+"""`scripts/gpu.sh`: its commands exist, end in time, and its measurements run on the CPU."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from benchmark.command import _parser as bench_parser  # noqa: E402
+from benchmark.machine import gpu as gpu_versions  # noqa: E402
+from benchmark.programs import gpu  # noqa: E402
+from benchmark.records import Book, Record  # noqa: E402
+from benchmark.tables import table  # noqa: E402
+
+from seq2attn.cli import app  # noqa: E402
+from seq2attn.config.load import load  # noqa: E402
+from seq2attn.experiment import ExperimentConfig  # noqa: E402
+from seq2attn.training.train import train  # noqa: E402
+
+SCRIPT = ROOT / "scripts" / "gpu.sh"
+CALLS = ["correctness", "laws", "counts", "training", "ways", "search"]
+
+
+def run_script(*arguments):
+    return subprocess.run(["bash", SCRIPT, *arguments], capture_output=True, text=True, check=False, cwd="/")
+
+
+def commands(call):
+    """The limit in seconds and the arguments after `python` of each command of a call."""
+    done = run_script(call, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        limit, _, command = line.removeprefix("== ").partition(" s: ")
+        yield int(limit), shlex.split(command)[1:]
+
+
+def overrides(arguments):
+    return [value for option, value in itertools.pairwise(arguments) if option == "--set"]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_each_command_has_known_options_and_files(call, pytestconfig):
+    limits, listed = zip(*commands(call), strict=True)
+    assert sum(limits) <= 570
+    for command in listed:
+        for part in command:
+            if "/" in part and "=" not in part and not part.startswith(("runs/", "build/", "data/multi30k")):
+                assert (ROOT / part).exists(), part
+            if part.endswith(".yaml"):
+                load(ROOT / part, ExperimentConfig, overrides(command))
+        match command:
+            case ["scripts/bench.py", *arguments]:
+                options = bench_parser().parse_args(arguments)
+                assert options.gpu and load(options.configs / f"{options.model}.yaml", ExperimentConfig, options.set)
+            case ["-m", "benchmark.programs.gpu", *arguments]:
+                gpu.argument_parser().parse_args(arguments)
+            case ["-m", "pytest", *arguments]:
+                pytestconfig._parser.parse(arguments)
+            case ["-m", "seq2attn", *arguments]:
+                result = CliRunner().invoke(app, [*arguments, "--help"])
+                assert result.exit_code == 0, result.output
+            case _:
+                pytest.fail(f"unknown command: {command}")
+
+
+@pytest.mark.parametrize("arguments", [(), ("all",), ("laws", "--dry"), ("laws", "--dry-run", "more")])
+def test_another_call_is_refused(arguments):
+    done = run_script(*arguments)
+    assert done.returncode == 2 and "usage: scripts/gpu.sh" in done.stderr
+
+
+def test_search_is_measured_without_a_gpu(tmp_path):
+    for name, origin in (("train", "train"), ("dev", "dev")):
+        for language in ("de", "en"):
+            lines = (ROOT / "data" / "phrasebook" / f"{origin}.{language}").read_text("utf-8").split("\n")[:60]
+            (tmp_path / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    plain = {
+        name: {"kind": "plain", "source": f"{tmp_path}/{name}.de", "target": f"{tmp_path}/{name}.en"}
+        for name in ("train", "dev")
+    }
+    content = {
+        "run_dir": str(tmp_path / "run"),
+        "data": plain,
+        "tokenizer": {"joint": {"kind": "bpe", "vocab_size": 340}},
+        "model": {
+            "embeddings": {"dim": 8},
+            "encoder": {"kind": "gru", "dim": 8},
+            "decoder": {"kind": "bahdanau", "dim": 8},
+        },
+        "training": {"max_duration": ["2 updates"], "validation": {"every": "2 updates", "metric": "loss"}},
+        "search": {"kind": "greedy", "lengths": {"max_length": 5}},
+    }
+    config = tmp_path / "small.yaml"
+    config.write_text(json.dumps(content), "utf-8")
+
+    train(load(config, ExperimentConfig))
+    (tmp_path / "few.de").write_text("Das Haus ist alt.\nJa.\n", "utf-8")
+    gpu.measure_search(tmp_path / "run", tmp_path / "few.de", tmp_path / "search.json", 1, [64])
+    figures = json.loads((tmp_path / "search.json").read_text("utf-8"))["figures"]
+    cases = {(f["precision"], f["beam"], f.get("batch_tokens")) for f in figures}
+    assert cases == {(p, beam, size) for p in ("float32", "bfloat16") for beam in (1, 5) for size in (None, 64)}
+    assert all(f.get("sentences_per_s", 1) > 0 and f.get("latency_ms", 1) > 0 for f in figures)
+
+
+def test_the_gpu_and_its_driver_are_below_a_table(tmp_path, monkeypatch):
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'NVIDIA H200, 580.1'\n", "utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    versions = gpu_versions()
+    assert (versions["name"], versions["driver"]) == ("NVIDIA H200", "580.1")
+    assert {"CUDA", "cuDNN"} < versions.keys()
+    facts = dict.fromkeys(("processor", "cores", "threads", "commit", "python", "date", "command"), "x")
+    record = Record("latency", "t", "", "ours", "seq2attn", unit="ms", rounds=(1.0,))
+    book = Book().with_call([record], {**facts, "gpu": versions, "versions": {}})
+    assert "NVIDIA H200, driver 580.1, CUDA " in table(book, "latency", "t", "")
+    program.write_text("#!/bin/sh\nexit 9\n", "utf-8")
+    assert gpu_versions() == {}
