@@ -96,7 +96,7 @@ def evaluate(
     for line in dict.fromkeys(result.note for result in results if result.note):
         typer.echo(line, err=True)
     print_warnings(warning for result in results for warning in result.warnings)
-    report = evaluation.write_reports(folder, origin, results, search)
+    report = evaluation.write_reports(folder, origin, results, search, translator.engine.description)
     if plot is not None:
         draw_bleu_by_length({result.name: result.by_length for result in results}, plot)
     typer.echo(json.dumps(report, ensure_ascii=False, indent=1) if as_json else evaluation.format_results(results))

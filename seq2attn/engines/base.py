@@ -23,6 +23,11 @@ class Engine(Protocol):
     """Search and forced decoding of a model."""
 
     @property
+    def description(self) -> str:
+        """Name and precision, for reports."""
+        ...
+
+    @property
     def max_source_length(self) -> int | None:
         """Maximum tokens of a source, without EOS; None for no limit."""
         ...

@@ -26,6 +26,11 @@ class NativeEngine:
     precision: SearchPrecision = "float32"  # of the products in a search
     max_source_length: int | None = None
 
+    @property
+    def description(self) -> str:
+        """Name and precision, for reports."""
+        return f"native {self.precision}"
+
     def translate(
         self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
     ) -> list[list[Hypothesis]]:

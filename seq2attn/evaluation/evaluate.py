@@ -176,10 +176,13 @@ def _evaluate(
 
 
 def write_reports(
-    run: RunDirectory, origin: Mapping[str, Any], results: list[TestSetResult], search: SearchConfig
+    run: RunDirectory, origin: Mapping[str, Any], results: list[TestSetResult], search: SearchConfig, engine: str
 ) -> dict[str, Any]:
-    """Write translations and a report of each set to the run, and return all reports. `origin`: of the weights."""
-    shared = {"model": dict(origin), "search": search.model_dump(mode="json")}
+    """Write translations and a report of each set to the run, and return all reports.
+
+    `origin` is that of the weights, `engine` the description of the engine.
+    """
+    shared = {"model": dict(origin), "engine": engine, "search": search.model_dump(mode="json")}
     sets: dict[str, Any] = {}
     for result in results:
         content = asdict(result)

@@ -118,7 +118,7 @@ class AsyncFlag:
 
     def __init__(self, value: Tensor) -> None:
         self.value, self.copied = value.to("cpu", non_blocking=True), torch.cuda.Event()
-        self.copied.record()
+        self.copied.record(torch.cuda.current_stream(value.device))  # not that of the default GPU
 
     def wait(self) -> bool:
         """The value, when it has been copied."""

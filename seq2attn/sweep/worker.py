@@ -57,7 +57,7 @@ def run_trial(folder: Path, jobs: int) -> RunRecord:
     translator, origin = load_with_origin(run, lambda: Translator.load(folder))
     sets = test_sets(experiment, None, [])
     results = evaluate_run(run, translator, sets, experiment.search, experiment.evaluation)
-    write_reports(run, origin, results, experiment.search)
+    write_reports(run, origin, results, experiment.search, translator.engine.description)
     summary = TrainingSummary(
         parameters=count_parameters(translator.model),
         seconds=state.seconds,

@@ -146,7 +146,7 @@ def test_reports_wait_for_those_of_another_command(tmp_path: Path) -> None:
     folder = tmp_path / "evaluation"
     with ThreadPoolExecutor(1) as pool:
         with lock_directory(folder, "evaluation.lock"):
-            writer = pool.submit(write_reports, RunDirectory(tmp_path), {}, [result], BeamConfig(kind="beam"))
+            writer = pool.submit(write_reports, RunDirectory(tmp_path), {}, [result], BeamConfig(kind="beam"), "")
             assert not wait([writer], 0.3).done
         writer.result()
     assert sorted(path.name for path in folder.iterdir()) == ["evaluation.lock", "set.json", "set.txt"]

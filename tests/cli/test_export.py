@@ -68,6 +68,7 @@ def test_other_commands_with_the_engine(exported: tuple[Path, Done], invoke: Inv
     native, engine = (json.loads(invoke("evaluate", run, "--json", *options).out) for options in ([], ENGINE))
     assert engine["sets"]["short"]["scores"] == native["sets"]["short"]["scores"]
     assert engine["sets"]["mixed"]["sentences"] == 60
+    assert (native["engine"], engine["engine"]) == ("native float32", "ctranslate2 float32")
     attention = ["translate", run, "rot haus", "--attention", "-"]  # of the native model
     assert invoke(*attention, *ENGINE).out == invoke(*attention).out
 

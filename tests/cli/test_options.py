@@ -51,6 +51,9 @@ def test_precision_and_batch_size(
     assert searched[-1] == ("float32", 8192)
     invoke(command, run, *lines, "--precision", "bfloat16", "--batch-tokens", "77")
     assert searched[-1] == ("bfloat16", 77)
+    if command == "evaluate":
+        report = json.loads((run / "evaluation/ours.json").read_text("utf-8"))
+        assert report["engine"] == "native bfloat16"
 
 
 def test_whole_words(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:

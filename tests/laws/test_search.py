@@ -134,6 +134,7 @@ def test_the_end_of_the_last_sentence_is_detected_one_step_late(seed, monkeypatc
         steps = []
         monkeypatch.setitem(search.__wrapped__.__globals__, "is_synchronous", lambda device, same=is_synchronous: same)
         monkeypatch.setattr(torch.cuda, "Event", lambda: Mock(spec=["record", "synchronize"]))
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: device)
         options = {"strategy": BeamSearch(3), "limits": limits(4, 200), "bos": BOS, "eos": EOS, "lengths": RULES[0]}
         best = search(lambda *args: steps.append(1) or step(*args), (), (), **options)  # noqa: B023
         outputs.append((len(steps), best))

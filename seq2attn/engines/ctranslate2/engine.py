@@ -48,6 +48,11 @@ class CTranslate2Engine:
     threads: int
     max_source_length: int | None = None
 
+    @property
+    def description(self) -> str:
+        """Name and precision, for reports."""
+        return f"{ENGINE_NAME} {self._translator.compute_type}"
+
     def translate(
         self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
     ) -> list[list[Hypothesis]]:

@@ -162,6 +162,7 @@ class SmallMemoryEngine:
     max_tokens: int
     error: Exception
     max_source_length: int | None = None
+    description: str = "small"
 
     def translate(
         self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
