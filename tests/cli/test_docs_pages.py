@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from itertools import pairwise
 
 import pytest
 from torch.distributed.run import parse_args
@@ -20,6 +21,18 @@ YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def trained(home):
     run("seq2attn train configs/phrasebook.yaml", home, *short("seq2attn train"))
     return home
+
+
+def test_settings_of_training_commands_of_all_pages_are_valid():
+    """Also of those that the quick tests do not run; test_bert_docs.py has those of BERT, which need a folder."""
+    pages = [str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]]
+    all_commands = {command for page in pages for command in commands(page)}
+    trainings = [command for command in all_commands if re.match(r"seq2attn train configs/(?!bert)", command)]
+    assert len(trainings) > 10
+    for command in trainings:
+        config, *options = shlex.split(command)[2:]
+        settings = [option for name, option in pairwise(options) if name == "--set"]
+        invoke_in(ROOT, "config", "show", config, *(f"--set={setting}" for setting in settings))
 
 
 def test_the_commands_of_the_faq_run(trained):
