@@ -21,6 +21,7 @@ from seq2attn.cli.options import (
     Overrides,
     Precision,
     RunDir,
+    Tag,
 )
 
 
@@ -46,6 +47,7 @@ def evaluate(
             metavar="NAME",
         ),
     ] = None,
+    tag: Tag = None,
     greedy: Greedy = False,
     beam: Beam = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
@@ -75,6 +77,7 @@ def evaluate(
     from seq2attn.inference.translator import Translator, check_engine_supports
     from seq2attn.run_directory import RunDirectory
     from seq2attn.search.config import check_size, resolve_search
+    from seq2attn.tokenizers.tags import check_tag
     from seq2attn.visualization.curves import draw_bleu_by_length
     from seq2attn.visualization.figure import check_picture
 
@@ -84,7 +87,8 @@ def evaluate(
     metrics = [f"evaluation.metrics=[{','.join(metric)}]"] if metric else []
     tokenizers = [f"evaluation.tokenize={tokenize}"] if tokenize else []
     experiment = folder.load_config([*overrides, *metrics, *tokenizers])
-    sets = evaluation.test_sets(experiment, source, reference or [])
+    check_tag(folder.load_tokenizers()[0], tag)
+    sets = evaluation.test_sets(experiment, source, reference or [], tag)
     search = resolve_search(experiment.search, beam=beam, greedy=greedy, long_inputs=long_inputs)
     if beam is None:
         check_size(search, folder.config_path, overrides)

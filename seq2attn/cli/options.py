@@ -85,6 +85,12 @@ Precision: TypeAlias = Annotated[
     Literal["float32", "bfloat16"], typer.Option(help="Precision of the search; bfloat16 is faster on a GPU.")
 ]
 
+Tag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Put the tag <NAME> before each source, for a model trained with tags."),
+]
+"""The tag of all sources; checked by `tokenizers.tags.check_tag`."""
+
 Device: TypeAlias = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 
 Overrides: TypeAlias = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, OutputFile, RunDir
+from seq2attn.cli.options import AllowCode, Device, OutputFile, RunDir, Tag
 
 
 def score(
@@ -23,6 +23,7 @@ def score(
         bool,
         typer.Option("--json", help="Print a JSON object a line, with all tokens and log-probabilities."),
     ] = False,
+    tag: Tag = None,
     device: Device = "auto",
 ) -> None:
     """Print the log-probability of each target line given its source, by forced decoding: natural logarithms, with EOS.
@@ -39,9 +40,11 @@ def score(
     from seq2attn.inference.scoring import score_files
     from seq2attn.nn.device import resolve_device
     from seq2attn.run_directory import RunDirectory
+    from seq2attn.tokenizers.tags import check_tag
 
-    corpus = PlainTextConfig(source=source, target=target)
     folder = RunDirectory(run)
     model, *tokenizers = folder.load_model(resolve_device(device))
     pair = tokenizers[0], tokenizers[1]
+    check_tag(pair[0], tag)
+    corpus = PlainTextConfig(source=source, target=target, tag=tag)
     score_files(folder, model, pair, corpus, output_file, as_json=as_json, per_token=per_token)

@@ -20,6 +20,7 @@ from seq2attn.cli.options import (
     Overrides,
     Precision,
     RunDir,
+    Tag,
 )
 
 
@@ -71,10 +72,7 @@ def translate(
         Literal["max", "row", "0-1"],
         typer.Option(help="The weight drawn in full color: the largest, the largest of each row, or 1."),
     ] = "max",
-    tag: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Put the tag <NAME> before each line, for a model trained with tags."),
-    ] = None,
+    tag: Tag = None,
     long_inputs: LongInputs = None,
     engine: EngineName = "native",
     export_dir: ExportDir = None,

@@ -104,8 +104,10 @@ def _as_bytes(lines: Iterable[str]) -> bytes:
     return "".join(line + "\n" for line in lines).encode()
 
 
-def test_sets(experiment: ExperimentConfig, source: Path | None, references: Sequence[Path]) -> dict[str, CorpusConfig]:
-    """The test sets of a config, or one of `source` and `references`.
+def test_sets(
+    experiment: ExperimentConfig, source: Path | None, references: Sequence[Path], tag: str | None = None
+) -> dict[str, CorpusConfig]:
+    """The test sets of a config, or one of `source`, with a tag before each line, and `references`.
 
     Raises UserError when source or references are missing, or when there is no test set.
     """
@@ -114,7 +116,10 @@ def test_sets(experiment: ExperimentConfig, source: Path | None, references: Seq
     if source is not None:
         # Its report must not replace that of a set of the config.
         name = source.name + "_" * (source.name in experiment.data.test)
-        return {name: PlainTextConfig(source=source, target=references[0], references=tuple(references[1:]))}
+        more = tuple(references[1:])
+        return {name: PlainTextConfig(source=source, target=references[0], references=more, tag=tag)}
+    if tag is not None:
+        raise UserError("--tag is for --source; the test sets of the config have their own: `data.test.NAME.tag`")
     if not experiment.data.test:
         raise UserError("the config has no `data.test`; give --source and --reference")
     for corpus in experiment.data.test.values():

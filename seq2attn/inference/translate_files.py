@@ -96,8 +96,7 @@ def run_translate(folder: Path, options: TranslateOptions) -> None:
     )
     translator.max_batch_tokens = options.batch_tokens or translator.max_batch_tokens
     check_engine_supports(translator.engine, search, run, options.overrides)
-    if options.tag is not None:
-        check_tag(translator.source, options.tag)
+    check_tag(translator.source, options.tag)
     if options.attention is not None:  # raises errors about layers and heads before the work
         selection = options.attention_selection
         select = selection.select_all if options.draws_html else selection.select

@@ -94,10 +94,10 @@ def load_tags(tokenizer: Tokenizer, folder: Path, fix: str) -> Tokenizer:
     return TaggedTokenizer(tokenizer, tuple(tags), content.get("required") is True)
 
 
-def check_tag(tokenizer: Tokenizer, tag: str) -> None:
-    """Raises UserError unless the model of a source tokenizer was trained with a tag."""
+def check_tag(tokenizer: Tokenizer, tag: str | None) -> None:
+    """Raises UserError unless a tag is None or one that the model of a source tokenizer was trained with."""
     tags = tokenizer.tags if isinstance(tokenizer, TaggedTokenizer) else ()
-    if f"<{tag}>" not in tags:
+    if tag is not None and f"<{tag}>" not in tags:
         known = ", ".join(f"`{known[1:-1]}`" for known in tags)
         has = f"its tags are {known}" if tags else "it was trained without tags (`data.train` with `tag`)"
         raise UserError(f"the model does not know the tag `{tag}`: {has}")

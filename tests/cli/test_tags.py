@@ -25,6 +25,7 @@ training:
   validation: {every: 30 updates}
   seed: 1
 """
+PAIR = ["--source", "lines", "--target", "answers"]
 
 
 def test_tags_choose_the_translation(invoke: Invoke, tmp_path: Path) -> None:
@@ -45,5 +46,14 @@ def test_tags_choose_the_translation(invoke: Invoke, tmp_path: Path) -> None:
     assert (tmp_path / "run/evaluation/english.txt").read_text(encoding="utf-8") == "the answer\n" * 64
     done = invoke("translate", "run", "haus baum")
     assert "line 1 without a tag; all training text had one (see `--tag`)" in done.err
-    done = invoke("translate", "run", "--tag", "2de", "haus", code=2)
-    assert done.err == "error: the model does not know the tag `2de`: its tags are `2en`, `2fr`\n" and not done.out
+    write_lines(tmp_path / "lines", ["haus baum"])
+    write_lines(tmp_path / "answers", ["la réponse"])
+    french, english = (float(invoke("score", "run", *PAIR, "--tag", tag).out) for tag in ("2fr", "2en"))
+    assert french > english
+    own_set = ["--source", "lines", "--reference", "answers"]
+    invoke("evaluate", "run", "--greedy", *own_set, "--tag", "2fr")
+    assert (tmp_path / "run/evaluation/lines.txt").read_text(encoding="utf-8") == "la réponse\n"
+    assert "data.test.NAME.tag" in invoke("evaluate", "run", "--tag", "2fr", code=2).err
+    for command in (["translate", "run", "haus"], ["evaluate", "run", *own_set], ["score", "run", *PAIR]):
+        done = invoke(*command, "--tag", "2 de", code=2)
+        assert done.err == "error: the model does not know the tag `2 de`: its tags are `2en`, `2fr`\n" and not done.out
