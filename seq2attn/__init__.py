@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from seq2attn.errors import UserError as UserError
     from seq2attn.experiment import ExperimentConfig as ExperimentConfig
     from seq2attn.experiment import load_config as load_config
+    from seq2attn.inference.ensemble import load as load
     from seq2attn.inference.translator import Translator as Translator
-    from seq2attn.inference.translator import load as load
     from seq2attn.training.train import train as train
     from seq2attn.visualization.attention import AttentionSelection as AttentionSelection
     from seq2attn.visualization.attention import attention_text as attention_text
@@ -34,7 +34,7 @@ _LAZY_IMPORTS = {
     "UserError": "seq2attn.errors",
     "attention_text": "seq2attn.visualization.attention",
     "draw_attention": "seq2attn.visualization.attention",
-    "load": "seq2attn.inference.translator",
+    "load": "seq2attn.inference.ensemble",
     "load_config": "seq2attn.experiment",
     "train": "seq2attn.training.train",
 }

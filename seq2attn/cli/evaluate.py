@@ -15,6 +15,7 @@ from seq2attn.cli.options import (
     Beam,
     Device,
     EngineName,
+    EnsembleRuns,
     ExportDir,
     Greedy,
     LongInputs,
@@ -29,6 +30,7 @@ def evaluate(
     run: RunDir,
     overrides: Overrides,
     allow_code: AllowCode,
+    ensemble: EnsembleRuns,
     source: Annotated[
         Path | None, typer.Option(help="Evaluate on this file instead of the config's test sets.", metavar="FILE")
     ] = None,
@@ -63,7 +65,8 @@ def evaluate(
 ) -> None:
     """Evaluate a run on the test sets of its config, or on any pair of files: BLEU, chrF and TER by sacreBLEU.
 
-    Translations and a report of each set are written to `evaluation` in the run directory.
+    Translations and a report of each set are written to `evaluation` in the run directory, those of an ensemble to
+    `evaluation/ensemble` in the first.
 
     \b
     Examples:
@@ -71,10 +74,12 @@ def evaluate(
       seq2attn evaluate runs/phrasebook --beam 10 --json
       seq2attn evaluate runs/phrasebook --source new.de --reference new.en --metric bleu --metric exact
       seq2attn evaluate runs/phrasebook --engine ctranslate2
+      seq2attn evaluate runs/a --ensemble runs/b --ensemble runs/c
     """
     from seq2attn.evaluation import evaluate as evaluation
+    from seq2attn.inference.ensemble import load
     from seq2attn.inference.translate_files import print_warnings
-    from seq2attn.inference.translator import Translator, check_engine_supports
+    from seq2attn.inference.translator import check_engine_supports
     from seq2attn.run_directory import RunDirectory
     from seq2attn.search.config import check_size, resolve_search
     from seq2attn.tokenizers.tags import check_tag
@@ -92,8 +97,10 @@ def evaluate(
     search = resolve_search(experiment.search, beam=beam, greedy=greedy, long_inputs=long_inputs)
     if beam is None:
         check_size(search, folder.config_path, overrides)
-    load = partial(Translator.load, run, device, engine=engine, export_dir=export_dir, precision=precision)
-    translator, origin = evaluation.load_with_origin(folder, load)
+    translator, origin = evaluation.load_with_origin(
+        [folder, *map(RunDirectory, ensemble)],
+        partial(load, run, device, ensemble=ensemble, engine=engine, export_dir=export_dir, precision=precision),
+    )
     translator.max_batch_tokens = batch_tokens or translator.max_batch_tokens
     check_engine_supports(translator.engine, search, folder, overrides)
     results = evaluation.evaluate_run(folder, translator, sets, search, experiment.evaluation)

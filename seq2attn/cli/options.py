@@ -26,6 +26,17 @@ RunDir: TypeAlias = Annotated[
     Path, typer.Argument(metavar="RUN_DIR", help="The run directory of a training.", show_default=False)
 ]
 
+EnsembleRuns: TypeAlias = Annotated[
+    list[Path],
+    typer.Option(
+        "--ensemble",
+        metavar="RUN_DIR",
+        default_factory=list,
+        show_default=False,
+        help="Average the probabilities with those of this run, which has the same target vocabulary. Repeatable.",
+    ),
+]
+
 OutputFile: TypeAlias = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE.", show_default=False)
 ]

@@ -13,6 +13,7 @@ from seq2attn.cli.options import (
     Beam,
     Device,
     EngineName,
+    EnsembleRuns,
     ExportDir,
     Greedy,
     LongInputs,
@@ -28,6 +29,7 @@ def translate(
     run: RunDir,
     overrides: Overrides,
     allow_code: AllowCode,
+    ensemble: EnsembleRuns,
     sentences: Annotated[
         list[str] | None,
         typer.Argument(metavar="[SENTENCE]...", help="Sentences to translate.", show_default=False),
@@ -91,6 +93,7 @@ def translate(
       echo "Das Haus ist alt." | seq2attn translate runs/phrasebook --n-best 3
       seq2attn translate runs/phrasebook "Das Haus ist alt." --attention - --whole-words
       seq2attn translate runs/phrasebook "Das Haus ist alt." --prefix "This house"
+      seq2attn translate runs/a "Das Haus ist alt." --ensemble runs/b --ensemble runs/c
       seq2attn translate runs/phrasebook --set search.kind=sample --set search.temperature=0.8 "Guten Tag."
     """
     from seq2attn.inference.translate_files import TranslateOptions, run_translate
@@ -109,6 +112,7 @@ def translate(
         attention=attention,
         attention_selection=AttentionSelection(attention_kind, layer, head, whole_words, color_scale),
         long_inputs=long_inputs,
+        ensemble=tuple(ensemble),
         engine=engine,
         export_dir=export_dir,
         device=device,

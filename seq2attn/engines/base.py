@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import torch
 
 from seq2attn.config.base import FieldError
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
+from seq2attn.models.seq2seq import IdPairs
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, TokenIds
-
-IdPairs: TypeAlias = Sequence[tuple[Sequence[int], Sequence[int]]]
-"""Token ids of source and target of several pairs, without EOS."""
 
 
 class Engine(Protocol):

@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 import torch
 
 from seq2attn.data.batch_planner import batch_by_length
-from seq2attn.data.collate import collate
-from seq2attn.engines.base import IdPairs
 from seq2attn.models import Seq2Seq
+from seq2attn.models.ensemble import Ensemble
+from seq2attn.models.seq2seq import IdPairs
 from seq2attn.nn.linear import autocast
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, TokenIds, translate_ids
@@ -22,7 +22,7 @@ SearchPrecision: TypeAlias = Literal["float32", "bfloat16"]
 class NativeEngine:
     """The engine of all models and searches."""
 
-    model: Seq2Seq = field(repr=False)
+    model: Seq2Seq | Ensemble = field(repr=False)
     precision: SearchPrecision = "float32"  # of the products in a search
     max_source_length: int | None = None
 
@@ -43,10 +43,7 @@ class NativeEngine:
         """Forced decoding: the log-probability of each target token and of EOS."""
         output = [list[float]() for _ in pairs]
         for rows in batch_by_length([(*source, *target) for source, target in pairs], budget):
-            batch = collate([pairs[row] for row in rows]).to(self.model.device)
-            hidden = self.model(batch.source, batch.source_mask, batch.target).hidden
-            log_probs = self.model.log_probs(hidden)
-            labels = batch.labels.clamp(min=0).unsqueeze(-1)
-            for row, each in zip(rows, log_probs.gather(-1, labels).squeeze(-1).tolist(), strict=True):
+            log_probs = self.model.token_log_probs([pairs[row] for row in rows])
+            for row, each in zip(rows, log_probs.tolist(), strict=True):
                 output[row] = each[: len(pairs[row][1]) + 1]
         return output

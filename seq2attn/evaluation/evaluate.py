@@ -2,6 +2,7 @@
 
 evaluation/NAME.json    scores, the origin of the weights, and SHA-256 of source, references and translations
 evaluation/NAME.txt     the translations
+evaluation/ensemble/    the same of an ensemble, in its first run
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from seq2attn.io.lock import lock_directory
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
 
+ENSEMBLE = "ensemble"
+"""Folder of the reports of an ensemble, and their key for the origin of its weights."""
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for another command that writes its reports."""
 
@@ -127,13 +130,20 @@ def test_sets(
     return dict(experiment.data.test)
 
 
-def load_with_origin(run: RunDirectory, load: Callable[[], Translator]) -> tuple[Translator, dict[str, Any]]:
-    """A translator and the origin of its weights, loaded again if a training replaced them meanwhile."""
+def load_with_origin(runs: Sequence[RunDirectory], load: Callable[[], Translator]) -> tuple[Translator, dict[str, Any]]:
+    """A translator of a run or of an ensemble, and the origin of its weights.
+
+    It is loaded again if a training replaced the weights meanwhile.
+    """
     while True:
-        origin = run.weights_origin() if run.weights_path.is_file() else {}
+        origins = [run.weights_origin() if run.weights_path.is_file() else {} for run in runs]
         translator = load()
-        if run.weights_origin() == origin:
-            return translator, origin
+        if [run.weights_origin() for run in runs] == origins:
+            break
+    if len(runs) == 1:
+        return translator, origins[0]
+    members = [{"run_dir": str(run.folder), **origin} for run, origin in zip(runs, origins, strict=True)]
+    return translator, {ENSEMBLE: members}
 
 
 def evaluate_run(
@@ -195,7 +205,7 @@ def write_reports(
         content["digests"]["translations"] = text_digest(result.translations)
         content["sentences_per_second"] = result.sentences / result.seconds
         sets[result.name] = content
-    folder = run.folder / "evaluation"
+    folder = run.folder / "evaluation" / (ENSEMBLE if ENSEMBLE in origin else "")
     # The lock keeps report and translations of one command together.
     with lock_directory(folder, "evaluation.lock", timeout=LOCK_TIMEOUT):
         for result in results:

@@ -140,6 +140,11 @@ class SourceLine:
         return cls(line, segments, texts, len(ids), unknown, warning)
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """The text of each segment."""
+        return self.segment_texts or (self.line,)
+
+    @property
     def prefixes(self) -> list[tuple[int, ...]]:
         """The prefix of each segment: only the first has one."""
         return [self.prefix, *[()] * (len(self.segments) - 1)]

@@ -15,6 +15,7 @@ from typing import Any
 
 from seq2attn.engines.native import SearchPrecision
 from seq2attn.errors import DataError, UserError
+from seq2attn.inference.ensemble import load
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.source_line import encode_prefix
 from seq2attn.inference.translation import Translation
@@ -46,6 +47,7 @@ class TranslateOptions:
     attention: str | None
     attention_selection: AttentionSelection
     long_inputs: LongInputs | None
+    ensemble: tuple[Path, ...]
     engine: str
     export_dir: Path | None
     device: str
@@ -91,8 +93,13 @@ def run_translate(folder: Path, options: TranslateOptions) -> None:
         check_size(search, run.config_path, options.overrides)
     check_num_hypotheses(search, options.n_best)
     _check_attention_options(options)
-    translator = Translator.load(
-        folder, options.device, engine=options.engine, export_dir=options.export_dir, precision=options.precision
+    translator = load(
+        folder,
+        options.device,
+        ensemble=options.ensemble,
+        engine=options.engine,
+        export_dir=options.export_dir,
+        precision=options.precision,
     )
     translator.max_batch_tokens = options.batch_tokens or translator.max_batch_tokens
     check_engine_supports(translator.engine, search, run, options.overrides)

@@ -217,7 +217,7 @@ class Translator:
 
     def _search(self, lines: Sequence[SourceLine], search: SearchConfig) -> list[RankedHypotheses]:
         """The hypotheses of all segments of each line."""
-        segments = [segment for line in lines for segment in line.segments]
+        segments = [segment for line in lines for segment in self._segments(line)]
         prefixes = [ids for line in lines for ids in line.prefixes]
         translate = partial(self.engine.translate, segments, search, prefixes=prefixes)
         output, self.max_batch_tokens = retry_with_smaller_batches(
@@ -225,6 +225,10 @@ class Translator:
         )
         hypotheses = iter(output)
         return [[next(hypotheses) for _ in line.segments] for line in lines]
+
+    def _segments(self, line: SourceLine) -> Sequence[Sequence[int]]:
+        """The segments of a line as the engine takes them."""
+        return line.segments
 
     def _translation(self, line: SourceLine, ranked: RankedHypotheses, count: int | None) -> Translation:
         sources = [self.source.convert_ids_to_tokens(segment) for segment in line.segments]
@@ -291,8 +295,3 @@ def check_engine_supports(engine: Engine, search: SearchConfig, run: RunDirector
         engine.translate([], search, budget=1)
     except EngineError as error:
         raise run.config_error(error.errors, overrides) from None
-
-
-def load(run: Path | str, device: str = "auto", *, allow_code: Sequence[str] = ()) -> Translator:
-    """The translator of a run directory: `seq2attn.load("runs/phrasebook").translate("Guten Morgen.").text`."""
-    return Translator.load(run, device, allow_code=allow_code)

@@ -6,17 +6,22 @@ Shapes: B sentences, N = B*K rows (K hypotheses per sentence), S source tokens, 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from seq2attn.attention import Memories
+from seq2attn.data.collate import collate, collate_source
 from seq2attn.decoders import Decoder, DecoderOutput
 from seq2attn.encoders import Encoder
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.varlen import SequenceLayout
+
+IdPairs: TypeAlias = Sequence[tuple[Sequence[int], Sequence[int]]]
+"""Token ids of source and target of several pairs, without EOS."""
 
 
 class TokenEmbedding(nn.Module):
@@ -66,6 +71,11 @@ class Seq2Seq(nn.Module):
         encoded = self.encoder.forward_with_lengths(self.source_embedding(ids), mask, lengths)
         return self.decoder.init_state(encoded)
 
+    def encode_sources(self, sources: Sequence[Sequence[int]]) -> tuple[Memories, Any]:
+        """`encode` of token ids without EOS."""
+        ids, mask = collate_source(sources)
+        return self.encode(ids.to(self.device), mask.to(self.device), mask.sum(1))
+
     def encoder_self_attention(self, ids: Tensor, mask: Tensor) -> Tensor | None:
         """ids [B, S], mask bool [B, S] -> attention weights of the encoder [B, L, H, S, S]; None without attention"""
         return self.encoder.forward_with_weights(self.source_embedding(ids), mask)[1]
@@ -102,6 +112,12 @@ class Seq2Seq(nn.Module):
         """Decode one token [N] -> log-probabilities [N, V] of the next token, and the next state."""
         decoded = self.decode(ids.unsqueeze(1), state, memory)
         return self.log_probs(decoded.hidden[:, -1]), decoded.state
+
+    def token_log_probs(self, pairs: IdPairs) -> Tensor:
+        """Log-probabilities of the target tokens and EOS of each pair [B, T], by forced decoding; then padding."""
+        batch = collate(pairs).to(self.device)
+        log_probs = self.log_probs(self(batch.source, batch.source_mask, batch.target).hidden)
+        return log_probs.gather(-1, batch.labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         """[..., D] -> log-probabilities of the next token [..., V] in float32"""

@@ -10,8 +10,8 @@ from typing import TypeAlias, TypeVar
 import torch
 
 from seq2attn.data.batch_planner import batch_by_length
-from seq2attn.data.collate import collate_source
 from seq2attn.models import Seq2Seq
+from seq2attn.models.ensemble import Ensemble
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.search import Hypotheses, search
 from seq2attn.search.strategies import Sampling
@@ -45,7 +45,7 @@ def default_batch_tokens(device: torch.device) -> int:
 
 
 def translate_ids(
-    model: Seq2Seq, sources: TokenIds, config: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
+    model: Seq2Seq | Ensemble, sources: TokenIds, config: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
 ) -> list[list[Hypothesis]]:
     """Hypotheses of each source (ids without EOS), best first, in the order of the sources.
 
@@ -56,19 +56,17 @@ def translate_ids(
 
     @torch.inference_mode()
     def translate(rows: list[int]) -> list[list[Hypothesis]]:
-        source, mask = collate_source([sources[row] for row in rows])
-        lengths = mask.sum(1)
-        limits = config.lengths.limits(lengths - 1)
+        batch = [sources[row] for row in rows]
+        limits = config.lengths.limits(torch.tensor([len(source) for source in batch]))
         if prefixes is not None:
             limits = limits.with_prefixes([prefixes[row] for row in rows])
-        device = model.device
-        memory, state = model.encode(source.to(device), mask.to(device), lengths)
+        memory, state = model.encode_sources(batch)
         best = search(
             model.step,
             state,
             memory,
             strategy=strategy,
-            limits=limits.to(device),
+            limits=limits.to(model.device),
             bos=BOS,
             eos=EOS,
             suppress_tokens=(PAD, BOS),

@@ -131,7 +131,7 @@ def test_weights_and_origin_are_of_one_file(tmp_path: Path) -> None:
             shutil.copy(other.weights_info_path, run.weights_info_path)
         return translator
 
-    translator, origin = load_with_origin(run, load)
+    translator, origin = load_with_origin([run], load)
     assert (loads, origin) == (2, {"checkpoints": ["7"]})
     assert all(
         tensor.equal(load_tensors(other.weights_path)[name])

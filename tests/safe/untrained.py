@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
 from seq2attn.run_directory import RunDirectory
+from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.words import WordTokenizerConfig
 
 WORDS = ("a", "few", "words", "of", "which", "there", "are", "not", "many")
@@ -54,7 +55,9 @@ axes: {{size: {{at: model.embeddings.dim, choices: {{small: 8, large: 16}}}}}}
 TRANSFORMER_CONFIG = CONFIG.replace(GRU, TRANSFORMER)
 
 
-def untrained(folder: Path, config: str = CONFIG) -> RunDirectory:
+def untrained(
+    folder: Path, config: str = CONFIG, words: Sequence[str] = WORDS, tags: tuple[str, ...] = ()
+) -> RunDirectory:
     """`folder/run`: a config, tokenizers and initial weights."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "lines.txt").write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
@@ -62,12 +65,13 @@ def untrained(folder: Path, config: str = CONFIG) -> RunDirectory:
     experiment = load(folder / "own.yaml", ExperimentConfig)
     run = RunDirectory(folder / "run")
     run.save_config(experiment)
-    words = WordTokenizerConfig().train(WORDS)
-    for side in ("source", "target"):
-        words.save(run.folder / side)
+    target = WordTokenizerConfig().train(words)
+    source = TaggedTokenizer(target, tags) if tags else target
+    source.save(run.folder / "source")
+    target.save(run.folder / "target")
     torch.manual_seed(1)
-    model = build_model(experiment.model, len(words.vocabulary), len(words.vocabulary))
-    run.save_model(unique_state_dict(model), (words.vocabulary, words.vocabulary), {"checkpoints": []})
+    model = build_model(experiment.model, len(source.vocabulary), len(target.vocabulary))
+    run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
     return run
 
 

@@ -24,8 +24,9 @@ import torch
 
 from seq2attn.config.base import FieldError
 from seq2attn.data.batch_planner import batch_by_length
-from seq2attn.engines.base import EngineError, IdPairs
+from seq2attn.engines.base import EngineError
 from seq2attn.errors import UserError
+from seq2attn.models.seq2seq import IdPairs
 from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, TokenIds
 from seq2attn.tokenizers.vocabulary import EOS, Vocabulary

@@ -1,0 +1,99 @@
+"""Translators of one run, or of an ensemble of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from seq2attn.engines.native import NativeEngine, SearchPrecision
+from seq2attn.errors import RunError, UserError
+from seq2attn.inference.source_line import SourceLine
+from seq2attn.inference.translator import Translator
+from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.models.ensemble import Ensemble, EnsembleSource
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.tags import TaggedTokenizer
+from seq2attn.tokenizers.vocabulary import check_same
+
+
+class EnsembleTranslator(Translator):
+    """Translation by the mean of the probabilities of several models, which may have different source tokenizers.
+
+    Search settings, limits of lengths and warnings are those of the first; no source is longer than any model allows.
+    """
+
+    def __init__(self, members: Sequence[Translator], precision: SearchPrecision = "float32") -> None:
+        """`members` are translators by the native engine, with equal target vocabularies."""
+        first = members[0]
+        super().__init__(
+            first.model,
+            first.source,
+            first.target,
+            first.search,
+            engine=NativeEngine(Ensemble(tuple(member.model for member in members)), precision),
+            source_limit=min(
+                (member.source_limit for member in members if member.source_limit is not None),
+                key=lambda limit: limit.max_tokens,
+                default=None,
+            ),
+            training_report=first.training_report,
+        )
+        self.members = tuple(members)
+
+    def __repr__(self) -> str:
+        return f"EnsembleTranslator({', '.join(map(repr, self.members))})"
+
+    def _segments(self, line: SourceLine) -> list[EnsembleSource]:
+        """The token ids of each segment for all models; a segment is cut where the first tokenizer cuts it."""
+        return [
+            EnsembleSource((ids, *(member.source.encode(text) for member in self.members[1:])))
+            for ids, text in zip(line.segments, line.texts, strict=True)
+        ]
+
+    def _compute_weights(self, source: Sequence[int], target: Sequence[int]) -> AttentionWeights:
+        raise UserError("an ensemble has no attention weights of its own: show those of one of its runs")
+
+
+def load(
+    run: Path | str,
+    device: str = "auto",
+    *,
+    ensemble: Sequence[Path | str] = (),
+    engine: str = "native",
+    export_dir: Path | None = None,
+    precision: SearchPrecision = "float32",
+    allow_code: Sequence[str] = (),
+) -> Translator:
+    """The translator of a run directory: `seq2attn.load("runs/phrasebook").translate("Guten Morgen.").text`.
+
+    With `ensemble`, the mean of the probabilities of the run and of these others. The options are those of
+    `Translator.load`, which names the errors; also raises RunError for a run that cannot be in the ensemble.
+    """
+    if ensemble and engine != "native":
+        raise UserError(f"an ensemble is translated by the native engine, not by `{engine}`")
+    first = Translator.load(
+        run, device, engine=engine, export_dir=export_dir, precision=precision, allow_code=allow_code
+    )
+    if not ensemble:
+        return first
+    members = [first]
+    for other in ensemble:
+        members.append(Translator.load(other, device, precision=precision, allow_code=allow_code))
+        _check_member(members[-1], Path(other), first, Path(run))
+    return EnsembleTranslator(members, precision)
+
+
+def _check_member(member: Translator, run: Path, first: Translator, first_run: Path) -> None:
+    """Raises RunError if two runs cannot be in one ensemble."""
+    message = f"{run}: cannot be in an ensemble with {first_run}"
+    try:
+        check_same(first.target.vocabulary, member.target.vocabulary, run / "target" / "vocabulary.json")
+    except RunError as error:
+        raise RunError(f"{message}, which has another target vocabulary. {error}") from None
+    if _tags(member.source) != _tags(first.source):
+        tags = [", ".join(_tags(one.source)) or "none" for one in (member, first)]
+        raise RunError(f"{message}, which has other tags: {tags[1]}, not {tags[0]}")
+
+
+def _tags(tokenizer: Tokenizer) -> tuple[str, ...]:
+    return tokenizer.tags if isinstance(tokenizer, TaggedTokenizer) else ()

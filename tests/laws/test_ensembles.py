@@ -1,0 +1,77 @@
+"""Laws of ensembles: one model, equal models, models of any kind, and different source tokenizers."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from seq2attn.engines.native import NativeEngine
+from seq2attn.inference.ensemble import EnsembleTranslator
+from seq2attn.inference.source_line import SourceLimit
+from seq2attn.inference.translator import Translator
+from seq2attn.models.ensemble import Ensemble
+from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
+from seq2attn.tokenizers.characters import CharacterTokenizerConfig
+from seq2attn.tokenizers.words import WordTokenizerConfig
+from tests.laws.parts import EVERY_DECODER, WORDS, model
+
+LENGTHS = LengthsConfig(max_length=9)
+SEARCHES = GreedyConfig(kind="greedy", lengths=LENGTHS), BeamConfig(kind="beam", beam_size=3, lengths=LENGTHS)
+SOURCES = [[4, 5, 6], [9], [7, 7, 8, 10, 4]]
+
+
+def spread(net):
+    """The model in single precision with large output weights, so that no two hypotheses tie."""
+    torch.nn.init.normal_(net.output_projection.weight, std=2.0)
+    return net.float()
+
+
+def log_mean(token_log_probs):
+    """Log-probability of a sentence by the mean of the probabilities of each token [models, tokens]."""
+    return torch.tensor(token_log_probs).exp().mean(0).log().sum().item()
+
+
+def translate(model, search):
+    return NativeEngine(model).translate(SOURCES, search, budget=100)
+
+
+@pytest.mark.parametrize("decoder", EVERY_DECODER)
+def test_one_model_and_equal_models_are_the_model(decoder):
+    net = spread(model("gru", decoder))
+    for search, size in itertools.product(SEARCHES, (1, 2)):
+        for one, other in zip(translate(net, search), translate(Ensemble((net,) * size), search), strict=True):
+            assert [each.tokens for each in one] == [each.tokens for each in other]
+            assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-5)
+
+
+def test_the_probability_of_a_token_is_the_mean_of_those_of_all_models():
+    nets = tuple(spread(model("gru", decoder)) for decoder in EVERY_DECODER)
+    for search in SEARCHES:
+        ranked = zip(SOURCES, translate(Ensemble(nets), search), strict=True)
+        found = [(ids, one) for ids, hypotheses in ranked for one in hypotheses]
+        pairs, log_probs = [(ids, one.tokens) for ids, one in found], [one.log_prob for _, one in found]
+        each = zip(*(NativeEngine(net).token_log_probs(pairs, budget=100) for net in nets), strict=True)
+        assert [log_mean(part) for part in each] == pytest.approx(log_probs, abs=1e-4)
+        together = NativeEngine(Ensemble(nets)).token_log_probs(pairs, budget=100)
+        assert [sum(part) for part in together] == pytest.approx(log_probs, abs=1e-4)
+
+
+def test_each_model_reads_a_line_by_its_own_tokenizer():
+    target = WordTokenizerConfig().train("abcdefg")
+    members = []
+    for source, limit in ((target, 9), (CharacterTokenizerConfig().train(["gfed cba"]), 5)):
+        net = spread(model("gru", "luong", words=WORDS + len(members)))
+        net.target_embedding = spread(model("gru", "luong")).target_embedding
+        net.output_projection = torch.nn.Linear(16, WORDS)
+        members.append(Translator(net, source, target, SEARCHES[1], source_limit=SourceLimit(limit, "")))
+    assert [len(one.source.vocabulary) for one in members] == [WORDS, WORDS + 1]
+    ensemble = EnsembleTranslator(members)
+    split = ensemble.translate("a b c d e f g")
+    parts = [ensemble.translate(part) for part in split.segments]
+    assert len(parts) == 2 and split.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-4)
+    for line, translation in (*zip(split.segments, parts, strict=True), ("gab", ensemble.translate("gab"))):
+        pairs = [[(each.source.encode(line), target.encode(translation.text))] for each in members]
+        each = [each.engine.token_log_probs(pair, budget=99)[0] for each, pair in zip(members, pairs, strict=True)]
+        assert translation.log_prob == pytest.approx(log_mean(each), abs=1e-4)
