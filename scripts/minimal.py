@@ -27,7 +27,7 @@ from seq2attn.decoders import BahdanauDecoderConfig
 from seq2attn.encoders import RecurrentEncoderConfig
 from seq2attn.models import EmbeddingsConfig, ModelConfig, Seq2Seq, build_model
 from seq2attn.models.attention_weights import AttentionWeights
-from seq2attn.search import BeamConfig
+from seq2attn.search.config import BeamConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer
 

@@ -14,7 +14,7 @@ from benchmark.text import lengths
 from benchmark.training import Timing, log
 from seq2attn.config.load import load
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.models.summary import build_on_meta_device
+from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device
 
 SHARE = 1 / 20
 """Share of the window for each product."""
@@ -34,7 +34,7 @@ def rates(setting: Setting, seconds: float) -> dict[str, dict[str, float]]:
 def measure_roofline(setting: Setting, model: str, timing: Timing, case: str = TRAINING) -> list[Record]:
     """Target tokens a second of a model at the rate of a large product, and at those of T's linear layers."""
     config = load(setting.configs / f"{model}.yaml", ExperimentConfig)
-    net = build_on_meta_device(config.model, config.tokenizer)
+    net = build_on_meta_device(config.model, *assumed_vocab_sizes(config.tokenizer))
     flops, measured = flops_per_token(net, lengths(setting)), list[dict[str, dict[str, float]]]()
     for _ in range(timing.rounds):
         if not timing.busy_ok:

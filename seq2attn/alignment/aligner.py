@@ -21,7 +21,7 @@ from seq2attn.alignment.word_attention import WordAttention, word_attention_weig
 from seq2attn.data.readers import PlainTextConfig, check_regular, read_pairs_with_alignments
 from seq2attn.data.word_alignment import WordAlignment, format_pharaoh
 from seq2attn.errors import RunError, UserError
-from seq2attn.io.files import output
+from seq2attn.io.files import text_output
 from seq2attn.io.tables import format_table
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.device import resolve_device
@@ -100,11 +100,8 @@ def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None) -> N
         links = head.links(weights) if head else []
         lines.append(format_pharaoh(links) + "\n")
         rate += AlignmentErrorRate.from_links(links, gold) if gold else AlignmentErrorRate()
-    if to is None:
-        sys.stdout.writelines(lines)
-    else:
-        with output(to) as file:
-            file.write("".join(lines).encode())
+    with text_output(to) as file:
+        file.writelines(lines)
     if corpus.alignment is not None:
         print(rate, file=sys.stderr)
 

@@ -11,12 +11,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2attn.data.word_alignment import AlignmentLink, split_words
-from seq2attn.data.word_ids import IdsWithWords, encode_with_word_ids
+from seq2attn.data.word_alignment import AlignmentLink, IdsWithWords, encode_with_word_ids, split_words
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.word_ids import pool_to_words
+from seq2attn.tokenizers.tokenized_text import pool_to_words
 
 WordAttention: TypeAlias = NDArray[np.float32]
 OUTPUT_STEP, INPUT_STEP = 0, 1

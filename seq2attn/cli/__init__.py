@@ -80,7 +80,7 @@ def handle_errors(command: Callable[P, None]) -> Callable[P, None]:
         except MemoryError:  # before anything else is imported
             raise _exit(2, OUT_OF_MEMORY) from None
         except RuntimeError as error:
-            from seq2attn.nn.out_of_memory import is_oom_error
+            from seq2attn.nn.device import is_oom_error
 
             if not is_oom_error(error):
                 raise

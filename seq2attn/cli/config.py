@@ -58,11 +58,7 @@ def schema(output: OutputFile = None) -> None:
     """
     from seq2attn.config.json_schema import json_schema
     from seq2attn.experiment import ExperimentConfig
-    from seq2attn.io import files
+    from seq2attn.io.files import text_output
 
-    text = json.dumps(json_schema(ExperimentConfig), indent=2, ensure_ascii=False) + "\n"
-    if output is None:
-        typer.echo(text, nl=False)
-        return
-    with files.output(output) as file:
-        file.write(text.encode())
+    with text_output(output) as file:
+        file.write(json.dumps(json_schema(ExperimentConfig), indent=2, ensure_ascii=False) + "\n")

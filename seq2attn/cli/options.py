@@ -10,7 +10,7 @@ import typer
 
 def _allow_code(modules: list[str]) -> list[str]:
     if modules:
-        from seq2attn.config.trust import allow_code
+        from seq2attn.config.plugin import allow_code
 
         allow_code(modules)
     return modules

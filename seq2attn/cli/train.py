@@ -52,7 +52,7 @@ def train(
         raise UserError("give either --resume or --resume-if-exists, not both")
     experiment = load_config(config, overrides)
     if dry_run:
-        from seq2attn.models.summary import dry_run_summary
+        from seq2attn.models.build import dry_run_summary
 
         typer.echo(dry_run_summary(experiment.model, experiment.tokenizer))
         return

@@ -16,8 +16,8 @@ from yaml.reader import ReaderError
 
 from seq2attn.config.base import PathString
 from seq2attn.config.hints import suggest
+from seq2attn.config.plugin import is_run
 from seq2attn.config.source_location import COMMAND_LINE, Diagnostic, child, format_diagnostics, kind_of
-from seq2attn.config.trust import is_run
 from seq2attn.errors import ConfigError
 from seq2attn.io.files import open_regular
 

@@ -5,10 +5,11 @@ B sentences, S source tokens with EOS, T target tokens with BOS or EOS.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -51,16 +52,12 @@ class Batch:
         return replace(self, **tensors)
 
 
-def collate(pairs: Sequence[tuple[Sequence[int] | TokenIds, Sequence[int] | TokenIds]]) -> Batch:
-    """Pairs of ids without BOS and EOS -> Batch."""
+def collate(
+    pairs: Sequence[tuple[Sequence[int] | TokenIds, Sequence[int] | TokenIds]], *, packed: bool = False
+) -> Batch:
+    """Pairs of ids without BOS and EOS -> Batch; `packed`: all sentences in one row, without padding."""
     source, target = (_concat(side) for side in zip(*pairs, strict=True))
-    return _pad_pairs(source, target)
-
-
-def collate_padding_free(pairs: Sequence[tuple[Sequence[int] | TokenIds, Sequence[int] | TokenIds]]) -> Batch:
-    """Pairs of ids without BOS and EOS -> Batch with all sentences in one row, without padding."""
-    source, target = (_concat(side) for side in zip(*pairs, strict=True))
-    return _pack_pairs(source, target)
+    return _pack_pairs(source, target) if packed else _pad_pairs(source, target)
 
 
 def make_batch(corpus: Corpus, rows: Iterable[int], *, packed: bool = False) -> Batch:
@@ -138,3 +135,18 @@ def _alignment_weights(words: tuple[TokenIds, TokenIds], links: tuple[TokenIds, 
     are_linked[linked_targets, linked_sources] = 1
     weights = are_linked[target_words[:, None], source_words]
     return weights / np.maximum(weights.sum(axis=1, keepdims=True), 1)
+
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def prefetch(function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
+    """`function` of each item, in order; a thread computes the next result while the current one is used."""
+    items = iter(items)
+    with ThreadPoolExecutor(1) as thread:
+        pending = [thread.submit(function, item) for item in [next(items, None)] if item is not None]
+        while pending:
+            current = pending.pop()
+            pending += [thread.submit(function, item) for item in [next(items, None)] if item is not None]
+            yield current.result()

@@ -35,13 +35,11 @@ from seq2attn.data.readers import (
 )
 from seq2attn.data.train_tokenizers import Log, train_tokenizers
 from seq2attn.data.training_set import MAX_WORD_ID, TrainingPart, TrainingSet
-from seq2attn.data.word_ids import pair_word_ids
+from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError, RunError
-from seq2attn.io.files import read_object, write_json
-from seq2attn.io.format_version import FORMAT_VERSION, check_format
+from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, write_json
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.config import TokenizersConfig
-from seq2attn.tokenizers.load import load_tokenizer
+from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer
 
 PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
 PREPARE_HINT = "remove the folder it is in, and prepare the data again"

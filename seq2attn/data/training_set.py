@@ -12,7 +12,7 @@ import numpy as np
 from seq2attn.data.batch_planner import Indices
 from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder, TextPair, read_text_pairs
 from seq2attn.data.filter import FilterReport
-from seq2attn.data.word_ids import pair_word_ids
+from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.tokenizers.base import Tokenizer
 
 CHUNK = 10_000

@@ -1,4 +1,4 @@
-"""Word alignments of a pair in Pharaoh format: `0-0 1-2`, source word and target word, counted from 0.
+"""Word alignments of a pair in Pharaoh format, `0-0 1-2`: source word and target word, counted from 0.
 
 Words are separated by ASCII white space in the original line, as in alignment tools. A gold alignment may have possible
 links, `1?2` or `1p2`, beside the sure ones (Och and Ney 2003).
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from seq2attn.errors import DataError
+from seq2attn.tokenizers.base import Tokenizer
 
 AlignmentLink: TypeAlias = tuple[int, int]
 """A source word and a target word."""
@@ -68,3 +69,41 @@ def format_pharaoh(links: Iterable[AlignmentLink]) -> str:
     """Links as a line, in the order of the target words."""
     ordered = sorted(links, key=lambda link: (link[1], link[0]))
     return " ".join(f"{source}-{target}" for source, target in ordered)
+
+
+IdsWithWords = tuple[list[int], list[int]]
+"""The ids of a line, and the index of the word of each."""
+
+
+def encode_with_word_ids(tokenizer: Tokenizer, line: str) -> IdsWithWords:
+    """The ids of a line, and the word of each. Raises DataError as `word_ids`."""
+    ids = tokenizer.encode(line)
+    return ids, word_ids(tokenizer, line, ids)
+
+
+def pair_word_ids(
+    tokenizers: tuple[Tokenizer, Tokenizer], texts: tuple[str, str], ids: tuple[list[int], list[int]]
+) -> tuple[list[int], list[int]]:
+    """The words of the ids of both sides of a pair. Raises DataError as `word_ids`."""
+    source, target = (word_ids(*side) for side in zip(tokenizers, texts, ids, strict=True))
+    return source, target
+
+
+def word_ids(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
+    """The word of each of the ids of a line, in any segmentation.
+
+    The decoded text may have other words, since normalization may split a word and an unknown punctuation mark loses
+    its joiners. So each word is also tokenized alone.
+
+    Raises: DataError when the words of the ids are not those of the line.
+    """
+    ids_by_word = [tokenizer.encode(word) for word in split_words(line)]
+    if [id for word in ids_by_word for id in word] == ids:
+        return [index for index, word in enumerate(ids_by_word) for _ in word]
+    # Another segmentation: the decoded text still has as many words between spaces.
+    counts = [max(tokenizer.word_ids(word), default=-1) + 1 for word in ids_by_word]
+    line_words = [index for index, count in enumerate(counts) for _ in range(count)]
+    decoded_words = tokenizer.word_ids(ids)
+    if max(decoded_words, default=-1) + 1 != len(line_words):
+        raise DataError(f'cannot assign tokens to the words of "{line}", so links cannot guide attention')
+    return [line_words[index] for index in decoded_words]

@@ -16,7 +16,7 @@ from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.linear import Linear
-from seq2attn.nn.rnn import RNNState
+from seq2attn.nn.rnn.cells import RNNState
 from seq2attn.nn.rnn.stacked import Bridge, RecurrentDecoderBaseConfig, TorchRNN
 
 

@@ -12,18 +12,20 @@ from functools import partial
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from seq2attn.attention import Attention, AttentionOutput, AttentionState, Memories, concat_steps
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import AdditiveScoreConfig, GeneralScoreConfig
+from seq2attn.config.base import Config, FieldError
 from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
-from seq2attn.decoders.wiring import BAHDANAU_WIRING, LUONG_WIRING, AttentionWiringConfig
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.linear import Linear, is_grad_recording
-from seq2attn.nn.rnn import DeferredLinear, RNNState
+from seq2attn.nn.rnn.cells import RNNState
+from seq2attn.nn.rnn.fused_cells import DeferredLinear
 from seq2attn.nn.rnn.stacked import (
     Bridge,
     InputFedRNN,
@@ -32,6 +34,37 @@ from seq2attn.nn.rnn.stacked import (
     stack_layer_states,
     unstack_layer_states,
 )
+
+
+def _check_context(context: tuple[str, ...]) -> list[FieldError]:
+    return [FieldError("context", "names a place twice")] if len(set(context)) < len(context) else []
+
+
+class AttentionWiringConfig(Config):
+    """Query state, use of the context vector, and input feeding."""
+
+    rules = (_check_context,)
+
+    query: Literal["previous", "current"]
+    """State that queries the attention: of the step before, or of this step."""
+    context: tuple[Literal["cell", "output"], ...] = Field(("output",), min_length=1)
+    """cell: the context is an input of the RNN (of the step before if `query` is current); output: of the readout."""
+    input_feeding: bool = False
+    """Feed the last attentional vector to the RNN."""
+    word_to_output: bool = False
+    """Use the embedded input token in the readout as well."""
+
+    @property
+    def needs_sequential_steps(self) -> bool:
+        """True if the RNN depends on the attention, so that steps cannot be computed in one call."""
+        return self.input_feeding or "cell" in self.context
+
+
+BAHDANAU_WIRING = AttentionWiringConfig(query="previous", context=("cell", "output"), word_to_output=True)
+"""Section 3.1 and A.2.2, with a tanh layer instead of maxout."""
+
+LUONG_WIRING = AttentionWiringConfig(query="current", context=("output",), input_feeding=True)
+"""Section 3 and eq. 5."""
 
 
 @dataclass(frozen=True)

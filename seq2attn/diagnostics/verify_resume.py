@@ -14,8 +14,7 @@ from pathlib import Path
 
 from seq2attn.config.duration import Duration
 from seq2attn.config.load import dump
-from seq2attn.config.plugin import plugin_modules
-from seq2attn.config.trust import allow_code
+from seq2attn.config.plugin import allow_code, plugin_modules
 from seq2attn.data.prepare import prepare
 from seq2attn.data.readers import PlainTextConfig, read_pairs
 from seq2attn.diagnostics.compare_runs import ComparisonRow, compare_runs

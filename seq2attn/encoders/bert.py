@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from seq2attn.attention.scores import split_heads
 from seq2attn.config.base import Config, FieldError, InputPath
-from seq2attn.config.trust import is_of_run
+from seq2attn.config.plugin import is_of_run
 from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
 from seq2attn.encoders.bert_checkpoint import (
     WORD_EMBEDDINGS_KEY,

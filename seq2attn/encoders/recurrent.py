@@ -13,7 +13,7 @@ from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.linear import is_grad_recording
-from seq2attn.nn.rnn import run_packed, run_rnn
+from seq2attn.nn.rnn.packed import run_packed, run_rnn
 
 
 class RecurrentEncoder(Encoder):

@@ -12,8 +12,8 @@ import torch
 from seq2attn.data.readers import check_regular, read_pairs
 from seq2attn.engines.agreement import MIN_AGREEMENT, AgreementReport, compare_engines
 from seq2attn.engines.base import ExportTarget
-from seq2attn.engines.export_directory import check_replaceable, write_manifest
 from seq2attn.engines.native import NativeEngine
+from seq2attn.engines.targets import check_replaceable, write_manifest
 from seq2attn.errors import DataError, UserError
 from seq2attn.io.files import atomic_dir
 from seq2attn.io.text_lines import read_lines

@@ -113,23 +113,22 @@ def bleu_by_length(
     ]
 
 
-def score_table(systems: Mapping[str, Sequence[Score]], *, markdown: bool = False) -> str:
+def score_table(systems: Mapping[str, Sequence[Score]]) -> str:
     """A table with a row per system and a column per metric and signature; the signatures below."""
     columns = list(dict.fromkeys((score.name, score.signature) for row in systems.values() for score in row))
     rows = [[system, *_cells(columns, row)] for system, row in systems.items()]
-    signatures = [f"{name}: {f'`{signature}`' if markdown else signature}" for name, signature in columns]
-    grid = format_table([["system", *(name for name, _ in columns)], *rows], markdown=markdown)
-    return grid + "\n\n" + ("  \n" if markdown else "\n").join(signatures)
+    signatures = [f"{name}: {signature}" for name, signature in columns]
+    return "\n".join([format_table([["system", *(name for name, _ in columns)], *rows]), "", *signatures])
 
 
-def length_table(systems: Mapping[str, Sequence[LengthBucket]], *, markdown: bool = False) -> str:
+def length_table(systems: Mapping[str, Sequence[LengthBucket]]) -> str:
     """A table with a row per bucket and a column per system, all of the same sources."""
     rows = [
         [f"{row[0].lowest}-{row[0].highest}", str(row[0].sentences), *(f"{b.score.value:.2f}" for b in row)]
         for row in zip(*systems.values(), strict=True)
     ]
     unit = next((bucket.unit for buckets in systems.values() for bucket in buckets), "words")
-    return format_table([[unit, "sentences", *systems], *rows], markdown=markdown)
+    return format_table([[unit, "sentences", *systems], *rows])
 
 
 def _cells(columns: Sequence[tuple[str, str]], row: Sequence[Score]) -> list[str]:

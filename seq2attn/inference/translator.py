@@ -13,7 +13,7 @@ from warnings import warn
 
 import torch
 
-from seq2attn.config import trust
+from seq2attn.config import plugin
 from seq2attn.data.inspection.report import DataReport
 from seq2attn.data.inspection.statistics import CorpusReport
 from seq2attn.engines.base import Engine, EngineError
@@ -34,10 +34,9 @@ from seq2attn.inference.source_line import (
 from seq2attn.inference.translation import Translation
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import AttentionWeights
-from seq2attn.models.summary import count_parameters
-from seq2attn.nn.device import resolve_device
+from seq2attn.models.build import count_parameters
+from seq2attn.nn.device import is_oom_error, resolve_device
 from seq2attn.nn.linear import prepack_linears
-from seq2attn.nn.out_of_memory import is_oom_error
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import LengthsConfig, SearchConfig, check_num_hypotheses, resolve_search
 from seq2attn.search.translate_ids import Hypothesis, default_batch_tokens
@@ -87,7 +86,7 @@ class Translator:
         changed since; UserError for a device that does not exist, and for a precision of an exported model.
         """
         torch_device = resolve_device(device)
-        trust.allow_code(allow_code)
+        plugin.allow_code(allow_code)
         run_directory = RunDirectory(Path(run))
         # In a thread that ends, and with it its team of OpenMP threads. CTranslate2 uses the same OpenMP, whose threads
         # sleep between two products once they are more than the processors: a single sentence took three times as long.

@@ -1,4 +1,4 @@
-"""Atomic writes, and reads of regular files of limited size.
+"""Atomic writes, and reads of regular files of limited size, with the version of their format.
 
 Only regular files are read: a pipe may block, and a device has no end. A write makes a new file and renames it over the
 old one, and never follows a symbolic link of that name.
@@ -15,7 +15,7 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -25,6 +25,8 @@ from seq2attn.errors import RunError, UserError
 
 MAX_FILE_BYTES = 2**25
 """Maximum size of a file that is read into memory: a vocabulary of a million words has half of it."""
+FORMAT_VERSION = 1
+"""Version of run directories, exports, prepared data and sweep results."""
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a full disk, whose errors name no file."""
 
@@ -181,3 +183,13 @@ def parse_json(text: bytes | str, path: Path, fix: str) -> Any:
         raise RunError(f"{path}: is not JSON ({error}); {fix}") from None
     except RecursionError:
         raise RunError(f"{path}: is nested too deep; {fix}") from None
+
+
+def check_format(content: Mapping[str, Any], path: Path, fix: str) -> None:
+    """Check of the content of `path`; `fix` is the advice in the message. Raises: RunError for another version."""
+    version = content.get("format")
+    if version != FORMAT_VERSION or isinstance(version, bool):
+        raise RunError(
+            f"{path}: is of format {version}, and this seq2attn reads format {FORMAT_VERSION} only; use the seq2attn"
+            f" that wrote it, or {fix}"
+        )

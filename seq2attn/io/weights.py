@@ -82,12 +82,12 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[st
     return digest
 
 
-def load_tensors(path: Path, device: torch.device | str = "cpu", *, digest: str | None = None) -> dict[str, Tensor]:
+def load_tensors(path: Path, *, digest: str | None = None) -> dict[str, Tensor]:
     """Read what `save_tensors` wrote; `digest` is the one that it returned, if known.
 
     Raises: RunError when the file is missing; CorruptFileError when its content has changed.
     """
-    with open_tensors(path, device) as file:
+    with open_tensors(path) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
     metadata = read_metadata(path)  # empty in weights that seq2attn did not write
     stored = metadata.pop("digest", None)
@@ -110,7 +110,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
     Raises: RunError when the file or its metadata cannot be read.
     """
-    with open_tensors(path, "cpu") as file:
+    with open_tensors(path) as file:
         text = (file.metadata() or {}).get(METADATA_KEY, "{}")
     metadata = parse_json(text, path, WEIGHTS_HINT)
     if not isinstance(metadata, dict):
@@ -119,10 +119,10 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def open_tensors(path: Path, device: torch.device | str) -> Iterator[Any]:
+def open_tensors(path: Path) -> Iterator[Any]:
     """An open safetensors file. Raises: RunError when it is missing or corrupt."""
     try:
-        with safetensors.safe_open(path, "pt", device=str(device)) as file:
+        with safetensors.safe_open(path, "pt") as file:
             yield file
     except FileNotFoundError:
         raise RunError(
@@ -137,7 +137,7 @@ def read_tensor_specs(path: Path) -> dict[str, TensorSpec]:
 
     Raises: RunError when the file is missing or corrupt.
     """
-    with open_tensors(path, "cpu") as file:
+    with open_tensors(path) as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
         return {name: TensorSpec(part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()}
 

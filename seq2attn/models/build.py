@@ -1,15 +1,21 @@
-"""Construction of a model from its config."""
+"""Construction of a model from its config, and the table of its components."""
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 
 from seq2attn.encoders import BertEncoderConfig
 from seq2attn.errors import ConfigError
+from seq2attn.io.tables import format_table
 from seq2attn.models.config import EmbeddingsConfig, ModelConfig
 from seq2attn.models.seq2seq import Seq2Seq, TokenEmbedding
-from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.initialization import SkipInit, initialize_parameters
 from seq2attn.nn.linear import Linear
+from seq2attn.tokenizers.config import TokenizersConfig
+
+ASSUMED_VOCAB_SIZE = 8000
+"""Assumed vocabulary size where it depends on the text."""
 
 
 def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
@@ -41,3 +47,42 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
 
 def _token_embedding(config: EmbeddingsConfig, size: int) -> TokenEmbedding:
     return TokenEmbedding(size, config.dim, scaled=config.scaled, dropout=config.dropout)
+
+
+def build_on_meta_device(config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
+    """The model of a config, built without memory for its weights.
+
+    Raises ConfigError for sizes that no tensor can have.
+    """
+    try:
+        with SkipInit(), torch.device("meta"):
+            return build_model(config, source_size, target_size)
+    except (RuntimeError, TypeError, OverflowError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"`model`: cannot be built from this config ({reason})") from None
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Number of parameters of a model; tied parameters count once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def assumed_vocab_sizes(tokenizers: TokenizersConfig) -> list[int]:
+    """The maximum sizes of the vocabularies of source and target, without data."""
+    return [getattr(one, "vocab_size", None) or ASSUMED_VOCAB_SIZE for one in tokenizers.per_side]
+
+
+def dry_run_summary(config: ModelConfig, tokenizers: TokenizersConfig) -> str:
+    """The components of a config's model, their shapes and numbers of parameters; tied parameters count once."""
+    source, target = assumed_vocab_sizes(tokenizers)
+    model = build_on_meta_device(config, source, target)
+    rows = [("part", "type or shape", "parameters")]
+    for name, part in model.named_children():
+        rows.append((name, type(part).__name__, f"{count_parameters(part):,}"))
+        for key, parameter in part.named_parameters():
+            shape = " x ".join(map(str, parameter.shape)) or "1"
+            rows.append((f"{name}.{key}", shape, f"{parameter.numel():,}"))
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    rows.append(("all parts (tied parameters counted once)", "", f"{count_parameters(model):,}"))
+    rows.append(("trained", "", f"{trained:,}"))
+    return f"{format_table(rows, num_text_columns=2)}\nvocabularies of {source:,} and {target:,} entries (at most)"

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from seq2attn.config.plugin import plugin_modules
-from seq2attn.errors import RunError
+from seq2attn.errors import ConfigError, RunError
 from seq2attn.io.weights import (
     WEIGHTS_HINT,
     check_tensor_specs,
@@ -20,10 +19,9 @@ from seq2attn.io.weights import (
     read_tensor_specs,
     save_tensors,
 )
-from seq2attn.models.build import build_model
+from seq2attn.models.build import build_model, build_on_meta_device
 from seq2attn.models.config import ModelConfig
 from seq2attn.models.seq2seq import Seq2Seq
-from seq2attn.nn.initialization import SkipInit
 from seq2attn.tokenizers.vocabulary import Vocabulary, check_same
 
 
@@ -37,11 +35,9 @@ def load_model(weights: Path, config: ModelConfig, source_size: int, target_size
     """
     if not plugin_modules(config):
         try:
-            with SkipInit(), torch.device("meta"):
-                empty = build_model(config, source_size, target_size)
-        except (RuntimeError, TypeError, OverflowError) as error:  # sizes that no tensor can have
-            reason = str(error).partition("\n")[0]
-            raise RunError(f"{weights}: the model of the config cannot be built ({reason})") from None
+            empty = build_on_meta_device(config, source_size, target_size)
+        except ConfigError as error:
+            raise RunError(f"{weights}: {error}") from None
         check_tensor_specs(empty, read_tensor_specs(weights), weights)
     model = build_model(config, source_size, target_size)
     copy_weights(model, load_tensors(weights), weights)

@@ -1,6 +1,11 @@
-"""Devices by name, and the settings of PyTorch's CUDA backends."""
+"""Devices by name, settings of PyTorch's CUDA backends, and out-of-memory errors."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
 
 import torch
 
@@ -39,3 +44,50 @@ def resolve_device(name: str) -> torch.device:
         known = ", ".join(["auto", "cpu", *gpus])
         raise UserError(f"there is no device `{name}` here; known: {known}") from None
     return device
+
+
+OOM_MESSAGES = (
+    "out of memory",
+    "allocate memory",
+    "not enough memory",
+    "bad_alloc",
+    "alloc_failed",
+    "allocation_failed",
+    "when calling `cublascreate",
+)
+"""Parts of messages that have no exception type: of engines, PyTorch on a CPU, C++, cuDNN and cuBLAS (its handle)."""
+
+
+def is_oom_error(error: Exception) -> bool:
+    """True if the error was caused by too little memory."""
+    message = str(error).lower()
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(part in message for part in OOM_MESSAGES)
+
+
+@contextmanager
+def deterministic(enabled: bool) -> Iterator[None]:
+    """Context with deterministic kernels only. On a CPU all kernels are deterministic.
+
+    Raises: UserError if a layer has no such kernel.
+    """
+    if not enabled or not torch.cuda.is_available():
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # see `torch.use_deterministic_algorithms`
+    cudnn, memory = torch.backends.cudnn, cast("Any", torch.utils.deterministic)
+    before = cudnn.deterministic, cudnn.benchmark, memory.fill_uninitialized_memory
+    algorithms = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    # Filling is for memory that is read before it is written, and costs a kernel at each allocation.
+    cudnn.deterministic, cudnn.benchmark, memory.fill_uninitialized_memory = True, False, False
+    try:
+        yield
+    except RuntimeError as error:
+        if "deterministic" not in str(error):
+            raise
+        raise UserError(
+            f"`training.deterministic`: a layer has no deterministic kernel on this GPU ({error})"
+        ) from None
+    finally:
+        torch.use_deterministic_algorithms(algorithms)
+        cudnn.deterministic, cudnn.benchmark, memory.fill_uninitialized_memory = before

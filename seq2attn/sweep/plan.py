@@ -18,7 +18,7 @@ from seq2attn.config.source_location import Diagnostic, child, format_diagnostic
 from seq2attn.config.yaml_reader import merge, to_python
 from seq2attn.errors import ConfigError
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.models.summary import build_on_meta_device
+from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device
 from seq2attn.sweep.config import Choices, SweepConfig, expand, trial_name
 
 MAP = "tag:yaml.org,2002:map"
@@ -158,7 +158,7 @@ def _check(plan: SweepPlan) -> None:
     trials: dict[str, Trial] = {}
     for trial in plan.trials:
         try:
-            build_on_meta_device(trial.experiment.model, trial.experiment.tokenizer)
+            build_on_meta_device(trial.experiment.model, *assumed_vocab_sizes(trial.experiment.tokenizer))
         except ConfigError as error:
             mistakes.append(f"the trial {trial.name}: {error}")
         same = trials.setdefault(trial.experiment.model_dump_json(exclude={"run_dir"}), trial)

@@ -19,8 +19,7 @@ from seq2attn.data.readers import CorpusConfig
 from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import TestSetResult
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.io.files import read_object, write_json
-from seq2attn.io.format_version import FORMAT_VERSION, check_format
+from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, write_json
 from seq2attn.sweep.plan import TrialRun
 
 TRIAL_FILE, RESULT_FILE, TRAINED_FILE = "trial.json", "result.json", "trained.json"

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 from tqdm import tqdm
 
+from seq2attn.data.prepare import PREPARED, prepare
 from seq2attn.data.train_tokenizers import Log
 from seq2attn.errors import RunError
-from seq2attn.io.files import remove_dir, write_bytes, write_json
-from seq2attn.io.format_version import FORMAT_VERSION
+from seq2attn.io.files import FORMAT_VERSION, atomic_dir, remove_dir, write_bytes, write_json
 from seq2attn.io.lock import lock_directory
 from seq2attn.io.tables import format_table
-from seq2attn.models.summary import build_on_meta_device, count_parameters
+from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_parameters
 from seq2attn.sweep.leaderboard import build_leaderboard
 from seq2attn.sweep.plan import SweepPlan, TrialRun
 from seq2attn.sweep.processes import FinishedRun, run_all, threads
@@ -27,7 +30,6 @@ from seq2attn.sweep.record import (
     write_trial,
 )
 from seq2attn.sweep.report import leaderboard_html, leaderboard_markdown
-from seq2attn.sweep.shared_data import link_prepared_data
 
 EVALUATION_PARTS = {"test sets", "search"}
 """Parts of a config that training does not depend on."""
@@ -73,7 +75,8 @@ def describe_plan(plan: SweepPlan) -> str:
     """Table of the trials: sizes of their models, and finished runs."""
     rows = [("trial", "parameters", "finished", "")]
     for trial in plan.trials:
-        size = count_parameters(build_on_meta_device(trial.experiment.model, trial.experiment.tokenizer))
+        sizes = assumed_vocab_sizes(trial.experiment.tokenizer)
+        size = count_parameters(build_on_meta_device(trial.experiment.model, *sizes))
         records = [read_record(TrialRun(trial, seed).folder) for seed in plan.sweep.seeds]
         done = sum(record is not None for record in records)
         mark = "baseline" if trial is plan.baseline else ""
@@ -114,3 +117,28 @@ def _run_and_log(waiting: Sequence[TrialRun], jobs: int, lock: int, log: Log) ->
                 log(f"{finished.run}: BLEU {scores} ({finished.seconds:.0f} s)")
             bar.update()
     return failed
+
+
+def link_prepared_data(runs: Iterable[TrialRun], fingerprints: ExperimentFingerprints, folder: Path, log: Log) -> None:
+    """The prepared data of each run, in the form of `prepare`.
+
+    Raises: DataError for text that cannot be used, before the first training.
+    """
+    shared: dict[str, Path] = {}
+    for run in runs:
+        if (run.folder / PREPARED).is_file():
+            continue
+        experiment = run.experiment
+        fingerprint = fingerprints.text_fingerprint(experiment)
+        if fingerprint not in shared:
+            shared[fingerprint] = folder / "prepared" / fingerprint[:16]
+            prepare(experiment.data, experiment.tokenizer, shared[fingerprint], log)
+        with atomic_dir(run.folder) as partial:
+            shutil.copytree(shared[fingerprint], partial, copy_function=_link_or_copy, dirs_exist_ok=True)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without links
+        shutil.copyfile(source, target)

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import torch
 
-from seq2attn.config.plugin import plugin_modules
-from seq2attn.config.trust import allow_code
+from seq2attn.config.plugin import allow_code, plugin_modules
 from seq2attn.errors import TrainingInterrupted, UserError
 from seq2attn.evaluation.evaluate import evaluate_run, load_with_origin, test_sets, write_reports
 from seq2attn.inference.translator import Translator
-from seq2attn.models.summary import count_parameters
+from seq2attn.models.build import count_parameters
 from seq2attn.run_directory import RunDirectory
 from seq2attn.sweep.record import TRAINED_FILE, RunRecord, TrainingSummary, read_trial, write_record
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints

@@ -9,7 +9,6 @@ from pathlib import Path
 from seq2attn.config.base import Config
 from seq2attn.io.files import write_json
 from seq2attn.tokenizers.vocabulary import Vocabulary
-from seq2attn.tokenizers.word_ids import assign_word_ids
 
 TOKENIZER_FILE, VOCABULARY_FILE = "tokenizer.json", "vocabulary.json"
 
@@ -58,3 +57,23 @@ class Tokenizer(ABC):
         """Write the files that `load_tokenizer` reads; the header is written last."""
         self.vocabulary.save(folder / VOCABULARY_FILE)
         write_json(folder / TOKENIZER_FILE, {"config": self.config.model_dump(mode="json")})
+
+
+def assign_word_ids(surfaces: Iterable[str]) -> list[int]:
+    """For the text of each token, including spaces, the index of the word with its first letter.
+
+    The words are those of `"".join(surfaces).split()`. A token of spaces only belongs to the next word, at the end to
+    the last word; an empty token has index -1.
+    """
+    word_ids, last, is_open = list[int](), -1, False
+    for surface in surfaces:
+        if not surface:
+            word_ids.append(-1)
+            continue
+        words = surface.split()
+        is_open = is_open and not surface[0].isspace()
+        word_ids.append(last if is_open else last + 1)
+        if words:
+            last += len(words) - is_open
+            is_open = not surface[-1].isspace()
+    return [min(index, last) for index in word_ids]

@@ -1,10 +1,13 @@
-"""The tokens of a line and the words that they form."""
+"""The tokens of a line, the words that they form, and attention weights between words."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.unicode_scripts import is_of_unspaced_script
@@ -58,3 +61,17 @@ def _are_of_one_word(left: str, right: str) -> bool:
     if not left or not right or unicodedata.category(right[0]).startswith("M"):
         return True
     return not (is_of_unspaced_script(left[-1]) or is_of_unspaced_script(right[0]))
+
+
+def pool_to_words(
+    weights: NDArray[np.float32], queries: tuple[Sequence[int], int], keys: tuple[Sequence[int], int]
+) -> NDArray[np.float32]:
+    """Attention weights between words: [..., query tokens, key tokens] -> [..., query words, key words].
+
+    `queries` and `keys` are the word of each token and the number of words. Weights are summed over the tokens of a
+    key word and averaged over those of a query word, so that the sums of rows stay; a word without tokens has zeros.
+    """
+    to_queries, to_keys = (np.eye(count, dtype=np.float32)[list(word_ids)] for word_ids, count in (queries, keys))
+    to_queries /= np.maximum(to_queries.sum(axis=0), 1)
+    result: NDArray[np.float32] = to_queries.T @ (weights @ to_keys)
+    return result

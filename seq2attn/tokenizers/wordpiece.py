@@ -20,7 +20,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationInfo, model_validator
 
 from seq2attn.config.base import Config, FieldError, InputPath
-from seq2attn.config.trust import is_of_run
+from seq2attn.config.plugin import is_of_run
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import read_object, sha256_json, sha256_of, write_json
 from seq2attn.tokenizers.base import Tokenizer

@@ -1,6 +1,6 @@
 """The training objective: label-smoothed cross-entropy, computed together with the output layer.
 
-Shapes: M target tokens of a batch, D width of the decoder, V target vocabulary.
+Shapes: B sentences, T target tokens, M target tokens of a batch, D width of the decoder, V target vocabulary.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from seq2attn.data.collate import IGNORE_INDEX, Batch
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.linear import ROW_MULTIPLE, autocast_dtype, linear_input_grad
 from seq2attn.training.guided_alignment import GuidedAlignmentConfig, guided_alignment_loss
-from seq2attn.training.reinforce import reinforce_loss
 
 CHUNK_LOGITS = {"cpu": 2**21}
 """Number of logits in a chunk, by device type: 8 MB in float32 stay in the processor's cache."""
@@ -169,3 +168,28 @@ def _d_logits(probs: Tensor, labels: Tensor, smoothing: float) -> Tensor:
     if smoothing:
         probs -= smoothing / probs.size(1)
     return probs.scatter_add_(1, labels, probs.new_full(labels.shape, smoothing - 1))
+
+
+BASELINE_MOMENTUM = 0.9
+"""Momentum of the baseline (Xu et al. 2015, section 4.1)."""
+
+
+def reinforce_loss(sample_log_prob: Tensor, log_probs: Tensor, mask: Tensor, baseline: float | None) -> Tensor:
+    """The REINFORCE term for hard attention (Williams 1992; Xu et al. 2015, section 4.1).
+
+    Its value is 0, and its gradient minus that of the expected log-probability of the target.
+
+    sample_log_prob [B, T]: log-probability of the sampled positions, weighted; log_probs [B, T] of the target tokens,
+    without gradient; mask [B, T] bool, False in padding. The reward of a sample is the sum of the log-probabilities of
+    its token and all later ones, minus the baseline for each; without a baseline, minus the mean of these tokens.
+    """
+    usual = log_probs.sum() / mask.sum() if baseline is None else baseline
+    advantage = (log_probs - usual).masked_fill(~mask, 0.0)
+    rewards = advantage.flip(1).cumsum(1).flip(1)
+    surrogate = -(rewards * sample_log_prob).sum()
+    return surrogate - surrogate.detach()
+
+
+def update_baseline(baseline: float | None, mean: float) -> float:
+    """The baseline after an update with this mean log-probability per token."""
+    return mean if baseline is None else BASELINE_MOMENTUM * baseline + (1 - BASELINE_MOMENTUM) * mean

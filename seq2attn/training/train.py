@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import torch
 
-from seq2attn.config.plugin import plugin_modules
-from seq2attn.config.trust import allow_code
+from seq2attn.config.plugin import allow_code, plugin_modules
 from seq2attn.data.prepare import PreparedData, prepare
 from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert_weights
 from seq2attn.errors import RunError, UserError
@@ -20,12 +19,11 @@ from seq2attn.models import Seq2Seq, build_model
 from seq2attn.models.pretrained_vectors import load_vectors
 from seq2attn.models.seq2seq import TokenEmbedding
 from seq2attn.models.weights import check_vocabularies
-from seq2attn.nn.device import configure_cuda
+from seq2attn.nn.device import configure_cuda, deterministic
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import EOS
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizer
 from seq2attn.training.auto_settings import resolve_auto
-from seq2attn.training.batch_size import find_max_tokens
 from seq2attn.training.checkpoints.checkpoint import (
     CHECKPOINTS_FOLDER,
     Checkpoint,
@@ -35,10 +33,10 @@ from seq2attn.training.checkpoints.checkpoint import (
 )
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, refuse_existing_training
 from seq2attn.training.config_changes import changes_since, keep_config, text_digests
-from seq2attn.training.determinism import deterministic
 from seq2attn.training.distributed import DistributedContext, init_distributed, training_device
 from seq2attn.training.interruption import StopRequest
 from seq2attn.training.loss import TrainingLoss
+from seq2attn.training.memory_check import find_max_tokens
 from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train_state import TrainState

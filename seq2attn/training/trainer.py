@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from seq2attn.data.batch_planner import padding_ratio
+from seq2attn.data.collate import prefetch
 from seq2attn.data.corpus import Corpus
-from seq2attn.data.prefetch import prefetch
 from seq2attn.data.prepare import PreparedData
 from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment import ExperimentConfig
@@ -30,12 +30,11 @@ from seq2attn.training.gradient_accumulation import (
     plan_updates,
 )
 from seq2attn.training.interruption import StopRequest, stop_reason
-from seq2attn.training.loss import LossSums, TrainingLoss
+from seq2attn.training.loss import LossSums, TrainingLoss, update_baseline
 from seq2attn.training.lr_schedules import SchedulePoint
 from seq2attn.training.memory_check import check_memory
 from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.nonfinite import AttemptedUpdate, NonFiniteGuard, all_finite, is_usable_loss, nonfinite_flag
-from seq2attn.training.reinforce import update_baseline
 from seq2attn.training.train_state import (
     TrainMetrics,
     TrainState,

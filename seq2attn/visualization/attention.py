@@ -10,8 +10,14 @@ from pathlib import Path
 from seq2attn.errors import UserError
 from seq2attn.io.files import output
 from seq2attn.models.attention_weights import AttentionWeights
-from seq2attn.visualization.attention_map import MEAN, AttentionKind, AttentionMap
-from seq2attn.visualization.color_scale import DEFAULT_COLOR_SCALE, ColorScale, scale_weights
+from seq2attn.visualization.attention_map import (
+    DEFAULT_COLOR_SCALE,
+    MEAN,
+    AttentionKind,
+    AttentionMap,
+    ColorScale,
+    scale_weights,
+)
 from seq2attn.visualization.figure import check_picture
 from seq2attn.visualization.heatmap import draw_heatmap
 from seq2attn.visualization.html_page import attention_html

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2attn.visualization.attention_map import MEAN, AttentionMap
-from seq2attn.visualization.color_scale import DEFAULT_COLOR_SCALE, ColorScale, ScaledWeights, scale_weights
+from seq2attn.visualization.attention_map import (
+    DEFAULT_COLOR_SCALE,
+    MEAN,
+    AttentionMap,
+    ColorScale,
+    ScaledWeights,
+    scale_weights,
+)
 from seq2attn.visualization.figure import INK, figure
 from seq2attn.visualization.text_heatmap import display_width
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from seq2attn.tokenizers.tokenized_text import TokenizedText
-from seq2attn.visualization.attention_map import AttentionMap
-from seq2attn.visualization.color_scale import DEFAULT_COLOR_SCALE, LEGENDS, ColorScale
+from seq2attn.visualization.attention_map import DEFAULT_COLOR_SCALE, LEGENDS, AttentionMap, ColorScale
 
 MAX_TITLE_LENGTH = 80
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seq2attn.visualization.color_scale import ScaledWeights
+from seq2attn.visualization.attention_map import ScaledWeights
 
 COLUMNS = 80
 MIN_COLUMNS = 16  # for a label and a map

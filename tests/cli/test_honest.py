@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from seq2attn.cli import app
-from seq2attn.tokenizers.load import load_tokenizer
+from seq2attn.tokenizers.config import load_tokenizer
 from tests.cli.conftest import Done, Invoke, write_lines
 from tests.unit.visualization.weights import page_data
 

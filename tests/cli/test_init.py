@@ -10,7 +10,7 @@ import yaml
 from seq2attn.config.load import load
 from seq2attn.config.starter import STARTER_MODELS, starter_config, starter_model
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.models.summary import dry_run_summary
+from seq2attn.models.build import dry_run_summary
 from tests.cli.conftest import write_lines, write_toy
 
 TEXT = ("text/train.de", "text/train.en", "--dev-source", "text/dev.de", "--dev-target", "text/dev.en")

@@ -11,7 +11,7 @@ import torch
 import torch._dynamo
 
 from seq2attn.config.load import load
-from seq2attn.data.collate import collate, collate_padding_free
+from seq2attn.data.collate import collate
 from seq2attn.data.corpus import Corpus
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models import build_model
@@ -118,14 +118,14 @@ def test_attention_is_not_cudnns():
     assert not any("cudnn_attention" in name for name in names)
 
 
-@pytest.mark.parametrize("lay", [collate, collate_padding_free])
-def test_a_compiled_transformer_is_compiled_once_for_all_sizes(lay):
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_compiled_transformer_is_compiled_once_for_all_sizes(packed):
     torch._dynamo.reset()
     plain, compiled = objective().to(DEVICE), objective().to(DEVICE)
     compiled.model.compile(dynamic=True)
     with torch._dynamo.config.patch(error_on_recompile=True):
         for count, length in itertools.product((5, 7, 11, 33), (9, 20, 30)):
-            batch = lay(random_pairs(count, length)).to(DEVICE)
+            batch = collate(random_pairs(count, length), packed=packed).to(DEVICE)
             with torch.autocast(DEVICE.type, torch.bfloat16):
                 loss, gradients = loss_and_gradients(plain, batch)
                 same, same_gradients = loss_and_gradients(compiled, batch)

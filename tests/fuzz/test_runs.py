@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from seq2attn.engines.export_directory import write_manifest
-from seq2attn.engines.targets import get_target
+from seq2attn.engines.targets import get_target, write_manifest
 from seq2attn.io.files import atomic_dir
 from tests.diagnostics.runs import FAMILIES, make_run
 from tests.fuzz.fuzzed import command, fuzzed

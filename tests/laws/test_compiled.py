@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch._dynamo
 
-from seq2attn.data.collate import collate, collate_padding_free
+from seq2attn.data.collate import collate
 from tests.laws.small import assert_near, corpus, last_weights, trained
 from tests.laws.test_packed import config, loss_and_gradients, objective
 
@@ -33,14 +33,14 @@ def without_recompiles():
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("collate_pairs", [collate, collate_padding_free])
+@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.usefixtures("without_recompiles")
-def test_a_transformer_is_one_graph_for_all_sizes(collate_pairs):
+def test_a_transformer_is_one_graph_for_all_sizes(packed):
     """Traced only, without generated kernels."""
     plain, compiled = objective().double(), objective().double()
     compiled.model.compile(dynamic=True, fullgraph=True, backend="eager")
     for count, length in ((7, 12), (33, 5), (4, 30)):
-        batch = collate_pairs(random_pairs(count, length))
+        batch = collate(random_pairs(count, length), packed=packed)
         loss, gradients = loss_and_gradients(plain, batch)
         same, same_gradients = loss_and_gradients(compiled, batch)
         torch.testing.assert_close(same.loss, loss.loss)

@@ -19,7 +19,7 @@ from seq2attn.data.prepare import load_prepared
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models import build_model
-from seq2attn.nn.out_of_memory import is_oom_error
+from seq2attn.nn.device import is_oom_error
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import init_distributed
 from seq2attn.training.gradient_accumulation import GradientAccumulator

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from seq2attn.data.collate import collate, collate_padding_free
+from seq2attn.data.collate import collate
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models import build_model
 from seq2attn.models.config import ModelConfig
@@ -61,7 +61,7 @@ def loss_and_gradients(objective, batch):
 def test_loss_and_gradients_equal_those_of_padded_sentences(which):
     net = objective(**which).double()
     loss, gradients = loss_and_gradients(net, collate(PAIRS))
-    packed, packed_gradients = loss_and_gradients(net, collate_padding_free(PAIRS))
+    packed, packed_gradients = loss_and_gradients(net, collate(PAIRS, packed=True))
     assert packed.num_target_tokens == loss.num_target_tokens
     torch.testing.assert_close(packed.loss, loss.loss)
     torch.testing.assert_close(packed.negative_log_likelihood, loss.negative_log_likelihood)
@@ -71,7 +71,7 @@ def test_loss_and_gradients_equal_those_of_padded_sentences(which):
 
 
 def test_a_row_has_no_padding():
-    batch = collate_padding_free(PAIRS)
+    batch = collate(PAIRS, packed=True)
     assert batch.source.shape == (1, sum(len(source) + 1 for source, _ in PAIRS))
     assert batch.labels.shape == (1, sum(len(target) + 1 for _, target in PAIRS))
     of_source, of_target = batch.layouts
@@ -139,7 +139,7 @@ def test_shapes_on_a_gpu_are_those_of_flash_attention(which, dtype, monkeypatch)
     """
     if dtype == torch.bfloat16:
         monkeypatch.delattr(torch.nested, "nested_tensor_from_jagged")
-    net, batch = objective(**which).model.to("meta", dtype), collate_padding_free(PAIRS).to("meta")
+    net, batch = objective(**which).model.to("meta", dtype), collate(PAIRS, packed=True).to("meta")
     with FlopCounterMode(display=False) as counter:
         decoded = net(batch.source, batch.source_mask, batch.target, layout=batch.layouts)
         decoded.hidden.sum().backward()
@@ -153,11 +153,11 @@ def test_shapes_on_a_gpu_are_those_of_flash_attention(which, dtype, monkeypatch)
 def test_attention_dropout_is_for_training_only():
     torch.manual_seed(0)
     net = objective(attention_dropout=0.5).double()
-    one, other = (net(collate_padding_free(PAIRS)).loss.item() for _ in range(2))
+    one, other = (net(collate(PAIRS, packed=True)).loss.item() for _ in range(2))
     assert one != other
     net.eval()
     padded = net(collate(PAIRS)).loss
-    torch.testing.assert_close(net(collate_padding_free(PAIRS)).loss, padded)
+    torch.testing.assert_close(net(collate(PAIRS, packed=True)).loss, padded)
 
 
 def test_a_padding_free_training_equals_a_padded_one(corpus):

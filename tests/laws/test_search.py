@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from seq2attn.nn.decoding_state import repeat_rows
-from seq2attn.search import BeamSearch, GreedySearch, LengthLimits, LengthPenalty, Sampling, search
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
-from seq2attn.search.strategies import NEG_INF, topk_continuations
+from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
+from seq2attn.search.search import search
+from seq2attn.search.strategies import NEG_INF, BeamSearch, GreedySearch, Sampling, topk_continuations
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.laws.parts import EVERY_DECODER, PAIRS, WORDS, model, sources

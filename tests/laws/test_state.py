@@ -9,7 +9,9 @@ import torch
 
 from seq2attn.decoders.kv_cache import INITIAL_CAPACITY
 from seq2attn.nn.decoding_state import map_tensors, reorder_beams, repeat_rows, select_rows, select_sentences
-from seq2attn.search import BeamSearch, GreedySearch, LengthLimits, search
+from seq2attn.search.length_penalty import LengthLimits
+from seq2attn.search.search import search
+from seq2attn.search.strategies import BeamSearch, GreedySearch
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.laws.parts import EVERY_DECODER, RELATIVE, WORDS, model, sources, targets, tensors
 

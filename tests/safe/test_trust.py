@@ -16,7 +16,7 @@ import typer
 import seq2attn
 from seq2attn.alignment.aligner import Aligner
 from seq2attn.cli import app
-from seq2attn.config import trust
+from seq2attn.config import plugin
 from seq2attn.config.load import load
 from seq2attn.errors import ConfigError, RunError
 from seq2attn.experiment import ExperimentConfig
@@ -49,7 +49,7 @@ NUMBERS = count()
 
 @pytest.fixture(autouse=True)
 def _nothing_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trust, "_allowed", set())
+    monkeypatch.setattr(plugin, "_allowed", set())
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_a_module_is_not_imported_to_explain_another_mistake(run: RunDirectory, 
     with pytest.raises(ConfigError, match="would run code"):
         run.load_config()
     assert not has_run()
-    trust.allow_code((module,))
+    plugin.allow_code((module,))
     with pytest.raises(ConfigError, match="should be a whole number"):
         run.load_config()
     assert has_run()
@@ -190,7 +190,7 @@ def test_a_resumed_training_trusts_its_own_config(run: RunDirectory, module: str
     (folder / "theirs.yaml").write_text(config + training, encoding="utf-8")
     shutil.rmtree(run.folder)
     invoke_in(folder, "train", "theirs.yaml")
-    monkeypatch.setattr(trust, "_allowed", set())  # as in another process
+    monkeypatch.setattr(plugin, "_allowed", set())  # as in another process
     assert "would run code" in invoke_in(folder, "translate", "run", "a few", code=2).err
     invoke_in(folder, "train", "theirs.yaml", "--resume", "--set", "training.max_duration=[4 updates]")
     assert (run.folder / "checkpoints/00000004").is_dir()

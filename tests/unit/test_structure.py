@@ -170,11 +170,12 @@ def test_a_model_without_memory_comes_without_a_compiler():
     """PyTorch's compiler takes longer to import than all else, and each loaded run is first built without memory."""
     code = (
         "import sys; from pathlib import Path\n"
-        "from seq2attn.config.load import load; from seq2attn.models.summary import build_on_meta_device\n"
+        "from seq2attn.config.load import load\n"
+        "from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device\n"
         "from seq2attn.experiment import ExperimentConfig\n"
         "for path in sorted(Path('configs/attention').glob('[0-9]*.yaml')):\n"
         "    config = load(path, ExperimentConfig)\n"
-        "    print(build_on_meta_device(config.model, config.tokenizer).output_projection)\n"
+        "    print(build_on_meta_device(config.model, *assumed_vocab_sizes(config.tokenizer)).output_projection)\n"
         "print(*[m for m in ('torch._dynamo', 'sympy') if m in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -18,7 +18,7 @@ from seq2attn.attention.config import AlignmentFunctionConfig, AttentionConfig
 from seq2attn.attention.entmax import masked_entmax
 from seq2attn.attention.relative_positions import RelativePositionScore, RotaryScore
 from seq2attn.attention.scores import DotScore, MultiHeadScore
-from seq2attn.decoders.wiring import BAHDANAU_WIRING, LUONG_WIRING
+from seq2attn.decoders.recurrent import BAHDANAU_WIRING, LUONG_WIRING
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.nn.decoding_state import repeat_rows
 from tests.laws.formulas import plain_attention, plain_context

@@ -9,8 +9,7 @@ from seq2attn.attention import QueryInfo
 from seq2attn.attention.alignment import masked_softmax
 from seq2attn.attention.hard import GumbelAlignment, ReinforceAlignment
 from seq2attn.data.collate import collate
-from seq2attn.training.loss import TrainingLoss
-from seq2attn.training.reinforce import reinforce_loss, update_baseline
+from seq2attn.training.loss import TrainingLoss, reinforce_loss, update_baseline
 from tests.laws.parts import calm, model
 
 SCORES = torch.tensor([1.0, -0.5, 0.3, 2.0], dtype=torch.double)

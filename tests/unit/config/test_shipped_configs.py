@@ -8,7 +8,7 @@ import pytest
 
 from seq2attn.config.load import load
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.models.summary import dry_run_summary
+from seq2attn.models.build import dry_run_summary
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 PATHS = [path for path in sorted(CONFIGS.rglob("*.yaml")) if path.name != "base.yaml"]

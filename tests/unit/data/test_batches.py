@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from seq2attn.data.batch_planner import check_complete, padding_ratio, plan_batches
-from seq2attn.data.collate import IGNORE_INDEX, collate, collate_padding_free, collate_source, make_batch
+from seq2attn.data.collate import IGNORE_INDEX, collate, collate_source, make_batch
 from seq2attn.data.corpus import Corpus
 from seq2attn.errors import DataError
 from seq2attn.nn.linear import ROW_MULTIPLE
@@ -113,7 +113,7 @@ def test_a_batch_of_a_corpus_is_that_of_its_pairs(packed: bool, size: int) -> No
     pairs = [([5, 6, 7], [8]), ([], [9, size - 1]), ([10], []), ([4] * 9, [7] * 5)]
     corpus, rows = Corpus.from_pairs(pairs, size), [3, 1, 2, 1]
     batch = make_batch(corpus, rows, packed=packed)
-    expected = (collate_padding_free if packed else collate)([pairs[row] for row in rows])
+    expected = collate([pairs[row] for row in rows], packed=packed)
     for name, tensor in vars(expected).items():
         if isinstance(tensor, torch.Tensor):
             assert torch.equal(getattr(batch, name), tensor) and getattr(batch, name).dtype == tensor.dtype, name

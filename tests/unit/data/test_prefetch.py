@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from seq2attn.data.prefetch import prefetch
+from seq2attn.data.collate import prefetch
 
 
 def test_results_are_in_order_and_one_is_computed_ahead():

@@ -14,8 +14,7 @@ from seq2attn.data.corpus import Corpus
 from seq2attn.data.filter import FiltersConfig
 from seq2attn.data.prepare import load_prepared, prepare
 from seq2attn.data.readers import PlainTextConfig
-from seq2attn.data.word_alignment import split_words
-from seq2attn.data.word_ids import encode_with_word_ids, word_ids
+from seq2attn.data.word_alignment import encode_with_word_ids, split_words, word_ids
 from seq2attn.errors import DataError
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.characters import CharacterTokenizerConfig

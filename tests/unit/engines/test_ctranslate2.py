@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from seq2attn.engines import EngineError
+from seq2attn.engines.base import EngineError
 from seq2attn.engines.ctranslate2.engine import CTranslate2Engine, user_errors
 from seq2attn.engines.ctranslate2.spec import build_spec
 from seq2attn.engines.native import NativeEngine

@@ -84,13 +84,6 @@ def test_tables_of_scores_have_signatures():
         "",
         "BLEU: tok:13a",
     ]
-    rows = [line.strip("|").split("|") for line in score_table(systems, markdown=True).splitlines()[:4]]
-    assert [[cell.strip(" -") for cell in row] for row in rows] == [
-        ["system", "BLEU"],
-        [":", ":"],
-        ["a", "9.50"],
-        ["a longer name", "31.26"],
-    ]
     systems["b"] = [Score("BLEU", 2.0, "tok:zh"), Score("TER", 3.0, "t")]
     head, _, _, last, _, *signatures = [line.split() for line in score_table(systems).splitlines()]
     assert (head, last) == (["system", "BLEU", "BLEU", "TER"], ["b", "2.00", "3.00"])

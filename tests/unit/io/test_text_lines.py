@@ -82,7 +82,7 @@ def test_pipes_and_devices_are_no_corpora(tmp_path: Path, which: str) -> None:
 def test_missing_memory_is_a_message_for_which_nothing_is_imported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "seq2attn.nn.out_of_memory", None)  # an import of it fails
+    monkeypatch.setitem(sys.modules, "seq2attn.nn.device", None)  # an import of it fails
 
     def hungry() -> None:
         raise MemoryError

@@ -26,8 +26,9 @@ from transformers import (
 
 from seq2attn.data.collate import collate_source
 from seq2attn.models import ModelConfig, build_model
-from seq2attn.search import BeamSearch, LengthLimits, LengthPenalty, search
-from seq2attn.search.strategies import NEG_INF
+from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
+from seq2attn.search.search import search
+from seq2attn.search.strategies import NEG_INF, BeamSearch
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 WORDS, DIM, HEADS, HIDDEN, LAYERS, PLACES = 23, 16, 4, 24, 2, 40

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from seq2attn.nn.device import configure_cuda
-from seq2attn.nn.out_of_memory import is_oom_error
+from seq2attn.nn.device import configure_cuda, is_oom_error
 from seq2attn.search.translate_ids import default_batch_tokens
 
 CUDA_PROPERTIES = "torch.cuda.get_device_properties"

@@ -30,7 +30,7 @@ from seq2attn.data.collate import collate_source  # noqa: E402
 from seq2attn.experiment import ExperimentConfig  # noqa: E402
 from seq2attn.io.weights import save_tensors, unique_state_dict  # noqa: E402
 from seq2attn.models import build_model  # noqa: E402
-from seq2attn.models.summary import build_on_meta_device  # noqa: E402
+from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device  # noqa: E402
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer  # noqa: E402
 from seq2attn.tokenizers.vocabulary import BOS  # noqa: E402
 
@@ -82,7 +82,7 @@ def test_batches_have_every_pair_once_within_the_budget():
 def test_flops_equal_the_count_of_pytorch(model):
     s, t = 13, 9
     config = load(ROOT / f"configs/bench/{model}.yaml", ExperimentConfig)
-    net = build_on_meta_device(config.model, config.tokenizer)
+    net = build_on_meta_device(config.model, *assumed_vocab_sizes(config.tokenizer))
     forward = flops_per_token(net, Lengths((s,), (t,))) * t / (1 + BACKWARD)
     source, target = torch.ones(1, s, dtype=torch.long), torch.ones(1, t, dtype=torch.long)
     torch.backends.mha.set_fastpath_enabled(False)  # its products are not counted

@@ -16,8 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from seq2attn.errors import DataError, RunError
 from seq2attn.tokenizers.characters import CharacterTokenizerConfig
-from seq2attn.tokenizers.config import TokenizerConfig, TokenizersConfig
-from seq2attn.tokenizers.load import load_tokenizer
+from seq2attn.tokenizers.config import TokenizerConfig, TokenizersConfig, load_tokenizer
 from seq2attn.tokenizers.normalize import NormalizeConfig
 from seq2attn.tokenizers.subword_regularization import BPEDropoutSampler, UnigramSampler
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer, UnigramTokenizerConfig

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import Tokenizer, assign_word_ids
 from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.subwords import UnigramTokenizerConfig
 from seq2attn.tokenizers.tokenized_text import TokenizedText, _are_of_one_word
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
-from seq2attn.tokenizers.word_ids import assign_word_ids
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.unit.tokenizers.test_tokenizers import STOCHASTIC, TEXT, TRAINED
 

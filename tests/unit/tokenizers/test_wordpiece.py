@@ -12,8 +12,7 @@ from transformers import BertModel, BertTokenizerFast
 
 from seq2attn.data.collate import collate_source
 from seq2attn.errors import DataError, RunError
-from seq2attn.tokenizers.config import TokenizersConfig
-from seq2attn.tokenizers.load import load_tokenizer
+from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, UNK
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from tests.small_bert import make_bert

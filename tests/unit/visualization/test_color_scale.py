@@ -15,7 +15,7 @@ import pytest
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.visualization.attention import AttentionSelection, attention_text, draw_attention
-from seq2attn.visualization.color_scale import ColorScale, scale_weights
+from seq2attn.visualization.attention_map import ColorScale, scale_weights
 from seq2attn.visualization.fonts import font_families
 from tests.unit.browser import Browser
 from tests.unit.visualization.conftest import Show

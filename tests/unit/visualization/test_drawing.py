@@ -15,8 +15,7 @@ import pytest
 from seq2attn.errors import DataError, UserError
 from seq2attn.evaluation.metrics import LengthBucket, Score
 from seq2attn.tokenizers.tokenized_text import TokenizedText
-from seq2attn.visualization.attention_map import AttentionMap
-from seq2attn.visualization.color_scale import scale_weights
+from seq2attn.visualization.attention_map import AttentionMap, scale_weights
 from seq2attn.visualization.curves import draw_bleu_by_length, draw_training
 from seq2attn.visualization.heatmap import draw_heatmap
 from seq2attn.visualization.text_heatmap import heatmap_text, legend_text
