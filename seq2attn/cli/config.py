@@ -18,13 +18,13 @@ def check(configs: ConfigPaths, overrides: Overrides, allow_code: AllowCode) -> 
       seq2attn config check my.yaml
       seq2attn config check configs/*.yaml --set model.decoder.dim=256
     """
-    from seq2attn.config.files import load_with_files
+    from seq2attn.config.load import load
     from seq2attn.experiment import ExperimentConfig
 
     failed = False
     for path in configs:
         try:
-            load_with_files(path, ExperimentConfig, overrides)
+            load(path, ExperimentConfig, overrides, check_files=True)
             typer.echo(f"{path}: ok")
         except ConfigError as error:
             typer.echo(f"{error}\n", err=True)

@@ -39,7 +39,7 @@ def init(
       seq2attn init train.de train.en --dev-source dev.de --dev-target dev.en
       seq2attn init train.de train.en --dev-source dev.de --dev-target dev.en -o configs/news.yaml
     """
-    from seq2attn.config.files import load_with_files
+    from seq2attn.config.load import load
     from seq2attn.config.starter import starter_config
     from seq2attn.errors import UserError
     from seq2attn.experiment import ExperimentConfig
@@ -61,7 +61,7 @@ def init(
             file.write(text)
     except FileExistsError:
         raise UserError(f"{output}: exists already and is not overwritten; give another --output") from None
-    load_with_files(output, ExperimentConfig)
+    load(output, ExperimentConfig, check_files=True)
     typer.echo(f"{output}: a config for {num_pairs:,} pairs; next: seq2attn train {output}")
 
 

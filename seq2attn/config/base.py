@@ -8,7 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    model_validator,
+)
+
+from seq2attn.config.hints import suggest
+
+CHECK_FILES = "check files"
+"""Context of a validation in which an input file that does not exist is an error."""
 
 
 class PathString(str):
@@ -17,17 +30,20 @@ class PathString(str):
     folder: Path
 
 
-def _resolve_path(value: Any) -> Any:
+def _resolve_path(value: Any, info: ValidationInfo) -> Any:
     if not isinstance(value, str | Path):
         return value
     folder = value.folder if isinstance(value, PathString) else Path.cwd()
     try:
         path = Path(os.path.abspath(folder / Path(value).expanduser()))  # noqa: PTH100  # keeps links
         resolved = path.resolve()
-        # A pipe, such as /dev/fd/63 of `<(...)`, resolves to a name that no file has.
-        return resolved if resolved.exists() or not path.exists() else path
     except RuntimeError as error:  # an unknown user after `~`, links in a circle
         raise ValueError(f"is not a valid path: {error}") from None
+    if info.context == CHECK_FILES and not path.exists():
+        known = [file.name for file in resolved.parent.iterdir()] if resolved.parent.is_dir() else []
+        raise ValueError(f"there is no such file: {resolved}{suggest(resolved.name, known)}")
+    # A pipe, such as /dev/fd/63 of `<(...)`, resolves to a name that no file has.
+    return resolved if resolved.exists() or not path.exists() else path
 
 
 InputPath = Annotated[Path, BeforeValidator(_resolve_path)]

@@ -12,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 from yaml import MappingNode
 
-from seq2attn.config.base import Config, FieldError
+from seq2attn.config.base import CHECK_FILES, Config, FieldError
 from seq2attn.config.explain import explain, locate
 from seq2attn.config.overrides import override
 from seq2attn.config.source_location import Diagnostic, format_diagnostics
@@ -22,27 +22,31 @@ from seq2attn.errors import ConfigError
 C = TypeVar("C", bound=Config)
 
 
-def load(path: Path, model: type[C], overrides: Sequence[str] = ()) -> C:
+def load(path: Path, model: type[C], overrides: Sequence[str] = (), *, check_files: bool = False) -> C:
     """Load the config at `path`, merged with the files it `extends` and with `overrides` such as `search.beam_size=10`.
 
     Raises:
-        ConfigError: all mistakes at once, each with its place.
+        ConfigError: all mistakes at once, each with its place; with `check_files` also input files that do not exist.
     """
-    return load_with_locations(path, model, overrides)[0]
+    return load_with_locations(path, model, overrides, check_files=check_files)[0]
 
 
-def load_with_locations(path: Path, model: type[C], overrides: Sequence[str] = ()) -> tuple[C, MappingNode]:
+def load_with_locations(
+    path: Path, model: type[C], overrides: Sequence[str] = (), *, check_files: bool = False
+) -> tuple[C, MappingNode]:
     """`load`, and the merged YAML with the place of each value."""
     tree, diagnostics, dropped = _merged(path, model, overrides)
     for message in dropped:
         print(message, file=sys.stderr)
     config, num_omitted = None, 0
-    try:
-        config = model.model_validate(to_python(tree))
-    except ValidationError as error:
-        places = {diagnostic.sort_key for diagnostic in diagnostics}  # of values that are not valid YAML
-        explained, num_omitted = explain(error, model, tree)
-        diagnostics += [diagnostic for diagnostic in explained if diagnostic.sort_key not in places]
+    places = {diagnostic.sort_key for diagnostic in diagnostics}  # of values that are not valid YAML
+    # A missing file hides mistakes across fields, so files are checked in a validation of their own.
+    for context in (None, CHECK_FILES) if check_files else (None,):
+        try:
+            config = model.model_validate(to_python(tree), context=context)
+        except ValidationError as error:
+            explained, num_omitted = explain(error, model, tree)
+            diagnostics += [diagnostic for diagnostic in explained if diagnostic.sort_key not in places]
     if diagnostics or config is None:
         raise format_diagnostics(path, diagnostics, num_omitted)
     return config, tree

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
 
 from seq2attn.config.base import Config, FieldError, PathString
@@ -63,7 +63,7 @@ class Pluggable:
     noun: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_wrap_validator_function(
+        return core_schema.with_info_wrap_validator_function(
             self._validate,
             handler(source),
             serialization=core_schema.simple_ser_schema("any"),  # by its class, which is not in the union
@@ -80,11 +80,13 @@ class Pluggable:
         }
         return {"anyOf": [handler(schema), plugin]}
 
-    def _validate(self, value: Any, validate_union: core_schema.ValidatorFunctionWrapHandler) -> Any:
+    def _validate(
+        self, value: Any, validate_union: core_schema.ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> Any:
         kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
         if not isinstance(kind, str) or ":" not in kind:
             return validate_union(value)
-        return import_config_class(kind, self.noun).model_validate(value)
+        return import_config_class(kind, self.noun).model_validate(value, context=info.context)
 
 
 def import_config_class(kind: str, noun: str) -> type[Config]:

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from seq2attn.cli import app
 from seq2attn.config.base import Config
-from seq2attn.config.files import load_with_files
 from seq2attn.config.hints import HINTS
 from seq2attn.config.load import load
 from seq2attn.config.yaml_cursor import is_model, members
@@ -164,7 +163,8 @@ class TestMissingFiles:
         for name in ("a.de", "a.enn"):
             (tmp_path / name).touch()
         with pytest.raises(ConfigError) as raised:
-            load_with_files(path, ExperimentConfig, ["data.dev.source=a.xx"])
+            load(path, ExperimentConfig, ["data.dev.source=a.xx", "model.embeddings.tie=output"], check_files=True)
+        assert "`model.embeddings.tie`: embeddings 256 wide cannot" in str(raised.value)  # with other mistakes
         lines = [line for line in str(raised.value).splitlines() if "there is no such file" in line]
         assert [line.split("`")[1] for line in lines] == [
             "data.train.target",
