@@ -22,9 +22,8 @@ from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder, read_text_pairs, text_pair_writer
 from seq2attn.data.filter import EncodedPair, PairFilter
 from seq2attn.data.fingerprint import fingerprint
-from seq2attn.data.inspection.overlap import load_hashes, save_hashes
 from seq2attn.data.inspection.report import REPORT_TEXT, DataReport, TrainingCorpusReport
-from seq2attn.data.inspection.statistics import CorpusInspector, inspect_pairs
+from seq2attn.data.inspection.statistics import CorpusInspector, inspect_pairs, load_hashes, save_hashes
 from seq2attn.data.readers import (
     CorpusConfig,
     PlainTextConfig,
@@ -73,7 +72,7 @@ def prepare(
     if _is_prepared(folder, data, text):
         log(f"{folder}: already prepared from this text")
         if report := DataReport.load(folder):
-            _finish_report(report, data, text, folder, log)
+            _finish_report(report, data, folder, log)
         return load_prepared(folder)
     names = [f"train {number}" for number in range(1, len(data.train) + 1)] if len(data.train) > 1 else ["train"]
     train_sizes = [_count_pairs(corpus) for corpus in data.train]
@@ -97,12 +96,10 @@ def prepare(
     dev_inspector = CorpusInspector(*tokenizers)
     _save(dev_inspector.inspect(_encode(data.dev, tokenizers, "dev", sizes["dev"])), tokenizers, folder / DEV)
     save_hashes(inspector.hashes, folder)
-    report = DataReport(
-        tuple(reports), inspector.report(), dev_inspector.report(inspector.hashes), tests={}, tests_fingerprint=""
-    )
+    report = DataReport(tuple(reports), inspector.report(), dev_inspector.report(inspector.hashes), tests={})
     for line in report.corpus_lines():
         log(line)
-    _finish_report(report, data, text, folder, log)
+    _finish_report(report, data, folder, log)
     content = {
         "format": FORMAT_VERSION,
         "fingerprint": _fingerprint(data, text),
@@ -141,15 +138,13 @@ def load_prepared(folder: Path) -> PreparedData:
     )
 
 
-def _finish_report(report: DataReport, data: DataConfig, text: TokenizersConfig, folder: Path, log: Log) -> None:
-    """Inspect the test sets unless the report has them already, save it, and log its summary and warnings."""
-    tests_fingerprint = fingerprint(tuple(data.test.values()), data.filters, text)
-    if report.tests_fingerprint != tests_fingerprint or [*report.tests] != [*data.test]:
-        tokenizers, hashes = _load_tokenizers(folder), load_hashes(folder)
-        tests = {name: inspect_pairs(read_pairs(one), *tokenizers, hashes) for name, one in data.test.items()}
-        report = replace(report, tests=tests, tests_fingerprint=tests_fingerprint)
-        report.save(folder)
-    log(f"{report.summary}; all of it: {folder / REPORT_TEXT}")
+def _finish_report(report: DataReport, data: DataConfig, folder: Path, log: Log) -> None:
+    """Inspect the test sets, which may have changed, save the report, and log its warnings."""
+    tokenizers, hashes = _load_tokenizers(folder), load_hashes(folder)
+    tests = {name: inspect_pairs(read_pairs(one), *tokenizers, hashes) for name, one in data.test.items()}
+    report = replace(report, tests=tests)
+    report.save(folder)
+    log(f"statistics of the text: {folder / REPORT_TEXT}")
     for line in report.warnings():
         log(f"warning: {line}")
 

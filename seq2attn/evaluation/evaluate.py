@@ -14,9 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from seq2attn.data.inspection.overlap import Hashes, load_hashes
-from seq2attn.data.inspection.report import DataReport, test_set_warnings
-from seq2attn.data.inspection.statistics import CorpusReport, inspect_pairs
+from seq2attn.data.inspection.report import test_set_warnings
+from seq2attn.data.inspection.statistics import Hashes, inspect_pairs, load_hashes
 from seq2attn.data.readers import CorpusConfig, PlainTextConfig, check_regular, read_pairs, read_references
 from seq2attn.errors import UserError
 from seq2attn.evaluation.config import EvaluationConfig
@@ -155,15 +154,14 @@ def evaluate_run(
 ) -> list[TestSetResult]:
     """Translate and score each test set; all are read before the first is translated."""
     tests = [EvaluationSet.read(name, corpus, evaluation) for name, corpus in sets.items()]
-    report, hashes = DataReport.load(run.folder), load_hashes(run.folder)
-    return [_evaluate(translator, test, search, report.train if report else None, hashes) for test in tests]
+    hashes = load_hashes(run.folder)
+    return [_evaluate(translator, test, search, hashes) for test in tests]
 
 
 def _evaluate(
     translator: Translator,
     test: EvaluationSet,
     search: SearchConfig,
-    train_report: CorpusReport | None,
     train_hashes: Hashes | None,
 ) -> TestSetResult:
     checker = InputChecker()
@@ -173,7 +171,7 @@ def _evaluate(
     translations = tuple(translation.text for translation in output)
     corpus_report = inspect_pairs(test.pairs, translator.source, translator.target, train_hashes)
     warnings = (
-        *test_set_warnings(test.name, corpus_report, train_report),
+        *test_set_warnings(test.name, corpus_report, translator.training_report),
         *(f"{test.name}: {warning}" for warning in (*checker.length_warnings(), *test.metrics.warnings())),
     )
     return TestSetResult(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from seq2attn.data.inspection.report import MAX_UNKNOWN_SHARE
-from seq2attn.data.inspection.statistics import CorpusReport
-from seq2attn.data.inspection.text_style import TextStyle
+from seq2attn.data.inspection.statistics import CorpusReport, TextStyle
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.tags import TaggedTokenizer
@@ -53,41 +52,38 @@ class InputChecker:
         """Count lines whose translations have the maximum length."""
         self._truncated += lines
 
-    def new_warnings(self) -> Iterator[str]:
-        """New warnings, before the end of the input."""
+    def new_warnings(self, *, is_end: bool) -> Iterator[str]:
+        """Warnings that were not given before. Before the end, those about the text need `EARLY_WARNING_TOKENS`."""
+        yield from self.length_warnings(is_end=is_end)
+        if self._is_text_reported or not (is_end or self.num_tokens >= EARLY_WARNING_TOKENS):
+            return
+        place = "" if is_end else f" (in the first {self.num_lines:,} lines)"
+        for warning in self._text_warnings():
+            self._is_text_reported = True
+            yield warning + place
+
+    def length_warnings(self, *, is_end: bool = True) -> Iterator[str]:
+        """New warnings about lines that are too long; at the end also about translations that may be truncated."""
         yield from self._long[self._num_long_reported : MAX_EXAMPLES]
         self._num_long_reported = min(len(self._long), MAX_EXAMPLES)
-        if self.num_tokens >= EARLY_WARNING_TOKENS:
-            yield from (f"{line} (in the first {self.num_lines:,} lines)" for line in self._text_warnings())
-
-    def remaining_warnings(self) -> Iterator[str]:
-        """Warnings at the end of the input that were not given before."""
-        yield from self.length_warnings()
-        yield from self._text_warnings()
-
-    def length_warnings(self) -> Iterator[str]:
-        """Remaining warnings about lines that are too long, and about translations that were truncated."""
-        yield from self._long[self._num_long_reported : MAX_EXAMPLES]
-        if (more := len(self._long) - MAX_EXAMPLES) > 0:
+        if is_end and (more := len(self._long) - MAX_EXAMPLES) > 0:
             yield f"{more:,} more lines are too long"
-        if self._truncated:
+        if is_end and self._truncated:
             limits = "`search.lengths.max_length` and `max_length_ratio`"
             yield f"translations have the maximum length ({limits}) and may be truncated: {_enumerate(self._truncated)}"
 
     def _text_warnings(self) -> Iterator[str]:
-        """Warnings about the text as a whole, once."""
-        if self._is_text_reported:
-            return
-        differences = self._style.differences(self._training.source.style) if self._training else []
-        warnings = [f"the input {difference}" for difference in differences]
+        """Warnings about the text as a whole."""
+        if self._training:
+            yield from (
+                f"the input {difference}" for difference in self._style.differences(self._training.source.style)
+            )
         if self.num_unknown > MAX_UNKNOWN_SHARE * self.num_tokens:
             counts = f"{self.num_unknown:,} of {self.num_tokens:,}"
             share = f"{self.num_unknown / self.num_tokens:.1%} of the tokens, {counts}"
-            warnings.append(f"the model does not know {share}, in {_enumerate(self._with_unknown)}")
+            yield f"the model does not know {share}, in {_enumerate(self._with_unknown)}"
         if self._untagged:
-            warnings.append(f"{_enumerate(self._untagged)} without a tag; all training text had one (see `--tag`)")
-        self._is_text_reported = bool(warnings)
-        yield from warnings
+            yield f"{_enumerate(self._untagged)} without a tag; all training text had one (see `--tag`)"
 
 
 def _enumerate(lines: Sequence[int]) -> str:

@@ -275,7 +275,7 @@ def retry_with_smaller_batches(fn: Callable[..., Output], budget: int, min_budge
 
 def _warn(checker: InputChecker) -> None:
     """Warnings with the place of the caller's caller."""
-    for message in checker.remaining_warnings():
+    for message in checker.new_warnings(is_end=True):
         warn(message, InputWarning, stacklevel=3)
 
 

@@ -47,7 +47,6 @@ class DataReport:
     train: CorpusReport  # all training corpora together
     dev: CorpusReport
     tests: Mapping[str, CorpusReport]
-    tests_fingerprint: str  # of the files of the test sets
 
     def corpus_lines(self) -> list[str]:
         """For each training corpus the counts of filters; its share of an epoch, too, if there are several."""
@@ -60,15 +59,6 @@ class DataReport:
             + (f"; tag <{corpus.tag}>" if corpus.tag else "")
             for corpus in self.corpora
         ]
-
-    @property
-    def summary(self) -> str:
-        """One line on the lengths of the training text."""
-        source, target = self.train.source, self.train.target
-        return (
-            f"source and target have {source.median_length:.0f} and {target.median_length:.0f} tokens in the median,"
-            f" {source.max_length:,} and {target.max_length:,} at most"
-        )
 
     def warnings(self) -> list[str]:
         """Warnings about the text, one line each."""

@@ -12,11 +12,18 @@ import numpy as np
 import pytest
 
 from seq2attn.data.config import DataConfig
-from seq2attn.data.inspection.overlap import HASHES_FILE, hash_pairs, load_hashes, save_hashes
 from seq2attn.data.inspection.report import REPORT_JSON, REPORT_TEXT, DataReport
 from seq2attn.data.inspection.report import test_set_warnings as warnings_of
-from seq2attn.data.inspection.statistics import CHUNK, CorpusReport, inspect_pairs
-from seq2attn.data.inspection.text_style import TextStyle
+from seq2attn.data.inspection.statistics import (
+    CHUNK,
+    HASHES_FILE,
+    CorpusReport,
+    TextStyle,
+    hash_pairs,
+    inspect_pairs,
+    load_hashes,
+    save_hashes,
+)
 from seq2attn.data.prepare import prepare
 from seq2attn.errors import RunError
 from seq2attn.tokenizers.characters import CharacterTokenizerConfig
@@ -69,9 +76,8 @@ def test_statistics_equal_a_simple_recount(seed: int, count: int) -> None:
         tokens = [WORDS.convert_ids_to_tokens(WORDS.encode(line)) for line in lines]
         lengths = [len(line) for line in tokens]
         assert (side.num_tokens, side.num_unknown) == (sum(lengths), sum(line.count("<unk>") for line in tokens))
-        assert (side.mean_length, side.median_length, side.p95_length, side.p99_length) == pytest.approx(
-            (np.mean(lengths), *np.quantile(lengths, (0.5, 0.95, 0.99)))
-        )
+        quantiles = np.quantile(lengths, (0.5, 0.95, 0.99))
+        assert (side.median_length, side.p95_length, side.p99_length) == pytest.approx(tuple(quantiles))
         assert (side.max_length, side.max_length_line) == (max(lengths), 1 + lengths.index(max(lengths)))
         text = "\n".join(lines)
         assert side.style.num_upper == sum(c.isupper() for c in text)
@@ -103,12 +109,12 @@ class TestTextStyle:
         assert difference.startswith(expected) and reverse.startswith(expected.split(":")[0])
         shares = re.compile(r"[\d.]+%")
         assert shares.findall(difference) == shares.findall(reverse)[::-1]
-        assert other.differences(other) == self.RAW.differences(self.RAW) == []
+        assert [*other.differences(other), *self.RAW.differences(self.RAW)] == []
 
     def test_no_differences_of_few_lines_or_without_training_text(self) -> None:
         few = TextStyle.from_lines([tokenized(source.lower()) for source, _ in PHRASES[:3]])
-        assert few.differences(self.RAW) == []
-        assert self.RAW.differences(TextStyle()) == TextStyle().differences(self.RAW) == []
+        assert [*few.differences(self.RAW)] == []
+        assert [*self.RAW.differences(TextStyle()), *TextStyle().differences(self.RAW)] == []
 
     def test_marks_without_spaces(self) -> None:
         assert TextStyle.from_lines(["猫が、寝ている。はい。", "猫 が 、 寝 て いる 。"]) == TextStyle(0, 0, 2, 5)
@@ -186,9 +192,6 @@ class TestReport:
         after = DataReport.load(run)
         assert before is not None and after is not None
         assert [*after.tests] == ["test"] and after.train == before.train
-        modified = (run / REPORT_JSON).stat().st_mtime_ns
-        prepare(changed, self.TEXT, run, print)
-        assert (run / REPORT_JSON).stat().st_mtime_ns == modified
 
         for name in (REPORT_JSON, REPORT_TEXT, HASHES_FILE):  # a run without them is valid, too
             (run / name).unlink()
