@@ -10,10 +10,11 @@ per row, C entries.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from seq2attn.nn.decoding_state import SharedState
@@ -134,6 +135,15 @@ class KVCache(SharedState):
         layers = tuple((k[:, :, :entries], v[:, :, :entries]) for k, v in selected)
         return type(self)(layers, visibility, CacheBuffer(selected, entries))
 
+    def with_fixed_capacity(self, steps: int) -> StaticKVCache:
+        """A copy that is updated in place."""
+        keys, visibility = self.layers[0][0], self.visibility
+        sentences, _, entries, _ = keys.shape
+        if visibility is None:
+            visibility = torch.ones(sentences, entries, dtype=torch.bool, device=keys.device)
+        length = torch.full((sentences,), entries, device=keys.device)
+        return StaticKVCache(self.layers, visibility, length).with_fixed_capacity(steps)
+
 
 @dataclass(frozen=True)
 class CacheUpdate:
@@ -158,9 +168,87 @@ class CacheUpdate:
             target.narrow(2, entries, more).copy_(source)
         return keys.narrow(2, 0, entries + more), values.narrow(2, 0, entries + more)
 
-    def finish(self, layers: list[KeyValue]) -> KVCache:
+    def finish(self, layers: list[KeyValue]) -> KVCache | StaticKVCache:
         """The cache after the update of all layers."""
         return KVCache(tuple(layers), self.visibility, self.buffer)
+
+
+@dataclass(frozen=True)
+class StaticKVCache(SharedState):
+    """A KV cache of fixed capacity for CUDA graphs: shapes and addresses stay, and the position is on the device.
+
+    New entries are written in place, one token of each row at a time.
+    """
+
+    layers: tuple[KeyValue, ...]  # of the length C of the capacity
+    visibility: Tensor  # [N, C] bool
+    length: Tensor  # [B]: number of entries in use, the same for all sentences
+
+    def extend(self, steps: int) -> CacheUpdate:
+        """Start an update with one token of each row."""
+        assert steps == 1, "a static KV cache is extended token by token"
+        (rows, capacity), sentences = self.visibility.shape, len(self.length)
+        index = self.length[:1] + torch.arange(rows // sentences, device=self.length.device)  # [K]
+        visibility = self.visibility.scatter(1, index.repeat(sentences).unsqueeze(1), True)
+        mask = visibility.view(sentences, 1, -1, capacity)
+        return StaticCacheUpdate(self.layers, None, mask, visibility, False, index, self.length + len(index))
+
+    def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
+        """All tensors, each sentence by sentence."""
+        return self._map(fn, fn)
+
+    def select_rows(self, rows: Tensor) -> Self:
+        """Rows, each as a sentence."""
+        sentences = rows // (len(self.visibility) // len(self.length))
+        return self._map(lambda x: x.index_select(0, sentences), lambda x: x.index_select(0, rows))
+
+    def repeat_rows(self, times: int) -> Self:
+        """The same entries, with the visibility repeated; the capacity is for fewer tokens."""
+        return replace(self, visibility=self.visibility.repeat_interleave(times, 0))
+
+    def reorder(self, parent: Tensor) -> Self:
+        """Visibility of the parents."""
+        visibility = self.visibility.view(*parent.shape, -1)
+        index = parent.unsqueeze(2).expand_as(visibility)
+        return replace(self, visibility=visibility.gather(1, index).flatten(0, 1))
+
+    def select_sentences(self, sentences: Tensor, beam_size: int) -> Self:
+        """Copies of the sentences."""
+        return self._map(
+            lambda x: x.index_select(0, sentences),
+            lambda x: x.unflatten(0, (-1, beam_size)).index_select(0, sentences).flatten(0, 1),
+        )
+
+    def with_fixed_capacity(self, steps: int) -> Self:
+        """A copy with more capacity, in all a multiple of 8, as PyTorch's attention needs of a mask."""
+        (rows, capacity), sentences = self.visibility.shape, len(self.length)
+        more = steps * (rows // sentences)
+        more += -(capacity + more) % 8
+        layers = tuple((F.pad(k, (0, 0, 0, more)), F.pad(v, (0, 0, 0, more))) for k, v in self.layers)
+        return replace(self, layers=layers, visibility=F.pad(self.visibility, (0, more)))
+
+    def _map(self, per_sentence: Callable[[Tensor], Tensor], per_row: Callable[[Tensor], Tensor]) -> Self:
+        layers = tuple((per_sentence(k), per_sentence(v)) for k, v in self.layers)
+        return type(self)(layers, per_row(self.visibility), per_sentence(self.length))
+
+
+@dataclass(frozen=True)
+class StaticCacheUpdate(CacheUpdate):
+    """An update of a static cache."""
+
+    index: Tensor  # [K]: of the new entries
+    length: Tensor  # [B]: after the update
+
+    def update_layer(self, index: int, new: KeyValue) -> KeyValue:
+        """All entries of one layer, with the new ones [B, G, K, d] written in place."""
+        for target, source in zip(self.old_layers[index], new, strict=True):
+            target.index_copy_(2, self.index, source.to(target.dtype))
+        return self.old_layers[index]
+
+    def finish(self, layers: list[KeyValue]) -> StaticKVCache:
+        """The cache after the update of all layers."""
+        assert self.visibility is not None
+        return StaticKVCache(tuple(layers), self.visibility, self.length)
 
 
 def _with_capacity(x: Tensor, capacity: int) -> Tensor:

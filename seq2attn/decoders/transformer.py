@@ -12,7 +12,7 @@ from seq2attn.attention import Attention, AttentionOutput, AttentionState, Memor
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import MultiHeadScoreConfig
 from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
-from seq2attn.decoders.kv_cache import CacheUpdate, KeyValue, KVCache
+from seq2attn.decoders.kv_cache import CacheUpdate, KeyValue, KVCache, StaticKVCache
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.nn.dropout import Dropout
@@ -24,7 +24,7 @@ from seq2attn.nn.varlen import SequenceLayout
 class TransformerDecoderState:
     """KV cache and attention states after some target tokens."""
 
-    kv_cache: KVCache  # shared by the hypotheses of a sentence
+    kv_cache: KVCache | StaticKVCache  # shared by the hypotheses of a sentence
     attention_states: tuple[AttentionState, ...]  # of the cross-attention of each layer
     position: Tensor  # [N]: number of decoded tokens
 

@@ -25,6 +25,7 @@ class NativeEngine:
     model: Seq2Seq | Ensemble = field(repr=False)
     precision: SearchPrecision = "float32"  # of the products in a search
     max_source_length: int | None = None
+    cuda_graphs: bool = False  # capture the steps of a search, for a GPU
 
     @property
     def description(self) -> str:
@@ -36,7 +37,9 @@ class NativeEngine:
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each source, best first."""
         with autocast(self.precision, self.model.device):
-            return translate_ids(self.model, sources, search, budget=budget, prefixes=prefixes)
+            return translate_ids(
+                self.model, sources, search, budget=budget, prefixes=prefixes, cuda_graphs=self.cuda_graphs
+            )
 
     @torch.no_grad()
     def token_log_probs(self, pairs: IdPairs, *, budget: int) -> list[list[float]]:

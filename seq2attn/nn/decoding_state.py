@@ -42,6 +42,10 @@ class SharedState(ABC):
     def select_sentences(self, sentences: Tensor, beam_size: int) -> Self:
         """`sentences` [b] of the B, with their K = `beam_size` hypotheses."""
 
+    @abstractmethod
+    def with_fixed_capacity(self, steps: int) -> SharedState:
+        """The same with shapes that stay for `steps` further tokens of each row; it is continued in place."""
+
 
 def map_tensors(fn: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     """Rebuild `tree` with `fn` applied to every tensor in it."""
@@ -71,6 +75,11 @@ def select_sentences(tree: Tree, sentences: Tensor, beam_size: int) -> Tree:
     return _rebuild(
         tree, lambda x: x.index_select(0, rows), lambda shared: shared.select_sentences(sentences, beam_size)
     )
+
+
+def with_fixed_capacity(tree: Tree, steps: int) -> Tree:
+    """The same with shapes that stay for `steps` further tokens of each row; it may be continued once."""
+    return _rebuild(tree, lambda x: x, lambda shared: shared.with_fixed_capacity(steps))
 
 
 def _rebuild(tree: Tree, fn: Callable[[Tensor], Tensor], fn_shared: Callable[[SharedState], SharedState]) -> Tree:

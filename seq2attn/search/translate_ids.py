@@ -12,6 +12,7 @@ import torch
 from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.models import Seq2Seq
 from seq2attn.models.ensemble import Ensemble
+from seq2attn.search.captured_step import CapturedStep
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.search import Hypotheses, search
 from seq2attn.search.strategies import Sampling
@@ -45,12 +46,18 @@ def default_batch_tokens(device: torch.device) -> int:
 
 
 def translate_ids(
-    model: Seq2Seq | Ensemble, sources: TokenIds, config: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
+    model: Seq2Seq | Ensemble,
+    sources: TokenIds,
+    config: SearchConfig,
+    *,
+    budget: int,
+    prefixes: TokenIds | None = None,
+    cuda_graphs: bool = False,
 ) -> list[list[Hypothesis]]:
     """Hypotheses of each source (ids without EOS), best first, in the order of the sources.
 
     A batch has at most `budget` source tokens, with padding, times the beam size. An empty source has one empty
-    hypothesis. The hypotheses of a source begin with its prefix.
+    hypothesis. The hypotheses of a source begin with its prefix. `cuda_graphs`: capture the step of each batch.
     """
     strategy = config.build(model.device)
 
@@ -62,7 +69,7 @@ def translate_ids(
             limits = limits.with_prefixes([prefixes[row] for row in rows])
         memory, state = model.encode_sources(batch)
         best = search(
-            model.step,
+            CapturedStep(model.step) if cuda_graphs else model.step,
             state,
             memory,
             strategy=strategy,

@@ -28,3 +28,12 @@ def relative_distance(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     """The relative distance |a - b| / |b|."""
     ours, theirs = (x.detach().double().cpu() for x in (ours, theirs))
     return float((ours - theirs).norm() / theirs.norm().clamp_min(1e-30))
+
+
+def launches(compute) -> int:
+    """Number of kernel launches; a CUDA graph is one."""
+    with torch.profiler.profile(activities=list(torch.profiler.ProfilerActivity)[:2]) as profile:
+        compute()
+        torch.cuda.synchronize()
+    names = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch")
+    return sum(event.count for event in profile.key_averages() if event.key.startswith(names))

@@ -23,7 +23,7 @@ from seq2attn.training.loss import LossSums, TrainingLoss
 from seq2attn.training.nonfinite import AttemptedUpdate, NonFiniteGuard, nonfinite_flag
 from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train_state import zero_metrics
-from tests.cuda import DEVICE, MARKS, relative_distance
+from tests.cuda import DEVICE, MARKS, launches, relative_distance
 from tests.laws.test_compiled import random_pairs
 from tests.laws.test_packed import loss_and_gradients, objective
 
@@ -84,17 +84,6 @@ def test_an_update_does_not_synchronize(name, packed):
         updates.update(corpus, parts)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-
-
-LAUNCH = ("cudaLaunch", "cuLaunch")
-
-
-def launches(compute):
-    """Number of kernel launches."""
-    with torch.profiler.profile(activities=list(torch.profiler.ProfilerActivity)[:2]) as profile:
-        compute()
-        torch.cuda.synchronize()
-    return sum(event.count for event in profile.key_averages() if event.key.startswith(LAUNCH))
 
 
 @pytest.mark.parametrize(("packed", "most"), [(False, 1_700), (True, 1_700)])

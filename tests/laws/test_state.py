@@ -9,6 +9,8 @@ import torch
 
 from seq2attn.decoders.kv_cache import INITIAL_CAPACITY
 from seq2attn.nn.decoding_state import map_tensors, reorder_beams, repeat_rows, select_rows, select_sentences
+from seq2attn.search import captured_step
+from seq2attn.search.captured_step import CapturedStep
 from seq2attn.search.length_penalty import LengthLimits
 from seq2attn.search.search import search
 from seq2attn.search.strategies import BeamSearch, GreedySearch
@@ -108,14 +110,24 @@ def test_a_state_of_inference_mode_may_be_continued_outside_it():
 
 @pytest.mark.parametrize("strategy", [GreedySearch(), BeamSearch(3, patience=1.0)], ids=["greedy", "beam"])
 @pytest.mark.parametrize("decoder", KINDS)
-def test_sentences_that_finish_at_different_steps_equal_each_alone(decoder, strategy):
+def test_sentences_that_finish_at_different_steps_equal_each_alone(decoder, strategy, monkeypatch):
+    """Also with captured steps: a CUDA graph is imitated, and captured again for fewer rows or more capacity."""
+    captures, capture = [], captured_step.capture
+    monkeypatch.setattr(captured_step, "capture", lambda *args: captures.append(args) or capture(*args))
+    monkeypatch.setattr(captured_step, "INITIAL_STEPS", 4)
     net = model("gru", decoder)
     torch.nn.init.normal_(net.output_projection.weight, std=2.0)
     max_lengths = torch.tensor([2, 19, 5, 9, 3, 12, 4, 2])
     ids, mask = sources(tuple(itertools.islice(itertools.cycle((5, 3, 1, 7)), len(max_lengths))))
     memory, state = net.encode(ids, mask)
     options = {"strategy": strategy, "bos": BOS, "eos": EOS}
-    batch = search(net.step, state, memory, limits=LengthLimits(max_lengths - 1, max_lengths), **options)
+    batch, captured = (
+        search(step, state, memory, limits=LengthLimits(max_lengths - 1, max_lengths), **options)
+        for step in (net.step, CapturedStep(net.step))
+    )
+    assert torch.equal(captured.tokens, batch.tokens)
+    torch.testing.assert_close(captured.scores, batch.scores)
+    assert 2 <= len(captures) <= 6
     for i, most in enumerate(max_lengths):
         memory, state = net.encode(ids[i : i + 1, mask[i]], mask[i : i + 1, mask[i]])
         alone = search(net.step, state, memory, limits=LengthLimits(most[None] - 1, most[None]), **options)

@@ -1,12 +1,14 @@
-"""An update reads nothing from its device, which it would wait for: on the meta device there is nothing to read."""
+"""Updates and steps of a search read nothing from their device, as they would wait: the meta device has nothing."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 
 from seq2attn.data.collate import collate
+from seq2attn.nn.decoding_state import repeat_rows, with_fixed_capacity
 from seq2attn.training.loss import TrainingLoss
-from tests.laws.parts import ENCODERS, EVERY_DECODER, FIXED, model
+from tests.laws.parts import ENCODERS, EVERY_DECODER, FIXED, PLUGGED, model
 
 BATCH = collate([([4, 5, 6], [5, 6, 7, 8]), ([4], [9]), ([7, 8, 9, 10, 3], [4, 4])])
 
@@ -20,3 +22,14 @@ def test_losses_and_gradients_wait_for_nothing(encoder, decoder):
     objective = TrainingLoss(net.to("meta"), 0.1)
     objective(BATCH.to("meta")).loss.backward()
     assert all(weight.grad is not None for weight in objective.parameters())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("decoder", "score", "align"), PLUGGED)
+def test_steps_of_a_search_wait_for_nothing(decoder, score, align):
+    net, batch = model("gru", decoder, score, align).float().to("meta"), BATCH.to("meta")
+    memory, state = net.encode(batch.source, batch.source_mask, torch.from_numpy(batch.source_lengths))
+    _, state = net.step(batch.target[:, 0], state, memory)
+    for state_of_three in (repeat_rows(state, 3), with_fixed_capacity(repeat_rows(state, 3), 8)):
+        log_probs, _ = net.step(batch.target[:, 0].repeat(3), state_of_three, memory)
+        assert len(log_probs) == 3 * len(batch.target)

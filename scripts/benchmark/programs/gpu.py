@@ -1,6 +1,7 @@
 """Measurements within one process on a GPU, or without one on the CPU. The figures are saved after each.
 
-search RUN --source FILE --out FILE: sentences per second of batch sizes, precisions and strategies, and the latency.
+search RUN --source FILE --out FILE: sentences per second of batch sizes, precisions (one with CUDA graphs) and
+strategies, and the latency.
 counts CONFIG --out FILE: launches, synchronizations and time of an update in `seq2attn train`.
 """
 
@@ -13,6 +14,8 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from benchmark.setting import GPU_TOKENS
 from seq2attn.config.load import load
+from seq2attn.engines.native import NativeEngine
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.search.config import resolve_search
@@ -72,16 +76,19 @@ def measure_search(
         search = resolve_search(translator.search, beam=None if beam == 1 else beam, greedy=beam == 1)
         return timed(lambda: translator.translate(lines, search))
 
-    cases = [({"precision": "float32"}, float32), ({"precision": "bfloat16"}, bfloat16)]
-    for (precision, translator), beam in itertools.product(cases, BEAMS):
+    graphs, engine = copy(bfloat16), bfloat16.engine
+    assert isinstance(engine, NativeEngine)
+    graphs.engine = replace(engine, cuda_graphs=True)
+    cases = [("float32", float32), ("bfloat16", bfloat16), ("bfloat16, CUDA graphs", graphs)]
+    for (name, translator), beam in itertools.product(cases, BEAMS):
         seconds(translator, beam, lines[:FEW])  # one-time initialization
         each = [seconds(translator, beam, [line]) for line in lines[:FEW]]
-        figures.append({**precision, "beam": beam, "latency_ms": 1000 * statistics.median(each)})
+        figures.append({"case": name, "beam": beam, "latency_ms": 1000 * statistics.median(each)})
         save(figures, out)
-    for budget, (precision, translator), beam in itertools.product(sorted(budgets)[::-1], cases, BEAMS):
+    for budget, (name, translator), beam in itertools.product(sorted(budgets)[::-1], cases, BEAMS):
         many = lines * (repeats if budget > 2**15 else min(repeats, SMALL_REPEATS))
         translator.max_batch_tokens = budget
-        figure = {**precision, "beam": beam, "batch_tokens": budget}
+        figure = {"case": name, "beam": beam, "batch_tokens": budget}
         figure["sentences_per_s"] = len(many) / seconds(translator, beam, many)
         figures.append({**figure, "used_batch_tokens": translator.max_batch_tokens})  # less, if memory was too small
         save(figures, out)

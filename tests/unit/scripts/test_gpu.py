@@ -24,6 +24,7 @@ from benchmark.tables import table  # noqa: E402
 from seq2attn.cli import app  # noqa: E402
 from seq2attn.config.load import load  # noqa: E402
 from seq2attn.experiment import ExperimentConfig  # noqa: E402
+from seq2attn.search import captured_step  # noqa: E402
 from seq2attn.training.train import train  # noqa: E402
 
 SCRIPT = ROOT / "scripts" / "gpu.sh"
@@ -78,7 +79,7 @@ def test_another_call_is_refused(arguments):
     assert done.returncode == 2 and "usage: scripts/gpu.sh" in done.stderr
 
 
-def test_search_is_measured_without_a_gpu(tmp_path):
+def test_search_is_measured_without_a_gpu(tmp_path, monkeypatch):
     for name, origin in (("train", "train"), ("dev", "dev")):
         for language in ("de", "en"):
             lines = (ROOT / "data" / "phrasebook" / f"{origin}.{language}").read_text("utf-8").split("\n")[:60]
@@ -104,10 +105,15 @@ def test_search_is_measured_without_a_gpu(tmp_path):
 
     train(load(config, ExperimentConfig))
     (tmp_path / "few.de").write_text("Das Haus ist alt.\nJa.\n", "utf-8")
+    captures, capture = [], captured_step.capture
+    monkeypatch.setattr(captured_step, "capture", lambda *args: captures.append(args) or capture(*args))
     gpu.measure_search(tmp_path / "run", tmp_path / "few.de", tmp_path / "search.json", 1, [64])
     figures = json.loads((tmp_path / "search.json").read_text("utf-8"))["figures"]
-    cases = {(f["precision"], f["beam"], f.get("batch_tokens")) for f in figures}
-    assert cases == {(p, beam, size) for p in ("float32", "bfloat16") for beam in (1, 5) for size in (None, 64)}
+    names = "float32", "bfloat16", "bfloat16, CUDA graphs"
+    assert {(f["case"], f["beam"], f.get("batch_tokens")) for f in figures} == {
+        *itertools.product(names, (1, 5), (None, 64))
+    }
+    assert captures
     assert all(f.get("sentences_per_s", 1) > 0 and f.get("latency_ms", 1) > 0 for f in figures)
 
 
