@@ -47,14 +47,19 @@ def train(
     from seq2attn.config.load import errors_at
     from seq2attn.errors import TrainingInterrupted, UserError
     from seq2attn.experiment import ExperimentConfig, load_config
+    from seq2attn.training.initial_weights import check_parts
 
     if resume and resume_if_exists:
         raise UserError("give either --resume or --resume-if-exists, not both")
     experiment = load_config(config, overrides)
+    try:
+        check_parts(experiment)
+    except FieldError as mistake:
+        raise errors_at(config, ExperimentConfig, [mistake], overrides) from None
     if dry_run:
         from seq2attn.models.build import dry_run_summary
 
-        typer.echo(dry_run_summary(experiment.model, experiment.tokenizer))
+        typer.echo(dry_run_summary(experiment.model, experiment.tokenizer, experiment.training.frozen))
         return
     from seq2attn.training.distributed import training_device
     from seq2attn.training.train import train as run_training

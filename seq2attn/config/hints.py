@@ -27,6 +27,10 @@ HINTS = {
     "`training.max_duration`, such as `max_duration: 5000 updates`": (
         "max_steps train_steps max_update max_updates num_train_steps updates steps after_batches"
     ),
+    "`training.init_from.run_dir`, the run to begin with": (
+        "train_from load_model finetune_from_model pretrained_model restore_file init_checkpoint initialize_from"
+    ),
+    "`training.frozen`": "freeze freeze_params freeze_encoder freeze_decoder fixed_param_names",
     "`training.max_grad_norm`": "clip_norm clip_grad_norm max_grad_norm gradient_clip_val",
     "`training.validation.every`": (
         "validation_freq validate_interval valid_steps valid_freq eval_steps eval_interval logging_valid_freq"

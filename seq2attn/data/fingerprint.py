@@ -22,10 +22,11 @@ def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: T
     Raises: DataError when a file cannot be read.
     """
     vocab_files = [one.vocab_file for one in text.per_side if isinstance(one, WordTokenizerConfig) and one.vocab_file]
+    of_a_run = [] if text.run_dir is None else ["of a run"]  # `prepare` compares the vocabularies
     parts = {
         "corpora": [[_options(corpus), *map(_content, corpus.files)] for corpus in corpora],
         "filters": _options(filters),
-        "tokenizer": [text.is_joint, *map(_options, text.per_side), *map(_content, vocab_files)],
+        "tokenizer": [text.is_joint, *map(_options, text.per_side), *map(_content, vocab_files), *of_a_run],
     }
     return sha256_json(parts)
 

@@ -32,7 +32,7 @@ from seq2attn.data.readers import (
     read_pairs_with_alignments,
     read_references,
 )
-from seq2attn.data.train_tokenizers import Log, train_tokenizers
+from seq2attn.data.train_tokenizers import Log, copy_tokenizers, train_tokenizers
 from seq2attn.data.training_set import MAX_WORD_ID, TrainingPart, TrainingSet
 from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError, RunError
@@ -60,7 +60,7 @@ class PreparedData:
 def prepare(
     data: DataConfig, text: TokenizersConfig, folder: Path, log: Log, *, keep_tokenizers: bool = False
 ) -> PreparedData:
-    """Train the tokenizers and encode the text into `folder`, unless it is prepared already.
+    """Train the tokenizers, or copy those of a run, and encode the text into `folder`, unless it is prepared already.
 
     `keep_tokenizers` uses those in `folder`, for weights that were trained with them.
 
@@ -69,7 +69,7 @@ def prepare(
     for corpus in (*data.train, data.dev, *data.test.values()):
         check_regular(corpus)
     test_sizes = {name: _count_pairs(corpus) for name, corpus in data.test.items()}
-    if _is_prepared(folder, data, text):
+    if _is_prepared(folder, data, text, keep_tokenizers=keep_tokenizers):
         log(f"{folder}: already prepared from this text")
         if report := DataReport.load(folder):
             _finish_report(report, data, folder, log)
@@ -79,7 +79,9 @@ def prepare(
     sizes = {**dict(zip(names, train_sizes, strict=True)), "dev": _count_pairs(data.dev), **test_sizes}
     log(", ".join(f"{name}: {size:,} pairs" for name, size in sizes.items()))
     (folder / PREPARED).unlink(missing_ok=True)
-    if not keep_tokenizers:
+    if not keep_tokenizers and text.run_dir is not None:
+        copy_tokenizers(data, text, text.run_dir, folder, log)
+    elif not keep_tokenizers:
         train_tokenizers(data, text, folder, log)
     tokenizers = _load_tokenizers(folder)
 
@@ -164,9 +166,13 @@ def _vocab_size(tokenizers: Tokenizers) -> int:
     return max(len(tokenizer.vocabulary) for tokenizer in tokenizers)
 
 
-def _is_prepared(folder: Path, data: DataConfig, text: TokenizersConfig) -> bool:
+def _is_prepared(folder: Path, data: DataConfig, text: TokenizersConfig, *, keep_tokenizers: bool) -> bool:
     if not (folder / PREPARED).is_file():
         return False
+    if text.run_dir is not None and not keep_tokenizers:
+        pairs = zip(_load_tokenizers(folder), _load_tokenizers(text.run_dir), strict=True)
+        if any(one.vocabulary != other.vocabulary for one, other in pairs):
+            return False
     content = read_object(folder / PREPARED, PREPARE_HINT)
     return content.get("format") == FORMAT_VERSION and content.get("fingerprint") == _fingerprint(data, text)
 

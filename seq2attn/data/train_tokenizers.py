@@ -1,4 +1,4 @@
-"""Training of the tokenizers on the training text."""
+"""Training of the tokenizers on the training text, or use of those of another run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,30 @@ from itertools import chain
 from pathlib import Path
 
 from seq2attn.data.config import DataConfig
+from seq2attn.errors import DataError
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.config import TokenizerConfig, TokenizersConfig
+from seq2attn.tokenizers.config import TokenizerConfig, TokenizersConfig, load_tokenizer
 from seq2attn.tokenizers.tags import TaggedTokenizer
 
 Log = Callable[[str], None]
+
+
+def copy_tokenizers(data: DataConfig, text: TokenizersConfig, run: Path, folder: Path, log: Log) -> None:
+    """Copy the tokenizers of a run to `folder`. Raises DataError if they are not those of the config."""
+    for side, config in zip(("source", "target"), text.per_side, strict=True):
+        tokenizer = load_tokenizer(run / side)
+        expected, found = (one.model_dump(mode="json") for one in (config, tokenizer.config))
+        if keys := [key for key in {**expected, **found} if expected.get(key) != found.get(key)]:
+            raise DataError(
+                f"{run}: its {side} tokenizer has `{keys[0]}: {found.get(keys[0])}`, and the config"
+                f" {expected.get(keys[0])}; leave all of `tokenizer` out but `run_dir`, or `run_dir`"
+            )
+        known = tokenizer.tags if isinstance(tokenizer, TaggedTokenizer) else ()
+        if side == "source" and (tags := [tag for tag in data.tags if tag not in known]):
+            raise DataError(f"{run}: its source tokenizer has no tag {tags[0]}, which a corpus of `data.train` has")
+        shutil.rmtree(folder / side, ignore_errors=True)
+        tokenizer.save(folder / side)
+    log(f"tokenizers: those of {run}")
 
 
 def train_tokenizers(data: DataConfig, text: TokenizersConfig, folder: Path, log: Log) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
+
 import torch
 from torch import nn
 
+from seq2attn.config.base import FieldError
 from seq2attn.encoders import BertEncoderConfig
 from seq2attn.errors import ConfigError
 from seq2attn.io.tables import format_table
@@ -72,10 +76,36 @@ def assumed_vocab_sizes(tokenizers: TokenizersConfig) -> list[int]:
     return [getattr(one, "vocab_size", None) or ASSUMED_VOCAB_SIZE for one in tokenizers.per_side]
 
 
-def dry_run_summary(config: ModelConfig, tokenizers: TokenizersConfig) -> str:
+def select_parameters(model: nn.Module, parts: Sequence[str], field: str) -> dict[str, nn.Parameter]:
+    """The parameters of parts, by the names that `--dry-run` prints: parameters, modules that hold some, or the like.
+
+    Raises FieldError, for a key of the config, for a name that no part has.
+    """
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    selected: dict[str, nn.Parameter] = {}
+    for part in parts:
+        found = {name: value for name, value in parameters.items() if f"{name}.".startswith(f"{part}.")}
+        if not found:
+            close = get_close_matches(part, [*parameters, *(name for name, _ in model.named_modules())], 1)
+            hint = f"; did you mean `{close[0]}`?" if close else ""
+            raise FieldError(field, f"the model has no part `{part}`: see the names of `train --dry-run`{hint}")
+        selected |= found
+    return selected
+
+
+def freeze_parameters(model: nn.Module, parts: Sequence[str]) -> None:
+    """Turn the gradients of parts off. Raises FieldError for a name that no part has, and if none is left to train."""
+    for parameter in select_parameters(model, parts, "training.frozen").values():
+        parameter.requires_grad_(False)
+    if parts and not any(parameter.requires_grad for parameter in model.parameters()):
+        raise FieldError("training.frozen", "leaves no part to train")
+
+
+def dry_run_summary(config: ModelConfig, tokenizers: TokenizersConfig, frozen: Sequence[str] = ()) -> str:
     """The components of a config's model, their shapes and numbers of parameters; tied parameters count once."""
     source, target = assumed_vocab_sizes(tokenizers)
     model = build_on_meta_device(config, source, target)
+    freeze_parameters(model, frozen)
     rows = [("part", "type or shape", "parameters")]
     for name, part in model.named_children():
         rows.append((name, type(part).__name__, f"{count_parameters(part):,}"))

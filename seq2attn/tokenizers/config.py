@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from seq2attn.config.base import Config, FieldError
+from seq2attn.config.plugin import is_of_run
 from seq2attn.errors import RunError
 from seq2attn.io.files import read_object
 from seq2attn.tokenizers.base import TOKENIZER_FILE, VOCABULARY_FILE, Tokenizer
@@ -46,8 +47,23 @@ def _check_wordpiece(joint: TokenizerConfig | None, target: TokenizerConfig | No
     ]
 
 
+def _read_sides(run: Path) -> dict[str, Any]:
+    """The settings of the tokenizers of a run: `joint` if both sides have the same."""
+    hint = "give the run directory of a training"
+    try:
+        source, target = (
+            [read_object(run / side / name, hint) for name in (TOKENIZER_FILE, VOCABULARY_FILE)]
+            for side in ("source", "target")
+        )
+    except RunError as error:
+        raise FieldError("run_dir", str(error)) from None
+    if source == target:
+        return {"joint": source[0].get("config")}
+    return {"source": source[0].get("config"), "target": target[0].get("config")}
+
+
 class TokenizersConfig(Config):
-    """The tokenizers of both languages: one `joint` tokenizer, or one for `source` and one for `target`."""
+    """The tokenizers of both languages: one `joint`, or one for `source` and one for `target`, or those of a run."""
 
     rules = (_check_sides, _check_wordpiece)
 
@@ -57,6 +73,20 @@ class TokenizersConfig(Config):
     """The tokenizer of the source language."""
     target: TokenizerConfig | None = None
     """The tokenizer of the target language."""
+    run_dir: Path | None = None
+    """Take the tokenizers and vocabularies of this run, relative to the working directory, instead of training new
+    ones. Their settings are filled in, and then the run is only needed to prepare the text."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_run(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or not isinstance(run := data.get("run_dir"), str | Path):
+            return data
+        if any(data.get(side) for side in ("joint", "source", "target")):
+            return data
+        if isinstance(run, str) and is_of_run(run):
+            raise FieldError("run_dir", "the settings of its tokenizers are missing, which the config of a run has")
+        return {**data, **_read_sides(Path(run))}
 
     @property
     def is_joint(self) -> bool:

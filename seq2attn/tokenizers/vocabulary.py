@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -54,6 +55,25 @@ class Vocabulary:
     def id(self, token: str) -> int:
         """The id of `token`; `UNK` if the vocabulary lacks it."""
         return self._ids.get(token, UNK)
+
+    def compose(self, token: str) -> list[int]:
+        """The ids of the fewest entries that `token` is made of, or its own id; none if it cannot be made of them.
+
+        A character without an entry is made of its UTF-8 bytes (`<0xF0>`). Bytes and tags are not made of anything.
+        """
+        if token in self._ids or re.fullmatch("<[^<>]+>", token):
+            return [self._ids[token]] if token in self._ids else []
+        fewest: list[list[int] | None] = [[]]  # of each beginning of the token
+        for end in range(1, len(token) + 1):
+            spans = [(start, [token[start:end]]) for start in range(end)]
+            spans.append((end - 1, [f"<0x{byte:02X}>" for byte in token[end - 1].encode()]))
+            options = [
+                [*before, *(self._ids[piece] for piece in pieces)]
+                for start, pieces in spans
+                if (before := fewest[start]) is not None and all(piece in self._ids for piece in pieces)
+            ]
+            fewest.append(min(options, key=len, default=None))
+        return fewest[-1] or []
 
     def save(self, path: Path) -> None:
         """Write the vocabulary as JSON."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import torch
@@ -88,6 +89,16 @@ class CheckpointConfig(Config):
     """Weights for translation after training: the best checkpoint, or the mean of the last or best ones."""
 
 
+class InitFromConfig(Config):
+    """Another run, with whose weights a training begins; its text and vocabularies may differ."""
+
+    run_dir: Path
+    """The run, relative to the working directory. Its weights for translation are taken; entries of vocabularies by
+    their names, new ones as the mean of the entries that they are made of."""
+    exclude: tuple[str, ...] = ()
+    """Parts that keep their usual initial values, by the names that `train --dry-run` prints."""
+
+
 class TrainingConfig(Config):
     """Duration, batches, optimizer, validation and checkpoints of a training."""
 
@@ -98,6 +109,11 @@ class TrainingConfig(Config):
     than the limit of a batch queue. `train --resume-if-exists` resumes it."""
     seed: int = Field(1, ge=0, lt=2**63)
     """Seed of initialization, dropout and data order."""
+    init_from: InitFromConfig | None = None
+    """Begin with the weights of another run; none: with random or pretrained weights."""
+    frozen: tuple[str, ...] = ()
+    """Parts that are not trained, by the names that `train --dry-run` prints, such as `encoder`, `encoder.layers.0` or
+    `target_embedding.embedding.weight`."""
     batch: BatchConfig = BatchConfig()
     optimizer: OptimizerConfig = AdamConfig(kind="adam")
     """The optimizer and its learning rate."""

@@ -9,20 +9,18 @@ from typing import Any, Literal
 
 import torch
 
+from seq2attn.config.base import FieldError
 from seq2attn.config.plugin import allow_code, plugin_modules
-from seq2attn.data.prepare import PreparedData, prepare
-from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert_weights
+from seq2attn.data.prepare import prepare
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.lock import lock_directory
 from seq2attn.models import Seq2Seq, build_model
-from seq2attn.models.pretrained_vectors import load_vectors
-from seq2attn.models.seq2seq import TokenEmbedding
+from seq2attn.models.build import freeze_parameters
 from seq2attn.models.weights import check_vocabularies
 from seq2attn.nn.device import configure_cuda, deterministic
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import EOS
-from seq2attn.tokenizers.wordpiece import WordPieceTokenizer
 from seq2attn.training.auto_settings import resolve_auto
 from seq2attn.training.checkpoints.checkpoint import (
     CHECKPOINTS_FOLDER,
@@ -34,6 +32,7 @@ from seq2attn.training.checkpoints.checkpoint import (
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, refuse_existing_training
 from seq2attn.training.config_changes import changes_since, keep_config, text_digests
 from seq2attn.training.distributed import DistributedContext, init_distributed, training_device
+from seq2attn.training.initial_weights import check_parts, load_initial_weights
 from seq2attn.training.interruption import StopRequest
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.memory_check import find_max_tokens
@@ -57,6 +56,10 @@ def train(
     """
     start, device = time.monotonic(), training_device(config.training.device)
     allow_code(plugin_modules(config))  # plug-ins in the user's own config are trusted
+    try:
+        check_parts(config)
+    except FieldError as error:
+        raise UserError(f"`{error.field}`: {error.message}") from None
     run = RunDirectory(config.run_dir)
     with (
         deterministic(config.training.deterministic),
@@ -74,7 +77,10 @@ def train(
             if changes and world.is_main_process:
                 keep_config(run, since)
             notes += changes
-            keeps_optimizer = type(before.training.optimizer) is type(config.training.optimizer)
+            keeps_optimizer = (
+                type(before.training.optimizer) is type(config.training.optimizer)
+                and before.training.frozen == config.training.frozen
+            )
             notes += [] if keeps_optimizer else ["the new optimizer starts without a state"]
         tensorboard = config.training.tensorboard
         reporter = MetricsLogger(run, is_main_process=world.is_main_process, since=since, tensorboard=tensorboard)
@@ -137,7 +143,8 @@ def _build_trainer(
     torch.manual_seed(config.training.seed)
     model = build_model(config.model, *map(len, vocabularies))
     if since is None:
-        _load_pretrained(model, config, prepared, reporter)
+        load_initial_weights(model, config, prepared, reporter.log_session)
+    freeze_parameters(model, config.training.frozen)
     model.to(world.device)
     optimizer = config.training.optimizer.build(parameter_groups(model))
     state = restore(since, model, optimizer if keeps_optimizer else None) if since else TrainState()
@@ -175,26 +182,6 @@ def _resolve_as_before(config: ExperimentConfig, before: ExperimentConfig) -> Ex
         warmup = getattr(before.training.lr_schedule, "warmup_updates", "auto")
         config = _with_training(config, lr_schedule=schedule.model_copy(update={"warmup_updates": warmup}))
     return config
-
-
-def _load_pretrained(model: Seq2Seq, config: ExperimentConfig, prepared: PreparedData, reporter: MetricsLogger) -> None:
-    """Pretrained weights of BERT, and pretrained vectors, divided by the scale of the embeddings."""
-    if isinstance(model.source_embedding, BertEmbedding) and isinstance(model.encoder, BertEncoder):
-        assert isinstance(config.model.encoder, BertEncoderConfig)
-        assert isinstance(prepared.source, WordPieceTokenizer)  # a rule of the config
-        load_bert_weights(config.model.encoder.path, model.source_embedding, model.encoder, prepared.source.bert_ids)
-        reporter.log_session(f"encoder: pretrained weights of {config.model.encoder.path}")
-    embeddings = config.model.embeddings
-    for side, path, tokenizer, embedding in (
-        ("source", embeddings.source_vectors, prepared.source, model.source_embedding),
-        ("target", embeddings.target_vectors, prepared.target, model.target_embedding),
-    ):
-        if path is not None and isinstance(embedding, TokenEmbedding):
-            vectors, coverage = load_vectors(path, tokenizer.vocabulary.tokens, embeddings.dim)
-            with torch.no_grad():
-                table = embedding.embedding.weight
-                table.copy_(torch.where(coverage.is_covered.unsqueeze(1), vectors / embedding.scale, table))
-            reporter.log_session(f"{side} vectors: {coverage}")
 
 
 def _check_guided_alignment(objective: TrainingLoss) -> None:

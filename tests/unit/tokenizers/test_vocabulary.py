@@ -67,3 +67,15 @@ def test_differences() -> None:
     )
     with pytest.raises(RunError, match="5 entries, expected 7; the first difference is entry 5: nothing, expected 'b'"):
         check_same(expected, Vocabulary.from_tokens("a"), path)
+
+
+def test_a_token_is_composed_of_the_fewest_entries():
+    entries = Vocabulary.from_tokens(["<0xC3>", "<0xA4>", "▁h", "▁haus", "a", "u", "s", "au", "boot", "<2en>"])
+
+    def compose(token):
+        return [entries.tokens[id] for id in entries.compose(token)]
+
+    assert compose("▁haus") == ["▁haus"] and compose("<2en>") == ["<2en>"]
+    assert compose("▁hausboot") == ["▁haus", "boot"] and compose("aus") == ["au", "s"]
+    assert compose("sä") == ["s", "<0xC3>", "<0xA4>"]
+    assert compose("x") == compose("▁") == compose("<2de>") == compose("<0xC4>") == []

@@ -1,0 +1,159 @@
+"""Initial weights of a training: those of another run, of BERT, and pretrained word vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seq2attn.data.prepare import PreparedData
+from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert_weights
+from seq2attn.errors import UserError
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.models import Seq2Seq
+from seq2attn.models.build import (
+    assumed_vocab_sizes,
+    build_on_meta_device,
+    freeze_parameters,
+    select_parameters,
+)
+from seq2attn.models.pretrained_vectors import load_vectors
+from seq2attn.models.seq2seq import TokenEmbedding
+from seq2attn.run_directory import RunDirectory
+from seq2attn.tokenizers.vocabulary import Vocabulary
+from seq2attn.tokenizers.wordpiece import WordPieceTokenizer
+from seq2attn.training.config import InitFromConfig
+from seq2attn.training.config_changes import config_changes
+
+Log = Callable[[str], None]
+VOCABULARY_TABLES = {
+    "source_embedding.embedding.weight": "source",
+    "target_embedding.embedding.weight": "target",
+    "output_projection.weight": "target",
+    "output_projection.bias": "target",
+}
+"""Parameters with a row for each entry of a vocabulary."""
+
+
+def check_parts(config: ExperimentConfig) -> None:
+    """Raises FieldError for a name of `training.frozen` or `init_from.exclude` that no part of the model has."""
+    frozen, init = config.training.frozen, config.training.init_from
+    if frozen or (init and init.exclude):
+        model = build_on_meta_device(config.model, *assumed_vocab_sizes(config.tokenizer))
+        freeze_parameters(model, frozen)
+        select_parameters(model, init.exclude if init else (), "training.init_from.exclude")
+
+
+def load_initial_weights(model: Seq2Seq, config: ExperimentConfig, prepared: PreparedData, log: Log) -> None:
+    """Load pretrained weights into a model, then those of `training.init_from`.
+
+    Raises UserError or DataError for weights that do not fit the model.
+    """
+    init = config.training.init_from
+    if init is None or init.exclude:
+        _load_pretrained(model, config, prepared, log)
+    if init is not None:
+        _load_run(model, config, init, prepared, log)
+
+
+def _load_run(model: Seq2Seq, config: ExperimentConfig, init: InitFromConfig, prepared: PreparedData, log: Log) -> None:
+    """Copy the weights of a run, except those of the parts that it excludes."""
+    run = RunDirectory(init.run_dir)
+    old_model, *old_tokenizers = run.load_model()
+    for change in config_changes(run.load_config().model, config.model, "model"):
+        log(f"{run.folder}: {change}")
+    excluded = {
+        id(parameter) for parameter in select_parameters(model, init.exclude, "training.init_from.exclude").values()
+    }
+    tensors = {name: t for name, t in model.state_dict(keep_vars=True).items() if id(t) not in excluded}
+    weights = old_model.state_dict()
+    rows = {
+        side: RowMapping.between(old.vocabulary, new.vocabulary)
+        for side, old, new in zip(("source", "target"), old_tokenizers, (prepared.source, prepared.target), strict=True)
+    }
+    if mistakes := _mismatches(tensors, weights, is_same_source=rows["source"].is_identity):
+        more = f", and {len(mistakes) - 1} more" if len(mistakes) > 1 else ""
+        raise UserError(
+            f"`training.init_from`: {run.folder}: {mistakes[0]}{more}; take the `model` of this run, or name the part"
+            " in `training.init_from.exclude`"
+        )
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            side = VOCABULARY_TABLES.get(name)
+            tensor.copy_(weights[name] if side is None else rows[side].apply(weights[name], tensor))
+    log(f"initial weights: those of {', except '.join([str(run.folder), *filter(None, [', '.join(init.exclude)])])}")
+    for side, mapping in rows.items():
+        log(f"{side} vocabulary: {mapping}")
+    if unused := [name for name in weights if name not in model.state_dict()]:
+        log(f"warning: {len(unused)} parameters of {run.folder} have no place in the model, such as `{unused[0]}`")
+
+
+def _mismatches(tensors: dict[str, Tensor], weights: dict[str, Tensor], *, is_same_source: bool) -> list[str]:
+    """The weights of a run that a model cannot take."""
+    mistakes, first_names = list[str](), dict[int, str]()
+    for name, tensor in tensors.items():
+        first = 1 if name in VOCABULARY_TABLES else 0  # numbers of rows may differ
+        tied = first_names.setdefault(id(tensor), name)
+        if name not in weights:
+            mistakes.append(f"lacks `{name}`")
+        elif weights[name].shape[first:] != tensor.shape[first:]:
+            found, expected = (" x ".join(map(str, shape)) for shape in (weights[name].shape, tensor.shape))
+            mistakes.append(f"`{name}` is {found}, expected {expected}")
+        elif name.startswith("source_embedding.embeddings.") and not is_same_source:
+            mistakes.append(f"`{name}` is for another source vocabulary")
+        elif tied != name and not torch.equal(weights[name], weights[tied]):
+            mistakes.append(f"`{tied}` and `{name}` differ, and are tied in the model (`model.embeddings.tie`)")
+    return mistakes
+
+
+@dataclass(frozen=True, eq=False)
+class RowMapping:
+    """For each entry of a vocabulary the entries of another one whose mean it begins with; prints as a line."""
+
+    ids: Tensor  # of all entries, one after the other
+    counts: Tensor  # [V]: 1 for an entry that both have, 0 for a new one
+    num_copied: int
+    is_identity: bool
+
+    @classmethod
+    def between(cls, old: Vocabulary, new: Vocabulary) -> Self:
+        """From an old vocabulary to a new one."""
+        parts = [old.compose(token) for token in new.tokens]
+        ids = torch.tensor([id for part in parts for id in part], dtype=torch.long)
+        num_copied = len({*old.tokens} & {*new.tokens})
+        return cls(ids, torch.tensor([len(part) for part in parts]), num_copied, old == new)
+
+    def apply(self, old: Tensor, initial: Tensor) -> Tensor:
+        """The rows of the new entries: [U, ...], [V, ...] -> [V, ...]; rows of `initial` for new entries"""
+        offsets = self.counts.cumsum(0) - self.counts
+        means = F.embedding_bag(self.ids, old.reshape(len(old), -1), offsets, mode="mean").view_as(initial)
+        return torch.where((self.counts > 0).view(-1, *[1] * (initial.dim() - 1)), means, initial)
+
+    def __str__(self) -> str:
+        num_new = int((self.counts == 0).sum())
+        num_composed = len(self.counts) - self.num_copied - num_new
+        return f"{self.num_copied:,} entries copied, {num_composed:,} the mean of several, {num_new:,} new"
+
+
+def _load_pretrained(model: Seq2Seq, config: ExperimentConfig, prepared: PreparedData, log: Log) -> None:
+    """Pretrained weights of BERT, and pretrained vectors, divided by the scale of the embeddings."""
+    if isinstance(model.source_embedding, BertEmbedding) and isinstance(model.encoder, BertEncoder):
+        assert isinstance(config.model.encoder, BertEncoderConfig)
+        assert isinstance(prepared.source, WordPieceTokenizer)  # a rule of the config
+        load_bert_weights(config.model.encoder.path, model.source_embedding, model.encoder, prepared.source.bert_ids)
+        log(f"encoder: pretrained weights of {config.model.encoder.path}")
+    embeddings = config.model.embeddings
+    for side, path, tokenizer, embedding in (
+        ("source", embeddings.source_vectors, prepared.source, model.source_embedding),
+        ("target", embeddings.target_vectors, prepared.target, model.target_embedding),
+    ):
+        if path is not None and isinstance(embedding, TokenEmbedding):
+            vectors, coverage = load_vectors(path, tokenizer.vocabulary.tokens, embeddings.dim)
+            with torch.no_grad():
+                table = embedding.embedding.weight
+                table.copy_(torch.where(coverage.is_covered.unsqueeze(1), vectors / embedding.scale, table))
+            log(f"{side} vectors: {coverage}")

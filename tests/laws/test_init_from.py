@@ -1,0 +1,158 @@
+"""Laws of trainings that begin with the weights of another run: `training.init_from`, `frozen`, `tokenizer.run_dir`."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+
+import pytest
+import torch
+
+from seq2attn.errors import UserError
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.io.weights import load_tensors
+from seq2attn.run_directory import RunDirectory
+from seq2attn.tokenizers.vocabulary import Vocabulary
+from seq2attn.training.train import train
+from tests.laws.small import (
+    BAHDANAU,
+    MODELS,
+    WORD_TOKENIZERS,
+    assert_near,
+    assert_same,
+    content,
+    corpus,
+    last_state,
+    last_weights,
+    log_of,
+    metrics,
+    trained,
+)
+
+__all__ = ["corpus"]  # a fixture
+NO_UPDATE = {"optimizer": {"kind": "sgd", "lr": 1e-40}, "max_duration": ["1 update"]}
+"""An update that changes no weight, except those that are zero, by less than a float can hold otherwise."""
+
+
+SIDES = {
+    "source": ["source_embedding.embedding.weight"],
+    "target": ["target_embedding.embedding.weight", "output_projection.weight", "output_projection.bias"],
+}
+"""Parameters with a row for each entry of a vocabulary."""
+
+
+@pytest.fixture
+def old(corpus):
+    return trained(corpus, "old", max_duration=["6 updates"])
+
+
+def init_from(run, *exclude):
+    return {"run_dir": str(run.folder), "exclude": exclude}
+
+
+def of_run(run):
+    return {"run_dir": str(run.folder)}
+
+
+@pytest.mark.parametrize("tokenizer", ["of the run", "trained"])
+def test_a_run_begins_as_the_other_ended(corpus, old, tokenizer):
+    text = of_run(old) if tokenizer == "of the run" else WORD_TOKENIZERS
+    new = trained(corpus, "new", tokenizer=text, init_from=init_from(old), seed=5, **NO_UPDATE)
+    assert_same(load_tensors(old.weights_path), last_weights(new))
+    assert metrics(new, "validation")[-1]["loss"] == min(line["loss"] for line in metrics(old, "validation"))
+
+
+def test_entries_of_another_vocabulary_are_copied_composed_or_new(corpus, old):
+    for path in (corpus / f"{name}.{side}" for name in ("train", "dev") for side in ("src", "tgt")):
+        path.write_text(path.read_text().replace("ba", "bafe").replace("do", "do xyz"))
+    new = trained(corpus, "new", init_from=init_from(old), seed=5, **NO_UPDATE)
+    initial = last_weights(trained(corpus, "fresh", seed=5, **NO_UPDATE))
+    before, after = load_tensors(old.weights_path), last_weights(new)
+    for side, names in SIDES.items():
+        old_ids, new_ids = (Vocabulary.load(run.folder / side / "vocabulary.json") for run in (old, new))
+        for name, (id, token) in itertools.product(names, enumerate(new_ids.tokens)):
+            parts = ["ba", "fe"] if token == "bafe" else [token]
+            mean = before[name][[old_ids.id(part) for part in parts]].mean(0)
+            torch.testing.assert_close(after[name][id], initial[name][id] if token == "xyz" else mean)
+        assert f"{side} vocabulary: {len(new_ids) - 2} entries copied, 1 the mean of several, 1 new" in log_of(new)
+    others = [name for name in before if name not in itertools.chain(*SIDES.values())]
+    assert_same({name: before[name] for name in others}, {name: after[name] for name in others})
+
+
+def test_the_tokenizers_of_a_run_are_those_of_its_text(corpus, old):
+    def vocabularies(run):
+        return [tokenizer.vocabulary for tokenizer in run.load_tokenizers()]
+
+    for side in ("src", "tgt"):
+        (corpus / f"train.{side}").write_text((corpus / f"dev.{side}").read_text())
+    new = trained(corpus, "new", tokenizer=of_run(old), **NO_UPDATE)
+    other = trained(corpus, "other", **NO_UPDATE)
+    assert vocabularies(new) == vocabularies(old) != vocabularies(other)
+    assert new.load_config().tokenizer.per_side == old.load_config().tokenizer.per_side
+    shutil.rmtree(old.folder)
+    other.folder.rename(old.folder)  # the text is prepared again
+    shutil.rmtree(new.folder / "checkpoints")
+    assert vocabularies(trained(corpus, "new", tokenizer=of_run(old), **NO_UPDATE)) == vocabularies(old)
+
+
+def test_excluded_parts_keep_their_initial_values_and_frozen_ones_are_not_trained(corpus, old):
+    parts = ("encoder", "decoder.attention.score.v")
+    new = trained(corpus, "new", init_from=init_from(old, *parts), seed=5, **NO_UPDATE)
+    initial = last_weights(trained(corpus, "fresh", seed=5, **NO_UPDATE))
+    expected = load_tensors(old.weights_path)
+    of_parts = {name for name in initial if name.startswith("encoder.") or name == parts[1]}
+    assert len(of_parts) > 4
+    assert_near(last_weights(new), {name: (initial if name in of_parts else expected)[name] for name in initial})
+    frozen = last_weights(trained(corpus, "frozen", init_from=init_from(old), frozen=parts, max_duration=["5 updates"]))
+    assert {name for name in frozen if torch.equal(frozen[name], expected[name])} == of_parts
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "transformer"])
+def test_each_part_can_be_frozen(corpus, kind):
+    """The other parts learn as if nothing were frozen, in the first update: their gradients are the same."""
+    sgd = {"optimizer": {"kind": "sgd", "lr": 0.1}, "max_grad_norm": None, "max_duration": ["1 update"]}
+    free = last_weights(trained(corpus, "free", model=MODELS[kind], **sgd))
+    initial = last_weights(trained(corpus, "initial", model=MODELS[kind], **NO_UPDATE))
+    for part in ("source_embedding", "encoder", "target_embedding", "decoder"):
+        frozen = last_weights(trained(corpus, part, model=MODELS[kind], frozen=[part], **sgd))
+        assert_near(frozen, {name: (initial if name.startswith(part) else free)[name] for name in free})
+
+
+def test_resuming_needs_no_other_run_and_is_exact(corpus, old):
+    options = {"tokenizer": of_run(old), "init_from": init_from(old), "frozen": ["encoder.rnn"]}
+    whole = trained(corpus, "whole", max_duration=["8 updates"], **options)
+    half = trained(corpus, "half", max_duration=["4 updates"], **options)
+    shutil.rmtree(old.folder)
+    config = {**content(corpus, "half", max_duration=["8 updates"], **options)}
+    config["tokenizer"] = half.load_config().tokenizer.model_dump()  # filled in
+    train(ExperimentConfig.model_validate(config), resume=True)
+    assert_same(last_weights(whole), last_weights(half))
+    assert last_state(whole).scores == last_state(half).scores
+
+
+def test_weights_that_do_not_fit_are_refused(corpus, old):
+    wide = {**BAHDANAU, "encoder": {"kind": "gru", "dim": 16}}
+    message = rf"{old.folder}: `encoder.rnn.weight_ih_l0` is 12 x 8, expected 24 x 8, and \d+ more; take the `model`"
+    with pytest.raises(UserError, match=message):
+        trained(corpus, "wide", model=wide, init_from=init_from(old))
+    assert not (corpus / "wide" / "checkpoints").exists()
+    trained(corpus, "apart", model=wide, init_from=init_from(old, "encoder", "decoder"), **NO_UPDATE)
+    assert "config: `model.encoder.dim` was 8 and is 16" in log_of(RunDirectory(corpus / "apart"))
+    deep = {**BAHDANAU, "encoder": {"kind": "gru", "dim": 8, "layers": 2}}
+    with pytest.raises(UserError, match=r"lacks `encoder\.rnn\.weight_ih_l1`"):
+        trained(corpus, "deep", model=deep, init_from=init_from(old))
+    tied = {**BAHDANAU, "embeddings": {"dim": 8, "tie": "output"}}
+    with pytest.raises(UserError, match=r"`target_embedding.embedding.weight` and `output_projection.weight` differ"):
+        trained(corpus, "tied", model=tied, init_from=init_from(old))
+    with pytest.raises(UserError, match=r"`training.frozen`: the model has no part `encoder.rn`.* `encoder.rnn`"):
+        trained(corpus, "names", frozen=["encoder.rn"])
+    with pytest.raises(UserError, match=r"`training.init_from.exclude`: the model has no part `output`"):
+        trained(corpus, "names", init_from=init_from(old, "output"))
+    everything = ["source_embedding", "encoder", "target_embedding", "decoder", "output_projection"]
+    with pytest.raises(UserError, match="leaves no part to train"):
+        trained(corpus, "names", frozen=everything)
+    text = {**of_run(old), "source": {"kind": "words"}, "target": {"kind": "words", "lowercase": True}}
+    with pytest.raises(UserError, match="its target tokenizer has `lowercase: False`, and the config True"):
+        trained(corpus, "names", tokenizer=text)
+    with pytest.raises(ValueError, match=r"nowhere/source/tokenizer\.json: cannot be read"):
+        trained(corpus, "names", tokenizer={"run_dir": "nowhere"})
