@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import unicodedata
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from seq2attn.errors import UserError
 from seq2attn.io.files import output
-from seq2attn.visualization.fonts import BASE_FAMILY, font_families
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,6 +21,9 @@ SUFFIXES = (".png", ".svg", ".pdf")
 # Okabe and Ito's colors without yellow: distinguishable with color blindness, dark enough for lines on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 INK = "#444444"
+BASE_FAMILY = "DejaVu Sans"  # comes with matplotlib; has Latin, Greek, Cyrillic, Arabic, Hebrew and ▁
+PREFERRED_FAMILIES = ("Noto Sans", "Noto Sans CJK JP", "Hiragino Sans", "Yu Gothic", "WenQuanYi Zen Hei")
+PLACEHOLDER_FAMILY = "Last Resort"  # boxes for all characters
 
 
 def check_picture(path: Path, *, others: tuple[str, ...] = ()) -> None:
@@ -77,9 +80,29 @@ def _choose_fonts(canvas: Figure) -> None:
 
     texts: list[Text] = canvas.findobj(Text)
     families = font_families({character for text in texts for character in text.get_text()})
-    if families != [BASE_FAMILY]:
-        for text in texts:
-            text.set_fontfamily(families)
+    for text in texts:
+        text.set_fontfamily(families)
+
+
+def font_families(characters: Iterable[str]) -> list[str]:
+    """Families of installed fonts that together have `characters` as far as possible; `BASE_FAMILY` first.
+
+    matplotlib falls back from one to the next for each character.
+    """
+    from matplotlib import font_manager
+
+    missing = {c for c in characters if unicodedata.category(c)[0] not in "CZ"}  # neither control nor space
+    installed = {*font_manager.get_font_names()} - {BASE_FAMILY}
+    families = list[str]()
+    for name in (BASE_FAMILY, *sorted(installed, key=lambda name: (name not in PREFERRED_FAMILIES, name))):
+        font = font_manager.get_font(font_manager.findfont(name))
+        available = {c for c in missing if font.get_char_index(ord(c))}
+        if name == BASE_FAMILY or (available and not name.startswith(PLACEHOLDER_FAMILY)):
+            families.append(name)
+            missing -= available
+        if not missing:
+            break
+    return families
 
 
 def _print_warnings(caught: list[warnings.WarningMessage], path: Path) -> None:

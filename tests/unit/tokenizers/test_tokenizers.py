@@ -200,7 +200,7 @@ def test_another_process_has_the_same_samples(tmp_path: Path) -> None:
     STOCHASTIC["bpe"].save(tmp_path / "t")
     (tmp_path / "lines.json").write_text(json.dumps(TEXT))
     program = (
-        "import json, sys; from pathlib import Path; from seq2attn.tokenizers.load import load_tokenizer\n"
+        "import json, sys; from pathlib import Path; from seq2attn.tokenizers.config import load_tokenizer\n"
         "folder = Path(sys.argv[1]); lines = json.loads((folder / 'lines.json').read_text())\n"
         "print(json.dumps(load_tokenizer(folder / 't').sample(lines, 5)))"
     )
