@@ -28,8 +28,8 @@ from small_bert import make_bert
 from torch import Tensor, nn
 
 from seq2attn.data.collate import collate_source
-from seq2attn.encoders import BertEncoderConfig, EncoderOutput
-from seq2attn.encoders.bert import load_bert_weights
+from seq2attn.encoders.base import EncoderOutput
+from seq2attn.encoders.bert import BertEncoderConfig, load_bert_weights
 from seq2attn.tokenizers.vocabulary import EOS
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizer, WordPieceTokenizerConfig
 from seq2attn.training.optimizers import parameter_groups

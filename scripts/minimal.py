@@ -23,8 +23,8 @@ from seq2attn.attention.scores import AdditiveScoreConfig, DotScoreConfig
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.collate import make_batch
 from seq2attn.data.corpus import Corpus
-from seq2attn.decoders import BahdanauDecoderConfig
-from seq2attn.encoders import RecurrentEncoderConfig
+from seq2attn.decoders.recurrent import BahdanauDecoderConfig
+from seq2attn.encoders.recurrent import RecurrentEncoderConfig
 from seq2attn.models import EmbeddingsConfig, ModelConfig, Seq2Seq, build_model
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.search.config import BeamConfig

@@ -10,14 +10,12 @@ from seq2attn.config.base import Config, FieldError
 from seq2attn.config.load import load
 from seq2attn.data.config import DataConfig
 from seq2attn.data.readers import PlainTextConfig
-from seq2attn.decoders import (
-    ConvolutionalDecoderConfig,
-    DecoderConfig,
-    FixedContextDecoderConfig,
-    TransformerDecoderConfig,
-)
+from seq2attn.decoders import DecoderConfig
+from seq2attn.decoders.convolutional import ConvolutionalDecoderConfig
+from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
 from seq2attn.decoders.recurrent import AttentionRNNDecoderConfig
-from seq2attn.encoders import BertEncoderConfig
+from seq2attn.decoders.transformer import TransformerDecoderConfig
+from seq2attn.encoders.bert import BertEncoderConfig
 from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.models.config import ModelConfig

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torch import nn
 
 from benchmark.text import Lengths
-from seq2attn.attention import Attention
+from seq2attn.attention.attention import Attention
 from seq2attn.models import Seq2Seq
 
 BACKWARD = 2

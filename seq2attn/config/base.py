@@ -50,6 +50,11 @@ InputPath = Annotated[Path, BeforeValidator(_resolve_path)]
 """A path to an input, relative to its YAML file, or else to the working directory."""
 
 
+def to_list(value: Any) -> Any:
+    """A single value as a list of one; for fields that accept a value in the place of a list."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
 class FieldError(ValueError):
     """An error in a field, for rules across fields. `field`: its dotted key, relative to the config that raises it."""
 

@@ -8,14 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer
 
-from seq2attn.config.base import Config, FieldError
+from seq2attn.config.base import Config, FieldError, to_list
 from seq2attn.data.filter import FiltersConfig
 from seq2attn.data.readers import CorpusConfig, PlainTextConfig
 from seq2attn.tokenizers.vocabulary import SPECIAL_TOKENS
-
-
-def _to_list(value: Any) -> Any:
-    return value if isinstance(value, list | tuple) else [value]
 
 
 def _serialize(corpora: tuple[CorpusConfig, ...], serialize: SerializerFunctionWrapHandler) -> Any:
@@ -27,7 +23,7 @@ def _serialize(corpora: tuple[CorpusConfig, ...], serialize: SerializerFunctionW
 TrainingCorpora = Annotated[
     tuple[CorpusConfig, ...],
     Field(min_length=1),
-    BeforeValidator(_to_list, json_schema_input_type=CorpusConfig | tuple[CorpusConfig, ...]),
+    BeforeValidator(to_list, json_schema_input_type=CorpusConfig | tuple[CorpusConfig, ...]),
     WrapSerializer(_serialize),
 ]
 """One corpus, or a list of corpora."""

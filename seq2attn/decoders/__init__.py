@@ -5,7 +5,6 @@ from typing import Annotated
 from pydantic import Field
 
 from seq2attn.config.plugin import Pluggable
-from seq2attn.decoders.base import Decoder, DecoderOutput
 from seq2attn.decoders.convolutional import ConvolutionalDecoderConfig
 from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
 from seq2attn.decoders.recurrent import BahdanauDecoderConfig, LuongDecoderConfig, RecurrentDecoderConfig
@@ -20,16 +19,4 @@ DecoderConfig = Annotated[
     | ConvolutionalDecoderConfig,
     Field(discriminator="kind"),
     Pluggable("decoder"),
-]
-
-__all__ = [
-    "BahdanauDecoderConfig",
-    "ConvolutionalDecoderConfig",
-    "Decoder",
-    "DecoderConfig",
-    "DecoderOutput",
-    "FixedContextDecoderConfig",
-    "LuongDecoderConfig",
-    "RecurrentDecoderConfig",
-    "TransformerDecoderConfig",
 ]

@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from seq2attn.attention import AttentionOutput, Memories
+from seq2attn.attention.attention import AttentionOutput, Memories
 from seq2attn.encoders.base import EncoderOutput
 
 State = TypeVar("State")

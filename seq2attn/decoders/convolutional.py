@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seq2attn.attention import Attention, AttentionOutput, AttentionState, Memories, Memory
+from seq2attn.attention.attention import Attention, AttentionOutput, Memories, Memory
+from seq2attn.attention.base import AttentionState
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import DotScoreConfig
 from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions

@@ -15,7 +15,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from seq2attn.attention import Attention, AttentionOutput, AttentionState, Memories, concat_steps
+from seq2attn.attention.attention import Attention, AttentionOutput, Memories, concat_steps
+from seq2attn.attention.base import AttentionState
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import AdditiveScoreConfig, GeneralScoreConfig
 from seq2attn.config.base import Config, FieldError

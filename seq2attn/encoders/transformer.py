@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from seq2attn.attention import Attention
+from seq2attn.attention.attention import Attention
 from seq2attn.attention.relative_positions import RelativePositionScore, RotaryScore
 from seq2attn.attention.scores import MultiHeadScore, check_kv_heads
 from seq2attn.config.base import Config

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 import sentencex
 
 from seq2attn.attention.config import AttentionConfig
-from seq2attn.encoders import (
-    BertEncoderConfig,
-    ConvolutionalEncoderConfig,
-    EncoderConfig,
-    TransformerEncoderConfig,
-)
+from seq2attn.encoders import EncoderConfig
+from seq2attn.encoders.bert import BertEncoderConfig
+from seq2attn.encoders.convolutional import ConvolutionalEncoderConfig
+from seq2attn.encoders.transformer import TransformerEncoderConfig
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.search.config import LengthsConfig

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from seq2attn.config.base import FieldError
-from seq2attn.encoders import BertEncoderConfig
+from seq2attn.encoders.bert import BertEncoderConfig
 from seq2attn.errors import ConfigError
 from seq2attn.io.tables import format_table
 from seq2attn.models.config import EmbeddingsConfig, ModelConfig

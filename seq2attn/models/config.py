@@ -9,16 +9,15 @@ from pydantic import Field, PositiveInt, model_validator
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import CosineScoreConfig, DotScoreConfig, GeneralScoreConfig, MultiHeadScoreConfig
 from seq2attn.config.base import Config, FieldError, FieldErrors, InputPath
-from seq2attn.decoders import ConvolutionalDecoderConfig, DecoderConfig, TransformerDecoderConfig
+from seq2attn.decoders import DecoderConfig
+from seq2attn.decoders.convolutional import ConvolutionalDecoderConfig
 from seq2attn.decoders.recurrent import AttentionRNNDecoderConfig
-from seq2attn.encoders import (
-    BertEncoderConfig,
-    ConvolutionalEncoderConfig,
-    EncoderConfig,
-    RecurrentEncoderConfig,
-    TransformerEncoderConfig,
-)
-from seq2attn.encoders.transformer import TransformerConfig
+from seq2attn.decoders.transformer import TransformerDecoderConfig
+from seq2attn.encoders import EncoderConfig
+from seq2attn.encoders.bert import BertEncoderConfig
+from seq2attn.encoders.convolutional import ConvolutionalEncoderConfig
+from seq2attn.encoders.recurrent import RecurrentEncoderConfig
+from seq2attn.encoders.transformer import TransformerConfig, TransformerEncoderConfig
 from seq2attn.nn.rnn.stacked import RecurrentDecoderBaseConfig
 
 

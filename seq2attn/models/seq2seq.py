@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from seq2attn.attention import Memories
+from seq2attn.attention.attention import Memories
 from seq2attn.data.collate import collate, collate_source
-from seq2attn.decoders import Decoder, DecoderOutput
-from seq2attn.encoders import Encoder
+from seq2attn.decoders.base import Decoder, DecoderOutput
+from seq2attn.encoders.base import Encoder
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.varlen import SequenceLayout

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field, PositiveInt, StringConstraints
 
-from seq2attn.config.base import Config, FieldError, InputPath
+from seq2attn.config.base import Config, FieldError, InputPath, to_list
 from seq2attn.config.hints import suggest_or_list
 
 
@@ -19,16 +19,12 @@ def _as_text(value: Any) -> Any:
     return str(value) if is_number else value
 
 
-def _as_list(value: Any) -> Any:
-    return value if isinstance(value, list | tuple) else [value]
-
-
 AxisName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Label = Annotated[str, BeforeValidator(_as_text), StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 """Name of a choice; part of the name of a folder."""
 Choices: TypeAlias = dict[AxisName, Label]
 """A trial: a label for each axis that applies to it."""
-Labels = Annotated[tuple[Label, ...], BeforeValidator(_as_list), Field(min_length=1)]
+Labels = Annotated[tuple[Label, ...], BeforeValidator(to_list), Field(min_length=1)]
 SubGrid = Annotated[dict[AxisName, Labels], Field(min_length=1)]
 """All combinations of the labels of some axes; the other axes do not apply."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from seq2attn.attention import Memories
+from seq2attn.attention.attention import Memories
 from seq2attn.config.base import Config
-from seq2attn.decoders import Decoder, DecoderOutput
-from seq2attn.encoders import Encoder, EncoderOutput
+from seq2attn.decoders.base import Decoder, DecoderOutput
+from seq2attn.encoders.base import Encoder, EncoderOutput
 
 
 class Blind(Decoder[Tensor]):

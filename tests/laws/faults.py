@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import seq2attn
-from seq2attn.encoders import Encoder, EncoderOutput
+from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.recurrent import RecurrentEncoderConfig
 from seq2attn.training.trainer import derive_seed
 

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from seq2attn.attention import Attention
+from seq2attn.attention.attention import Attention
 from seq2attn.config.load import load
 from seq2attn.data.collate import IGNORE_INDEX, Batch
-from seq2attn.decoders import Decoder
-from seq2attn.encoders import Encoder
+from seq2attn.decoders.base import Decoder
+from seq2attn.encoders.base import Encoder
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models import Seq2Seq
 from seq2attn.training.loss import TrainingLoss

@@ -14,8 +14,7 @@ import torch
 from torch import nn
 
 from seq2attn.attention.relative_positions import RelativePositionScore
-from seq2attn.decoders import TransformerDecoderConfig
-from seq2attn.decoders.transformer import TransformerDecoderLayer
+from seq2attn.decoders.transformer import TransformerDecoderConfig, TransformerDecoderLayer
 from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.engines.ctranslate2.engine import import_ctranslate2
 from seq2attn.models import ModelConfig, Seq2Seq

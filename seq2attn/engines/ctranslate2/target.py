@@ -9,8 +9,8 @@ import torch
 from seq2attn.attention.alignment import GlobalAlignmentConfig
 from seq2attn.attention.scores import MultiHeadScoreConfig
 from seq2attn.config.base import FieldError
-from seq2attn.decoders import TransformerDecoderConfig
-from seq2attn.encoders import TransformerEncoderConfig
+from seq2attn.decoders.transformer import TransformerDecoderConfig
+from seq2attn.encoders.transformer import TransformerEncoderConfig
 from seq2attn.engines.ctranslate2.engine import ENGINE_NAME, CTranslate2Engine, import_ctranslate2
 from seq2attn.engines.ctranslate2.spec import MAX_POSITIONS, build_spec
 from seq2attn.experiment import ExperimentConfig

@@ -21,8 +21,10 @@ from seq2attn.alignment.head_selection import (
 from seq2attn.alignment.word_attention import WordAttention, argmax_links, word_attention_weights
 from seq2attn.data.collate import collate
 from seq2attn.data.word_alignment import WordAlignment
-from seq2attn.decoders import FixedContextDecoderConfig, LuongDecoderConfig, TransformerDecoderConfig
-from seq2attn.encoders import RecurrentEncoderConfig
+from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
+from seq2attn.decoders.recurrent import LuongDecoderConfig
+from seq2attn.decoders.transformer import TransformerDecoderConfig
+from seq2attn.encoders.recurrent import RecurrentEncoderConfig
 from seq2attn.errors import RunError
 from seq2attn.io.weights import save_tensors
 from seq2attn.models import Seq2Seq, build_model

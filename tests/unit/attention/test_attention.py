@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from pydantic import TypeAdapter, ValidationError
 from torch.overrides import TorchFunctionMode
 
-from seq2attn.attention import Attention, QueryInfo
 from seq2attn.attention.alignment import LocalMonotonicAlignment, LocalPredictiveAlignment, masked_softmax
-from seq2attn.attention.attention import attend_in_groups
+from seq2attn.attention.attention import Attention, attend_in_groups
+from seq2attn.attention.base import QueryInfo
 from seq2attn.attention.config import AlignmentFunctionConfig, AttentionConfig
 from seq2attn.attention.entmax import masked_entmax
 from seq2attn.attention.relative_positions import RelativePositionScore, RotaryScore

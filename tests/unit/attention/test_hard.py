@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seq2attn.attention import QueryInfo
 from seq2attn.attention.alignment import masked_softmax
+from seq2attn.attention.base import QueryInfo
 from seq2attn.attention.hard import GumbelAlignment, ReinforceAlignment
 from seq2attn.data.collate import collate
 from seq2attn.training.loss import TrainingLoss, reinforce_loss, update_baseline

@@ -9,11 +9,12 @@ from pydantic import ValidationError
 from torch import nn
 from transformers.models.llama.modeling_llama import LlamaConfig, LlamaDecoderLayer, LlamaRotaryEmbedding
 
-from seq2attn.attention import QueryInfo
+from seq2attn.attention.base import QueryInfo
 from seq2attn.attention.relative_positions import RelativePositionScore, RotaryScore
 from seq2attn.config.load import load
-from seq2attn.decoders import TransformerDecoderConfig
-from seq2attn.encoders import EncoderOutput, TransformerEncoderConfig
+from seq2attn.decoders.transformer import TransformerDecoderConfig
+from seq2attn.encoders.base import EncoderOutput
+from seq2attn.encoders.transformer import TransformerEncoderConfig
 from seq2attn.errors import ConfigError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models import ModelConfig

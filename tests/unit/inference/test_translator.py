@@ -11,8 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2attn.decoders import FixedContextDecoderConfig, LuongDecoderConfig, TransformerDecoderConfig
-from seq2attn.encoders import Encoder, EncoderOutput, RecurrentEncoderConfig
+from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
+from seq2attn.decoders.recurrent import LuongDecoderConfig
+from seq2attn.decoders.transformer import TransformerDecoderConfig
+from seq2attn.encoders.base import Encoder, EncoderOutput
+from seq2attn.encoders.recurrent import RecurrentEncoderConfig
 from seq2attn.errors import UserError
 from seq2attn.inference.source_line import SourceLimit
 from seq2attn.inference.translator import Translator

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from seq2attn.encoders import RecurrentEncoderConfig
+from seq2attn.encoders.recurrent import RecurrentEncoderConfig
 from seq2attn.nn.rnn.stacked import Bridge, InputFedRNN, stack_layer_states, unstack_layer_states
 from tests.laws.parts import OWN_EMBEDDINGS, PAIRS, model
 
