@@ -15,7 +15,7 @@ from seq2attn.config.base import Config, FieldError
 from seq2attn.errors import UserError
 from seq2attn.evaluation.error_rate import ExactMatch, TokenErrorRate
 from seq2attn.evaluation.metrics import MetricName, Metrics
-from seq2attn.tokenizers.unicode_scripts import CHINESE, UNSPACED, main_script
+from seq2attn.tokenizers.unicode_scripts import CHINESE, unspaced_script
 
 Tokenize = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores200"]
 
@@ -74,18 +74,17 @@ class EvaluationConfig(Config):
 
         Raises: UserError when a package of the tokenizer is not installed.
         """
-        script = main_script(references)
-        is_unspaced = script in UNSPACED
-        best = "zh" if script == CHINESE else "char" if is_unspaced else "13a"
+        script = unspaced_script(references)
+        best = "zh" if script == CHINESE else "char" if script else "13a"
         tokenize = best if self.tokenize == "auto" else self.tokenize
-        default: tuple[MetricName, ...] = ("bleu", "chrf", "token-error-rate" if is_unspaced else "ter")
-        by_script = "char" if is_unspaced else "words"
+        default: tuple[MetricName, ...] = ("bleu", "chrf", "token-error-rate" if script else "ter")
+        by_script = "char" if script else "words"
         tokens = by_script if self.error_rate_tokens == "auto" else self.error_rate_tokens
         return Metrics(
             by_name=self._metrics(tokenize, tokens),
             names=self.metrics or default,
             note=_note(script, tokenize) if self.tokenize == "auto" and best != "13a" else None,
-            cautions=self._cautions(script, tokenize, best) if is_unspaced else {},
+            cautions=self._cautions(script, tokenize, best) if script else {},
         )
 
     def _metrics(self, tokenize: str, tokens: str) -> dict[MetricName, Metric]:

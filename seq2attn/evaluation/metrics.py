@@ -12,7 +12,7 @@ from sacrebleu.metrics.base import Metric
 
 from seq2attn.errors import DataError
 from seq2attn.io.tables import format_table
-from seq2attn.tokenizers.unicode_scripts import UNSPACED, main_script
+from seq2attn.tokenizers.unicode_scripts import unspaced_script
 
 MetricName = Literal["bleu", "chrf", "chrf++", "ter", "exact", "token-error-rate"]
 References = Sequence[Sequence[str]]
@@ -90,7 +90,7 @@ def bleu_by_length(
     """
     _check_pairs(hypotheses, sources, "sources")
     unit, lengths, edges = "words", [len(source.split()) for source in sources], list(edges)
-    if main_script(sources) in UNSPACED:
+    if unspaced_script(sources):
         unit, lengths = "characters", [len("".join(source.split())) for source in sources]
         edges = [2 * edge for edge in edges]
     order = sorted(range(len(lengths)), key=lengths.__getitem__)

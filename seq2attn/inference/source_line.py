@@ -19,7 +19,7 @@ from seq2attn.search.config import LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import collapse_whitespace
-from seq2attn.tokenizers.unicode_scripts import is_unspaced
+from seq2attn.tokenizers.unicode_scripts import is_east_asian
 from seq2attn.tokenizers.vocabulary import UNK
 
 _BLOCKS = re.compile(r".{1,10000}(?:(?<=[.!?…।] )|(?<=[。！？])|$)|.{1,10000}")
@@ -83,7 +83,7 @@ def join_sentences(texts: Sequence[str]) -> str:
     """Concatenated translations of the segments of a line, with spaces unless the script has none."""
     line = ""
     for text in filter(None, texts):
-        space = " " if line and not (is_unspaced(line[-1]) or is_unspaced(text[0])) else ""
+        space = " " if line and not (is_east_asian(line[-1]) or is_east_asian(text[0])) else ""
         line += space + text
     return line
 

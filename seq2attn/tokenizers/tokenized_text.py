@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.unicode_scripts import is_of_unspaced_script
+from seq2attn.tokenizers.unicode_scripts import is_unspaced
 
 MAX_CHARACTER_TOKENS = 4
 """Maximum number of tokens of one character: the bytes of its UTF-8."""
@@ -60,7 +60,7 @@ def _are_of_one_word(left: str, right: str) -> bool:
     """True if two adjacent tokens without a space between them belong to one word."""
     if not left or not right or unicodedata.category(right[0]).startswith("M"):
         return True
-    return not (is_of_unspaced_script(left[-1]) or is_of_unspaced_script(right[0]))
+    return not (is_unspaced(left[-1]) or is_unspaced(right[0]))
 
 
 def pool_to_words(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seq2attn.errors import UserError
 from seq2attn.tokenizers.tokenized_text import TokenizedText
-from seq2attn.tokenizers.unicode_scripts import is_of_unspaced_script
+from seq2attn.tokenizers.unicode_scripts import is_unspaced
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from seq2attn.visualization.attention import AttentionSelection, attention_text, draw_attention
 from seq2attn.visualization.attention_map import AttentionMap
@@ -27,7 +27,7 @@ def test_words_of_tokens_are_those_of_the_line(name: str, line: str) -> None:
     assert (text.words[0], text.words[-1]) == ("<s>", "</s>")
     if ids:
         assert "".join(text.words[1:-1]) == "".join(tokenizer.decode(ids).split())
-        if not any(map(is_of_unspaced_script, line)):
+        if not any(map(is_unspaced, line)):
             assert list(text.words[1:-1]) == tokenizer.decode(ids).split()
     assert list(text.word_ids) == sorted(text.word_ids)
     assert set(text.word_ids) == set(range(len(text.words)))
