@@ -145,7 +145,8 @@ def _finish_report(report: DataReport, data: DataConfig, folder: Path, log: Log)
     tokenizers, hashes = _load_tokenizers(folder), load_hashes(folder)
     tests = {name: inspect_pairs(read_pairs(one), *tokenizers, hashes) for name, one in data.test.items()}
     report = replace(report, tests=tests)
-    report.save(folder)
+    if report != DataReport.load(folder):
+        report.save(folder)
     log(f"statistics of the text: {folder / REPORT_TEXT}")
     for line in report.warnings():
         log(f"warning: {line}")

@@ -17,8 +17,8 @@ from torch import nn
 import seq2attn
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import ScoreFunction
-from seq2attn.decoders import Decoder, DecoderOutput
-from seq2attn.encoders import Encoder, EncoderOutput
+from seq2attn.decoders.base import Decoder, DecoderOutput
+from seq2attn.encoders.base import Encoder, EncoderOutput
 
 
 class MyEncoder(Encoder):

@@ -32,7 +32,7 @@ import torch
 from torch import nn
 
 import seq2attn
-from seq2attn.encoders import Encoder, EncoderOutput
+from seq2attn.encoders.base import Encoder, EncoderOutput
 
 
 class Forgetful(Encoder):
