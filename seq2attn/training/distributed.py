@@ -41,7 +41,9 @@ class DistributedContext:
             return module
         devices = [self.device] if self.device.type == "cuda" else None
         # Buffers never change. Broadcasting them would be a second exchange when an update is repeated.
-        return DistributedDataParallel(module, device_ids=devices, broadcast_buffers=False)
+        return DistributedDataParallel(
+            module, device_ids=devices, broadcast_buffers=False, gradient_as_bucket_view=True
+        )
 
     def no_sync(self, module: nn.Module) -> AbstractContextManager[Any]:
         """Context without exchange of gradients: for all but the last micro-batch of an update."""
