@@ -153,7 +153,8 @@ class RunDirectory:
         except RunError as error:
             if not is_corrupt(self.weights_path):
                 raise
-            if (checkpoint := self._origin_checkpoint()) is None:
+            has_adapters = experiment.training.lora is not None  # which `average` merges
+            if has_adapters or (checkpoint := self._origin_checkpoint()) is None:
                 fix = f"restore them with `seq2attn average {self.folder} --best 1`"
                 raise CorruptFileError(f"{error}; {fix}") from None
             logger.warning("warning: %s; using %s, their origin", error, checkpoint)

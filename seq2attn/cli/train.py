@@ -53,13 +53,13 @@ def train(
         raise UserError("give either --resume or --resume-if-exists, not both")
     experiment = load_config(config, overrides)
     try:
-        check_parts(experiment)
+        num_trained = check_parts(experiment)
     except FieldError as mistake:
         raise errors_at(config, ExperimentConfig, [mistake], overrides) from None
     if dry_run:
         from seq2attn.models.build import dry_run_summary
 
-        typer.echo(dry_run_summary(experiment.model, experiment.tokenizer, experiment.training.frozen))
+        typer.echo(dry_run_summary(experiment.model, experiment.tokenizer, num_trained))
         return
     from seq2attn.training.distributed import training_device
     from seq2attn.training.train import train as run_training

@@ -71,6 +71,11 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+def count_trained(model: nn.Module) -> int:
+    """Number of parameters that are trained."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
 def assumed_vocab_sizes(tokenizers: TokenizersConfig) -> list[int]:
     """The maximum sizes of the vocabularies of source and target, without data."""
     return [getattr(one, "vocab_size", None) or ASSUMED_VOCAB_SIZE for one in tokenizers.per_side]
@@ -93,26 +98,16 @@ def select_parameters(model: nn.Module, parts: Sequence[str], field: str) -> dic
     return selected
 
 
-def freeze_parameters(model: nn.Module, parts: Sequence[str]) -> None:
-    """Turn the gradients of parts off. Raises FieldError for a name that no part has, and if none is left to train."""
-    for parameter in select_parameters(model, parts, "training.frozen").values():
-        parameter.requires_grad_(False)
-    if parts and not any(parameter.requires_grad for parameter in model.parameters()):
-        raise FieldError("training.frozen", "leaves no part to train")
-
-
-def dry_run_summary(config: ModelConfig, tokenizers: TokenizersConfig, frozen: Sequence[str] = ()) -> str:
+def dry_run_summary(config: ModelConfig, tokenizers: TokenizersConfig, num_trained: int | None = None) -> str:
     """The components of a config's model, their shapes and numbers of parameters; tied parameters count once."""
     source, target = assumed_vocab_sizes(tokenizers)
     model = build_on_meta_device(config, source, target)
-    freeze_parameters(model, frozen)
     rows = [("part", "type or shape", "parameters")]
     for name, part in model.named_children():
         rows.append((name, type(part).__name__, f"{count_parameters(part):,}"))
         for key, parameter in part.named_parameters():
             shape = " x ".join(map(str, parameter.shape)) or "1"
             rows.append((f"{name}.{key}", shape, f"{parameter.numel():,}"))
-    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     rows.append(("all parts (tied parameters counted once)", "", f"{count_parameters(model):,}"))
-    rows.append(("trained", "", f"{trained:,}"))
+    rows.append(("trained", "", f"{count_trained(model) if num_trained is None else num_trained:,}"))
     return f"{format_table(rows, num_text_columns=2)}\nvocabularies of {source:,} and {target:,} entries (at most)"

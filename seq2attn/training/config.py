@@ -99,8 +99,27 @@ class InitFromConfig(Config):
     """Parts that keep their usual initial values, by the names that `train --dry-run` prints."""
 
 
+class LoRAConfig(Config):
+    """Low-rank updates of linear layers (LoRA, Hu et al. 2022); all other weights are frozen."""
+
+    rank: PositiveInt = 8
+    """Rank of each update."""
+    alpha: PositiveFloat = 16.0
+    """An update is multiplied by `alpha / rank`."""
+    parts: tuple[str, ...] = ("encoder", "decoder")
+    """Parts with updates of their linear layers, by the names that `train --dry-run` prints. PyTorch's GRU and LSTM, in
+    encoders, are no linear layers; nor is an output projection whose weights are tied."""
+
+
+def _check_lora(lora: LoRAConfig | None, frozen: tuple[str, ...]) -> list[FieldError]:
+    both = lora is not None and frozen
+    return [FieldError("frozen", "`lora` freezes all weights but its own: leave this out")] if both else []
+
+
 class TrainingConfig(Config):
     """Duration, batches, optimizer, validation and checkpoints of a training."""
+
+    rules = (_check_lora,)
 
     max_duration: Annotated[tuple[DurationField, ...], OneOrMore] = Field((Duration(20, "epochs"),), min_length=1)
     """A duration, or a list of durations, of which the first to be reached ends the training."""
@@ -114,6 +133,8 @@ class TrainingConfig(Config):
     frozen: tuple[str, ...] = ()
     """Parts that are not trained, by the names that `train --dry-run` prints, such as `encoder`, `encoder.layers.0` or
     `target_embedding.embedding.weight`."""
+    lora: LoRAConfig | None = None
+    """Train low-rank updates alone; none: all weights. They are merged into the weights for translation."""
     batch: BatchConfig = BatchConfig()
     optimizer: OptimizerConfig = AdamConfig(kind="adam")
     """The optimizer and its learning rate."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from seq2attn.config.base import FieldError
 from seq2attn.data.prepare import PreparedData
 from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert_weights
 from seq2attn.errors import UserError
@@ -18,15 +20,17 @@ from seq2attn.models import Seq2Seq
 from seq2attn.models.build import (
     assumed_vocab_sizes,
     build_on_meta_device,
-    freeze_parameters,
+    count_trained,
     select_parameters,
 )
 from seq2attn.models.pretrained_vectors import load_vectors
 from seq2attn.models.seq2seq import TokenEmbedding
+from seq2attn.nn.initialization import SkipInit
+from seq2attn.nn.lora import add_adapter
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import Vocabulary
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizer
-from seq2attn.training.config import InitFromConfig
+from seq2attn.training.config import InitFromConfig, LoRAConfig, TrainingConfig
 from seq2attn.training.config_changes import config_changes
 
 Log = Callable[[str], None]
@@ -39,13 +43,45 @@ VOCABULARY_TABLES = {
 """Parameters with a row for each entry of a vocabulary."""
 
 
-def check_parts(config: ExperimentConfig) -> None:
-    """Raises FieldError for a name of `training.frozen` or `init_from.exclude` that no part of the model has."""
-    frozen, init = config.training.frozen, config.training.init_from
-    if frozen or (init and init.exclude):
-        model = build_on_meta_device(config.model, *assumed_vocab_sizes(config.tokenizer))
-        freeze_parameters(model, frozen)
-        select_parameters(model, init.exclude if init else (), "training.init_from.exclude")
+def check_parts(config: ExperimentConfig) -> int | None:
+    """The number of trained parameters, if the config names parts that are trained or not.
+
+    Raises FieldError for a name that no part of the model has.
+    """
+    training = config.training
+    exclude = training.init_from.exclude if training.init_from else ()
+    if not (training.frozen or training.lora or exclude):
+        return None
+    model = build_on_meta_device(config.model, *assumed_vocab_sizes(config.tokenizer))
+    select_parameters(model, exclude, "training.init_from.exclude")
+    with SkipInit():
+        freeze_parameters(model, training)
+    return count_trained(model)
+
+
+def freeze_parameters(model: nn.Module, training: TrainingConfig) -> None:
+    """Freeze the parts of `training.frozen`, or all weights but the updates of `training.lora`, which are added.
+
+    Raises FieldError for a name that no part has, and if no part is left to train.
+    """
+    if training.lora is not None:
+        _add_adapters(model, training.lora)
+    for parameter in select_parameters(model, training.frozen, "training.frozen").values():
+        parameter.requires_grad_(False)
+    if training.frozen and not count_trained(model):
+        raise FieldError("training.frozen", "leaves no part to train")
+
+
+def _add_adapters(model: nn.Module, lora: LoRAConfig) -> None:
+    selected = {id(parameter) for parameter in select_parameters(model, lora.parts, "training.lora.parts").values()}
+    uses = Counter(id(parameter) for _, parameter in model.named_parameters(remove_duplicate=False))
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and id(layer.weight) in selected]
+    layers = [layer for layer in layers if uses[id(layer.weight)] == 1]
+    if not layers:
+        raise FieldError("training.lora.parts", "no linear layer is in these parts, with a weight that is not tied")
+    model.requires_grad_(False)
+    for layer in layers:
+        add_adapter(layer, lora.rank, lora.alpha)
 
 
 def load_initial_weights(model: Seq2Seq, config: ExperimentConfig, prepared: PreparedData, log: Log) -> None:

@@ -16,7 +16,6 @@ from seq2attn.errors import RunError, UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.lock import lock_directory
 from seq2attn.models import Seq2Seq, build_model
-from seq2attn.models.build import freeze_parameters
 from seq2attn.models.weights import check_vocabularies
 from seq2attn.nn.device import configure_cuda, deterministic
 from seq2attn.run_directory import RunDirectory
@@ -32,7 +31,7 @@ from seq2attn.training.checkpoints.checkpoint import (
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, refuse_existing_training
 from seq2attn.training.config_changes import changes_since, keep_config, text_digests
 from seq2attn.training.distributed import DistributedContext, init_distributed, training_device
-from seq2attn.training.initial_weights import check_parts, load_initial_weights
+from seq2attn.training.initial_weights import check_parts, freeze_parameters, load_initial_weights
 from seq2attn.training.interruption import StopRequest
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.memory_check import find_max_tokens
@@ -80,6 +79,7 @@ def train(
             keeps_optimizer = (
                 type(before.training.optimizer) is type(config.training.optimizer)
                 and before.training.frozen == config.training.frozen
+                and before.training.lora == config.training.lora
             )
             notes += [] if keeps_optimizer else ["the new optimizer starts without a state"]
         tensorboard = config.training.tensorboard
@@ -144,7 +144,7 @@ def _build_trainer(
     model = build_model(config.model, *map(len, vocabularies))
     if since is None:
         load_initial_weights(model, config, prepared, reporter.log_session)
-    freeze_parameters(model, config.training.frozen)
+    freeze_parameters(model, config.training)
     model.to(world.device)
     optimizer = config.training.optimizer.build(parameter_groups(model))
     state = restore(since, model, optimizer if keeps_optimizer else None) if since else TrainState()

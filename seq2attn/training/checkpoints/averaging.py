@@ -10,6 +10,7 @@ from seq2attn.errors import RunError, UserError
 from seq2attn.io.lock import lock_directory
 from seq2attn.io.weights import load_tensors, tensor_specs
 from seq2attn.models.weights import check_vocabularies
+from seq2attn.nn.lora import merge_adapters
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import WEIGHTS_FILE, Checkpoint, list_checkpoints
 from seq2attn.training.checkpoints.retention import (
@@ -60,9 +61,14 @@ def _best(folder: Path, checkpoints: list[Checkpoint], count: int, metric: str) 
     return best_checkpoints(comparable, count, metric)
 
 
+def load_merged(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The weights of a checkpoint, with its adapters merged into them."""
+    return merge_adapters(load_tensors(checkpoint.model_path, digest=checkpoint.digests[WEIGHTS_FILE]))
+
+
 def average_weights(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
     """The mean of the weights, summed in double precision. Raises RunError if the models differ."""
-    first, *others = (load_tensors(c.model_path, digest=c.digests[WEIGHTS_FILE]) for c in checkpoints)
+    first, *others = map(load_merged, checkpoints)
     sums = {name: tensor.double() for name, tensor in first.items()}
     for weights, checkpoint in zip(others, checkpoints[1:], strict=True):
         if tensor_specs(weights) != tensor_specs(first):

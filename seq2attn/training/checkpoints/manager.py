@@ -10,10 +10,11 @@ from torch import Tensor
 
 from seq2attn.data.prepare import PreparedData
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.io.weights import copy_weights, load_tensors, unique_state_dict
+from seq2attn.io.weights import copy_weights, unique_state_dict
+from seq2attn.nn.lora import merge_adapters, remove_adapters
 from seq2attn.run_directory import RunDirectory
-from seq2attn.training.checkpoints.averaging import average_weights
-from seq2attn.training.checkpoints.checkpoint import WEIGHTS_FILE, Checkpoint, save_checkpoint
+from seq2attn.training.checkpoints.averaging import average_weights, load_merged
+from seq2attn.training.checkpoints.checkpoint import Checkpoint, save_checkpoint
 from seq2attn.training.checkpoints.retention import (
     best_checkpoints,
     comparable_checkpoints,
@@ -69,7 +70,7 @@ class CheckpointManager:
         if self.world.is_main_process:
             checkpoint = self._save(state)
             if is_best:
-                self._publish_weights(unique_state_dict(self.objective.model), [checkpoint], result.scores)
+                self._publish_weights(self._merged_weights(), [checkpoint], result.scores)
             self._prune()
         self.world.barrier()
         return loss
@@ -82,7 +83,7 @@ class CheckpointManager:
         if self.world.is_main_process:
             checkpoint = self._save(state)
             if not state.last_validated_update:
-                self._publish_weights(unique_state_dict(self.objective.model), [checkpoint], {})
+                self._publish_weights(self._merged_weights(), [checkpoint], {})
                 self.reporter.log_session(
                     f"no validation yet: until there is one, the weights for translation are those of update"
                     f" {state.update:,}, of unknown quality"
@@ -107,8 +108,7 @@ class CheckpointManager:
             return
         best = [c for c in validated_checkpoints(self.run.folder) if c.train_state.update == state.best_update]
         if best and (is_changed or not self.run.weights_cover_checkpoint(best[0].folder.name, metric)):
-            weights = load_tensors(best[0].model_path, digest=best[0].digests[WEIGHTS_FILE])
-            self._publish_weights(weights, best, state.best_value)
+            self._publish_weights(load_merged(best[0]), best, state.best_value)
         for partial in self.run.folder.glob("*.partial"):
             partial.unlink()
         self._prune()
@@ -124,6 +124,7 @@ class CheckpointManager:
         newest = validated_checkpoints(self.run.folder)[-config.keep_last :]
         chosen = self._best_checkpoints() if config.average == "best" else newest
         weights = average_weights(chosen)
+        remove_adapters(self.objective.model)
         copy_weights(self.objective.model, weights, self.run.weights_path)
         scores = self.validator.validate(self.objective).scores
         origin = f"the mean of {len(chosen)} checkpoints"
@@ -165,6 +166,9 @@ class CheckpointManager:
         validated = validated_checkpoints(self.run.folder)
         comparable = comparable_checkpoints(validated, self.metric, self.validator.digest)
         return best_checkpoints(comparable, max(1, self.config.checkpoints.keep_best), self.metric)
+
+    def _merged_weights(self) -> dict[str, Tensor]:
+        return merge_adapters(unique_state_dict(self.objective.model))
 
     def _publish_weights(
         self, weights: Mapping[str, Tensor], checkpoints: list[Checkpoint], scores: dict[str, float]

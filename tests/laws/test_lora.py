@@ -1,0 +1,105 @@
+"""Laws of LoRA: kernels see the update, merged weights equal it, only it is trained, and resuming is exact."""
+
+from __future__ import annotations
+
+import itertools
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import nn
+
+from seq2attn.errors import UserError
+from seq2attn.io.weights import copy_weights, load_tensors, unique_state_dict
+from seq2attn.nn.lora import ORIGINAL, add_adapter, merge_adapters, remove_adapters
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints
+from tests.laws.parts import EVERY_DECODER, calm, model, sources, targets
+from tests.laws.small import BAHDANAU, MODELS, assert_near, assert_same, corpus, last_weights, log_of, metrics, trained
+
+__all__ = ["corpus"]  # a fixture
+PAIRS = [("gru", decoder) for decoder in EVERY_DECODER] + [("transformer", "transformer"), ("bert", "luong-feeding")]
+
+
+def adapted(net):
+    """The model with an update of each linear layer that is not zero; all else is frozen."""
+    net.requires_grad_(False)
+    for layer in [layer for layer in net.modules() if isinstance(layer, nn.Linear)]:
+        add_adapter(layer, 2, 3.0)
+        nn.init.normal_(layer.parametrizations.weight[0].up, std=0.3)
+    return net
+
+
+def loss_and_gradients(net, batch, fraction):
+    (ids, mask), target = batch
+    hidden = net.log_probs(net(ids, mask, target).hidden)[..., 3]
+    (hidden.sum() * fraction).backward()
+    return hidden.detach(), {name: parameter.grad for name, parameter in net.named_parameters()}
+
+
+@pytest.mark.parametrize(("dtype", "rows"), [(torch.float64, 1), (torch.float32, 16)])
+@pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
+def test_every_kernel_sees_the_update(encoder, decoder, dtype, rows):
+    """Its gradients are those of the merged weights by the chain rule; with 64 rows also those of oneDNN."""
+    plain = calm(model(encoder, decoder, "multi-head")).to(dtype)
+    if encoder == "bert":
+        plain.encoder.eval()  # its attention has a dropout that is no module
+    net = adapted(deepcopy(plain))
+    copy_weights(plain, merge_adapters(unique_state_dict(net)), "merged")
+    ids, mask = sources()
+    batch = (ids.repeat(rows, 1), mask.repeat(rows, 1)), targets(4 * rows, 8)
+    output, gradients = loss_and_gradients(net, batch, 1 / rows)
+    expected, merged_gradients = loss_and_gradients(plain, batch, 1 / rows)
+    accuracy = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {}
+    torch.testing.assert_close(output, expected, **accuracy)
+    updates = {name: layer for name, layer in net.named_modules() if hasattr(layer, "parametrizations")}
+    assert {name for name, gradient in gradients.items() if gradient is not None} == {
+        f"{name}.parametrizations.weight.0.{part}" for name, part in itertools.product(updates, ("up", "down"))
+    }
+    for name, layer in updates.items():
+        update, gradient = layer.parametrizations.weight[0], 1.5 * merged_gradients[f"{name}.weight"]
+        torch.testing.assert_close(update.up.grad, gradient @ update.down.T, **accuracy)
+        torch.testing.assert_close(update.down.grad, update.up.T @ gradient, **accuracy)
+    remove_adapters(net)
+    assert_near(unique_state_dict(net), unique_state_dict(plain))
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "transformer"])
+def test_only_the_updates_are_trained_and_the_run_has_merged_weights(corpus, kind):
+    old = trained(corpus, "old", model=MODELS[kind], max_duration=["2 updates"])
+    options = {
+        "model": MODELS[kind],
+        "init_from": {"run_dir": str(old.folder)},
+        "lora": {"rank": 2, "alpha": 6, "parts": ["decoder", "output_projection"]},
+        "validation": {"every": "2 updates", "metric": "loss"},
+    }
+    whole = trained(corpus, "whole", max_duration=["8 updates"], checkpoints={"average": "last"}, **options)
+    half = trained(corpus, "half", max_duration=["4 updates"], checkpoints={"average": "last"}, **options)
+    before, after = load_tensors(old.weights_path), last_weights(whole)
+    updates = {name for name in after if ".parametrizations.weight.0." in name}
+    names = {name: name.replace(ORIGINAL, ".weight") for name in after if name not in updates}
+    assert_same({new: after[name] for name, new in names.items()}, before)
+    assert updates and {name for name in updates if not name.startswith(("decoder.", "output_projection."))} == set()
+    assert any("output_projection" in name for name in updates) == (kind == "recurrent")  # else it is tied
+    merged = [merge_adapters(load_tensors(one.model_path)) for one in list_checkpoints(whole.folder)[-2:]]
+    mean = {name: (merged[0][name] + merged[1][name]) / 2 for name in merged[0]}
+    assert_near(load_tensors(whole.weights_path), mean)
+    assert {name for name in mean if not torch.equal(mean[name], before[name])} == {
+        name.replace(ORIGINAL, ".weight") for name in after if name.endswith(ORIGINAL)
+    }
+    whole.load_model()
+    trained(corpus, "half", resume=True, max_duration=["8 updates"], checkpoints={"average": "last"}, **options)
+    assert_same(last_weights(half), after)
+    assert_same(load_tensors(half.weights_path), load_tensors(whole.weights_path))
+
+
+def test_the_best_weights_are_those_that_were_validated(corpus):
+    run = trained(corpus, "run", model=BAHDANAU, lora={"rank": 3}, max_duration=["8 updates"])
+    again = {"optimizer": {"kind": "sgd", "lr": 1e-40}, "max_duration": ["1 update"]}
+    same = trained(corpus, "same", model=BAHDANAU, init_from={"run_dir": str(run.folder)}, **again)
+    best = min(line["loss"] for line in metrics(run, "validation"))
+    assert metrics(same, "validation")[-1]["loss"] == pytest.approx(best, abs=1e-6)
+    with pytest.raises(UserError, match="no linear layer is in these parts"):
+        trained(corpus, "none", model=BAHDANAU, lora={"parts": ["encoder.rnn"]})
+    with pytest.raises(ValueError, match="`lora` freezes all weights but its own"):
+        trained(corpus, "none", model=BAHDANAU, lora={}, frozen=["encoder"])
+    assert "starting: 2,468 parameters" not in log_of(run)
