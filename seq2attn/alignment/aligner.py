@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seq2attn.alignment.alignment_error import AlignmentErrorRate
 from seq2attn.alignment.head_selection import (
     ALIGNMENT_FILE,
     ALIGNMENT_HINT,
+    AlignmentErrorRate,
     AttentionHead,
     default_head,
     load_selected_head,

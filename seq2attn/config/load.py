@@ -35,7 +35,7 @@ def load_with_locations(
     path: Path, model: type[C], overrides: Sequence[str] = (), *, check_files: bool = False
 ) -> tuple[C, MappingNode]:
     """`load`, and the merged YAML with the place of each value."""
-    tree, diagnostics, dropped = _merged(path, model, overrides)
+    tree, diagnostics, dropped = read_merged(path, model, overrides)
     for message in dropped:
         print(message, file=sys.stderr)
     config, num_omitted = None, 0
@@ -59,17 +59,11 @@ def errors_at(
     overrides: Sequence[str] = (),
 ) -> ConfigError:
     """A ConfigError for errors in a valid config, such as missing files, each with its place."""
-    return format_diagnostics(path, locate(errors, model, _merged(path, model, overrides)[0]))
+    return format_diagnostics(path, locate(errors, model, read_merged(path, model, overrides)[0]))
 
 
-def read_merged(path: Path) -> tuple[MappingNode, list[Diagnostic]]:
-    """Merged YAML of a file and of those it extends, with diagnostics."""
-    reader = YAMLReader(path)
-    return reader.read_file(path), reader.diagnostics
-
-
-def _merged(
-    path: Path, model: type[Config], overrides: Sequence[str]
+def read_merged(
+    path: Path, model: type[Config], overrides: Sequence[str] = ()
 ) -> tuple[MappingNode, list[Diagnostic], list[str]]:
     """Merged YAML with all overrides, its diagnostics, and messages about keys that a changed kind dropped."""
     reader = YAMLReader(path)

@@ -87,7 +87,7 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> SweepPlan:
         ConfigError: all mistakes at once, each with its place and its trials.
     """
     sweep, tree = load_with_locations(path, SweepConfig, overrides)
-    base, mistakes = read_merged(sweep.base)
+    base, mistakes, _ = read_merged(sweep.base, ExperimentConfig)
     if mistakes:
         raise format_diagnostics(sweep.base, mistakes)
     if isinstance(changes := child(tree, "changes")[1], MappingNode):

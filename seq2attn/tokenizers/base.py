@@ -8,6 +8,7 @@ from pathlib import Path
 
 from seq2attn.config.base import Config
 from seq2attn.io.files import write_json
+from seq2attn.tokenizers.normalize import collapse_whitespace
 from seq2attn.tokenizers.vocabulary import Vocabulary
 
 TOKENIZER_FILE, VOCABULARY_FILE = "tokenizer.json", "vocabulary.json"
@@ -45,9 +46,9 @@ class Tokenizer(ABC):
         """The text of each id with its spaces; nothing for PAD, BOS and EOS."""
         raise NotImplementedError
 
-    @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
         """The text, always one line, without PAD, BOS and EOS; unknown tokens become `<unk>`."""
+        return collapse_whitespace("".join(self._surfaces(ids)))
 
     def split_tag(self, line: str) -> tuple[str, str]:
         """The tag at the beginning of a line, or an empty string, and the rest: see `TaggedTokenizer`."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt
 
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import SPACE_MARK, NormalizeConfig, collapse_whitespace
+from seq2attn.tokenizers.normalize import SPACE_MARK, NormalizeConfig
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, Vocabulary
 
 
@@ -39,10 +39,6 @@ class CharacterTokenizer(Tokenizer):
     def encode(self, line: str) -> list[int]:
         """The ids of a line's characters, without BOS and EOS."""
         return [self.vocabulary.id(character) for character in self.config.segment(line)]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text without PAD, BOS and EOS; unknown characters become `<unk>`."""
-        return collapse_whitespace("".join(self._surfaces(ids)))
 
     def _surfaces(self, ids: Sequence[int]) -> list[str]:
         tokens = self.convert_ids_to_tokens(ids)

@@ -24,7 +24,6 @@ from seq2attn.config.plugin import is_of_run
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import read_object, sha256_json, sha256_of, write_json
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import collapse_whitespace
 from seq2attn.tokenizers.vocabulary import BOS, CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary
 
 HF_TOKENIZER_FILE = "wordpiece.json"
@@ -128,10 +127,6 @@ class WordPieceTokenizer(Tokenizer):
         """BOS and the ids of a line's tokens, without EOS; empty for an empty line."""
         ids = self._backend.encode(line, add_special_tokens=False).ids
         return [BOS, *(self._from_bert_id.get(id, UNK) for id in ids)] if ids else []
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The words after BERT's normalization, with spaces around punctuation; unknown words become `<unk>`."""
-        return collapse_whitespace("".join(self._surfaces(ids)))
 
     def _surfaces(self, ids: Sequence[int]) -> Iterable[str]:
         return map(self._surface, ids)

@@ -27,7 +27,7 @@ from seq2attn.config.base import FieldError, InputPath
 from seq2attn.errors import DataError
 from seq2attn.io.text_lines import read_lines
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import NormalizeConfig, collapse_whitespace
+from seq2attn.tokenizers.normalize import NormalizeConfig
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary
 
 JOINER = "￭"
@@ -94,11 +94,6 @@ class WordTokenizer(Tokenizer):
                 continue
             yield ("" if is_joined or token.startswith(JOINER) else " ") + token.strip(JOINER)
             is_joined = token.endswith(JOINER)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text without PAD, BOS and EOS; unknown words become `<unk>`, with spaces around it."""
-        tokens = self.convert_ids_to_tokens([id for id in ids if id not in CONTROL_IDS])
-        return collapse_whitespace(re.sub(f" ?{JOINER} ?", "", " ".join(tokens)))
 
 
 def _tokens_with_joiners(line: str) -> Iterator[str]:

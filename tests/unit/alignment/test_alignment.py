@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from seq2attn.alignment.alignment_error import AlignmentErrorRate
 from seq2attn.alignment.head_selection import (
+    AlignmentErrorRate,
     AttentionHead,
     all_heads,
     default_head,
