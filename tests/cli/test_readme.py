@@ -58,7 +58,7 @@ def copy_checkout(folder: Path) -> None:
         shutil.copytree(ROOT / name, folder / name)
     config = folder / "configs/phrasebook.yaml"
     text = re.sub(r"dim: (256|128)", "dim: 16", config.read_text(encoding="utf-8"))
-    config.write_text(text.replace("beam_size: 5", "beam_size: 5, lengths: {max_length: 20}"), encoding="utf-8")
+    config.write_text(text.replace("lengths: {", "lengths: {max_length: 20, "), encoding="utf-8")
     for path in (folder / "data/phrasebook").glob("*.*"):
         lines = path.read_text(encoding="utf-8").split("\n")[: 2000 if path.stem == "train" else 20]
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
