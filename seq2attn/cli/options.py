@@ -37,6 +37,11 @@ EnsembleRuns: TypeAlias = Annotated[
     ),
 ]
 
+RunDirs: TypeAlias = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN_DIR...", help="The run directories of one or more trainings.", show_default=False),
+]
+
 OutputFile: TypeAlias = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE.", show_default=False)
 ]

@@ -25,8 +25,6 @@ from seq2attn.evaluation.metrics import (
     References,
     Score,
     bleu_by_length,
-    length_table,
-    score_table,
 )
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.input_checks import InputChecker
@@ -107,26 +105,30 @@ def _as_bytes(lines: Iterable[str]) -> bytes:
 
 
 def test_sets(
-    experiment: ExperimentConfig, source: Path | None, references: Sequence[Path], tag: str | None = None
+    experiments: Sequence[ExperimentConfig], source: Path | None, references: Sequence[Path], tag: str | None = None
 ) -> dict[str, CorpusConfig]:
-    """The test sets of a config, or one of `source`, with a tag before each line, and `references`.
+    """The test sets of all configs, or one of `source`, with a tag before each line, and `references`.
 
-    Raises UserError when source or references are missing, or when there is no test set.
+    Raises UserError when source or references are missing, when there is no test set, or when the configs have
+    different ones of one name.
     """
     if (source is None) != (not references):
         raise UserError("give --source and --reference together")
     if source is not None:
         # Its report must not replace that of a set of the config.
-        name = source.name + "_" * (source.name in experiment.data.test)
+        name = source.name + "_" * any(source.name in experiment.data.test for experiment in experiments)
         more = tuple(references[1:])
         return {name: PlainTextConfig(source=source, target=references[0], references=more, tag=tag)}
     if tag is not None:
         raise UserError("--tag is for --source; the test sets of the config have their own: `data.test.NAME.tag`")
-    if not experiment.data.test:
-        raise UserError("the config has no `data.test`; give --source and --reference")
-    for corpus in experiment.data.test.values():
+    sets: dict[str, CorpusConfig] = {}
+    for name, corpus in (item for experiment in experiments for item in experiment.data.test.items()):
         check_regular(corpus)
-    return dict(experiment.data.test)
+        if sets.setdefault(name, corpus) != corpus:
+            raise UserError(f"the runs have different test sets with the name `{name}`; give --source and --reference")
+    if not sets:
+        raise UserError("the config has no `data.test`; give --source and --reference")
+    return sets
 
 
 def load_with_origin(runs: Sequence[RunDirectory], load: Callable[[], Translator]) -> tuple[Translator, dict[str, Any]]:
@@ -210,17 +212,3 @@ def write_reports(
             write_bytes(folder / f"{result.name}.txt", _as_bytes(result.translations))
             write_json(folder / f"{result.name}.json", {"set": result.name, **shared, **sets[result.name]})
     return {**shared, "sets": sets}
-
-
-def format_results(results: Sequence[TestSetResult]) -> str:
-    """Tables of scores with their signatures and of BLEU by source length, and the decoding speed."""
-    parts = [
-        score_table({result.name: result.scores for result in results}),
-        *(length_table({result.name: result.by_length}) for result in results),
-        "\n".join(
-            f"{result.name}: {result.sentences} sentences in {result.seconds:.1f} s,"
-            f" {result.sentences / result.seconds:.1f} sentences/s, {result.num_tokens / result.seconds:.0f} tokens/s"
-            for result in results
-        ),
-    ]
-    return "\n\n".join(parts)

@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 from sacrebleu.significance import PairedTest
 
+from seq2attn.evaluation.evaluate import EvaluationSet
+from seq2attn.evaluation.evaluate_runs import RunResults
 from seq2attn.evaluation.metrics import Metrics, References
 
 RESAMPLES = 1000
@@ -62,6 +64,21 @@ def compare_systems(
         name: Comparison(seed, result.score, result.score - first.score, result.p_value, result.ci, signature)
         for name, result in zip(systems, others, strict=True)
     }
+
+
+def format_differences(evaluated: RunResults) -> str:
+    """The difference in BLEU of each run from the first on each test set, with its p-value; a line each."""
+    lines = list[str]()
+    for index, (name, corpus) in enumerate(evaluated.sets.items()):
+        test = EvaluationSet.read(name, corpus, evaluated.settings)
+        (first, baseline), *others = ((run, sets[index].translations) for run, sets in evaluated.results.items())
+        if others and "bleu" in test.metrics.names:
+            compared = compare_systems(0, baseline, dict(others), test.metrics, test.references)
+            lines += [
+                f"{name}: {run} {one.difference:+.2f} BLEU against {first}, p = {one.p_value:.3f} (paired bootstrap)"
+                for run, one in compared.items()
+            ]
+    return "".join(["\n", *(f"\n{line}" for line in lines)]) if lines else ""
 
 
 def combine_seeds(comparisons: Sequence[Comparison]) -> OverallComparison | None:

@@ -54,7 +54,7 @@ def run_trial(folder: Path, jobs: int) -> RunRecord:
         run = train(experiment, resume="if-exists")
     state = list_checkpoints(folder)[-1].train_state
     translator, origin = load_with_origin([run], lambda: Translator.load(folder))
-    sets = test_sets(experiment, None, [])
+    sets = test_sets([experiment], None, [])
     results = evaluate_run(run, translator, sets, experiment.search, experiment.evaluation)
     write_reports(run, origin, results, experiment.search, translator.engine.description)
     summary = TrainingSummary(

@@ -1,0 +1,136 @@
+"""The work of `seq2attn evaluate`: one or more runs, or an ensemble, on the same test sets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from seq2attn.data.readers import CorpusConfig
+from seq2attn.engines.native import SearchPrecision
+from seq2attn.errors import UserError
+from seq2attn.evaluation.config import EvaluationConfig
+from seq2attn.evaluation.evaluate import TestSetResult, evaluate_run, load_with_origin, test_sets, write_reports
+from seq2attn.evaluation.metrics import LengthBucket, length_table, score_table
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.inference.ensemble import load
+from seq2attn.inference.translate_files import print_warnings
+from seq2attn.inference.translator import check_engine_supports
+from seq2attn.run_directory import RunDirectory
+from seq2attn.search.config import LongInputs, SearchConfig, check_size, resolve_search
+from seq2attn.tokenizers.tags import check_tag
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Options of the command line."""
+
+    source: Path | None
+    references: tuple[Path, ...]
+    metrics: tuple[str, ...]
+    tokenize: str | None
+    tag: str | None
+    beam: int | None
+    greedy: bool
+    long_inputs: LongInputs | None
+    ensemble: tuple[Path, ...]
+    engine: str
+    export_dir: Path | None
+    device: str
+    precision: SearchPrecision
+    batch_tokens: int | None
+    overrides: tuple[str, ...]
+
+    def load_experiment(self, run: RunDirectory) -> ExperimentConfig:
+        """The config of a run with these options. Raises UserError if it does not know the tag."""
+        metrics = [f"evaluation.metrics=[{','.join(self.metrics)}]"] if self.metrics else []
+        tokenize = [f"evaluation.tokenize={self.tokenize}"] if self.tokenize else []
+        experiment = run.load_config([*self.overrides, *metrics, *tokenize])
+        check_tag(run.load_tokenizers()[0], self.tag)
+        return experiment
+
+    def search_config(self, run: RunDirectory, experiment: ExperimentConfig) -> SearchConfig:
+        """The search of a run with these options."""
+        search = resolve_search(experiment.search, beam=self.beam, greedy=self.greedy, long_inputs=self.long_inputs)
+        if self.beam is None:
+            check_size(search, run.config_path, self.overrides)
+        return search
+
+
+@dataclass(frozen=True)
+class RunResults:
+    """The results of each run on the same test sets, by the name of the run."""
+
+    sets: Mapping[str, CorpusConfig]
+    settings: EvaluationConfig
+    results: Mapping[str, Sequence[TestSetResult]]
+    reports: Mapping[str, Any]
+
+    @property
+    def by_label(self) -> dict[str, TestSetResult]:
+        """The results by the name of the set, and of the run if there are several; set by set."""
+        labelled = {}
+        for results in zip(*self.results.values(), strict=True):
+            for run, result in zip(self.results, results, strict=True):
+                labelled[result.name if len(self.results) == 1 else f"{result.name} {run}"] = result
+        return labelled
+
+    def __str__(self) -> str:
+        """Tables of scores with their signatures and of BLEU by source length, and the decoding speed."""
+        sets: dict[str, dict[str, Sequence[LengthBucket]]] = {}
+        for label, result in self.by_label.items():
+            sets.setdefault(result.name, {})[label] = result.by_length
+        speeds = (
+            f"{label}: {result.sentences} sentences in {result.seconds:.1f} s,"
+            f" {result.sentences / result.seconds:.1f} sentences/s, {result.num_tokens / result.seconds:.0f} tokens/s"
+            for label, result in self.by_label.items()
+        )
+        scores = score_table({label: result.scores for label, result in self.by_label.items()})
+        return "\n\n".join([scores, *map(length_table, sets.values()), "\n".join(speeds)])
+
+
+def evaluate_runs(runs: Sequence[Path], options: EvaluateOptions) -> RunResults:
+    """The results of runs on the test sets of all of them, with the metrics of the first; their reports are written.
+
+    Raises UserError for options that exclude each other, and for test sets that differ.
+    """
+    if options.ensemble and len(runs) > 1:
+        raise UserError("--ensemble adds runs to one; give one RUN_DIR")
+    experiments = {run: options.load_experiment(RunDirectory(run)) for run in runs}
+    sets = test_sets([*experiments.values()], options.source, options.references, options.tag)
+    searches = {run: options.search_config(RunDirectory(run), experiment) for run, experiment in experiments.items()}
+    settings = experiments[runs[0]].evaluation
+    results, reports = dict[str, list[TestSetResult]](), dict[str, Any]()
+    for run, search in searches.items():
+        results[str(run)], reports[str(run)] = _evaluate(RunDirectory(run), search, sets, settings, options)
+    return RunResults(sets, settings, results, reports)
+
+
+def _evaluate(
+    run: RunDirectory,
+    search: SearchConfig,
+    sets: Mapping[str, CorpusConfig],
+    settings: EvaluationConfig,
+    options: EvaluateOptions,
+) -> tuple[list[TestSetResult], dict[str, Any]]:
+    """The results of a run or ensemble, and their report, which is written; warnings are printed."""
+    load_translator = partial(
+        load,
+        run.folder,
+        options.device,
+        ensemble=options.ensemble,
+        engine=options.engine,
+        export_dir=options.export_dir,
+        precision=options.precision,
+    )
+    translator, origin = load_with_origin([run, *map(RunDirectory, options.ensemble)], load_translator)
+    translator.max_batch_tokens = options.batch_tokens or translator.max_batch_tokens
+    check_engine_supports(translator.engine, search, run, options.overrides)
+    results = evaluate_run(run, translator, sets, search, settings)
+    for line in dict.fromkeys(result.note for result in results if result.note):
+        print(line, file=sys.stderr)
+    print_warnings(warning for result in results for warning in result.warnings)
+    return results, write_reports(run, origin, results, search, translator.engine.description)
