@@ -12,7 +12,7 @@ from seq2attn.models.build import dry_run_summary
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 PATHS = [path for path in sorted(CONFIGS.rglob("*.yaml")) if path.name != "base.yaml"]
-ELSEWHERE = ("sweeps", "bert.yaml")  # tests/unit/sweep/test_grid.py, tests/cli/test_bert_docs.py
+ELSEWHERE = ("sweeps", "bert.yaml")  # tests/unit/sweep/test_config.py, tests/cli/test_pages.py
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,257 @@
+"""Commands and code of README and docs run as printed, with small models and few updates, and print what is shown."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from torch.distributed.run import parse_args
+
+import seq2attn
+from seq2attn.diagnostics.run_checks import CHECKS
+from tests.cli.conftest import ENVIRONMENT, ROOT, invoke_in
+
+CORPORA = ROOT.parent / "shared" / "corpora"
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "runs", "demo", "multi30k", "__pycache__", ".*_cache")
+NOT_RUN = ("bash scripts/demo.sh", "bash scripts/test.sh", "pip install")  # the first in a test of its own
+NUM_UPDATES = {"docs/export.md": 500}  # so that sentences do not end by chance
+QUICK = ("README.md", "docs/alignment.md", "docs/extending.md", "docs/faq.md", "docs/index.md", "docs/python.md")
+SLOW = (
+    "docs/attention.md", "docs/bert.md", "docs/data.md", "docs/doctor.md", "docs/export.md", "docs/training.md",
+    "docs/translate.md",
+)  # fmt: skip
+
+
+def text(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text(page), re.MULTILINE | re.DOTALL)
+
+
+def commands(page: str) -> list[str]:
+    """The commands of a page, in their order, without comments."""
+    lines = [line for block in blocks(page, "bash") for line in block.split("\n")]
+    parts = (" ".join(shlex.quote(word) for word in shlex.split(line, comments=True)) for line in lines)
+    return [part for part in parts if part and not part.startswith(NOT_RUN)]
+
+
+def copy_checkout(folder: Path) -> None:
+    """A checkout with small models, short translations and little text."""
+    for name in ("configs", "scripts", "data/phrasebook"):
+        shutil.copytree(ROOT / name, folder / name)
+    config = folder / "configs/phrasebook.yaml"
+    content = re.sub(r"dim: (256|128)", "dim: 16", config.read_text(encoding="utf-8"))
+    config.write_text(content.replace("lengths: {", "lengths: {max_length: 20, "), encoding="utf-8")
+    for path in (folder / "data/phrasebook").glob("*.*"):
+        lines = path.read_text(encoding="utf-8").split("\n")[: 2000 if path.stem == "train" else 20]
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    shutil.copytree(folder / "data/phrasebook", folder / "corpus")
+
+
+def run(command: str, home: Path, *more: str) -> str:
+    """The output of a command, in this process if it is `seq2attn`."""
+    first, *words = [*shlex.split(command), *more]
+    if first == "seq2attn":
+        return invoke_in(home, *words).out
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    line = [{"python": sys.executable}.get(first, first), *words]
+    done = subprocess.run(line, cwd=home, env={**ENVIRONMENT, "PATH": path}, text=True, capture_output=True)
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
+    return done.stdout
+
+
+def run_all(listed: list[str], home: Path, updates: int = 4) -> dict[str, str]:
+    """The output of each command. Each training has more updates than those before, which it may resume."""
+    outputs, counter = {}, itertools.count(updates, 2)
+    for command in listed:
+        more = []
+        if command.startswith(("seq2attn train", "bash scripts/attention.sh")) and "--dry-run" not in command:
+            more = [f"--set=training.max_duration=[{next(counter)} updates]"]
+        elif command.startswith("python scripts/minimal.py"):
+            more = ["--updates=5"]
+        outputs[command] = run(command, home, *more)
+    return outputs
+
+
+@pytest.mark.parametrize("page", [*QUICK, *(pytest.param(page, marks=pytest.mark.slow) for page in SLOW)])
+def test_the_commands_and_code_of_a_page_run(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy_checkout(tmp_path)
+    if page == "docs/extending.md":
+        for name, language in (("my_scores.py", "python"), ("mine.yaml", "yaml")):
+            (tmp_path / name).write_text("".join(blocks(page, language)), encoding="utf-8")
+    if page == "docs/translate.md":
+        run_all(["seq2attn train configs/phrasebook.yaml"], tmp_path)
+    listed = [command for command in commands(page) if "multi30k" not in command]
+    outputs = run_all(listed, tmp_path, NUM_UPDATES.get(page, 4))
+    assert outputs or page == "docs/python.md"
+    if page in ("README.md", "docs/bert.md", "docs/python.md"):
+        code = re.sub(r"max_duration=\[?\d+ \w+\]?", "max_duration=5 updates", "\n".join(blocks(page, "python")))
+        monkeypatch.chdir(tmp_path)
+        capsys.readouterr()
+        exec(code, {})
+        outputs["python"] = capsys.readouterr().out
+    if page in OUTPUTS:
+        OUTPUTS[page](outputs, tmp_path)
+
+
+def check_readme(outputs: dict[str, str], home: Path) -> None:
+    assert len(outputs["python"].splitlines()) == 1
+    assert all((home / name).is_file() for name in ("runs/attention.html", "seq2attn.schema.json"))
+
+
+def check_alignment(outputs: dict[str, str], home: Path) -> None:
+    assert [out.startswith("layer  head") for out in outputs.values()] == [False, False, True, True]
+    sources, links = (home / name for name in ("data/phrasebook/test.de", "runs/test.align"))
+    assert links.read_bytes().count(b"\n") == sources.read_bytes().count(b"\n") > 0
+
+
+def check_extending(outputs: dict[str, str], home: Path) -> None:
+    assert len((home / "my_scores.py").read_text(encoding="utf-8").splitlines()) <= 30
+    assert "my_scores:DistanceScore" in (home / "runs/mine/config.yaml").read_text(encoding="utf-8")
+
+
+def check_index(outputs: dict[str, str], home: Path) -> None:
+    update, bleu, source, *drawing = next(iter(outputs.values())).splitlines()
+    assert update.startswith("update 5: loss ") and bleu.startswith("BLEU ")
+    assert source.startswith("Die Mutter") and drawing[-1].startswith("weight:")
+    assert "<svg" in (home / "runs/minimal.svg").read_text(encoding="utf-8")
+
+
+def check_python(outputs: dict[str, str], home: Path) -> None:
+    assert re.match(r"runs/python\n", outputs["python"])
+    assert re.search(r"^\(1, 1, \d+, \d+\)$", outputs["python"], re.MULTILINE)
+    assert all((home / "runs" / name).is_file() for name in ("attention.html", "attention.svg"))
+
+
+def check_attention(outputs: dict[str, str], home: Path) -> None:
+    steps = {path.stem for path in (ROOT / "configs/attention").glob("[0-9]*.yaml")}
+    assert steps - {path.stem for path in (home / "docs/attention").glob("*.png")} == {"01-without"}
+
+
+def check_bert(outputs: dict[str, str], home: Path) -> None:
+    """The heads solve their tasks."""
+    shown = re.findall(r"^.*: \d+ of \d+ held-out examples right \(100\.0%\)$", text("docs/bert.md"), re.MULTILINE)
+    assert len(shown) == 2
+    assert [line for line in outputs["python scripts/bert_heads.py"].splitlines() if "held-out" in line] == shown
+    assert outputs["python"].startswith("torch.Size([2, ")
+
+
+def check_doctor(outputs: dict[str, str], home: Path) -> None:
+    (table,) = (out for command, out in outputs.items() if command.startswith("seq2attn doctor"))
+    printed = [row.split()[:2] for row in text("docs/doctor.md").splitlines()]
+    assert all(row.split()[:2] in printed for row in table.split("\n\n")[0].splitlines())
+    assert " FAIL " not in table
+
+
+def check_export(outputs: dict[str, str], home: Path) -> None:
+    page = [line.split() for line in text("docs/export.md").splitlines()]
+    for out in (out for command, out in outputs.items() if " export " in command and "int8" not in command):
+        head, greedy, *_ = out.splitlines()
+        assert head.split() in page and greedy.startswith("greedy") and "100.00%" in greedy
+
+
+OUTPUTS = {
+    "README.md": check_readme, "docs/alignment.md": check_alignment, "docs/extending.md": check_extending,
+    "docs/index.md": check_index, "docs/python.md": check_python, "docs/attention.md": check_attention,
+    "docs/bert.md": check_bert, "docs/doctor.md": check_doctor, "docs/export.md": check_export,
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_demonstration_on_a_fresh_copy(tmp_path: Path) -> None:
+    """BLEU of at least 90 on unseen combinations, and pictures."""
+    copy = tmp_path / "seq2attn"
+    shutil.copytree(ROOT, copy, ignore=LEFT_OUT)
+    subprocess.run(["bash", "scripts/demo.sh", "here"], cwd=copy, check=True)
+    bleu = json.loads((copy / "here/run/evaluation/unseen.json").read_text(encoding="utf-8"))["scores"][0]
+    assert bleu["name"] == "BLEU" and bleu["value"] >= 90
+    for name in ("attention.png", "bleu-by-length.png"):
+        assert (copy / "here" / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CORPORA.is_dir(), reason="needs the corpora beside the checkout: shared/corpora")
+@pytest.mark.parametrize("page", ["README.md", "docs/results.md"])
+def test_every_command_with_multi30k_runs(page: str, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for name in ("configs", "scripts"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    listed = dict.fromkeys(command for command in commands(page) if "multi30k" in command)
+    mirror = f" --mirror {shlex.quote(str(CORPORA))}"
+    run_all([command + mirror * ("download" in command) for command in listed], tmp_path)
+
+
+def test_the_config_and_the_error_of_the_readme(tmp_path: Path) -> None:
+    for name in ("train.de", "train.en", "dev.de", "dev.en"):
+        (tmp_path / name).touch()
+    (tmp_path / "readme.yaml").write_text("".join(blocks("README.md", "yaml")), encoding="utf-8")
+    invoke_in(tmp_path, "config", "check", "readme.yaml")
+    wrong = f"extends: {ROOT}/configs/phrasebook.yaml\nmodel:\n  encoder: {{kind: transfomer, layers: 2}}\n"
+    (tmp_path / "mine.yaml").write_text(wrong, encoding="utf-8")
+    done = invoke_in(tmp_path, "config", "check", "mine.yaml", code=2)
+    assert f"```\n{done.err.strip()}\n```" in text("README.md")
+
+
+@pytest.mark.parametrize(("page", "name"), [("docs/alignment.md", "phrasebook-guided"), ("docs/bert.md", "bert")])
+def test_the_config_of_a_page_is_the_one_it_trains(page: str, name: str) -> None:
+    (block,) = blocks(page, "yaml")
+    config = yaml.safe_load(text(f"configs/{name}.yaml"))
+    for key, shown in yaml.safe_load(block).items():
+        assert shown == (config[key] if isinstance(shown, str) else {part: config[key][part] for part in shown})
+
+
+def test_settings_of_training_commands_of_all_pages_are_valid() -> None:
+    """Also of those that the quick tests do not run; those of BERT need a folder."""
+    pages = ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+    listed = {command for page in pages for command in commands(page)}
+    trainings = [command for command in listed if re.match(r"seq2attn train configs/(?!bert)", command)]
+    assert len(trainings) > 10
+    for command in trainings:
+        config, *options = shlex.split(command)[2:]
+        settings = [option for name, option in itertools.pairwise(options) if name == "--set"]
+        invoke_in(ROOT, "config", "show", config, *(f"--set={setting}" for setting in settings))
+
+
+def test_torchrun_and_slurm_blocks_have_valid_syntax_and_options(tmp_path: Path) -> None:
+    listed = [block for block in blocks("docs/training.md", r"\w*") if "my.yaml" in block]
+    assert ["torchrun" in block for block in listed] == [True, False]
+    (tmp_path / "my.yaml").write_text(f"extends: {ROOT}/configs/phrasebook.yaml\n", encoding="utf-8")
+    for block in listed:
+        subprocess.run(["bash", "-n"], input=block, text=True, check=True)
+        (command,) = (line for line in block.splitlines() if "seq2attn train" in line)
+        launcher, arguments = command.split("seq2attn ")
+        invoke_in(tmp_path, *shlex.split(arguments), "--dry-run")
+        if launcher:
+            parse_args([*launcher.split()[1:], "seq2attn"])
+
+
+def test_pages_name_all_pages_checks_and_public_names_and_existing_files(request: pytest.FixtureRequest) -> None:
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert {page for page in pages if f"({page})" not in text("docs/index.md")} == set()
+    page = text("docs/doctor.md")
+    assert [check for check in CHECKS if f"\n{check} " not in page or f"| {check} |" not in page] == []
+    names = {*seq2attn.__all__} - {"Translator"}
+    assert [name for name in names if f"`{name}" not in text("docs/python.md")] == []
+    page = text("docs/development.md")
+    paths = re.findall(r"(?:tests|scripts)/[\w./]*\w/?", page)
+    assert len(paths) > 5 and [path for path in paths if not (ROOT / path).exists()] == []
+    markers = re.findall(r"(?:pytest|test\.sh) -m (\w+)", page)
+    known = [line.split(":")[0] for line in request.config.getini("markers")]
+    assert {"slow", "cuda"} == {*markers} <= {*known}
+
+
+def test_the_minimal_program_is_short() -> None:
+    assert len(text("scripts/minimal.py").splitlines()) <= 150
