@@ -125,7 +125,7 @@ pairs = st.one_of(
 )
 
 
-@fuzzed("corpora", st.tuples(pairs, tokenizers, filters, st.booleans()), quick=60, slow=1960)
+@fuzzed(st.tuples(pairs, tokenizers, filters, st.booleans()), quick=60, slow=1960)
 def test_text_is_prepared_or_an_error_with_its_place(home, case):
     (kind, (source, target, dev, reference)), tokenizer, filters, is_parallel = case
     if is_parallel:
@@ -134,7 +134,7 @@ def test_text_is_prepared_or_an_error_with_its_place(home, case):
     check_prepare(home, data, tokenizer)
 
 
-@fuzzed("corpora", st.tuples(tokenizers, st.sampled_from([*LONG]), st.booleans(), content), quick=2, slow=40)
+@fuzzed(st.tuples(tokenizers, st.sampled_from([*LONG]), st.booleans(), content), quick=2, slow=40)
 def test_long_lines_are_prepared_or_an_error(home, case):
     tokenizer, long, is_first, content = case
     source = LONG[long] + b"\n" + content if is_first else content + LONG[long] + b"\n"
