@@ -8,27 +8,21 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from seq2attn.cli import app
 
 ROOT = Path(__file__).parents[2]
 
-WORDS = {
-    "rot": "red",
-    "blau": "blue",
-    "alt": "old",
-    "neu": "new",
-    "haus": "house",
-    "boot": "boat",
-    "und": "and",
-}
+WORDS = {"rot": "red", "blau": "blue", "alt": "old", "neu": "new", "haus": "house", "boot": "boat", "und": "and"}
 
 CONFIG = """\
 run_dir: runs/toy
@@ -78,6 +72,13 @@ def invoke_in(folder: Path, *arguments: object, given: bytes = b"", code: int = 
         logger.removeHandler(logging.lastResort)
     assert done.exit_code == code, (done.exception, done.stderr)
     return Done(done.exit_code, done.stdout, done.stderr)
+
+
+def all_commands() -> dict[str, Any]:
+    """The commands by their names, such as `config check`."""
+    group: Any = typer.main.get_command(app)
+    subcommands = {f"config {name}": one for name, one in group.commands["config"].commands.items()}
+    return {name: one for name, one in group.commands.items() if name != "config"} | subcommands
 
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -131,16 +132,24 @@ def run_copy(toy: Toy, tmp_path: Path) -> Path:
     return Path(shutil.copytree(toy.run, tmp_path / "run"))
 
 
-def write_toy(folder: Path, config: str = CONFIG) -> None:
-    """A config and its text: pairs that are translated word for word."""
-    draw = random.Random(1)
-    text = folder / "text"
-    text.mkdir()
-    for name, pairs, longest in (("train", 120, 9), ("dev", 12, 9), ("short", 20, 3), ("mixed", 60, 20)):
-        lines = [draw.choices(list(WORDS), k=draw.randint(1, longest)) for _ in range(pairs)]
-        write_lines(text / f"{name}.de", [" ".join(line) for line in lines])
-        write_lines(text / f"{name}.en", [" ".join(WORDS[word] for word in line) for line in lines])
+Pairs = Sequence[tuple[str, str]]
+
+
+def write_toy(folder: Path, config: str = CONFIG, pairs: Mapping[str, Pairs] | None = None) -> None:
+    """A config and its text: if no `pairs` are given, those that are translated word for word."""
+    (folder / "text").mkdir()
+    for name, sentences in (pairs or toy_pairs()).items():
+        for suffix, lines in zip(("de", "en"), zip(*sentences, strict=True), strict=True):
+            write_lines(folder / f"text/{name}.{suffix}", lines)
     (folder / "toy.yaml").write_text(config, encoding="utf-8")
+
+
+def toy_pairs() -> dict[str, Pairs]:
+    draw, pairs = random.Random(1), dict[str, Pairs]()
+    for name, count, longest in (("train", 120, 9), ("dev", 12, 9), ("short", 20, 3), ("mixed", 60, 20)):
+        lines = [draw.choices(list(WORDS), k=draw.randint(1, longest)) for _ in range(count)]
+        pairs[name] = [(" ".join(line), " ".join(WORDS[word] for word in line)) for line in lines]
+    return pairs
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
-from seq2attn.errors import RunError, UserError
-from seq2attn.inference.translator import Translator
+from seq2attn.errors import RunError
 from seq2attn.io.files import MAX_FILE_BYTES, read_bytes, read_object, write_bytes
 from seq2attn.io.weights import load_tensors, read_tensor_specs
 from tests.cli.conftest import Invoke
-from tests.safe.untrained import TRANSFORMER_CONFIG, untrained
+from tests.safe.untrained import SWEEP, TRANSFORMER_CONFIG, untrained
 
 FIX = "mend it"
 
@@ -42,6 +42,7 @@ INVALID: dict[str, Callable[[Path], object]] = {
     "deep object": content(b'{"a":' * 2**20),
     "digits": content(b'{"a": ' + b"1" * 2**20 + b"}"),
     "half a character": content(b'{"a": "\\ud800"'),
+    "pickle": lambda path: torch.save({"a": torch.ones(1)}, path),
 }
 
 
@@ -89,24 +90,18 @@ def test_evaluation_writes_inside_the_run(tmp_path: Path, invoke: Invoke) -> Non
     assert {path.name for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize("name", ["run.json", "model.safetensors", "source/tokenizer.json", "source/vocabulary.json"])
-def test_a_corrupt_file_of_a_run_is_named(tmp_path: Path, name: str) -> None:
-    run = untrained(tmp_path)
-    for data in (b"", b"\0" * 100, b"[]", b"{}", b'{"format": "1"}', b'{"format": true}', b"\xff", b"[" * 9999):
-        (run.folder / name).write_bytes(data)
-        with pytest.raises(UserError, match=str(run.folder / name)):
-            Translator.load(run.folder)
-
-
 @pytest.mark.parametrize("make", [os.mkfifo, device])
 def test_endless_files_are_not_read(tmp_path: Path, invoke: Invoke, make: Callable[[Path], None]) -> None:
     config = TRANSFORMER_CONFIG.replace("dev: {kind: plain,", "dev: {kind: plain, alignment: links.txt,")
     run = untrained(tmp_path, config)
     (tmp_path / "lines.txt").unlink()
     make(tmp_path / "lines.txt")
-    for command in (("evaluate", "--greedy"), ("export", "--to", "ctranslate2"), ("align", "--select-head")):
-        error = invoke(command[0], run.folder, *command[1:], code=2).err
+    commands = [("evaluate", run.folder), ("export", run.folder, "--to", "ctranslate2"), ("prepare", "own.yaml")]
+    for command in (*commands, ("align", run.folder, "--select-head")):
+        error = invoke(*command, code=2).err
         assert "is not a regular file; write text from a pipe or a device to a file first" in error
+    (tmp_path / "sweep.yaml").write_text(SWEEP.format("own.yaml"), encoding="utf-8")
+    assert "cannot be read (it is no regular file)" in invoke("sweep", "sweep.yaml", code=2).err
     run.config_path.unlink()
     make(run.config_path)
     for command in (("config", "show"), ("config", "check"), ("train",), ("prepare",)):

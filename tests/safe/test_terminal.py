@@ -15,15 +15,15 @@ from typing import Any, TextIO
 
 import pytest
 import torch
-import typer
 import yaml
 
-from seq2attn.cli import app, main
+from seq2attn.cli import main
 from seq2attn.io.files import output, read_object, write_json
 from seq2attn.io.terminal import visible
 from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.run_directory import RunDirectory
-from tests.cli.conftest import Invoke
+from seq2attn.training.metrics_logger import MetricsLogger
+from tests.cli.conftest import Invoke, all_commands
 from tests.safe.untrained import CONFIG, SWEEP, untrained
 
 FULL = Path("/dev/full")
@@ -102,9 +102,7 @@ SILENT = {"prepare", "average", "export", "verify-resume", "init"}
 
 
 def test_all_commands_are_tested() -> None:
-    group: Any = typer.main.get_command(app)
-    subcommands = {f"config {name}" for name in group.commands["config"].commands}
-    assert {*COMMANDS} == {*group.commands} - {"config"} | subcommands
+    assert {*COMMANDS} == {*all_commands()}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -138,45 +136,36 @@ def test_file_names_that_are_not_utf_8(run: RunDirectory, command: Command, name
             assert code == 0 or r"no-\udcff-text" in err
 
 
-class TestEscapes:
-    """Escape sequences in all untrusted input are escaped on standard error."""
-
-    def refused(self, command: Command, *arguments: object) -> None:
+def test_escape_sequences_in_untrusted_input(run: RunDirectory, command: Command) -> None:
+    def refused(*arguments: object) -> None:
         code, out, err = command(*arguments)
         assert (code, out) == (2, "") and r"\x1b]0;title\x07" in err
         assert visible(err) == err
 
-    def test_keys_and_values_of_a_config(self, run: RunDirectory, command: Command) -> None:
-        quoted = yaml.safe_dump(ESCAPE).strip().removesuffix("...").strip()
-        for line in (f"{quoted}: 1", f"training: {{seed: {quoted}}}", f"search: {{kind: {quoted}}}"):
-            Path("own.yaml").write_text(CONFIG.split("search:")[0] + line + "\n", encoding="utf-8")
-            self.refused(command, "config", "check", "own.yaml")
+    quoted = yaml.safe_dump(ESCAPE).strip().removesuffix("...").strip()
+    for line in (f"{quoted}: 1", f"training: {{seed: {quoted}}}", f"search: {{kind: {quoted}}}"):
+        Path("own.yaml").write_text(CONFIG.split("search:")[0] + line + "\n", encoding="utf-8")
+        refused("config", "check", "own.yaml")
+    Path("links.txt").write_text(f"0-0\n{ESCAPE}\n\n", encoding="utf-8")
+    refused("align", "run", "--source", "lines.txt", "--target", "lines.txt", "--gold", "links.txt")
+    refused("align", "run", "--source", ESCAPE, "--target", "lines.txt")
+    refused("translate", ESCAPE, "a")
+    refused(ESCAPE)
+    tensors = load_tensors(run.weights_path)
+    save_tensors({**tensors, ESCAPE: torch.zeros(3)}, run.weights_path)
+    refused("translate", "run", "a")
+    save_tensors(tensors, run.weights_path)
+    vocabulary = run.folder / "source/vocabulary.json"
+    content = read_object(vocabulary, "")
+    write_json(vocabulary, content | {"tokens": [*content["tokens"], ESCAPE, ESCAPE]})
+    refused("translate", "run", "a")
 
-    def test_names_of_weights(self, run: RunDirectory, command: Command) -> None:
-        save_tensors({**load_tensors(run.weights_path), ESCAPE: torch.zeros(3)}, run.weights_path)
-        self.refused(command, "translate", "run", "a")
 
-    def test_alignments_corpora_and_file_names(self, run: RunDirectory, command: Command) -> None:
-        Path("links.txt").write_text(f"0-0\n{ESCAPE}\n\n", encoding="utf-8")
-        files = ("--source", "lines.txt", "--target", "lines.txt")
-        self.refused(command, "align", "run", *files, "--gold", "links.txt")
-        self.refused(command, "align", "run", "--source", ESCAPE, "--target", "lines.txt")
-        self.refused(command, "translate", ESCAPE, "a")
-        self.refused(command, ESCAPE)
-
-    def test_vocabularies(self, run: RunDirectory, command: Command) -> None:
-        file = run.folder / "source/vocabulary.json"
-        content = read_object(file, "")
-        write_json(file, content | {"tokens": [*content["tokens"], ESCAPE, ESCAPE]})
-        self.refused(command, "translate", "run", "a")
-
-    def test_the_log_of_a_training(self, run: RunDirectory, tmp_path: Path) -> None:
-        from seq2attn.training.metrics_logger import MetricsLogger
-
-        reporter = MetricsLogger(run, is_main_process=True, since=None, tensorboard=False)
-        reporter.log(ESCAPE)
-        reporter.close()
-        assert (run.folder / "train.log").read_text("utf-8").endswith(f" {VISIBLE}\n")
+def test_escape_sequences_in_the_log_of_a_training(run: RunDirectory) -> None:
+    logger = MetricsLogger(run, is_main_process=True, since=None, tensorboard=False)
+    logger.log(ESCAPE)
+    logger.close()
+    assert (run.folder / "train.log").read_text("utf-8").endswith(f" {VISIBLE}\n")
 
 
 def test_results_are_escaped_on_a_terminal_only(run: RunDirectory, command: Command) -> None:
@@ -187,19 +176,6 @@ def test_results_are_escaped_on_a_terminal_only(run: RunDirectory, command: Comm
     with os.fdopen(terminal, "w") as stream:
         assert command("config", "check", name, stdout=stream)[0] == 0
         assert os.read(controller, 999) == f"own{VISIBLE}.yaml: ok\r\n".encode()
-
-
-def test_an_out_of_memory_error_is_one_line(
-    run: RunDirectory, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")):
-
-        def fail(*_: object, error: Exception = error) -> None:
-            raise error
-
-        monkeypatch.setattr("seq2attn.config.load.dump", fail)
-        expected = (2, "", "error: there is not enough memory for this\n")
-        assert command("config", "show", "own.yaml") == expected
 
 
 @pytest.fixture

@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import seq2attn
 from seq2attn.alignment.aligner import Aligner
-from seq2attn.cli import app
 from seq2attn.config import plugin
 from seq2attn.config.load import load
 from seq2attn.errors import ConfigError, RunError
@@ -23,7 +20,7 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.averaging import average_run
-from tests.cli.conftest import invoke_in
+from tests.cli.conftest import all_commands, invoke_in
 from tests.safe.untrained import CONFIG, LINES, SWEEP, untrained
 
 PLUGIN = """
@@ -80,16 +77,13 @@ def has_run() -> bool:
     return Path("it ran").exists()
 
 
-def commands(argument: str) -> Iterator[tuple[str, Any]]:
-    """Every command with an argument `run` or `config`."""
-    group: Any = typer.main.get_command(app)
-    subcommands = {f"config {name}": command for name, command in group.commands["config"].commands.items()}
-    for name, command in {**group.commands, **subcommands}.items():
-        if any(parameter.name in (argument, f"{argument}s") for parameter in command.params):
-            yield name, command
+def commands(argument: str) -> dict[str, Any]:
+    """The commands with an argument `run` or `config`."""
+    names = {argument, f"{argument}s"}
+    return {name: one for name, one in all_commands().items() if names & {parameter.name for parameter in one.params}}
 
 
-RUN_COMMANDS, CONFIG_COMMANDS = dict(commands("run")), dict(commands("config"))
+RUN_COMMANDS, CONFIG_COMMANDS = commands("run"), commands("config")
 OPTIONS = {
     "export": ("--to", "ctranslate2"),
     "score": ("--source", "own.yaml", "--target", "own.yaml"),

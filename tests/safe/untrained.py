@@ -1,12 +1,9 @@
-"""Small untrained runs, and forged safetensors files."""
+"""Small untrained runs."""
 
 from __future__ import annotations
 
-import json
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -73,16 +70,3 @@ def untrained(
     model = build_model(experiment.model, len(source.vocabulary), len(target.vocabulary))
     run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
     return run
-
-
-def read_header(file: Path) -> tuple[dict[str, Any], bytes]:
-    """Header and data of a safetensors file."""
-    content = file.read_bytes()
-    length = struct.unpack("<Q", content[:8])[0]
-    return json.loads(content[8 : 8 + length]), content[8 + length :]
-
-
-def forge(file: Path, header: Mapping[str, Any] | bytes, data: bytes, length: int | None = None) -> None:
-    """A safetensors file with any header, data and header length."""
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    file.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + data)
