@@ -4,41 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 
 from seq2attn.config.load import load
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.training.train import train
-from tests.cli.conftest import CONFIG, ROOT, Invoke, write_lines, write_toy
-from tests.cli.test_readme import commands, copy_checkout
+from tests.cli.conftest import CONFIG, Invoke, toy_pairs, write_lines, write_toy
 from tests.safe.untrained import CONFIG as CONFIG_OF_RUN
 from tests.safe.untrained import untrained
 
-SETS = ("train", "dev", "short", "mixed")
+ALIGNED = re.sub(r"(train|dev)\.en}", r"\1.en, alignment: text/\1.align}", CONFIG)
+SMALL = ("training.max_duration=[60 updates]", "training.optimizer.lr=0.02", "model.embeddings.dim=16",
+         "model.encoder.dim=16", "model.decoder.dim=16")  # fmt: skip
 
 
 def write_aligned_toy(folder: Path) -> None:
     """The toy with reversed targets and their alignments."""
-    config = re.sub(r"(train|dev)\.en}", r"\1.en, alignment: text/\1.align}", CONFIG)
-    for old, new in (
-        ("200 updates", "60 updates"),
-        ("50 updates", "60 updates"),
-        ("dim: 32", "dim: 16"),
-        ("0.01", "0.02"),
-    ):
-        config = config.replace(old, new)
-    write_toy(folder, config)
-    for name in SETS:
-        path = folder / "text" / f"{name}.en"
-        lines = [line.split()[::-1] for line in path.read_text(encoding="utf-8").splitlines()]
-        write_lines(path, [" ".join(line) for line in lines])
-        links = [[f"{len(line) - 1 - t}-{t}" for t in range(len(line))] for line in lines]
-        write_lines(folder / "text" / f"{name}.align", [" ".join(line) for line in links])
+    pairs = {name: [(a, " ".join(b.split()[::-1])) for a, b in pairs] for name, pairs in toy_pairs().items()}
+    write_toy(folder, ALIGNED, pairs)
+    for name, sentences in pairs.items():
+        lengths = [len(source.split()) for source, _ in sentences]
+        links = [" ".join(f"{length - 1 - place}-{place}" for place in range(length)) for length in lengths]
+        write_lines(folder / f"text/{name}.align", links)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +37,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plain")
     write_aligned_toy(folder)
     for run, *more in (("toy",), ("guided", "training.guided_alignment.weight=1")):
-        train(load(folder / "toy.yaml", ExperimentConfig, [f"run_dir={folder / 'runs' / run}", *more]))
+        train(load(folder / "toy.yaml", ExperimentConfig, [*SMALL, f"run_dir={folder / 'runs' / run}", *more]))
     return folder
 
 
@@ -129,21 +119,13 @@ def test_missing_and_conflicting_options(error_of, home: Path, tmp_path: Path) -
     assert "(the run's `data.dev` has no `alignment`)" in error_of(tmp_path, "--select-head")
 
 
-def test_invalid_gold_alignments(error_of, invoke: Invoke, home: Path, tmp_path: Path) -> None:
+def test_invalid_gold_alignments(error_of, home: Path, tmp_path: Path) -> None:
     write_lines(tmp_path / "s", ["rot", "rot haus"])
     write_lines(tmp_path / "t", ["red", "house red"])
     write_lines(tmp_path / "bad", ["0-0", "1-0 2-1"])
     assert error_of(home / "runs/toy", "--source", "s", "--target", "t", "--gold", "bad") == (
         f"error: {tmp_path}/bad:2: the link `2-1` points at word 2 of the source, which has 2 words, counted from 0\n"
     )
-    # In training, before the text is prepared.
-    write_aligned_toy(tmp_path)
-    path = tmp_path / "text/train.align"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    write_lines(path, [*lines[:-1], "0-77"])
-    message = f"error: {path}:120: the link `0-77` points at word 77 of the target"
-    assert message in invoke("train", "toy.yaml", code=2).err
-    assert not (tmp_path / "runs/toy/source").exists()
 
 
 def test_a_selection_for_another_model(error_of, home: Path, tmp_path: Path) -> None:
@@ -158,27 +140,3 @@ def test_a_model_without_attention(error_of, tmp_path: Path) -> None:
     run = untrained(tmp_path, CONFIG_OF_RUN.replace("kind: luong", "kind: fixed-context")).folder
     message = error_of(run, "--source", tmp_path / "lines.txt", "--target", tmp_path / "lines.txt")
     assert message == f"error: {run}: the model has no attention, so it cannot align words\n"
-
-
-# ---------------------------------------------------------------------- the page
-
-
-def test_every_command_of_the_page_runs(invoke: Invoke, tmp_path: Path) -> None:
-    copy_checkout(tmp_path)
-    lines = commands("docs/alignment.md")
-    assert [line.split()[1] for line in lines] == ["train", "align", "align", "align"]
-    for line in lines:
-        options = ("--set", "training.max_duration=[1 update]") if " train " in line else ()
-        done = invoke(*shlex.split(line)[1:], *options)
-        assert "--select-head" not in line or done.out.startswith("layer  head")
-    sources, links = (tmp_path / name for name in ("data/phrasebook/test.de", "runs/test.align"))
-    assert links.read_bytes().count(b"\n") == sources.read_bytes().count(b"\n") > 0
-
-
-def test_the_config_of_the_page_is_the_one_it_trains() -> None:
-    page = (ROOT / "docs/alignment.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    config = yaml.safe_load((ROOT / "configs/phrasebook-guided.yaml").read_text(encoding="utf-8"))
-    content = yaml.safe_load(block)
-    assert content["data"]["train"] == config["data"]["train"]
-    assert (content["extends"], content["training"]) == (config["extends"], config["training"])

@@ -16,7 +16,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from benchmark.command import main  # noqa: E402
 
-PHRASEBOOK = ROOT / "data" / "phrasebook"
+from tests.unit.phrases import write_phrases  # noqa: E402
+
 CONFIG = """
 run_dir: {folder}/run
 data:
@@ -26,14 +27,8 @@ tokenizer:
   joint: {{kind: bpe, vocab_size: 300}}
 model:
   embeddings: {{dim: 16, tie: all}}
-  encoder: {{kind: transformer, layers: 1, heads: 2, ffn_dim: 16, norm_order: post}}
-  decoder:
-    kind: transformer
-    layers: 1
-    heads: 2
-    ffn_dim: 16
-    norm_order: post
-    attention: {{score: {{kind: multi-head, heads: 2}}}}
+  encoder: &stack {{kind: transformer, layers: 1, heads: 2, ffn_dim: 16, norm_order: post}}
+  decoder: {{<<: *stack, attention: {{score: {{kind: multi-head, heads: 2}}}}}}
 training:
   lr_schedule: {{kind: inverse-sqrt, warmup_updates: 200}}
 search: {{kind: beam, beam_size: 5, lengths: {{max_length: 20}}}}
@@ -43,10 +38,7 @@ search: {{kind: beam, beam_size: 5, lengths: {{max_length: 20}}}}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench")
-    for name, origin, count in (("train", "train", 200), ("val", "dev", 60), ("test_2016_flickr", "test", 120)):
-        for language in ("de", "en"):
-            lines = (PHRASEBOOK / f"{origin}.{language}").read_text("utf-8").split("\n")[:count]
-            (folder / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    write_phrases(folder, {"train": 200, "val": 60, "test_2016_flickr": 120})
     (folder / "t.yaml").write_text(CONFIG.format(folder=folder), "utf-8")
     return folder
 

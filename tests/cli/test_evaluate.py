@@ -54,7 +54,8 @@ def test_all_references_count(invoke: Invoke, tmp_path: Path) -> None:
     for number, lines in enumerate(references):
         write_lines(tmp_path / f"reference-{number}", lines)
     files = ["--source", "source", "--reference", "reference-0", "--reference", "reference-1"]
-    invoke("evaluate", run.folder, *files)
+    table = invoke("evaluate", run.folder, *files, "--plot", "lengths.svg").out
+    assert (tmp_path / "lengths.svg").is_file()
     translations = (run.folder / "evaluation/source.txt").read_text(encoding="utf-8").split("\n")[:-1]
     report = report_of(run, "source")
     assert report["digests"]["source"] == digest(tmp_path / "source")
@@ -65,7 +66,7 @@ def test_all_references_count(invoke: Invoke, tmp_path: Path) -> None:
     assert bleu["value"] == sacrebleu.corpus_bleu(translations, references).score > 0
     assert chrf["value"] == sacrebleu.corpus_chrf(translations, references).score
     assert ter["value"] == sacrebleu.corpus_ter(translations, references, case_sensitive=True).score
-    assert all("nrefs:2|" in score["signature"] for score in (bleu, chrf, ter))
+    assert all("nrefs:2|" in score["signature"] and f"{score['value']:.2f}" in table for score in (bleu, chrf, ter))
     override = "data.test.more={kind: plain, source: lines.txt, target: lines.txt, references: [source]}"
     assert invoke("evaluate", run.folder, "--set", override, code=2).err == (
         f"error: {tmp_path / 'lines.txt'} has 3 lines and {tmp_path / 'source'} has 2 lines: line by line,"
@@ -102,16 +103,6 @@ def test_the_tokenizer_of_each_set_depends_on_its_script(invoke: Invoke, tmp_pat
     overridden = invoke("evaluate", run.folder, "--set", override, "--tokenize", "13a")
     assert "warning: zh: BLEU with `tokenize: 13a` counts words between spaces" in overridden.err
     assert "warning: ours: BLEU" not in overridden.err
-
-
-def test_settings_of_the_config(invoke: Invoke, tmp_path: Path) -> None:
-    run = untrained(tmp_path)
-    config = run.config_path.read_text(encoding="utf-8")
-    changed = config.replace("  lowercase: false\n  chrf:\n", "  lowercase: true\n  chrf:\n")
-    assert changed != config
-    run.config_path.write_text(changed, encoding="utf-8")
-    invoke("evaluate", run.folder)
-    assert all("|case:lc|" in score["signature"] for score in report_of(run, "ours")["scores"][:2])
 
 
 def test_weights_and_origin_are_of_one_file(tmp_path: Path) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import shutil
 import signal
-import subprocess
 
 import pytest
 
-from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.forked import command
 from tests.home import OFTEN, Home, assert_valid, has_reported, slow_to_validate
@@ -46,42 +44,14 @@ def test_a_failing_disk_costs_no_checkpoint(home, call):
     assert failures >= 3
 
 
-def test_a_full_disk_costs_no_checkpoint(home, tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(disk)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("may not mount a small disk")
-    try:
-        options = {"at": disk / "run", "checkpoints": {"keep_last": 99}}
-        code, output = home.train("full", **{**options, "max_duration": ["99 updates"]})
-        assert code == 2 and "Traceback" not in output, output
-        assert "No space left on device" in output or "os error 28" in output
-        run = RunDirectory(disk / "run")
-        assert_valid(run)
-        assert not list(run.folder.rglob("*.partial"))
-        done = list_checkpoints(run.folder)[-1].train_state.update
-        assert home.train("whole", **{**options, "at": "whole", "max_duration": [f"{done + 3} updates"]})[0] == 0
-        subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
-        code, output = home.train("full", "--resume", **{**options, "max_duration": [f"{done + 3} updates"]})
-        assert code == 0, output
-        assert_identical(home.run("whole"), run)
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
-
-
 def test_a_second_training_in_one_folder_is_refused(corpus):
     home = slow_to_validate(corpus)
     running = home.start("run")
     assert running.until(has_reported(home.run("run"), 2))
-    for more in ([], ["--resume"], ["--resume-if-exists"]):
-        code, output = command("train", home.folder / "run.yaml", *more, log=home.folder / "second.txt")
+    for words in (("train", "--resume-if-exists"), ("prepare",)):
+        code, output = command(*words, home.folder / "run.yaml", log=home.folder / "second.txt")
         assert code == 2
         assert f"process {running.process.pid} on " in output and "is at work in it" in output
-    code, output = command("prepare", home.folder / "run.yaml", log=home.folder / "second.txt")
-    assert code == 2 and "is at work in it" in output
     running.send(signal.SIGKILL)
     running.wait()
     code, output = home.train("run", "--resume-if-exists", max_duration=["1 update"], validation=OFTEN["validation"])
@@ -92,16 +62,3 @@ def test_a_folder_that_cannot_be_created(home):
     (home.folder / "file").write_text("")
     code, output = home.train("run", at="file/run")
     assert code == 2 and "cannot be written to (Not a directory)" in output and "Traceback" not in output
-
-
-def test_options_of_resume(corpus, invoke):
-    config = Home(corpus, **OFTEN).config("run", max_duration=["2 updates"])
-    for code, *arguments in [
-        (2, config, "--resume"),
-        (0, "--resume-if-exists", config),
-        (0, "--resume", config),
-        (0, config, "--resume-if-exists"),
-        (2, config, "--resume", "--resume-if-exists"),
-        (2, config),
-    ]:
-        invoke("train", *arguments, code=code)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.cli.conftest import CONFIG, Invoke, Toy, command, run_process, write_toy
+from seq2attn.tokenizers.words import WordTokenizerConfig
+from tests.cli.conftest import WORDS, Invoke, Toy, command, run_process, write_toy
 
 
 @pytest.fixture
@@ -22,31 +21,6 @@ def mistake(invoke: Invoke):
         return done.err
 
     return run
-
-
-class TestConfig:
-    def test_all_mistakes_at_once(self, mistake, tmp_path: Path) -> None:
-        config = CONFIG.replace("kind: gru", "kind: gruu").replace("beam_size: 4", "beam_size: wide")
-        (tmp_path / "bad.yaml").write_text(config, encoding="utf-8")
-        blocks = mistake("train", "bad.yaml", "--set", "training.sede=3").split("\n\n")
-        assert [block.split("\n")[0] for block in blocks] == [
-            "<command line>:1:10: unknown key `training.sede`; did you mean `seed`?",
-            "bad.yaml:12:19: `model.encoder` has no kind `gruu`; did you mean `gru`?",
-            "bad.yaml:22:33: `search.beam_size` should be a whole number, not 'wide'",
-            "3 mistakes in bad.yaml",
-        ]
-        assert [path.name for path in tmp_path.iterdir()] == ["bad.yaml"]
-
-    def test_components_that_do_not_fit(self, mistake, toy: Toy) -> None:
-        score = "model.decoder={kind: luong, dim: 48, attention: {score: {kind: dot}}}"
-        assert "compares the decoder, 48 wide, with an encoder 32 wide" in mistake(
-            "train", toy.config, "--set", score, "--dry-run"
-        )
-
-    def test_missing_text(self, mistake, tmp_path: Path) -> None:
-        write_toy(tmp_path)
-        (tmp_path / "text/dev.de").unlink()
-        assert mistake("train", "toy.yaml").endswith(f"error: {tmp_path}/text/dev.de: there is no such file\n")
 
 
 class TestRun:
@@ -68,79 +42,36 @@ class TestRun:
         message = mistake("average", "runs/toy", "--best", 1)
         assert " 0 checkpoints, not 1;" in message and message.endswith(" `training.checkpoints.keep_best`\n")
 
-    def test_truncated_weights(self, invoke: Invoke, mistake, run_copy: Path) -> None:
-        before = invoke("translate", run_copy, "rot").out
-        weights = run_copy / "model.safetensors"
-        content = weights.read_bytes()
-        weights.unlink()
-        weights.write_bytes(content[:-100])
-        done = invoke("translate", run_copy, "rot")
-        assert done.out == before
-        assert f"warning: {weights}: the weights cannot be read (" in done.err
-        shutil.rmtree(run_copy / "checkpoints")
-        message = mistake("translate", run_copy, "rot")
-        assert message.startswith(f"error: {weights}: the weights cannot be read (")
-        assert message.endswith(f"; restore them with `seq2attn average {run_copy} --best 1`\n")
-
-    def test_an_edited_config(self, mistake, run_copy: Path) -> None:
-        config = run_copy / "config.yaml"
-        content = yaml.safe_load(config.read_text(encoding="utf-8"))
-        content["model"]["decoder"]["dim"] = 48
-        config.write_text(yaml.safe_dump(content), encoding="utf-8")
-        message = mistake("translate", run_copy, "rot")
-        assert message.startswith(f"error: {run_copy}/model.safetensors: `decoder.")
-        assert message.endswith(" in the model of the config\n")
-
-    def test_resuming_with_another_model(self, mistake, toy: Toy, run_copy: Path) -> None:
-        assert mistake("train", toy.config, "--resume", f"--set=run_dir={run_copy}", "--set=model.decoder.dim=48") == (
-            f"error: {run_copy}: was trained with another `model`; resume with its config"
-            f" ({run_copy}/config.yaml), or set another `run_dir`\n"
-            "  config: `model.decoder.dim` was 32 and is 48\n"
-        )
-
-    def test_files_of_another_run(self, invoke: Invoke, mistake, run_copy: Path, toy: Toy, tmp_path: Path) -> None:
+    def test_tokenizers_of_another_run(self, mistake, run_copy: Path, toy: Toy) -> None:
         """The message names the vocabularies, not the shape of a tensor."""
-        changes = ["tokenizer.joint=", "tokenizer.source={kind: words}", "tokenizer.target={kind: words}"]
-        changes += ["training.max_duration=[1 updates]", "run_dir=other"]
-        invoke("train", toy.config, *(f"--set={change}" for change in changes))
-        other = tmp_path / "other"
-        message = (
-            "error: {run}/model.safetensors: was trained with another vocabulary. {run}/source/vocabulary.json: "
-            "is not the vocabulary expected: {entries}, expected {wanted}\n"
-        )
-        shutil.copy(other / "model.safetensors", run_copy)
-        entries = "300 entries, expected 11; the first difference is entry 4: '<0x00>'"
-        assert mistake("translate", run_copy, "rot") == message.format(run=run_copy, entries=entries, wanted="'und'")
-
-        shutil.copy(toy.run / "model.safetensors", run_copy)
         for side in ("source", "target"):
             shutil.rmtree(run_copy / side)
-            shutil.copytree(other / side, run_copy / side)
-        entries = "11 entries, expected 300; the first difference is entry 4: 'und'"
-        assert mistake("evaluate", run_copy) == message.format(run=run_copy, entries=entries, wanted="'<0x00>'")
-
-        newest = run_copy / "checkpoints" / "00000200" / "model.safetensors"
-        assert f"{newest}: was trained with another vocabulary. " in mistake("average", run_copy, "--last", 1)
+            WordTokenizerConfig().train(WORDS).save(run_copy / side)
+        message = (
+            "{weights}: was trained with another vocabulary. {run}/source/vocabulary.json: is not the vocabulary"
+            " expected: 11 entries, expected 300; the first difference is entry 4: 'alt', expected '<0x00>'"
+        )
+        for command_, weights in (
+            (("evaluate", run_copy), run_copy / "model.safetensors"),
+            (("average", run_copy, "--last", 1), run_copy / "checkpoints/00000200/model.safetensors"),
+        ):
+            assert message.format(weights=weights, run=run_copy) in mistake(*command_)
         resumed = mistake("train", toy.config, "--resume", "--set", f"run_dir={run_copy}")
         assert f"error: {run_copy}/data/train: the prepared ids are not of these tokenizers" in resumed
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-    def test_a_read_only_run(self, mistake, run_copy: Path) -> None:
-        run_copy.chmod(0o500)
-        assert mistake("evaluate", run_copy) == f"error: {run_copy}/evaluation: Permission denied\n"
-
-    def test_a_file_in_the_place_of_the_run(self, mistake, tmp_path: Path) -> None:
-        write_toy(tmp_path)
-        (tmp_path / "file").touch()
-        assert mistake("train", "toy.yaml", "--set", "run_dir=file") == (
-            "error: file: cannot be written to (File exists); give another `run_dir` (--set run_dir=DIR)\n"
-        )
-
 
 class TestOptions:
-    def test_devices(self, mistake, toy: Toy) -> None:
-        for device, command_ in (("foo", ("translate", toy.run, "rot")), ("cuda:99", ("evaluate", toy.run))):
-            message = mistake(*command_, "--device", device)
+    def test_train(self, mistake, toy: Toy) -> None:
+        message = mistake("train", toy.config, "--resume", "--resume-if-exists")
+        assert message == "error: give either --resume or --resume-if-exists, not both\n"
+        assert "already contains a training" in mistake("train", toy.config, "--set", f"run_dir={toy.run}")
+
+    @pytest.mark.parametrize("name", ["translate", "evaluate", "score", "align", "align --select-head --gold none"])
+    def test_devices(self, mistake, toy: Toy, name: str) -> None:
+        files = ("--source", toy.folder / "text/short.de", "--target", toy.folder / "text/short.en")
+        for device in ("foo", "cuda:99"):
+            more = files if name.startswith(("score", "align")) else ()
+            message = mistake(*name.split(), toy.run, *more, "--device", device)
             assert message.startswith(f"error: there is no device `{device}` here; known: auto, cpu")
 
     @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from seq2attn.errors import RunError
 from seq2attn.inference.translator import Translator
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.cli.conftest import Invoke
-from tests.safe.untrained import CONFIG, LINES, WORDS, untrained
+from tests.safe.untrained import LINES, WORDS, untrained
 
 SHORT = ("--set", "search.lengths.max_length=2")
 
@@ -76,18 +76,6 @@ def test_evaluate(tmp_path: Path, invoke: Invoke) -> None:
         texts = (run / "evaluation/ours.txt").read_text("utf-8").split("\n")[:-1]
         assert [len(text.split()) for text in texts] == [max_length, max_length, 0]
     assert json.loads(invoke("evaluate", run, "--greedy", "--json").out)["search"]["kind"] == "greedy"
-
-
-def test_scores_by_length_go_by_the_sources(tmp_path: Path, invoke: Invoke) -> None:
-    config = CONFIG.replace("ours: {kind: plain, source: lines.txt, target: lines.txt}", OTHER)
-    (tmp_path / "references.txt").write_text("a\nfew\nwords\n", encoding="utf-8")
-    run = untrained(tmp_path, config).folder
-    invoke("evaluate", run)
-    (bucket,) = json.loads((run / "evaluation/ours.json").read_text("utf-8"))["by_length"]
-    assert bucket["mean_length"] == sum(len(line.split()) for line in LINES) / len(LINES)
-
-
-OTHER = "ours: {kind: plain, source: lines.txt, target: references.txt}"
 
 
 @pytest.mark.parametrize("side", ["source", "target"])

@@ -18,11 +18,7 @@ def run(tmp_path: Path) -> RunDirectory:
     return untrained(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "search",
-    [["--greedy"], ["--beam", "2"], ["--set", "search={kind: sample}"]],
-    ids=["greedy", "beam", "sample"],
-)
+@pytest.mark.parametrize("search", [["--greedy"], ["--beam", "2"], ["--set", "search={kind: sample}"]])
 def test_one_for_all_lines(invoke: Invoke, run: RunDirectory, search: list[str]) -> None:
     out = invoke("translate", run.folder, "--prefix", "of which", *search, given=GIVEN).out.split("\n")
     assert [line[:8] for line in out] == ["of which", "", "of which", ""]

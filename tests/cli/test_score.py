@@ -115,11 +115,3 @@ def test_pipes_are_read_once(invoke: Invoke, run: RunDirectory, tmp_path: Path, 
     assert invoke(command, run.folder, "--source", names[0], "--target", names[1]).out == expected
     for read in pipes:
         os.close(read)
-
-
-@pytest.mark.parametrize("command", [["score"], ["align"], ["align", "--select-head", "--gold", "links"]])
-def test_an_unavailable_device(invoke: Invoke, run: RunDirectory, tmp_path: Path, command: list[str]) -> None:
-    write_lines(tmp_path / "in", LINES)
-    write_lines(tmp_path / "links", ["0-0" if line else "" for line in LINES])
-    done = invoke(*command, run.folder, "--source", "in", "--target", "in", "--device", "cuda:99", code=2)
-    assert done.err.startswith("error: there is no device `cuda:99` here") and not done.out

@@ -2,49 +2,42 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
-from tests.cli.conftest import Invoke, write_lines
+from tests.cli.conftest import WORDS, Invoke, write_lines, write_toy
 
-WORDS = ["haus", "baum", "hund", "katze", "vogel", "fisch", "berg", "tal"]
 CONFIG = """\
+extends: toy.yaml
 run_dir: run
 data:
-  train:
-    - {kind: tsv, path: en.tsv, tag: 2en}
-    - {kind: tsv, path: fr.tsv, tag: 2fr, repeat: 2}
+  train: [{kind: tsv, path: en.tsv, tag: 2en}, {kind: tsv, path: fr.tsv, tag: 2fr, repeat: 2}]
   dev: {kind: tsv, path: fr.tsv, tag: 2fr}
   test: {english: {kind: tsv, path: en.tsv, tag: 2en}}
-tokenizer: {source: {kind: words}, target: {kind: words}}
-model: {embeddings: {dim: 16}, encoder: {kind: gru, dim: 16}, decoder: {kind: luong, dim: 16}}
-training:
-  max_duration: [60 updates]
-  batch: {tokens: 200}
-  optimizer: {kind: adam, lr: 0.02}
-  lr_schedule: {kind: constant}
-  validation: {every: 30 updates}
-  seed: 1
+tokenizer: {joint: {kind: words}}
+training: {max_duration: [60 updates]}
 """
 PAIR = ["--source", "lines", "--target", "answers"]
 
 
 def test_tags_choose_the_translation(invoke: Invoke, tmp_path: Path) -> None:
+    write_toy(tmp_path)
     for language, answer in (("en", "the answer"), ("fr", "la réponse")):
-        write_lines(tmp_path / f"{language}.tsv", [f"{a} {b}\t{answer}" for a in WORDS for b in WORDS])
+        write_lines(tmp_path / f"{language}.tsv", [f"{a} {b}\t{answer}" for a, b in product(WORDS, WORDS)])
     (tmp_path / "tags.yaml").write_text(CONFIG, encoding="utf-8")
     invoke("train", "tags.yaml")
     for options, lines, expected in (
-        (["--tag", "2en"], "haus baum\n\nhund tal\n", "the answer\n\nthe answer\n"),
-        (["--tag", "2fr"], "haus baum\n", "la réponse\n"),
-        ([], "<2fr> haus baum\n<2en> haus baum\n", "la réponse\nthe answer\n"),
+        (["--tag", "2en"], "haus boot\n\nalt neu\n", "the answer\n\nthe answer\n"),
+        (["--tag", "2fr"], "haus boot\n", "la réponse\n"),
+        ([], "<2fr> haus boot\n<2en> haus boot\n", "la réponse\nthe answer\n"),
     ):
         done = invoke("translate", "run", "--greedy", *options, given=lines.encode())
         assert done.out == expected
         assert "without a tag" not in done.err
     assert '"source": "haus"' in invoke("translate", "run", "--tag", "2en", "--json", "haus").out
     invoke("evaluate", "run", "--greedy")
-    assert (tmp_path / "run/evaluation/english.txt").read_text(encoding="utf-8") == "the answer\n" * 64
-    done = invoke("translate", "run", "haus baum")
+    assert (tmp_path / "run/evaluation/english.txt").read_text(encoding="utf-8") == "the answer\n" * 49
+    done = invoke("translate", "run", "haus boot")
     assert "line 1 without a tag; all training text had one (see `--tag`)" in done.err
     write_lines(tmp_path / "lines", ["haus baum"])
     write_lines(tmp_path / "answers", ["la réponse"])

@@ -17,3 +17,10 @@ PHRASES: Pairs = list(
 )
 RUSSIAN = ["мама мыла раму", "Кошка спит.", "где мой дом, друг?"]
 JAPANESE = ["猫が寝ている。", "これはペンです。"]
+
+
+def write_phrases(folder: Path, sizes: dict[str, int]) -> None:
+    """Beginnings of the phrasebook's training text, as `NAME.de` and `NAME.en`."""
+    for name, size in sizes.items():
+        for suffix, lines in zip(("de", "en"), zip(*PHRASES[:size], strict=True), strict=True):
+            (folder / f"{name}.{suffix}").write_text("".join(f"{line}\n" for line in lines), "utf-8")

@@ -33,18 +33,14 @@ from seq2attn.models import build_model  # noqa: E402
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device  # noqa: E402
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer  # noqa: E402
 from seq2attn.tokenizers.vocabulary import BOS  # noqa: E402
-
-PHRASEBOOK = ROOT / "data" / "phrasebook"
+from tests.unit.phrases import write_phrases  # noqa: E402
 
 
 @pytest.fixture
 def setting(tmp_path: Path) -> Setting:
     corpus = tmp_path / "corpus"
     corpus.mkdir()
-    for name, origin, count in (("train", "train", 300), ("val", "dev", 60), ("test_2016_flickr", "test", 120)):
-        for language in ("de", "en"):
-            lines = (PHRASEBOOK / f"{origin}.{language}").read_text("utf-8").split("\n")[:count]
-            (corpus / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    write_phrases(corpus, {"train": 300, "val": 60, "test_2016_flickr": 120})
     return Setting(tmp_path / "peers", corpus, tmp_path / "runs", threads=1)
 
 

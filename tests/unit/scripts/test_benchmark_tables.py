@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
 
 from benchmark.page import FIGURES, PAGE, fill
 from benchmark.records import Book, Record, ratio
-from benchmark.tables import comparison, profile, roofline_share, table
+from benchmark.tables import comparison, table
 
 
 def record(system, rounds, **more):
@@ -46,19 +46,6 @@ def test_a_table_is_sorted_with_failures_last():
     assert rows[3] == "| HF (attention dropout 0) | 1,200 | 1,000-1,500 | 2.42x | 20.50 |"
     assert rows[4] == "| EOLE | not measured: no update within 240 s: a / b |  |  |  |"
     assert len({row.count("|") for row in rows}) == 1
-
-
-def test_shares_of_the_roofline_and_of_a_step():
-    names = "product", "linear 256 -> 1024"
-    roof = [record(name, (100.0,), kind="roofline", facts={"ideal": 2000}) for name in names]
-    assert "75% of the 2,000 target tokens/s" in roofline_share([record("ours", (1500.0,))], roof)
-    parts = [
-        Record("profile", "t", "", n, n, unit="ms an update", rounds=(v,))
-        for n, v in (("data", 1.0), ("backward", 3.0))
-    ]
-    text = profile([*parts, record("ours", (1500.0,))], roof)
-    assert "| backward | 3.0 | 75.0% |\n| data | 1.0 | 25.0% |\n| all | 4.0 |  |" in text
-    assert "75% of the 2,000" in text
 
 
 def test_a_call_replaces_whole_groups_in_the_file(tmp_path):

@@ -25,7 +25,7 @@ from seq2attn.cli import app  # noqa: E402
 from seq2attn.config.load import load  # noqa: E402
 from seq2attn.experiment import ExperimentConfig  # noqa: E402
 from seq2attn.search import captured_step  # noqa: E402
-from seq2attn.training.train import train  # noqa: E402
+from tests.safe.untrained import untrained  # noqa: E402
 
 SCRIPT = ROOT / "scripts" / "gpu.sh"
 CALLS = ["correctness", "laws", "counts", "training", "ways", "search"]
@@ -80,34 +80,10 @@ def test_another_call_is_refused(arguments):
 
 
 def test_search_is_measured_without_a_gpu(tmp_path, monkeypatch):
-    for name, origin in (("train", "train"), ("dev", "dev")):
-        for language in ("de", "en"):
-            lines = (ROOT / "data" / "phrasebook" / f"{origin}.{language}").read_text("utf-8").split("\n")[:60]
-            (tmp_path / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    plain = {
-        name: {"kind": "plain", "source": f"{tmp_path}/{name}.de", "target": f"{tmp_path}/{name}.en"}
-        for name in ("train", "dev")
-    }
-    content = {
-        "run_dir": str(tmp_path / "run"),
-        "data": plain,
-        "tokenizer": {"joint": {"kind": "bpe", "vocab_size": 340}},
-        "model": {
-            "embeddings": {"dim": 8},
-            "encoder": {"kind": "gru", "dim": 8},
-            "decoder": {"kind": "bahdanau", "dim": 8},
-        },
-        "training": {"max_duration": ["2 updates"], "validation": {"every": "2 updates", "metric": "loss"}},
-        "search": {"kind": "greedy", "lengths": {"max_length": 5}},
-    }
-    config = tmp_path / "small.yaml"
-    config.write_text(json.dumps(content), "utf-8")
-
-    train(load(config, ExperimentConfig))
-    (tmp_path / "few.de").write_text("Das Haus ist alt.\nJa.\n", "utf-8")
+    run = untrained(tmp_path).folder
     captures, capture = [], captured_step.capture
     monkeypatch.setattr(captured_step, "capture", lambda *args: captures.append(args) or capture(*args))
-    gpu.measure_search(tmp_path / "run", tmp_path / "few.de", tmp_path / "search.json", 1, [64])
+    gpu.measure_search(run, tmp_path / "lines.txt", tmp_path / "search.json", 1, [64])
     figures = json.loads((tmp_path / "search.json").read_text("utf-8"))["figures"]
     names = "float32", "bfloat16", "bfloat16, CUDA graphs"
     assert {(f["case"], f["beam"], f.get("batch_tokens")) for f in figures} == {

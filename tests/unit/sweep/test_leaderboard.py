@@ -20,22 +20,16 @@ from seq2attn.sweep.plan import load_plan
 from seq2attn.sweep.record import TRIAL_FILE, RunRecord, TrainingSummary, write_record, write_trial
 from seq2attn.sweep.report import leaderboard_html, leaderboard_markdown
 from seq2attn.sweep.significance import Comparison, combine_seeds, compare_systems
+from tests.safe.untrained import CONFIG
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in "aeiou"]
 SENTENCES = 60
 ERROR_RATES = {"a": 0.3, "b": 0.05, "c": 0.9, "d": 0.3}
 """Share of wrong words in the translations of each trial."""
-BASE = """\
-run_dir: x
-data:
-  train: {kind: plain, source: a, target: b}
-  dev: {kind: plain, source: a, target: b}
-  test:
-    first: {kind: plain, source: first.txt, target: first.txt}
-    second: {kind: plain, source: second.txt, target: second.txt}
-tokenizer: {joint: {kind: bpe, vocab_size: 300}}
-model: {encoder: {kind: gru}, decoder: {kind: luong}}
-"""
+TESTS = "".join(
+    f"    {name}: {{kind: plain, source: {name}.txt, target: {name}.txt}}\n" for name in ("first", "second")
+)
+BASE = re.sub(r"    ours: .*\n", TESTS, CONFIG)
 SWEEP = """\
 base: base.yaml
 folder: x
