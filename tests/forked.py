@@ -53,15 +53,13 @@ class Command:
             time.sleep(0.0005)
         return True
 
+    def finish(self) -> tuple[int, str]:
+        """The exit code and the output."""
+        return self.wait(), self.output()
+
     def output(self) -> str:
         """Standard output and standard error."""
         return self.log.read_text(errors="replace") if self.log.is_file() else ""
-
-
-def command(*arguments: object, log: Path, fault: Fault | None = None) -> tuple[int, str]:
-    """The exit code and the output of a command."""
-    running = Command(*arguments, log=log, fault=fault)
-    return running.wait(), running.output()
 
 
 def _run(arguments: list[str], log: str, fault: Fault | None) -> None:

@@ -35,8 +35,7 @@ class Home:
         return Command("train", self.config(run, **options), *more, log=self.folder / f"{run}.txt", fault=fault)
 
     def train(self, run, *more, fault=None, **options):
-        running = self.start(run, *more, fault=fault, **options)
-        return running.wait(), running.output()
+        return self.start(run, *more, fault=fault, **options).finish()
 
     def run(self, name):
         return RunDirectory(self.folder / name)

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from tests.forked import command
+from tests.forked import Command
 from tests.home import OFTEN, Home, assert_valid, has_reported, slow_to_validate
 from tests.laws.small import corpus
 from tests.laws.test_interrupted import assert_identical
@@ -49,7 +49,7 @@ def test_a_second_training_in_one_folder_is_refused(corpus):
     running = home.start("run")
     assert running.until(has_reported(home.run("run"), 2))
     for words in (("train", "--resume-if-exists"), ("prepare",)):
-        code, output = command(*words, home.folder / "run.yaml", log=home.folder / "second.txt")
+        code, output = Command(*words, home.folder / "run.yaml", log=home.folder / "second.txt").finish()
         assert code == 2
         assert f"process {running.process.pid} on " in output and "is at work in it" in output
     running.send(signal.SIGKILL)

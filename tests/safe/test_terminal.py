@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -31,6 +31,9 @@ ESCAPE = "\x1b]0;title\x07\x9b31m\u202edrow\x7f\r"
 VISIBLE = r"\x1b]0;title\x07\x9b31m\u202edrow\x7f\x0d"
 
 
+Command = Callable[..., tuple[int, str, str]]
+
+
 def test_only_control_characters_are_escaped() -> None:
     controls = [chr(code) for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"]
     for one in (*controls, *"\u202a\u202e\u2066\u2069", "\udcff"):
@@ -39,39 +42,34 @@ def test_only_control_characters_are_escaped() -> None:
     assert visible(text) == text and visible(visible(ESCAPE)) == visible(ESCAPE) == VISIBLE
 
 
-class Command:
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """`seq2attn` in this process, with standard streams in files or in given streams."""
+    monkeypatch.chdir(tmp_path)
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.patch = folder, monkeypatch
-        monkeypatch.chdir(folder)
-
-    def __call__(self, *arguments: object, **streams: Any) -> tuple[int, str, str]:
-        files = {name: self.folder / name for name in ("stdout", "stderr")}
-        with self.patch.context() as patch, ExitStack() as stack:
+    def run(*arguments: object, **streams: Any) -> tuple[int, str, str]:
+        files = [Path("stdout"), Path("stderr")]
+        with monkeypatch.context() as patch, ExitStack() as stack:
             patch.setattr(sys, "argv", ["seq2attn", *map(str, arguments)])
-            for name, file in files.items():
+            for file in files:
                 file.unlink(missing_ok=True)
-                stream = streams[name] if name in streams else file.open("w")
-                patch.setattr(sys, name, stream)
+                stream = streams[file.name] if file.name in streams else file.open("w")
+                patch.setattr(sys, file.name, stream)
                 stack.callback(_close, stream)
             with pytest.raises(SystemExit) as ended:
                 main()
             sys.stdout.flush()
             sys.stderr.flush()
-        out, err = (file.read_text("utf-8") if file.is_file() else "" for file in files.values())
+        out, err = (file.read_text("utf-8") if file.is_file() else "" for file in files)
         return int(ended.value.code or 0), out, err
+
+    return run
 
 
 def _close(stream: TextIO | None) -> None:
     with suppress(OSError):  # of a full disk
         if stream is not None:
             stream.close()
-
-
-@pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -127,9 +125,9 @@ def test_streams_that_cannot_be_written(run: RunDirectory, command: Command, nam
 def test_file_names_that_are_not_utf_8(run: RunDirectory, command: Command, name: str) -> None:
     """In place of each input file: no traceback, and the escaped name in an error."""
     invalid = os.fsdecode(b"no-\xff-text")
-    (command.folder / invalid).write_text("a few words\n", encoding="utf-8")
+    Path(invalid).write_text("a few words\n", encoding="utf-8")
     for place, word in enumerate(COMMANDS[name]):
-        if (command.folder / word).exists() or word == "none.yaml":
+        if Path(word).exists() or word == "none.yaml":
             arguments = [*COMMANDS[name][:place], invalid, *COMMANDS[name][place + 1 :]]
             code, _, err = command(*name.split(), *arguments)
             assert code in (0, 2) and "Traceback" not in err and err.isascii()
