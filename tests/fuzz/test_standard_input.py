@@ -72,3 +72,8 @@ def test_one_line_out_per_line_in(home, case):
         assert numbers == sorted(numbers) and {*numbers} == {*range(1, count + 1)}
     else:
         assert len(printed) == count
+
+
+def test_json_has_no_other_line_breaks(home):
+    done = command("translate", home["words"], "--json", stdin="ba\u2028be\u2029\nbi\x85".encode())
+    assert [json.loads(one)["source"] for one in done.stdout.splitlines()] == ["ba\u2028be\u2029", "bi\x85"]
