@@ -26,7 +26,7 @@ from seq2attn.training.config import TrainingConfig
 
 
 def _check_tied_needs_shared_vocab(tokenizer: TokenizersConfig, model: ModelConfig) -> list[FieldError]:
-    if model.embeddings.tie != "all" or tokenizer.is_joint:
+    if model.embeddings.tie != "all" or tokenizer.shares_vocabulary:
         return []
     return [FieldError("model.embeddings.tie", "`all` needs one vocabulary for both sides: set `tokenizer.joint`")]
 

@@ -21,6 +21,7 @@ from seq2attn.cli import (
     doctor,
     evaluate,
     export,
+    import_model,
     init,
     prepare,
     score,
@@ -105,7 +106,8 @@ def command_group(description: str, *commands: Callable[..., None]) -> typer.Typ
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for command in commands:
-        group.command()(handle_errors(command))
+        name = command.__name__.rstrip("_").replace("_", "-")  # `import` is no name in Python
+        group.command(name)(handle_errors(command))
     return group
 
 
@@ -147,6 +149,7 @@ app = command_group(
     prepare.prepare,
     average.average,
     export.export,
+    import_model.import_,
     sweep.sweep,
     doctor.doctor,
     verify_resume.verify_resume,

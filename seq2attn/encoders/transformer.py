@@ -40,7 +40,7 @@ class TransformerConfig(Config):
     """Number of heads of keys and values (grouped-query attention); none: as many as `heads`."""
     ffn_dim: PositiveInt = 2048
     """Width of the hidden layer of the feed-forward layers."""
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     """Activation of that layer; swiglu has a gate, and three matrices instead of two."""
     norm_order: Literal["pre", "post"] = "pre"
     """Norm before each sublayer (pre) or after the residual sum (post)."""
@@ -50,6 +50,8 @@ class TransformerConfig(Config):
     """sinusoidal and learned are added to the embeddings; relative and rotary are part of the self-attention.
 
     relative disables the fused kernel in training on a CPU."""
+    wavelengths: Literal["tensor2tensor", "paper"] = "tensor2tensor"
+    """Wavelengths of sinusoidal positions: of tensor2tensor, up to 10,000 * 2 pi, or of the paper, just below it."""
     max_positions: PositiveInt = 1024
     """Number of learned positions; later tokens share the last one."""
     max_distance: PositiveInt = 16
@@ -62,7 +64,7 @@ class TransformerConfig(Config):
     def build_position_encoding(self, dim: int) -> nn.Module:
         """Module for positions [...] -> vectors [..., dim] that are added to the embeddings."""
         if self.position_encoding == "sinusoidal":
-            return SinusoidalPositionEncoding(dim)
+            return SinusoidalPositionEncoding(dim, self.wavelengths)
         if self.position_encoding == "learned":
             return LearnedPositionEmbedding(dim, self.max_positions)
         return NoPositionEncoding()

@@ -14,9 +14,9 @@ from seq2attn.nn.linear import Linear, linear_relu, prefers_onednn
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with a ReLU or GELU between them: Vaswani et al. 2017, eq. 2."""
+    """Two linear layers with a ReLU, GELU or SiLU between them: Vaswani et al. 2017, eq. 2."""
 
-    def __init__(self, dim: int, hidden: int, dropout: float, activation: Literal["relu", "gelu"]) -> None:
+    def __init__(self, dim: int, hidden: int, dropout: float, activation: Literal["relu", "gelu", "silu"]) -> None:
         super().__init__()
         self.up_proj, self.down_proj = Linear(dim, hidden), Linear(hidden, dim)
         self.dropout = Dropout(dropout)
@@ -28,7 +28,10 @@ class FeedForward(nn.Module):
             return self.down_proj(linear_relu(x, self.up_proj.weight, self.up_proj.bias, self.dropout.effective_p()))
         hidden = self.up_proj(x)
         in_place = not torch.is_grad_enabled()  # allocating another tensor takes ten times as long as the ReLU
-        hidden = F.relu(hidden, in_place) if self.activation == "relu" else F.gelu(hidden)
+        if self.activation == "gelu":
+            hidden = F.gelu(hidden)
+        else:
+            hidden = F.relu(hidden, in_place) if self.activation == "relu" else F.silu(hidden, in_place)
         return self.down_proj(self.dropout(hidden))
 
 
@@ -75,18 +78,19 @@ class ResidualConnection(nn.Module):
 class SinusoidalPositionEncoding(nn.Module):
     """Sinusoidal position encoding (Vaswani et al. 2017, section 3.5).
 
-    As in the authors' own code (tensor2tensor), and so in CTranslate2: sines in the first half and cosines in the
-    second, with wavelengths that reach 10,000 * 2 pi, where the paper's alternate and stay just below it.
+    Sines are in the first half and cosines in the second, as in the authors' own code (tensor2tensor), where the
+    paper's alternate. The wavelengths of tensor2tensor reach 10,000 * 2 pi, those of the paper stay just below it.
     """
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, wavelengths: Literal["tensor2tensor", "paper"] = "tensor2tensor") -> None:
         super().__init__()
-        self.dim = dim
+        self.dim, self.wavelengths = dim, wavelengths
 
     def forward(self, position: Tensor) -> Tensor:
         """[...] -> [..., D]"""
         half = (self.dim + 1) // 2
-        exponent = torch.arange(half, device=position.device) * (-math.log(10_000.0) / max(half - 1, 1))
+        longest = max(half - 1, 1) if self.wavelengths == "tensor2tensor" else self.dim / 2
+        exponent = torch.arange(half, device=position.device) * (-math.log(10_000.0) / longest)
         angle = position.unsqueeze(-1) * exponent.exp()
         return torch.cat([angle.sin(), angle.cos()], -1)[..., : self.dim]
 

@@ -22,6 +22,8 @@ class Tokenizer(ABC):
 
     is_stochastic: bool = False
     """Whether `sample` differs from `encode`."""
+    line_prefix: tuple[int, ...] = ()
+    """Ids before those of each line: the language of a multilingual model."""
 
     def __init__(self, config: Config, vocabulary: Vocabulary) -> None:
         self.config, self.vocabulary = config, vocabulary

@@ -10,9 +10,10 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from seq2attn.config.base import Config, FieldError
 from seq2attn.config.plugin import is_of_run
 from seq2attn.errors import RunError
-from seq2attn.io.files import read_object
+from seq2attn.io.files import read_bytes, read_object
 from seq2attn.tokenizers.base import TOKENIZER_FILE, VOCABULARY_FILE, Tokenizer
 from seq2attn.tokenizers.characters import CharacterTokenizer, CharacterTokenizerConfig
+from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import MODEL_FILE, BPETokenizerConfig, UnigramTokenizerConfig, load_subwords
 from seq2attn.tokenizers.tags import load_tags
 from seq2attn.tokenizers.vocabulary import Vocabulary, check_same
@@ -24,7 +25,8 @@ TokenizerConfig = Annotated[
     | UnigramTokenizerConfig
     | WordTokenizerConfig
     | CharacterTokenizerConfig
-    | WordPieceTokenizerConfig,
+    | WordPieceTokenizerConfig
+    | SentencePieceTokenizerConfig,
     Field(discriminator="kind"),
 ]
 
@@ -90,8 +92,14 @@ class TokenizersConfig(Config):
 
     @property
     def is_joint(self) -> bool:
-        """True if both sides have the same vocabulary."""
+        """True if one tokenizer is trained on both sides."""
         return self.joint is not None
+
+    @property
+    def shares_vocabulary(self) -> bool:
+        """True if both sides have the same vocabulary."""
+        files = [getattr(one, "vocabulary", None) for one in (self.source, self.target)]
+        return self.is_joint or (files[0] is not None and files[0] == files[1])
 
     @property
     def per_side(self) -> tuple[TokenizerConfig, TokenizerConfig]:
@@ -130,4 +138,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         case WordPieceTokenizerConfig():
             tokenizer = load_wordpiece(config, folder, TOKENIZER_HINT)
             check_same(vocabulary, tokenizer.vocabulary, folder / HF_TOKENIZER_FILE)
+        case SentencePieceTokenizerConfig():
+            model = read_bytes(folder / MODEL_FILE, TOKENIZER_HINT)
+            tokenizer = SentencePieceTokenizer(config, model, vocabulary)
     return load_tags(tokenizer, folder, TOKENIZER_HINT)

@@ -73,7 +73,7 @@ FOLDERS = {
     "no JSON": (write("config.json", "{"), "{bert}/config.json cannot be read: Expecting"),
     "another model": (change(model_type="roberta"), "{bert}/config.json is not of a `bert` but of a `roberta`"),
     "a decoder": (change(is_decoder=True), "{bert}/config.json is of a BERT with causal attention"),
-    "no width": (change(hidden_size=None), "{bert}/config.json is not of a BERT: `hidden_size`: Input should be"),
+    "no width": (change(hidden_size=None), "{bert}/config.json: `hidden_size`: Input should be"),
     "odd heads": (change(num_attention_heads=3), "{bert}/config.json: 3 heads do not divide 16"),
     "other rows": (change(vocab_size=99), "{bert}: the embeddings are 13 x 16, and 99 x 16 in config.json"),
 }

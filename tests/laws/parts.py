@@ -23,7 +23,9 @@ ENCODERS = {
     "gru": {"kind": "gru", "dim": WIDTH, "layers": 2},
     "gru-forward": {"kind": "gru", "dim": WIDTH, "bidirectional": False},
     "lstm": {"kind": "lstm", "dim": WIDTH, "layers": 1},
-    "transformer": {"kind": "transformer", "layers": 2, "heads": 4, "ffn_dim": 32},
+    "transformer": {
+        "kind": "transformer", "layers": 2, "heads": 4, "ffn_dim": 32, "activation": "silu", "wavelengths": "paper",
+    },
     "transformer-post-learned": {
         "kind": "transformer", "layers": 2, "heads": 2, "ffn_dim": 32, "norm_order": "post",
         "position_encoding": "learned",

@@ -52,7 +52,7 @@ def build_spec(config: ModelConfig, model: Seq2Seq, vocabularies: Sequence[Vocab
 def _options(config: TransformerConfig) -> dict[str, Any]:
     """Options that encoder and decoder share."""
     kinds = import_ctranslate2().specs.common_spec.Activation
-    activations = {"relu": kinds.RELU, "gelu": kinds.GELU, "swiglu": kinds.SWISH}
+    activations = {"relu": kinds.RELU, "gelu": kinds.GELU, "silu": kinds.SWISH, "swiglu": kinds.SWISH}
     return {
         "pre_norm": config.norm_order == "pre",
         "activation": activations[config.activation],

@@ -1,0 +1,52 @@
+"""`seq2attn import`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+
+def import_(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A folder of Hugging Face with a Marian model.", show_default=False)
+    ],
+    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The new run directory.", show_default=False)],
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="LANG", help="The language to translate into, for a model with several."),
+    ] = None,
+    positions: Annotated[
+        Literal["tensor2tensor", "transformers"],
+        typer.Option(help="Sinusoids as Marian was trained with, or those that transformers puts in their place."),
+    ] = "tensor2tensor",
+    punctuation: Annotated[
+        bool,
+        typer.Option(help="Normalize punctuation as Moses does, with which OPUS-MT was trained; needs sacremoses."),
+    ] = True,
+    verify_with: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Lines to verify with. [random words of the vocabulary]"),
+    ] = None,
+) -> None:
+    """Make a run directory of a pretrained model: Marian models such as OPUS-MT, in the format of Hugging Face.
+
+    The run translates, draws attention, aligns, is evaluated, exported and trained further like any other. Where
+    transformers is installed, both translate the same lines, and the command reports the share of equal tokens. In
+    greedy search at least 99 % must be equal; otherwise the command fails and leaves nothing behind.
+
+    \b
+    Examples:
+      seq2attn import opus-mt-de-en runs/de-en
+      seq2attn import opus-mt-en-ROMANCE runs/en-fr --to fr --verify-with lines.en
+      seq2attn translate runs/de-en "Das Haus ist alt." --attention -
+    """
+    from seq2attn.pretrained.import_run import import_run
+
+    report = import_run(folder, run, positions=positions, punctuation=punctuation, language=to, verify_with=verify_with)
+    if report is None:
+        typer.echo("not verified: transformers is not installed (pip install 'seq2attn[pretrained]')", err=True)
+    else:
+        typer.echo(report)
+    typer.echo(f"imported to {run}", err=True)

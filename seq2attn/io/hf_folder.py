@@ -1,0 +1,98 @@
+"""A folder of Hugging Face's `save_pretrained`: a config and weights in safetensors. Both may be untrusted.
+
+config.json                     architecture
+model.safetensors               weights, or
+model.safetensors.index.json    the files that they are split into
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import safetensors
+from pydantic import BaseModel, ValidationError
+from torch import Tensor
+
+from seq2attn.errors import DataError
+from seq2attn.io.files import MAX_FILE_BYTES, open_regular
+from seq2attn.io.weights import TensorSpec, load_tensors
+
+CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE = "config.json", "model.safetensors", "model.safetensors.index.json"
+PICKLE_FILE = "pytorch_model.bin"
+Section = TypeVar("Section", bound=BaseModel)
+
+
+def check_files(folder: Path) -> None:
+    """Raises DataError when the config or the weights are missing."""
+    missing = [] if (folder / CONFIG_FILE).is_file() else [CONFIG_FILE]
+    if not any((folder / name).is_file() for name in (WEIGHTS_FILE, INDEX_FILE)):
+        missing.append(WEIGHTS_FILE)
+    if missing:
+        hint = f"; {PICKLE_FILE} is not read: convert it with `save_pretrained`"
+        hint = hint if (folder / PICKLE_FILE).is_file() else ""
+        raise DataError(f"{folder} has no {' and no '.join(missing)}{hint}")
+
+
+def read_hf_config(file: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises DataError when it cannot be read."""
+    try:
+        content = _read_json(file)
+        if not isinstance(content, dict):
+            raise ValueError("it is no JSON object")
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{file} cannot be read: {error}") from None
+    return content
+
+
+def validate_fields(model: type[Section], content: Mapping[str, Any], file: Path) -> Section:
+    """The fields of `content` that `model` has. Raises DataError with missing and invalid keys of `file`."""
+    try:
+        return model.model_validate({name: content[name] for name in model.model_fields if name in content})
+    except ValidationError as error:
+        details = "; ".join(f"`{detail['loc'][0]}`: {detail['msg']}" for detail in error.errors())
+        raise DataError(f"{file}: {details}") from None
+
+
+def read_hf_specs(folder: Path) -> dict[str, TensorSpec]:
+    """Dtypes and shapes of the weights, from the headers of their files. Raises DataError when they cannot be read."""
+    specs: dict[str, TensorSpec] = {}
+    for file in _weight_files(folder):
+        try:
+            open_regular(file).close()
+            with safetensors.safe_open(file, "np") as weights:
+                for name in weights.keys():  # noqa: SIM118  # it is no mapping
+                    part = weights.get_slice(name)
+                    specs[name] = TensorSpec(part.get_dtype(), tuple(part.get_shape()))
+        except FileNotFoundError:
+            raise DataError(f"{folder} has no {file.name}, which {INDEX_FILE} names") from None
+        except (safetensors.SafetensorError, OSError) as error:
+            size = file.stat().st_size
+            message = f"{file} ({size:,} bytes) is not a complete safetensors file ({error}); download it again"
+            raise DataError(message) from None
+    return specs
+
+
+def read_hf_tensors(folder: Path) -> dict[str, Tensor]:
+    """The weights, whose specs were read before. Raises RunError when they have changed since."""
+    return {name: tensor for file in _weight_files(folder) for name, tensor in load_tensors(file).items()}
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """Raises DataError for an index that cannot be read, or that names files outside the folder."""
+    if (folder / WEIGHTS_FILE).is_file():
+        return [folder / WEIGHTS_FILE]
+    try:
+        names = sorted({*_read_json(folder / INDEX_FILE)["weight_map"].values()})
+        if outside := [name for name in names if Path(name).name != name]:
+            raise ValueError(f"`{outside[0]}` is not the name of a file in the same folder")
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{folder / INDEX_FILE} cannot be read: {error!r}") from None
+    return [folder / name for name in names]
+
+
+def _read_json(file: Path) -> Any:
+    with open_regular(file) as stream:
+        return json.loads(stream.read(MAX_FILE_BYTES))

@@ -1,0 +1,129 @@
+"""Import of a Hugging Face folder as a run, verified by translating with `transformers` too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+
+from seq2attn.engines.agreement import MIN_AGREEMENT, AgreementReport, compare_engines
+from seq2attn.engines.native import NativeEngine
+from seq2attn.errors import DataError, UserError
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.io.files import atomic_dir
+from seq2attn.io.text_lines import read_lines
+from seq2attn.models import build_model
+from seq2attn.nn.initialization import SkipInit
+from seq2attn.pretrained.bart_weights import check_positions, convert_bart_weights, read_bart_tensors
+from seq2attn.pretrained.marian import MarianFolder, Positions
+from seq2attn.pretrained.transformers_engine import check_tokenizer
+from seq2attn.run_directory import RunDirectory
+from seq2attn.search.config import BeamConfig, GreedyConfig
+from seq2attn.tokenizers.normalize import SPACE_MARK
+from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
+from seq2attn.tokenizers.vocabulary import Vocabulary
+
+NUM_PROBE_LINES, MAX_PROBE_WORDS = 20, 12
+MAX_FORCED_DIFFERENCE = 0.01
+"""Largest difference of the log-probabilities of a sentence. Beams may differ more: `transformers` leaves out hypotheses
+that end while they are not among the best."""
+
+
+def import_run(
+    folder: Path,
+    run: Path,
+    *,
+    positions: Positions = "tensor2tensor",
+    punctuation: bool = True,
+    language: str | None = None,
+    verify_with: Path | None = None,
+) -> AgreementReport | None:
+    """Make the run directory `run` of the Marian model in `folder`.
+
+    Returns its agreement with the original on the lines of `verify_with`, or on words of its vocabulary; None where
+    `transformers` is not installed. Raises UserError, leaving nothing behind, for a model that cannot be imported, or
+    when the two do not agree.
+    """
+    if run.exists() and (not run.is_dir() or any(run.iterdir())):
+        raise UserError(f"{run}: exists; give another directory, or move it away")
+    marian = MarianFolder.read(folder)
+    experiment = _experiment(marian, run, positions, marian.tokenizers(punctuation=punctuation, language=language))
+    source, target = (one.train([]) for one in experiment.tokenizer.per_side)
+    rows = marian.rows(source, target)
+    sizes = len(source.vocabulary), len(target.vocabulary)
+    with SkipInit(), torch.device("meta"):
+        empty = build_model(experiment.model, *sizes)
+    tables = marian.architecture.tables
+    tensors = read_bart_tensors(folder, empty, tables)
+    check_positions(folder, tensors)
+    lines = _probe_lines(source.vocabulary, verify_with)
+    with atomic_dir(run) as partial:
+        directory = RunDirectory(partial)
+        source.save(partial / "source")
+        target.save(partial / "target")
+        directory.save_config(experiment)
+        weights = convert_bart_weights(tensors, empty, tables, rows)
+        origin = {"imported": str(folder.resolve()), "architecture": "marian", "positions": positions}
+        directory.save_model(weights, (source.vocabulary, target.vocabulary), origin)
+        model, *_ = directory.load_model()
+        if find_spec("transformers") is None:
+            return None
+        assert isinstance(source, SentencePieceTokenizer)
+        for line in lines:
+            check_tokenizer(marian, source, rows[0], line)
+        positions_module = experiment.model.encoder.build_position_encoding(marian.architecture.d_model)
+        lengths = experiment.search.lengths
+        searches = GreedyConfig(kind="greedy", lengths=lengths), BeamConfig(kind="beam", patience=None, lengths=lengths)
+        named = list(zip(("greedy", "beam 5"), searches, strict=True))
+        report = compare_engines(NativeEngine(model), original, [source.encode(line) for line in lines], named)
+        agreement = report.searches[0].token_agreement
+        if agreement < MIN_AGREEMENT or report.max_forced_difference > MAX_FORCED_DIFFERENCE:
+            raise UserError(
+                f"{folder}: the imported model does not translate as the original, so nothing was left behind in {run}:"
+                f" {agreement:.2%} of the tokens agree, expected {MIN_AGREEMENT:.0%}\n{report}"
+            )
+    return report
+
+
+def _experiment(marian: MarianFolder, run: Path, positions: Positions, tokenizers: tuple[Any, Any]) -> ExperimentConfig:
+    """The config of the run. Its text, for further training, is to be put into the run, or set."""
+    source, target = tokenizers
+    text = run.resolve() / "text"
+    corpora = {
+        name: {"kind": "plain", "source": text / f"{name}.source", "target": text / f"{name}.target"}
+        for name in ("train", "dev")
+    }
+    longest = marian.architecture.max_position_embeddings - 1  # without EOS
+    content = {
+        "run_dir": run,
+        "data": {**corpora, "filters": {"max_length": longest}},
+        "tokenizer": {"source": source, "target": target},
+        "model": marian.model(positions),
+        "search": marian.generation.search(marian.architecture.max_position_embeddings, marian.languages[0]),
+    }
+    try:
+        return ExperimentConfig.model_validate(content)
+    except ValidationError as error:
+        details = "; ".join(f"`{'.'.join(map(str, one['loc']))}`: {one['msg']}" for one in error.errors())
+        raise DataError(f"{marian.folder}: {details}") from None
+
+
+def _probe_lines(vocabulary: Vocabulary, file: Path | None) -> Sequence[str]:
+    """The lines that both models translate: of a file, or random words of the vocabulary.
+
+    Raises: DataError for a file without text.
+    """
+    if file is not None:
+        lines = [line for line in read_lines(file) if line.strip()]
+        if not lines:
+            raise DataError(f"{file}: has no line to verify with")
+        return lines
+    random = Random(0)
+    words = [token.removeprefix(SPACE_MARK) for token in vocabulary.tokens if token.startswith(SPACE_MARK)]
+    words = [word for word in words if word.isalpha()] or ["a"]
+    return [" ".join(random.choices(words, k=random.randint(1, MAX_PROBE_WORDS))) for _ in range(NUM_PROBE_LINES)]

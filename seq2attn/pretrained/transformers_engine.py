@@ -1,0 +1,129 @@
+"""Hugging Face's `transformers` as an engine, to compare an imported model with the original."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seq2attn.engines.base import IdPairs
+from seq2attn.errors import UserError
+from seq2attn.nn.layers import SinusoidalPositionEncoding
+from seq2attn.pretrained.bart_weights import LM_HEAD, OUR_OUTPUT, OUR_SOURCE, OUR_TARGET, SOURCE, TARGET
+from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, VOCABULARY_FILE, MarianFolder
+from seq2attn.search.config import SearchConfig
+from seq2attn.search.translate_ids import Hypothesis, TokenIds
+from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
+from seq2attn.tokenizers.vocabulary import EOS, PAD
+
+
+def load_marian(marian: MarianFolder, tensors: Mapping[str, Tensor], positions: nn.Module) -> Any:
+    """The original model with its `tensors`, and with our `positions`; `from_pretrained` would follow other files."""
+    from transformers import MarianConfig, MarianMTModel
+
+    architecture, tables = marian.architecture, marian.architecture.tables
+    fields = architecture.model_dump(exclude={*architecture.model_fields} - {*MarianConfig().to_dict()})
+    model = MarianMTModel(MarianConfig(**fields)).eval()
+    names = {OUR_SOURCE: SOURCE, OUR_TARGET: TARGET, OUR_OUTPUT: LM_HEAD}
+    state = {**tensors, **{name: tables.table(ours, tensors) for ours, name in names.items()}}
+    model.load_state_dict(state, strict=False)
+    if isinstance(positions, SinusoidalPositionEncoding) and positions.wavelengths == "tensor2tensor":
+        table = positions(torch.arange(architecture.max_position_embeddings))
+        for side in (model.model.encoder, model.model.decoder):
+            side.embed_positions.weight.data.copy_(table)
+    return model
+
+
+def check_tokenizer(marian: MarianFolder, source: SentencePieceTokenizer, rows: Sequence[int], line: str) -> None:
+    """Raises UserError if the original tokenizer gives other ids than `source` for a line; `rows`: of the source."""
+    from transformers import MarianTokenizer
+
+    folder = marian.folder
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about sacremoses, which it does not call
+        tokenizer = MarianTokenizer(
+            str(folder / SOURCE_MODEL), str(folder / TARGET_MODEL), str(folder / VOCABULARY_FILE)
+        )
+    text = source.normalize(line)
+    theirs = tokenizer(text if source.config.tag is None else f"{source.config.tag} {text}").input_ids
+    ours = [rows[id] for id in (*source.encode(line), EOS)]
+    if ours != theirs:
+        raise UserError(f"{folder}: the tokenizers do not agree on {line!r}: {ours}, and {theirs} by transformers")
+
+
+@dataclass(frozen=True)
+class TransformersEngine:
+    """Search by `generate`, one sentence at a time, and forced decoding; tokens are ours."""
+
+    model: Any  # of `transformers`, in evaluation mode
+    rows: tuple[Sequence[int], Sequence[int]]  # their id of each of our ids, of both sides
+    max_source_length: int | None = None
+
+    @property
+    def description(self) -> str:
+        """Name and precision, for reports."""
+        return "transformers float32"
+
+    @torch.no_grad()
+    def translate(
+        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
+    ) -> list[list[Hypothesis]]:
+        """The best hypothesis of each source, by a beam that ends when no other can become better."""
+        from transformers import GenerationConfig
+
+        lengths = torch.tensor([len(source) for source in sources])
+        limits = search.lengths.limits(lengths).max_length.tolist()
+        output = []
+        beam = search.num_hypotheses
+        for source, limit in zip(sources, limits, strict=True):
+            config = GenerationConfig(
+                num_beams=beam,
+                max_new_tokens=limit,
+                **({"length_penalty": search.lengths.alpha, "early_stopping": "never"} if beam > 1 else {}),
+                eos_token_id=self.rows[1][EOS],
+                pad_token_id=self.rows[1][PAD],
+                decoder_start_token_id=self._start,
+            )
+            constraints = [partial(self._constrain, limit=limit)]
+            ids = self.model.generate(self._source(source), logits_processor=constraints, generation_config=config)[
+                0
+            ].tolist()
+            ids = ids[1 : ids.index(self.rows[1][EOS], 1)]
+            tokens = tuple(map(self.rows[1].index, ids))
+            log_prob = sum(self.token_log_probs([(source, tokens)], budget=budget)[0])
+            penalty = search.lengths.build_penalty().penalty(torch.tensor(len(tokens) + 1)).item()
+            output.append([Hypothesis(tokens, log_prob / penalty, log_prob)])
+        return output
+
+    @torch.no_grad()
+    def token_log_probs(self, pairs: IdPairs, *, budget: int) -> list[list[float]]:
+        """Forced decoding: the log-probability of each target token and of EOS, without those of PAD."""
+        output = []
+        for source, target in pairs:
+            labels = [self.rows[1][id] for id in (*target, EOS)]
+            logits = self.model(
+                input_ids=self._source(source), decoder_input_ids=torch.tensor([[self._start, *labels[:-1]]])
+            ).logits[0]
+            logits[:, self.rows[1][PAD]] = -torch.inf
+            output.append(logits.log_softmax(-1).gather(1, torch.tensor(labels)[:, None]).squeeze(1).tolist())
+        return output
+
+    def _constrain(self, ids: Tensor, scores: Tensor, *, limit: int) -> Tensor:
+        """Log-probabilities of the next token without PAD, and of EOS alone at the limit, where it keeps its own."""
+        pad, end = self.rows[1][PAD], self.rows[1][EOS]
+        scores = scores.index_fill(1, torch.tensor([pad]), -torch.inf).log_softmax(1)
+        if ids.size(1) < limit:
+            return scores
+        return torch.full_like(scores, -torch.inf).index_copy(1, torch.tensor([end]), scores[:, [end]])
+
+    @property
+    def _start(self) -> int:
+        return int(self.model.config.decoder_start_token_id)
+
+    def _source(self, ids: Sequence[int]) -> torch.Tensor:
+        return torch.tensor([[self.rows[0][id] for id in (*ids, EOS)]])

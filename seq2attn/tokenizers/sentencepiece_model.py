@@ -1,0 +1,173 @@
+"""A given SentencePiece model with its own normalization; the ids may come from a vocabulary of its pieces.
+
+OPUS-MT models have a SentencePiece model for each side, and `vocab.json` with the pieces of both. Those with several
+target languages have a tag such as `>>fra<<` before each source line.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, TypeAdapter, model_validator
+
+from seq2attn.config.base import Config, FieldError, InputPath
+from seq2attn.config.trust import is_of_run
+from seq2attn.errors import DataError, RunError, UserError
+from seq2attn.io.files import read_bytes, read_object, sha256_json, sha256_of, write_bytes
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_whitespace
+from seq2attn.tokenizers.subwords import MODEL_FILE, UNK_SURFACE
+from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary
+
+FILE_HINT = "take the file that belongs to the model"
+_INPUT_PATH: TypeAdapter[Path] = TypeAdapter(InputPath)
+_LEADING_TAG = re.compile(r"\s*(>>\S+<<)")
+
+
+class SentencePieceTokenizerConfig(Config):
+    """A given SentencePiece model, which is not trained."""
+
+    kind: Literal["sentencepiece"]
+    path: InputPath
+    """File of the SentencePiece model."""
+    vocabulary: InputPath | None = None
+    """JSON file with the id of each piece, such as `vocab.json` of Hugging Face; none: the pieces of the model."""
+    punctuation: str | None = Field(None, pattern="^[a-z]{2,3}$")
+    """Language code for Moses' normalization of punctuation, with which OPUS-MT models were trained; none: off. Needs
+    sacremoses."""
+    tag: str | None = None
+    """Token before every line: the language of a multilingual model, such as `>>fra<<`."""
+    digest: str = ""
+    """SHA-256 of the files; filled in, so that a run does not need them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_digest(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get("digest") or not isinstance(data.get("path"), str | Path):
+            return data
+        if is_of_run(data["path"]):
+            raise FieldError("digest", "is missing from the config of a run, whose files are not read")
+        files = {key: data[key] for key in ("path", "vocabulary") if isinstance(data.get(key), str | Path)}
+        digests = []
+        for key, path in files.items():
+            try:
+                digests.append(sha256_of(_INPUT_PATH.validate_python(path)))
+            except OSError as error:
+                raise FieldError(key, f"{path} cannot be read ({error.strerror})") from None
+        return {**data, "digest": sha256_json(digests)}
+
+    def train(self, lines: Iterable[str]) -> SentencePieceTokenizer:
+        """The tokenizer in the files; `lines` are not used.
+
+        Raises: DataError for a file that is missing or corrupt, or was changed.
+        """
+        files = [self.path] if self.vocabulary is None else [self.path, self.vocabulary]
+        try:
+            model = read_bytes(self.path, FILE_HINT)
+            if self.vocabulary is None:
+                processor = load_processor(model, self.path)
+                pieces = [processor.id_to_piece(id) for id in range(len(processor))]
+            else:
+                pieces = read_pieces(self.vocabulary)
+            if sha256_json([sha256_of(file) for file in files]) != self.digest:
+                raise DataError(f"{self.path}: the files are not those of the config's `digest`; leave that out")
+            return SentencePieceTokenizer(self, model, Vocabulary.from_tokens(pieces))
+        except RunError as error:
+            raise DataError(str(error)) from None
+
+
+def load_processor(model: bytes, path: Path) -> Any:
+    """SentencePiece with a model. Raises RunError when `model`, the content of `path`, is none."""
+    from sentencepiece import SentencePieceProcessor
+
+    try:
+        return SentencePieceProcessor(model_proto=model)
+    except (RuntimeError, ValueError) as error:
+        raise RunError(f"{path}: is not a SentencePiece model ({error}); {FILE_HINT}") from None
+
+
+def read_pieces(path: Path) -> list[str]:
+    """The pieces of a JSON file in the order of their ids.
+
+    Raises: RunError unless the ids are 0, 1, 2 and so on, each once.
+    """
+    ids = read_object(path, FILE_HINT)
+    for piece, id in ids.items():
+        if type(id) is not int:
+            raise RunError(f"{path}: the id of `{piece}` is {id!r}, no number; {FILE_HINT}")
+    pieces = sorted(ids, key=ids.__getitem__)
+    for number, piece in enumerate(pieces):
+        if ids[piece] != number:
+            raise RunError(f"{path}: `{piece}` has the id {ids[piece]}, expected {number}; {FILE_HINT}")
+    return pieces
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """Segmentation by a SentencePiece model. A line may begin with a tag of the vocabulary, such as `>>fra<<`."""
+
+    config: SentencePieceTokenizerConfig
+
+    def __init__(self, config: SentencePieceTokenizerConfig, model: bytes, vocabulary: Vocabulary) -> None:
+        """Raises RunError for a model that is none, UserError for an unknown tag, or when sacremoses is missing."""
+        super().__init__(config, vocabulary)
+        self.model, self._processor = model, load_processor(model, config.path)
+        self._moses = None if config.punctuation is None else _load_moses(config.punctuation)
+        if config.tag is not None:
+            if config.tag not in vocabulary.tokens[len(SPECIAL_TOKENS) :]:
+                raise UserError(f"the vocabulary has no tag `{config.tag}`")
+            self.line_prefix = (vocabulary.id(config.tag),)
+
+    def normalize(self, line: str) -> str:
+        """The line that SentencePiece normalizes and segments."""
+        if self._moses is not None:
+            line = "".join(" " if unicodedata.category(one).startswith("C") else one for one in line)
+            line = self._moses.normalize(line)
+        return collapse_whitespace(line)
+
+    def split_tag(self, line: str) -> tuple[str, str]:
+        """The tag at the beginning of a line, or an empty string, and the rest."""
+        match = _LEADING_TAG.match(line)
+        is_known = match is not None and self.vocabulary.id(match[1]) != UNK
+        return (match[1], line[match.end() :]) if match and is_known else ("", line)
+
+    def encode(self, line: str) -> list[int]:
+        """The ids of a line's tag and pieces, without BOS and EOS; empty for an empty line."""
+        tag, rest = self.split_tag(line)
+        ids = [self.vocabulary.id(piece) for piece in self._processor.encode(self.normalize(rest), out_type=str)]
+        prefix = [self.vocabulary.id(tag)] if tag else self.line_prefix
+        return [*prefix, *(UNK if id in CONTROL_IDS else id for id in ids)] if ids or tag else []
+
+    def _surfaces(self, ids: Sequence[int]) -> Iterable[str]:
+        return map(self._surface, ids)
+
+    def _surface(self, id: int) -> str:
+        if id in CONTROL_IDS or id in self.line_prefix:
+            return ""
+        return UNK_SURFACE if id == UNK else self.vocabulary.tokens[int(id)].replace(SPACE_MARK, " ")
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text, always one line, without PAD, BOS, EOS and the config's tag; UNK becomes `<unk>`."""
+        silent = {*CONTROL_IDS, *self.line_prefix}
+        tokens = (self.vocabulary.tokens[int(id)] for id in ids if id not in silent)
+        runs = groupby(tokens, SPECIAL_TOKENS[UNK].__eq__)
+        texts = (" ".join(run) if is_unknown else self._processor.decode_pieces([*run]) for is_unknown, run in runs)
+        return collapse_whitespace(" ".join(texts))
+
+    def save(self, folder: Path) -> None:
+        """Write the files that `load_tokenizer` reads."""
+        write_bytes(folder / MODEL_FILE, self.model)
+        super().save(folder)
+
+
+def _load_moses(language: str) -> Any:
+    """Moses' normalization of punctuation as OPUS-MT's scripts use it. Raises UserError without sacremoses."""
+    try:
+        from sacremoses import MosesPunctNormalizer
+    except ImportError:
+        raise UserError("Moses' normalization needs sacremoses: pip install 'seq2attn[pretrained]'") from None
+    return MosesPunctNormalizer(language, pre_replace_unicode_punct=True)

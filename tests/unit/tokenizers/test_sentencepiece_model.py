@@ -1,0 +1,102 @@
+"""A given SentencePiece model segments as `transformers` does, with the punctuation of Moses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from sacremoses import MosesPunctNormalizer
+from transformers import MarianTokenizer
+
+from seq2attn.config.load import load
+from seq2attn.errors import DataError, RunError, UserError
+from seq2attn.tokenizers.config import TokenizersConfig
+from seq2attn.tokenizers.config import load_tokenizer
+from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
+from seq2attn.tokenizers.vocabulary import CONTROL_IDS, UNK
+from tests.small_marian import SOURCE, make_vocabulary
+
+LINES = [*SOURCE, "  Das\tHaus  ", "xyz 日本 Haus", "<pad> </s> <unk>", "Ｗｏ ﬁ", "", " "]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("marian")
+    make_vocabulary(path, tags=[">>fra<<", ">>eng<<"])
+    return path
+
+
+def tokenizer(folder: Path, **options: object) -> SentencePieceTokenizer:
+    files = {"path": folder / "source.spm", "vocabulary": folder / "vocab.json"}
+    return SentencePieceTokenizerConfig.model_validate({"kind": "sentencepiece", **files, **options}).train([])
+
+
+def test_pieces_are_those_of_marian(folder: Path, tmp_path: Path) -> None:
+    theirs = MarianTokenizer(*(str(folder / name) for name in ("source.spm", "target.spm", "vocab.json")))
+    ours = tokenizer(folder)
+    ours.save(tmp_path / "source")
+    loaded = load_tokenizer(tmp_path / "source")
+    for line in LINES[:5] + LINES[6:]:
+        pieces = theirs.tokenize(line)
+        expected = [piece if piece in theirs.encoder else "<unk>" for piece in pieces]
+        assert ours.convert_ids_to_tokens(ours.encode(line)) == expected
+        assert loaded.encode(line) == ours.encode(line)
+        assert ours.decode(ours.encode(line)) == theirs.decode(theirs(line).input_ids[:-1]).replace(
+            " <unk> ", " <unk> "
+        )
+    assert not {*CONTROL_IDS} & {*ours.encode("<pad> </s> <s>")}  # text, and no special tokens
+
+
+def test_words_and_unknown_characters(folder: Path) -> None:
+    ours = tokenizer(folder)
+    ids = ours.encode("Das 日 Haus")
+    assert UNK in ids and ours.decode(ids) == "Das <unk> Haus"
+    words = ours.word_ids(ids)
+    assert words[0] == 0 and words[ids.index(UNK)] == 1 and words[-1] == 2
+
+
+def test_punctuation_is_that_of_moses(folder: Path) -> None:
+    ours = tokenizer(folder, punctuation="de")
+    moses = MosesPunctNormalizer("de", pre_replace_unicode_punct=True)
+    for line in ("„Wo?“, fragte er — „hier“ …", "１２ Ｂoote，rot", "a\u200bb"):
+        assert ours.encode(line) == tokenizer(folder).encode(moses.normalize(line.replace("\u200b", " ")))
+    assert ours.encode(LINES[1]) != tokenizer(folder).encode(LINES[1])
+
+
+def test_tags_of_languages(folder: Path) -> None:
+    plain, tagged = tokenizer(folder), tokenizer(folder, tag=">>fra<<")
+    fra, eng = map(plain.vocabulary.id, (">>fra<<", ">>eng<<"))
+    ids = plain.encode("Das Haus")
+    assert plain.encode(">>fra<< Das Haus") == tagged.encode("Das Haus") == [fra, *ids]
+    assert tagged.encode(">>eng<< Das Haus") == [eng, *ids]
+    assert tagged.decode(tagged.encode("Das Haus")) == "Das Haus"
+    assert tagged.encode(" ") == []
+    assert plain.split_tag(">>xxx<< Das") == ("", ">>xxx<< Das")
+    with pytest.raises(UserError, match="no tag `>>xxx<<`"):
+        tokenizer(folder, tag=">>xxx<<")
+
+
+def test_files_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(f"joint: {{kind: sentencepiece, path: {folder}/source.spm}}")
+    pieces = load(tmp_path / "c.yaml", TokenizersConfig).per_side[0].train([])
+    assert "<unk>" not in pieces.convert_ids_to_tokens(pieces.encode(SOURCE[0]))
+    config = pieces.config.model_copy(update={"digest": "0"})
+    with pytest.raises(DataError, match="not those of the config's `digest`"):
+        config.train([])
+    ids = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    for name, content, message in [
+        ("string", ids | {"</s>": "0"}, "the id of `</s>` is '0', no number"),
+        ("twice", ids | {"<pad>": 1}, "has the id 1, expected 2"),
+        ("gap", ids | {"<pad>": 999}, "`<pad>` has the id 999, expected"),
+    ]:
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+        with pytest.raises(DataError, match=message):
+            tokenizer(folder, vocabulary=tmp_path / f"{name}.json")
+    (tmp_path / "no.spm").write_bytes(b"version 1")
+    with pytest.raises(DataError, match="no.spm: is not a SentencePiece model"):
+        tokenizer(folder, path=tmp_path / "no.spm")
+    pieces.save(tmp_path / "source")
+    (tmp_path / "source" / "sentencepiece.model").write_bytes(b"")
+    with pytest.raises(RunError):
+        load_tokenizer(tmp_path / "source")
