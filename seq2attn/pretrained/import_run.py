@@ -21,7 +21,7 @@ from seq2attn.models import build_model
 from seq2attn.nn.initialization import SkipInit
 from seq2attn.pretrained.bart_weights import check_positions, convert_bart_weights, read_bart_tensors
 from seq2attn.pretrained.marian import MarianFolder, Positions
-from seq2attn.pretrained.transformers_engine import check_tokenizer
+from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer, load_marian
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig
 from seq2attn.tokenizers.normalize import SPACE_MARK
@@ -30,8 +30,8 @@ from seq2attn.tokenizers.vocabulary import Vocabulary
 
 NUM_PROBE_LINES, MAX_PROBE_WORDS = 20, 12
 MAX_FORCED_DIFFERENCE = 0.01
-"""Largest difference of the log-probabilities of a sentence. Beams may differ more: `transformers` leaves out hypotheses
-that end while they are not among the best."""
+"""Largest difference of the log-probabilities of a sentence. Beams may differ more: `transformers` leaves out some
+hypotheses that end."""
 
 
 def import_run(
@@ -74,13 +74,13 @@ def import_run(
         if find_spec("transformers") is None:
             return None
         assert isinstance(source, SentencePieceTokenizer)
-        for line in lines:
-            check_tokenizer(marian, source, rows[0], line)
-        positions_module = experiment.model.encoder.build_position_encoding(marian.architecture.d_model)
+        check_tokenizer(marian, source, rows[0], lines)
+        original = TransformersEngine(load_marian(marian, tensors, positions), rows)
         lengths = experiment.search.lengths
-        searches = GreedyConfig(kind="greedy", lengths=lengths), BeamConfig(kind="beam", patience=None, lengths=lengths)
-        named = list(zip(("greedy", "beam 5"), searches, strict=True))
-        report = compare_engines(NativeEngine(model), original, [source.encode(line) for line in lines], named)
+        greedy = GreedyConfig(kind="greedy", lengths=lengths)
+        beam = BeamConfig(kind="beam", patience=None, lengths=lengths)
+        sources = [source.encode(line) for line in lines]
+        report = compare_engines(NativeEngine(model), original, sources, [("greedy", greedy), ("beam 5", beam)])
         agreement = report.searches[0].token_agreement
         if agreement < MIN_AGREEMENT or report.max_forced_difference > MAX_FORCED_DIFFERENCE:
             raise UserError(

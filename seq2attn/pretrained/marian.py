@@ -178,11 +178,9 @@ class MarianFolder:
             ids = {piece: id for id, piece in enumerate(read_pieces(file))}
             if len(ids) != size:
                 raise DataError(f"{file}: has {len(ids)} entries, and the model {size} by config.json")
-            for key, id in (("pad_token_id", "<pad>"), ("eos_token_id", "</s>")):
-                if ids.get(id) != getattr(self.architecture, key):
-                    raise DataError(
-                        f"{file}: `{id}` is {ids.get(id)}, and `{key}` is {getattr(self.architecture, key)}"
-                    )
+            for token, key in (("<pad>", "pad_token_id"), ("</s>", "eos_token_id")):
+                if ids.get(token) != (expected := getattr(self.architecture, key)):
+                    raise DataError(f"{file}: `{token}` has the id {ids.get(token)}, expected `{key}`, {expected}")
             if "<unk>" not in ids:
                 raise DataError(f"{file}: lacks `<unk>`")
             ids |= {SPECIAL_TOKENS[BOS]: self.architecture.decoder_start_token_id}

@@ -9,37 +9,39 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from seq2attn.engines.base import IdPairs
 from seq2attn.errors import UserError
+from seq2attn.models.seq2seq import IdPairs
 from seq2attn.nn.layers import SinusoidalPositionEncoding
 from seq2attn.pretrained.bart_weights import LM_HEAD, OUR_OUTPUT, OUR_SOURCE, OUR_TARGET, SOURCE, TARGET
-from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, VOCABULARY_FILE, MarianFolder
+from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, VOCABULARY_FILE, MarianFolder, Positions
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, TokenIds
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
 from seq2attn.tokenizers.vocabulary import EOS, PAD
 
 
-def load_marian(marian: MarianFolder, tensors: Mapping[str, Tensor], positions: nn.Module) -> Any:
-    """The original model with its `tensors`, and with our `positions`; `from_pretrained` would follow other files."""
+def load_marian(marian: MarianFolder, tensors: Mapping[str, Tensor], positions: Positions) -> Any:
+    """The original model with its `tensors` and the given positions; `from_pretrained` would follow other files."""
     from transformers import MarianConfig, MarianMTModel
 
     architecture, tables = marian.architecture, marian.architecture.tables
-    fields = architecture.model_dump(exclude={*architecture.model_fields} - {*MarianConfig().to_dict()})
-    model = MarianMTModel(MarianConfig(**fields)).eval()
+    model = MarianMTModel(MarianConfig(**architecture.model_dump())).eval()
     names = {OUR_SOURCE: SOURCE, OUR_TARGET: TARGET, OUR_OUTPUT: LM_HEAD}
     state = {**tensors, **{name: tables.table(ours, tensors) for ours, name in names.items()}}
     model.load_state_dict(state, strict=False)
-    if isinstance(positions, SinusoidalPositionEncoding) and positions.wavelengths == "tensor2tensor":
-        table = positions(torch.arange(architecture.max_position_embeddings))
+    if positions == "tensor2tensor":
+        encoding = SinusoidalPositionEncoding(architecture.d_model, positions)
+        table = encoding(torch.arange(architecture.max_position_embeddings))
         for side in (model.model.encoder, model.model.decoder):
             side.embed_positions.weight.data.copy_(table)
     return model
 
 
-def check_tokenizer(marian: MarianFolder, source: SentencePieceTokenizer, rows: Sequence[int], line: str) -> None:
+def check_tokenizer(
+    marian: MarianFolder, source: SentencePieceTokenizer, rows: Sequence[int], lines: Sequence[str]
+) -> None:
     """Raises UserError if the original tokenizer gives other ids than `source` for a line; `rows`: of the source."""
     from transformers import MarianTokenizer
 
@@ -49,11 +51,12 @@ def check_tokenizer(marian: MarianFolder, source: SentencePieceTokenizer, rows: 
         tokenizer = MarianTokenizer(
             str(folder / SOURCE_MODEL), str(folder / TARGET_MODEL), str(folder / VOCABULARY_FILE)
         )
-    text = source.normalize(line)
-    theirs = tokenizer(text if source.config.tag is None else f"{source.config.tag} {text}").input_ids
-    ours = [rows[id] for id in (*source.encode(line), EOS)]
-    if ours != theirs:
-        raise UserError(f"{folder}: the tokenizers do not agree on {line!r}: {ours}, and {theirs} by transformers")
+    for line in lines:
+        text = source.normalize(line)
+        theirs = tokenizer(text if source.config.tag is None else f"{source.config.tag} {text}").input_ids
+        ours = [rows[id] for id in (*source.encode(line), EOS)]
+        if ours != theirs:
+            raise UserError(f"{folder}: the tokenizers do not agree on {line!r}: {ours}, and {theirs} by transformers")
 
 
 @dataclass(frozen=True)
@@ -90,9 +93,8 @@ class TransformersEngine:
                 decoder_start_token_id=self._start,
             )
             constraints = [partial(self._constrain, limit=limit)]
-            ids = self.model.generate(self._source(source), logits_processor=constraints, generation_config=config)[
-                0
-            ].tolist()
+            output_ids = self.model.generate(self._source(source), config, logits_processor=constraints)
+            ids = output_ids[0].tolist()
             ids = ids[1 : ids.index(self.rows[1][EOS], 1)]
             tokens = tuple(map(self.rows[1].index, ids))
             log_prob = sum(self.token_log_probs([(source, tokens)], budget=budget)[0])

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pydantic import Field, TypeAdapter, model_validator
 
 from seq2attn.config.base import Config, FieldError, InputPath
-from seq2attn.config.trust import is_of_run
+from seq2attn.config.plugin import is_of_run
 from seq2attn.errors import DataError, RunError, UserError
 from seq2attn.io.files import read_bytes, read_object, sha256_json, sha256_of, write_bytes
 from seq2attn.tokenizers.base import Tokenizer
@@ -86,6 +86,8 @@ def load_processor(model: bytes, path: Path) -> Any:
     from sentencepiece import SentencePieceProcessor
 
     try:
+        if not model:
+            raise ValueError("it is empty")  # which SentencePiece does not notice
         return SentencePieceProcessor(model_proto=model)
     except (RuntimeError, ValueError) as error:
         raise RunError(f"{path}: is not a SentencePiece model ({error}); {FILE_HINT}") from None

@@ -11,8 +11,7 @@ from transformers import MarianTokenizer
 
 from seq2attn.config.load import load
 from seq2attn.errors import DataError, RunError, UserError
-from seq2attn.tokenizers.config import TokenizersConfig
-from seq2attn.tokenizers.config import load_tokenizer
+from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, UNK
 from tests.small_marian import SOURCE, make_vocabulary
@@ -94,7 +93,7 @@ def test_files_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(DataError, match=message):
             tokenizer(folder, vocabulary=tmp_path / f"{name}.json")
     (tmp_path / "no.spm").write_bytes(b"version 1")
-    with pytest.raises(DataError, match="no.spm: is not a SentencePiece model"):
+    with pytest.raises(DataError, match=r"no\.spm: is not a SentencePiece model"):
         tokenizer(folder, path=tmp_path / "no.spm")
     pieces.save(tmp_path / "source")
     (tmp_path / "source" / "sentencepiece.model").write_bytes(b"")

@@ -1,0 +1,71 @@
+"""An imported Marian model has the logits and the translations of the original in `transformers`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import MarianMTModel, MarianTokenizer
+
+from seq2attn.data.collate import collate_source
+from seq2attn.inference.translator import Translator
+from seq2attn.pretrained.import_run import import_run
+from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
+from seq2attn.tokenizers.vocabulary import BOS, EOS
+from tests.small_marian import SOURCE, make_marian
+
+MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "joint vocabulary": ({}, {}),
+    "positions of transformers": ({"scale_embedding": False}, {"positions": "transformers"}),
+    "a vocabulary for each side, GELU": ({"separate": True, "activation_function": "gelu"}, {}),
+    "untied, shards": ({"tie_word_embeddings": False, "shard": "9KB"}, {}),
+    "float16, languages": ({"dtype": torch.float16, "tags": [">>fra<<", ">>eng<<"]}, {"language": "fra"}),
+}
+
+
+def tensor2tensor(length: int, dim: int) -> torch.Tensor:
+    """Sinusoids as in Marian's C++: exponents from 0 to -1."""
+    angles = np.arange(length)[:, None] * np.exp(-np.arange(dim // 2) * np.log(1e4) / (dim // 2 - 1))
+    return torch.from_numpy(np.concatenate([np.sin(angles), np.cos(angles)], 1)).float()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: Path) -> None:
+    made, options = MODELS[name]
+    make_marian(tmp_path / "hf", **made)
+    (tmp_path / "lines").write_text(SOURCE[0])
+    report = import_run(tmp_path / "hf", tmp_path / "run", punctuation=False, verify_with=tmp_path / "lines", **options)
+    assert report is not None and report.searches[0].token_agreement == 1
+
+    theirs: Any = MarianMTModel.from_pretrained(tmp_path / "hf", dtype=torch.float32).eval()
+    if "positions" not in options:
+        for side in (theirs.model.encoder, theirs.model.decoder):
+            side.embed_positions.weight.data = tensor2tensor(64, 16)
+    pad = theirs.config.pad_token_id
+    tokenizer = MarianTokenizer.from_pretrained(tmp_path / "hf")
+    tag = f">>{options['language']}<< " if "language" in options else ""
+    inputs = tokenizer([tag + line for line in SOURCE], return_tensors="pt", padding=True)
+    translator = Translator.load(tmp_path / "run", "cpu")
+    assert translator.search == BeamConfig(
+        kind="beam", beam_size=3, lengths=LengthsConfig(alpha=0.8, max_length=18, source_language="de")
+    )
+    greedy = GreedyConfig(kind="greedy", lengths=translator.search.lengths)
+    for search, beam in ((None, {"early_stopping": "never"}), (greedy, {"num_beams": 1})):
+        output = theirs.generate(**inputs, **beam, max_length=20, renormalize_logits=True, bad_words_ids=[[pad]])
+        for ours, ids in zip(translator.translate(list(SOURCE), search), output.tolist(), strict=True):
+            assert list(ours.tokens) == tokenizer.convert_ids_to_tokens([id for id in ids if id not in (0, pad)])
+
+    _, target = (one.vocabulary for one in (translator.source, translator.target))
+    words = [target.tokens[-5], *target.tokens[4:9], "</s>"]
+    encoder = tokenizer.target_encoder if made.get("separate") else tokenizer.encoder
+    decoder_ids = torch.tensor([[pad, *map(encoder.__getitem__, words)]]).expand(len(SOURCE), -1)
+    expected = theirs(**inputs, decoder_input_ids=decoder_ids).logits
+    source, mask = collate_source([translator.source.encode(line) for line in SOURCE])
+    target_ids = torch.tensor([[BOS, *map(target.id, words)]]).expand(len(SOURCE), -1)
+    logits = translator.model.output_projection(translator.model(source, mask, target_ids).hidden)
+    columns = [encoder[token] for token in target.tokens[EOS:]]
+    torch.testing.assert_close(logits[..., EOS:], expected[..., columns], rtol=1e-5, atol=1e-5)
+    assert logits.softmax(-1)[..., :EOS].max() < 1e-12  # PAD and BOS, which the original has not
