@@ -103,7 +103,7 @@ def read_bart_tensors(folder: Path, model: nn.Module, tables: BartTables) -> dic
             if not torch.equal(tensors[first], tensors[other]):
                 raise DataError(
                     f"{folder}: `{first}` and `{other}` differ, but config.json says that they are one table;"
-                    " the file was saved from a damaged model: look for a newer one"
+                    " it was saved from a corrupt model: look for a newer one"
                 )
     return tensors
 

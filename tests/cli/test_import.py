@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from tests.cli.conftest import Invoke
-from tests.small_marian import SOURCE, make_marian
+from tests.cli.conftest import ROOT, Invoke
+from tests.cli.test_readme import commands
+from tests.small_marian import SOURCE, TARGET, make_marian
 
 
 @pytest.fixture(scope="module")
@@ -25,23 +27,37 @@ def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, tmp_path: Path) -> None:
-    (tmp_path / "lines").write_text("\n".join(SOURCE), encoding="utf-8")
-    copy = Path(shutil.copytree(marian, tmp_path / "marian"))
-    imported = invoke("import", "marian", "run", "--verify-with", "lines")
-    assert re.search(r"^greedy +3 +100.00% +100.0%", imported.out, re.MULTILINE)
-    assert imported.err.endswith("imported to run\n")
-    shutil.rmtree(copy)  # the run needs its own files only
-    native = invoke("translate", "run", "-i", "lines")
-    assert native.out.count("\n") == 3
-    assert "\nlayer 2" in invoke("translate", "run", SOURCE[0], "--attention", "-").out
-    assert invoke("doctor", "run", "-i", "lines", "--sentences", "2").out.count("pass") == 4
-    invoke("evaluate", "run", "--greedy", "--source", "lines", "--reference", "lines")
-    assert re.match(r"\d+-\d+", invoke("align", "run", "--source", "lines", "--target", "lines").out)
-    exported = invoke("export", "run", "--to", "ctranslate2", "--verify-with", "lines").out
-    assert re.search(r"^greedy +3 +100.00%", exported, re.MULTILINE)
-    greedy = ["translate", "run", "--greedy", "-i", "lines"]
+    """The commands of docs/pretrained.md, and others."""
+    page = (ROOT / "docs" / "pretrained.md").read_text(encoding="utf-8")
+    (adapted,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "adapted.yaml").write_text(adapted.replace("3 epochs", "1 update"), encoding="utf-8")
+    for name in ("test", "train", "dev"):
+        for side, lines in (("de", SOURCE), ("en", TARGET)):
+            (tmp_path / f"{name}.{side}").write_text("\n".join(lines), encoding="utf-8")
+    copy = Path(shutil.copytree(marian, tmp_path / "opus-mt-de-en"))
+
+    imported, *others, train, evaluate = [shlex.split(command)[1:] for command in commands("docs/pretrained.md")]
+    done = invoke(*imported, "--verify-with", "test.de")
+    assert re.search(r"^greedy +3 +100.00% +100.0%", done.out, re.MULTILINE)
+    assert done.err.endswith("imported to runs/de-en\n")
+    shutil.rmtree(copy)  # the run has copies of its files
+    translate, score, export = (invoke(*command).out for command in others)
+    assert "\nlayer 2" in translate and "BLEU" in score
+    assert re.search(r"^greedy +3 +100.00%", export, re.MULTILINE)
+    greedy = ["translate", "runs/de-en", "--greedy", "-i", "test.de"]
     assert invoke(*greedy, "--engine", "ctranslate2").out == invoke(*greedy).out
-    assert "run: exists; give another directory" in invoke("import", marian, "run", code=2).err
+    assert invoke("doctor", "runs/de-en", "-i", "test.de", "--sentences", "2").out.count("pass") == 4
+    assert re.match(r"\d+-\d+", invoke("align", "runs/de-en", "--source", "test.de", "--target", "test.en").out)
+
+    log = invoke(*train).err
+    assert "tokenizers: those of " in log and "validation at update 1" in log
+    assert "BLEU" in invoke(*evaluate).out
+    before, after = (
+        safetensors.torch.load_file(tmp_path / f"runs/{name}/model.safetensors") for name in ("de-en", "adapted")
+    )
+    changes = [(before[name] - after[name]).abs().max() for name in before]
+    assert 0 < max(changes) < 1e-4  # of one update with this learning rate
+    assert "runs/de-en: exists; give another directory" in invoke("import", marian, "runs/de-en", code=2).err
 
 
 def change(name: str, **fields: Any) -> Callable[[Path], object]:

@@ -39,6 +39,7 @@ LAYERS = """
     run_directory
     visualization
     engines
+    pretrained
     inference
     evaluation
     training

@@ -83,18 +83,20 @@ def test_the_encoder_is_torchs(norm, activation):
     torch.testing.assert_close(weights[rows], torch.stack(expected_weights, 1)[rows])
 
 
+@pytest.mark.parametrize("wavelengths", ["tensor2tensor", "paper"])
 @pytest.mark.parametrize("dim", [2, 7, 64])
-def test_sinusoids_are_their_formula(dim):
-    # Sines in the first half and cosines in the second, of positions over wavelengths from 2 pi to 10000 * 2 pi in a
-    # geometric progression, as in the code of the paper's authors.
+def test_sinusoids_are_their_formula(dim, wavelengths):
+    # Sines in the first half and cosines in the second, of positions over wavelengths in a geometric progression: from
+    # 2 pi to 10000 * 2 pi, as in the code of the paper's authors, or to just below it, as in the paper.
     half = (dim + 1) // 2
-    lengths = 10_000 ** (np.arange(half) / max(half - 1, 1))
+    lengths = 10_000 ** (np.arange(half) / (max(half - 1, 1) if wavelengths == "tensor2tensor" else dim / 2))
     angles = np.arange(50)[:, None] / lengths
     expected = np.concatenate([np.sin(angles), np.cos(angles)], -1)[:, :dim]
-    ours = SinusoidalPositionEncoding(dim)(torch.arange(50))
+    encoding = SinusoidalPositionEncoding(dim, wavelengths)
+    ours = encoding(torch.arange(50))
     torch.testing.assert_close(ours, torch.from_numpy(expected).float(), rtol=1e-4, atol=1e-5)
     rows = torch.tensor([[3, 40], [0, 7]])
-    torch.testing.assert_close(SinusoidalPositionEncoding(dim)(rows), ours[rows])
+    torch.testing.assert_close(encoding(rows), ours[rows])
 
 
 def test_learned_positions_beyond_the_last_share_it():
