@@ -164,7 +164,7 @@ def _reports(translators: Sequence[Translator], setting: Setting, part: str) -> 
         facts: dict[str, Any] = {}
         if translator.wholes or translator.medians:
             texts, counts = translations(translator.all, processor)
-            if translator.system.name == "ours":
+            if ours is None and translator.system.name == "ours":
                 ours = texts
             facts = {
                 "mean_tokens": round(statistics.mean(counts), 2),

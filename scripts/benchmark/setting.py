@@ -23,6 +23,12 @@ GPU_MODELS = {
     "transformer-big": "6 + 6 x 1024 Transformer, 16 heads, feed-forward 4096, one table",
 }
 """Models for a GPU in place of T, which is too small for one."""
+TRANSFORMERS = {
+    "t": (3, 256, 4, 1024),
+    "transformer-base": (6, 512, 8, 2048),
+    "transformer-big": (6, 1024, 16, 4096),
+}
+"""Layers of encoder and decoder, model width, heads, feed-forward width."""
 
 TOKENS = 4096
 """Rows times the longer side of a batch, with padding, in all toolkits."""
@@ -30,8 +36,8 @@ GPU_TOKENS = 25_000
 """The same on a GPU."""
 MAX_TOKENS = 100
 """Maximum length of a translation."""
-SENTENCES_PER_BATCH = 64
-"""Batch size of toolkits that count sentences: the fastest of those tried."""
+SENTENCES_PER_BATCH, GPU_SENTENCES_PER_BATCH = 64, 512
+"""Batch size of toolkits that count sentences: the fastest of those tried, and that of a GPU."""
 FIT_UPDATES, FIT_TOKENS = 600, 1024
 """Training of the models for translation."""
 FOREVER = 1_000_000
@@ -59,6 +65,11 @@ class Setting:
     def data(self) -> Path:
         """Segmented text and vocabularies."""
         return self.peers / "data"
+
+    @property
+    def sentences_per_batch(self) -> int:
+        """Batch size in translation of toolkits that count sentences."""
+        return GPU_SENTENCES_PER_BATCH if self.gpu else SENTENCES_PER_BATCH
 
     @property
     def work(self) -> Path:

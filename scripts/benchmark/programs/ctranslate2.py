@@ -1,6 +1,7 @@
 """Translation by the API of CTranslate2.
 
-ctranslate2 translate DATA MODEL --source FILE --output FILE --beam N --batch N --most N --type T --workers W THREADS
+ctranslate2 translate DATA MODEL --source FILE --output FILE --beam N --batch N --most N --type T
+    --device D --workers W THREADS
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ def translate(options: argparse.Namespace) -> None:
     workers, threads = options.workers
     translator = ctranslate2.Translator(
         str(options.model),
-        device="cpu",
+        device=options.device,
         compute_type=options.type,
         inter_threads=workers,
         intra_threads=threads,
@@ -41,7 +42,8 @@ def translate(options: argparse.Namespace) -> None:
     translate_all(sources, translate_batch, options)
 
 
-def main() -> None:
+def argument_parser() -> argparse.ArgumentParser:
+    """Options of a translation."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("verb", choices=["translate"])
     parser.add_argument("data", type=Path)
@@ -49,9 +51,14 @@ def main() -> None:
     for name, kind in (("source", Path), ("output", Path), ("beam", int), ("batch", int), ("most", int)):
         parser.add_argument(f"--{name}", type=kind, required=True)
     parser.add_argument("--type", required=True)
+    parser.add_argument("--device", choices=["cpu", "cuda"], required=True)
     parser.add_argument("--workers", type=int, nargs=2, required=True)
     parser.add_argument("--times", type=Path)
-    translate(parser.parse_args())
+    return parser
+
+
+def main() -> None:
+    translate(argument_parser().parse_args())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Hugging Face's MarianMTModel: training in a plain loop, or translation with the weights of our run.
 
 marian train DATA MODEL TOKENS --attention-dropout P
-marian translate DATA RUN --source FILE --output FILE --beam N --batch N --most N [--times FILE]
+marian translate DATA MODEL RUN --source FILE --output FILE --beam N --batch N --most N --type T [--times FILE]
 """
 
 from __future__ import annotations
@@ -19,20 +19,12 @@ from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
 from benchmark.programs.batches import BOS, EOS, PAD, pad, sentences, train, vocabulary
 from benchmark.programs.writing import translate_all
-
-SIZES = {
-    "t": (3, 256, 4, 1024),
-    "transformer-base": (6, 512, 8, 2048),
-    "transformer-big": (6, 1024, 16, 4096),
-}
-"""Layers of encoder and decoder, model width, heads, feed-forward width."""
-DIM = 256
-"""Width of T."""
+from benchmark.setting import TRANSFORMERS
 
 
 def build_model(attention_dropout: float, model: str = "t") -> Any:
     """T, or a model for a GPU."""
-    layers, dim, heads, hidden = SIZES[model]
+    layers, dim, heads, hidden = TRANSFORMERS[model]
     sizes = {
         f"{side}_{name}": size
         for side in ("encoder", "decoder")
@@ -55,9 +47,9 @@ def build_model(attention_dropout: float, model: str = "t") -> Any:
     return net
 
 
-def load_our_weights(run: Path) -> Any:
-    """T with the weights and positions of our run."""
-    model, ours = build_model(0.0), load_file(run / "model.safetensors")
+def load_our_weights(run: Path, name: str) -> Any:
+    """A model with the weights and positions of our run."""
+    model, ours = build_model(0.0, name), load_file(run / "model.safetensors")
     weights = dict(_rename(ours))
     weights["final_logits_bias"] = ours["output_projection.bias"].unsqueeze(0)
     table = next(
@@ -69,7 +61,7 @@ def load_our_weights(run: Path) -> Any:
         weights[f"model.{name}.weight"] = table
     weights["lm_head.weight"] = table
     for side in ("encoder", "decoder"):
-        weights[f"model.{side}.embed_positions.weight"] = sinusoidal_positions(512)
+        weights[f"model.{side}.embed_positions.weight"] = sinusoidal_positions(512, table.size(1))
     missing, unexpected = model.load_state_dict(weights, strict=False)
     if missing or unexpected:
         raise SystemExit(f"weights do not fit: missing {missing}, unexpected {unexpected}")
@@ -98,20 +90,22 @@ def _rename(ours: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         yield f"model.{side}.layers.{number}.{theirs}.{kind}", weight
 
 
-def sinusoidal_positions(count: int) -> Tensor:
-    """Sinusoidal positions [count, DIM]: sines, then cosines, with wavelengths up to 10,000 * 2 pi."""
-    half = DIM // 2
+def sinusoidal_positions(count: int, dim: int) -> Tensor:
+    """Sinusoidal positions [count, dim]: sines, then cosines, with wavelengths up to 10,000 * 2 pi."""
+    half = dim // 2
     rates = torch.exp(torch.arange(half) * (-math.log(10000.0) / (half - 1)))
     angle = torch.arange(count)[:, None] * rates
     return torch.cat([angle.sin(), angle.cos()], 1)
 
 
 def translate(options: argparse.Namespace) -> None:
-    """Translate in batches, the longest sentences first."""
-    model, tokens = load_our_weights(options.run), vocabulary(options.data)
+    """Translate in batches, the longest sentences first, on a GPU if there is one."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = load_our_weights(options.run, options.model).to(device, getattr(torch, options.type))
+    tokens = vocabulary(options.data)
 
     def translate_batch(batch: list[list[int]]) -> list[str]:
-        source = pad([[*row, EOS] for row in batch])
+        source = pad([[*row, EOS] for row in batch]).to(device)
         output = model.generate(
             input_ids=source,
             attention_mask=(source != PAD).long(),
@@ -126,20 +120,26 @@ def translate(options: argparse.Namespace) -> None:
         translate_all(sentences(options.data, options.source), translate_batch, options)
 
 
-def main() -> None:
+def argument_parser() -> argparse.ArgumentParser:
+    """Options of training and translation."""
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="verb", required=True)
     training, translating = commands.add_parser("train"), commands.add_parser("translate")
-    training.add_argument("data", type=Path)
-    training.add_argument("model", choices=SIZES)
+    for command in (training, translating):
+        command.add_argument("data", type=Path)
+        command.add_argument("model", choices=TRANSFORMERS)
     training.add_argument("tokens", type=int)
     training.add_argument("--attention-dropout", type=float, default=0.1)
-    translating.add_argument("data", type=Path)
     translating.add_argument("run", type=Path)
+    translating.add_argument("--type", choices=["float32", "bfloat16"], required=True)
     for name, kind in (("source", Path), ("output", Path), ("beam", int), ("batch", int), ("most", int)):
         translating.add_argument(f"--{name}", type=kind, required=True)
     translating.add_argument("--times", type=Path)
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    options = argument_parser().parse_args()
     if options.verb == "translate":
         translate(options)
         return

@@ -11,19 +11,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmark.programs.batches import PAD, train
+from benchmark.setting import TRANSFORMERS
 
 VOCAB_SIZE = 8000
 
 
 class Transformer(nn.Module):
-    """T: torch.nn.Transformer with sinusoidal positions and tied embeddings."""
+    """torch.nn.Transformer with sinusoidal positions and tied embeddings."""
 
-    def __init__(self, dim: int = 256) -> None:
+    def __init__(self, model: str = "t") -> None:
         super().__init__()
+        layers, dim, heads, hidden = TRANSFORMERS[model]
         self.dim = dim
         self.table = nn.Embedding(VOCAB_SIZE, dim, padding_idx=PAD)
         nn.init.normal_(self.table.weight, std=dim**-0.5)
-        self.net = nn.Transformer(dim, 4, 3, 3, 1024, 0.1, batch_first=True)
+        self.net = nn.Transformer(dim, heads, layers, layers, hidden, 0.1, batch_first=True)
         for module in self.net.modules():  # as in ours: PyTorch then uses its fused kernel
             if isinstance(module, nn.MultiheadAttention):
                 module.dropout = 0.0
@@ -35,7 +37,7 @@ class Transformer(nn.Module):
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """ids [B, S], [B, T] -> logits [B, T, V]"""
         padding = source == PAD
-        causal = torch.triu(torch.ones(target.size(1), target.size(1), dtype=torch.bool), 1)
+        causal = torch.ones(target.size(1), target.size(1), dtype=torch.bool, device=target.device).triu(1)
         hidden = self.net(
             self._embed(source),
             self._embed(target),
@@ -73,7 +75,7 @@ class Recurrent(nn.Module):
         padding = source == PAD
         ends = (~padding).sum(1)
         packed = nn.utils.rnn.pack_padded_sequence(
-            self.dropout(self.source(source)), ends, batch_first=True, enforce_sorted=False
+            self.dropout(self.source(source)), ends.cpu(), batch_first=True, enforce_sorted=False
         )
         memory, _ = nn.utils.rnn.pad_packed_sequence(self.encoder(packed)[0], batch_first=True)
         keys = self.key(memory)
@@ -103,7 +105,7 @@ class Recurrent(nn.Module):
 
 def build_model(model: str) -> nn.Module:
     """One of the architectures."""
-    return Transformer() if model == "t" else Recurrent(lstm=model == "r2", layers=int(model[1]))
+    return Transformer(model) if model in TRANSFORMERS else Recurrent(lstm=model == "r2", layers=int(model[1]))
 
 
 def main(verb: str, data: str, model: str, tokens: str) -> None:

@@ -20,7 +20,7 @@ def main() -> None:
     options = parser.parse_args()
     options.batch = 1
     keywords: dict[str, Any] = {} if options.engine is None else {"engine": options.engine}
-    translator = Translator.load(options.run, "cpu", **keywords)
+    translator = Translator.load(options.run, **keywords)
     beam = None if options.beam == 1 else options.beam
     search = resolve_search(translator.search, beam=beam, greedy=beam is None)
     lines = [[line] for line in options.source.read_text("utf-8").split("\n")[:-1]]

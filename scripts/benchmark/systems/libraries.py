@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
-from benchmark.setting import GPU_MODELS, MAX_TOKENS, SENTENCES_PER_BATCH, ours
+from benchmark.setting import MAX_TOKENS, TRANSFORMERS, ours
 from benchmark.systems.base import Job, Progress, Start, System, Training, Translating
 
 
@@ -39,7 +39,7 @@ class _Library(System):
 
 @dataclass(frozen=True)
 class HuggingFace(_Library):
-    """MarianMTModel, which can load the weights of T."""
+    """MarianMTModel, which can load the weights of our Transformers."""
 
     name: ClassVar[str] = "hf"
     title: ClassVar[str] = "Hugging Face Marian"
@@ -49,11 +49,11 @@ class HuggingFace(_Library):
 
     def fitted(self, model: str) -> Path | None:
         """Our weights."""
-        return self.weights(model) / "model.safetensors" if model == "t" else None
+        return self.weights(model) / "model.safetensors" if model in TRANSFORMERS else None
 
     def trainings(self, model: str) -> list[Training]:
         """With dropout on attention weights, as in its configs, and without, as in ours."""
-        if model != "t" and model not in GPU_MODELS:
+        if model not in TRANSFORMERS:
             return []
         return [
             Training(
@@ -67,16 +67,21 @@ class HuggingFace(_Library):
         ]
 
     def translations(self, job: Job) -> list[Translating]:
-        """`generate`, with sentences sorted by length."""
-        if job.model != "t":
-            return []
-        batch = 1 if job.one_by_one else SENTENCES_PER_BATCH
-        times = job.output.with_suffix(".ms.json") if job.one_by_one else None
-        command = self.command(
-            "translate", self.weights("t"), "--source", self.text(job.source), "--output", job.output,
-            "--beam", job.beam, "--batch", batch, "--most", MAX_TOKENS, *(["--times", times] if times else []),
-        )  # fmt: skip
-        return [Translating(command, job.output, pieces=True, times=times, note="our weights")]
+        """`generate`, with sentences sorted by length; on a GPU also in bfloat16."""
+        batch = 1 if job.one_by_one else self.setting.sentences_per_batch
+        commands = list[Translating]()
+        for kind in ("float32", "bfloat16") if self.setting.gpu else ("float32",):
+            if job.model not in TRANSFORMERS:
+                continue
+            output = job.output.with_name(f"{job.output.stem}.{kind}{job.output.suffix}")
+            times = output.with_suffix(".ms.json") if job.one_by_one else None
+            command = self.command(
+                "translate", job.model, self.weights(job.model), "--source", self.text(job.source), "--output", output,
+                "--beam", job.beam, "--batch", batch, "--most", MAX_TOKENS, "--type", kind,
+                *(["--times", times] if times else []),
+            )  # fmt: skip
+            commands.append(Translating(command, output, pieces=True, variant=kind, times=times, note="our weights"))
+        return commands
 
     def starts(self) -> list[Start]:
         """Import time: there is no command."""
@@ -100,9 +105,7 @@ class Plain(_Library):
         return Path(sys.executable)
 
     def trainings(self, model: str) -> list[Training]:
-        """T without dropout on attention weights, which is faster."""
-        if model in GPU_MODELS:
-            return []
+        """Transformers without dropout on attention weights, which is faster."""
         log = self.setting.work / f"train_plain_{model}.log"
         return [Training(self.command("train", model, self.setting.tokens), progress_of, log)]
 
@@ -131,26 +134,27 @@ class CTranslate2(_Library):
 
     def fitted(self, model: str) -> Path | None:
         """The export in our run; recurrent models are not supported."""
-        return self.weights(model) / "ctranslate2" if model == "t" else None
+        return self.weights(model) / "ctranslate2" if model in TRANSFORMERS else None
 
     def fit(self, model: str) -> list[str]:
         """Export of our model."""
         return ours("export", self.weights(model), "--to", "ctranslate2")
 
     def translations(self, job: Job) -> list[Translating]:
-        """One thread per worker for many sentences, one worker for single sentences: the fastest settings."""
-        threads = self.setting.threads
-        workers = (1, threads) if job.one_by_one else (threads, 1)
+        """On a CPU one thread per worker for many sentences, one worker for single sentences: the fastest settings."""
+        threads, gpu = self.setting.threads, self.setting.gpu
+        workers = (1, threads) if job.one_by_one or gpu else (threads, 1)
         commands = list[Translating]()
-        if job.model != "t":
+        if job.model not in TRANSFORMERS:
             return commands
-        for kind in ("float32", "int8"):
+        for kind in ("float32", "float16" if gpu else "int8"):
             output = job.output.with_name(f"{job.output.stem}.{kind}{job.output.suffix}")
             times = output.with_suffix(".ms.json") if job.one_by_one else None
             command = self.command(
                 "translate", self.fitted(job.model), "--source", self.text(job.source), "--output", output,
-                "--beam", job.beam, "--batch", 1 if job.one_by_one else SENTENCES_PER_BATCH, "--most", MAX_TOKENS,
-                "--type", kind, "--workers", *workers, *(["--times", times] if times else []),
+                "--beam", job.beam, "--batch", 1 if job.one_by_one else self.setting.sentences_per_batch,
+                "--most", MAX_TOKENS, "--type", kind, "--device", "cuda" if gpu else "cpu", "--workers", *workers,
+                *(["--times", times] if times else []),
             )  # fmt: skip
             note = f"our weights; {workers[0]} workers of {workers[1]} threads"
             commands.append(Translating(command, output, pieces=True, variant=kind, times=times, note=note))

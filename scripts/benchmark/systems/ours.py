@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
-from benchmark.setting import FIT_TOKENS, FIT_UPDATES, FOREVER, RECURRENT, ours
+from benchmark.setting import FIT_TOKENS, FIT_UPDATES, FOREVER, RECURRENT, TRANSFORMERS, ours
 from benchmark.systems.base import Job, Progress, Start, System, Training, Translating
 
 
@@ -97,7 +97,13 @@ class Ours(System):
         strategy = ["--greedy"] if job.beam == 1 else ["--beam", str(job.beam)]
         source = self.setting.data / f"{job.source}.de"
         command = ours("translate", self.run(job.model), "-i", source, "-o", job.output, *strategy)
-        return [Translating([*command, *self.engine()], job.output, pieces=False)]
+        whole = Translating([*command, *self.engine()], job.output, pieces=False)
+        if not self.setting.gpu or self.engine():
+            return [whole]
+        output = job.output.with_suffix(".bfloat16.txt")
+        command = ours("translate", self.run(job.model), "-i", source, "-o", output, *strategy)
+        faster = Translating([*command, "--precision", "bfloat16"], output, pieces=False, variant="bfloat16")
+        return [whole, faster]
 
     def engine(self) -> list[str]:
         """Option of the engine."""
@@ -124,7 +130,7 @@ class Ours(System):
 
 @dataclass(frozen=True)
 class OursCTranslate2(Ours):
-    """seq2attn with the CTranslate2 engine, for an export of T."""
+    """seq2attn with the CTranslate2 engine, for exports of Transformers."""
 
     name: ClassVar[str] = "ours-ctranslate2"
     title: ClassVar[str] = "seq2attn --engine ctranslate2"
@@ -140,15 +146,15 @@ class OursCTranslate2(Ours):
 
     def fit(self, model: str) -> list[str]:
         """Export of our model."""
-        return ours("export", self.run(model), "--to", "ctranslate2") if model == "t" else []
+        return ours("export", self.run(model), "--to", "ctranslate2") if model in TRANSFORMERS else []
 
     def trainings(self, model: str) -> list[Training]:
         """No training."""
         return []
 
     def translations(self, job: Job) -> list[Translating]:
-        """Translation of T only."""
-        return super().translations(job) if job.model == "t" else []
+        """Translation of Transformers only."""
+        return super().translations(job) if job.model in TRANSFORMERS else []
 
     def engine(self) -> list[str]:
         """Option for `translate`, and for the program of single sentences."""

@@ -18,8 +18,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from benchmark.flops import BACKWARD, flops_per_token  # noqa: E402
 from benchmark.process import Process  # noqa: E402
-from benchmark.programs import batches, marian, plain  # noqa: E402
-from benchmark.setting import MODELS, Setting, UnavailableError  # noqa: E402
+from benchmark.programs import batches, ctranslate2, marian, plain  # noqa: E402
+from benchmark.setting import MODELS, TRANSFORMERS, Setting, UnavailableError  # noqa: E402
 from benchmark.systems import PEERS, base, libraries, opennmt, others, ours  # noqa: E402
 from benchmark.systems.base import Progress  # noqa: E402
 from benchmark.text import Lengths, detokenize, lengths, prepare_text  # noqa: E402
@@ -31,6 +31,8 @@ from seq2attn.experiment import ExperimentConfig  # noqa: E402
 from seq2attn.io.weights import save_tensors, unique_state_dict  # noqa: E402
 from seq2attn.models import build_model  # noqa: E402
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device  # noqa: E402
+from seq2attn.search.config import GreedyConfig, LengthsConfig  # noqa: E402
+from seq2attn.search.translate_ids import translate_ids  # noqa: E402
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer  # noqa: E402
 from seq2attn.tokenizers.vocabulary import BOS  # noqa: E402
 from tests.unit.phrases import write_phrases  # noqa: E402
@@ -155,6 +157,31 @@ def test_plain_models_ignore_padding(model):
     torch.testing.assert_close(both[:1], alone, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("model", TRANSFORMERS)
+def test_plain_transformers_have_all_tensors_on_one_device(model):
+    source = torch.ones(2, 3, dtype=torch.long, device="meta")
+    assert plain.build_model(model).to("meta")(source, source).shape == (2, 3, 8000)
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_translation_commands_of_libraries(gpu, one_by_one, tmp_path):
+    setting = Setting(tmp_path, tmp_path, tmp_path, gpu=gpu)
+    job = base.Job("transformer-base", 5, "few", tmp_path / "few.txt", one_by_one)
+    parsed = [
+        program.argument_parser().parse_args(translating.command[3:])
+        for program, system in ((marian, libraries.HuggingFace), (ctranslate2, libraries.CTranslate2))
+        for translating in system(setting).translations(job)
+    ]
+    marian_types = ["float32", "bfloat16"] if gpu else ["float32"]
+    assert [options.type for options in parsed] == [*marian_types, "float32", "float16" if gpu else "int8"]
+    assert {options.batch for options in parsed} == {1 if one_by_one else 512 if gpu else 64}
+    assert parsed[-1].device == ("cuda" if gpu else "cpu")
+    assert len({options.output for options in parsed[:-2]}) == len(parsed[:-2])
+    commands = [one.command for one in ours.Ours(setting).translations(job)]
+    assert ["--precision" in command for command in commands] == ([False, True] if gpu and not one_by_one else [False])
+
+
 @pytest.mark.parametrize("name", PEERS)
 @pytest.mark.parametrize("model", MODELS)
 def test_training_commands_of_peers(name, model, tmp_path):
@@ -173,15 +200,17 @@ def test_training_commands_of_peers(name, model, tmp_path):
         assert "$" not in text
 
 
-def test_marian_with_our_weights_has_our_logits(tmp_path):
+def test_marian_with_our_weights_has_our_logits_and_translations(tmp_path, monkeypatch):
     torch.manual_seed(2)
-    experiment = load(ROOT / "configs/bench/t.yaml", ExperimentConfig)
+    monkeypatch.setitem(TRANSFORMERS, "t", (1, 32, 4, 16))
+    sizes = [f"model.{side}.{size}" for side in ("encoder", "decoder") for size in ("layers=1", "ffn_dim=16")]
+    experiment = load(ROOT / "configs/bench/t.yaml", ExperimentConfig, ["model.embeddings.dim=32", *sizes])
     net = build_model(experiment.model, 8000, 8000).eval()
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
     save_tensors(unique_state_dict(net), tmp_path / "model.safetensors")
-    theirs = marian.load_our_weights(tmp_path)
+    theirs = marian.load_our_weights(tmp_path, "t")
     source, mask = collate_source([[5, 9, 4], [7, 700, 7000, 77, 4, 5], [11]])
     target = torch.randint(4, 8000, (3, 7))
     target[:, 0] = BOS
@@ -190,6 +219,16 @@ def test_marian_with_our_weights_has_our_logits(tmp_path):
         expected = net.output_projection(net(source, mask, target).hidden)
     assert expected.std() > 0.1
     torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
+    (tmp_path / "vocab.plain.txt").write_text("".join(f"w{id}\n" for id in range(4, 8000)), "utf-8")
+    (tmp_path / "few.txt").write_text("w5 w9\nw7 w700 w4000 w77\nw11\n", "utf-8")
+    files = ["--source", tmp_path / "few.txt", "--output", tmp_path / "output.txt"]
+    options = ["--beam", "1", "--batch", "2", "--most", "5", "--type", "float32"]
+    arguments = ["translate", tmp_path, "t", tmp_path, *files, *options]
+    marian.translate(marian.argument_parser().parse_args(list(map(str, arguments))))
+    search = GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=5))
+    found = translate_ids(net, [[5, 9], [7, 700, 4000, 77], [11]], search, budget=100)
+    lines = (tmp_path / "output.txt").read_text("utf-8").split("\n")[:-1]
+    assert [line.split()[:4] for line in lines] == [[f"w{id}" for id in best.tokens[:4]] for (best,) in found]
 
 
 def test_a_process_is_paused_with_its_children(tmp_path):
