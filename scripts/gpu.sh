@@ -83,12 +83,20 @@ laws() {
 }
 
 counts() {
-    bench 90 roofline --model transformer-base --out "$OUT/roofline.json"
+    bench 80 roofline --model transformer-base --out "$OUT/roofline.json"
     for config in transformer-base r1; do
         measure 120 counts configs/bench/$config.yaml --out "$OUT/counts-$config.json" --set run_dir=runs/gpu-scratch/counts-$config
     done
     measure 120 counts configs/bench/transformer-base.yaml --out "$OUT/counts-packed.json" \
         --set run_dir=runs/gpu-scratch/counts-packed --set training.batch.padding_free=true
+    # Sentences and the vocabulary of WMT: longer, and 32,000 words.
+    step 20 "$python" -m benchmark.programs.synthetic runs/gpu-scratch/wmt
+    local side files=()
+    for side in train dev; do
+        files+=(--set "data.$side={kind: plain, source: runs/gpu-scratch/wmt/$side.de, target: runs/gpu-scratch/wmt/$side.en}")
+    done
+    measure 110 counts configs/bench/transformer-base.yaml --out "$OUT/counts-wmt.json" "${files[@]}" \
+        --set run_dir=runs/gpu-scratch/counts-wmt --set "tokenizer.joint={kind: words, vocab_size: 32000}"
 }
 
 training() {
@@ -102,9 +110,10 @@ ways() {
 }
 
 search() {
-    bench 120 fit --model transformer-base --peers "" \
+    bench 120 fit --model transformer-base --peers ctranslate2 \
         --set training.batch.tokens=25000 --set training.batch.micro_batch_tokens=25000
-    measure 400 search runs/bench/transformer-base --source data/multi30k/test_2016_flickr.de --out "$OUT/search.json"
+    measure 330 search runs/bench/transformer-base --source data/multi30k/test_2016_flickr.de --out "$OUT/search.json"
+    bench 120 search --model transformer-base --peers hf,ctranslate2 --case "beam 5" --rounds 1 --out "$OUT/search-peers.json"
 }
 
 if [ -n "$dry" ]; then

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -17,7 +18,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from benchmark.command import _parser as bench_parser  # noqa: E402
 from benchmark.machine import gpu as gpu_versions  # noqa: E402
-from benchmark.programs import gpu  # noqa: E402
+from benchmark.programs import gpu, synthetic  # noqa: E402
 from benchmark.records import Book, Record  # noqa: E402
 from benchmark.tables import table  # noqa: E402
 
@@ -64,6 +65,8 @@ def test_each_command_has_known_options_and_files(call, pytestconfig):
                 assert options.gpu and load(options.configs / f"{options.model}.yaml", ExperimentConfig, options.set)
             case ["-m", "benchmark.programs.gpu", *arguments]:
                 gpu.argument_parser().parse_args(arguments)
+            case ["-m", "benchmark.programs.synthetic", folder]:
+                assert any(f"source: {folder}/train.de" in option for option in overrides(listed[-1]))
             case ["-m", "pytest", *arguments]:
                 pytestconfig._parser.parse(arguments)
             case ["-m", "seq2attn", *arguments]:
@@ -77,6 +80,16 @@ def test_each_command_has_known_options_and_files(call, pytestconfig):
 def test_another_call_is_refused(arguments):
     done = run_script(*arguments)
     assert done.returncode == 2 and "usage: scripts/gpu.sh" in done.stderr
+
+
+def test_synthetic_text_has_the_lengths_and_words_of_wmt(tmp_path):
+    synthetic.write_corpus(tmp_path, 3000)
+    sides = [(tmp_path / f"train.{side}").read_text("utf-8").splitlines() for side in ("de", "en")]
+    lengths = np.array([[len(line.split()) for line in side] for side in sides])
+    assert lengths.shape == (2, 3000) and lengths.min() >= 1
+    assert lengths.mean(1) == pytest.approx([27, 27], abs=1) and lengths.std(1) == pytest.approx([15, 15], abs=2)
+    assert np.corrcoef(lengths)[0, 1] > 0.9
+    assert 10_000 < len({word for line in sides[1] for word in line.split()}) <= 32_000
 
 
 def test_search_is_measured_without_a_gpu(tmp_path, monkeypatch):
