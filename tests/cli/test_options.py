@@ -56,10 +56,10 @@ def test_precision_and_batch_size(
         assert report["engine"] == "native bfloat16"
 
 
-def test_whole_words(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_words(tmp_path: Path, invoke: Invoke) -> None:
     """Two words and the comma that joins them are three columns of a map, and one."""
-    monkeypatch.setattr("tests.safe.untrained.WORDS", (*WORDS, "few,many"))
-    words = ("translate", untrained(tmp_path).folder, "few,many", "--attention", "-", *SHORT)
+    run = untrained(tmp_path, words=(*WORDS, "few,many"))
+    words = ("translate", run.folder, "few,many", "--attention", "-", *SHORT)
     rows = [
         next(line for line in invoke(*words, *more).out.split("\n") if "</s> " in line).split()[1]
         for more in ((), ("--whole-words",))

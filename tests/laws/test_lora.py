@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from seq2attn.errors import UserError
+from seq2attn.errors import CorruptFileError, UserError
 from seq2attn.io.weights import copy_weights, load_tensors, unique_state_dict
 from seq2attn.nn.lora import ORIGINAL, add_adapter, merge_adapters, remove_adapters
+from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.laws.parts import EVERY_DECODER, calm, model, sources, targets
-from tests.laws.small import BAHDANAU, MODELS, assert_near, assert_same, corpus, last_weights, log_of, metrics, trained
+from tests.laws.small import BAHDANAU, MODELS, assert_near, assert_same, corpus, last_weights, metrics, trained
 
 __all__ = ["corpus"]  # a fixture
 PAIRS = [("gru", decoder) for decoder in EVERY_DECODER] + [("transformer", "transformer"), ("bert", "luong-feeding")]
@@ -98,8 +99,13 @@ def test_the_best_weights_are_those_that_were_validated(corpus):
     same = trained(corpus, "same", model=BAHDANAU, init_from={"run_dir": str(run.folder)}, **again)
     best = min(line["loss"] for line in metrics(run, "validation"))
     assert metrics(same, "validation")[-1]["loss"] == pytest.approx(best, abs=1e-6)
+    weights = {name: tensor.clone() for name, tensor in load_tensors(run.weights_path).items()}  # not of the file
+    run.weights_path.write_bytes(run.weights_path.read_bytes()[:-1])
+    with pytest.raises(CorruptFileError, match=rf"restore them with `seq2attn average {run.folder} --best 1`"):
+        run.load_model()
+    average_run(run.folder, last=None, best=1)
+    assert_same(load_tensors(run.weights_path), weights)
     with pytest.raises(UserError, match="no linear layer is in these parts"):
         trained(corpus, "none", model=BAHDANAU, lora={"parts": ["encoder.rnn"]})
     with pytest.raises(ValueError, match="`lora` freezes all weights but its own"):
         trained(corpus, "none", model=BAHDANAU, lora={}, frozen=["encoder"])
-    assert "starting: 2,468 parameters" not in log_of(run)
