@@ -96,29 +96,32 @@ def translate(
       seq2attn translate runs/a "Das Haus ist alt." --ensemble runs/b --ensemble runs/c
       seq2attn translate runs/phrasebook --set search.kind=sample --set search.temperature=0.8 "Guten Tag."
     """
-    from seq2attn.inference.translate_files import TranslateOptions, run_translate
+    from seq2attn.inference.ensemble import load
+    from seq2attn.inference.translate_files import TranslateOptions, translate_input
+    from seq2attn.inference.translator import check_engine_supports
+    from seq2attn.run_directory import RunDirectory
+    from seq2attn.search.config import check_num_hypotheses, check_size, resolve_search
     from seq2attn.visualization.attention import AttentionSelection
 
     options = TranslateOptions(
         sentences=tuple(sentences or ()),
         input_file=input_file,
         output_file=output_file,
-        beam=beam,
-        greedy=greedy,
         n_best=n_best,
         prefix=prefix,
         prefix_file=prefix_file,
         as_json=as_json,
         attention=attention,
         attention_selection=AttentionSelection(attention_kind, layer, head, whole_words, color_scale),
-        long_inputs=long_inputs,
-        ensemble=tuple(ensemble),
-        engine=engine,
-        export_dir=export_dir,
-        device=device,
-        precision=precision,
-        batch_tokens=batch_tokens,
         tag=tag,
-        overrides=tuple(overrides),
     )
-    run_translate(run, options)
+    options.check()
+    folder = RunDirectory(run)
+    search = resolve_search(folder.load_config(overrides).search, beam=beam, greedy=greedy, long_inputs=long_inputs)
+    if beam is None:
+        check_size(search, folder.config_path, overrides)
+    check_num_hypotheses(search, n_best)
+    translator = load(run, device, ensemble=ensemble, engine=engine, export_dir=export_dir, precision=precision)
+    translator.max_batch_tokens = batch_tokens or translator.max_batch_tokens
+    check_engine_supports(translator.engine, search, folder, overrides)
+    translate_input(translator, search, options, run)

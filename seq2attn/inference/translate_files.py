@@ -13,18 +13,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from seq2attn.engines.native import SearchPrecision
 from seq2attn.errors import DataError, UserError
-from seq2attn.inference.ensemble import load
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.source_line import encode_prefix
 from seq2attn.inference.translation import Translation
-from seq2attn.inference.translator import Translator, check_engine_supports
+from seq2attn.inference.translator import Translator
 from seq2attn.io.files import text_output
 from seq2attn.io.text_lines import BOM, escape_breaks, read_line_batches, read_lines
 from seq2attn.models.attention_weights import AttentionWeights
-from seq2attn.run_directory import RunDirectory
-from seq2attn.search.config import LongInputs, SearchConfig, check_num_hypotheses, check_size, resolve_search
+from seq2attn.search.config import SearchConfig
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.tags import add_tag, check_tag
 from seq2attn.visualization.attention import PAGE, AttentionSelection, attention_text, draw_attention, is_page
@@ -33,28 +30,30 @@ from seq2attn.visualization.figure import check_picture
 
 @dataclass(frozen=True)
 class TranslateOptions:
-    """Options of the command line."""
+    """Input, output and attention picture of the command line."""
 
     sentences: tuple[str, ...]
     input_file: Path | None
     output_file: Path | None
-    beam: int | None
-    greedy: bool
     n_best: int
     prefix: str | None
     prefix_file: Path | None
     as_json: bool
     attention: str | None
     attention_selection: AttentionSelection
-    long_inputs: LongInputs | None
-    ensemble: tuple[Path, ...]
-    engine: str
-    export_dir: Path | None
-    device: str
-    precision: SearchPrecision
-    batch_tokens: int | None
     tag: str | None
-    overrides: tuple[str, ...]
+
+    def check(self) -> None:
+        """Raises UserError for options that exclude each other, or need another."""
+        if self.sentences and self.input_file is not None:
+            raise UserError("give sentences or --input, not both")
+        if self.prefix is not None and self.prefix_file is not None:
+            raise UserError("--prefix and --prefix-file exclude each other")
+        if self.attention is None:
+            if self.attention_selection != AttentionSelection():
+                raise UserError("options of the attention picture need its file: --attention FILE")
+        elif self.attention != "-" and not self.draws_html:
+            check_picture(Path(self.attention), others=(PAGE,))
 
     @property
     def draws_html(self) -> bool:
@@ -63,8 +62,6 @@ class TranslateOptions:
 
     def prefixes(self, tokenizer: Tokenizer) -> list[str] | None:
         """The lines of `prefix_file`, if given. Raises UserError for a prefix with unknown tokens."""
-        if self.prefix is not None and self.prefix_file is not None:
-            raise UserError("--prefix and --prefix-file exclude each other")
         encode_prefix(tokenizer, self.prefix or "")
         lines = None if self.prefix_file is None else list(read_lines(self.prefix_file))
         for number, line in enumerate(lines or [], start=1):
@@ -75,34 +72,11 @@ class TranslateOptions:
         return lines
 
 
-def run_translate(folder: Path, options: TranslateOptions) -> None:
-    """Translate the input line by line.
+def translate_input(translator: Translator, search: SearchConfig, options: TranslateOptions, folder: Path) -> None:
+    """Translate the input line by line; `folder` is the run, for the title of a picture.
 
-    Raises UserError when options exclude each other or a file cannot be used.
+    Raises UserError when a file cannot be used, or the model has not the attention that is to be drawn.
     """
-    if options.sentences and options.input_file is not None:
-        raise UserError("give sentences or --input, not both")
-    run = RunDirectory(folder)
-    search = resolve_search(
-        run.load_config(options.overrides).search,
-        beam=options.beam,
-        greedy=options.greedy,
-        long_inputs=options.long_inputs,
-    )
-    if options.beam is None:
-        check_size(search, run.config_path, options.overrides)
-    check_num_hypotheses(search, options.n_best)
-    _check_attention_options(options)
-    translator = load(
-        folder,
-        options.device,
-        ensemble=options.ensemble,
-        engine=options.engine,
-        export_dir=options.export_dir,
-        precision=options.precision,
-    )
-    translator.max_batch_tokens = options.batch_tokens or translator.max_batch_tokens
-    check_engine_supports(translator.engine, search, run, options.overrides)
     check_tag(translator.source, options.tag)
     if options.attention is not None:  # raises errors about layers and heads before the work
         selection = options.attention_selection
@@ -171,15 +145,6 @@ def print_warnings(warnings: Iterable[str]) -> None:
     """Print warnings to standard error."""
     for line in warnings:
         print(f"warning: {line}", file=sys.stderr)
-
-
-def _check_attention_options(options: TranslateOptions) -> None:
-    """Raises UserError for options of attention without --attention, or a file that cannot be drawn."""
-    if options.attention is None:
-        if options.attention_selection != AttentionSelection():
-            raise UserError("options of the attention picture need its file: --attention FILE")
-    elif options.attention != "-" and not options.draws_html:
-        check_picture(Path(options.attention), others=(PAGE,))
 
 
 def _format(number: int, line: str, translation: Translation, options: TranslateOptions) -> str:
