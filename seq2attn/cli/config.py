@@ -56,7 +56,7 @@ def schema(output: OutputFile = None) -> None:
     and as the first line of a YAML file:
       # yaml-language-server: $schema=seq2attn.schema.json
     """
-    from seq2attn.config.json_schema import json_schema
+    from seq2attn.config.load import json_schema
     from seq2attn.experiment import ExperimentConfig
     from seq2attn.io.files import text_output
 

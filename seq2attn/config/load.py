@@ -1,21 +1,21 @@
-"""Configs from and to YAML: a file, the files it extends and the command line, merged with the place of each value."""
+"""Configs from and to YAML: a file, those it extends and the command line, merged with the place of each value."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import yaml
 from pydantic import ValidationError
-from yaml import MappingNode
+from yaml import MappingNode, Node
 
 from seq2attn.config.base import CHECK_FILES, Config, FieldError
 from seq2attn.config.explain import explain, locate
-from seq2attn.config.overrides import override
-from seq2attn.config.source_location import Diagnostic, format_diagnostics
+from seq2attn.config.source_location import Diagnostic, child, format_diagnostics, kind_of
+from seq2attn.config.yaml_cursor import YAMLCursor
 from seq2attn.config.yaml_reader import YAMLReader, merge, to_python
 from seq2attn.errors import ConfigError
 
@@ -88,3 +88,68 @@ def _kinds_first(data: Any) -> Any:
         head = {"kind": data["kind"]} if "kind" in data else {}
         return {key: _kinds_first(value) for key, value in (head | data).items()}
     return [_kinds_first(item) for item in data] if isinstance(data, list) else data
+
+
+_EXTENDS = {
+    "description": "The file, or list of files, that this one overrides; paths are relative to it.",
+    "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+}
+
+
+def json_schema(model: type[Config]) -> dict[str, Any]:
+    """JSON Schema of a config file. No key is required, since an extended file may have it."""
+    schema = _open(model.model_json_schema())
+    for part in (schema, *schema.get("$defs", {}).values()):
+        part.pop("required", None)
+    properties = {"extends": _EXTENDS, **schema.pop("properties", {})}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "properties": properties}
+
+
+def _open(schema: Any) -> Any:
+    """`schema` with `anyOf` for `oneOf`: without `kind`, which an extended file may have, several kinds match."""
+    if isinstance(schema, list):
+        return [_open(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "oneOf" in schema:
+        schema = {"anyOf": schema["oneOf"], **schema}
+        del schema["oneOf"]
+        schema.pop("discriminator", None)
+    return {key: _open(value) for key, value in schema.items()}
+
+
+Names = tuple[str, ...]
+
+
+def override(tree: MappingNode, changes: MappingNode, model: type[Config]) -> tuple[MappingNode, list[str]]:
+    """`changes` merged into `tree`, and a message for each component whose keys were dropped with its kind.
+
+    A component whose kind changes keeps the keys that the new kind has too.
+    """
+    merged, messages = merge(tree, changes), list[str]()
+    for names in _changed_kinds(tree, changes):
+        part: YAMLCursor = reduce(YAMLCursor.child, names, YAMLCursor(merged, model))
+        known = part.keys()
+        if known is None:
+            continue
+        node = reduce(lambda node, name: child(node, name)[1] or node, names, cast(Node, changes))
+        kept = {*known, *(key.value for key, _ in node.value)}
+        dropped = [key.value for key, _ in part.node.value if key.value not in kept]
+        part.node.value = [(key, value) for key, value in part.node.value if key.value in kept]
+        if dropped:
+            keys = ", ".join(f"`{'.'.join((*names, key))}`" for key in dropped)
+            messages.append(f"`{'.'.join(names)}` of kind `{kind_of(part.node)}` has no {keys}: dropped")
+    return merged, messages
+
+
+def _changed_kinds(tree: Node, changes: Node, names: Names = ()) -> Iterator[Names]:
+    """The components whose kind differs, outer ones first."""
+    if not (isinstance(tree, MappingNode) and isinstance(changes, MappingNode)):
+        return
+    before, after = kind_of(tree), kind_of(changes)
+    if before and after and before != after:
+        yield names
+    for key, value in changes.value:
+        inner = child(tree, key.value)[1]
+        if inner is not None:
+            yield from _changed_kinds(inner, value, (*names, key.value))

@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from yaml import MappingNode, Node, ScalarNode
 
 from seq2attn.config.explain import explain
-from seq2attn.config.load import load_with_locations, read_merged
-from seq2attn.config.overrides import override
+from seq2attn.config.load import load_with_locations, override, read_merged
 from seq2attn.config.source_location import Diagnostic, child, format_diagnostics
 from seq2attn.config.yaml_reader import merge, to_python
 from seq2attn.errors import ConfigError

@@ -12,8 +12,7 @@ import yaml
 from pydantic import Field, PositiveInt
 
 from seq2attn.config.base import Config, InputPath
-from seq2attn.config.json_schema import json_schema
-from seq2attn.config.load import dump, load
+from seq2attn.config.load import dump, json_schema, load
 from seq2attn.config.plugin import Pluggable
 from seq2attn.errors import ConfigError
 
