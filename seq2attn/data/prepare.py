@@ -11,17 +11,19 @@ data/prepared.json       written last: fingerprint of the text and config that a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter
 from tqdm import tqdm
 
+from seq2attn.config.base import Config
 from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder, read_text_pairs, text_pair_writer
-from seq2attn.data.filter import EncodedPair, PairFilter
-from seq2attn.data.fingerprint import fingerprint
+from seq2attn.data.filter import EncodedPair, FiltersConfig, PairFilter
 from seq2attn.data.inspection.report import REPORT_TEXT, DataReport, TrainingCorpusReport
 from seq2attn.data.inspection.statistics import CorpusInspector, inspect_pairs, load_hashes, save_hashes
 from seq2attn.data.readers import (
@@ -36,9 +38,10 @@ from seq2attn.data.train_tokenizers import Log, copy_tokenizers, train_tokenizer
 from seq2attn.data.training_set import MAX_WORD_ID, TrainingPart, TrainingSet
 from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError, RunError
-from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, write_json
+from seq2attn.io.files import FORMAT_VERSION, check_format, open_regular, read_object, sha256_json, write_json
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer
+from seq2attn.tokenizers.words import WordTokenizerConfig
 
 PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
 PREPARE_HINT = "remove the folder it is in, and prepare the data again"
@@ -244,3 +247,36 @@ def _text_path(folder: Path) -> Path:
 
 def _dev_text_paths(folder: Path, num_references: int) -> list[Path]:
     return [_text_path(folder / DEV), *(_text_path(folder / f"{DEV}-{n}") for n in range(1, num_references))]
+
+
+def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: TokenizersConfig) -> str:
+    """SHA-256 of everything that determines the output of `prepare`: options and the content of files.
+
+    Raises: DataError when a file cannot be read.
+    """
+    vocab_files = [one.vocab_file for one in text.per_side if isinstance(one, WordTokenizerConfig) and one.vocab_file]
+    of_a_run = [] if text.run_dir is None else ["of a run"]  # `prepare` compares the vocabularies
+    parts = {
+        "corpora": [[_options(corpus), *map(_content, corpus.files)] for corpus in corpora],
+        "filters": _options(filters),
+        "tokenizer": [text.is_joint, *map(_options, text.per_side), *map(_content, vocab_files), *of_a_run],
+    }
+    return sha256_json(parts)
+
+
+def _options(config: Config) -> dict[str, Any]:
+    """All options except paths, so that files can be moved."""
+    return {key: value for key, value in dict(config).items() if not isinstance(value, Path | tuple)}
+
+
+def _content(path: Path) -> list[str]:
+    return [path.suffix, file_digest(path)]
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of the content of a file. Raises DataError when it cannot be read."""
+    try:
+        with open_regular(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from seq2attn.data.fingerprint import fingerprint
+from seq2attn.data.prepare import fingerprint
 from seq2attn.data.readers import CorpusConfig
 from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import TestSetResult
