@@ -154,13 +154,14 @@ class TestScalars:
 PLUGIN = """\
     from typing import Literal
     from pydantic import PositiveInt, field_validator
-    from seq2attn import Config
+    from seq2attn import Config, InputPath
 
     class Mine:
         class Config(Config):
             kind: str
             size: PositiveInt = 3
             inner: "Literal['a', 'b']" = "a"
+            words: InputPath | None = None
             def build(self): return Mine()
 
     class Foreign:
@@ -207,13 +208,14 @@ class TestPlugins:
         assert not recwarn.list
 
     def test_their_errors_have_places(self, write):
-        path = write("my.yaml", "score: {kind: 'my_plugin:Mine', size: 0, inner: c, siez: 1}\nsteps: x")
+        path = write("my.yaml", "score: {kind: 'my_plugin:Mine', size: 0, inner: c, siez: 1, words: w.txt}\nsteps: x")
         with pytest.raises(ConfigError) as raised:
-            load(path, Root)
+            load(path, Root, check_files=True)
         assert [line for line in str(raised.value).splitlines() if "my.yaml:" in line] == [
             "my.yaml:1:39: `score.size` should be greater than 0, not 0",
             "my.yaml:1:49: `score.inner` should be 'a' or 'b', not 'c'",
             "my.yaml:1:52: unknown key `score.siez`; did you mean `size`?",
+            f"my.yaml:1:68: `score.words`: there is no such file: {Path('w.txt').resolve()}",
             "my.yaml:2:8: `steps` should be a whole number, not 'x'",
         ]
 
