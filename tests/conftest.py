@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -15,3 +16,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # As in a terminal, also where the tests are run in the background or under nohup.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """A folder with a small text; the translation reverses the words."""
+    from tests.laws.small import write_corpus  # after `pytest_configure`
+
+    return write_corpus(tmp_path)

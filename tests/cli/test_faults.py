@@ -10,10 +10,7 @@ import pytest
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.forked import Command
 from tests.home import OFTEN, Home, assert_valid, has_reported, slow_to_validate
-from tests.laws.small import corpus
 from tests.laws.test_interrupted import assert_identical
-
-__all__ = ["corpus"]  # a fixture
 
 
 @pytest.fixture

@@ -16,10 +16,7 @@ import pytest
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.cli.conftest import ENVIRONMENT, command
 from tests.home import OFTEN, Home, assert_valid, has_reported, is_saving, slow_to_validate
-from tests.laws.small import corpus
 from tests.laws.test_interrupted import CASES, assert_identical
-
-__all__ = ["corpus"]  # a fixture
 
 
 @pytest.fixture

@@ -12,10 +12,9 @@ from seq2attn.diagnostics.compare_runs import compare_runs
 from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.cli.conftest import ROOT, command, invoke_in, run_process
-from tests.laws.small import BAHDANAU, MODELS, content, corpus, trained
+from tests.laws.small import BAHDANAU, MODELS, content, trained
 from tests.laws.test_interrupted import PLAIN, assert_identical
 
-__all__ = ["corpus"]  # a fixture
 FORGETFUL = '''
 import torch
 from torch import nn

@@ -22,10 +22,9 @@ from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.memory_check import MIN_TOKENS, find_max_tokens
 from seq2attn.training.optimizers import parameter_groups
 from tests.cuda import DEVICE, MARKS
-from tests.laws.small import MODELS, content, corpus, metrics, trained
+from tests.laws.small import MODELS, content, metrics, trained
 
 pytestmark = MARKS
-__all__ = ["corpus"]  # a fixture
 SMALL = ("recurrent", "transformer")
 
 

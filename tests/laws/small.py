@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 import yaml
 
@@ -59,15 +58,14 @@ WORD_TOKENIZERS = {"source": {"kind": "words"}, "target": {"kind": "words"}}
 BPE_DROPOUT = {"joint": {"kind": "bpe", "vocab_size": 300, "dropout": 0.3}}
 
 
-@pytest.fixture
-def corpus(tmp_path):
-    """A folder with a small text; the translation reverses the words."""
+def write_corpus(folder, train=48, dev=6, max_words=7):
+    """A small text of numbers of pairs in `folder`; the translation reverses the words."""
     rng = random.Random(0)
-    for name, pairs in (("train", 48), ("dev", 6)):
-        lines = [[rng.choice(WORDS) for _ in range(rng.randint(2, 7))] for _ in range(pairs)]
-        (tmp_path / f"{name}.src").write_text("".join(" ".join(line) + "\n" for line in lines))
-        (tmp_path / f"{name}.tgt").write_text("".join(" ".join(line[::-1]) + "\n" for line in lines))
-    return tmp_path
+    for name, pairs in (("train", train), ("dev", dev)):
+        lines = [[rng.choice(WORDS) for _ in range(rng.randint(2, max_words))] for _ in range(pairs)]
+        (folder / f"{name}.src").write_text("".join(" ".join(line) + "\n" for line in lines))
+        (folder / f"{name}.tgt").write_text("".join(" ".join(line[::-1]) + "\n" for line in lines))
+    return folder
 
 
 def content(folder, run, *, model=BAHDANAU, tokenizer=WORD_TOKENIZERS, **training):

@@ -16,10 +16,8 @@ from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
-from tests.laws.small import WORDS, assert_near, assert_same, corpus, last_weights, metrics, torchrun, trained
+from tests.laws.small import WORDS, assert_near, assert_same, last_weights, metrics, torchrun, trained
 from tests.small_bert import make_bert
-
-__all__ = ["corpus"]  # a fixture
 
 STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 SGD = {"kind": "sgd", "lr": 0.1}

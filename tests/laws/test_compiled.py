@@ -9,10 +9,8 @@ import torch
 import torch._dynamo
 
 from seq2attn.data.collate import collate
-from tests.laws.small import assert_near, corpus, last_weights, trained
+from tests.laws.small import assert_near, last_weights, trained
 from tests.laws.test_packed import config, loss_and_gradients, objective
-
-__all__ = ["corpus"]  # a fixture
 
 
 def random_pairs(count, length):

@@ -18,10 +18,8 @@ from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_checkpoints, load_checkpoint
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, prune
-from tests.laws.small import assert_same, corpus, log_of, trained
+from tests.laws.small import assert_same, log_of, trained, write_corpus
 from tests.laws.test_interrupted import PLAIN, assert_identical
-
-__all__ = ["corpus"]  # a fixture
 
 FILES = ("model.safetensors", "optimizer.safetensors", "train_state.json")
 SHORT = {**PLAIN, "max_duration": ["6 updates"]}
@@ -30,7 +28,7 @@ SHORT = {**PLAIN, "max_duration": ["6 updates"]}
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
     """A run with checkpoints of updates 3 and 6."""
-    return trained(corpus.__wrapped__(tmp_path_factory.mktemp("damage")), "run", **SHORT)
+    return trained(write_corpus(tmp_path_factory.mktemp("damage")), "run", **SHORT)
 
 
 @pytest.fixture

@@ -20,20 +20,7 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.training import nonfinite, trainer
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.nonfinite import DivergedError
-from tests.laws.small import (
-    BAHDANAU,
-    MODELS,
-    assert_same,
-    content,
-    corpus,
-    last_state,
-    last_weights,
-    log_of,
-    metrics,
-    trained,
-)
-
-__all__ = ["corpus"]  # a fixture
+from tests.laws.small import BAHDANAU, MODELS, assert_same, content, last_state, last_weights, log_of, metrics, trained
 
 OPTIMIZERS = {
     "adam": {"kind": "adam", "lr": 0.01},

@@ -28,13 +28,10 @@ from tests.laws.small import (
     assert_near,
     assert_same,
     content,
-    corpus,
     last_weights,
     metrics,
     trained,
 )
-
-__all__ = ["corpus"]  # a fixture
 
 
 def random_alignment(rows, steps, sources, seed=0):

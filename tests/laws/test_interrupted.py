@@ -17,9 +17,7 @@ from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_checkpoints
 from seq2attn.training.checkpoints.retention import validated_checkpoints
 from seq2attn.training.train import train
-from tests.laws.small import BPE_DROPOUT, MODELS, WORD_TOKENIZERS, assert_same, content, corpus, trained
-
-__all__ = ["corpus"]  # a fixture
+from tests.laws.small import BPE_DROPOUT, MODELS, WORD_TOKENIZERS, assert_same, content, trained
 
 LAST = {"keep_last": 2, "keep_best": 2, "average": "last"}
 BEST = {"keep_last": 1, "keep_best": 2, "average": "best"}

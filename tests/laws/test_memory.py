@@ -33,7 +33,6 @@ from tests.laws.small import (
     assert_near,
     assert_same,
     content,
-    corpus,
     last_state,
     last_weights,
     log_of,
@@ -41,8 +40,6 @@ from tests.laws.small import (
     torchrun,
     trained,
 )
-
-__all__ = ["corpus"]  # a fixture
 
 SGD = {"optimizer": {"kind": "sgd", "lr": 0.5}, "validation": {"every": "99 updates"}}
 

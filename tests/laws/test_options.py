@@ -37,13 +37,11 @@ from tests.laws.small import (
     WORD_TOKENIZERS,
     WORDS,
     content,
-    corpus,
     last_weights,
     metrics,
     trained,
 )
 
-__all__ = ["corpus"]  # a fixture
 WHOLE = {"batch": {"tokens": 10_000}, "max_duration": ["1 update"]}
 """One update with the whole text."""
 

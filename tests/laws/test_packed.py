@@ -16,9 +16,7 @@ from seq2attn.models.config import ModelConfig
 from seq2attn.nn.varlen import SequenceLayout, varlen_attention
 from seq2attn.training.loss import TrainingLoss
 from tests.laws import parts
-from tests.laws.small import assert_near, content, corpus, last_weights, metrics, trained
-
-__all__ = ["corpus"]  # a fixture
+from tests.laws.small import assert_near, content, last_weights, metrics, trained
 
 PAIRS = [([4, 5, 6], [7, 8]), ([9], [3, 4, 5, 6, 7]), ([8, 8, 4, 5, 9, 3], []), ([], [5])]
 KINDS = {

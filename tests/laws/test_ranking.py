@@ -21,9 +21,7 @@ from seq2attn.training.distributed import init_distributed
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.validation import Validator
-from tests.laws.small import assert_same, content, corpus, log_of, metrics, trained
-
-__all__ = ["corpus"]  # a fixture
+from tests.laws.small import assert_same, content, log_of, metrics, trained
 
 NO_PROGRESS = {"kind": "sgd", "lr": 1e-12}
 KEEP = {"keep_last": 9, "keep_best": 2}

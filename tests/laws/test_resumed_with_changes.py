@@ -10,9 +10,7 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
-from tests.laws.small import assert_same, content, corpus, log_of, metrics, trained
-
-__all__ = ["corpus"]  # a fixture
+from tests.laws.small import assert_same, content, log_of, metrics, trained
 
 FIRST = {"max_duration": ["2 updates"], "validation": {"every": "2 updates", "metric": "loss"}}
 NEXT = {**FIRST, "max_duration": ["4 updates"]}

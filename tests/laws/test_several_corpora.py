@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.training.train import train
-from tests.laws.small import BPE_DROPOUT, WORDS, assert_same, content, corpus, last_weights, metrics
-
-__all__ = ["corpus"]  # a fixture
+from tests.laws.small import BPE_DROPOUT, WORDS, assert_same, content, last_weights, metrics
 
 
 def train_on(folder, run, corpora, *, resume=False, **options):

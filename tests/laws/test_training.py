@@ -18,15 +18,12 @@ from tests.laws.small import (
     WORDS,
     assert_near,
     assert_same,
-    corpus,
     last_state,
     last_weights,
     log_of,
     metrics,
     trained,
 )
-
-__all__ = ["corpus"]  # a fixture
 
 # ---------------------------------------------------------------------- sums
 

@@ -18,10 +18,8 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.sweep.record import read_record
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders
-from tests.laws.small import corpus, trained
+from tests.laws.small import trained
 from tests.safe.untrained import untrained
-
-__all__ = ["corpus"]  # a fixture
 
 READERS: dict[str, Callable[[RunDirectory], object]] = {
     "run.json": lambda run: Translator.load(run.folder),

@@ -20,9 +20,8 @@ from seq2attn.training.gradient_accumulation import plan_updates
 from seq2attn.training.lr_schedules import InverseSquareRootScheduleConfig, NoamScheduleConfig
 from seq2attn.training.train import train
 from seq2attn.training.train_state import TrainState
-from tests.laws.small import assert_same, content, corpus, last_weights, log_of, metrics, trained
+from tests.laws.small import assert_same, content, last_weights, log_of, metrics, trained
 
-__all__ = ["corpus"]  # a fixture
 README = Path(__file__).parents[3] / "README.md"
 AUTO = {"kind": "inverse-sqrt"}
 ALONE = DistributedContext(rank=0, size=1, device=torch.device("cpu"))
