@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -12,79 +12,43 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
 from seq2attn.run_directory import RunDirectory
+from tests.laws.parts import config
+from tests.laws.small import WORD_TOKENIZERS, WORDS, content, write_corpus
 from tests.small_bert import make_bert
 
-WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in ("a", "e", "i", "o", "ul")]
-RECURRENT: dict[str, object] = {"kind": "gru", "dim": 16, "layers": 2}
-TRANSFORMER: dict[str, object] = {"kind": "transformer", "layers": 2, "heads": 2, "ffn_dim": 32}
-CONVOLUTIONAL: dict[str, object] = {"kind": "convolutional", "dim": 16, "layers": 2}
-
-
-def attentive(kind: str, score: str, align: str = "global", **options: object) -> dict[str, object]:
-    """A recurrent decoder."""
-    window = {"window": 2} if align.startswith("local") else {}
-    attention = {"score": {"kind": score}, "align": {"kind": align, **window}}
-    return {"kind": kind, "dim": 16, "attention": attention, **options}
-
-
-MULTI_HEAD = {"score": {"kind": "multi-head", "heads": 2}}
-FAMILIES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
-    "bahdanau": (RECURRENT, attentive("bahdanau", "additive")),
-    "luong": (RECURRENT, attentive("luong", "general", cell="lstm", layers=2)),
-    "luong without feeding": ({"kind": "lstm", "dim": 16}, attentive("luong", "dot", "local-m", input_feeding=False)),
-    "local": (RECURRENT, attentive("luong", "general", "local-p")),
-    "hard": (RECURRENT, attentive("bahdanau", "additive", "hard-reinforce")),
-    "monotonic": (RECURRENT, attentive("bahdanau", "coverage", "monotonic")),
-    "sparse": (RECURRENT, attentive("recurrent", "cosine", "entmax15")),
-    "fixed": ({"kind": "lstm", "dim": 16}, {"kind": "fixed-context", "cell": "lstm", "dim": 16}),
-    "convolutional": (CONVOLUTIONAL, {**CONVOLUTIONAL, "attention": {"score": {"kind": "dot", "scaled": True}}}),
-    "transformer": (TRANSFORMER, {**TRANSFORMER, "attention": MULTI_HEAD}),
-    "transformer, modern": (
-        {**TRANSFORMER, "position_encoding": "relative", "norm_type": "rmsnorm", "activation": "swiglu"},
-        {**TRANSFORMER, "position_encoding": "rotary", "kv_heads": 1, "attention": MULTI_HEAD},
-    ),
-    "deep and shallow": (TRANSFORMER, attentive("luong", "general")),
-    "bert": ({"kind": "bert"}, attentive("luong", "general")),
+FAMILIES = {
+    "bahdanau": ("gru", "bahdanau-gru"),
+    "luong": ("gru", "luong-feeding", "general"),
+    "luong without feeding": ("lstm", "luong", "dot", "local-m"),
+    "local": ("gru", "luong-feeding", "general", "local-p"),
+    "hard": ("gru", "bahdanau-gru", "additive", "hard-reinforce"),
+    "monotonic": ("gru", "bahdanau-gru", "coverage", "monotonic"),
+    "sparse": ("gru", "recurrent-previous-whole", "cosine", "entmax15"),
+    "fixed": ("lstm", "fixed-lstm"),
+    "convolutional": ("convolutional", "convolutional", "scaled-dot"),
+    "transformer": ("transformer", "transformer", "multi-head"),
+    "transformer, modern": ("transformer-relative", "transformer-rotary", "multi-head-2-groups"),
+    "deep and shallow": ("transformer", "luong", "general"),
+    "bert": ("bert", "luong", "general"),
 }
-"""An encoder and a decoder of each family."""
+"""Rows of the tables of `tests.laws.parts`: an encoder, a decoder, a score and an alignment."""
 
 
-def write_text(folder: Path, pairs: int = 40) -> None:
-    """Sources, and their words in reverse order as targets."""
-    generator = random.Random(0)
-    for name, count in (("train", pairs), ("dev", 12)):
-        lines = [[generator.choice(WORDS) for _ in range(generator.randint(1, 9))] for _ in range(count)]
-        (folder / f"{name}.src").write_text("".join(" ".join(line) + "\n" for line in lines))
-        (folder / f"{name}.tgt").write_text("".join(" ".join(line[::-1]) + "\n" for line in lines))
-
-
-WORD_TOKENIZERS: dict[str, dict[str, object]] = {"source": {"kind": "words"}, "target": {"kind": "words"}}
-
-
-def make_run(
-    folder: Path, encoder: dict[str, object], decoder: object, tokenizer: dict[str, dict[str, object]] = WORD_TOKENIZERS
-) -> RunDirectory:
+def make_run(folder: Path, encoder: str, *parts: str, tokenizer: dict[str, Any] = WORD_TOKENIZERS) -> RunDirectory:
     """An untrained run with large output weights, so that tokens differ in probability."""
-    write_text(folder)
-    if encoder["kind"] == "bert":
+    model = config(encoder, *parts).model_dump()
+    if encoder == "bert":
         path = {"path": str(make_bert(folder / "bert", WORDS))}
-        encoder, tokenizer = {**encoder, **path}, {**tokenizer, "source": {"kind": "wordpiece", **path}}
-    text = {name: {"source": folder / f"{name}.src", "target": folder / f"{name}.tgt"} for name in ("train", "dev")}
-    experiment = ExperimentConfig.model_validate(
-        {
-            "run_dir": folder / "run",
-            "data": {name: {"kind": "plain", **files} for name, files in text.items()},
-            "tokenizer": tokenizer,
-            "model": {"embeddings": {"dim": 16}, "encoder": encoder, "decoder": decoder},
-            "search": {"kind": "beam", "beam_size": 3, "lengths": {"max_length": 12}},
-        }
-    )
+        model["encoder"], tokenizer = {"kind": "bert", **path}, {**tokenizer, "source": {"kind": "wordpiece", **path}}
+    values = content(write_corpus(folder, 40, 12, 9), "run", model=model, tokenizer=tokenizer)
+    values["search"] = {"kind": "beam", "beam_size": 3, "lengths": {"max_length": 12}}
+    experiment = ExperimentConfig.model_validate(values)
     prepared = prepare(experiment.data, experiment.tokenizer, experiment.run_dir, lambda line: None)
     run = RunDirectory(experiment.run_dir)
     run.save_config(experiment)
     torch.manual_seed(0)
     vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
-    model = build_model(experiment.model, *map(len, vocabularies))
-    torch.nn.init.normal_(model.output_projection.weight, std=2.0)
-    run.save_model(unique_state_dict(model), vocabularies, {"checkpoints": []})
+    net = build_model(experiment.model, *map(len, vocabularies))
+    torch.nn.init.normal_(net.output_projection.weight, std=2.0)
+    run.save_model(unique_state_dict(net), vocabularies, {"checkpoints": []})
     return run
