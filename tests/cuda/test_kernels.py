@@ -15,14 +15,11 @@ from seq2attn.nn.rnn.packed import run_rnn
 from seq2attn.nn.varlen import SequenceLayout, varlen_attention
 from seq2attn.training.loss import linear_cross_entropy
 from tests.cuda import BFLOAT16, DEVICE, FLOAT32, MARKS, exact
+from tests.laws.parts import rand
 
 pytestmark = [*MARKS, pytest.mark.usefixtures("exact")]
 __all__ = ["exact"]  # a fixture
 KINDS = {"float32": (torch.float32, FLOAT32), "bfloat16": (torch.bfloat16, BFLOAT16)}
-
-
-def rand(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
 
 
 def both(function, inputs, kind):

@@ -12,7 +12,7 @@ from seq2attn.engines.native import NativeEngine
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.search.translate_ids import translate_ids
 from tests.cuda import DEVICE, MARKS, exact, launches
-from tests.laws.parts import ATTENTIONS, EVERY_DECODER, FIXED, WORDS, model
+from tests.laws.parts import ATTENTIONS, EVERY_DECODER, WORDS, model
 
 pytestmark = [*MARKS, pytest.mark.usefixtures("exact")]
 __all__ = ["exact"]  # a fixture
@@ -44,7 +44,7 @@ def assert_same_on_device(net, sources, config, *, cuda_graphs, differing=0):
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("decoder", EVERY_DECODER)
 def test_translations_and_scores_are_those_of_the_cpu(decoder, search, cuda_graphs):
-    net = model("gru", decoder, *(("none", "none") if decoder in FIXED else ())).float().eval()
+    net = model("gru", decoder).float().eval()
     assert_same_on_device(net, random_sources(200), SEARCHES[search], cuda_graphs=cuda_graphs, differing=2)
 
 

@@ -9,6 +9,7 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor
 
+from seq2attn.data.collate import collate
 from seq2attn.models import ModelConfig, Seq2Seq, build_model
 from seq2attn.nn.decoding_state import map_tensors
 
@@ -120,6 +121,7 @@ PAIRS = [
 ]
 """Each encoder with a decoder of each family, and each decoder with an encoder of each."""
 PAIRS = list(dict.fromkeys(PAIRS))
+BATCH = collate([([4, 5, 6], [5, 6, 7, 8]), ([4], [9]), ([7, 8, 9, 10, 3], [4, 4])])
 
 
 def config(
@@ -159,6 +161,18 @@ def sources(lengths: tuple[int, ...] = (5, 3, 1, 7), garbage: int = 0) -> tuple[
 
 def targets(rows: int, length: int) -> Tensor:
     return torch.randint(3, WORDS, (rows, length), generator=torch.Generator().manual_seed(2))
+
+
+def rand(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
+
+
+def shuffled(module: Any) -> Any:
+    """The module with weights far from their initial values, so that nothing is right by being zero or one."""
+    for i, parameter in enumerate(module.parameters()):
+        with torch.no_grad():
+            parameter.copy_(rand(*parameter.shape, seed=10 + i) * 0.5)
+    return module.double()
 
 
 def tensors(tree: Any) -> list[Tensor]:

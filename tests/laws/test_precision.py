@@ -6,15 +6,11 @@ import pytest
 import torch
 
 from seq2attn.attention.entmax import masked_entmax
-from seq2attn.data.collate import collate
 from seq2attn.engines.native import NativeEngine
 from seq2attn.nn.layers import FeedForward
 from seq2attn.search.config import BeamConfig, LengthsConfig
 from seq2attn.training.loss import TrainingLoss
-from tests.laws.parts import DECODERS, EVERY_DECODER, FIXED, PLUGGED, calm, model
-
-BATCH = collate([([4, 5, 6], [5, 6, 7, 8]), ([4], [9]), ([7, 8, 9, 10, 3], [4, 4])])
-
+from tests.laws.parts import BATCH, DECODERS, EVERY_DECODER, FIXED, PLUGGED, calm, model
 
 ENCODED = [(e, d, "multi-head", "global") for e in ("lstm", "transformer") for d in ("luong", "transformer")]
 
@@ -70,7 +66,7 @@ def test_gradients_of_bfloat16_are_those_of_float32_up_to_rounding(encoder, deco
 @pytest.mark.parametrize("decoder", ["recurrent-previous-whole", *FIXED])
 def test_rnns_of_pytorch_run_in_float32_outside_autocast(encoder, decoder):
     """Within it, those of cuDNN would run in float16."""
-    net = model(encoder, decoder, *(("none", "none") if decoder in FIXED else ())).float()
+    net = model(encoder, decoder).float()
     calls = []
     for name, module in net.named_modules():
         if isinstance(module, torch.nn.RNNBase):
@@ -94,7 +90,7 @@ def test_rnns_of_pytorch_run_in_float32_outside_autocast(encoder, decoder):
 
 @pytest.mark.parametrize("decoder", EVERY_DECODER)
 def test_a_search_in_bfloat16_has_the_scores_of_float32(decoder):
-    net = model("gru", decoder, *(("none", "none") if decoder in FIXED else ())).float().eval()
+    net = model("gru", decoder).float().eval()
     search = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=6))
     engines = NativeEngine(net), NativeEngine(net, "bfloat16")
     full, half = ([best[0].log_prob for best in e.translate([[4, 5, 6], [7]], search, budget=64)] for e in engines)

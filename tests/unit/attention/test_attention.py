@@ -22,14 +22,10 @@ from seq2attn.decoders.recurrent import BAHDANAU_WIRING, LUONG_WIRING
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.nn.decoding_state import repeat_rows
 from tests.laws.formulas import plain_attention, plain_context
-from tests.laws.parts import ALIGNS, ATTENTIONS, SCORES
+from tests.laws.parts import ALIGNS, ATTENTIONS, SCORES, rand, shuffled
 
 B, T, S, QUERY, KEY, VALUE = 3, 9, 7, 8, 12, 4
 LENGTHS = (7, 3, 1)
-
-
-def rand(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
 
 
 def inputs(key_dim=KEY, value_dim=VALUE):
@@ -37,14 +33,6 @@ def inputs(key_dim=KEY, value_dim=VALUE):
     mask = torch.arange(S) < torch.tensor(LENGTHS)[:, None]
     position = torch.arange(T).expand(B, T)
     return rand(B, T, QUERY), rand(B, S, key_dim, seed=1), rand(B, S, value_dim, seed=2), mask, position
-
-
-def shuffled(module):
-    """Weights far from their initial values, so that nothing is right by being zero."""
-    for i, parameter in enumerate(module.parameters()):
-        with torch.no_grad():
-            parameter.copy_(rand(*parameter.shape, seed=10 + i) * 0.5)
-    return module.double()
 
 
 def key_dim(name):

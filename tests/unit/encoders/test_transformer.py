@@ -19,7 +19,7 @@ from seq2attn.errors import ConfigError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models import ModelConfig
 from seq2attn.nn.layers import LearnedPositionEmbedding, SinusoidalPositionEncoding
-from tests.laws.parts import model, sources
+from tests.laws.parts import model, rand, shuffled, sources
 
 DIM, HEADS, KV_HEADS, HIDDEN, LAYERS = 12, 3, 1, 20, 2
 LENGTHS, TOKENS = (6, 2, 5), 6
@@ -29,18 +29,6 @@ MODERN = {
     "kind": "transformer", "layers": LAYERS, "heads": HEADS, "kv_heads": KV_HEADS, "ffn_dim": HIDDEN, "dropout": 0.0,
     "position_encoding": "rotary", "norm_type": "rmsnorm", "activation": "swiglu",
 }  # fmt: skip
-
-
-def rand(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
-
-
-def shuffled(module):
-    """Weights far from their initial values, so that nothing is right by being zero or one."""
-    for i, parameter in enumerate(module.parameters()):
-        with torch.no_grad():
-            parameter.copy_(rand(*parameter.shape, seed=10 + i) * 0.3)
-    return module.double().eval()
 
 
 def torch_layer(ours, norm, activation):

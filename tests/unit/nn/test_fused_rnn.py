@@ -12,12 +12,9 @@ from seq2attn.attention import additive_kernel
 from seq2attn.nn.rnn.fused_cells import FUSED_CELLS, DeferredLinear
 from seq2attn.nn.rnn.packed import run_packed
 from seq2attn.nn.rnn.stacked import FusedSteps, InputFedRNN, ReferenceSteps, stack_layer_states, unstack_layer_states
+from tests.laws.parts import rand
 
 CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}
-
-
-def rand(*shape, seed=0, dtype=torch.double):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 def gradients(outputs, inputs):

@@ -11,21 +11,10 @@ from torch import nn
 
 from seq2attn.encoders.recurrent import RecurrentEncoderConfig
 from seq2attn.nn.rnn.stacked import Bridge, InputFedRNN, stack_layer_states, unstack_layer_states
-from tests.laws.parts import OWN_EMBEDDINGS, PAIRS, model
+from tests.laws.parts import OWN_EMBEDDINGS, PAIRS, model, rand, shuffled
 
 TOKEN, FEED, DIM, STEPS, ROWS = 5, 4, 6, 7, 3
 CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}
-
-
-def rand(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
-
-
-def shuffled(module):
-    for i, parameter in enumerate(module.parameters()):
-        with torch.no_grad():
-            parameter.copy_(rand(*parameter.shape, seed=10 + i) * 0.5)
-    return module.double()
 
 
 def torchs(ours, kind, layers):
