@@ -6,11 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seq2attn.data.collate import IGNORE_INDEX, collate
 from seq2attn.training import loss as loss_module
-from seq2attn.training.loss import TrainingLoss, linear_cross_entropy
+from seq2attn.training.loss import linear_cross_entropy
 from tests.launches import Launches
-from tests.laws.parts import model
 
 ROWS, DIM, WORDS = 13, 4, 7
 CHUNKS = {"one": 10_000, "several": 3 * WORDS, "a row each": 1}
@@ -55,22 +53,6 @@ def test_gradients_by_differences(chunk, smoothing):
     assert torch.autograd.gradcheck(lambda *x: linear_cross_entropy(*x, labels, smoothing)[0], tensors)
 
 
-def test_weights_tied_with_embeddings(chunk):
-    *_, weight, bias, labels = inputs()
-    ids = torch.arange(ROWS) % WORDS
-    losses = [f(weight[ids] * 2, weight, bias, labels, 0.1)[0] for f in (linear_cross_entropy, reference)]
-    torch.testing.assert_close(*losses)
-    torch.testing.assert_close(*(torch.autograd.grad(loss, (weight, bias)) for loss in losses))
-
-
-def test_without_gradients(chunk):
-    *tensors, labels = inputs()
-    with torch.no_grad():
-        ours = linear_cross_entropy(*tensors, labels, 0.1)
-    assert not any(x.requires_grad for x in ours)
-    torch.testing.assert_close(ours, reference(*(x.detach() for x in tensors), labels, 0.1))
-
-
 def test_large_logits_stay_finite(chunk):
     *tensors, labels = inputs(torch.float32, scale=300.0)
     ours, theirs = (f(*tensors, labels, 0.1) for f in (linear_cross_entropy, reference))
@@ -101,30 +83,3 @@ def test_the_loss_takes_few_kernel_launches_on_a_gpu(words):
         linear_cross_entropy(hidden, weight, bias, labels, 0.1)[0].backward()
     assert hidden.grad is not None and launches.by_name["softmax"] + launches.by_name["_softmax"] > 1
     assert launches.count < 400
-
-
-def test_the_loss_of_a_batch_is_the_sum_over_its_tokens():
-    net = model("gru", "luong")
-    pairs = [([4, 5, 6], [7, 8]), ([9], [3, 4, 5, 6])]
-    batch = collate(pairs)
-    loss = TrainingLoss(net, 0.1)(batch)
-    assert loss.num_target_tokens == (2 + 1) + (4 + 1)  # with EOS
-    logits = net.output_projection(net(batch.source, batch.source_mask, batch.target).hidden).flatten(0, 1)
-    expected = F.cross_entropy(
-        logits, batch.labels.flatten(), label_smoothing=0.1, ignore_index=IGNORE_INDEX, reduction="sum"
-    )
-    torch.testing.assert_close(loss.loss, expected)
-
-
-def test_padding_has_no_gradient_and_no_row_in_the_output_layer():
-    net = model("gru", "luong")
-    batch = collate([([4, 5], [7, 8, 3]), ([9], [3])])
-    assert len(batch.label_index) == 4 + 2
-    outputs = []
-    net.target_embedding.register_forward_hook(
-        lambda module, ids, output: output.retain_grad() or outputs.append(output)
-    )
-    TrainingLoss(net, 0.1)(batch).loss.backward()
-    (embedded,) = outputs
-    assert (embedded.grad[1, 2:] == 0).all()
-    assert (embedded.grad[1, :2] != 0).any(-1).all()
