@@ -6,32 +6,20 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import yaml
 
 from seq2attn.data.batch_planner import plan_batches
-from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import load_prepared
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.models import build_model
-from seq2attn.nn.device import is_oom_error
-from seq2attn.training.config import TrainingConfig
-from seq2attn.training.distributed import init_distributed
-from seq2attn.training.gradient_accumulation import GradientAccumulator
-from seq2attn.training.loss import TrainingLoss
-from seq2attn.training.memory_check import check_memory, largest_micro_batches
-from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train import train
 from tests.laws.small import (
     BAHDANAU,
     MODELS,
     assert_near,
-    assert_same,
     content,
     last_state,
     last_weights,
@@ -99,33 +87,6 @@ def test_an_update_without_any_pair_keeps_weights_finite(corpus):
     assert all(tensor.isfinite().all() for tensor in last_weights(run).values())
 
 
-def test_other_errors_are_not_out_of_memory():
-    for compute, is_oom in (
-        (lambda: torch.empty(2**60), True),
-        (lambda: np.empty(2**55), True),
-        (lambda: torch.ones(2) @ torch.ones(3), False),
-    ):
-        with pytest.raises((RuntimeError, MemoryError)) as caught:
-            compute()
-        assert is_oom_error(caught.value) == is_oom
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "CUDA out of memory. Tried to allocate 2.00 GiB",
-        "CUDNN_STATUS_ALLOC_FAILED",
-        "CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-        "[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory",
-        "DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes",
-        "std::bad_alloc",
-        "[Errno 12] Cannot allocate memory",
-    ],
-)
-def test_messages_of_libraries_are_out_of_memory(message):
-    assert is_oom_error(RuntimeError(message))
-
-
 # ---------------------------------------------------------------------- the largest first
 
 
@@ -143,34 +104,6 @@ def test_a_batch_that_does_not_fit_ends_training_before_the_first_update(corpus)
     assert not (corpus / "run" / "checkpoints").exists()
     with pytest.raises(UserError, match="of up to 8 tokens"):  # the longest pair is tried too
         trained(corpus, "run", model=limited(max_length=7, spares=0), batch={"tokens": 30}, **SGD)
-
-
-def test_the_largest_micro_batches_have_most_tokens_and_the_longest_pair():
-    lengths = np.random.default_rng(0).integers(1, 40, (500, 2))
-    batches = plan_batches(lengths, tokens=200, seed=0, epoch=0)
-    largest, *rest = largest_micro_batches(batches, lengths)
-    sizes = [len(rows) * (int(lengths[rows].max()) + 1) for rows in batches]
-    assert len(largest) * (int(lengths[largest].max()) + 1) == max(sizes)
-    assert max(int(lengths[rows].max()) for rows in [largest, *rest]) == lengths.max()
-    assert len(rest) <= 1
-
-
-@pytest.mark.parametrize("optimizer", [{"kind": "adam"}, {"kind": "sgd", "momentum": 0.9}, {"kind": "adadelta"}])
-def test_the_memory_check_changes_neither_model_nor_optimizer(optimizer):
-    rng = np.random.default_rng(0)
-    pairs = [(rng.integers(4, 20, n).tolist(), rng.integers(4, 20, n + 1).tolist()) for n in range(1, 30)]
-    corpus = Corpus.from_pairs(pairs, 20)
-    config = TrainingConfig.model_validate({"optimizer": optimizer})
-    experiment = ExperimentConfig.model_validate(content(Path(), "run", model=MODELS["transformer"]))
-    model = build_model(experiment.model, 20, 20)
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    objective, optimizer = TrainingLoss(model), config.optimizer.build(parameter_groups(model))
-    updates = [[rows] for rows in plan_batches(corpus.lengths, tokens=60, seed=0, epoch=0)]
-    with init_distributed(torch.device("cpu")) as world:
-        check_memory(GradientAccumulator(config, objective, world, None), optimizer, corpus, updates, None)
-    assert_same(model.state_dict(), before)
-    assert all(parameter.grad is None for parameter in model.parameters())
-    assert not optimizer.state
 
 
 LIMITED = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -45,14 +46,28 @@ def test_batches_of_a_search_go_by_the_memory_of_a_gpu(monkeypatch, gib, tokens)
     assert default_batch_tokens(torch.device("cpu")) == 2**13
 
 
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        ("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", True),
-        ("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", True),
-        ("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm(handle)`", False),
-        ("CUDA error: device-side assert triggered", False),
-    ],
-)
-def test_out_of_memory_errors_of_libraries(message, expected):
-    assert is_oom_error(RuntimeError(message)) == expected
+OOM_MESSAGES = [
+    "CUDA out of memory. Tried to allocate 2.00 GiB",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+    "[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory",
+    "DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes",
+    "std::bad_alloc",
+    "[Errno 12] Cannot allocate memory",
+]
+OTHER_MESSAGES = [
+    "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm(handle)`",
+    "CUDA error: device-side assert triggered",
+    "mat1 and mat2 shapes cannot be multiplied (1x2 and 3x1)",
+]
+
+
+def test_out_of_memory_errors():
+    assert [message for message in OOM_MESSAGES if not is_oom_error(RuntimeError(message))] == []
+    assert [message for message in OTHER_MESSAGES if is_oom_error(RuntimeError(message))] == []
+    for allocate in (lambda: torch.empty(2**60), lambda: np.empty(2**55)):
+        with pytest.raises((RuntimeError, MemoryError)) as caught:
+            allocate()
+        assert is_oom_error(caught.value)
