@@ -1,4 +1,4 @@
-"""Laws of prefixes: compared with enumeration, with free search, and with forced decoding."""
+"""Laws of prefixes: compared with free search, and with forced decoding."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import torch
 
 from seq2attn.engines.native import NativeEngine
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
-from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
 from seq2attn.search.search import search
 from seq2attn.search.strategies import BeamSearch, GreedySearch
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.laws.parts import EVERY_DECODER, WORDS, model
-from tests.laws.test_search import enumerate_paths, markov, spread_logits
+from tests.laws.test_search import limits, markov, spread_logits
 
 LINES = [[4, 5, 6], [7], [3, 4, 5, 6, 7, 8], [], [10, 9]]
 PREFIXES = [[5, 5], [], [9, 4, 3, 8], [6], [7]]
@@ -25,36 +24,16 @@ SEARCHES = {
 }
 
 
-def limits(prefixes, max_length, min_length=1):
-    count = len(prefixes)
-    return LengthLimits(torch.full((count,), min_length), torch.full((count,), max_length)).with_prefixes(prefixes)
-
-
-@pytest.mark.parametrize(("seed", "rule"), [(0, LengthPenalty()), (1, LengthPenalty("average"))], ids=str)
-def test_a_wide_beam_finds_the_best_with_the_prefix(seed, rule):
-    table, step = markov(seed)
-    prefixes = [[], [5], [4, 7], [6, 6, 3]]
-    options = {"strategy": BeamSearch(WORDS**2), "bos": BOS, "eos": EOS, "lengths": rule}
-    best = search(step, (), (), limits=limits(prefixes, 3), **options)
-    for row, prefix in enumerate(prefixes):
-        paths = enumerate_paths(table, 1, max(3, len(prefix) + 1), prefix)
-        scores = {path: log_prob / (len(path) if rule.kind == "average" else 1) for path, log_prob in paths}
-        for rank, path in enumerate(sorted(scores, key=scores.get, reverse=True)[:WORDS]):
-            tokens = best.tokens[row, rank].tolist()
-            assert tokens[: tokens.index(EOS) + 1] == [*path]
-            assert best.scores[row, rank].item() == pytest.approx(scores[path], abs=1e-5)
-
-
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("strategy", [GreedySearch(), BeamSearch(1), BeamSearch(WORDS**2)], ids=str)
 def test_a_prefix_of_the_best_translation_changes_nothing(seed, strategy):
     _, step = markov(seed)
     options = {"strategy": strategy, "bos": BOS, "eos": EOS, "suppress_tokens": (PAD,)}
-    free = search(step, (), (), limits=limits([[]], 4, min_length=2), **options)
+    free = search(step, (), (), limits=limits(1, 4, 2), **options)
     best = free.tokens[0, 0].tolist()
     for length in (1, 2, 3):
         prefix = best[: best.index(EOS)][:length]
-        forced = search(step, (), (), limits=limits([prefix], 4, min_length=2), **options)
+        forced = search(step, (), (), limits=limits(1, 4, 2).with_prefixes([prefix]), **options)
         assert forced.tokens[0, 0].tolist() == best
         torch.testing.assert_close(forced.scores[0, 0], free.scores[0, 0])
 
@@ -64,7 +43,7 @@ def test_patience_does_not_count_impossible_ends(width):
     """While the prefix is forced, all hypotheses but one are impossible, also those that end."""
     _, step = markov(0)
     prefix = [v for v in range(WORDS) if v not in (PAD, BOS, EOS)]
-    lengths = limits([prefix], len(prefix) + 3, min_length=len(prefix) + 2)
+    lengths = limits(1, len(prefix) + 3, len(prefix) + 2).with_prefixes([prefix])
     strategy = BeamSearch(width, patience=1 / width)
     best = search(step, (), (), limits=lengths, strategy=strategy, bos=BOS, eos=EOS)
     assert best.tokens[0, 0, : len(prefix)].tolist() == prefix

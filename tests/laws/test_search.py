@@ -1,4 +1,4 @@
-"""Laws of search: compared with enumeration, with a search in lists, and with forced decoding."""
+"""Laws of search: compared with enumeration, and with a search in lists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from seq2attn.nn.decoding_state import repeat_rows
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
 from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
 from seq2attn.search.search import search
@@ -64,38 +63,17 @@ def test_the_first_step_has_one_row_per_sentence(strategy):
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
 @pytest.mark.parametrize(("seed", "min_length"), [(0, 1), (1, 2)])
-def test_a_wide_beam_finds_the_best_of_all(seed, rule, min_length):
+def test_a_wide_beam_finds_the_best_with_each_prefix(seed, rule, min_length):
     table, step = markov(seed)
+    prefixes = [[], [5], [4, 7], [6, 6, 3]]
     options = {"strategy": BeamSearch(WORDS**2), "bos": BOS, "eos": EOS, "lengths": rule}
-    best = search(step, (), (), limits=limits(1, 3, min_length), **options)
-    scores = {path: log_prob / penalty(rule, len(path)) for path, log_prob in enumerate_paths(table, min_length, 3)}
-    for rank, path in enumerate(sorted(scores, key=scores.get, reverse=True)[:WORDS]):
-        assert tuple(best.tokens[0, rank].tolist()) == path + (EOS,) * (3 - len(path))
-        assert best.scores[0, rank].item() == pytest.approx(scores[path], abs=1e-5)
-
-
-def test_a_search_with_less_patience_is_shorter_and_not_better():
-    rule, totals = LengthPenalty("average", 1.0), []
-
-    def run(seed, patience):
-        _, step = markov(seed)
-        steps = []
-
-        def counted(tokens, state, memory):
-            steps.append(tokens)
-            return step(tokens, state, memory)
-
-        options = {"strategy": BeamSearch(3, patience), "bos": BOS, "eos": EOS, "lengths": rule}
-        best = search(counted, (), (), limits=limits(1, 12), **options)
-        return len(steps), best.scores[0, 0].item()
-
-    for seed in range(8):
-        steps, best = zip(*(run(seed, patience) for patience in (1.0, 2.0, 4.0, None)), strict=True)
-        assert list(steps) == sorted(steps)
-        assert list(best) == sorted(best)
-        totals.append(steps)
-    shortest, *_, longest = (sum(steps) for steps in zip(*totals, strict=True))
-    assert shortest < longest
+    best = search(step, (), (), limits=limits(4, 3, min_length).with_prefixes(prefixes), **options)
+    for row, prefix in enumerate(prefixes):
+        paths = enumerate_paths(table, min_length, max(3, len(prefix) + 1), prefix)
+        scores = {path: log_prob / penalty(rule, len(path)) for path, log_prob in paths}
+        for rank, path in enumerate(sorted(scores, key=scores.get, reverse=True)[:WORDS]):
+            assert tuple(best.tokens[row, rank].tolist()) == path + (EOS,) * (4 - len(path))
+            assert best.scores[row, rank].item() == pytest.approx(scores[path], abs=1e-5)
 
 
 def plain_beam(table, width, max_length, rule, patience=math.inf):
@@ -160,28 +138,6 @@ def spread_logits(net):
     """The model with large output weights, so that no two hypotheses tie."""
     torch.nn.init.normal_(net.output_projection.weight, std=2.0)
     return net
-
-
-CHOICES = {
-    "greedy": lambda: GreedySearch(),
-    "beam": lambda: BeamSearch(3),
-    "sample": lambda: Sampling(4, temperature=1.3, top_k=7, top_p=0.9, generator=torch.Generator().manual_seed(3)),
-}
-
-
-@pytest.mark.parametrize("strategy", CHOICES)
-@pytest.mark.parametrize("decoder", EVERY_DECODER)
-def test_log_probs_are_those_of_forced_decoding(decoder, strategy):
-    net, strategy = spread_logits(model("gru", decoder)), CHOICES[strategy]()
-    memory, state = net.encode(*sources())
-    options = {"strategy": strategy, "limits": limits(4, 8), "bos": BOS, "eos": EOS}
-    best = search(net.step, state, memory, lengths=LengthPenalty("average"), **options)
-    tokens = best.tokens.flatten(0, 1)
-    inputs = torch.cat([torch.full_like(tokens[:, :1], BOS), tokens[:, :-1]], 1)
-    hidden = net.decode(inputs, repeat_rows(state, strategy.beam_size), memory).hidden
-    log_probs = net.output_projection(hidden).log_softmax(-1).gather(-1, tokens[..., None])[..., 0]
-    mask = (tokens == EOS).long().cumsum(1) - (tokens == EOS).long() == 0
-    torch.testing.assert_close((log_probs * mask).sum(1), best.log_probs.flatten().double(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
