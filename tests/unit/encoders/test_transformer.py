@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
-from torch import nn
 from transformers.models.llama.modeling_llama import LlamaConfig, LlamaDecoderLayer, LlamaRotaryEmbedding
 
 from seq2attn.attention.base import QueryInfo
@@ -29,46 +28,6 @@ MODERN = {
     "kind": "transformer", "layers": LAYERS, "heads": HEADS, "kv_heads": KV_HEADS, "ffn_dim": HIDDEN, "dropout": 0.0,
     "position_encoding": "rotary", "norm_type": "rmsnorm", "activation": "swiglu",
 }  # fmt: skip
-
-
-def torch_layer(ours, norm, activation):
-    """PyTorch's encoder layer with the weights of `ours`."""
-    options = {"dropout": 0.0, "batch_first": True, "norm_first": norm == "pre", "activation": activation}
-    layer, attention = nn.TransformerEncoderLayer(DIM, HEADS, HIDDEN, **options).double(), ours.self_attention
-    layer.linear1.load_state_dict(ours.feed_forward.up_proj.state_dict())
-    layer.linear2.load_state_dict(ours.feed_forward.down_proj.state_dict())
-    layer.norm1.load_state_dict(ours.self_attention_residual.norm.state_dict())
-    layer.norm2.load_state_dict(ours.feed_forward_residual.norm.state_dict())
-    layer.self_attn.out_proj.load_state_dict(attention.output_proj.state_dict())
-    sides = (attention.score.query_proj, attention.score.key_proj, attention.value_proj)
-    with torch.no_grad():
-        layer.self_attn.in_proj_weight.copy_(torch.cat([side.weight for side in sides]))
-        layer.self_attn.in_proj_bias.copy_(torch.cat([side.bias for side in sides]))
-    return layer
-
-
-@pytest.mark.parametrize(("norm", "activation"), [("pre", "relu"), ("post", "gelu")])
-def test_the_encoder_is_torchs(norm, activation):
-    config = {"kind": "transformer", "layers": LAYERS, "heads": HEADS, "ffn_dim": HIDDEN, "dropout": 0.0}
-    config |= {"norm_order": norm, "activation": activation}
-    ours = shuffled(TransformerEncoderConfig.model_validate(config).build(DIM))
-    embedded = rand(3, TOKENS, DIM).requires_grad_()
-    x, expected_weights = embedded + SinusoidalPositionEncoding(DIM)(torch.arange(TOKENS)), []
-    for layer in (torch_layer(layer, norm, activation) for layer in ours.layers):
-        y = layer.norm1(x) if norm == "pre" else x
-        weights = layer.self_attn(y, y, y, key_padding_mask=~MASK, average_attn_weights=False)[1]
-        expected_weights.append(weights)
-        x = layer(x, src_key_padding_mask=~MASK)
-    expected = ours.norm(x)
-    encoded = ours(embedded, MASK)
-    torch.testing.assert_close(encoded.values[MASK], expected[MASK])
-    gradients = (torch.autograd.grad(y[MASK].pow(2).sum(), embedded)[0] for y in (encoded.values, expected))
-    torch.testing.assert_close(*gradients)
-    means = torch.stack([row[:n].mean(0) for row, n in zip(expected, LENGTHS, strict=True)])
-    torch.testing.assert_close(encoded.final_state[0][:, 0], means)
-    _, weights = ours.forward_with_weights(embedded, MASK)
-    rows = MASK[:, None, None].expand(weights.shape[:-1])
-    torch.testing.assert_close(weights[rows], torch.stack(expected_weights, 1)[rows])
 
 
 @pytest.mark.parametrize("wavelengths", ["tensor2tensor", "paper"])

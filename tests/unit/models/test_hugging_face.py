@@ -65,7 +65,8 @@ def theirs(kind):
         for name, size in (("layers", LAYERS), ("attention_heads", HEADS), ("ffn_dim", HIDDEN))
     }
     torch.manual_seed(4)
-    net = model(config(vocab_size=WORDS, d_model=DIM, max_position_embeddings=PLACES, **sizes, **SPECIAL, **options))
+    sizes |= {"vocab_size": WORDS, "d_model": DIM, "max_position_embeddings": PLACES}
+    net = model(config(attn_implementation="eager", **sizes, **SPECIAL, **options))
     if kind == "bart":
         for side in (net.model.encoder, net.model.decoder):
             side.layernorm_embedding = nn.Identity()
@@ -121,18 +122,24 @@ def copy_weights(layer, their):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_logits(kind):
+def test_the_same_logits_and_self_attention(kind):
     source, mask = collate_source(SOURCES)
     target = torch.randint(3, WORDS, (len(SOURCES), 9), generator=torch.Generator().manual_seed(0))
     target[:, 0] = BOS
     with torch.no_grad():
-        expected = theirs(kind)(
-            input_ids=source, attention_mask=mask.long(), decoder_input_ids=target, use_cache=False
-        ).logits
+        inputs = {"input_ids": source, "attention_mask": mask.long(), "decoder_input_ids": target}
+        expected = theirs(kind)(**inputs, use_cache=False, output_attentions=True)
         net = ours(kind)
         logits = net.output_projection(net(source, mask, target).hidden)
-    assert expected.std() > 0.5
-    torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
+        encoded, weights = net.encoder.forward_with_weights(net.source_embedding(source), mask)
+    assert expected.logits.std() > 0.5
+    near = {"rtol": 1e-5, "atol": 1e-5}
+    torch.testing.assert_close(logits, expected.logits, **near)
+    states = expected.encoder_last_hidden_state * mask[..., None]
+    means = states.sum(1) / mask.sum(1, keepdim=True)
+    torch.testing.assert_close(encoded.final_state[0][:, 0], means, **near)
+    rows = mask[:, None, None, :, None].expand_as(weights)
+    torch.testing.assert_close(weights[rows], torch.stack(expected.encoder_attentions, 1)[rows], **near)
 
 
 class FirstMayEnd(BeamSearch):
