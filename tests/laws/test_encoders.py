@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from pydantic import ValidationError
 
-from tests.laws.parts import ENCODERS, calm, config, model, sources, targets
+from tests.laws.parts import ENCODERS, calm, model, sources, targets
 
 LENGTHS = (5, 3, 1, 7)
 
@@ -32,16 +31,6 @@ def test_weights_are_a_distribution_over_tokens_and_do_not_change_the_output(enc
     for i, n in enumerate(LENGTHS):
         alone = net.encoder_self_attention(ids[i : i + 1, :n], mask[i : i + 1, :n])
         torch.testing.assert_close(weights[i : i + 1, ..., :n, :n], alone)
-
-
-@pytest.mark.parametrize(
-    ("encoder", "field", "value", "message"),
-    [("convolutional", "kernel_size", 4, "must be odd"), ("gru", "dim", 15, "cannot share an odd width, 15")],
-)
-def test_widths_that_cannot_be_centered_or_shared(encoder, field, value, message, monkeypatch):
-    monkeypatch.setitem(ENCODERS, encoder, ENCODERS[encoder] | {field: value})
-    with pytest.raises(ValidationError, match=message):
-        config(encoder, "luong")
 
 
 def test_gradients_to_the_encoder_of_a_convolutional_decoder_are_scaled(monkeypatch):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from torch.overrides import TorchFunctionMode
 
 from seq2attn.attention.alignment import LocalMonotonicAlignment, LocalPredictiveAlignment, masked_softmax
@@ -182,30 +182,6 @@ def test_dropout_of_the_weights_in_training_only():
     output = attention.eval()(query, memory, position, need_weights=True)
     assert not torch.equal(dropped, output.context)
     torch.testing.assert_close(output.context, output.weights[:, 0] @ values)
-
-
-@pytest.mark.parametrize(
-    ("score", "encoder", "message"),
-    [
-        ({"kind": "additive", "dim": 8, "heads": 4}, 6, "4 heads do not divide 6, the width of the encoder"),
-        *(({"kind": kind, "heads": 3}, 8, "3 heads do not divide 8, the width of the decoder")
-          for kind in ("dot", "general", "cosine", "multi-head")),
-    ],
-)  # fmt: skip
-def test_heads_must_divide_the_widths(score, encoder, message):
-    attention = {"score": score}
-    decoder = {"kind": "luong", "dim": 8, "attention": attention}
-    with pytest.raises(ValidationError, match=message):
-        ModelConfig.model_validate({"encoder": {"kind": "gru", "dim": encoder}, "decoder": decoder})
-    with pytest.raises(ValueError, match="heads do not divide the width"):
-        AttentionConfig.model_validate(attention).build(8, 8, encoder)
-
-
-@pytest.mark.parametrize("context", [[], ["cell", "cell"]])
-def test_the_context_is_used_once_in_each_place(context):
-    decoder = {"kind": "recurrent", "dim": 8, "wiring": {"query": "current", "context": context}}
-    with pytest.raises(ValidationError, match=r"context|twice"):
-        ModelConfig.model_validate({"encoder": {"kind": "gru", "dim": 8}, "decoder": decoder})
 
 
 @pytest.mark.parametrize(("kind", "wiring"), [("bahdanau", BAHDANAU_WIRING), ("luong", LUONG_WIRING)])

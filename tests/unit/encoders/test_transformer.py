@@ -5,18 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from transformers.models.llama.modeling_llama import LlamaConfig, LlamaDecoderLayer, LlamaRotaryEmbedding
 
 from seq2attn.attention.base import QueryInfo
-from seq2attn.attention.relative_positions import RelativePositionScore, RotaryScore
-from seq2attn.config.load import load
+from seq2attn.attention.relative_positions import RelativePositionScore
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.base import EncoderOutput
 from seq2attn.encoders.transformer import TransformerEncoderConfig
-from seq2attn.errors import ConfigError
-from seq2attn.experiment import ExperimentConfig
-from seq2attn.models import ModelConfig
 from seq2attn.nn.layers import LearnedPositionEmbedding, SinusoidalPositionEncoding
 from tests.laws.parts import model, rand, shuffled, sources
 
@@ -125,35 +120,3 @@ def test_the_kv_cache_and_the_memory_are_grouped():
     tensors = [y for pair in decoder(x, state, memory).state.kv_cache.layers for y in pair]
     tensors += [y for m in memory for y in (m.keys, m.values)]
     assert [y.shape for y in tensors] == [(3, KV_HEADS, TOKENS, DIM // HEADS)] * 4 * LAYERS
-
-
-@pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_rotary_heads_must_have_an_even_width(side):
-    plain = {"encoder": {"kind": "gru"}, "decoder": {"kind": "luong"}, "embeddings": {"dim": HEADS * 3}}
-    with pytest.raises(ValidationError, match=f"{side}.position_encoding: rotary .* heads are 3 wide"):
-        ModelConfig.model_validate({**plain, side: MODERN})
-    with pytest.raises(ValueError, match="rotary positions need heads of an even width"):
-        RotaryScore(HEADS * 3, HEADS)
-
-
-CONFIG = """\
-run_dir: runs/none
-data: {train: {kind: plain, source: a, target: b}, dev: {kind: plain, source: a, target: b}}
-tokenizer: {joint: {kind: words}}
-model:
-  encoder: {kind: transformer, heads: 8, kv_heads: 3}
-  decoder:
-    kind: transformer
-    attention: {score: {kind: multi-head, heads: 8, kv_heads: 4}}
-"""
-
-
-def test_kv_heads_that_do_not_divide_the_heads_have_a_place(tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text(CONFIG)
-    with pytest.raises(ConfigError) as error:
-        load(path, ExperimentConfig, ["model.decoder.attention.score.kv_heads=5"])
-    message = str(error.value)
-    assert "mine.yaml:5:52: `model.encoder.kv_heads`: 3 key-value heads do not divide 8 heads" in message
-    assert "`model.decoder.attention.score.kv_heads`: 5 key-value heads do not divide 8 heads" in message
-    assert "<command line>:1:40" in message

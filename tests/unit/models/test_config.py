@@ -1,0 +1,54 @@
+"""Components that do not fit together, or whose own widths do not."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from seq2attn.attention.config import AttentionConfig
+from seq2attn.attention.relative_positions import RotaryScore
+from seq2attn.models import ModelConfig
+
+FITTING = {"embeddings": {"dim": 9}, "encoder": {"kind": "gru", "dim": 8}, "decoder": {"kind": "luong", "dim": 8}}
+ROTARY = {"kind": "transformer", "heads": 3, "position_encoding": "rotary"}
+GROUPED = {"kind": "multi-head", "heads": 8, "kv_heads": 5}
+
+
+def scored(**score):
+    return {"kind": "luong", "dim": 8, "attention": {"score": score}}
+
+
+def wired(*context):
+    return {"kind": "recurrent", "dim": 8, "wiring": {"query": "current", "context": context}}
+
+
+@pytest.mark.parametrize(
+    ("side", "part", "message"),
+    [
+        ("encoder", {"kind": "convolutional", "kernel_size": 4}, "must be odd"),
+        ("encoder", {"kind": "gru", "dim": 15}, "cannot share an odd width, 15"),
+        ("encoder", ROTARY, "encoder.position_encoding: rotary .* heads are 3 wide"),
+        ("decoder", ROTARY, "decoder.position_encoding: rotary .* heads are 3 wide"),
+        ("encoder", {"kind": "transformer", "kv_heads": 3}, "kv_heads: 3 key-value heads do not divide 8 heads"),
+        ("decoder", scored(**GROUPED), "kv_heads: 5 key-value heads do not divide 8 heads"),
+        ("decoder", scored(kind="additive", dim=6, heads=3), "3 heads do not divide 8, the width of the encoder"),
+        *(
+            ("decoder", scored(kind=kind, heads=3), "3 heads do not divide 8, the width of the decoder")
+            for kind in ("dot", "general", "cosine", "multi-head")
+        ),
+        ("decoder", wired(), "context"),
+        ("decoder", wired("cell", "cell"), "twice"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(side, part, message):
+    ModelConfig.model_validate(FITTING)
+    with pytest.raises(ValidationError, match=message):
+        ModelConfig.model_validate(FITTING | {side: part})
+
+
+def test_components_check_their_heads():
+    """Those of plug-ins are not checked by the config."""
+    with pytest.raises(ValueError, match="heads do not divide the width"):
+        AttentionConfig.model_validate({"score": {"kind": "additive", "dim": 6, "heads": 3}}).build(8, 8, 8)
+    with pytest.raises(ValueError, match="rotary positions need heads of an even width"):
+        RotaryScore(9, 3)
