@@ -1,4 +1,4 @@
-"""Encoders that fail on request, as plug-ins of a config: `kind: tests.laws.faults:Faulty`."""
+"""Plug-ins of a config: encoders that fail on request, `kind: tests.laws.faults:Faulty`, and a decoder."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 import seq2attn
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.recurrent import RecurrentEncoderConfig
+from seq2attn.nn.rnn.stacked import RecurrentDecoderBaseConfig
 from seq2attn.training.trainer import derive_seed
 
 UPDATES = {derive_seed(1, update, rank): (update, rank) for update in range(1, 100) for rank in range(2)}
@@ -36,8 +37,21 @@ class _Custom(torch.autograd.Function):
         return ctx.backward_function(d), None
 
 
+class Blind:
+    """A decoder without attention."""
+
+    class Config(RecurrentDecoderBaseConfig):
+        kind: str
+
+        def build(self, input_dim: int, encoder: Encoder) -> FixedContextDecoder:
+            return FixedContextDecoder(self, input_dim, encoder.final_dim)
+
+
 class Faulty(_GRU):
-    """A GRU with NaN or Inf in the states or gradients of one micro-batch of some updates."""
+    """A GRU with NaN or Inf in the states or gradients of one micro-batch of some updates, with the seed 1.
+
+    A validation after an update has the next numbers of micro-batches.
+    """
 
     class Config(seq2attn.Config):
         kind: str
@@ -69,36 +83,10 @@ class Faulty(_GRU):
 
     def is_faulty(self) -> bool:
         update, rank = UPDATES.get(torch.initial_seed(), (0, 0))
-        if not self.training or update not in self.config.updates or rank != self.config.rank:
+        if update not in self.config.updates or rank != self.config.rank:
             return False
         self.update, self.micro_batch = update, self.micro_batch + 1 if self.update == update else 0
         return self.micro_batch == self.config.micro_batch
-
-
-class Drifting(_GRU):
-    """A GRU whose weight `drift` falls by one learning rate per update, with NaN states beyond a limit.
-
-    A training diverges after some updates, with half the learning rate after twice as many, in each repetition.
-    """
-
-    class Config(seq2attn.Config):
-        kind: str
-        limit: float
-        in_validation: bool = False
-
-        def build(self, input_dim: int) -> Drifting:
-            return Drifting(self, input_dim)
-
-    def __init__(self, config: Config, input_dim: int) -> None:
-        super().__init__(config, input_dim)
-        self.drift = torch.nn.Parameter(torch.zeros(()))
-
-    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
-        encoded = self.gru(embedded, mask)
-        states = encoded.keys + 0 * _Custom.apply(self.drift, torch.ones_like)
-        if (self.training or self.config.in_validation) and float(self.drift.detach()) < -self.config.limit:
-            states = states * float("nan")
-        return EncoderOutput(states, states, mask, encoded.final_state)
 
 
 class OutOfMemory(_GRU):

@@ -248,6 +248,6 @@ training:
 
 
 def test_a_plug_in_decoder_is_checked_before_training(corpus):
-    decoder = {"kind": "tests.laws.elsewhere:Blind"}
+    decoder = {"kind": "tests.laws.faults:Blind"}
     with pytest.raises(UserError, match=r"`training.guided_alignment` guides attention, but the decoder has none"):
         guided(corpus, "run", model={**BAHDANAU, "decoder": decoder})
