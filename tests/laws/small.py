@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 import yaml
 
+from seq2attn.diagnostics.compare_runs import compare_runs, format_comparison_table
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import load_tensors
 from seq2attn.run_directory import RunDirectory
@@ -104,6 +105,16 @@ def metrics(run, kind=None):
     lines = [json.loads(line) for line in run.metrics_path.read_text().splitlines()]
     untimed = [{k: v for k, v in line.items() if k not in TIMING_METRICS} for line in lines]
     return [line for line in untimed if kind in (None, line["kind"])]
+
+
+def assert_exact_resume(folder, updates, *, train=trained, **options):
+    """A training that is resumed half-way equals an uninterrupted one in weights, optimizer state and logs."""
+    whole = train(folder, "whole", max_duration=[f"{updates} updates"], **options)
+    train(folder, "parts", max_duration=[f"{updates // 2} updates"], **options)
+    parts = train(folder, "parts", max_duration=[f"{updates} updates"], resume=True, **options)
+    rows = compare_runs(whole, parts)
+    assert all(row.is_identical for row in rows), format_comparison_table(rows)
+    assert len(list_checkpoints(parts.folder)) > 1
 
 
 def log_of(run):

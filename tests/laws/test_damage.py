@@ -18,7 +18,7 @@ from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_checkpoints, load_checkpoint
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, prune
-from tests.laws.small import assert_same, log_of, trained, write_corpus
+from tests.laws.small import assert_same, log_of, metrics, trained, write_corpus
 from tests.laws.test_interrupted import PLAIN, assert_identical
 
 FILES = ("model.safetensors", "optimizer.safetensors", "train_state.json")
@@ -136,7 +136,7 @@ def test_corrupt_weights_are_replaced_by_those_of_their_checkpoint(run, caplog):
 
 def test_corrupt_weights_are_restored_by_resuming_or_averaging(corpus):
     run = trained(corpus, "run", **SHORT)
-    origin, weights = run.weights_origin(), load_tensors(run.weights_path)
+    origin, weights, lines = run.weights_origin(), load_tensors(run.weights_path), metrics(run)
     for restore in (
         lambda: trained(corpus, "run", resume=True, **SHORT),
         lambda: average_run(run.folder, last=None, best=1),
@@ -145,6 +145,7 @@ def test_corrupt_weights_are_restored_by_resuming_or_averaging(corpus):
         restore()
         assert_same(load_tensors(run.weights_path), weights)
         assert run.weights_origin()["checkpoints"] == origin["checkpoints"]
+        assert metrics(run) == lines  # nothing else was done
 
 
 def test_tensors_of_any_dtype_and_shape_are_stored(tmp_path):

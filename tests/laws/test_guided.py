@@ -10,13 +10,11 @@ import torch
 
 from seq2attn.alignment.aligner import Aligner
 from seq2attn.alignment.head_selection import score_heads
-from seq2attn.config.load import load
 from seq2attn.data.collate import collate, make_batch
 from seq2attn.data.corpus import CorpusAlignments, CorpusBuilder
 from seq2attn.data.readers import PlainTextConfig, read_pairs_with_alignments
-from seq2attn.errors import ConfigError, UserError
+from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.guided_alignment import GuidedAlignmentConfig, guided_alignment_loss
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.train import train
@@ -25,8 +23,8 @@ from tests.laws.small import (
     BAHDANAU,
     BPE_DROPOUT,
     MODELS,
+    assert_exact_resume,
     assert_near,
-    assert_same,
     content,
     last_weights,
     metrics,
@@ -113,15 +111,6 @@ def test_the_objective_adds_the_loss_for_any_decoder(decoder, align):
     torch.testing.assert_close(TrainingLoss(net, 0.1, guided)(collate(PAIRS)).loss, plain.loss)
 
 
-def test_the_row_of_a_label_is_the_step_that_predicts_it():
-    alignment = torch.zeros(1, 3, 4)
-    alignment[0, 0, 2] = alignment[0, 1, 0] = 1
-    weights = alignment.clone()
-    weights[0, 2, 3] = 1  # EOS attends to EOS
-    assert guided_alignment_loss(weights, alignment)[0] == 0
-    assert guided_alignment_loss(weights.roll(1, dims=1), alignment)[0] > 80
-
-
 def test_weights_of_words_are_spread_over_their_tokens():
     # Source words of 1, 2, 1 and 1 tokens; target words of 2, 1 and 1. Both sides have words with several links.
     source, target, links = [0, 1, 1, 2, 3], [0, 0, 1, 2], {(0, 0), (1, 0), (2, 0), (2, 1)}
@@ -168,20 +157,11 @@ def test_accumulated_batches_equal_one_large_batch(corpus):
 
 
 def test_a_resumed_guided_training_equals_an_uninterrupted_one(corpus):
-    options = {
-        "model": MODELS["transformer"],
-        "tokenizer": BPE_DROPOUT,
-        "batch": {"tokens": 160},
-        "report_every": 1,
-        "validation": {"every": "1.5 epochs", "metric": "loss"},
-        "guide": {"weight": 1, "head": 2},
-    }
-    whole = guided(corpus, "whole", max_duration=["3 epochs"], **options)
-    guided(corpus, "parts", max_duration=["1.5 epochs"], **options)
-    parts = guided(corpus, "parts", max_duration=["3 epochs"], resume=True, **options)
-    assert metrics(parts) == metrics(whole)
-    assert_same(last_weights(parts), last_weights(whole))
-    assert len(list_checkpoints(parts.folder)) > 1
+    options = {"model": MODELS["transformer"], "tokenizer": BPE_DROPOUT, "guide": {"weight": 1, "head": 2}}
+    validation = {"every": "6 updates", "metric": "loss"}  # in the second epoch
+    assert_exact_resume(
+        corpus, 12, train=guided, batch={"tokens": 160}, report_every=1, validation=validation, **options
+    )
 
 
 def alignment_error_rate(run, corpus):
@@ -211,40 +191,28 @@ def test_guided_attention_aligns_words(corpus):
 
 # ---------------------------------------------------------------------- errors
 
-FIXED = "{kind: fixed-context, dim: 8}"
-TRANSFORMER = "{kind: transformer, layers: 2, heads: 2, attention: {score: {kind: multi-head, heads: 4}}}"
+LUONG = {"kind": "luong", "dim": 8}
 
 
 @pytest.mark.parametrize(
-    ("decoder", "guide", "alignment", "place", "message"),
+    ("decoder", "guide", "message"),
     [
-        ("{kind: luong, dim: 8}", "{}", "", "11:21", "`: needs word alignments: set"),
-        (FIXED, "{}", ", alignment: a", "11:21", "`: guides attention, but the decoder has none"),
-        (TRANSFORMER, "{layer: 3}", ", alignment: a", "11:29",
-         ".layer`: there is no layer 3; the decoder has 2 with attention"),
-        (TRANSFORMER, "{head: 5}", ", alignment: a", "11:28", ".head`: there is no head 5; a layer has 4"),
-        ("{kind: luong, dim: 8}", "{head: 2}", ", alignment: a", "11:28",
-         ".head`: there is no head 2; a layer has 1"),
+        (LUONG, {}, r"guided_alignment: needs word alignments: set"),
+        ({"kind": "fixed-context", "dim": 8}, {}, r"guided_alignment: guides attention, but the decoder has none"),
+        (
+            MODELS["transformer"]["decoder"],
+            {"layer": 3},
+            r"guided_alignment\.layer: there is no layer 3; the decoder has 1",
+        ),
+        (MODELS["transformer"]["decoder"], {"head": 5}, r"guided_alignment\.head: there is no head 5; a layer has 2"),
+        (LUONG, {"head": 2}, r"guided_alignment\.head: there is no head 2; a layer has 1"),
     ],
-)  # fmt: skip
-def test_config_errors_have_a_place(tmp_path, decoder, guide, alignment, place, message):
-    path = tmp_path / "c.yaml"
-    path.write_text(f"""\
-run_dir: r
-data:
-  train: {{kind: plain, source: s, target: t{alignment}}}
-  dev: {{kind: plain, source: s, target: t}}
-tokenizer: {{joint: {{kind: words}}}}
-model:
-  embeddings: {{dim: 8}}
-  encoder: {{kind: gru, dim: 8}}
-  decoder: {decoder}
-training:
-  guided_alignment: {guide}
-""")
-    with pytest.raises(ConfigError) as error:
-        load(path, ExperimentConfig)
-    assert f"{path}:{place}: `training.guided_alignment{message}" in str(error.value)
+)
+def test_models_that_cannot_be_guided_are_refused(tmp_path, decoder, guide, message):
+    values = content(tmp_path, "run", model=BAHDANAU | {"decoder": decoder}, guided_alignment=guide)
+    values["data"]["train"] |= {} if "needs" in message else {"alignment": "links"}
+    with pytest.raises(ValueError, match=message):
+        ExperimentConfig.model_validate(values)
 
 
 def test_a_plug_in_decoder_is_checked_before_training(corpus):

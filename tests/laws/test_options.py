@@ -21,7 +21,7 @@ from seq2attn.nn.dropout import Dropout
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.sweep.worker import run_trial
-from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, UNK
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.interruption import StopRequest
 from seq2attn.training.loss import TrainingLoss
@@ -38,6 +38,7 @@ from tests.laws.small import (
     WORDS,
     content,
     last_weights,
+    log_of,
     metrics,
     trained,
 )
@@ -182,19 +183,24 @@ def test_validation_has_no_dropout(corpus):
     assert line["loss"] == pytest.approx(loss.item(), rel=1e-5)
 
 
-def test_target_vectors_are_those_of_the_target_vocabulary(corpus):
+def test_pretrained_vectors_are_those_of_the_vocabulary_of_their_side(corpus):
     shrink_target_vocabulary(corpus)
-    words = [word.upper() for word in WORDS if not word.endswith("ul")]
-    vectors = torch.arange(8.0 * len(words)).view(-1, 8) / 100
-    lines = [f"{word} {' '.join(map(str, v))}\n" for word, v in zip(words, vectors.tolist(), strict=True)]
-    (corpus / "vectors.txt").write_text("".join(lines))
-    embeddings = {"dim": 8, "target_vectors": str(corpus / "vectors.txt")}
+    sides = {"source": WORDS[:30], "target": [word.upper() for word in WORDS[:30] if not word.endswith("ul")]}
+    vectors = {side: torch.arange(8.0 * len(words)).view(-1, 8) / 100 for side, words in sides.items()}
+    for side, words in sides.items():
+        rows = zip(words, vectors[side].tolist(), strict=True)
+        (corpus / side).write_text("".join(f"{word} {' '.join(map(str, row))}\n" for word, row in rows))
+    embeddings = {"dim": 8} | {f"{side}_vectors": str(corpus / side) for side in sides}
     sgd = {"kind": "sgd", "lr": 1e-12}
     run = trained(corpus, "run", model={**BAHDANAU, "embeddings": embeddings}, optimizer=sgd, **WHOLE)
-    net, _, target = run.load_model()
-    ids = [target.vocabulary.id(word) for word in words]
-    assert UNK not in ids
-    torch.testing.assert_close(net.target_embedding(torch.tensor(ids)), vectors)
+    net, *tokenizers = run.load_model()
+    for (side, words), tokenizer in zip(sides.items(), tokenizers, strict=True):
+        embedding, size = getattr(net, f"{side}_embedding"), len(tokenizer.vocabulary)
+        ids = [tokenizer.vocabulary.id(word) for word in words]
+        torch.testing.assert_close(embedding(torch.tensor(ids)), vectors[side])
+        others = torch.tensor(sorted({*range(size)} - {*ids}))
+        assert len({*ids}) == len(words) and embedding(others).std() > 0.5  # initialized with a variance of one
+        assert f"{side} vectors: pretrained vectors for {len(words)} of {size} tokens" in log_of(run)
 
 
 def test_a_trial_of_a_sweep_uses_the_search_of_its_config(corpus):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.training.train import train
-from tests.laws.small import BPE_DROPOUT, WORDS, assert_same, content, last_weights, metrics
+from tests.laws.small import BPE_DROPOUT, WORDS, assert_exact_resume, assert_same, content, last_weights, metrics
 
 
 def train_on(folder, run, corpora, *, resume=False, **options):
@@ -42,8 +44,4 @@ def test_resumed_training_equals_uninterrupted(corpus):
     ]
     validation = {"every": "7 updates", "metric": "loss"}  # an epoch has fewer
     options = {"tokenizer": BPE_DROPOUT, "batch": {"tokens": 160}, "report_every": 1, "validation": validation}
-    whole = train_on(corpus, "whole", corpora, max_duration=["14 updates"], **options)
-    train_on(corpus, "parts", corpora, max_duration=["7 updates"], **options)
-    parts = train_on(corpus, "parts", corpora, max_duration=["14 updates"], resume=True, **options)
-    assert metrics(parts) == metrics(whole)
-    assert_same(last_weights(parts), last_weights(whole))
+    assert_exact_resume(corpus, 14, train=partial(train_on, corpora=corpora), **options)

@@ -1,4 +1,4 @@
-"""Laws of `train` on a small text: sums, resuming, kept checkpoints, pretrained vectors."""
+"""Laws of `train` on a small text: sums, resuming, kept checkpoints."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train_state import is_due
 from tests.laws.small import (
-    BAHDANAU,
-    WORDS,
     assert_near,
     assert_same,
     last_state,
@@ -76,14 +74,6 @@ def test_an_epoch_is_resumed_at_the_same_fraction_with_other_batches(corpus):
     assert after.update - before.update == pytest.approx(whole / 2, abs=1)
 
 
-def test_resuming_a_finished_training_changes_nothing(corpus):
-    run = trained(corpus, "run", max_duration=["4 updates"])
-    before, lines = last_weights(run), metrics(run)
-    trained(corpus, "run", max_duration=["4 updates"], resume=True)
-    assert_same(last_weights(run), before)
-    assert metrics(run) == lines
-
-
 # ---------------------------------------------------------------------- kept checkpoints
 
 
@@ -142,28 +132,6 @@ def test_by_default_the_best_three_checkpoints_can_be_averaged(corpus):
         average_run(run.folder, last=None, best=6)
     run = trained(corpus, "none", max_duration=["4 updates"], checkpoints={"keep_best": 0, "average": "best"})
     assert len(run.weights_origin()["checkpoints"]) == 1
-
-
-# ---------------------------------------------------------------------- pretrained vectors, durations
-
-
-def test_pretrained_vectors_initialize_embeddings(corpus):
-    known = {word: [(i + j) / 10 for j in range(8)] for i, word in enumerate(WORDS[:30])}
-    (corpus / "vectors.txt").write_text(
-        "".join(f"{word} {' '.join(map(str, vector))}\n" for word, vector in known.items())
-    )
-    model = {**BAHDANAU, "embeddings": {"dim": 8, "source_vectors": str(corpus / "vectors.txt")}}
-    run = trained(corpus, "run", model=model, max_duration=["1 update"], optimizer={"kind": "sgd", "lr": 1e-12})
-    net, source, _ = run.load_model()
-    ids = torch.tensor([source.vocabulary.id(word) for word in known])
-    assert len(set(ids.tolist())) == 30
-    torch.testing.assert_close(net.source_embedding(ids), torch.tensor(list(known.values())))
-    size = len(source.vocabulary)
-    log = log_of(run)
-    assert f"source vectors: pretrained vectors for 30 of {size} tokens ({30 / size:.1%}); none for <pad>" in log
-    assert "target vectors" not in log
-    others = torch.tensor(sorted(set(range(size)) - set(ids.tolist())))
-    assert net.source_embedding(others).std() > 0.5  # initialized with a variance of one
 
 
 @pytest.mark.parametrize("unit", ["epochs", "updates", "hours"])

@@ -121,15 +121,6 @@ def test_frozen_parts_have_no_gradient_and_no_dropout(tmp_path, frozen, embeds, 
     assert {*groups} == {parameter for parameter in both.parameters() if parameter.requires_grad}
 
 
-def test_the_learning_rate_of_bert_is_scaled(folder):
-    _, embedding, encoder = load_parts(folder, lr_scale=0.25, frozen=1)
-    head = nn.Linear(16, 3)
-    model = nn.ModuleDict({"embedding": embedding, "encoder": encoder, "head": head})
-    first, second = parameter_groups(model)
-    assert (first["lr_scale"], {*first["params"]}) == (1.0, {*head.parameters()})
-    assert (second["lr_scale"], {*second["params"]}) == (0.25, {p for p in encoder.parameters() if p.requires_grad})
-
-
 def test_missing_weights(folder):
     weights = load_file(folder / "model.safetensors")
     del weights["encoder.layer.1.output.dense.weight"]

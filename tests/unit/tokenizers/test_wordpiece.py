@@ -8,7 +8,7 @@ import shutil
 import pytest
 import torch
 from pydantic import TypeAdapter, ValidationError
-from transformers import BertModel, BertTokenizerFast
+from transformers import BertTokenizerFast
 
 from seq2attn.data.collate import collate_source
 from seq2attn.errors import DataError, RunError
@@ -145,10 +145,3 @@ def test_it_is_for_the_source(checkpoint):
     for wrong in ({"joint": config}, {"source": {"kind": "words"}, "target": config}):
         with pytest.raises(ValidationError, match="`wordpiece` is for the source"):
             TypeAdapter(TokenizersConfig).validate_python(wrong)
-
-
-def test_bert_ids_are_rows_of_the_embeddings(checkpoint):
-    tokenizer, names = train(checkpoint), (checkpoint / "vocab.txt").read_text().splitlines()
-    assert BertModel.from_pretrained(checkpoint).config.vocab_size == len(names)
-    for id in range(UNK + 1, len(tokenizer.vocabulary)):
-        assert names[tokenizer.bert_ids[id]] == tokenizer.vocabulary.tokens[id]

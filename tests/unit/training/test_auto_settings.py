@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-import yaml
 
 from seq2attn.config.duration import Duration
 from seq2attn.errors import TrainingInterrupted
-from seq2attn.experiment import ExperimentConfig
 from seq2attn.training.auto_settings import BATCH_TOKENS, MIN_UPDATES, resolve_auto, time_limit_warning
 from seq2attn.training.config import BatchConfig, TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import plan_updates
 from seq2attn.training.lr_schedules import InverseSquareRootScheduleConfig, NoamScheduleConfig
-from seq2attn.training.train import train
 from seq2attn.training.train_state import TrainState
-from tests.laws.small import assert_same, content, last_weights, log_of, metrics, trained
+from tests.laws.small import assert_same, last_weights, log_of, metrics, trained
 
-README = Path(__file__).parents[3] / "README.md"
 AUTO = {"kind": "inverse-sqrt"}
 ALONE = DistributedContext(rank=0, size=1, device=torch.device("cpu"))
 MIXED = "mixed"
@@ -197,20 +192,3 @@ def test_the_warning_by_speed_is_logged_once(corpus):
             train_auto(corpus, "run", resume="if-exists", time_limit="0.001 seconds", **options)
     (line,) = re.findall("# (warning: warm-up is .*)", (corpus / "run" / "train.log").read_text("utf-8"))
     assert line.startswith("warning: warm-up is 1,000,000,000,000 updates; training will end after about ")
-
-
-def test_the_config_of_the_readme_passes_its_warm_up_on_a_small_text(corpus):
-    (text,) = re.findall(r"^```yaml\n(run_dir: .*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    config, small = yaml.safe_load(text), content(corpus, "run")
-    config["run_dir"], config["data"] = small["run_dir"], small["data"]
-    config["model"]["embeddings"]["dim"] = 16
-    for side in ("encoder", "decoder"):
-        config["model"][side] |= {"layers": 1, "ffn_dim": 16}
-    config["training"] |= {"report_every": 1, "validation": {"metric": "loss", "every": "20 epochs"}}
-    run = train(ExperimentConfig.model_validate(config))
-    values = rates(run)
-    assert max(values) == run.load_config().training.optimizer.lr
-    assert 0 < values.index(max(values)) < len(values) / 5
-    assert values[-1] < max(values) / 2
-    losses = [line["loss"] for line in metrics(run, "train")]
-    assert losses[-1] < losses[0]
