@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import seq2attn
+from seq2attn.decoders.fixed_context import FixedContextDecoder
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.recurrent import RecurrentEncoderConfig
 from seq2attn.nn.rnn.stacked import RecurrentDecoderBaseConfig

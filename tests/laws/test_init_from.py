@@ -21,7 +21,6 @@ from tests.laws.small import (
     assert_near,
     assert_same,
     content,
-    corpus,
     last_state,
     last_weights,
     log_of,
@@ -29,7 +28,6 @@ from tests.laws.small import (
     trained,
 )
 
-__all__ = ["corpus"]  # a fixture
 NO_UPDATE = {"optimizer": {"kind": "sgd", "lr": 1e-40}, "max_duration": ["1 update"]}
 """An update that changes no weight, except those that are zero, by less than a float can hold otherwise."""
 

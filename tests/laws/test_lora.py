@@ -15,9 +15,8 @@ from seq2attn.nn.lora import ORIGINAL, add_adapter, merge_adapters, remove_adapt
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.laws.parts import EVERY_DECODER, calm, model, sources, targets
-from tests.laws.small import BAHDANAU, MODELS, assert_near, assert_same, corpus, last_weights, metrics, trained
+from tests.laws.small import BAHDANAU, MODELS, assert_near, assert_same, last_weights, metrics, trained
 
-__all__ = ["corpus"]  # a fixture
 PAIRS = [("gru", decoder) for decoder in EVERY_DECODER] + [("transformer", "transformer"), ("bert", "luong-feeding")]
 
 
