@@ -79,6 +79,8 @@ class Digests:
 class TestSetResult:
     """Scores and translations of one test set."""
 
+    __test__ = False  # for pytest, which collects classes by their name
+
     name: str
     digests: Digests
     sentences: int
