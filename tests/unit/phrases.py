@@ -1,4 +1,4 @@
-"""Pairs of the phrasebook, and lines in other scripts."""
+"""Pairs of the phrasebook."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ PHRASES: Pairs = list(
         strict=True,
     )
 )
-RUSSIAN = ["мама мыла раму", "Кошка спит.", "где мой дом, друг?"]
-JAPANESE = ["猫が寝ている。", "これはペンです。"]
 
 
 def write_phrases(folder: Path, sizes: dict[str, int]) -> None:

@@ -13,19 +13,7 @@ from seq2attn.config.base import Config, FieldError, FieldErrors, InputPath
 from seq2attn.config.load import load
 from seq2attn.config.plugin import Pluggable
 from seq2attn.errors import ConfigError
-
-
-class Additive(Config):
-    kind: Literal["additive"]
-    dim: PositiveInt = 256
-
-
-class Dot(Config):
-    kind: Literal["dot"]
-    scaled: bool = False
-
-
-Score = Annotated[Additive | Dot, Field(discriminator="kind"), Pluggable("score")]
+from tests.unit.config.test_config import Dot, Score
 
 
 class Recurrent(Config):
@@ -86,8 +74,8 @@ class Root(Config):
 
 
 MISTAKES = {
-    "unknown key": ("decoder:\n  kind: luong\n  score:\n    kind: dot\n    scale: true\n", "5:5", "scale",
-        "unknown key `decoder.score.scale`; did you mean `scaled`?"),
+    "unknown key": ("decoder:\n  kind: luong\n  score:\n    kind: dot\n    scaled: true\n", "5:5", "scaled",
+        "unknown key `decoder.score.scaled`; did you mean `scale`?"),
     "unknown key, nothing near": ("decoder: {kind: luong}\nzzz: 1\n", "2:1", "zzz",
         "unknown key `zzz`; known: decoder, data, scores"),
     "missing key": ("decoder: {kind: luong}\ndata:\n  note: x\n", "2:1", "data",

@@ -131,29 +131,21 @@ def test_a_wrong_text_is_an_error_and_removed(server: Server, tmp_path: Path, pa
     assert names(tmp_path) == []
 
 
-def test_a_mirror_is_copied_and_checked(tmp_path: Path):
-    mirror, output = tmp_path / "mirror", tmp_path / "output"
+def test_a_mirror_is_copied_and_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    mirror, output = tmp_path / "multi30k", tmp_path / "output"
+    command = ["multi30k", "--output", str(output), "--mirror", str(tmp_path)]
+    assert script.main(command) == 2
+    assert f"{mirror / 'train.de'}: cannot be copied: No such file" in capsys.readouterr().err
+    monkeypatch.setattr(script, "MULTI30K", (TEXT,))
     mirror.mkdir()
     (mirror / "train.de").write_bytes(CONTENT)
-    output.mkdir()
     (output / "train.de").write_bytes(b"corrupt\n")
-    assert script.copy([TEXT], output, mirror=mirror) == [output / "train.de"]
-    assert (output / "train.de").read_bytes() == CONTENT
-    (mirror / "train.de").write_bytes(b"corrupt\n")
-    (output / "train.de").unlink()
-    with pytest.raises(script.DownloadError, match="not the one expected"):
-        script.copy([TEXT], output, mirror=mirror)
-    assert names(output) == []
-
-
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    command = ["multi30k", "--output", str(tmp_path / "out"), "--mirror", str(tmp_path)]
-    assert script.main(command) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and f"{tmp_path / 'multi30k' / 'train.de'}: cannot be copied: No such file" in err
-    monkeypatch.setattr(script, "MULTI30K", (TEXT,))
-    (tmp_path / "multi30k").mkdir()
-    (tmp_path / "multi30k/train.de").write_bytes(CONTENT)
     for counts in ("1 files new, 0 already right", "0 files new, 1 already right"):
         assert script.main(command) == 0
-        assert counts in capsys.readouterr().out
+        assert counts in capsys.readouterr().out and (output / "train.de").read_bytes() == CONTENT
+    (mirror / "train.de").write_bytes(b"corrupt\n")
+    (output / "train.de").unlink()
+    assert script.main(command) == 2
+    assert "not the one expected" in capsys.readouterr().err and names(output) == []
