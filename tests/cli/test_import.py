@@ -15,7 +15,7 @@ import safetensors.torch
 import torch
 
 from tests.cli.conftest import ROOT, Invoke
-from tests.cli.test_readme import commands
+from tests.cli.test_pages import commands
 from tests.small_marian import SOURCE, TARGET, make_marian
 
 
