@@ -25,6 +25,13 @@ def import_(
         bool,
         typer.Option(help="Normalize punctuation as Moses does, with which OPUS-MT was trained; needs sacremoses."),
     ] = True,
+    allow_pickle: Annotated[
+        bool,
+        typer.Option(
+            "--allow-pickle",
+            help="Also read pytorch_model.bin, in a process that can only convert it. Only if you trust it.",
+        ),
+    ] = False,
     verify_with: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Lines to verify with. [random words of the vocabulary]"),
@@ -44,7 +51,15 @@ def import_(
     """
     from seq2attn.pretrained.import_run import import_run
 
-    report = import_run(folder, run, positions=positions, punctuation=punctuation, language=to, verify_with=verify_with)
+    report = import_run(
+        folder,
+        run,
+        positions=positions,
+        punctuation=punctuation,
+        language=to,
+        allow_pickle=allow_pickle,
+        verify_with=verify_with,
+    )
     if report is None:
         typer.echo("not verified: transformers is not installed (pip install 'seq2attn[pretrained]')", err=True)
     else:

@@ -25,14 +25,16 @@ PICKLE_FILE = "pytorch_model.bin"
 Section = TypeVar("Section", bound=BaseModel)
 
 
-def check_files(folder: Path) -> None:
-    """Raises DataError when the config or the weights are missing."""
+def check_files(
+    folder: Path, *, allow_pickle: bool = False, pickle_hint: str = "is not read: convert it with `save_pretrained`"
+) -> None:
+    """Raises DataError when the config or the weights are missing. `pickle_hint`: about weights in a pickle."""
     missing = [] if (folder / CONFIG_FILE).is_file() else [CONFIG_FILE]
-    if not any((folder / name).is_file() for name in (WEIGHTS_FILE, INDEX_FILE)):
+    has_pickle = (folder / PICKLE_FILE).is_file()
+    if not any((folder / name).is_file() for name in (WEIGHTS_FILE, INDEX_FILE)) and not (allow_pickle and has_pickle):
         missing.append(WEIGHTS_FILE)
     if missing:
-        hint = f"; {PICKLE_FILE} is not read: convert it with `save_pretrained`"
-        hint = hint if (folder / PICKLE_FILE).is_file() else ""
+        hint = f"; {PICKLE_FILE} {pickle_hint}" if has_pickle and WEIGHTS_FILE in missing else ""
         raise DataError(f"{folder} has no {' and no '.join(missing)}{hint}")
 
 

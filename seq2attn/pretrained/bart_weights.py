@@ -79,21 +79,21 @@ def hf_name(name: str) -> str:
     return f"model.{name}"
 
 
-def read_bart_tensors(folder: Path, model: nn.Module, tables: BartTables) -> dict[str, Tensor]:
-    """The weights in a folder, in float32 and with their names there; `model`, perhaps on the meta device, is ours.
+def read_bart_tensors(folder: Path, weights: Path, model: nn.Module, tables: BartTables) -> dict[str, Tensor]:
+    """The weights in the folder `weights`, in float32 and with their names there; `folder` is that of the model.
 
-    The headers are compared with the model before anything is read.
+    `model`, perhaps on the meta device, is ours. The headers are compared with the model before anything is read.
 
     Raises: DataError with the first weight that is missing, unknown, of another shape, or not finite.
     """
-    specs = read_hf_specs(folder)
+    specs = read_hf_specs(weights)
     layers = {hf_name(name): tuple(t.shape) for name, t in unique_state_dict(model).items() if "coder." in name}
     for names in tables.groups.values():
         if not any(name in specs for name in names):
             raise DataError(f"{folder}: its weights lack `{names[0]}`")
     optional = {**tables.shapes(), BIAS: (1, tables.target_size)}
     _check_specs(folder, specs, layers, optional)
-    tensors = {name: tensor.float() for name, tensor in read_hf_tensors(folder).items()}
+    tensors = {name: tensor.float() for name, tensor in read_hf_tensors(weights).items()}
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
             raise DataError(f"{folder}: `{name}` has values that are NaN or infinite")

@@ -21,6 +21,7 @@ from seq2attn.models import build_model
 from seq2attn.nn.initialization import SkipInit
 from seq2attn.pretrained.bart_weights import check_positions, convert_bart_weights, read_bart_tensors
 from seq2attn.pretrained.marian import MarianFolder, Positions
+from seq2attn.pretrained.pickled_weights import weights_folder
 from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer, load_marian
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig
@@ -41,9 +42,10 @@ def import_run(
     positions: Positions = "tensor2tensor",
     punctuation: bool = True,
     language: str | None = None,
+    allow_pickle: bool = False,
     verify_with: Path | None = None,
 ) -> AgreementReport | None:
-    """Make the run directory `run` of the Marian model in `folder`.
+    """Make the run directory `run` of the Marian model in `folder`; `allow_pickle` reads `pytorch_model.bin` too.
 
     Returns its agreement with the original on the lines of `verify_with`, or on words of its vocabulary; None where
     `transformers` is not installed. Raises UserError, leaving nothing behind, for a model that cannot be imported, or
@@ -51,7 +53,7 @@ def import_run(
     """
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise UserError(f"{run}: exists; give another directory, or move it away")
-    marian = MarianFolder.read(folder)
+    marian = MarianFolder.read(folder, allow_pickle=allow_pickle)
     experiment = _experiment(marian, run, positions, marian.tokenizers(punctuation=punctuation, language=language))
     source, target = (one.train([]) for one in experiment.tokenizer.per_side)
     rows = marian.rows(source, target)
@@ -59,7 +61,8 @@ def import_run(
     with SkipInit(), torch.device("meta"):
         empty = build_model(experiment.model, *sizes)
     tables = marian.architecture.tables
-    tensors = read_bart_tensors(folder, empty, tables)
+    with weights_folder(folder, allow_pickle=allow_pickle) as weights_in:
+        tensors = read_bart_tensors(folder, weights_in, empty, tables)
     check_positions(folder, tensors)
     lines = _probe_lines(source.vocabulary, verify_with)
     with atomic_dir(run) as partial:

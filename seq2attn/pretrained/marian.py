@@ -96,9 +96,9 @@ class MarianFolder:
     separate: bool  # a vocabulary for each side
 
     @classmethod
-    def read(cls, folder: Path) -> MarianFolder:
+    def read(cls, folder: Path, *, allow_pickle: bool) -> MarianFolder:
         """Raises DataError with the file and the key that cannot be used."""
-        check_files(folder)
+        check_files(folder, allow_pickle=allow_pickle, pickle_hint="is a pickle: --allow-pickle reads it")
         config = read_hf_config(folder / CONFIG_FILE)
         if config.get("model_type") != "marian":
             raise DataError(

@@ -119,3 +119,31 @@ def test_a_bad_folder_leaves_nothing_behind(name: str, marian: Path, invoke: Inv
     error = invoke("import", folder, "run", code=2).err
     assert message.format(hf=folder) in error and error.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["hf"]
+
+
+class Hostile:
+    """A pickle that makes a file when it is read."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path(__file__).with_name("hostile"),)
+
+
+def test_a_pickle_is_read_only_if_allowed_and_runs_nothing(marian: Path, invoke: Invoke, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(marian, tmp_path / "hf"))
+    file = folder / "pytorch_model.bin"
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    weights["lm_head.weight"] = weights["model.shared.weight"]  # one storage, as in such files
+    torch.save(weights, file)
+    (tmp_path / "line").write_text(SOURCE[0], encoding="utf-8")
+    command = ("import", "hf", "run", "--verify-with", "line")
+    assert "hf has no model.safetensors; pytorch_model.bin is a pickle: --allow-" in invoke(*command, code=2).err
+    invoke(*command, "--allow-pickle")
+    ours = safetensors.torch.load_file(tmp_path / "run" / "model.safetensors")
+    assert ours["encoder.layers.1.feed_forward.up_proj.weight"].equal(weights["model.encoder.layers.1.fc1.weight"])
+    shutil.rmtree(tmp_path / "run")
+    torch.save(weights | {"a": Hostile()}, file)
+    error = invoke(*command, "--allow-pickle", code=2).err
+    assert f"{file.name}: cannot be converted to safetensors (Weights only" in error and error.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"hf", "line"}
+    assert not Path(__file__).with_name("hostile").exists()
