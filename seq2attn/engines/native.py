@@ -29,8 +29,8 @@ class NativeEngine:
 
     @property
     def description(self) -> str:
-        """Name and precision, for reports."""
-        return f"native {self.precision}"
+        """Name, precision and use of CUDA graphs, for reports."""
+        return f"native {self.precision}{' with CUDA graphs' if self.cuda_graphs else ''}"
 
     def translate(
         self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds | None = None

@@ -8,7 +8,7 @@ has a fixed capacity, and sentences that have finished leave unused rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -70,10 +70,16 @@ def capture(fn: Callable[[], Any], device: torch.device) -> tuple[Callable[[], o
     if device.type != "cuda":
         outputs = fn()
         return lambda: _copy(fn(), outputs), outputs
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+    graph, stream = torch.cuda.CUDAGraph(), capture_stream(device)
+    with torch.cuda.device(device), torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
         outputs = fn()
     return graph.replay, outputs
+
+
+@cache
+def capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """The stream of all captures on a GPU, as cuBLAS keeps a workspace for each stream."""
+    return torch.cuda.Stream(device)
 
 
 def _fits(inputs: Any, static: Any) -> bool:

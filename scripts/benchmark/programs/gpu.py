@@ -79,16 +79,18 @@ def measure_search(
     graphs, engine = copy(bfloat16), bfloat16.engine
     assert isinstance(engine, NativeEngine)
     graphs.engine = replace(engine, cuda_graphs=True)
-    cases = [("float32", float32), ("bfloat16", bfloat16), ("bfloat16, CUDA graphs", graphs)]
-    for (name, translator), beam in itertools.product(cases, BEAMS):
+    cases = [float32, bfloat16, graphs]
+    for translator, beam in itertools.product(cases, BEAMS):
         seconds(translator, beam, lines[:FEW])  # one-time initialization
         each = [seconds(translator, beam, [line]) for line in lines[:FEW]]
-        figures.append({"case": name, "beam": beam, "latency_ms": 1000 * statistics.median(each)})
+        figures.append(
+            {"case": translator.engine.description, "beam": beam, "latency_ms": 1000 * statistics.median(each)}
+        )
         save(figures, out)
-    for budget, (name, translator), beam in itertools.product(sorted(budgets)[::-1], cases, BEAMS):
+    for budget, translator, beam in itertools.product(sorted(budgets)[::-1], cases, BEAMS):
         many = lines * (repeats if budget > 2**15 else min(repeats, SMALL_REPEATS))
         translator.max_batch_tokens = budget
-        figure = {"case": name, "beam": beam, "batch_tokens": budget}
+        figure = {"case": translator.engine.description, "beam": beam, "batch_tokens": budget}
         figure["sentences_per_s"] = len(many) / seconds(translator, beam, many)
         figures.append({**figure, "used_batch_tokens": translator.max_batch_tokens})  # less, if memory was too small
         save(figures, out)

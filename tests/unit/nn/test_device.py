@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from seq2attn.nn.device import configure_cuda, is_oom_error
+from seq2attn.search.captured_step import capture, capture_stream
 from seq2attn.search.translate_ids import default_batch_tokens
 
 CUDA_PROPERTIES = "torch.cuda.get_device_properties"
@@ -37,6 +39,27 @@ def test_float32_products_are_rounded_everywhere_or_nowhere(tf32):
     assert settings() == defaults
     configure_cuda(torch.device("cuda", 0), tf32=tf32)
     assert settings() == (tf32, tf32, False, False)
+
+
+def test_a_step_is_captured_once_on_its_own_gpu(monkeypatch):
+    """`torch.cuda.graph` would capture on a stream of the first GPU."""
+    device, calls = torch.device("cuda", 1), []
+
+    @contextmanager
+    def record(*args, **options):
+        calls.append((*args, options))
+        yield
+
+    graph = SimpleNamespace(replay=lambda: calls.append("replay"))
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: graph)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: ("stream of", device))
+    monkeypatch.setattr(torch.cuda, "device", record)
+    monkeypatch.setattr(torch.cuda, "graph", record)
+    replay, outputs = capture(lambda: calls.append("step") or "outputs", device)
+    replay()
+    options = {"stream": ("stream of", device), "capture_error_mode": "thread_local"}
+    assert calls == [(device, {}), (graph, options), "step", "replay"] and outputs == "outputs"
+    capture_stream.cache_clear()
 
 
 @pytest.mark.parametrize(("gib", "tokens"), [(0, 2**13), (8, 2**16), (139, 2**18)])

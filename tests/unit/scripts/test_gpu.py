@@ -25,6 +25,7 @@ from benchmark.tables import table  # noqa: E402
 from seq2attn.cli import app  # noqa: E402
 from seq2attn.config.load import load  # noqa: E402
 from seq2attn.experiment import ExperimentConfig  # noqa: E402
+from seq2attn.inference.translator import Translator  # noqa: E402
 from seq2attn.search import captured_step  # noqa: E402
 from tests.safe.untrained import untrained  # noqa: E402
 
@@ -98,11 +99,14 @@ def test_search_is_measured_without_a_gpu(tmp_path, monkeypatch):
     monkeypatch.setattr(captured_step, "capture", lambda *args: captures.append(args) or capture(*args))
     gpu.measure_search(run, tmp_path / "lines.txt", tmp_path / "search.json", 1, [64])
     figures = json.loads((tmp_path / "search.json").read_text("utf-8"))["figures"]
-    names = "float32", "bfloat16", "bfloat16, CUDA graphs"
+    names = "native float32", "native bfloat16", "native bfloat16 with CUDA graphs"
     assert {(f["case"], f["beam"], f.get("batch_tokens")) for f in figures} == {
         *itertools.product(names, (1, 5), (None, 64))
     }
     assert captures
+    captures.clear()
+    Translator.load(tmp_path / "run").translate("Das Haus ist alt.")
+    assert not captures
     assert all(f.get("sentences_per_s", 1) > 0 and f.get("latency_ms", 1) > 0 for f in figures)
 
 
