@@ -65,7 +65,8 @@ class LocalMonotonicAlignment(AlignmentFunction):
         """Distance of each key from p_t, and the mask of the window, each [B, 1, T, S]."""
         center = self.center(mask[:, 0].sum(-1), info)[:, None, :, None]
         offset = torch.arange(scores.size(-1), device=scores.device) - center
-        return offset, mask & (offset.round().abs() <= self.window)
+        nearest = offset.round() if offset.is_floating_point() else offset  # ONNX rounds no integers
+        return offset, mask & (nearest.abs() <= self.window)
 
     def forward(self, scores: Tensor, mask: Tensor, info: QueryInfo) -> Tensor:
         """scores [B, H, T, S], mask [B, 1, 1, S] -> weights [B, H, T, S]"""

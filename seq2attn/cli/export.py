@@ -13,14 +13,16 @@ from seq2attn.cli.options import AllowCode, RunDir
 def export(
     run: RunDir,
     allow_code: AllowCode,
-    to: Annotated[str, typer.Option(metavar="ctranslate2", help="The format to export to.")],
+    to: Annotated[str, typer.Option(metavar="ctranslate2|onnx", help="The format to export to.")],
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="[DIR]", help="The output directory. [RUN_DIR/ctranslate2]", show_default=False),
+        typer.Argument(metavar="[DIR]", help="The output directory. [RUN_DIR/FORMAT]", show_default=False),
     ] = None,
     quantization: Annotated[
         str | None,
-        typer.Option(metavar="TYPE", help="Data type of the weights: float32, float16 or int8. [float32]"),
+        typer.Option(
+            metavar="TYPE", help="Data type of the weights: float32, int8; float16 for ctranslate2. [float32]"
+        ),
     ] = None,
     verify_with: Annotated[
         Path | None,
@@ -36,7 +38,8 @@ def export(
     Examples:
       seq2attn export runs/phrasebook --to ctranslate2
       seq2attn export runs/phrasebook /srv/models/phrasebook --to ctranslate2 --quantization int8
-      seq2attn translate runs/phrasebook --engine ctranslate2 "Das Haus ist alt."
+      seq2attn export runs/phrasebook --to onnx
+      seq2attn translate runs/phrasebook --engine onnx "Das Haus ist alt."
     """
     from seq2attn.engines.export_run import export_run
     from seq2attn.engines.targets import get_target

@@ -56,8 +56,8 @@ EngineName: TypeAlias = Annotated[
     str,
     typer.Option(
         "--engine",
-        metavar="native|ctranslate2",
-        help="The inference engine: PyTorch, or CTranslate2 after `export`.",
+        metavar="native|ctranslate2|onnx",
+        help="The inference engine: PyTorch, or CTranslate2 or ONNX Runtime after `export`.",
     ),
 ]
 

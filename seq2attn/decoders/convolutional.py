@@ -133,7 +133,7 @@ def source_lengths(memory: Memory, rows: int) -> Tensor:
     """
     assert memory.mask is not None, "a source has a mask"
     lengths = memory.mask[:, 0, 0].sum(-1)
-    return lengths.repeat_interleave(rows // lengths.size(0))[:, None, None]
+    return lengths[:, None].expand(-1, rows // lengths.size(0)).reshape(rows, 1, 1)
 
 
 def scale_gradient(x: Tensor, factor: float) -> Tensor:

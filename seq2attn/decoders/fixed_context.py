@@ -43,7 +43,8 @@ class FixedContextDecoder(Decoder[RNNState]):
     ) -> DecoderOutput:
         """embedded [N, T, E]; there are no attention weights"""
         context = memory[0].values[:, 0]  # [B, 1, F]
-        context = context.repeat_interleave(embedded.size(0) // context.size(0), 0).expand(-1, embedded.size(1), -1)
+        beam_size = embedded.size(0) // context.size(0)
+        context = context.expand(-1, beam_size, -1).flatten(0, 1).unsqueeze(1).expand(-1, embedded.size(1), -1)
         outputs, state = self.rnn(torch.cat([embedded, context], -1), state)
         hidden = torch.tanh(self.readout(torch.cat([outputs, context, embedded], -1)))
         return DecoderOutput(self.dropout(hidden), state, None)

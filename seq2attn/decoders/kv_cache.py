@@ -63,7 +63,7 @@ class KVCache(SharedState):
         new = steps * (1 if self.visibility is None else self.visibility.size(0) // sentences)
         mask, visibility = self._masks(steps)
         buffer = None
-        if entries and not torch.is_grad_enabled():
+        if entries and not torch.is_grad_enabled() and not torch.compiler.is_exporting():
             buffer = self.buffer
             if buffer is None or not buffer.has_room(entries, new):
                 buffer = CacheBuffer.allocate(self.layers, new)

@@ -8,12 +8,10 @@ from typing import Literal, TypeAlias
 import torch
 
 from seq2attn.data.batch_planner import batch_by_length
-from seq2attn.models import Seq2Seq
-from seq2attn.models.ensemble import Ensemble
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.nn.linear import autocast
 from seq2attn.search.config import SearchConfig
-from seq2attn.search.translate_ids import Hypothesis, TokenIds, translate_ids
+from seq2attn.search.translate_ids import Hypothesis, SearchModel, TokenIds, translate_ids
 
 SearchPrecision: TypeAlias = Literal["float32", "bfloat16"]
 
@@ -22,7 +20,7 @@ SearchPrecision: TypeAlias = Literal["float32", "bfloat16"]
 class NativeEngine:
     """The engine of all models and searches."""
 
-    model: Seq2Seq | Ensemble = field(repr=False)
+    model: SearchModel = field(repr=False)
     precision: SearchPrecision = "float32"  # of the products in a search
     max_source_length: int | None = None
     cuda_graphs: bool = False  # capture the steps of a search, for a GPU

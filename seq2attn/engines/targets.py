@@ -12,6 +12,7 @@ import torch
 
 from seq2attn.engines.base import Engine, ExportTarget
 from seq2attn.engines.ctranslate2.target import CTranslate2Target
+from seq2attn.engines.onnx.target import OnnxTarget
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, sha256_of, write_json
 from seq2attn.run_directory import RunDirectory
@@ -56,7 +57,7 @@ def _digests(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files}
 
 
-TARGETS: dict[str, ExportTarget] = {target.name: target for target in (CTranslate2Target(),)}
+TARGETS: dict[str, ExportTarget] = {target.name: target for target in (CTranslate2Target(), OnnxTarget())}
 """Targets by name. `cli/options.py` lists the names again, so that `--help` does not import torch."""
 
 

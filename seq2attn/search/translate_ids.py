@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import torch
+from torch import Tensor
 
 from seq2attn.data.batch_planner import batch_by_length
-from seq2attn.models import Seq2Seq
-from seq2attn.models.ensemble import Ensemble
+from seq2attn.models.seq2seq import IdPairs
 from seq2attn.search.captured_step import CapturedStep
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.search import Hypotheses, search
@@ -37,6 +37,27 @@ class Hypothesis:
     log_prob: float
 
 
+class SearchModel(Protocol):
+    """What a search needs of a model: of `Seq2Seq`, an ensemble, or an exported model."""
+
+    @property
+    def device(self) -> torch.device:
+        """Device of its tensors."""
+        ...
+
+    def encode_sources(self, sources: TokenIds) -> tuple[Any, Any]:
+        """Memory, and the state before the first token, of token ids without EOS."""
+        ...
+
+    def step(self, ids: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any]:
+        """Decode one token [N] -> log-probabilities [N, V] of the next token, and the next state."""
+        ...
+
+    def token_log_probs(self, pairs: IdPairs) -> Tensor:
+        """Log-probabilities of the target tokens and EOS of each pair [B, T], by forced decoding; then padding."""
+        ...
+
+
 def default_batch_tokens(device: torch.device) -> int:
     """Source tokens of a batch on a device, times the hypotheses of each sentence; on a GPU by its memory."""
     if device.type != "cuda":
@@ -46,7 +67,7 @@ def default_batch_tokens(device: torch.device) -> int:
 
 
 def translate_ids(
-    model: Seq2Seq | Ensemble,
+    model: SearchModel,
     sources: TokenIds,
     config: SearchConfig,
     *,

@@ -1,0 +1,119 @@
+"""Search with a model in ONNX Runtime: the search of this package over two graphs, so every search is supported.
+
+Shapes: B sentences, K hypotheses per sentence, N = B*K rows, S source tokens, V target vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from seq2attn.data.collate import collate, collate_source
+from seq2attn.engines.native import NativeEngine
+from seq2attn.engines.onnx.runtime import DTYPE_KEY, ENCODE_FILE, ENGINE_NAME, NEXT, SHARED, STATE, STEP_FILE, Graph
+from seq2attn.errors import RunError
+from seq2attn.models.seq2seq import IdPairs
+from seq2attn.nn.decoding_state import (
+    SharedState,
+    map_tensors,
+    reorder_beams,
+    repeat_rows,
+    select_rows,
+    select_sentences,
+)
+from seq2attn.search.translate_ids import TokenIds
+
+Tensors = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class OnnxState(SharedState):
+    """Decoding state as the tensors of a graph."""
+
+    rows: Tensors  # [N, ...]
+    shared: Tensors  # [B, ...]
+
+    def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
+        """The same with `fn` applied to every tensor."""
+        return type(self)(map_tensors(fn, self.rows), map_tensors(fn, self.shared))
+
+    def select_rows(self, rows: Tensor) -> Self:
+        """Rows, each as a sentence."""
+        beam_size = len(self.rows[0]) // len(self.shared[0]) if self.shared else 1
+        return type(self)(select_rows(self.rows, rows), select_rows(self.shared, rows // beam_size))
+
+    def repeat_rows(self, times: int) -> Self:
+        """Each row `times` times."""
+        return replace(self, rows=repeat_rows(self.rows, times))
+
+    def reorder(self, parent: Tensor) -> Self:
+        """The rows of the parents."""
+        return replace(self, rows=reorder_beams(self.rows, parent))
+
+    def select_sentences(self, sentences: Tensor, beam_size: int) -> Self:
+        """Some sentences with their hypotheses."""
+        return type(self)(select_sentences(self.rows, sentences, beam_size), select_rows(self.shared, sentences))
+
+
+class OnnxModel:
+    """Both graphs of a model, with the methods that a search calls."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, folder: Path) -> None:
+        """Raises RunError for files that `export` did not write."""
+        self.encode_graph, self.step_graph = Graph(folder / ENCODE_FILE), Graph(folder / STEP_FILE)
+        names = self.step_graph.inputs[1:]
+        self.rows = [name for name in names if name.startswith(STATE)]
+        self.shared = [name for name in names if name.startswith(SHARED)]
+        self.memory = names[: len(names) - len(self.rows) - len(self.shared)]
+        state = names[len(self.memory) :]
+        found = [(graph.inputs, graph.outputs) for graph in (self.encode_graph, self.step_graph)]
+        expected = (["source", "source_mask"], names), (["tokens", *names], ["log_probs", *(NEXT + x for x in state)])
+        if found != [*expected] or not self.memory:
+            raise RunError(f"{folder}: {ENCODE_FILE} and {STEP_FILE} do not fit together; export the run again")
+
+    def encode_sources(self, sources: TokenIds) -> tuple[Tensors, OnnxState]:
+        """Memory, and the state before the first token, of token ids without EOS."""
+        ids, mask = collate_source(sources)
+        outputs = self.encode_graph.run({"source": ids, "source_mask": mask})
+        return tuple(outputs[name] for name in self.memory), self._state(outputs)
+
+    def step(self, ids: Tensor, state: OnnxState, memory: Tensors) -> tuple[Tensor, OnnxState]:
+        """Decode one token [N] -> log-probabilities [N, V] of the next token, and the next state."""
+        beams = len(memory[0]), -1
+        inputs = {"tokens": ids.unflatten(0, beams)}
+        inputs |= zip(self.memory, memory, strict=True)
+        inputs |= zip(self.rows, (tensor.unflatten(0, beams) for tensor in state.rows), strict=True)
+        inputs |= zip(self.shared, state.shared, strict=True)
+        outputs = self.step_graph.run(inputs)
+        return outputs["log_probs"].flatten(0, 1), self._state(outputs, NEXT)
+
+    def token_log_probs(self, pairs: IdPairs) -> Tensor:
+        """Log-probabilities of the target tokens and EOS of each pair [B, T], by forced decoding; then padding."""
+        batch, log_probs = collate(pairs), list[Tensor]()
+        memory, state = self.encode_sources([source for source, _ in pairs])
+        for tokens, labels in zip(batch.target.unbind(1), batch.labels.clamp(min=0).split(1, 1), strict=True):
+            next_log_probs, state = self.step(tokens, state, memory)
+            log_probs.append(next_log_probs.gather(1, labels))
+        return torch.cat(log_probs, 1)
+
+    def _state(self, outputs: Mapping[str, Tensor], prefix: str = "") -> OnnxState:
+        rows = (outputs[prefix + name].flatten(0, 1) for name in self.rows)
+        return OnnxState(tuple(rows), tuple(outputs[prefix + name] for name in self.shared))
+
+
+class OnnxEngine(NativeEngine):
+    """The search of this package over the graphs of an export."""
+
+    model: OnnxModel
+
+    @property
+    def description(self) -> str:
+        """Name and precision, for reports."""
+        return f"{ENGINE_NAME} {self.model.step_graph.metadata.get(DTYPE_KEY, 'float32')}"

@@ -1,0 +1,62 @@
+"""ONNX as an export target: export, quantization, and loading."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from seq2attn.config.base import FieldError
+from seq2attn.engines.onnx.engine import OnnxEngine, OnnxModel
+from seq2attn.engines.onnx.runtime import DTYPE_KEY, ENCODE_FILE, ENGINE_NAME, STEP_FILE, import_package, quiet
+from seq2attn.errors import UserError
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.run_directory import RunDirectory
+
+
+class OnnxTarget:
+    """Export of any model by PyTorch's ONNX exporter."""
+
+    name = ENGINE_NAME
+    dtypes = ("float32", "int8")
+
+    def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:
+        """No option; a custom component that cannot be exported is found by `export`."""
+        for package in ("onnx", "onnxscript", "onnxruntime"):
+            import_package(package)
+        return []
+
+    def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
+        """Write both graphs. Raises ConfigError for a component that cannot be exported."""
+        from seq2attn.engines.onnx.graphs import build_graphs
+
+        model, _, _ = run.load_model()
+        paths = {"encoder": folder / ENCODE_FILE, "decoder": folder / STEP_FILE}
+        for (part, path), graph in zip(paths.items(), build_graphs(model), strict=True):
+            try:
+                graph.save(path)
+            except Exception as error:  # of any class, as the exporter runs the component
+                reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+                message = f"{ENGINE_NAME} has no export of this {part}: {reason}"
+                raise run.config_error([FieldError(f"model.{part}.kind", message)]) from error
+            if dtype == "int8":
+                quantize(path)
+
+    def load(self, run: RunDirectory, folder: Path, device: torch.device) -> OnnxEngine:
+        """The engine of an exported model. Raises UserError for another device than the CPU."""
+        if device.type != "cpu":
+            raise UserError(f"the engine {ENGINE_NAME} runs on the CPU only; give --device cpu")
+        return OnnxEngine(OnnxModel(folder))
+
+
+def quantize(path: Path) -> None:
+    """Quantize the weights of a graph to int8; its activations are quantized when they are computed.
+
+    Weights have 7 bits: with 8, sums of products saturate on CPUs without VNNI instructions.
+    """
+    from onnxruntime.quantization import quantize_dynamic
+
+    model = import_package("onnx").load(path)
+    model.metadata_props.add(key=DTYPE_KEY, value="int8")
+    with quiet():
+        quantize_dynamic(model, path, per_channel=True, reduce_range=True)
