@@ -59,6 +59,10 @@ class OnnxState(SharedState):
         """Some sentences with their hypotheses."""
         return type(self)(select_sentences(self.rows, sentences, beam_size), select_rows(self.shared, sentences))
 
+    def with_fixed_capacity(self, steps: int) -> Self:
+        """Not needed: steps are captured on a GPU only."""
+        raise NotImplementedError("the state of an exported model grows with each step")
+
 
 class OnnxModel:
     """Both graphs of a model, with the methods that a search calls."""

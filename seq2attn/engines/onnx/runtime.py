@@ -6,7 +6,8 @@ import importlib
 import logging
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 
@@ -67,11 +68,11 @@ def run_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No warnings of the exporter and the quantizer, which are about their own parts."""
+    """No messages of exporter and quantizer, which are about their own parts; errors are raised."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:

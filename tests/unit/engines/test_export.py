@@ -145,8 +145,8 @@ def test_wrong_options_are_refused(run: RunDirectory, tmp_path: Path, monkeypatc
     where = tmp_path / "exported"
     with pytest.raises(UserError, match="--quantization int4: ctranslate2 has float32, float16, int8"):
         export_run(run, TARGET, where, quantization="int4")
-    with pytest.raises(UserError, match=r"there is no engine `onnx`; known: native, .*ctranslate2"):
-        get_target("onnx")
+    with pytest.raises(UserError, match=r"there is no engine `tensorrt`; known: native, .*ctranslate2"):
+        get_target("tensorrt")
     (tmp_path / "lines.de").write_text("\n \n", encoding="utf-8")
     with pytest.raises(DataError, match=r"lines\.de: has no line to verify with"):
         export_run(run, TARGET, where, verify_with=tmp_path / "lines.de")
