@@ -38,7 +38,7 @@ class Hypothesis:
 
 
 class SearchModel(Protocol):
-    """What a search needs of a model: of `Seq2Seq`, an ensemble, or an exported model."""
+    """Interface of a model for search: `Seq2Seq`, an ensemble, or an exported model."""
 
     @property
     def device(self) -> torch.device:

@@ -12,8 +12,7 @@ from shutil import copytree
 import onnx
 import pytest
 
-from seq2attn.engines.export_directory import write_manifest
-from seq2attn.engines.targets import TARGETS
+from seq2attn.engines.targets import TARGETS, write_manifest
 from seq2attn.run_directory import RunDirectory
 from tests.cli.conftest import Done, Invoke, invoke_in
 from tests.safe.untrained import CONFIG, untrained
@@ -21,7 +20,7 @@ from tests.safe.untrained import CONFIG, untrained
 ENGINE = ("--engine", "onnx")
 BRANCHING = """
 import seq2attn
-from seq2attn.encoders import Encoder, EncoderOutput
+from seq2attn.encoders.base import Encoder, EncoderOutput
 
 
 class BranchingEncoder(Encoder):
