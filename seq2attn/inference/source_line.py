@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import sentencex
 
 from seq2attn.attention.config import AttentionConfig
-from seq2attn.encoders import EncoderConfig
+from seq2attn.attention.position_scores import LocationScoreConfig
 from seq2attn.encoders.bert import BertEncoderConfig
 from seq2attn.encoders.convolutional import ConvolutionalEncoderConfig
 from seq2attn.encoders.transformer import TransformerEncoderConfig
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
+from seq2attn.models import ModelConfig
 from seq2attn.search.config import LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
@@ -39,10 +40,9 @@ def model_source_limit(experiment: ExperimentConfig) -> SourceLimit:
     longest = experiment.data.filters.max_length
     reason = f"the model was trained on none with more than {longest:,} (`data.filters.max_length`)"
     limits = [SourceLimit(longest, reason)]
-    for positions, key in (_encoder_positions(experiment.model.encoder), _score_positions(experiment)):
-        if positions is not None:
-            longest = max(1, positions - 1)  # without that of EOS
-            limits.append(SourceLimit(longest, f"the model has positions for {longest:,} (`model.{key}`)"))
+    for positions, key in _num_positions(experiment.model):
+        longest = max(1, positions - 1)  # without that of EOS
+        limits.append(SourceLimit(longest, f"the model has positions for {longest:,} (`model.{key}`)"))
     return min(limits, key=lambda limit: limit.max_tokens)
 
 
@@ -88,23 +88,16 @@ def join_sentences(texts: Sequence[str]) -> str:
     return line
 
 
-def _encoder_positions(config: EncoderConfig) -> tuple[int | None, str]:
-    """Number of positions that an encoder has vectors for, and its config key."""
-    match config:
-        case TransformerEncoderConfig(position_encoding="learned") | ConvolutionalEncoderConfig():
-            return config.max_positions, "encoder.max_positions"
-        case BertEncoderConfig():
-            positions = config.required_architecture.max_position_embeddings
-            return positions, "encoder.architecture.max_position_embeddings"
-    return None, ""
-
-
-def _score_positions(experiment: ExperimentConfig) -> tuple[int | None, str]:
-    """Number of positions of location-based attention, and its config key."""
-    attention = getattr(experiment.model.decoder, "attention", None)
-    if not isinstance(attention, AttentionConfig) or attention.score.kind != "location":
-        return None, ""
-    return getattr(attention.score, "max_positions", None), "decoder.attention.score.max_positions"
+def _num_positions(model: ModelConfig) -> Iterator[tuple[int, str]]:
+    """Numbers of positions that the parts of a model have weights for, and their config keys."""
+    match model.encoder:
+        case TransformerEncoderConfig(position_encoding="learned") | ConvolutionalEncoderConfig() as encoder:
+            yield encoder.max_positions, "encoder.max_positions"
+        case BertEncoderConfig(required_architecture=architecture):
+            yield architecture.max_position_embeddings, "encoder.architecture.max_position_embeddings"
+    match getattr(model.decoder, "attention", None):
+        case AttentionConfig(score=LocationScoreConfig() as score):
+            yield score.max_positions, "decoder.attention.score.max_positions"
 
 
 @dataclass(frozen=True)

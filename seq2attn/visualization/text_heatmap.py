@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
+import regex
 
 from seq2attn.visualization.attention_map import ScaledWeights
 
@@ -55,16 +56,9 @@ def heatmap_text(source: Sequence[str], target: Sequence[str], shares: np.ndarra
 
 def _clusters(token: str) -> list[str]:
     """Characters with their combining marks, each one cell of a terminal."""
-    clusters: list[str] = []
-    for character in token:
-        category = unicodedata.category(character)
-        if category == "Cf":
-            continue  # joiners and direction marks: invisible, and some reverse the line
-        if clusters and category in ("Mn", "Me"):
-            clusters[-1] += character
-        else:
-            clusters.append(character if character.isprintable() else "�")  # no escape codes
-    return clusters
+    token = regex.sub(r"\p{Cf}", "", token)  # joiners and direction marks: invisible, and some reverse the line
+    clusters = regex.findall(r"(?s).[\p{Mn}\p{Me}]*", token)
+    return [cluster if cluster.isprintable() else "�" for cluster in clusters]  # no escape codes
 
 
 def display_width(text: str) -> int:
