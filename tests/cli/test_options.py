@@ -28,6 +28,7 @@ def test_translate(tmp_path: Path, invoke: Invoke) -> None:
     assert "--beam 4" in invoke("translate", run, line, "--n-best", "4", code=2).err
     wide = json.loads(invoke("translate", run, line, "--json", "--beam", "4", "--n-best", "4").out)
     assert len(wide["alternatives"]) == 3
+    assert "finds 1" in invoke("translate", run, line, "--greedy", "--n-best", "2", code=2).err
     whole = Translator.load(run).translate(line)
     assert (whole.tokens, len(whole.alternatives)) == (tuple(output["tokens"]), 2)
     assert len(json.loads(invoke("translate", run, line, "--json", *SHORT).out)["tokens"]) == 2

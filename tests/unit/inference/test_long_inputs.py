@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +15,14 @@ from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.engines.base import Engine
 from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import UserError
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.input_checks import MAX_EXAMPLES, InputChecker, InputWarning
-from seq2attn.inference.source_line import SourceLimit, join_sentences
+from seq2attn.inference.source_line import SourceLimit, join_sentences, model_source_limit
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, TokenIds
+from tests.laws.small import content
 from tests.unit.inference.test_translator import WORDS, translator
 
 LIMIT = SourceLimit(6, "it is a test")
@@ -97,6 +100,32 @@ def test_a_truncated_line_equals_its_beginning() -> None:
     (alone,), _ = translate(one, [begin], search())
     assert (truncated.text, truncated.score, truncated.segments) == (alone.text, alone.score, (begin,))
     assert messages[0] == "line 1: 12 tokens, and it is a test; only the first 6 are translated"
+
+
+TRANSFORMER = {"kind": "transformer", "heads": 4, "max_positions": 9}
+
+
+@pytest.mark.parametrize(
+    ("encoder", "score", "limit"),
+    [
+        (TRANSFORMER, {"kind": "additive"}, "12 (`data.filters.max_length`)"),  # sinusoidal
+        ({**TRANSFORMER, "position_encoding": "learned"}, {"kind": "additive"}, "8 (`model.encoder.max_positions`)"),
+        ({"kind": "convolutional", "max_positions": 20}, {"kind": "additive"}, "12 (`data.filters.max_length`)"),
+        (
+            {"kind": "gru"},
+            {"kind": "location", "max_positions": 7},
+            "6 (`model.decoder.attention.score.max_positions`)",
+        ),
+    ],
+)
+def test_the_limit_of_a_model_is_that_of_its_training_or_its_positions(
+    tmp_path: Path, encoder: dict[str, object], score: dict[str, object], limit: str
+) -> None:
+    model = {"encoder": encoder, "decoder": {"kind": "luong", "attention": {"score": score}}}
+    config = content(tmp_path, "run", model=model)
+    config["data"]["filters"] = {"max_length": 12}
+    found = model_source_limit(ExperimentConfig.model_validate(config))
+    assert found.reason.endswith(limit) and found.max_tokens == int(limit.split()[0])
 
 
 def test_the_limit_is_that_of_the_search_else_of_the_model_and_at_most_that_of_the_engine() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.tokenizers.tokenized_text import TokenizedText
+from seq2attn.visualization import figure
 from seq2attn.visualization.attention import AttentionSelection, attention_text, draw_attention
 from seq2attn.visualization.attention_map import ColorScale, scale_weights
 from seq2attn.visualization.figure import font_families
@@ -125,7 +126,7 @@ def test_long_titles_and_labels_are_cut(saved: list[Any], tmp_path: Path) -> Non
     assert max(len(text.get_text()) for text in canvas.axes[0].get_xticklabels()) == 40
 
 
-def test_fonts_for_characters_that_the_first_does_not_have() -> None:
+def test_fonts_for_characters_that_the_first_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     fonts = pytest.importorskip("matplotlib.font_manager")
     script = "\U0001d49c"  # mathematical script A
     assert font_families("Größe ▁猫"[:7]) == ["DejaVu Sans"]
@@ -134,6 +135,8 @@ def test_fonts_for_characters_that_the_first_does_not_have() -> None:
     path = Path(fonts.findfont(families[1]))
     assert fonts.get_font(str(path)).get_char_index(ord(script))
     assert font_families(chr(0xF0000)) == ["DejaVu Sans"]
+    monkeypatch.setattr(figure, "PREFERRED_FAMILIES", ("STIXGeneral",))
+    assert font_families(script) == ["DejaVu Sans", "STIXGeneral"]
 
 
 # the page
