@@ -145,14 +145,14 @@ def test_the_limit_is_that_of_the_search_else_of_the_model_and_at_most_that_of_t
     assert messages[0].startswith("line 1: 40 tokens, and it is a test; ")  # the lower of the two
 
 
-@pytest.mark.parametrize(("kind", "heads"), [("luong", 1), ("transformer", 8)])
-def test_attention_weights_of_segments_are_a_block_diagonal(kind: str, heads: int) -> None:
+@pytest.mark.parametrize(("kind", "layers"), [("luong", 1), ("transformer", 2)])
+def test_attention_weights_of_segments_are_a_block_diagonal(kind: str, layers: int) -> None:
     one = limited(kind)
     (whole,), _ = translate(one, [LONG], search(), attention=True)
     alone, _ = translate(one, PARTS, search(), attention=True)
     assert whole.cross_attention is not None and whole.attention_weights is not None
     sizes = [(len(part.tokens) + 1, len(part.source_tokens) + 1) for part in alone]
-    assert whole.cross_attention.shape == (1, heads, *np.sum(sizes, axis=0))
+    assert whole.cross_attention.shape == (layers, 4, *np.sum(sizes, axis=0))
     row = column = 0
     for part, (rows, columns) in zip(alone, sizes, strict=True):
         block = whole.cross_attention[..., row : row + rows, column : column + columns]

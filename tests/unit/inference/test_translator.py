@@ -11,42 +11,30 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
-from seq2attn.decoders.recurrent import LuongDecoderConfig
-from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.base import Encoder, EncoderOutput
-from seq2attn.encoders.recurrent import RecurrentEncoderConfig
 from seq2attn.errors import UserError
 from seq2attn.inference.source_line import SourceLimit
 from seq2attn.inference.translator import Translator
 from seq2attn.io.text_lines import read_line_batches
-from seq2attn.models import build_model
-from seq2attn.models.config import EmbeddingsConfig, ModelConfig
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, resolve_search
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from seq2attn.training import distributed
 from seq2attn.training.distributed import training_device
 from seq2attn.visualization.attention_map import AttentionMap
+from tests.laws.parts import model, shuffled
 
 WORDS = ["a", "few", "words", "of", "which", "there", "are", "not", "many"]
 LINES = ["a few words", "", "not many", "  ", " ".join(WORDS * 3), "many many words", "unknown", "a few words"]
 SEARCH = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=12))
 GREEDY = GreedyConfig(kind="greedy")
-DECODERS = {
-    "fixed": FixedContextDecoderConfig(kind="fixed-context", dim=16),
-    "luong": LuongDecoderConfig(kind="luong", dim=16),
-    "transformer": TransformerDecoderConfig(kind="transformer", layers=1),
-}
+DECODERS = {"fixed": "fixed-gru", "luong": "luong", "transformer": "transformer"}
 
 
 def translator(kind: str = "luong", words: Sequence[str] = WORDS) -> Translator:
     """An untrained translator, whose translations differ between lines."""
-    torch.manual_seed(3)
     tokenizer = WordTokenizerConfig().train(words)
-    encoder = RecurrentEncoderConfig(kind="gru", dim=16)
-    config = ModelConfig(embeddings=EmbeddingsConfig(dim=16), encoder=encoder, decoder=DECODERS[kind])
-    size = len(tokenizer.vocabulary)
-    return Translator(build_model(config, size, size).eval(), tokenizer, tokenizer, SEARCH)
+    net = shuffled(model("gru", DECODERS[kind], "multi-head", words=len(tokenizer.vocabulary)))
+    return Translator(net.float(), tokenizer, tokenizer, SEARCH)
 
 
 @pytest.mark.parametrize("kind", DECODERS)
@@ -132,11 +120,11 @@ def test_reprs_are_short() -> None:
         assert text.startswith(start) and len(text) < 300 and "\n" not in text
 
 
-@pytest.mark.parametrize(("kind", "heads"), [("luong", 1), ("transformer", 8)])
-def test_attention_weights_of_all_tokens_and_eos(kind: str, heads: int) -> None:
+@pytest.mark.parametrize(("kind", "layers"), [("luong", 1), ("transformer", 2)])
+def test_attention_weights_of_all_tokens_and_eos(kind: str, layers: int) -> None:
     for each in translator(kind).translate(["a few words", "not many"], attention=True):
         assert each.cross_attention is not None
-        assert each.cross_attention.shape == (1, heads, len(each.tokens) + 1, len(each.source_tokens) + 1)
+        assert each.cross_attention.shape == (layers, 4, len(each.tokens) + 1, len(each.source_tokens) + 1)
         np.testing.assert_allclose(each.cross_attention.sum(-1), 1, rtol=1e-5)
 
 
@@ -153,7 +141,7 @@ def test_attention_weights_of_a_given_translation() -> None:
     np.testing.assert_allclose(forced.cross_attention, translation.cross_attention)
     assert forced.encoder_self_attention is None
     empty = one.attention_weights("", "")
-    assert (empty.source.tokens, empty.cross_attention.shape) == (("</s>",), (1, 8, 1, 1))
+    assert (empty.source.tokens, empty.cross_attention.shape) == (("</s>",), (2, 4, 1, 1))
 
 
 def test_models_without_attention_have_no_weights() -> None:
