@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
 from seq2attn.attention.additive_kernel import additive_scores
 from seq2attn.attention.attention import attend_in_groups
@@ -120,10 +119,3 @@ def test_rnns_within_autocast_are_those_outside(kind):
         same, cells = run_rnn(rnn, words)
     torch.testing.assert_close(same, outputs)
     assert [x.dtype for x in cells] == [x.dtype for x in last] == [torch.float32] * len(last)
-
-
-def test_the_reference_equals_that_of_pytorch():
-    q, k, v = rand(1, 2, 3, 8), rand(1, 2, 3, 8, seed=1), rand(1, 2, 3, 8, seed=2)
-    layout = SequenceLayout.from_lengths(np.array([3]))
-    ours = varlen_attention(q, k, v, layout, layout, padded=True)
-    torch.testing.assert_close(ours, F.scaled_dot_product_attention(q, k, v))

@@ -18,7 +18,6 @@ from seq2attn.diagnostics.run_checks import CHECKS, load_subject, run_checks
 from seq2attn.encoders.transformer import TransformerEncoder
 from seq2attn.nn.linear import PrepackedLinear
 from seq2attn.search import strategies, translate_ids
-from seq2attn.search.strategies import topk_continuations
 from tests.diagnostics.runs import FAMILIES, make_run
 
 BATCHING, CACHE, PADDING, SCORES = CHECKS
@@ -89,62 +88,40 @@ def test_user_errors(run, tmp_path, monkeypatch):
 # ---------------------------------------------------------------------- defects
 
 
-def padding_in_mean(original):
+def padding_in_mean(original, self, embedded, mask):
     """An encoder whose outputs depend on embeddings of padding."""
-
-    def forward(self, embedded, mask):
-        encoded = original(self, embedded, mask)
-        keys = encoded.keys + 0.3 * embedded.mean(1, keepdim=True)
-        return dataclasses.replace(encoded, keys=keys, values=keys)
-
-    return forward
+    encoded = original(self, embedded, mask)
+    keys = encoded.keys + 0.3 * embedded.mean(1, keepdim=True)
+    return dataclasses.replace(encoded, keys=keys, values=keys)
 
 
-def reset_state(original):
+def reset_state(original, self, embedded, state, memory, **options):
     """A decoder whose steps begin from zeros instead of their state."""
-
-    def forward(self, embedded, state, memory, **options):
-        if embedded.size(1) == 1:
-            zeros = tuple(torch.zeros_like(cell) for cell in state.rnn_state)
-            state = dataclasses.replace(state, rnn_state=zeros)
-        return original(self, embedded, state, memory, **options)
-
-    return forward
+    if embedded.size(1) == 1:
+        state = dataclasses.replace(state, rnn_state=tuple(torch.zeros_like(cell) for cell in state.rnn_state))
+    return original(self, embedded, state, memory, **options)
 
 
-def constant_position(original):
+def constant_position(original, self, embedded, state, memory, **options):
     """A decoder that does not advance its position."""
-
-    def forward(self, embedded, state, memory, **options):
-        output = original(self, embedded, state, memory, **options)
-        return output._replace(state=dataclasses.replace(output.state, position=state.position))
-
-    return forward
+    output = original(self, embedded, state, memory, **options)
+    return output._replace(state=dataclasses.replace(output.state, position=state.position))
 
 
-def second_best_token(original):
+def second_best_token(original, log_probs, scores, count):
     """A search that selects the second-best token in batches."""
-
-    def select(log_probs, scores, count):
-        parent, token, score = topk_continuations(log_probs, scores, count + 1)
-        start = int(log_probs.size(0) > 1)
-        return parent[:, start:][:, :count], token[:, start:][:, :count], score[:, start:][:, :count]
-
-    return select
+    start = int(log_probs.size(0) > 1)
+    return tuple(part[:, start:][:, :count] for part in original(log_probs, scores, count + 1))
 
 
-def high_scores(original):
+def high_scores(original, best):
     """A search whose log-probabilities are higher than those of forced decoding."""
-
-    def to_hypotheses(best):
-        return [[dataclasses.replace(one, log_prob=one.log_prob + 0.1) for one in beam] for beam in original(best)]
-
-    return to_hypotheses
+    return [[dataclasses.replace(one, log_prob=one.log_prob + 0.1) for one in beam] for beam in original(best)]
 
 
-def truncated_inputs(original):
+def truncated_inputs(original, self, x):
     """A linear layer of search that ignores small inputs."""
-    return lambda self, x: original(self, x.masked_fill(x.abs() < 0.2, 0.0))
+    return original(self, x.masked_fill(x.abs() < 0.2, 0.0))
 
 
 DEFECTS = {
@@ -162,7 +139,8 @@ DEFECTS = {
 def test_a_planted_defect_is_found(defect, tmp_path, monkeypatch):
     family, owner, name, plant, checks = DEFECTS[defect]
     run = make_run(tmp_path, *FAMILIES[family])
-    monkeypatch.setattr(owner, name, plant(getattr(owner, name)))
+    original = getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *args, **options: plant(original, *args, **options))
     assert failed(run) == checks
 
 

@@ -11,6 +11,7 @@ from seq2attn.models import ModelConfig, build_model
 from seq2attn.search.config import GreedyConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.training.loss import TrainingLoss
+from tests.learns.test_overfit import update
 
 VOCAB_SIZE, DIM, LR = 13, 32, 0.01
 TRAINED, LONGER = (1, 8), (9, 20)
@@ -27,14 +28,9 @@ def copy_accuracy(decoder: dict, updates: int) -> tuple[float, float]:
     config = {"embeddings": {"dim": DIM}, "encoder": encoder, "decoder": {**decoder, "dim": DIM}}
     net = build_model(ModelConfig.model_validate(config), VOCAB_SIZE, VOCAB_SIZE).train()
     objective, optimizer = TrainingLoss(net), torch.optim.Adam(net.parameters(), lr=LR)
-    for update in range(updates):
-        for group in optimizer.param_groups:
-            group["lr"] = LR * min(1.0, (update + 1) / 20) * (1 - update / updates)
-        loss = objective(collate([(ids, ids) for ids in sentences(rng, 32, TRAINED)]))
-        optimizer.zero_grad()
-        (loss.loss / loss.num_target_tokens).backward()
-        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
+    for number in range(updates):
+        batch = collate([(ids, ids) for ids in sentences(rng, 32, TRAINED)])
+        update(objective, optimizer, batch, LR * min(1.0, (number + 1) / 20) * (1 - number / updates))
     net.eval()
     shares = []
     for lengths in (TRAINED, LONGER):

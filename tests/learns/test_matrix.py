@@ -12,7 +12,7 @@ from seq2attn.data.collate import Batch, collate
 from seq2attn.models import build_model
 from seq2attn.training.loss import TrainingLoss
 from tests.laws.parts import ALIGNS, DECODERS, ENCODERS, SCORES, WORDS, calm, config
-from tests.learns.test_overfit import PAIRS
+from tests.learns.test_overfit import PAIRS, update
 
 UPDATES, LR = 6, 0.01
 
@@ -26,10 +26,7 @@ def learns(encoder: str, decoder: str, score: str, align: str) -> bool:
     before = perplexity(objective, batch)
     calm(net)
     for _ in range(UPDATES):
-        optimizer.zero_grad()
-        loss = objective(batch)
-        (loss.loss / loss.num_target_tokens).backward()
-        optimizer.step()
+        update(objective, optimizer, batch, LR)
     return perplexity(objective, batch) < 0.95 * before
 
 

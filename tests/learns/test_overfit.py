@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seq2attn.data.collate import collate
+from seq2attn.data.collate import Batch, collate
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.search.config import GreedyConfig
 from seq2attn.search.translate_ids import translate_ids
@@ -21,25 +21,29 @@ PAIRS = [
 LR, UPDATES, MAX_LOSS = 0.02, 400, 0.1
 
 
+def update(objective: TrainingLoss, optimizer: torch.optim.Optimizer, batch: Batch, lr: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    optimizer.zero_grad()
+    loss = objective(batch)
+    (loss.loss / loss.num_target_tokens).backward()
+    torch.nn.utils.clip_grad_norm_(objective.parameters(), 1.0)
+    optimizer.step()
+
+
 def overfit(settings: ModelConfig) -> None:
     torch.manual_seed(0)
     net = calm(build_model(settings, WORDS, WORDS))
     objective, batch = TrainingLoss(net), collate(PAIRS)
     optimizer = torch.optim.Adam(net.parameters(), lr=LR)
-    for update in range(UPDATES):
-        for group in optimizer.param_groups:
-            group["lr"] = LR * min(1.0, (update + 1) / 10)
-        if update % 5 == 0:
+    for number in range(UPDATES):
+        if number % 5 == 0:
             with torch.no_grad():  # in evaluation mode, in which hard attention is another function
                 loss = objective.eval()(batch)
             if loss.loss < MAX_LOSS * loss.num_target_tokens:
                 break
             calm(net)
-        optimizer.zero_grad()
-        loss = objective(batch)
-        (loss.loss / loss.num_target_tokens).backward()
-        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
+        update(objective, optimizer, batch, LR * min(1.0, (number + 1) / 10))
     assert loss.loss < MAX_LOSS * loss.num_target_tokens, f"a loss of {loss.loss:.3f} after {UPDATES} updates"
     hypotheses = translate_ids(net, [source for source, _ in PAIRS], GreedyConfig(kind="greedy"), budget=100)
     assert [list(best.tokens) for best, *_ in hypotheses] == [target for _, target in PAIRS]

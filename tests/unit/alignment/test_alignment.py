@@ -57,12 +57,6 @@ def test_error_rates() -> None:
     assert (empty.precision, empty.recall, empty.error_rate) == (1, 1, 0)
 
 
-def test_without_possible_links_the_error_rate_is_one_minus_f() -> None:
-    example = rate([(0, 0), (1, 1), (5, 5), (6, 6)], WordAlignment(SURE, SURE))
-    f = 2 * example.precision * example.recall / (example.precision + example.recall)
-    assert example.error_rate == pytest.approx(1 - f)
-
-
 # ---------------------------------------------------------------------- words
 
 PAIRS = [
