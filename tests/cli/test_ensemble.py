@@ -21,10 +21,11 @@ def test_runs_are_combined(invoke: Invoke, tmp_path: Path) -> None:
     translator = load(run.folder, ensemble=[other.folder, run.folder])
     assert (translator.translate(LINES[0]).log_prob, repr(translator).count("rs on cpu")) == (both["log_prob"], 3)
     assert both["log_prob"] != load(run.folder).translate(LINES[0]).log_prob
-    invoke("evaluate", run.folder, *options)
+    invoke("evaluate", run.folder, *options, "--precision", "bfloat16")
     report = json.loads((run.folder / "evaluation/ensemble/ours.json").read_text(encoding="utf-8"))
     members = [str(each.folder) for each in (run, other, run)]
     assert [member["run_dir"] for member in report["model"]["ensemble"]] == members
+    assert report["engine"] == "native bfloat16"
     translations = (run.folder / "evaluation/ensemble/ours.txt").read_text(encoding="utf-8").splitlines()
     assert translations[0] == both["text"]
     assert not (run.folder / "evaluation/ours.json").exists()

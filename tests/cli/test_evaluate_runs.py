@@ -22,6 +22,8 @@ def two_runs(folder: Path) -> tuple[RunDirectory, RunDirectory]:
     config = CONFIG.replace("ours: {kind: plain, source: lines.txt, target: lines.txt}", f"ours: {test}")
     before = untrained(folder, config)
     after = untrained(folder / "other", TRANSFORMER_CONFIG.replace("ours: {kind", f"ours: {test}\n    theirs: {{kind"))
+    text = after.config_path.read_text(encoding="utf-8")
+    after.config_path.write_text(text.replace("  metrics: null\n", "  metrics: [chrf]\n"), encoding="utf-8")
     return before, after
 
 
@@ -51,6 +53,7 @@ def test_a_table_and_reports_of_both_runs(invoke: Invoke, tmp_path: Path) -> Non
         f"ours: other/run {other.score - one.score:+.2f} BLEU against run, p = {other.p_value:.3f} (paired bootstrap)"
     )
     assert differences.splitlines()[0] == line and differences.splitlines()[1].startswith("theirs: other/run ")
+    assert "paired" in invoke("evaluate", "run", "other/run").out  # with the metrics of the first
     assert "paired" not in invoke("evaluate", "run", "other/run", "--metric", "chrf").out
 
 

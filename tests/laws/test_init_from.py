@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 import torch
+import yaml
 
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
@@ -152,5 +153,14 @@ def test_weights_that_do_not_fit_are_refused(corpus, old):
     text = {**of_run(old), "source": {"kind": "words"}, "target": {"kind": "words", "lowercase": True}}
     with pytest.raises(UserError, match="its target tokenizer has `lowercase: False`, and the config True"):
         trained(corpus, "names", tokenizer=text)
+    tagged = ExperimentConfig.model_validate(content(corpus, "tagged", tokenizer=of_run(old)))
+    (part,) = tagged.data.train
+    data = tagged.data.model_copy(update={"train": (part.model_copy(update={"tag": "2en"}),)})
+    with pytest.raises(UserError, match="its source tokenizer has no tag <2en>"):
+        train(tagged.model_copy(update={"data": data}))
+    forged = yaml.safe_load(old.config_path.read_text())
+    old.config_path.write_text(yaml.safe_dump(forged | {"tokenizer": of_run(old)}))
+    with pytest.raises(UserError, match="the settings of its tokenizers are missing"):
+        old.load_config()
     with pytest.raises(ValueError, match=r"nowhere/source/tokenizer\.json: cannot be read"):
         trained(corpus, "names", tokenizer={"run_dir": "nowhere"})

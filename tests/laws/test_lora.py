@@ -79,6 +79,7 @@ def test_only_the_updates_are_trained_and_the_run_has_merged_weights(corpus, kin
     names = {name: name.replace(ORIGINAL, ".weight") for name in after if name not in updates}
     assert_same({new: after[name] for name, new in names.items()}, before)
     assert updates and {name for name in updates if not name.startswith(("decoder.", "output_projection."))} == set()
+    assert {after[name].item() for name in updates if name.endswith(".scale")} == {3.0}
     assert any("output_projection" in name for name in updates) == (kind == "recurrent")  # else it is tied
     merged = [merge_adapters(load_tensors(one.model_path)) for one in list_checkpoints(whole.folder)[-2:]]
     mean = {name: (merged[0][name] + merged[1][name]) / 2 for name in merged[0]}
