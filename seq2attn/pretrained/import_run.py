@@ -82,15 +82,21 @@ def import_run(
         lengths = experiment.search.lengths
         greedy = GreedyConfig(kind="greedy", lengths=lengths)
         beam = BeamConfig(kind="beam", patience=None, lengths=lengths)
-        sources = [source.encode(line) for line in lines]
+        longest = experiment.data.filters.max_length  # positions of the original
+        sources = [source.encode(line)[:longest] for line in lines]
         report = compare_engines(NativeEngine(model), original, sources, [("greedy", greedy), ("beam 5", beam)])
-        agreement = report.searches[0].token_agreement
-        if agreement < MIN_AGREEMENT or report.max_forced_difference > MAX_FORCED_DIFFERENCE:
-            raise UserError(
-                f"{folder}: the imported model does not translate as the original, so nothing was left behind in {run}:"
-                f" {agreement:.2%} of the tokens agree, expected {MIN_AGREEMENT:.0%}\n{report}"
-            )
+        check_agreement(report, folder)
     return report
+
+
+def check_agreement(report: AgreementReport, folder: Path) -> None:
+    """Raises UserError unless greedy search and log-probabilities are those of the original in `folder`."""
+    agreement = report.searches[0].token_agreement
+    if agreement < MIN_AGREEMENT or report.max_forced_difference > MAX_FORCED_DIFFERENCE:
+        raise UserError(
+            f"{folder}: the imported model does not translate as the original, so nothing was left behind:"
+            f" {agreement:.2%} of the tokens agree, expected {MIN_AGREEMENT:.0%}\n{report}"
+        )
 
 
 def _experiment(marian: MarianFolder, run: Path, positions: Positions, tokenizers: tuple[Any, Any]) -> ExperimentConfig:

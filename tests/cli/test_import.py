@@ -14,6 +14,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from seq2attn.run_directory import RunDirectory
 from tests.cli.conftest import ROOT, Invoke
 from tests.cli.test_pages import commands
 from tests.small_marian import SOURCE, TARGET, make_marian
@@ -41,6 +42,8 @@ def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, 
     assert re.search(r"^greedy +3 +100.00% +100.0%", done.out, re.MULTILINE)
     assert done.err.endswith("imported to runs/de-en\n")
     shutil.rmtree(copy)  # the run has copies of its files
+    tokenizer = RunDirectory(tmp_path / "runs/de-en").load_config().tokenizer
+    assert [one.punctuation for one in tokenizer.per_side] == ["de", "en"]
     translate, score, export = (invoke(*command).out for command in others)
     assert "\nlayer 2" in translate and "BLEU" in score
     assert re.search(r"^greedy +3 +100.00%", export, re.MULTILINE)
@@ -106,6 +109,8 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "vocabulary": (change("vocab.json", extra=55), "{hf}/vocab.json: has 56 entries, and the model 55 by config.json"),
     "special token": (change("config.json", eos_token_id=1), "`</s>` has the id 0, expected `eos_token_id`, 1"),
+    "language": (lambda hf: None, "{hf}: the model has no tags of languages; leave it out (--to LANG)"),
+    "tokenizer": (lambda hf: None, "{hf}: the tokenizers do not agree on 'Das</s>Haus'"),
     "no pieces": (lambda hf: (hf / "source.spm").write_bytes(b"x"), "{hf}/source.spm: is not a SentencePiece model"),
     "no vocabulary": (lambda hf: (hf / "vocab.json").unlink(), "{hf}/vocab.json"),
 }  # fmt: skip
@@ -116,7 +121,9 @@ def test_a_bad_folder_leaves_nothing_behind(name: str, marian: Path, invoke: Inv
     spoil, message = FOLDERS[name]
     folder = Path(shutil.copytree(marian, tmp_path / "hf"))
     spoil(folder)
-    error = invoke("import", folder, "run", code=2).err
+    (folder / "lines").write_text("Das</s>Haus")  # which `transformers` reads as two sentences
+    options = {"language": ["--to", "fra"], "tokenizer": ["--verify-with", folder / "lines"]}.get(name, [])
+    error = invoke("import", folder, "run", *options, code=2).err
     assert message.format(hf=folder) in error and error.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["hf"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import torch
 from transformers import MarianMTModel, MarianTokenizer
 
 from seq2attn.data.collate import collate_source
+from seq2attn.engines.agreement import AgreementReport, SearchAgreement
+from seq2attn.errors import UserError
 from seq2attn.inference.translator import Translator
-from seq2attn.pretrained.import_run import import_run
+from seq2attn.pretrained.import_run import check_agreement, import_run
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.small_marian import SOURCE, make_marian
@@ -36,7 +39,7 @@ def tensor2tensor(length: int, dim: int) -> torch.Tensor:
 def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: Path) -> None:
     made, options = MODELS[name]
     make_marian(tmp_path / "hf", **made)
-    (tmp_path / "lines").write_text(SOURCE[0])
+    (tmp_path / "lines").write_text(f"{SOURCE[0]}\n{SOURCE[0] * 9}")  # the second has more tokens than positions
     report = import_run(tmp_path / "hf", tmp_path / "run", punctuation=False, verify_with=tmp_path / "lines", **options)
     assert report is not None and report.searches[0].token_agreement == 1
 
@@ -69,3 +72,15 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     columns = [encoder[token] for token in target.tokens[EOS:]]
     torch.testing.assert_close(logits[..., EOS:], expected[..., columns], rtol=1e-5, atol=1e-5)
     assert logits.softmax(-1)[..., :EOS].max() < 1e-12  # PAD and BOS, which the original has not
+
+
+def test_a_model_that_differs_from_the_original_is_refused(tmp_path: Path) -> None:
+    greedy = SearchAgreement("greedy", 9, 0.995, 0.9, 0, 0)
+    beam = replace(greedy, search="beam", token_agreement=0.9)
+    check_agreement(AgreementReport((greedy, beam), 0.001, 0), tmp_path)
+    for report in (
+        AgreementReport((replace(greedy, token_agreement=0.98), beam), 0, 0),
+        AgreementReport((greedy, beam), 0.1, 0),
+    ):
+        with pytest.raises(UserError, match="does not translate as the original"):
+            check_agreement(report, tmp_path)

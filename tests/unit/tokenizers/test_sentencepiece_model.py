@@ -11,6 +11,8 @@ from transformers import MarianTokenizer
 
 from seq2attn.config.load import load
 from seq2attn.errors import DataError, RunError, UserError
+from seq2attn.inference.source_line import SourceLimit, SourceLine
+from seq2attn.search.config import LengthsConfig
 from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, UNK
@@ -71,6 +73,10 @@ def test_tags_of_languages(folder: Path) -> None:
     assert tagged.encode(">>eng<< Das Haus") == [eng, *ids]
     assert tagged.decode(tagged.encode("Das Haus")) == "Das Haus"
     assert tagged.encode(" ") == []
+    lengths, limit = LengthsConfig(), SourceLimit(12, "")
+    for line in (tagged, "Das Haus. " * 3), (plain, ">>fra<< " + "Das Haus. " * 3), (tagged, "Haus " * 12):
+        segments = SourceLine.encode(*line, lengths, limit).segments
+        assert len(segments) > 2 and all(one.count(fra) == 1 and one[0] == fra for one in segments)
     assert plain.split_tag(">>xxx<< Das") == ("", ">>xxx<< Das")
     with pytest.raises(UserError, match="no tag `>>xxx<<`"):
         tokenizer(folder, tag=">>xxx<<")
