@@ -35,8 +35,9 @@ def make_vocabulary(folder: Path, *, separate: bool = False, tags: Sequence[str]
     if separate:
         size = max(len(source), len(target))
         sides = [[*one, *(f"x{number}" for number in range(len(one), size))] for one in (source, target)]
-    for name, pieces in zip(("vocab.json", "target_vocab.json"), sides, strict=False):
-        tokens = ["</s>", "<unk>", *pieces, "<pad>"]
+    for number, pieces in enumerate(sides):
+        name = ("vocab.json", "target_vocab.json")[number]
+        tokens = ["</s>", *pieces[:number], "<unk>", *pieces[number:], "<pad>"]  # in another order on each side
         (folder / name).write_text(json.dumps({token: id for id, token in enumerate(tokens)}), encoding="utf-8")
     names = {"source_lang": "de", "target_lang": "en", "separate_vocabs": separate}
     (folder / "tokenizer_config.json").write_text(json.dumps(names))
