@@ -86,12 +86,8 @@ def test_a_row_has_no_padding():
 
 def inputs(dim=8, value_dim=8):
     layouts = [SequenceLayout.from_lengths(torch.tensor(lengths).numpy()) for lengths in ([3, 1, 5, 2], [4, 6, 1, 1])]
-    rng = torch.Generator().manual_seed(0)
-    q, k, v = (
-        torch.randn(1, 2, length, width, generator=rng, dtype=torch.double).requires_grad_()
-        for length, width in ((11, dim), (12, dim), (12, value_dim))
-    )
-    return q, k, v, *layouts
+    shapes = ((11, dim), (12, dim), (12, value_dim))
+    return *(parts.rand(1, 2, *shape, seed=i).requires_grad_() for i, shape in enumerate(shapes)), *layouts
 
 
 def reference(q, k, v, query_layout, key_layout, *, causal=False):

@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from pydantic import TypeAdapter
-from torch.overrides import TorchFunctionMode
 
 from seq2attn.attention.alignment import LocalMonotonicAlignment, LocalPredictiveAlignment, masked_softmax
 from seq2attn.attention.attention import Attention, attend_in_groups
@@ -111,27 +110,15 @@ def test_grouped_heads_are_folded_into_queries(shape, is_bias):
     torch.testing.assert_close(attend_in_groups(q, k, v, mask, 0.0), expected)
 
 
-class RecordedCalls(TorchFunctionMode):
-    """Arguments of the calls of PyTorch's attention."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls = []
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func is F.scaled_dot_product_attention:
-            self.calls.append((args, kwargs or {}))
-        return func(*args, **(kwargs or {}))
-
-
-def test_a_gpu_kernel_gets_grouped_heads_or_a_mask_but_not_both():
+def test_a_gpu_kernel_gets_grouped_heads_or_a_mask_but_not_both(monkeypatch):
+    calls, attend = [], F.scaled_dot_product_attention
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **o: calls.append((a, o)) or attend(*a, **o))
     with torch.device("meta"):
         attention = Attention(MultiHeadScore(8, 8, 4, 2), projection=(8, 8))
         embedded, position = torch.zeros(B, T, 8), torch.zeros(B, T, dtype=torch.long)
         memory = attention.project_memory(embedded, embedded, torch.ones(B, T, dtype=torch.bool))
-    with RecordedCalls() as recorded:
-        assert attention(embedded, memory, position).context.shape == (B, T, 8)
-    ((q, k, _, mask, *_), options) = recorded.calls[0]
+    assert attention(embedded, memory, position).context.shape == (B, T, 8)
+    ((q, k, _, mask, *_), options), *_ = calls
     assert q.size(1) == k.size(1) == 2 and mask is not None and not options.get("enable_gqa")
 
 
