@@ -53,6 +53,8 @@ def test_int8_export(exported: tuple[Path, Done], invoke: Invoke) -> None:
     assert done.err == "exported to run/onnx\n"  # and no warnings of the exporter
     folder = run / "onnx"
     assert {path.name for path in folder.iterdir()} == {"encode.onnx", "step.onnx", "manifest.json"}
+    agreement = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["agreement"]
+    assert 0 < agreement["mean_forced_difference"] < 0.5
     for name in ("encode.onnx", "step.onnx"):
         weights = onnx.load(folder / name).graph.initializer
         assert any(weight.data_type == onnx.TensorProto.INT8 for weight in weights)
