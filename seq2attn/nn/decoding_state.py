@@ -52,6 +52,18 @@ def map_tensors(fn: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     return _rebuild(tree, fn, lambda shared: shared.map_tensors(fn))
 
 
+def tensors_of(tree: Any) -> list[Tensor]:
+    """All tensors in `tree`, in the order of `map_tensors`."""
+    tensors = list[Tensor]()
+
+    def collect(tensor: Tensor) -> Tensor:
+        tensors.append(tensor)
+        return tensor
+
+    map_tensors(collect, tree)
+    return tensors
+
+
 def select_rows(tree: Tree, rows: Tensor) -> Tree:
     """Keep `rows` [n] of every tensor, in that order."""
     return _rebuild(tree, lambda x: x.index_select(0, rows), lambda shared: shared.select_rows(rows))

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2attn.nn.decoding_state import map_tensors, with_fixed_capacity
+from seq2attn.nn.decoding_state import map_tensors, tensors_of, with_fixed_capacity
 from seq2attn.search.search import Step
 
 INITIAL_STEPS = 32
@@ -86,24 +86,12 @@ def _fits(inputs: Any, static: Any) -> bool:
     """True if inputs have the shapes of `static` with at most as many rows, and not too few."""
     return all(
         x.shape[1:] == y.shape[1:] and x.size(0) <= y.size(0) < MAX_UNUSED * x.size(0)
-        for x, y in zip(_tensors(inputs), _tensors(static), strict=True)
+        for x, y in zip(tensors_of(inputs), tensors_of(static), strict=True)
     )
 
 
 def _copy(source: Any, target: Any) -> None:
     """Copy all tensors to the first rows of those of `target`; what is in place already is not copied."""
-    for x, y in zip(_tensors(source), _tensors(target), strict=True):
+    for x, y in zip(tensors_of(source), tensors_of(target), strict=True):
         if x.data_ptr() != y.data_ptr():
             y[: x.size(0)].copy_(x)
-
-
-def _tensors(tree: Any) -> list[Tensor]:
-    """All tensors of a state."""
-    tensors = list[Tensor]()
-
-    def append(x: Tensor) -> Tensor:
-        tensors.append(x)
-        return x
-
-    map_tensors(append, tree)
-    return tensors

@@ -25,7 +25,7 @@ from seq2attn.encoders.recurrent import RecurrentEncoder
 from seq2attn.engines.onnx.recurrent import OPSET, OnnxRecurrentEncoder
 from seq2attn.engines.onnx.runtime import NEXT, SHARED, STATE, quiet
 from seq2attn.models import Seq2Seq
-from seq2attn.nn.decoding_state import map_tensors, repeat_rows
+from seq2attn.nn.decoding_state import map_tensors, repeat_rows, tensors_of
 from seq2attn.tokenizers.vocabulary import BOS, UNK
 
 Tree = TypeVar("Tree")
@@ -148,18 +148,6 @@ def _dynamic_sizes(one: Any, other: Any) -> Any:
         sizes = enumerate(zip(one.shape, other.shape, strict=True))
         return {dim: Dim.DYNAMIC for dim, (size, other_size) in sizes if size != other_size}
     return type(one)(_dynamic_sizes(*pair) for pair in zip(one, other, strict=True))
-
-
-def tensors_of(tree: Any) -> list[Tensor]:
-    """The tensors of a state or a memory, in the order of `map_tensors`."""
-    tensors = list[Tensor]()
-
-    def collect(tensor: Tensor) -> Tensor:
-        tensors.append(tensor)
-        return tensor
-
-    map_tensors(collect, tree)
-    return tensors
 
 
 def with_tensors(tree: Tree, tensors: Iterable[Tensor]) -> Tree:
