@@ -87,6 +87,7 @@ COMMANDS = {
     "prepare": ("own.yaml", "--set", "run_dir=other"),
     "average": ("run", "--last", "1"),
     "export": ("run", "--to", "ctranslate2"),
+    "import": ("run", "imported"),
     "sweep": ("sweep.yaml", "--dry-run"),
     "doctor": ("run", "--input", "lines.txt"),
     "verify-resume": ("none.yaml",),
@@ -95,7 +96,7 @@ COMMANDS = {
     "config show": ("own.yaml",),
     "config schema": (),
 }
-SILENT = {"prepare", "average", "export", "verify-resume", "init"}
+SILENT = {"prepare", "average", "export", "import", "verify-resume", "init"}
 """Commands that print nothing to standard output here."""
 
 

@@ -84,6 +84,7 @@ def commands(argument: str) -> dict[str, Any]:
 
 
 RUN_COMMANDS, CONFIG_COMMANDS = commands("run"), commands("config")
+del RUN_COMMANDS["import"]  # makes a run of a folder without code
 OPTIONS = {
     "export": ("--to", "ctranslate2"),
     "score": ("--source", "own.yaml", "--target", "own.yaml"),
