@@ -113,5 +113,5 @@ FAMILIES = [
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["phrasebook.yaml", *FAMILIES])
 def test_every_family_of_decoders_is_verified(name, tmp_path):
-    done = run_process(tmp_path, command("verify-resume", ROOT / f"configs/{name}.yaml", "--updates", 12))
+    done = run_process(tmp_path, command("verify-resume", ROOT / "configs" / name, "--updates", 12))
     assert done.code == 0, done.out + done.err
