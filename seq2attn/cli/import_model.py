@@ -49,17 +49,11 @@ def import_(
       seq2attn import opus-mt-en-ROMANCE runs/en-fr --to fr --verify-with lines.en
       seq2attn translate runs/de-en "Das Haus ist alt." --attention -
     """
+    from seq2attn.pretrained.family import ImportOptions
     from seq2attn.pretrained.import_run import import_run
 
-    report = import_run(
-        folder,
-        run,
-        positions=positions,
-        punctuation=punctuation,
-        language=to,
-        allow_pickle=allow_pickle,
-        verify_with=verify_with,
-    )
+    options = ImportOptions(positions, punctuation, language=to)
+    report = import_run(folder, run, options, allow_pickle=allow_pickle, verify_with=verify_with)
     if report is None:
         typer.echo("not verified: transformers is not installed (pip install 'seq2attn[pretrained]')", err=True)
     else:

@@ -19,10 +19,11 @@ from seq2attn.io.files import atomic_dir
 from seq2attn.io.text_lines import read_lines
 from seq2attn.models import build_model
 from seq2attn.nn.initialization import SkipInit
-from seq2attn.pretrained.bart_weights import check_positions, convert_bart_weights, read_bart_tensors
-from seq2attn.pretrained.marian import MarianFolder, Positions
+from seq2attn.pretrained.families import read_family
+from seq2attn.pretrained.family import Family, ImportOptions
+from seq2attn.pretrained.hf_weights import convert_weights, read_tensors
 from seq2attn.pretrained.pickled_weights import weights_folder
-from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer, load_marian
+from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig
 from seq2attn.tokenizers.normalize import SPACE_MARK
@@ -38,14 +39,12 @@ hypotheses that end."""
 def import_run(
     folder: Path,
     run: Path,
+    options: ImportOptions,
     *,
-    positions: Positions = "tensor2tensor",
-    punctuation: bool = True,
-    language: str | None = None,
     allow_pickle: bool = False,
     verify_with: Path | None = None,
 ) -> AgreementReport | None:
-    """Make the run directory `run` of the Marian model in `folder`; `allow_pickle` reads `pytorch_model.bin` too.
+    """Make the run directory `run` of the model in `folder`; `allow_pickle` reads `pytorch_model.bin` too.
 
     Returns its agreement with the original on the lines of `verify_with`, or on words of its vocabulary; None where
     `transformers` is not installed. Raises UserError, leaving nothing behind, for a model that cannot be imported, or
@@ -53,32 +52,31 @@ def import_run(
     """
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise UserError(f"{run}: exists; give another directory, or move it away")
-    marian = MarianFolder.read(folder, allow_pickle=allow_pickle)
-    experiment = _experiment(marian, run, positions, marian.tokenizers(punctuation=punctuation, language=language))
+    family = read_family(folder, allow_pickle=allow_pickle)
+    experiment = _experiment(family, run, options)
     source, target = (one.train([]) for one in experiment.tokenizer.per_side)
-    rows = marian.rows(source, target)
+    rows = family.rows(source, target)
     sizes = len(source.vocabulary), len(target.vocabulary)
     with SkipInit(), torch.device("meta"):
         empty = build_model(experiment.model, *sizes)
-    tables = marian.architecture.tables
     with weights_folder(folder, allow_pickle=allow_pickle) as weights_in:
-        tensors = read_bart_tensors(folder, weights_in, empty, tables)
-    check_positions(folder, tensors)
+        tensors = read_tensors(folder, weights_in, empty, family.tables)
+    family.check_positions(tensors)
     lines = _probe_lines(source.vocabulary, verify_with)
     with atomic_dir(run) as partial:
         directory = RunDirectory(partial)
         source.save(partial / "source")
         target.save(partial / "target")
         directory.save_config(experiment)
-        weights = convert_bart_weights(tensors, empty, tables, rows)
-        origin = {"imported": str(folder.resolve()), "architecture": "marian", "positions": positions}
+        weights = convert_weights(tensors, empty, family.tables, rows)
+        origin = {"imported": str(folder.resolve()), "architecture": family.model_type, "positions": options.positions}
         directory.save_model(weights, (source.vocabulary, target.vocabulary), origin)
         model, *_ = directory.load_model()
         if find_spec("transformers") is None:
             return None
         assert isinstance(source, SentencePieceTokenizer)
-        check_tokenizer(marian, source, rows[0], lines)
-        original = TransformersEngine(load_marian(marian, tensors, positions), rows)
+        check_tokenizer(folder, source, rows[0], family.original_encoder(options), lines)
+        original = TransformersEngine(family.load_original(tensors, options), rows)
         lengths = experiment.search.lengths
         greedy = GreedyConfig(kind="greedy", lengths=lengths)
         beam = BeamConfig(kind="beam", patience=None, lengths=lengths)
@@ -99,27 +97,26 @@ def check_agreement(report: AgreementReport, folder: Path) -> None:
         )
 
 
-def _experiment(marian: MarianFolder, run: Path, positions: Positions, tokenizers: tuple[Any, Any]) -> ExperimentConfig:
+def _experiment(family: Family, run: Path, options: ImportOptions) -> ExperimentConfig:
     """The config of the run. Its text, for further training, is to be put into the run, or set."""
-    source, target = tokenizers
+    source, target = family.tokenizers(options)
     text = run.resolve() / "text"
     corpora = {
         name: {"kind": "plain", "source": text / f"{name}.source", "target": text / f"{name}.target"}
         for name in ("train", "dev")
     }
-    longest = marian.architecture.max_position_embeddings - 1  # without EOS
-    content = {
+    content: dict[str, Any] = {
         "run_dir": run,
-        "data": {**corpora, "filters": {"max_length": longest}},
+        "data": {**corpora, "filters": {"max_length": family.max_positions - 1}},
         "tokenizer": {"source": source, "target": target},
-        "model": marian.model(positions),
-        "search": marian.generation.search(marian.architecture.max_position_embeddings, marian.languages[0]),
+        "model": family.model(options),
+        "search": family.search(),
     }
     try:
         return ExperimentConfig.model_validate(content)
     except ValidationError as error:
         details = "; ".join(f"`{'.'.join(map(str, one['loc']))}`: {one['msg']}" for one in error.errors())
-        raise DataError(f"{marian.folder}: {details}") from None
+        raise DataError(f"{family.folder}: {details}") from None
 
 
 def _probe_lines(vocabulary: Vocabulary, file: Path | None) -> Sequence[str]:

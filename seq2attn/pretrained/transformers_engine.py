@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,47 +13,22 @@ from torch import Tensor
 
 from seq2attn.errors import UserError
 from seq2attn.models.seq2seq import IdPairs
-from seq2attn.nn.layers import SinusoidalPositionEncoding
-from seq2attn.pretrained.bart_weights import LM_HEAD, OUR_OUTPUT, OUR_SOURCE, OUR_TARGET, SOURCE, TARGET
-from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, VOCABULARY_FILE, MarianFolder, Positions
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, TokenIds
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
 from seq2attn.tokenizers.vocabulary import EOS, PAD
 
 
-def load_marian(marian: MarianFolder, tensors: Mapping[str, Tensor], positions: Positions) -> Any:
-    """The original model with its `tensors` and the given positions; `from_pretrained` would follow other files."""
-    from transformers import MarianConfig, MarianMTModel
-
-    architecture, tables = marian.architecture, marian.architecture.tables
-    model = MarianMTModel(MarianConfig(**architecture.model_dump())).eval()
-    names = {OUR_SOURCE: SOURCE, OUR_TARGET: TARGET, OUR_OUTPUT: LM_HEAD}
-    state = {**tensors, **{name: tables.table(ours, tensors) for ours, name in names.items()}}
-    model.load_state_dict(state, strict=False)
-    if positions == "tensor2tensor":
-        encoding = SinusoidalPositionEncoding(architecture.d_model, positions)
-        table = encoding(torch.arange(architecture.max_position_embeddings))
-        for side in (model.model.encoder, model.model.decoder):
-            side.embed_positions.weight.data.copy_(table)
-    return model
-
-
 def check_tokenizer(
-    marian: MarianFolder, source: SentencePieceTokenizer, rows: Sequence[int], lines: Sequence[str]
+    folder: Path,
+    source: SentencePieceTokenizer,
+    rows: Sequence[int],
+    original: Callable[[str], list[int]],
+    lines: Sequence[str],
 ) -> None:
-    """Raises UserError if the original tokenizer gives other ids than `source` for a line; `rows`: of the source."""
-    from transformers import MarianTokenizer
-
-    folder = marian.folder
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about sacremoses, which it does not call
-        tokenizer = MarianTokenizer(
-            str(folder / SOURCE_MODEL), str(folder / TARGET_MODEL), str(folder / VOCABULARY_FILE)
-        )
+    """Raises UserError if the `original` gives other ids than `source` for a line; `rows`: of the source."""
     for line in lines:
-        text = source.normalize(line)
-        theirs = tokenizer(text if source.config.tag is None else f"{source.config.tag} {text}").input_ids
+        theirs = original(source.normalize(line))
         ours = [rows[id] for id in (*source.encode(line), EOS)]
         if ours != theirs:
             raise UserError(f"{folder}: the tokenizers do not agree on {line!r}: {ours}, and {theirs} by transformers")

@@ -15,6 +15,7 @@ from seq2attn.data.collate import collate_source
 from seq2attn.engines.agreement import AgreementReport, SearchAgreement
 from seq2attn.errors import UserError
 from seq2attn.inference.translator import Translator
+from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import check_agreement, import_run
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
@@ -40,7 +41,8 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     made, options = MODELS[name]
     make_marian(tmp_path / "hf", **made)
     (tmp_path / "lines").write_text(f"{SOURCE[0]}\n{SOURCE[0] * 9}")  # the second has more tokens than positions
-    report = import_run(tmp_path / "hf", tmp_path / "run", punctuation=False, verify_with=tmp_path / "lines", **options)
+    choices = ImportOptions(punctuation=False, **options)
+    report = import_run(tmp_path / "hf", tmp_path / "run", choices, verify_with=tmp_path / "lines")
     assert report is not None and report.searches[0].token_agreement == 1
 
     theirs: Any = MarianMTModel.from_pretrained(tmp_path / "hf", dtype=torch.float32).eval()

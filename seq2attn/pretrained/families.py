@@ -1,0 +1,26 @@
+"""The families of models that can be imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seq2attn.errors import DataError
+from seq2attn.io.hf_folder import CONFIG_FILE, check_files, read_hf_config
+from seq2attn.pretrained.family import Family
+from seq2attn.pretrained.marian import Marian
+
+FAMILIES: tuple[type[Family], ...] = (Marian,)
+
+
+def read_family(folder: Path, *, allow_pickle: bool) -> Family:
+    """The model in a folder, by `model_type` in its `config.json`.
+
+    Raises: DataError with the file and the key that cannot be used.
+    """
+    check_files(folder, allow_pickle=allow_pickle, pickle_hint="is a pickle: --allow-pickle reads it")
+    config = read_hf_config(folder / CONFIG_FILE)
+    families = {family.model_type: family for family in FAMILIES}
+    if (model_type := config.get("model_type")) not in families:
+        known = ", ".join(f"`{name}`" for name in families)
+        raise DataError(f"{folder / CONFIG_FILE}: `model_type` is `{model_type}`; only {known} can be imported")
+    return families[model_type](folder, config)

@@ -1,0 +1,176 @@
+"""A family of pretrained models: how the files of a Hugging Face folder become a run."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field, NonNegativeInt, PositiveInt
+from torch import Tensor
+
+from seq2attn.config.base import Config
+from seq2attn.errors import DataError, UserError
+from seq2attn.io.hf_folder import CONFIG_FILE, read_hf_config, validate_fields
+from seq2attn.nn.layers import SinusoidalPositionEncoding
+from seq2attn.pretrained.hf_weights import Tables, WeightNames
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.vocabulary import BOS, SPECIAL_TOKENS
+
+GENERATION_FILE, TOKENIZER_FILE = "generation_config.json", "tokenizer_config.json"
+Positions = Literal["tensor2tensor", "transformers"]
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """Choices of the command."""
+
+    positions: Positions = "tensor2tensor"
+    punctuation: bool = True
+    language: str | None = None  # to translate into
+
+
+class Architecture(Config):
+    """Fields of `config.json` that all families have, with their names there."""
+
+    vocab_size: PositiveInt
+    pad_token_id: NonNegativeInt
+    eos_token_id: NonNegativeInt
+    decoder_start_token_id: NonNegativeInt
+    tie_word_embeddings: bool = True
+
+
+class Generation(Config):
+    """Fields of `generation_config.json`, or of an older `config.json`, that define the search."""
+
+    num_beams: PositiveInt = 1
+    max_length: int | None = Field(None, ge=3)
+    length_penalty: float = Field(1.0, ge=0, le=10)
+    early_stopping: bool | Literal["never"] = False
+
+    def search(self, max_positions: int, language: str) -> dict[str, Any]:
+        """The search section, for sources in a language. Their maximum length includes the first token and EOS."""
+        longest = min(self.max_length or max_positions + 1, max_positions + 1) - 2
+        lengths: dict[str, Any] = {"length_penalty": "average", "alpha": self.length_penalty, "max_length": longest}
+        lengths["source_language"] = language
+        if self.num_beams == 1:
+            return {"kind": "greedy", "lengths": lengths}
+        patience = {True: 1.0, False: 2.0, "never": None}[self.early_stopping]
+        return {"kind": "beam", "beam_size": self.num_beams, "patience": patience, "lengths": lengths}
+
+
+class Family(ABC):
+    """A pretrained model: the small files of its folder, read and validated."""
+
+    model_type: ClassVar[str]
+    """The value in `config.json`."""
+    architecture_class: ClassVar[type[Architecture]]
+    """The fields of `config.json`."""
+    names: ClassVar[WeightNames]
+    """Names of the weights in the file."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        """Raises DataError with the file and the key that cannot be used."""
+        self.folder = folder
+        self.architecture = validate_fields(self.architecture_class, config, folder / CONFIG_FILE)
+        generation = {**config, **self.read_optional(GENERATION_FILE)}
+        self.generation = validate_fields(Generation, generation, folder / GENERATION_FILE)
+        self.tokenizer_settings = self.read_optional(TOKENIZER_FILE)
+
+    def read_optional(self, name: str) -> dict[str, Any]:
+        """The JSON object in a file of the folder; empty without the file. Raises DataError."""
+        return read_hf_config(self.folder / name) if (self.folder / name).is_file() else {}
+
+    @property
+    @abstractmethod
+    def tables(self) -> Tables:
+        """The embeddings and the output layer."""
+
+    @property
+    @abstractmethod
+    def max_positions(self) -> int:
+        """Positions of the original, for source and translation each."""
+
+    @property
+    def source_language(self) -> str:
+        """ISO 639 code of the sources; `und` if it is not known."""
+        return self.language_codes[0]
+
+    @property
+    def language_codes(self) -> tuple[str, str]:
+        """ISO 639 codes of both sides by `tokenizer_config.json`; `und` where it has none."""
+        codes = [str(self.tokenizer_settings.get(key)) for key in ("source_lang", "target_lang")]
+        source, target = (code if re.fullmatch("[a-z]{2,3}", code) else "und" for code in codes)
+        return source, target
+
+    @abstractmethod
+    def model(self, options: ImportOptions) -> dict[str, Any]:
+        """The model section."""
+
+    @abstractmethod
+    def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The tokenizer sections of both sides.
+
+        Raises: UserError for a language that the model lacks, or that is missing.
+        """
+
+    def search(self) -> dict[str, Any]:
+        """The search section."""
+        return self.generation.search(self.max_positions, self.source_language)
+
+    @abstractmethod
+    def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
+        """A file and its id of each token, for both sides; PAD, EOS and UNK have our names. Raises DataError."""
+
+    def rows(self, source: Tokenizer, target: Tokenizer) -> tuple[list[int], list[int]]:
+        """Their id of each token of ours, of both sides; BOS is the token that their decoder starts with.
+
+        Raises: DataError when a vocabulary has another size than its table, or lacks a special token.
+        """
+        sides = []
+        sizes = self.tables.source_size, self.tables.target_size
+        for tokenizer, (file, ids), size in zip((source, target), self.token_ids(), sizes, strict=True):
+            if len(ids) != size:
+                raise DataError(f"{file}: has {len(ids)} entries, and the model {size} by config.json")
+            for token, key in (("<pad>", "pad_token_id"), ("</s>", "eos_token_id")):
+                if ids.get(token) != (expected := getattr(self.architecture, key)):
+                    raise DataError(f"{file}: `{token}` has the id {ids.get(token)}, expected `{key}`, {expected}")
+            if "<unk>" not in ids:
+                raise DataError(f"{file}: lacks `<unk>`")
+            ids = ids | {SPECIAL_TOKENS[BOS]: self.architecture.decoder_start_token_id}
+            sides.append([ids[token] for token in tokenizer.vocabulary.tokens])
+        return sides[0], sides[1]
+
+    def check_positions(self, tensors: Mapping[str, Tensor]) -> None:
+        """Raises DataError for a table of positions in the file that is not of either formula."""
+        for name in self.names.sinusoids:
+            if name in tensors:
+                table = tensors[name]
+                for wavelengths in ("tensor2tensor", "paper"):
+                    formula = SinusoidalPositionEncoding(table.size(1), wavelengths)(torch.arange(len(table)))
+                    if torch.allclose(table, formula, atol=2e-3):  # of float16
+                        break
+                else:
+                    raise DataError(f"{self.folder}: `{name}` has other positions than sinusoids")
+
+    def load_original(self, tensors: Mapping[str, Tensor], options: ImportOptions) -> Any:
+        """The original model with its `tensors`; `from_pretrained` would follow other files."""
+        from transformers import AutoConfig, AutoModelForSeq2SeqLM
+
+        config = AutoConfig.for_model(self.model_type, **self.architecture.model_dump())
+        model = AutoModelForSeq2SeqLM.from_config(config).eval()
+        model.load_state_dict({**tensors, **self.tables.all_names(tensors)}, strict=False)
+        return model
+
+    @abstractmethod
+    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
+        """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
+
+    def language_error(self, known: list[str], option: str = "--to") -> UserError:
+        """The message for a language that is missing, or that the model lacks."""
+        has = f"the model translates into {', '.join(known)}" if known else "the model has no tags of languages"
+        return UserError(f"{self.folder}: {has}; {'give one' if known else 'leave it out'} ({option} LANG)")
