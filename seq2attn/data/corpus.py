@@ -119,11 +119,7 @@ class Corpus:
         Raises: RunError when a file is missing or the files do not belong together.
         """
         header = read_object(folder / HEADER, CORPUS_HINT)
-        try:
-            ids = np.load(folder / IDS, mmap_mode="r", allow_pickle=False)
-            offsets = np.load(folder / OFFSETS, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise RunError(f"{folder}: the prepared ids cannot be read ({error}); {CORPUS_HINT}") from None
+        ids, offsets = (load_array(folder / name) for name in (IDS, OFFSETS))
         alignments = None
         if (folder / ALIGNMENTS_DIR).is_dir():
             alignments = CorpusAlignments(cls.load(folder / WORD_IDS_DIR), cls.load(folder / ALIGNMENTS_DIR))
@@ -143,6 +139,15 @@ def _are_valid(ids: NDArray[Any], offsets: NDArray[Any]) -> bool:
         return False
     is_complete = len(offsets) % 2 == 1 and offsets[0] == 0 and offsets[-1] == len(ids)
     return bool(is_complete and (np.diff(offsets) >= 0).all() and (len(ids) == 0 or ids.min() >= 0))
+
+
+def load_array(path: Path) -> NDArray[Any]:
+    """A memory-mapped array. Raises RunError when the file is missing or corrupt."""
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise RunError(f"{path}: cannot be read ({error}); {CORPUS_HINT}") from None
+    return array
 
 
 @contextmanager

@@ -5,15 +5,14 @@ data/train/ data/dev/    the ids, and beside them the text as data/train.jsonl, 
 data/dev-1.jsonl ...     the dev set with further references as targets, if any
 data/train/word_ids/, alignments/    the word of each token and the links between words, if known
 data/hashes.npy          hashes of the training pairs, to find them in test sets
-data-report.*            counts over all corpora
+data-report.json         statistics of all corpora
 data/prepared.json       written last: fingerprint of the text and config that all of it was made from
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,8 @@ from tqdm import tqdm
 from seq2attn.config.base import Config
 from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder, read_text_pairs, text_pair_writer
-from seq2attn.data.filter import EncodedPair, FiltersConfig, PairFilter
-from seq2attn.data.inspection.report import REPORT_TEXT, DataReport, TrainingCorpusReport
-from seq2attn.data.inspection.statistics import CorpusInspector, inspect_pairs, load_hashes, save_hashes
+from seq2attn.data.filter import EncodedPair, FilterReport, FiltersConfig, PairFilter
+from seq2attn.data.inspection import REPORT_FILE, CorpusInspector, DataReport, inspect_pairs, save_hashes
 from seq2attn.data.readers import (
     CorpusConfig,
     PlainTextConfig,
@@ -38,13 +36,15 @@ from seq2attn.data.train_tokenizers import Log, copy_tokenizers, train_tokenizer
 from seq2attn.data.training_set import MAX_WORD_ID, TrainingPart, TrainingSet
 from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError, RunError
-from seq2attn.io.files import FORMAT_VERSION, check_format, open_regular, read_object, sha256_json, write_json
+from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, sha256_json, sha256_of, write_json
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer
 from seq2attn.tokenizers.words import WordTokenizerConfig
 
 PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
 PREPARE_HINT = "remove the folder it is in, and prepare the data again"
+MAX_FILTERED_SHARE = 0.1
+"""Share of the pairs of a training corpus above which their filtering is a warning."""
 Tokenizers = tuple[Tokenizer, Tokenizer]
 
 
@@ -74,8 +74,6 @@ def prepare(
     test_sizes = {name: _count_pairs(corpus) for name, corpus in data.test.items()}
     if _is_prepared(folder, data, text, keep_tokenizers=keep_tokenizers):
         log(f"{folder}: already prepared from this text")
-        if report := DataReport.load(folder):
-            _finish_report(report, data, folder, log)
         return load_prepared(folder)
     names = [f"train {number}" for number in range(1, len(data.train) + 1)] if len(data.train) > 1 else ["train"]
     train_sizes = [_count_pairs(corpus) for corpus in data.train]
@@ -89,30 +87,46 @@ def prepare(
     tokenizers = _load_tokenizers(folder)
 
     inspector, pair_filter = CorpusInspector(*tokenizers), PairFilter(data.filters)
-    reports = list[TrainingCorpusReport]()
+    parts = list[TrainingPart]()
 
     def training_pairs() -> Iterator[EncodedPair]:
         for corpus, name, size in zip(data.train, names, train_sizes, strict=True):
             yield from pair_filter.filter(inspector.inspect(_encode(corpus, tokenizers, name, size)))
-            reports.append(_training_report(corpus, name, TrainingPart(pair_filter.report, corpus.repeat)))
+            parts.append(_training_part(corpus, pair_filter.report))
 
     has_alignments = any(isinstance(corpus, PlainTextConfig) and corpus.alignment for corpus in data.train)
     _save(training_pairs(), tokenizers, folder / TRAIN, with_alignments=has_alignments)
     dev_inspector = CorpusInspector(*tokenizers)
     _save(dev_inspector.inspect(_encode(data.dev, tokenizers, "dev", sizes["dev"])), tokenizers, folder / DEV)
-    save_hashes(inspector.hashes, folder)
-    report = DataReport(tuple(reports), inspector.report(), dev_inspector.report(inspector.hashes), tests={})
-    for line in report.corpus_lines():
-        log(line)
-    _finish_report(report, data, folder, log)
+    for name, part in zip(names, parts, strict=True):
+        log(_describe(name, part, parts))
+    _report(inspector, dev_inspector, data.test, tokenizers, folder, log)
     content = {
         "format": FORMAT_VERSION,
         "fingerprint": _fingerprint(data, text),
-        "corpora": [asdict(one.part) for one in reports],
+        "corpora": [asdict(part) for part in parts],
         "references": _save_references(data.dev, folder),
     }
     write_json(folder / PREPARED, content)
     return load_prepared(folder)
+
+
+def _report(
+    train: CorpusInspector,
+    dev: CorpusInspector,
+    tests: Mapping[str, CorpusConfig],
+    tokenizers: Tokenizers,
+    folder: Path,
+    log: Log,
+) -> None:
+    """Inspect the test sets, too, save the statistics of all text, and log warnings about it."""
+    save_hashes(train.hashes, folder)
+    inspected = {name: inspect_pairs(read_pairs(one), *tokenizers, train.hashes) for name, one in tests.items()}
+    report = DataReport(train.report(), dev.report(train.hashes), inspected)
+    report.save(folder)
+    log(f"statistics of the text: {folder / REPORT_FILE}")
+    for warning in report.warnings():
+        log(f"warning: {warning}")
 
 
 def load_prepared(folder: Path) -> PreparedData:
@@ -141,18 +155,6 @@ def load_prepared(folder: Path) -> PreparedData:
         tuple(source for source, _ in streams[0]),
         tuple(tuple(target for _, target in stream) for stream in streams),
     )
-
-
-def _finish_report(report: DataReport, data: DataConfig, folder: Path, log: Log) -> None:
-    """Inspect the test sets, which may have changed, save the report, and log its warnings."""
-    tokenizers, hashes = _load_tokenizers(folder), load_hashes(folder)
-    tests = {name: inspect_pairs(read_pairs(one), *tokenizers, hashes) for name, one in data.test.items()}
-    report = replace(report, tests=tests)
-    if report != DataReport.load(folder):
-        report.save(folder)
-    log(f"statistics of the text: {folder / REPORT_TEXT}")
-    for line in report.warnings():
-        log(f"warning: {line}")
 
 
 def _load_tokenizers(folder: Path) -> Tokenizers:
@@ -192,15 +194,26 @@ def _count_pairs(corpus: CorpusConfig) -> int:
     return sum(1 for _ in read_pairs(corpus))
 
 
-def _training_report(corpus: CorpusConfig, name: str, part: TrainingPart) -> TrainingCorpusReport:
+def _training_part(corpus: CorpusConfig, report: FilterReport) -> TrainingPart:
     """Raises DataError for a corpus without a pair in an epoch."""
+    part = TrainingPart(report, corpus.repeat)
     if not part.report.num_kept:
         raise DataError(f"{corpus.files[0]}: no pair is left to train on: {part.report}; see `filters`")
     if not part.num_pairs_per_epoch:
         raise DataError(
             f"{corpus.files[0]}: {part.report}, and `repeat: {corpus.repeat:g}` of these is less than a pair"
         )
-    return TrainingCorpusReport(name, tuple(file.name for file in corpus.files), corpus.tag, part)
+    return part
+
+
+def _describe(name: str, part: TrainingPart, parts: Sequence[TrainingPart]) -> str:
+    """The counts of filters of a training corpus; of several also the share of an epoch."""
+    line = f"{name}: {part.report}"
+    if len(parts) > 1:
+        share = part.num_pairs_per_epoch / sum(part.num_pairs_per_epoch for part in parts)
+        line += f"; each {part.repeat:g} times an epoch, {share:.1%} of its pairs"
+    has_few = part.report.num_kept < (1 - MAX_FILTERED_SHARE) * part.report.num_read
+    return f"warning: {line}" if has_few else line
 
 
 def _encode(corpus: CorpusConfig, tokenizers: Tokenizers, name: str, size: int) -> Iterator[EncodedPair]:
@@ -276,7 +289,6 @@ def _content(path: Path) -> list[str]:
 def file_digest(path: Path) -> str:
     """SHA-256 of the content of a file. Raises DataError when it cannot be read."""
     try:
-        with open_regular(path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None

@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from seq2attn.data.inspection.report import test_set_warnings
-from seq2attn.data.inspection.statistics import Hashes, inspect_pairs, load_hashes
+from seq2attn.data.inspection import Hashes, inspect_pairs, load_hashes
 from seq2attn.data.readers import CorpusConfig, PlainTextConfig, check_regular, read_pairs, read_references
 from seq2attn.errors import UserError
 from seq2attn.evaluation.config import EvaluationConfig
@@ -175,8 +174,8 @@ def _evaluate(
     translations = tuple(translation.text for translation in output)
     corpus_report = inspect_pairs(test.pairs, translator.source, translator.target, train_hashes)
     warnings = (
-        *test_set_warnings(test.name, corpus_report, translator.training_report),
-        *(f"{test.name}: {warning}" for warning in (*checker.length_warnings(), *test.metrics.warnings())),
+        *corpus_report.warnings(test.name, translator.training_report),
+        *(f"{test.name}: {warning}" for warning in (*checker.line_warnings(), *test.metrics.warnings())),
     )
     return TestSetResult(
         name=test.name,

@@ -122,12 +122,12 @@ class SourceLine:
         if lengths.long_inputs == "truncate":
             segments: tuple[tuple[int, ...], ...] = (tuple(ids[: limit.max_tokens]),)
             texts: tuple[str, ...] = (tokenizer.decode(segments[0]),)
-            action = f"only the first {limit.max_tokens:,} are translated"
+            action = "only the beginning is translated"
         else:
             pairs = _split(tokenizer, line, limit.max_tokens, lengths.source_language)
             segments, texts = zip(*pairs, strict=True)
-            action = f"translated in {len(segments):,} parts"
-        warning = f"{len(ids):,} tokens, and {limit.reason}; {action}"
+            action = "translated in parts"
+        warning = f"too many tokens: {limit.reason}; {action}"
         return cls(line, segments, texts, len(ids), unknown, warning)
 
     @property

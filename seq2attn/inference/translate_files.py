@@ -117,10 +117,9 @@ def _translate(
             if translation.attention_weights is not None:
                 weights.append(translation.attention_weights)
         out.flush()
-        print_warnings(checker.new_warnings(is_end=False))
         if with_attention and not options.draws_html:
             _draw(weights, options, folder)
-    print_warnings(checker.new_warnings(is_end=True))
+    print_warnings(checker.warnings())
     if prefixes is not None and checker.num_lines < len(prefixes):
         raise _unequal(options, len(prefixes), f"{checker.num_lines:,}")
     return weights

@@ -14,8 +14,7 @@ from warnings import warn
 import torch
 
 from seq2attn.config import plugin
-from seq2attn.data.inspection.report import DataReport
-from seq2attn.data.inspection.statistics import CorpusReport
+from seq2attn.data.inspection import CorpusReport, DataReport
 from seq2attn.engines.base import Engine, EngineError
 from seq2attn.engines.native import NativeEngine, SearchPrecision
 from seq2attn.engines.targets import load_exported_engine
@@ -275,7 +274,7 @@ def retry_with_smaller_batches(fn: Callable[..., Output], budget: int, min_budge
 
 def _warn(checker: InputChecker) -> None:
     """Warnings with the place of the caller's caller."""
-    for message in checker.new_warnings(is_end=True):
+    for message in checker.warnings():
         warn(message, InputWarning, stacklevel=3)
 
 

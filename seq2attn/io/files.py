@@ -122,8 +122,8 @@ def text_output(path: Path | None) -> Iterator[TextIO | codecs.StreamWriter]:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of the content of a file, as hex. Raises OSError when it cannot be read."""
-    with path.open("rb") as file:
+    """SHA-256 of the content of a file, as hex. Raises OSError, also if it is not a regular file."""
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -66,7 +66,7 @@ def test_other_commands_with_the_engine(exported: tuple[Path, Done], invoke: Inv
     assert invoke(*attention, *ENGINE).out == invoke(*attention).out
     done = invoke("translate", run, "--set=search.lengths.max_source_length=9999", *ENGINE, given=b"alt " * 3000)
     assert done.out.count("\n") == 1
-    assert "tokens, and the engine takes no more than 2,047; translated in" in done.err
+    assert "too many tokens: the engine takes no more than 2,047; translated in parts" in done.err
 
 
 def test_an_export_elsewhere(exported: tuple[Path, Done], invoke: Invoke, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_corrupt_files_are_errors(tmp_path: Path) -> None:
     assert "the prepared ids are not those that were saved (the hash differs)" in message()
     assert message().endswith("prepare the data again")
     (tmp_path / "c/ids.npy").write_bytes(b"")
-    assert "the prepared ids cannot be read" in message()
+    assert "ids.npy: cannot be read" in message()
 
 
 @pytest.mark.parametrize("index", [3, -1])

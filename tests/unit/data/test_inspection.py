@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from seq2attn.data.config import DataConfig
-from seq2attn.data.inspection.report import REPORT_JSON, REPORT_TEXT, DataReport
-from seq2attn.data.inspection.report import test_set_warnings as warnings_of
-from seq2attn.data.inspection.statistics import (
-    CHUNK,
+from seq2attn.data.filter import FiltersConfig
+from seq2attn.data.inspection import (
     HASHES_FILE,
+    REPORT_FILE,
     CorpusReport,
+    DataReport,
     TextStyle,
-    hash_pairs,
+    hash_pair,
     inspect_pairs,
     load_hashes,
-    save_hashes,
 )
 from seq2attn.data.prepare import prepare
 from seq2attn.errors import RunError
@@ -34,6 +35,17 @@ from tests.unit.phrases import PHRASES, Pairs
 
 WORDS = WordTokenizerConfig().train([source for source, _ in PHRASES[:50]])
 CHARACTERS = CharacterTokenizerConfig().train(line for pair in PHRASES for line in pair)
+
+
+def style(lines: Iterable[str]) -> TextStyle:
+    counts = TextStyle()
+    for line in lines:
+        counts.add(line)
+    return counts
+
+
+def hashes(pairs: Pairs) -> NDArray[np.uint64]:
+    return np.array([hash_pair(pair) for pair in pairs], np.uint64)
 
 
 def tokenized(line: str) -> str:
@@ -62,23 +74,23 @@ def normalized(line: str) -> str:
     return " ".join(unicodedata.normalize("NFC", line).split())
 
 
-@pytest.mark.parametrize(("seed", "count"), [(1, CHUNK + 200), (2, 77)])
+@pytest.mark.parametrize(("seed", "count"), [(1, 1200), (2, 77)])
 def test_statistics_equal_a_simple_recount(seed: int, count: int) -> None:
     pairs = pairs_with_defects(seed, count)
-    report = inspect_pairs(pairs, WORDS, WORDS, hash_pairs(pairs[: count // 3]))
+    report = inspect_pairs(pairs, WORDS, WORDS, hashes(pairs[: count // 3]))
     same = [(normalized(source), normalized(target)) for source, target in pairs]
     assert report.num_pairs == count
     assert report.num_duplicates == count - len(set(same))
     assert report.num_empty == sum(not a and not b for a, b in same)
     assert report.num_one_sided == sum(bool(a) != bool(b) for a, b in same)
     assert report.num_in_train == sum(pair in set(same[: count // 3]) for pair in same)
-    for (_, side), lines in zip(report.sides, zip(*pairs, strict=True), strict=True):
+    for side, lines in zip((report.source, report.target), zip(*pairs, strict=True), strict=True):
         tokens = [WORDS.convert_ids_to_tokens(WORDS.encode(line)) for line in lines]
         lengths = [len(line) for line in tokens]
         assert (side.num_tokens, side.num_unknown) == (sum(lengths), sum(line.count("<unk>") for line in tokens))
-        quantiles = np.quantile(lengths, (0.5, 0.95, 0.99))
-        assert (side.median_length, side.p95_length, side.p99_length) == pytest.approx(tuple(quantiles))
-        assert (side.max_length, side.max_length_line) == (max(lengths), 1 + lengths.index(max(lengths)))
+        quantiles = {"median": 0.5, "95 %": 0.95, "99 %": 0.99, "longest": 1}
+        expected = {name: np.quantile(lengths, share) for name, share in quantiles.items()}
+        assert side.length_quantiles == pytest.approx(expected)
         text = "\n".join(lines)
         assert side.style.num_upper == sum(c.isupper() for c in text)
         assert side.style.num_cased == sum(c.isupper() or c.islower() for c in text)
@@ -88,13 +100,14 @@ def test_statistics_equal_a_simple_recount(seed: int, count: int) -> None:
 
 
 def test_an_empty_corpus_has_counts_of_zero() -> None:
-    report = inspect_pairs([], WORDS, WORDS, hash_pairs([]))
+    report = inspect_pairs([], WORDS, WORDS, hashes([]))
     assert (report.num_pairs, report.num_duplicates, report.num_in_train) == (0, 0, 0)
-    assert report.source.max_length == report.source.max_length_line == report.source.num_tokens == 0
+    assert report.source.num_tokens == report.source.length_quantiles["longest"] == 0
+    assert [*report.warnings("dev", report)] == []
 
 
 class TestTextStyle:
-    RAW = TextStyle.from_lines([source for source, _ in PHRASES[:200]])
+    RAW = style(source for source, _ in PHRASES[:200])
 
     @pytest.mark.parametrize(
         ("change", "expected"),
@@ -104,7 +117,7 @@ class TestTextStyle:
         ],
     )
     def test_differences_in_both_directions(self, change: Callable[[str], str], expected: str) -> None:
-        other = TextStyle.from_lines([change(source) for source, _ in PHRASES[:200]])
+        other = style(change(source) for source, _ in PHRASES[:200])
         (difference,), (reverse,) = other.differences(self.RAW), self.RAW.differences(other)
         assert difference.startswith(expected) and reverse.startswith(expected.split(":")[0])
         shares = re.compile(r"[\d.]+%")
@@ -112,12 +125,12 @@ class TestTextStyle:
         assert [*other.differences(other), *self.RAW.differences(self.RAW)] == []
 
     def test_no_differences_of_few_lines_or_without_training_text(self) -> None:
-        few = TextStyle.from_lines([tokenized(source.lower()) for source, _ in PHRASES[:3]])
+        few = style(tokenized(source.lower()) for source, _ in PHRASES[:3])
         assert [*few.differences(self.RAW)] == []
         assert [*self.RAW.differences(TextStyle()), *TextStyle().differences(self.RAW)] == []
 
     def test_marks_without_spaces(self) -> None:
-        assert TextStyle.from_lines(["猫が、寝ている。はい。", "猫 が 、 寝 て いる 。"]) == TextStyle(0, 0, 2, 5)
+        assert style(["猫が、寝ている。はい。", "猫 が 、 寝 て いる 。"]) == TextStyle(0, 0, 2, 5)
 
     def test_case_does_not_count_if_the_tokenizer_ignores_it(self) -> None:
         lower = WordTokenizerConfig(lowercase=True).train([source for source, _ in PHRASES])
@@ -147,18 +160,19 @@ TOKENIZED = "the source is tokenized differently from the training text: 100%"
     ],
 )
 def test_warnings_about_a_test_set(train: CorpusReport, change: Callable[[Pairs], Pairs], expected: str | None) -> None:
-    report = inspect_pairs(change(PHRASES[900:1100]), CHARACTERS, CHARACTERS, hash_pairs(PHRASES[:800]))
-    warnings = warnings_of("dev", report, train)
+    report = inspect_pairs(change(PHRASES[900:1100]), CHARACTERS, CHARACTERS, hashes(PHRASES[:800]))
+    warnings = [*report.warnings("dev", train)]
     assert [f"dev: {expected}" in line for line in warnings] == [True] * bool(expected)
 
 
 class TestReport:
     TEXT = TokenizersConfig(joint=CharacterTokenizerConfig())
 
-    def data(self, folder: Path, *, test: Pairs) -> DataConfig:
+    def data(self, folder: Path, *, test: Pairs, max_length: int = 256) -> DataConfig:
         train = [*PHRASES[:300], *PHRASES[:50], ("allein", "")]
         return DataConfig(
             train=write_corpus(folder, "train", train),
+            filters=FiltersConfig(max_length=max_length),
             dev=write_corpus(folder, "dev", PHRASES[900:1000]),
             test={"test": write_corpus(folder, "test", test)} if test else {},
         )
@@ -168,46 +182,41 @@ class TestReport:
         run = tmp_path / "run"
         prepared = prepare(self.data(tmp_path, test=PHRASES[290:310]), self.TEXT, run, log.append)
         report = DataReport.load(run)
-        assert report is not None and report.corpora[0].part == prepared.train.parts[0]
+        assert report is not None and prepared.train.parts[0].report.num_read == report.train.num_pairs
         assert (report.train.num_pairs, report.train.num_duplicates, report.train.num_one_sided) == (351, 50, 1)
         assert (report.dev.num_in_train, report.tests["test"].num_in_train) == (0, 10)
         warnings = [line for line in log if line.startswith("warning: ")]
         assert any("train: 50 pairs (14.2%) are duplicates" in line for line in warnings)
         assert any("test: 10 of its 20 pairs (50.0%) are training pairs" in line for line in warnings)
         assert warnings == [f"warning: {line}" for line in report.warnings()]
-        text = (run / REPORT_TEXT).read_text(encoding="utf-8")
-        assert all(line in text for line in warnings) and "train: kept 350 of 351 pairs" in text
-        cells = re.search(r"^num_in_train +(\d+) +(\d+)$", text, re.MULTILINE)
-        assert cells is not None and cells.groups() == ("0", "10")
+        content = json.loads((run / REPORT_FILE).read_text(encoding="utf-8"))
+        assert content["warnings"] == report.warnings() and content["tests"]["test"]["num_in_train"] == 10
+        assert "train: kept 350 of 351 pairs; left out: 1 empty" in log
 
-    def test_test_sets_can_be_changed(self, tmp_path: Path) -> None:
-        run = tmp_path / "run"
-        prepare(self.data(tmp_path, test=[]), self.TEXT, run, print)
-        before = DataReport.load(run)
+    def test_filters_that_leave_much_out_cause_a_warning(self, tmp_path: Path) -> None:
         log: list[str] = []
-        changed = self.data(tmp_path, test=PHRASES[:20])
-        prepare(changed, self.TEXT, run, log.append)
-        assert log[0].endswith("already prepared from this text")
-        assert any("test: 20 of its 20 pairs" in line for line in log)
-        after = DataReport.load(run)
-        assert before is not None and after is not None
-        assert [*after.tests] == ["test"] and after.train == before.train
+        prepare(self.data(tmp_path, test=[], max_length=20), self.TEXT, tmp_path / "run", log.append)
+        (line,) = (line for line in log if "train: kept" in line)
+        assert re.match(r"warning: train: kept \d+ of 351 pairs; left out: 1 empty, \d+ too long$", line)
 
-        for name in (REPORT_JSON, REPORT_TEXT, HASHES_FILE):  # a run without them is valid, too
-            (run / name).unlink()
-        log.clear()
-        prepare(changed, self.TEXT, run, log.append)
-        assert len(log) == 1 and DataReport.load(run) is None and load_hashes(run) is None
+    def test_a_run_without_report_and_hashes_is_valid(self, tmp_path: Path) -> None:
+        data = self.data(tmp_path, test=[])
+        prepare(data, self.TEXT, tmp_path, print)
+        for name in (REPORT_FILE, HASHES_FILE):
+            (tmp_path / name).unlink()
+        log: list[str] = []
+        prepare(data, self.TEXT, tmp_path, log.append)
+        assert len(log) == 1 and DataReport.load(tmp_path) is None and load_hashes(tmp_path) is None
 
     @pytest.mark.parametrize("content", ["{}", "[]", "{"])
     def test_corrupt_reports_are_errors(self, tmp_path: Path, content: str) -> None:
-        (tmp_path / REPORT_JSON).write_text(content, encoding="utf-8")
+        (tmp_path / REPORT_FILE).write_text(content, encoding="utf-8")
         with pytest.raises(RunError, match=r"data-report\.json: "):
             DataReport.load(tmp_path)
 
     def test_corrupt_hashes_are_errors(self, tmp_path: Path) -> None:
         (tmp_path / "data").mkdir()
-        save_hashes(np.zeros((2, 2)), tmp_path)
+        np.save(tmp_path / HASHES_FILE, np.zeros((2, 2)))
         with pytest.raises(RunError, match="does not hold hashes"):
             load_hashes(tmp_path)
         (tmp_path / HASHES_FILE).write_bytes(b"no")

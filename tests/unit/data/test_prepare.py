@@ -107,7 +107,7 @@ def test_changes_are_prepared_again(tmp_path: Path, data: DataConfig) -> None:
     assert is_prepared_again(data, SEPARATE)
     strict = data.model_copy(update={"filters": FiltersConfig(drop_duplicates=True)})
     assert is_prepared_again(strict, SEPARATE)
-    assert "train: kept 9 of 11 pairs; left out: 1 empty, 1 duplicate" in log
+    assert "warning: train: kept 9 of 11 pairs; left out: 1 empty, 1 duplicate" in log
     assert is_prepared_again(strict, JOINT)
     assert not is_prepared_again(strict, JOINT)
     moved = strict.model_copy(update={"train": (write_corpus(tmp_path / "new", "train", TRAIN),)})

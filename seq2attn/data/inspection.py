@@ -1,0 +1,242 @@
+"""Inspection of text: statistics of each corpus, its comparison with the training text, and warnings.
+
+data-report.json    all statistics and warnings; `translate` and `evaluate` compare their input with the training text
+data/hashes.npy     a hash of each training pair, by which these are found in test sets
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
+
+from seq2attn.data.corpus import CORPUS_HINT, load_array
+from seq2attn.data.filter import EncodedPair
+from seq2attn.errors import RunError
+from seq2attn.io.files import atomic_path, read_object, write_json
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.normalize import NormalizeConfig, collapse_whitespace, normalize
+from seq2attn.tokenizers.vocabulary import UNK
+
+Hashes: TypeAlias = NDArray[np.uint64]
+"""A hash of each pair, [pairs]."""
+REPORT_FILE, HASHES_FILE = "data-report.json", "data/hashes.npy"
+REPORT_HINT = "remove it, and input is translated without being compared with the training text"
+
+MAX_UNKNOWN_SHARE = MAX_IN_TRAIN_SHARE = 0.01
+MAX_DUPLICATE_SHARE = 0.1
+MAX_ONE_SIDED_SHARE = 0.001
+MIN_PAIRS = 3
+"""Minimum number of pairs for a warning, regardless of their share."""
+MIN_MARKS, MIN_CAPITALS = 5, 10
+"""Minimum number of full stops and commas, and of expected capitals, in a comparison."""
+_DETACHED = re.compile(r"(?<!\S)[.,。，、．؟،](?!\S)")
+_ATTACHED = re.compile(r"(?<=\S)(?:[.,](?!\S)|[。，、．؟،])")
+
+
+@dataclass
+class TextStyle:
+    """Counts of capitals among cased letters, and of full stops and commas after a space among all."""
+
+    num_upper: int = 0
+    num_cased: int = 0  # 0 if the tokenizer ignores case
+    num_detached: int = 0
+    num_marks: int = 0
+
+    def add(self, line: str, *, ignore_case: bool = False) -> None:
+        """Count a line."""
+        if not ignore_case:
+            num_upper = sum(map(str.isupper, line))
+            self.num_upper += num_upper
+            self.num_cased += num_upper + sum(map(str.islower, line))
+        num_detached = len(_DETACHED.findall(line))
+        self.num_detached += num_detached
+        self.num_marks += num_detached + len(_ATTACHED.findall(line))
+
+    def differences(self, training: TextStyle) -> Iterator[str]:
+        """Descriptions of differences from the training text that lower the quality; none for small counts."""
+        styles = self, training
+        share, training_share = (style.num_detached / max(style.num_marks, 1) for style in styles)
+        if abs(share - training_share) > 0.5 and min(style.num_marks for style in styles) >= MIN_MARKS:
+            shares = f"{share:.0%} of its full stops and commas stand alone, {training_share:.0%} in training"
+            yield f"is tokenized differently from the training text: {shares}"
+        share, training_share = (style.num_upper / max(style.num_cased, 1) for style in styles)
+        higher, num_cased = max(share, training_share), min(style.num_cased for style in styles)
+        if min(share, training_share) < higher / 10 and higher * num_cased >= MIN_CAPITALS:
+            shares = f"{share:.1%} of its letters are capitals, {training_share:.1%} in training"
+            yield f"is cased differently from the training text: {shares}"
+
+
+@dataclass(frozen=True)
+class SideStatistics:
+    """Statistics of all source or target lines."""
+
+    num_tokens: int
+    num_unknown: int  # of these
+    length_quantiles: Mapping[str, float]  # tokens of a line; 0 for an empty corpus
+    style: TextStyle
+
+
+@dataclass(frozen=True)
+class CorpusReport:
+    """Statistics of a corpus before filters."""
+
+    num_pairs: int
+    num_empty: int  # pairs with text on neither side
+    num_one_sided: int  # pairs with text on one side only
+    num_duplicates: int  # pairs equal to an earlier one
+    num_in_train: int | None  # pairs that are also training pairs; None if unknown
+    source: SideStatistics
+    target: SideStatistics
+
+    def warnings(self, name: str, train: CorpusReport | None = None) -> Iterator[str]:
+        """Warnings about a corpus, one line each; `train` is the training text that it is compared with."""
+        sides = {"source": self.source, "target": self.target}
+        for side, one in sides.items():
+            if one.num_unknown > MAX_UNKNOWN_SHARE * one.num_tokens:
+                share = f"{one.num_unknown / one.num_tokens:.1%} unknown tokens"
+                yield f"{name}: the {side} has {share}, {one.num_unknown:,} of {one.num_tokens:,}"
+        if self.num_one_sided >= max(MIN_PAIRS, MAX_ONE_SIDED_SHARE * self.num_pairs):
+            yield f"{name}: {self.num_one_sided:,} pairs have text on one side only"
+        if self.num_duplicates > max(MIN_PAIRS, MAX_DUPLICATE_SHARE * self.num_pairs):
+            share = f"{self.num_duplicates:,} pairs ({self.num_duplicates / self.num_pairs:.1%}) are duplicates"
+            yield f"{name}: {share}; `data.filters.drop_duplicates: true` leaves them out of the training"
+        num_in_train = self.num_in_train or 0
+        if num_in_train > max(MIN_PAIRS, MAX_IN_TRAIN_SHARE * self.num_pairs):
+            share = f"{num_in_train:,} of its {self.num_pairs:,} pairs ({num_in_train / self.num_pairs:.1%})"
+            yield f"{name}: {share} are training pairs, so that its scores are too high"
+        for side, one in sides.items() if train else ():
+            yield from (f"{name}: the {side} {text}" for text in one.style.differences(getattr(train, side).style))
+
+
+@dataclass
+class _SideCounts:
+    """Counts over the lines of a side."""
+
+    ignores_case: bool
+    num_unknown: int = 0
+    lengths: array[int] = field(default_factory=lambda: array("i"))
+    style: TextStyle = field(default_factory=TextStyle)
+
+    def add(self, line: str, ids: Sequence[int]) -> None:
+        self.lengths.append(len(ids))
+        self.num_unknown += ids.count(UNK)
+        self.style.add(line, ignore_case=self.ignores_case)
+
+    def statistics(self) -> SideStatistics:
+        shares = {"median": 50, "95 %": 95, "99 %": 99, "longest": 100}
+        quantiles = np.percentile(self.lengths or [0], [*shares.values()]).tolist()
+        return SideStatistics(
+            sum(self.lengths), self.num_unknown, dict(zip(shares, quantiles, strict=True)), self.style
+        )
+
+
+class CorpusInspector:
+    """Statistics of the pairs that pass through it."""
+
+    def __init__(self, *tokenizers: Tokenizer) -> None:
+        self._hashes, self._sides = array("Q"), [_SideCounts(ignores_case(tokenizer)) for tokenizer in tokenizers]
+
+    def inspect(self, pairs: Iterable[EncodedPair]) -> Iterator[EncodedPair]:
+        """The same pairs, counted."""
+        for pair in pairs:
+            self._hashes.append(hash_pair(pair.text))
+            for side, line, ids in zip(self._sides, pair.text, pair.ids, strict=True):
+                side.add(line, ids)
+            yield pair
+
+    @property
+    def hashes(self) -> Hashes:
+        """The hashes of all pairs."""
+        return np.array(self._hashes, np.uint64)
+
+    def report(self, train: Hashes | None = None) -> CorpusReport:
+        """The statistics. `train` are the hashes of the training pairs, for a dev or test set."""
+        source_is_empty, target_is_empty = (np.array(side.lengths) == 0 for side in self._sides)
+        source, target = (side.statistics() for side in self._sides)
+        return CorpusReport(
+            num_pairs=len(self._hashes),
+            num_empty=int((source_is_empty & target_is_empty).sum()),
+            num_one_sided=int((source_is_empty ^ target_is_empty).sum()),
+            num_duplicates=len(self._hashes) - len(np.unique(self.hashes)),
+            num_in_train=None if train is None else int(np.isin(self.hashes, train).sum()),
+            source=source,
+            target=target,
+        )
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """Statistics of all corpora of a run."""
+
+    train: CorpusReport  # all training corpora together
+    dev: CorpusReport
+    tests: Mapping[str, CorpusReport]
+
+    def warnings(self) -> list[str]:
+        """Warnings about the text, one line each."""
+        others = {"dev": self.dev, **self.tests}.items()
+        compared = (warning for name, report in others for warning in report.warnings(name, self.train))
+        return [*self.train.warnings("train"), *compared]
+
+    def save(self, run: Path) -> None:
+        """Write the report to a run directory."""
+        write_json(run / REPORT_FILE, {"warnings": self.warnings(), **asdict(self)})
+
+    @classmethod
+    def load(cls, run: Path) -> DataReport | None:
+        """The report of a run directory; None if it is missing. Raises RunError for a corrupt file."""
+        path = run / REPORT_FILE
+        if not path.exists():
+            return None
+        try:
+            return TypeAdapter(cls).validate_python(read_object(path, REPORT_HINT))
+        except ValidationError as error:
+            key = ".".join(map(str, error.errors()[0]["loc"]))
+            raise RunError(f"{path}: is not a report on data, or is corrupt (at `{key}`); {REPORT_HINT}") from None
+
+
+def ignores_case(tokenizer: Tokenizer) -> bool:
+    """True for a tokenizer that lower-cases all text, such as that of an uncased BERT."""
+    if isinstance(tokenizer.config, NormalizeConfig):
+        return tokenizer.config.lowercase
+    return tokenizer.encode("A") == tokenizer.encode("a")
+
+
+def inspect_pairs(
+    pairs: Iterable[tuple[str, str]], source: Tokenizer, target: Tokenizer, train: Hashes | None = None
+) -> CorpusReport:
+    """Statistics of a dev or test set. `train` are the hashes of the training pairs."""
+    inspector = CorpusInspector(source, target)
+    for _ in inspector.inspect(EncodedPair(pair, (source.encode(pair[0]), target.encode(pair[1]))) for pair in pairs):
+        pass
+    return inspector.report(train)
+
+
+def hash_pair(pair: tuple[str, str]) -> int:
+    """A hash of a pair in NFC, with single spaces and without its tag."""
+    text = "\n".join(re.sub(r"^<[^\s<>]+> ", "", collapse_whitespace(normalize("NFC", line))) for line in pair)
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def save_hashes(hashes: Hashes, run: Path) -> None:
+    """Write the hashes of the training pairs to a run directory."""
+    with atomic_path(run / HASHES_FILE) as partial, partial.open("wb") as file:
+        np.save(file, hashes)
+
+
+def load_hashes(run: Path) -> Hashes | None:
+    """The hashes of a run's training pairs; None if they are missing. Raises RunError for a corrupt file."""
+    path = run / HASHES_FILE
+    hashes = load_array(path) if path.is_file() else None
+    if hashes is not None and (hashes.dtype != np.uint64 or hashes.ndim != 1):
+        raise RunError(f"{path}: does not hold hashes of pairs; {CORPUS_HINT}")
+    return hashes

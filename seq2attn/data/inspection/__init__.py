@@ -1,1 +1,0 @@
-"""Statistics of corpora, and warnings about them."""
