@@ -18,6 +18,7 @@ from seq2attn.cli.options import (
     ExportDir,
     Greedy,
     LongInputs,
+    MinimumBayesRisk,
     Overrides,
     Precision,
     RunDirs,
@@ -51,6 +52,7 @@ def evaluate(
     tag: Tag = None,
     greedy: Greedy = False,
     beam: Beam = None,
+    mbr: MinimumBayesRisk = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Plot BLEU by source length: FILE.png or FILE.svg.", metavar="FILE")
@@ -91,6 +93,7 @@ def evaluate(
         tag=tag,
         beam=beam,
         greedy=greedy,
+        mbr=mbr,
         long_inputs=long_inputs,
         ensemble=tuple(ensemble),
         engine=engine,

@@ -52,6 +52,11 @@ Greedy: TypeAlias = Annotated[
     bool, typer.Option("--greedy", help="Greedy search: the most likely token at every step.")
 ]
 
+MinimumBayesRisk: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--mbr", min=1, max=1000, metavar="N", help="Minimum Bayes risk decoding: the best of N by chrF."),
+]
+
 EngineName: TypeAlias = Annotated[
     str,
     typer.Option(

@@ -17,6 +17,7 @@ from seq2attn.cli.options import (
     ExportDir,
     Greedy,
     LongInputs,
+    MinimumBayesRisk,
     OutputFile,
     Overrides,
     Precision,
@@ -40,6 +41,7 @@ def translate(
     output_file: OutputFile = None,
     beam: Beam = None,
     greedy: Greedy = False,
+    mbr: MinimumBayesRisk = None,
     n_best: Annotated[
         int, typer.Option(min=1, metavar="N", help="Print N translations per line: line number, score, text.")
     ] = 1,
@@ -93,6 +95,7 @@ def translate(
       echo "Das Haus ist alt." | seq2attn translate runs/phrasebook --n-best 3
       seq2attn translate runs/phrasebook "Das Haus ist alt." --attention - --whole-words
       seq2attn translate runs/phrasebook "Das Haus ist alt." --prefix "This house"
+      seq2attn translate runs/phrasebook "Das Haus ist alt." --mbr 32
       seq2attn translate runs/a "Das Haus ist alt." --ensemble runs/b --ensemble runs/c
       seq2attn translate runs/phrasebook --set search.kind=sample --set search.temperature=0.8 "Guten Tag."
     """
@@ -117,8 +120,9 @@ def translate(
     )
     options.check()
     folder = RunDirectory(run)
-    search = resolve_search(folder.load_config(overrides).search, beam=beam, greedy=greedy, long_inputs=long_inputs)
-    if beam is None:
+    configured = folder.load_config(overrides).search
+    search = resolve_search(configured, beam=beam, greedy=greedy, mbr=mbr, long_inputs=long_inputs)
+    if beam is None and mbr is None:
         check_size(search, folder.config_path, overrides)
     check_num_hypotheses(search, n_best)
     translator = load(run, device, ensemble=ensemble, engine=engine, export_dir=export_dir, precision=precision)

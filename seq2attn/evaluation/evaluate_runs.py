@@ -35,6 +35,7 @@ class EvaluateOptions:
     tag: str | None
     beam: int | None
     greedy: bool
+    mbr: int | None
     long_inputs: LongInputs | None
     ensemble: tuple[Path, ...]
     engine: str
@@ -54,8 +55,10 @@ class EvaluateOptions:
 
     def search_config(self, run: RunDirectory, experiment: ExperimentConfig) -> SearchConfig:
         """The search of a run with these options."""
-        search = resolve_search(experiment.search, beam=self.beam, greedy=self.greedy, long_inputs=self.long_inputs)
-        if self.beam is None:
+        search = resolve_search(
+            experiment.search, beam=self.beam, greedy=self.greedy, mbr=self.mbr, long_inputs=self.long_inputs
+        )
+        if self.beam is None and self.mbr is None:
             check_size(search, run.config_path, self.overrides)
         return search
 

@@ -20,6 +20,7 @@ from seq2attn.engines.native import NativeEngine, SearchPrecision
 from seq2attn.engines.targets import load_exported_engine
 from seq2attn.errors import UserError
 from seq2attn.inference.input_checks import InputChecker, InputWarning
+from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
 from seq2attn.inference.source_line import (
     SourceLimit,
     SourceLine,
@@ -221,6 +222,8 @@ class Translator:
         output, self.max_batch_tokens = retry_with_smaller_batches(
             translate, self.max_batch_tokens, max(map(len, segments))
         )
+        if search.mbr:
+            output = [rank_by_expected_chrf(hypotheses, search, self.target.decode) for hypotheses in output]
         hypotheses = iter(output)
         return [[next(hypotheses) for _ in line.segments] for line in lines]
 

@@ -76,6 +76,7 @@ class GreedyConfig(Config):
     kind: Literal["greedy"]
     lengths: LengthsConfig = LengthsConfig()
     num_hypotheses: ClassVar[int] = 1
+    mbr: ClassVar[bool] = False
 
     def build(self, device: torch.device) -> SearchStrategy:
         """The search strategy."""
@@ -91,6 +92,9 @@ class BeamConfig(Config):
     patience: float | None = Field(2.0, ge=1)
     """The search for a sentence ends when `patience` times `beam_size` hypotheses are finished (Kasai et al. 2022), or
     when no other can become better than the finished ones; none: only then."""
+    mbr: bool = False
+    """Minimum Bayes risk decoding: the hypothesis with the highest expected chrF, by the probabilities of the others
+    (Kumar & Byrne 2004)."""
     lengths: LengthsConfig = LengthsConfig()
 
     @property
@@ -117,6 +121,8 @@ class SampleConfig(Config):
     """Sample from the smallest set of tokens that has this share of the probability (Holtzman et al. 2020)."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Seed of the samples."""
+    mbr: bool = False
+    """Minimum Bayes risk decoding: the sample with the highest mean chrF against all samples (Eikema & Aziz 2022)."""
     lengths: LengthsConfig = LengthsConfig()
 
     @property
@@ -134,17 +140,28 @@ SearchConfig = Annotated[GreedyConfig | BeamConfig | SampleConfig, Field(discrim
 
 
 def resolve_search(
-    search: SearchConfig, *, beam: int | None, greedy: bool = False, long_inputs: LongInputs | None = None
+    search: SearchConfig,
+    *,
+    beam: int | None,
+    greedy: bool = False,
+    mbr: int | None = None,
+    long_inputs: LongInputs | None = None,
 ) -> SearchConfig:
-    """`search` with the options of a call; its lengths are kept, and the patience of a beam.
+    """`search` with the options of a call; its lengths are kept, and other settings of a beam or of sampling.
 
-    Raises UserError when both a beam and greedy search are given.
+    `mbr`: minimum Bayes risk decoding with this number of samples.
+
+    Raises UserError when two kinds of search are given.
     """
-    if greedy and beam is not None:
-        raise UserError("--greedy and --beam exclude each other")
+    given = {"--greedy": greedy, "--beam": beam is not None, "--mbr": mbr is not None}
+    if sum(given.values()) > 1:
+        raise UserError(f"{' and '.join(name for name in given if given[name])} exclude each other")
     if long_inputs is not None:
         lengths = search.lengths.model_copy(update={"long_inputs": long_inputs})
         search = search.model_copy(update={"lengths": lengths})
+    if mbr is not None:
+        sample = search if isinstance(search, SampleConfig) else SampleConfig(kind="sample", lengths=search.lengths)
+        return sample.model_copy(update={"num_samples": mbr, "mbr": True})
     if greedy:
         return GreedyConfig(kind="greedy", lengths=search.lengths)
     if isinstance(search, BeamConfig) and beam is not None:
