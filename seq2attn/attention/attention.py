@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from seq2attn.attention.alignment import AlignmentFunction, GlobalAlignment
 from seq2attn.attention.base import NO_STATE, AttentionComponent, AttentionState, QueryInfo
-from seq2attn.attention.scores import DotScore, ScoreFunction, head_dim, repeat_kv, split_heads
+from seq2attn.attention.scores import DotScore, ScoreFunction, repeat_kv, split_heads, width_per_head
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.linear import Linear
 from seq2attn.nn.varlen import SequenceLayout, varlen_attention
@@ -32,6 +32,7 @@ class Memory:
     values: Tensor  # [B, G, S, v]
     mask: Tensor | None  # [B, 1, 1, S] or [B or 1, 1, T, S] bool; None: no mask
     layout: SequenceLayout | None = None  # of sentences that are packed in one row (padding-free)
+    bias: Tensor | None = None  # [B or 1, H, T, S], added to the scores; minus infinity where the mask is False
 
 
 Memories = tuple[Memory, ...]
@@ -66,19 +67,25 @@ class Attention(nn.Module):
         self.output_proj: nn.Module = nn.Identity()
         if projection is not None:
             value_dim, output_dim = projection
-            self.value_proj = Linear(value_dim, head_dim(output_dim, score.heads) * score.kv_heads)
-            self.output_proj = Linear(output_dim, output_dim)
+            width = score.value_dim or width_per_head(output_dim, score.heads)
+            self.value_proj = Linear(value_dim, width * score.kv_heads, score.has_bias)
+            self.output_proj = Linear(width * score.heads, output_dim, score.has_bias)
         self.dropout = Dropout(dropout)
 
     def project_memory(
-        self, keys: Tensor, values: Tensor, mask: Tensor, layout: SequenceLayout | None = None
+        self,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor,
+        layout: SequenceLayout | None = None,
+        bias: Tensor | None = None,
     ) -> Memory:
         """[B, S, Dk], [B, S, Dv], bool [B, S] -> the memory for all queries; `layout`: of packed sentences."""
         if layout is None:
             position = torch.arange(keys.size(1), device=keys.device).expand(keys.shape[:2])
         else:
             position = layout.positions
-        return Memory(*self.project_keys_values(keys, values, position), mask[:, None, None, :], layout)
+        return Memory(*self.project_keys_values(keys, values, position), mask[:, None, None, :], layout, bias)
 
     def project_keys_values(self, keys: Tensor, values: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
         """[B, S, Dk], [B, S, Dv], at positions [B, S] -> projected, [B, G, S, d] and [B, G, S, v]"""
@@ -144,6 +151,7 @@ class Attention(nn.Module):
             context = self._sdpa(q, memory, info, causal=causal)
         else:
             scores = self.score(q, memory.keys, info)
+            scores = scores if memory.bias is None else scores + memory.bias
             mask = expand_mask(memory, query.size(1), causal=causal)
             weights = self.alignment(scores, mask, QueryInfo(query, position, alignment_state))
             sample_log_prob = self.alignment.sample_log_prob(scores, mask, weights)
@@ -166,7 +174,7 @@ class Attention(nn.Module):
         keys, values = repeat_kv(memory.keys, heads), repeat_kv(memory.values, heads)
         dropout, padded = self.dropout.effective_p(), q.device.type == "cpu"
         context = varlen_attention(
-            q, keys, values, layout, memory.layout, causal=causal, dropout=dropout, padded=padded
+            q, keys, values, layout, memory.layout, causal=causal, bias=memory.bias, dropout=dropout, padded=padded
         )
         return AttentionOutput(self.output_proj(context.transpose(1, 2).flatten(2)), NO_STATE, None, None)
 
@@ -183,6 +191,8 @@ class Attention(nn.Module):
             if mask is not None or causal:
                 bias = bias.masked_fill(~expand_mask(memory, q.size(2), causal=causal), -torch.inf)
             mask, causal = bias, False
+        elif memory.bias is not None:
+            mask, causal = memory.bias.to(q.dtype), False
         dropout, keys, values = self.dropout.effective_p(), memory.keys, memory.values
         is_grouped = self.score.kv_heads < self.score.heads
         if is_grouped and mask is not None and q.device.type != "cpu":

@@ -1,4 +1,4 @@
-"""Multi-head self-attention scores with relative or rotary positions.
+"""Relative and rotary positions in multi-head self-attention.
 
 Shapes: B sentences, H heads, G heads of keys, T queries, S keys, d the width of a head.
 """
@@ -21,10 +21,19 @@ class RelativePositionScore(MultiHeadScore):
     section 4.3 they add nothing to those of the keys.
     """
 
-    def __init__(self, dim: int, heads: int, kv_heads: int | None, max_distance: int) -> None:
-        super().__init__(dim, dim, heads, kv_heads)
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        kv_heads: int | None,
+        max_distance: int,
+        head_dim: int | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(dim, dim, heads, kv_heads, head_dim, bias=bias)
         self.max_distance = max_distance
-        self.relative_embedding = nn.Embedding(2 * max_distance + 1, dim // heads)
+        self.relative_embedding = nn.Embedding(2 * max_distance + 1, self.head_dim)
 
     def bias(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
         """(W q) . a / sqrt(d), [B, H, T, S]: computed for all distances, then gathered for those of the keys"""
@@ -42,10 +51,12 @@ class RotaryScore(MultiHeadScore):
     The product of R_t and R_s is R_(s - t). Keys are cached after the rotation.
     """
 
-    def __init__(self, dim: int, heads: int, kv_heads: int | None = None) -> None:
-        super().__init__(dim, dim, heads, kv_heads)
-        if dim // heads % 2:
-            raise ValueError(f"rotary positions need heads of an even width, not {dim // heads}")
+    def __init__(
+        self, dim: int, heads: int, kv_heads: int | None = None, head_dim: int | None = None, *, bias: bool = True
+    ) -> None:
+        super().__init__(dim, dim, heads, kv_heads, head_dim, bias=bias)
+        if self.head_dim % 2:
+            raise ValueError(f"rotary positions need heads of an even width, not {self.head_dim}")
 
     def project_query(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, T, D] -> [B, H, T, d], rotated"""
@@ -68,3 +79,36 @@ def apply_rotary(x: Tensor, position: Tensor) -> Tensor:
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     first, second = x.chunk(2, -1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+
+
+class RelativePositionBias(nn.Module):
+    """A learned term of the scores for each head and bucket of distances: Raffel et al. 2020, section 2.1.
+
+    The layers of an encoder or a decoder share it. Half of the buckets are for a single distance each; the others grow
+    with the logarithm, and the last has all distances from `max_distance` on. If bidirectional, half of all buckets are
+    for later keys; otherwise later keys are as distant as the query's own position.
+    """
+
+    def __init__(self, heads: int, num_buckets: int, max_distance: int, *, bidirectional: bool) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(num_buckets, heads)
+        self.max_distance, self.bidirectional = max_distance, bidirectional
+
+    def forward(self, position: Tensor, mask: Tensor) -> Tensor:
+        """Queries at positions [B, T], bool mask [B, 1, 1 or T, S] -> [B, H, T, S], minus infinity where it is False.
+
+        The position of a key is the number of earlier keys that the mask allows.
+        """
+        distance = mask.cumsum(-1) - 1 - position[:, None, :, None]
+        bias: Tensor = self.embedding(self.bucket(distance.squeeze(1)))
+        return bias.permute(0, 3, 1, 2).masked_fill(~mask, -torch.inf).contiguous()
+
+    def bucket(self, distance: Tensor) -> Tensor:
+        """Distances from query to key -> rows of the table"""
+        buckets, first = self.embedding.num_embeddings, torch.zeros_like(distance)
+        if self.bidirectional:
+            buckets //= 2
+            first, distance = (distance > 0) * buckets, -distance.abs()
+        distance, exact = -distance.clamp_max(0), buckets // 2
+        log_ratio = (distance.clamp_min(exact) / exact).log() / math.log(self.max_distance / exact)
+        return first + (distance.clamp_max(exact) + (log_ratio * (buckets - exact)).long()).clamp_max(buckets - 1)

@@ -29,6 +29,11 @@ class ScoreFunction(AttentionComponent, ABC):
     Positions are counted from 0; most scores ignore them.
     """
 
+    value_dim: int | None = None
+    """Width of a head of the values; None: its share of the context's width."""
+    has_bias = True
+    """Whether the projections of the values and the context have biases."""
+
     def __init__(
         self,
         heads: int = 1,
@@ -96,7 +101,7 @@ class DotScoreConfig(Config):
         """Raises ValueError when query and key differ in width, or the heads do not divide it."""
         if query_dim != key_dim:
             raise ValueError(f"dot needs query and key of one width, not {query_dim} and {key_dim}")
-        head_dim(query_dim, self.heads)
+        width_per_head(query_dim, self.heads)
         return DotScore(self.heads, scaled=self.scaled)
 
 
@@ -107,7 +112,7 @@ class GeneralScore(DotScore):
     """
 
     def __init__(self, query_dim: int, key_dim: int, heads: int = 1, *, scaled: bool = False) -> None:
-        head_dim(query_dim, heads)
+        width_per_head(query_dim, heads)
         super().__init__(heads, scaled=scaled, key_proj=Linear(key_dim, query_dim, bias=False))
 
 
@@ -132,7 +137,7 @@ class CosineScore(ScoreFunction):
     """
 
     def __init__(self, query_dim: int, key_dim: int, heads: int = 1) -> None:
-        head_dim(query_dim, heads)
+        width_per_head(query_dim, heads)
         super().__init__(heads, key_proj=Linear(key_dim, query_dim, bias=False))
         self.sharpness = nn.Parameter(torch.full((heads, 1, 1), 10.0))
 
@@ -209,10 +214,21 @@ class MultiHeadScore(DotScore):
     query_proj: Linear
     key_proj: Linear
 
-    def __init__(self, query_dim: int, key_dim: int, heads: int, kv_heads: int | None = None) -> None:
-        key_width = head_dim(query_dim, heads) * (kv_heads or heads)
-        query_proj, key_proj = Linear(query_dim, query_dim), Linear(key_dim, key_width)
+    def __init__(
+        self,
+        query_dim: int,
+        key_dim: int,
+        heads: int,
+        kv_heads: int | None = None,
+        head_dim: int | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        width = head_dim or width_per_head(query_dim, heads)
+        query_proj = Linear(query_dim, width * heads, bias)
+        key_proj = Linear(key_dim, width * (kv_heads or heads), bias)
         super().__init__(heads, kv_heads, scaled=True, query_proj=query_proj, key_proj=key_proj)
+        self.head_dim, self.value_dim, self.has_bias = width, head_dim, bias
 
 
 def check_kv_heads(kv_heads: int | None, heads: int) -> list[FieldError]:
@@ -223,22 +239,26 @@ def check_kv_heads(kv_heads: int | None, heads: int) -> list[FieldError]:
 
 
 class MultiHeadScoreConfig(Config):
-    """Scaled dot products of projected queries and keys; the heads share the width of the query."""
+    """Scaled dot products of projected queries and keys."""
 
     rules = (check_kv_heads,)
 
     kind: Literal["multi-head"]
     heads: PositiveInt = 8
-    """Number of heads; must divide the width of the query."""
+    """Number of heads; without `head_dim` it must divide the width of the query."""
     kv_heads: PositiveInt | None = None
     """Number of heads of keys and values (grouped-query attention); none: as many as `heads`."""
+    head_dim: PositiveInt | None = None
+    """Width of a head; none: the width of the query, divided by `heads`."""
+    bias: bool = True
+    """Biases of the projections, those of values and context too."""
 
     def build(self, query_dim: int, key_dim: int) -> MultiHeadScore:
-        """Raises ValueError when the heads do not divide `query_dim`."""
-        return MultiHeadScore(query_dim, key_dim, self.heads, self.kv_heads)
+        """Raises ValueError when the heads do not divide `query_dim`, and there is no `head_dim`."""
+        return MultiHeadScore(query_dim, key_dim, self.heads, self.kv_heads, self.head_dim, bias=self.bias)
 
 
-def head_dim(dim: int, heads: int) -> int:
+def width_per_head(dim: int, heads: int) -> int:
     """Width of a head. Raises ValueError when the heads do not divide the width `dim`."""
     if dim % heads:
         raise ValueError(f"{heads} heads do not divide the width {dim}")

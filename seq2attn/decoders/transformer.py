@@ -36,6 +36,7 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
     def __init__(self, config: TransformerDecoderConfig, dim: int, encoder: Encoder) -> None:
         super().__init__()
         self.position_encoding = config.build_position_encoding(dim)
+        self.position_bias = config.build_position_bias(bidirectional=False)
         self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(TransformerDecoderLayer(config, dim, encoder) for _ in range(config.layers))
         self.norm = config.build_final_norm(dim)
@@ -70,11 +71,12 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
         position = next_positions(state.position, embedded) if layout is None else layout.positions
         x = self.dropout(embedded + self.position_encoding(position).to(embedded.dtype))
         update = state.kv_cache.extend(embedded.size(1))
+        bias = None if self.position_bias is None else self._position_bias(update, position, layout)
         entries: list[KeyValue] = []
         outputs: list[AttentionOutput] = []
         for layer, source, attention_state in zip(self._layers(), memory, state.attention_states, strict=True):
             x, new_entries, output = layer(
-                x, update, len(entries), source, attention_state, position, layout, need_weights=need_weights
+                x, update, len(entries), source, attention_state, position, layout, bias, need_weights=need_weights
             )
             entries.append(new_entries)
             outputs.append(output)
@@ -82,6 +84,20 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
             update.finish(entries), tuple(output.state for output in outputs), state.position + embedded.size(1)
         )
         return DecoderOutput.from_attentions(self.norm(x), new_state, outputs)
+
+    def _position_bias(self, update: CacheUpdate, position: Tensor, layout: SequenceLayout | None) -> Tensor:
+        """[B or 1, H, K*T, C + K*T], of padded sentences"""
+        assert self.position_bias is not None
+        sentences, _, entries, _ = update.old_layers[0][0].shape
+        position = position.reshape(sentences, -1)
+        if layout is not None:
+            position = torch.arange(layout.max_length, device=position.device)[None]
+        mask, steps = update.mask, position.size(1)
+        if mask is None:  # all sentences have the same positions
+            mask = torch.ones(steps, entries + steps, dtype=torch.bool, device=position.device)
+            mask = mask.tril(entries)[None, None]
+        bias: Tensor = self.position_bias(position[: mask.size(0)], mask)
+        return bias
 
     def _layers(self) -> list[TransformerDecoderLayer]:
         return cast("list[TransformerDecoderLayer]", list(self.layers))
@@ -98,7 +114,7 @@ class TransformerDecoderLayer(nn.Module):
         self.cross_attention_residual = config.build_residual(dim)
         self.feed_forward = config.build_feed_forward(dim)
         self.feed_forward_residual = config.build_residual(dim)
-        self.kv_heads, self.head_dim = self.self_attention.score.kv_heads, dim // config.heads
+        self.kv_heads, self.head_dim = self.self_attention.score.kv_heads, config.head_dim or dim // config.heads
 
     def empty_cache(self, like: Tensor) -> KeyValue:
         """Empty keys and values: two of [B, G, 0, d]."""
@@ -114,18 +130,19 @@ class TransformerDecoderLayer(nn.Module):
         attention_state: AttentionState,
         position: Tensor,
         layout: SequenceLayout | None,
+        bias: Tensor | None,
         *,
         need_weights: bool,
     ) -> tuple[Tensor, KeyValue, AttentionOutput]:
         """x [N, T, D] -> [N, T, D], keys and values with the new tokens, and the output of the cross-attention
 
-        `index`: number of the layer in `update`.
+        `index`: number of the layer in `update`; `bias`: of the scores of the self-attention.
         """
         y = self.self_attention_residual.sublayer_input(x)
         sentences = update.old_layers[index][0].size(0)
         tokens, positions = y.reshape(sentences, -1, y.size(-1)), position.reshape(sentences, -1)
         entries = update.update_layer(index, self.self_attention.project_keys_values(tokens, tokens, positions))
-        target = Memory(*entries, update.mask, layout)
+        target = Memory(*entries, update.mask, layout, bias)
         output = self.self_attention(y, target, position, causal=update.causal, layout=layout)
         x = self.self_attention_residual.add_output(x, output.context)
         y = self.cross_attention_residual.sublayer_input(x)

@@ -9,13 +9,14 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from seq2attn.attention.attention import Attention
-from seq2attn.attention.relative_positions import RelativePositionScore, RotaryScore
+from seq2attn.attention.relative_positions import RelativePositionBias, RelativePositionScore, RotaryScore
 from seq2attn.attention.scores import MultiHeadScore, check_kv_heads
-from seq2attn.config.base import Config
+from seq2attn.config.base import Config, FieldError
 from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import (
+    Activation,
     FeedForward,
     GatedFeedForward,
     LearnedPositionEmbedding,
@@ -25,37 +26,55 @@ from seq2attn.nn.layers import (
 )
 from seq2attn.nn.varlen import SequenceLayout
 
+GATED_ACTIVATIONS: dict[str, Activation] = {"swiglu": "silu", "geglu_tanh": "gelu_tanh"}
+DEFAULT_MAX_DISTANCE = {"relative": 16, "relative-bias": 128}
+
+
+def check_buckets(position_encoding: str, num_buckets: int, max_distance: int | None) -> list[FieldError]:
+    """Rule of a config: farther distances than those with a bucket of their own remain for the others."""
+    if position_encoding != "relative-bias":
+        return []
+    exact, limit = num_buckets // 2, max_distance or DEFAULT_MAX_DISTANCE[position_encoding]
+    message = f"{limit}, but {exact} of the {num_buckets} buckets have one distance each; give more than {exact}"
+    return [] if limit > exact else [FieldError("max_distance", message)]
+
 
 class TransformerConfig(Config):
     """Settings of the Transformer encoder and decoder; both have the width of their embeddings."""
 
-    rules = (check_kv_heads,)
+    rules = (check_kv_heads, check_buckets)
 
     kind: Literal["transformer"]
     layers: PositiveInt = 6
     """Number of layers."""
     heads: PositiveInt = 8
-    """Number of heads of the self-attention; must divide the width of the embeddings."""
+    """Number of heads of the self-attention; without `head_dim` it must divide the width of the embeddings."""
     kv_heads: PositiveInt | None = None
     """Number of heads of keys and values (grouped-query attention); none: as many as `heads`."""
+    head_dim: PositiveInt | None = None
+    """Width of a head of the self-attention; none: the width of the embeddings, divided by `heads`."""
+    bias: bool = True
+    """Biases of the linear layers; cross-attention has its own option, and gated feed-forward layers have none."""
     ffn_dim: PositiveInt = 2048
     """Width of the hidden layer of the feed-forward layers."""
-    activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
-    """Activation of that layer; swiglu has a gate, and three matrices instead of two."""
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu_tanh"] = "relu"
+    """Activation of that layer; swiglu and geglu_tanh have a gate, and three matrices instead of two."""
     norm_order: Literal["pre", "post"] = "pre"
     """Norm before each sublayer (pre) or after the residual sum (post)."""
     norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
     """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019)."""
-    position_encoding: Literal["sinusoidal", "learned", "relative", "rotary"] = "sinusoidal"
-    """sinusoidal and learned are added to the embeddings; relative and rotary are part of the self-attention.
+    position_encoding: Literal["sinusoidal", "learned", "relative", "relative-bias", "rotary"] = "sinusoidal"
+    """sinusoidal and learned are added to the embeddings; the others are part of the self-attention.
 
-    relative disables the fused kernel in training on a CPU."""
+    relative and relative-bias (of T5) disable the fused kernel in training on a CPU."""
     wavelengths: Literal["tensor2tensor", "paper"] = "tensor2tensor"
     """Wavelengths of sinusoidal positions: of tensor2tensor, up to 10,000 * 2 pi, or of the paper, just below it."""
     max_positions: PositiveInt = 1024
     """Number of learned positions; later tokens share the last one."""
-    max_distance: PositiveInt = 16
-    """Maximum distance of relative positions; farther ones are clipped."""
+    max_distance: PositiveInt | None = None
+    """Maximum distance of relative positions; farther ones are clipped. none: 16, or 128 for relative-bias."""
+    num_buckets: int = Field(32, ge=4)
+    """Number of buckets of distances for relative-bias."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout of the embeddings with positions, in the feed-forward layers and on every sublayer output."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
@@ -71,20 +90,31 @@ class TransformerConfig(Config):
 
     def build_self_attention(self, dim: int) -> Attention:
         """Self-attention of width `dim`. Raises ValueError when the heads do not divide `dim`."""
+        heads, kv_heads, head_dim, bias = self.heads, self.kv_heads, self.head_dim, self.bias
         score: MultiHeadScore
         if self.position_encoding == "relative":
-            score = RelativePositionScore(dim, self.heads, self.kv_heads, self.max_distance)
+            score = RelativePositionScore(dim, heads, kv_heads, self._max_distance, head_dim, bias=bias)
         elif self.position_encoding == "rotary":
-            score = RotaryScore(dim, self.heads, self.kv_heads)
+            score = RotaryScore(dim, heads, kv_heads, head_dim, bias=bias)
         else:
-            score = MultiHeadScore(dim, dim, self.heads, self.kv_heads)
+            score = MultiHeadScore(dim, dim, heads, kv_heads, head_dim, bias=bias)
         return Attention(score, projection=(dim, dim), dropout=self.attention_dropout)
+
+    def build_position_bias(self, *, bidirectional: bool) -> RelativePositionBias | None:
+        """Term of the scores of all layers; None for other positions than relative-bias."""
+        if self.position_encoding != "relative-bias":
+            return None
+        return RelativePositionBias(self.heads, self.num_buckets, self._max_distance, bidirectional=bidirectional)
+
+    @property
+    def _max_distance(self) -> int:
+        return self.max_distance or DEFAULT_MAX_DISTANCE[self.position_encoding]
 
     def build_feed_forward(self, dim: int) -> nn.Module:
         """[B, T, dim] -> [B, T, dim]"""
-        if self.activation == "swiglu":
-            return GatedFeedForward(dim, self.ffn_dim, self.dropout)
-        return FeedForward(dim, self.ffn_dim, self.dropout, self.activation)
+        if self.activation == "swiglu" or self.activation == "geglu_tanh":
+            return GatedFeedForward(dim, self.ffn_dim, self.dropout, GATED_ACTIVATIONS[self.activation])
+        return FeedForward(dim, self.ffn_dim, self.dropout, self.activation, bias=self.bias)
 
     def build_residual(self, dim: int) -> ResidualConnection:
         """Residual connection of a sublayer."""
@@ -105,6 +135,7 @@ class TransformerEncoder(Encoder):
     def __init__(self, config: TransformerConfig, dim: int) -> None:
         super().__init__()
         self.position_encoding = config.build_position_encoding(dim)
+        self.position_bias = config.build_position_bias(bidirectional=True)
         self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(TransformerEncoderLayer(config, dim) for _ in range(config.layers))
         self.norm = config.build_final_norm(dim)
@@ -124,14 +155,23 @@ class TransformerEncoder(Encoder):
     ) -> tuple[EncoderOutput, Tensor | None]:
         position = torch.arange(embedded.size(1), device=embedded.device) if layout is None else layout.positions
         x = self.dropout(embedded + self.position_encoding(position).to(embedded.dtype))
+        bias = None if self.position_bias is None else self._position_bias(mask, layout)
         all_weights = []
         for layer in self.layers:
-            x, weights = layer(x, mask, position, layout, need_weights=need_weights)
+            x, weights = layer(x, mask, position, layout, bias, need_weights=need_weights)
             all_weights.append(weights)
         x = self.norm(x)
         weights = torch.stack(all_weights, 1) if need_weights else None
         final = (masked_mean(x, mask),) if layout is None else ()
         return EncoderOutput(x, x, mask, final, layout), weights
+
+    def _position_bias(self, mask: Tensor, layout: SequenceLayout | None) -> Tensor:
+        """[B, H, S, S], of padded sentences"""
+        assert self.position_bias is not None
+        key_mask = mask[:, None, None] if layout is None else layout.padding_mask()
+        every_key = key_mask.new_ones(1, 1, 1, key_mask.size(-1))
+        bias: Tensor = self.position_bias(torch.arange(key_mask.size(-1), device=mask.device)[None], every_key)
+        return bias.masked_fill(~key_mask, -torch.inf)
 
 
 class TransformerEncoderLayer(nn.Module):
@@ -145,11 +185,18 @@ class TransformerEncoderLayer(nn.Module):
         self.feed_forward_residual = config.build_residual(dim)
 
     def forward(
-        self, x: Tensor, mask: Tensor, position: Tensor, layout: SequenceLayout | None, *, need_weights: bool
+        self,
+        x: Tensor,
+        mask: Tensor,
+        position: Tensor,
+        layout: SequenceLayout | None,
+        bias: Tensor | None,
+        *,
+        need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
         """x [B, S, D], mask [B, S], position [S] or [B, S] -> [B, S, D], and weights [B, H, S, S] if `need_weights`"""
         y = self.self_attention_residual.sublayer_input(x)
-        memory = self.self_attention.project_memory(y, y, mask, layout)
+        memory = self.self_attention.project_memory(y, y, mask, layout, bias)
         position = position.expand(x.size(0), -1)
         output = self.self_attention(y, memory, position, need_weights=need_weights, layout=layout)
         x = self.self_attention_residual.add_output(x, output.context)

@@ -63,13 +63,13 @@ class ModelConfig(Config):
     def _check_heads(self) -> list[FieldError]:
         dim, encoder, decoder = self.embeddings.dim, self.encoder, self.decoder
         widths = []
-        if isinstance(encoder, TransformerEncoderConfig):
-            widths.append(("encoder.heads", encoder.heads, dim, "the embeddings"))
-        if isinstance(decoder, TransformerDecoderConfig):
-            widths.append(("decoder.heads", decoder.heads, dim, "the embeddings"))
+        for side, part in (("encoder", encoder), ("decoder", decoder)):
+            if isinstance(part, TransformerConfig) and part.head_dim is None:
+                widths.append((f"{side}.heads", part.heads, dim, "the embeddings"))
         if isinstance(decoder, TransformerDecoderConfig | ConvolutionalDecoderConfig | AttentionRNNDecoderConfig):
             score, key = decoder.attention.score, "decoder.attention.score.heads"
-            heads = 1 if ":" in score.kind else getattr(score, "heads", 1)  # a plug-in checks its own
+            has_head_dim = getattr(score, "head_dim", None) is not None
+            heads = 1 if ":" in score.kind or has_head_dim else getattr(score, "heads", 1)  # a plug-in checks its own
             if isinstance(score, DotScoreConfig | GeneralScoreConfig | MultiHeadScoreConfig | CosineScoreConfig):
                 widths.append((key, heads, *self._query_width()))
             widths += [(key, heads, *width) for width in self._context_width()]
@@ -80,12 +80,11 @@ class ModelConfig(Config):
         ]
 
     def _check_rotary(self) -> list[FieldError]:
-        dim = self.embeddings.dim
         return [
-            FieldError(f"{side}.position_encoding", f"rotary turns pairs, and heads are {dim // part.heads} wide")
+            FieldError(f"{side}.position_encoding", f"rotary turns pairs, and heads are {width:g} wide")
             for side, part in (("encoder", self.encoder), ("decoder", self.decoder))
             if isinstance(part, TransformerConfig) and part.position_encoding == "rotary"
-            if dim % (2 * part.heads) == part.heads
+            if (width := part.head_dim or self.embeddings.dim / part.heads) % 2 == 1
         ]
 
     def _check_dot(self) -> list[FieldError]:

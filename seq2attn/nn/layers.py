@@ -12,13 +12,16 @@ from torch import Tensor, nn
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.linear import Linear, linear_relu, prefers_onednn
 
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+"""ReLU, GELU (Hendrycks and Gimpel 2016), its approximation by tanh, and SiLU, also called Swish."""
+
 
 class FeedForward(nn.Module):
-    """Two linear layers with a ReLU, GELU or SiLU between them: Vaswani et al. 2017, eq. 2."""
+    """Two linear layers with an activation between them: Vaswani et al. 2017, eq. 2."""
 
-    def __init__(self, dim: int, hidden: int, dropout: float, activation: Literal["relu", "gelu", "silu"]) -> None:
+    def __init__(self, dim: int, hidden: int, dropout: float, activation: Activation, *, bias: bool = True) -> None:
         super().__init__()
-        self.up_proj, self.down_proj = Linear(dim, hidden), Linear(hidden, dim)
+        self.up_proj, self.down_proj = Linear(dim, hidden, bias), Linear(hidden, dim, bias)
         self.dropout = Dropout(dropout)
         self.activation = activation
 
@@ -26,30 +29,35 @@ class FeedForward(nn.Module):
         """[B, T, D] -> [B, T, D]"""
         if self.activation == "relu" and self.training and prefers_onednn(x):
             return self.down_proj(linear_relu(x, self.up_proj.weight, self.up_proj.bias, self.dropout.effective_p()))
-        hidden = self.up_proj(x)
-        in_place = not torch.is_grad_enabled()  # allocating another tensor takes ten times as long as the ReLU
-        if self.activation == "gelu":
-            hidden = F.gelu(hidden)
-        else:
-            hidden = F.relu(hidden, in_place) if self.activation == "relu" else F.silu(hidden, in_place)
-        return self.down_proj(self.dropout(hidden))
+        return self.down_proj(self.dropout(activate(self.up_proj(x), self.activation)))
 
 
 class GatedFeedForward(nn.Module):
-    """SwiGLU, (Swish(x W) * x V) W2 without biases: Shazeer 2020, eq. 6.
+    """(f(x W) * x V) W2 without biases: Shazeer 2020, eq. 6, SwiGLU if f is SiLU and GEGLU if f is GELU.
 
     With three matrices instead of two, it has as many weights at two thirds of the hidden width.
     """
 
-    def __init__(self, dim: int, hidden: int, dropout: float) -> None:
+    def __init__(self, dim: int, hidden: int, dropout: float, activation: Activation) -> None:
         super().__init__()
         self.gate_proj, self.up_proj = Linear(dim, hidden, bias=False), Linear(dim, hidden, bias=False)
         self.down_proj = Linear(hidden, dim, bias=False)
         self.dropout = Dropout(dropout)
+        self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, T, D] -> [B, T, D]"""
-        return self.down_proj(self.dropout(F.silu(self.gate_proj(x)) * self.up_proj(x)))
+        return self.down_proj(self.dropout(activate(self.gate_proj(x), self.activation) * self.up_proj(x)))
+
+
+def activate(x: Tensor, activation: Activation) -> Tensor:
+    """The activation of each element; ReLU and SiLU replace x without gradients."""
+    in_place = not torch.is_grad_enabled()  # allocating another tensor takes ten times as long as the ReLU
+    if activation == "relu":
+        return F.relu(x, in_place)
+    if activation == "silu":
+        return F.silu(x, in_place)
+    return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
 
 
 class ResidualConnection(nn.Module):

@@ -123,7 +123,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return y.unflatten(0, x.shape[:-1])
 
 
-def linear_relu(x: Tensor, weight: Tensor, bias: Tensor, p: float) -> Tensor:
+def linear_relu(x: Tensor, weight: Tensor, bias: Tensor | None, p: float) -> Tensor:
     """Dropout with probability `p` of the ReLU of x W' + b: [..., I], [O, I], [O] -> [..., O]
 
     It keeps one tensor for the backward pass, where three layers would keep three.
@@ -159,7 +159,7 @@ class _Linear(torch.autograd.Function):
 
 class _LinearReLU(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, p: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, p: float) -> Tensor:
         y, ctx.scale = onednn_linear(x, weight, bias, "relu"), 1.0
         if p:
             mask, ctx.scale = dropout_mask(y.shape, p)

@@ -79,19 +79,24 @@ def varlen_attention(
     key_layout: SequenceLayout,
     *,
     causal: bool = False,
+    bias: Tensor | None = None,
     dropout: float = 0.0,
     padded: bool,
 ) -> Tensor:
     """softmax(q . k / sqrt(d)) v over the keys of the query's sentence (Vaswani et al. 2017, eq. 1).
 
     q [1, H, M, d], packed by `query_layout`; k and v [1, H, M', d or v], packed by `key_layout` -> [1, H, M, v].
-    `causal`: keys and queries are of the same tokens, and each query attends up to its own position.
+    `causal`: keys and queries are of the same tokens, and each query attends up to its own position. `bias`
+    [B or 1, H, L, L']: of the scores of padded sentences, minus infinity for keys that a query does not attend to.
 
-    `padded`: pad for the kernel, as there is no fast variable-length kernel for a CPU. On a GPU, FlashAttention is used
-    for 16 bits, and otherwise that of xFormers, through nested tensors, which take more time on the host.
+    `padded`: pad for the kernel, as there is no fast variable-length kernel for a CPU, nor for a bias. On a GPU,
+    FlashAttention is used for 16 bits, and otherwise that of xFormers, through nested tensors, which take more time on
+    the host.
     """
-    if padded:
+    if padded or bias is not None:
         mask = None if causal else key_layout.padding_mask()
+        if bias is not None:
+            mask, causal = bias.to(q.dtype), False
         context = F.scaled_dot_product_attention(
             query_layout.pad(q), key_layout.pad(k), key_layout.pad(v), mask, dropout, is_causal=causal
         )

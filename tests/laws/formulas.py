@@ -43,7 +43,7 @@ def plain_score(name, score, q, k, s, t, covered):
     wq, uk = affine(score.query_proj, q).reshape(heads, -1), affine(score.key_proj, k).reshape(score.kv_heads, -1)
     uk = uk.repeat(heads // score.kv_heads, 0)
     if kind == "multi-head":
-        return (wq * uk).sum(-1) / math.sqrt(len(q) / heads)
+        return (wq * uk).sum(-1) / math.sqrt(wq.shape[1])
     if kind == "coverage":
         fertility = SCORES[name].get("max_fertility", 2.0) / (1 + np.exp(-affine(score.fertility, k)))
         wq = wq + (covered / fertility)[:, None] * score.z.detach().numpy()[:, 0, 0]

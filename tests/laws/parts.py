@@ -20,6 +20,10 @@ MODERN = {
     "activation": "swiglu",
 }  # fmt: skip
 RELATIVE = {"transformer-relative": {**MODERN, "position_encoding": "relative", "max_distance": 3}}
+T5 = {
+    "kind": "transformer", "layers": 2, "heads": 4, "head_dim": 6, "ffn_dim": 32, "norm_type": "rmsnorm", "bias": False,
+    "activation": "geglu_tanh", "position_encoding": "relative-bias", "num_buckets": 6, "max_distance": 4,
+}  # fmt: skip
 ENCODERS = {
     "gru": {"kind": "gru", "dim": WIDTH, "layers": 2},
     "gru-forward": {"kind": "gru", "dim": WIDTH, "bidirectional": False},
@@ -32,6 +36,7 @@ ENCODERS = {
         "position_encoding": "learned",
     },
     **RELATIVE,
+    "transformer-t5": T5,
     "convolutional": {"kind": "convolutional", "dim": 12, "layers": 2, "kernel_size": 3},
     "bert": {
         "kind": "bert", "path": "nowhere", "architecture": {  # with an architecture the folder is not read
@@ -52,6 +57,7 @@ SCORES = {
     "concat": {"kind": "concat", "dim": 8},
     "additive-4-heads": {"kind": "additive", "dim": 8, "heads": 4},
     "multi-head": {"kind": "multi-head", "heads": 4},
+    "multi-head-wide": {"kind": "multi-head", "heads": 4, "head_dim": 6, "bias": False},
     "multi-head-2-groups": {"kind": "multi-head", "heads": 4, "kv_heads": 2},
     "cosine": {"kind": "cosine"},
     "cosine-2-heads": {"kind": "cosine", "heads": 2},
@@ -95,6 +101,7 @@ DECODERS = {
         "position_encoding": "learned",
     },
     "transformer-rotary": {**MODERN, "position_encoding": "rotary"},
+    "transformer-t5": T5,
     "convolutional": {"kind": "convolutional", "dim": 12, "layers": 2, "kernel_size": 3},
 }  # fmt: skip
 FIXED = {

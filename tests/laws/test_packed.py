@@ -24,6 +24,7 @@ KINDS = {
     "pre-norm": {},
     "learned positions": {"position_encoding": "learned", "max_positions": 4},
     "rotary, grouped keys": {"position_encoding": "rotary", "kv_heads": 2},
+    "relative bias": {"position_encoding": "relative-bias", "num_buckets": 4, "head_dim": 6, "bias": False},
     "modern": {"activation": "swiglu", "norm_type": "rmsnorm"},
 }
 ATTENTIONS = {

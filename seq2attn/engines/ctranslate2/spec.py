@@ -15,7 +15,7 @@ from torch import nn
 
 from seq2attn.attention.relative_positions import RelativePositionScore
 from seq2attn.decoders.transformer import TransformerDecoderConfig, TransformerDecoderLayer
-from seq2attn.encoders.transformer import TransformerConfig
+from seq2attn.encoders.transformer import GATED_ACTIVATIONS, TransformerConfig
 from seq2attn.engines.ctranslate2.engine import import_ctranslate2
 from seq2attn.models import ModelConfig, Seq2Seq
 from seq2attn.nn.layers import GatedFeedForward, LearnedPositionEmbedding, SinusoidalPositionEncoding
@@ -31,9 +31,10 @@ def build_spec(config: ModelConfig, model: Seq2Seq, vocabularies: Sequence[Vocab
     """The whole model with its weights and vocabularies, to be validated, optimized and saved."""
     specs = import_ctranslate2().specs
     encoder, decoder = cast("TransformerConfig", config.encoder), cast("TransformerDecoderConfig", config.decoder)
+    dim = config.embeddings.dim
     spec = specs.TransformerSpec(
-        specs.TransformerEncoderSpec(encoder.layers, encoder.heads, **_options(encoder)),
-        specs.TransformerDecoderSpec(decoder.layers, decoder.heads, **_options(decoder)),
+        specs.TransformerEncoderSpec(encoder.layers, encoder.heads, **_options(encoder, dim)),
+        specs.TransformerDecoderSpec(decoder.layers, decoder.heads, **_options(decoder, dim)),
     )
     _fill_stack(spec.encoder, spec.encoder.embeddings[0], model.source_embedding, model.encoder)
     _fill_stack(spec.decoder, spec.decoder.embeddings, model.target_embedding, model.decoder)
@@ -49,19 +50,22 @@ def build_spec(config: ModelConfig, model: Seq2Seq, vocabularies: Sequence[Vocab
     return spec
 
 
-def _options(config: TransformerConfig) -> dict[str, Any]:
-    """Options that encoder and decoder share."""
+def _options(config: TransformerConfig, dim: int) -> dict[str, Any]:
+    """Options of an encoder or a decoder of width `dim`."""
     kinds = import_ctranslate2().specs.common_spec.Activation
-    activations = {"relu": kinds.RELU, "gelu": kinds.GELU, "silu": kinds.SWISH, "swiglu": kinds.SWISH}
+    activations = {"relu": kinds.RELU, "gelu": kinds.GELU, "gelu_tanh": kinds.GELUTanh, "silu": kinds.SWISH}
+    activation = GATED_ACTIVATIONS.get(config.activation, config.activation)
     return {
         "pre_norm": config.norm_order == "pre",
-        "activation": activations[config.activation],
-        "ffn_glu": config.activation == "swiglu",
+        "activation": activations[activation],
+        "ffn_glu": config.activation in GATED_ACTIVATIONS,
         "rms_norm": config.norm_type == "rmsnorm",
         "relative_position": config.position_encoding == "relative",
+        "relative_attention_bias": config.position_encoding == "relative-bias",
         "rotary_dim": 0 if config.position_encoding == "rotary" else None,  # 0: the whole width of a head
         "rotary_interleave": False,
         "num_heads_kv": config.kv_heads or config.heads,
+        "head_dim": config.head_dim or dim // config.heads,
     }
 
 
@@ -73,6 +77,9 @@ def _fill_stack(spec: Spec, table: Spec, embedding: Any, stack: Any) -> None:
         spec.position_encodings.encodings = stack.position_encoding(torch.arange(MAX_POSITIONS)).detach()
     for theirs, ours in zip(spec.layer, stack.layers, strict=True):
         _fill_self_attention(theirs.self_attention, ours.self_attention, ours.self_attention_residual.norm)
+        if stack.position_bias is not None:
+            theirs.self_attention.relative_attention_bias = stack.position_bias.embedding.weight
+            theirs.self_attention.relative_attention_max_distance = np.int32(stack.position_bias.max_distance)
         if isinstance(ours, TransformerDecoderLayer):
             _fill_cross_attention(theirs.attention, ours.cross_attention, ours.cross_attention_residual.norm)
         _fill_feed_forward(theirs.ffn, ours.feed_forward, ours.feed_forward_residual.norm)
@@ -96,6 +103,7 @@ def _fill_cross_attention(spec: Spec, attention: Any, norm: nn.Module) -> None:
     _fill_linear(spec.linear[1], score.key_proj, attention.value_proj)
     _fill_linear(spec.linear[2], attention.output_proj)
     spec.num_heads_kv = np.int32(score.kv_heads)  # may differ from self-attention
+    spec.head_dim = np.int32(score.head_dim)
     _fill_norm(spec.layer_norm, norm)
 
 

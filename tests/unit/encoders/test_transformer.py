@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 from transformers.models.llama.modeling_llama import LlamaConfig, LlamaDecoderLayer, LlamaRotaryEmbedding
+from transformers.models.t5.modeling_t5 import T5Attention
 
 from seq2attn.attention.base import QueryInfo
-from seq2attn.attention.relative_positions import RelativePositionScore
+from seq2attn.attention.relative_positions import RelativePositionBias, RelativePositionScore
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.base import EncoderOutput
 from seq2attn.encoders.transformer import TransformerEncoderConfig
@@ -49,7 +50,8 @@ def test_learned_positions_beyond_the_last_share_it():
 
 
 @pytest.mark.parametrize(
-    "kind", ["transformer", "transformer-post-learned", "transformer-rotary", "transformer-relative"]
+    "kind",
+    ["transformer", "transformer-post-learned", "transformer-rotary", "transformer-relative", "transformer-t5"],
 )
 def test_the_order_of_the_tokens_matters(kind):
     # Without positions, the last token of one layer does not depend on the order of the others.
@@ -74,6 +76,15 @@ def test_relative_scores_are_their_formula(kv_heads):
         key = k[b, h * kv_heads // HEADS, s] + vectors[max(-most, min(most, s - t)) + most]
         expected[b, h, t, s] = q[b, h, t] @ key / np.sqrt(DIM // HEADS)
     torch.testing.assert_close(scores.detach(), torch.from_numpy(expected))
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize(("buckets", "most"), [(32, 128), (4, 3), (7, 9), (16, 20)])
+def test_buckets_are_those_of_t5(buckets, most, bidirectional):
+    bias = RelativePositionBias(HEADS, buckets, most, bidirectional=bidirectional)
+    distance = torch.arange(-150, 151)
+    expected = T5Attention._relative_position_bucket(distance, bidirectional, buckets, most)
+    assert bias.bucket(distance).equal(expected)
 
 
 def llama_layer(ours, config):

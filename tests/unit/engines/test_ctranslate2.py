@@ -46,6 +46,22 @@ MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "groups, relative": {"both": {"kv_heads": 2, "position_encoding": "relative"}, "score": {"kv_heads": 2}},
     "groups of different sizes": {"encoder": {"heads": 2}, "decoder": {"kv_heads": 2}, "score": {"kv_heads": 1}},
     "groups in cross-attention": {"score": {"kv_heads": 2}},
+    "no biases, wide heads": {
+        "both": {"bias": False, "head_dim": 6, "activation": "gelu_tanh"},
+        "score": {"bias": False, "head_dim": 2},
+    },
+    "of t5": {
+        "both": {
+            "position_encoding": "relative-bias",
+            "num_buckets": 6,
+            "max_distance": 5,
+            "norm_type": "rmsnorm",
+            "activation": "geglu_tanh",
+            "head_dim": 6,
+            "bias": False,
+        },
+        "score": {"bias": False, "head_dim": 6},
+    },
     "modern": {
         "both": {"position_encoding": "rotary", "norm_type": "rmsnorm", "activation": "swiglu", "kv_heads": 2},
         "embeddings": {"tie": "all"},

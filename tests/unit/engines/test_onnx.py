@@ -36,6 +36,7 @@ OTHERS: list[Parts] = [
     ("gru", "recurrent-previous-whole", "offset", "hard-gumbel"),
     ("gru", "transformer-post-learned", "coverage", "local-p-renormalized"),
     ("gru", "transformer-relative", "coverage-2-heads", "monotonic"),
+    ("transformer-t5", "transformer-t5", "multi-head-wide", "global"),
     ("lstm", "fixed-lstm", "none", "none"),
 ]
 """With FAMILIES: each encoder, each decoder, each alignment, and a score of each kind."""

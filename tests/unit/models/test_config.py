@@ -11,6 +11,7 @@ from seq2attn.models import ModelConfig
 
 FITTING = {"embeddings": {"dim": 9}, "encoder": {"kind": "gru", "dim": 8}, "decoder": {"kind": "luong", "dim": 8}}
 ROTARY = {"kind": "transformer", "heads": 3, "position_encoding": "rotary"}
+BUCKETS = {"kind": "transformer", "heads": 3, "position_encoding": "relative-bias", "num_buckets": 4}
 GROUPED = {"kind": "multi-head", "heads": 8, "kv_heads": 5}
 
 
@@ -29,6 +30,14 @@ def wired(*context):
         ("encoder", {"kind": "gru", "dim": 15}, "cannot share an odd width, 15"),
         ("encoder", ROTARY, "encoder.position_encoding: rotary .* heads are 3 wide"),
         ("decoder", ROTARY, "decoder.position_encoding: rotary .* heads are 3 wide"),
+        ("encoder", {**ROTARY, "head_dim": 5}, "encoder.position_encoding: rotary .* heads are 5 wide"),
+        (
+            "encoder",
+            BUCKETS | {"num_buckets": 32, "max_distance": 16},
+            "max_distance: 16, but 16 of the 32 buckets",
+        ),
+        ("encoder", BUCKETS | {"num_buckets": 256}, "max_distance: 128, but 128 of the 256 buckets"),
+        ("decoder", BUCKETS | {"max_distance": 2}, "max_distance: 2, but 2 of the 4 buckets"),
         ("encoder", {"kind": "transformer", "kv_heads": 3}, "kv_heads: 3 key-value heads do not divide 8 heads"),
         ("decoder", scored(**GROUPED), "kv_heads: 5 key-value heads do not divide 8 heads"),
         ("decoder", scored(kind="additive", dim=6, heads=3), "3 heads do not divide 8, the width of the encoder"),
