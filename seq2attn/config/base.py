@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os.path
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
@@ -20,8 +21,13 @@ from pydantic import (
 
 from seq2attn.config.hints import suggest
 
-CHECK_FILES = "check files"
-"""Context of a validation in which an input file that does not exist is an error."""
+
+@dataclass
+class ValidationContext:
+    """Context of a validation of YAML."""
+
+    check_files: bool = False  # an input file that does not exist is an error
+    models: dict[int, type[Config]] = field(default_factory=dict)  # the class of each mapping, by its id
 
 
 class PathString(str):
@@ -39,7 +45,7 @@ def _resolve_path(value: Any, info: ValidationInfo) -> Any:
         resolved = path.resolve()
     except RuntimeError as error:  # an unknown user after `~`, links in a circle
         raise ValueError(f"is not a valid path: {error}") from None
-    if info.context == CHECK_FILES and not path.exists():
+    if isinstance(info.context, ValidationContext) and info.context.check_files and not path.exists():
         known = [file.name for file in resolved.parent.iterdir()] if resolved.parent.is_dir() else []
         raise ValueError(f"there is no such file: {resolved}{suggest(resolved.name, known)}")
     # A pipe, such as /dev/fd/63 of `<(...)`, resolves to a name that no file has.
@@ -82,6 +88,13 @@ class Config(BaseModel):
 
     rules: ClassVar[Sequence[Rule]] = ()
     """Checks across fields. The root config runs each rule whose fields are valid."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _record_class(cls, data: Any, info: ValidationInfo) -> Any:
+        if isinstance(info.context, ValidationContext):
+            info.context.models[id(data)] = cls
+        return data
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:

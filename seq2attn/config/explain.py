@@ -1,20 +1,20 @@
-"""Pydantic errors as messages about keys of the file, with their places."""
+"""Validation of a config, with pydantic's errors as messages about keys of the file, with their places."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
-from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
-from seq2attn.config.base import Config, FieldError, FieldErrors, check_rules, valid_fields
+from seq2attn.config.base import Config, FieldError, FieldErrors, ValidationContext, check_rules, valid_fields
 from seq2attn.config.hints import our_key, suggest, suggest_or_list
-from seq2attn.config.source_location import MAX_SHOWN, Diagnostic, kind_of
-from seq2attn.config.yaml_cursor import YAMLCursor, kinds
-from seq2attn.config.yaml_reader import to_python
+from seq2attn.config.source_location import MAX_SHOWN, Diagnostic
+from seq2attn.config.yaml_tree import MISSING, Names, YAMLTree, child
 
+C = TypeVar("C", bound=Config)
 TYPE_NAMES = {
     "a whole number": ("int_type", "int_parsing", "int_from_float", "int_parsing_size"),
     "a number": ("float_type", "float_parsing"),
@@ -26,116 +26,158 @@ TYPE_NAMES = {
 }
 
 
-def explain(error: ValidationError, model: type[Config], tree: Node) -> tuple[list[Diagnostic], int]:
-    """Diagnostics of `error` and of the rules across valid parts of `model`, and the number of errors left out.
+class PlacedError(NamedTuple):
+    """An error of pydantic, and the names of the value that it is about, which may be missing."""
 
-    Errors are left out once there are as many diagnostics as are shown.
+    names: Names
+    detail: ErrorDetails
+    is_member: bool = False  # it is of one of the types that the value may have
+
+
+def validate(model: type[C], tree: YAMLTree, *, check_files: bool = False) -> tuple[C | None, list[Diagnostic], int]:
+    """The config; or None, diagnostics of its errors and of rules across valid parts, and the number of further errors.
+
+    Only as many errors are explained as are shown.
     """
-    root = YAMLCursor(tree, model)
-    diagnostics: list[Diagnostic] = []
-    mismatches: dict[str, tuple[YAMLCursor, list[str]]] = {}
-    details = _without_emptied(error.errors(include_url=False))
-    num_omitted = 0
-    for number, detail in enumerate(details):
-        if len(diagnostics) + len(mismatches) >= MAX_SHOWN:
-            num_omitted = len(details) - number
-            break
-        cursor = root.resolve(detail["loc"])
-        if detail["type"] in ("value_error", "assertion_error"):
-            diagnostics += _across(cursor, detail["ctx"]["error"])
-        elif expected := _expected(detail):
-            # Each member of a union reports an error; only those of the same shape as the value are relevant.
-            if cursor.matches_shape:
-                mismatches.setdefault(cursor.dotted_key, (cursor, []))[1].append(expected)
-        elif cursor.matches_shape:
-            diagnostics.append(_other(cursor, detail))
-    diagnostics += [_mismatch(cursor, expected) for cursor, expected in mismatches.values()]
-    for field_error in check_rules(model.rules, valid_fields(model, to_python(tree), error)):
-        diagnostics += _across(root, field_error)
-    return diagnostics, num_omitted
+    context = ValidationContext(check_files)
+    try:
+        return model.model_validate(tree.data, context=context), [], 0
+    except ValidationError as error:
+        errors, diagnostics, mismatches = place_errors(error, tree), list[Diagnostic](), dict[Names, list[str]]()
+        for placed in errors[:MAX_SHOWN]:
+            if placed.detail["type"] in ("value_error", "assertion_error"):
+                diagnostics += _across(placed.names, placed.detail["ctx"]["error"], tree)
+            elif expected := _expected(placed, tree):
+                mismatches.setdefault(placed.names, []).append(expected)
+            else:
+                diagnostics.append(_other(placed, model, tree, context))
+        diagnostics += [_mismatch(names, expected, model, tree) for names, expected in mismatches.items()]
+        for field_error in check_rules(model.rules, valid_fields(model, tree.data, error)):
+            diagnostics += _across((), field_error, tree)
+        return None, diagnostics, len(errors[MAX_SHOWN:])
 
 
-def _without_emptied(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """`details` without "too short" errors of lists that pydantic emptied because of errors in their items."""
-    places = {detail["loc"][:depth] for detail in details for depth in range(len(detail["loc"]))}
-    return [detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in places]
-
-
-def locate(errors: Sequence[FieldError], model: type[Config], tree: Node) -> list[Diagnostic]:
+def locate(errors: Sequence[FieldError], tree: YAMLTree) -> list[Diagnostic]:
     """Diagnostics for errors in a valid config."""
-    return _across(YAMLCursor(tree, model), FieldErrors(errors))
+    return _across((), FieldErrors(errors), tree)
 
 
-def _across(cursor: YAMLCursor, error: Exception) -> list[Diagnostic]:
-    """Diagnostics for an error that a validator raised at `cursor` or below it."""
+def place_errors(error: ValidationError, tree: YAMLTree) -> list[PlacedError]:
+    """The errors with their places, without those that follow from others.
+
+    Each type that a value may have reports errors: those about items of a list are the relevant ones. Pydantic also
+    calls a list too short that it emptied because of errors in its items.
+    """
+    details = error.errors(include_url=False)
+    above = {detail["loc"][:depth] for detail in details for depth in range(len(detail["loc"]))}
+    kept = [detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in above]
+    placed = [_place(detail, tree) for detail in kept]
+    with_items = {one.names[:depth] for one in placed for depth in range(len(one.names))}
+    return [one for one in placed if not (one.is_member and one.names in with_items)]
+
+
+def _place(detail: ErrorDetails, tree: YAMLTree) -> PlacedError:
+    """The place at pydantic's `loc`, which names members of unions, too: by their `kind` or by their type."""
+    loc = [str(part) for part in detail["loc"] if part != "[key]"]
+    missing = [loc.pop()] if detail["type"] == "missing" else []
+    value, names, tagged, is_member = tree.data, list[str](), MISSING, False
+    for part in loc:
+        if value is not tagged and child(value, "kind") == part:
+            tagged = value
+        elif (inner := child(value, part)) is not MISSING:
+            value, is_member = inner, False
+            names.append(part)
+        elif part != "0":  # a single value in the place of a list
+            is_member = True
+    return PlacedError((*names, *missing), detail, is_member)
+
+
+def _across(names: Names, error: Exception, tree: YAMLTree) -> list[Diagnostic]:
+    """Diagnostics for an error that a validator raised at `names` or below it."""
     if isinstance(error, FieldErrors):
-        return [diagnostic for one in error.errors for diagnostic in _across(cursor, one)]
+        return [diagnostic for one in error.errors for diagnostic in _across(names, one, tree)]
     message = str(error)
     if isinstance(error, FieldError):
         message = error.message
         for name in error.field.split(".") if error.field else []:
-            cursor = cursor.child(name)
-    return [cursor.diagnostic(f"`{cursor.dotted_key}`: {message}" if cursor.names else message)]
+            found, value = tree.find(names)
+            is_single = name == "0" and found == names and not isinstance(value, list)
+            names = names if is_single else (*names, name)
+    return [tree.diagnostic(names, f"`{'.'.join(names)}`: {message}" if names else message)]
 
 
-def _other(cursor: YAMLCursor, detail: ErrorDetails) -> Diagnostic:
+def _other(placed: PlacedError, model: type[Config], tree: YAMLTree, context: ValidationContext) -> Diagnostic:
     """Diagnostic of an unknown or missing key, a wrong kind, or any other error with pydantic's message."""
+    names, detail, key = placed.names, placed.detail, ".".join(placed.names)
     match detail["type"]:
         case "extra_forbidden":
-            key = cursor.key or cursor.node
-            name = our_key(cursor.names[-1])
-            hint = f"; seq2attn calls it {name}" if name else suggest_or_list(cursor.names[-1], cursor.sibling_keys)
-            return Diagnostic(f"unknown key `{cursor.dotted_key}`{hint}", key.start_mark, key.end_mark)
+            ours, owner = our_key(names[-1]), context.models.get(id(tree.find(names[:-1])[1]))
+            known = owner.model_fields if owner else ()
+            hint = f"; seq2attn calls it {ours}" if ours else suggest_or_list(names[-1], known)
+            return tree.diagnostic(names, f"unknown key `{key}`{hint}", at_key=True)
         case "missing":
-            return cursor.diagnostic(f"`{cursor.dotted_key}` is missing")
-        case "union_tag_not_found" if not isinstance(cursor.node, MappingNode):
-            return _mismatch(cursor, ["a mapping"])
+            return tree.diagnostic(names, f"`{key}` is missing")
         case "union_tag_not_found":
-            return cursor.diagnostic(
-                f"`{cursor.dotted_key}` has no `kind`; known: {', '.join(kinds(cursor.expected_type))}"
-            )
+            return tree.diagnostic(names, f"`{key}` has no `kind`; known: {', '.join(_kinds(names, model, tree))}")
         case "union_tag_invalid":
-            place, kind = cursor.child("kind"), kind_of(cursor.node)
-            if kind is None:
-                return _mismatch(place, ["text"])
+            kind = detail["ctx"]["tag"]
             plugin_hint = "; a plug-in is written `package.module:Class`"
-            hint = plugin_hint if "." in kind else suggest_or_list(kind, kinds(cursor.expected_type))
-            return place.diagnostic(f"`{cursor.dotted_key}` has no kind `{kind}`{hint}")
+            hint = plugin_hint if "." in kind else suggest_or_list(kind, _expected_kinds(detail))
+            return tree.diagnostic((*names, "kind"), f"`{key}` has no kind `{kind}`{hint}")
         case _:
             text = detail["msg"].replace(" after validation", "")
-            return cursor.diagnostic(f"`{cursor.dotted_key}`: {text[0].lower()}{text[1:]}")
+            message = f"`{key}`: {text[0].lower()}{text[1:]}"
+            return tree.diagnostic(names, message, at_key=detail["loc"][-1:] == ("[key]",))
 
 
-def _expected(detail: ErrorDetails) -> str | None:
+def _expected_kinds(detail: ErrorDetails) -> list[str]:
+    return re.findall("'([^']*)'", detail["ctx"]["expected_tags"])
+
+
+def _kinds(names: Names, model: type[Config], tree: YAMLTree) -> list[str]:
+    """The valid kinds of the component at `names`: those that the error of an invalid kind lists."""
+    above = tree.find(names[:-1])[1]
+    key: Any = int(names[-1]) if isinstance(above, list) else names[-1]
+    before, above[key] = above[key], {"kind": ""}
+    try:
+        model.model_validate(tree.data)
+    except ValidationError as error:
+        errors = (one.detail for one in place_errors(error, tree) if one.names == names)
+        return [kind for detail in errors if detail["type"] == "union_tag_invalid" for kind in _expected_kinds(detail)]
+    finally:
+        above[key] = before
+    return []
+
+
+def _expected(placed: PlacedError, tree: YAMLTree) -> str | None:
     """Description of the expected value; None for errors that are not about the value."""
+    is_mapping = isinstance(tree.find(placed.names)[1], dict)
+    if placed.detail["type"] == "union_tag_not_found":
+        return None if is_mapping else "a mapping"
     for name, errors in TYPE_NAMES.items():
-        if detail["type"] in errors:
+        if placed.detail["type"] in errors:
             return name
-    match = re.fullmatch(r"Input should be (.*)", detail["msg"])
+    match = re.fullmatch(r"Input should be (.*)", placed.detail["msg"])
     return match[1] if match else None
 
 
-def _mismatch(cursor: YAMLCursor, alternatives: Sequence[str]) -> Diagnostic:
+def _mismatch(names: Names, alternatives: Sequence[str], model: type[Config], tree: YAMLTree) -> Diagnostic:
+    value, text = tree.find(names)[1], tree.entries[names].node.value
     expected = " or ".join(dict.fromkeys(alternatives))
-    hint = _hint(cursor.node, expected)
-    if isinstance(cursor.node, ScalarNode) and cursor.node.value.lower() in kinds(cursor.expected_type):
-        hint = f"; write `{{kind: {cursor.node.value.lower()}}}`"
-    return cursor.diagnostic(f"`{cursor.dotted_key}` should be {expected}, not {_format(cursor.node)}{hint}")
+    hint = _hint(value, text, expected)
+    if isinstance(value, str) and expected == "a mapping" and value.lower() in _kinds(names, model, tree):
+        hint = f"; write `{{kind: {value.lower()}}}`"
+    found = repr(str(value)) if isinstance(value, str) else text or "nothing"
+    found = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else found
+    return tree.diagnostic(names, f"`{'.'.join(names)}` should be {expected}, not {found}{hint}")
 
 
-def _format(node: Node) -> str:
-    """A scalar as in the file, else "a list" or "a mapping"."""
-    if not isinstance(node, ScalarNode):
-        return "a list" if isinstance(node, SequenceNode) else "a mapping"
-    return repr(str(to_python(node))) if isinstance(to_python(node), str) else node.value or "nothing"
-
-
-def _hint(node: Node, expected: str) -> str:
-    value = to_python(node)
+def _hint(value: Any, text: str, expected: str) -> str:
+    """A hint at the fix of a value that is `text` in the file."""
     quoted = re.findall(r"'([^']*)'", expected)
-    if isinstance(value, bool | int | float) and (node.value in quoted or "text" in expected):
-        reads = f"YAML reads `{node.value}` as {str(value).lower()}"
-        return f"; {reads}: put it in quotes" if str(value).lower() != node.value else "; put it in quotes"
+    if isinstance(value, bool | int | float) and (text in quoted or "text" in expected):
+        reads = f"YAML reads `{text}` as {str(value).lower()}"
+        return f"; {reads}: put it in quotes" if str(value).lower() != text else "; put it in quotes"
     if isinstance(value, str) and quoted:
         return suggest(value, quoted)
     if expected == "a whole number" and isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?[eE]\+?\d+", value):

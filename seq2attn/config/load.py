@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
-from yaml import MappingNode, Node
 
-from seq2attn.config.base import CHECK_FILES, Config, FieldError
-from seq2attn.config.explain import explain, locate
-from seq2attn.config.source_location import Diagnostic, child, format_diagnostics, kind_of
-from seq2attn.config.yaml_cursor import YAMLCursor
-from seq2attn.config.yaml_reader import YAMLReader, merge, to_python
+from seq2attn.config.base import Config, FieldError
+from seq2attn.config.explain import locate, place_errors, validate
+from seq2attn.config.source_location import Diagnostic, format_diagnostics
+from seq2attn.config.yaml_reader import YAMLReader
+from seq2attn.config.yaml_tree import Names, YAMLTree, merge
 from seq2attn.errors import ConfigError
 
 C = TypeVar("C", bound=Config)
@@ -33,20 +32,16 @@ def load(path: Path, model: type[C], overrides: Sequence[str] = (), *, check_fil
 
 def load_with_locations(
     path: Path, model: type[C], overrides: Sequence[str] = (), *, check_files: bool = False
-) -> tuple[C, MappingNode]:
+) -> tuple[C, YAMLTree]:
     """`load`, and the merged YAML with the place of each value."""
     tree, diagnostics, dropped = read_merged(path, model, overrides)
     for message in dropped:
         print(message, file=sys.stderr)
-    config, num_omitted = None, 0
     places = {diagnostic.sort_key for diagnostic in diagnostics}  # of values that are not valid YAML
     # A missing file hides mistakes across fields, so files are checked in a validation of their own.
-    for context in (None, CHECK_FILES) if check_files else (None,):
-        try:
-            config = model.model_validate(to_python(tree), context=context)
-        except ValidationError as error:
-            explained, num_omitted = explain(error, model, tree)
-            diagnostics += [diagnostic for diagnostic in explained if diagnostic.sort_key not in places]
+    for check in (False, True) if check_files else (False,):
+        config, explained, num_omitted = validate(model, tree, check_files=check)
+        diagnostics += [diagnostic for diagnostic in explained if diagnostic.sort_key not in places]
     if diagnostics or config is None:
         raise format_diagnostics(path, diagnostics, num_omitted)
     return config, tree
@@ -59,12 +54,12 @@ def errors_at(
     overrides: Sequence[str] = (),
 ) -> ConfigError:
     """A ConfigError for errors in a valid config, such as missing files, each with its place."""
-    return format_diagnostics(path, locate(errors, model, read_merged(path, model, overrides)[0]))
+    return format_diagnostics(path, locate(errors, read_merged(path, model, overrides)[0]))
 
 
 def read_merged(
     path: Path, model: type[Config], overrides: Sequence[str] = ()
-) -> tuple[MappingNode, list[Diagnostic], list[str]]:
+) -> tuple[YAMLTree, list[Diagnostic], list[str]]:
     """Merged YAML with all overrides, its diagnostics, and messages about keys that a changed kind dropped."""
     reader = YAMLReader(path)
     tree = reader.read_file(path)
@@ -118,38 +113,30 @@ def _open(schema: Any) -> Any:
     return {key: _open(value) for key, value in schema.items()}
 
 
-Names = tuple[str, ...]
-
-
-def override(tree: MappingNode, changes: MappingNode, model: type[Config]) -> tuple[MappingNode, list[str]]:
+def override(tree: YAMLTree, changes: YAMLTree, model: type[Config]) -> tuple[YAMLTree, list[str]]:
     """`changes` merged into `tree`, and a message for each component whose keys were dropped with its kind.
 
     A component whose kind changes keeps the keys that the new kind has too.
     """
-    merged, messages = merge(tree, changes), list[str]()
-    for names in _changed_kinds(tree, changes):
-        part: YAMLCursor = reduce(YAMLCursor.child, names, YAMLCursor(merged, model))
-        known = part.keys()
-        if known is None:
-            continue
-        node = reduce(lambda node, name: child(node, name)[1] or node, names, cast(Node, changes))
-        kept = {*known, *(key.value for key, _ in node.value)}
-        dropped = [key.value for key, _ in part.node.value if key.value not in kept]
-        part.node.value = [(key, value) for key, value in part.node.value if key.value in kept]
-        if dropped:
-            keys = ", ".join(f"`{'.'.join((*names, key))}`" for key in dropped)
-            messages.append(f"`{'.'.join(names)}` of kind `{kind_of(part.node)}` has no {keys}: dropped")
-    return merged, messages
+    merged, dropped = merge(tree, changes), dict[Names, list[str]]()
+    try:
+        model.model_validate(merged.data)
+    except ValidationError as error:
+        for (*above, key), detail, _ in place_errors(error, merged):
+            names = tuple(above)
+            is_unknown = detail["type"] == "extra_forbidden" and changes.find((*names, key))[0] != (*names, key)
+            if is_unknown and _kind(changes, names) not in (None, _kind(tree, names)):
+                dropped.setdefault(names, []).append(key)
+                del merged.find(names)[1][key]
+    return merged, [_describe(merged, names, keys) for names, keys in dropped.items()]
 
 
-def _changed_kinds(tree: Node, changes: Node, names: Names = ()) -> Iterator[Names]:
-    """The components whose kind differs, outer ones first."""
-    if not (isinstance(tree, MappingNode) and isinstance(changes, MappingNode)):
-        return
-    before, after = kind_of(tree), kind_of(changes)
-    if before and after and before != after:
-        yield names
-    for key, value in changes.value:
-        inner = child(tree, key.value)[1]
-        if inner is not None:
-            yield from _changed_kinds(inner, value, (*names, key.value))
+def _kind(tree: YAMLTree, names: Names) -> Any:
+    """The kind of the component at `names`; None without one."""
+    found, kind = tree.find((*names, "kind"))
+    return kind if len(found) > len(names) else None
+
+
+def _describe(tree: YAMLTree, names: Names, dropped: Sequence[str]) -> str:
+    keys = ", ".join(f"`{'.'.join((*names, key))}`" for key in dropped)
+    return f"`{'.'.join(names)}` of kind `{_kind(tree, names)}` has no {keys}: dropped"

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from yaml import MappingNode, Node, ScalarNode
 from yaml.error import Mark
 
 from seq2attn.errors import ConfigError
@@ -59,18 +58,3 @@ def format_diagnostics(path: Path, diagnostics: Sequence[Diagnostic], more: int 
     if total > len(blocks):
         blocks.append(f"... and {total - len(blocks):,} more")
     return ConfigError("\n\n".join([*blocks, f"{total:,} mistake{'s' * (total > 1)} in {path}"]))
-
-
-def child(node: Node, name: str | int) -> tuple[Node | None, Node | None]:
-    """The key and value at `name` in a mapping, or the item (without key) in a list; None if none is."""
-    if isinstance(node, MappingNode):
-        return next(((key, value) for key, value in node.value if key.value == str(name)), (None, None))
-    if isinstance(node, Node) and isinstance(node.value, list) and str(name).isdecimal():
-        return None, next(iter(node.value[int(name) : int(name) + 1]), None)
-    return None, None
-
-
-def kind_of(node: Node | None) -> str | None:
-    """Value of `kind` in a mapping; None without one."""
-    value = child(node, "kind")[1] if isinstance(node, MappingNode) else None
-    return value.value if isinstance(value, ScalarNode) else None

@@ -1,4 +1,4 @@
-"""Reader of the YAML of one config, from files and the command line, as nodes with their places."""
+"""Reader of the YAML of one config, from files and the command line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os.path
 import re
 from functools import reduce
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn
 
 import yaml
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
@@ -17,53 +17,20 @@ from yaml.reader import ReaderError
 from seq2attn.config.base import PathString
 from seq2attn.config.hints import suggest
 from seq2attn.config.plugin import is_run
-from seq2attn.config.source_location import COMMAND_LINE, Diagnostic, child, format_diagnostics, kind_of
+from seq2attn.config.source_location import COMMAND_LINE, Diagnostic, format_diagnostics
+from seq2attn.config.yaml_tree import Entry, Names, YAMLTree, merge
 from seq2attn.errors import ConfigError
 from seq2attn.io.files import open_regular
 
-N = TypeVar("N", bound=Node)
-
 _YAML = "tag:yaml.org,2002:"
 _TEXT = {_YAML + name for name in ("str", "timestamp", "value")}
+_KNOWN = _TEXT | {_YAML + name for name in ("int", "float", "bool", "null", "map", "seq")}
 MAX_FILE_BYTES = 2**18
 """Maximum size of a config file."""
 MAX_VALUES = 2**16
 """Maximum number of values of a config, with anchors expanded."""
 MAX_DEPTH = 64
 """Maximum depth of nesting."""
-_KNOWN = _TEXT | {_YAML + name for name in ("int", "float", "bool", "null", "map", "seq")}
-
-
-def merge(base: Node, over: N) -> N:
-    """`over` merged into `base`: mappings recursively; other values, and components of another kind, replace."""
-    if not (isinstance(base, MappingNode) and isinstance(over, MappingNode)):
-        return over
-    is_override = over.start_mark.name == COMMAND_LINE
-    kind, base_kind = kind_of(over), kind_of(base)
-    if kind and base_kind and kind != base_kind and not is_override:
-        return over
-    entries = {key.value: (key, value) for key, value in base.value}
-    for key, value in over.value:
-        base_key, base_value = entries.get(key.value, (key, None))
-        merged = value if base_value is None else merge(base_value, value)
-        entries[key.value] = (base_key if is_override else key, merged)
-    place = base if is_override else over  # errors in the mapping have their place in a file rather
-    node = MappingNode(base.tag, list(entries.values()), place.start_mark, place.end_mark, place.flow_style)
-    return cast(N, node)
-
-
-def to_python(node: Node) -> Any:
-    """Dicts, lists and scalars; strings are PathStrings."""
-    if isinstance(node, MappingNode):
-        return {key.value: to_python(value) for key, value in node.value}
-    if isinstance(node, SequenceNode):
-        return [to_python(item) for item in node.value]
-    if node.tag in _TEXT:
-        name = str(node.start_mark.name)
-        text = PathString(node.value)
-        text.folder = Path.cwd() if name == COMMAND_LINE else Path(name).parent
-        return text
-    return yaml.SafeLoader("").construct_object(node)
 
 
 class YAMLReader:
@@ -74,7 +41,7 @@ class YAMLReader:
         self.diagnostics: list[Diagnostic] = []
         self._num_values = 0
 
-    def read_file(self, path: Path, chain: tuple[Path, ...] = (), reference: Node | None = None) -> MappingNode:
+    def read_file(self, path: Path, chain: tuple[Path, ...] = (), reference: Node | None = None) -> YAMLTree:
         """The mapping in `path` merged into those it extends. `reference` is its name in the last file of `chain`.
 
         Raises:
@@ -86,43 +53,47 @@ class YAMLReader:
             self._stop(Diagnostic("the file is empty; expected `key: value` lines", _mark(str(path), text, 0)))
         if not isinstance(node, MappingNode):
             self._stop(_at(node, "expected `key: value` lines"))
-        tree, extends = self._clean(node), child(node, "extends")[1]
+        tree = self._tree(node)
+        extends = tree.data.pop("extends", None)
         if extends is not None and is_run(path.parent):
-            self._stop(_at(extends, "the config of a run is complete and may not extend another file"))
-        tree.value = [(key, value) for key, value in tree.value if key.value != "extends"]
-        bases = (self._base(name, path, (*chain, path)) for name in _items(extends))
+            place = tree.entries["extends",].node
+            self._stop(_at(place, "the config of a run is complete and may not extend another file"))
+        is_list = isinstance(extends, list)
+        bases = [
+            self._base(name, tree.entries[("extends", str(number)) if is_list else ("extends",)].node, (*chain, path))
+            for number, name in enumerate(extends if is_list else [] if extends is None else [extends])
+        ]
         return reduce(merge, (*bases, tree))
 
-    def parse_override(self, text: str) -> MappingNode:
+    def parse_override(self, text: str) -> YAMLTree:
         """The mapping of an override such as `model.decoder.dim=256`.
 
         Raises:
             ConfigError: it has no `=`, or no YAML after it.
         """
         dotted, equals, _ = text.partition("=")
-        if not equals or not all(dotted.split(".")) or dotted.count(".") >= MAX_DEPTH:
+        names = dotted.split(".")
+        if not equals or not all(names) or len(names) > MAX_DEPTH:
             self._stop(Diagnostic("expected `key=value`, such as `search.beam_size=10`", _mark(COMMAND_LINE, text, 0)))
-        node = self._compose(text, COMMAND_LINE, skip=len(dotted) + 1)
         end = _mark(COMMAND_LINE, text, len(text))
-        value = ScalarNode(_YAML + "null", "", end, end) if node is None else self._clean(node)
-        stop = len(dotted)
-        for name in reversed(dotted.split(".")):
-            start = stop - len(name)
+        node = self._compose(text, COMMAND_LINE, skip=len(dotted) + 1) or ScalarNode(_YAML + "null", "", end, end)
+        key, stop, entries = None, -1, list[Entry]()
+        for name in names:
+            start, stop = stop + 1, stop + 1 + len(name)
             place = _mark(COMMAND_LINE, text, start), _mark(COMMAND_LINE, text, stop)
-            key = ScalarNode(_YAML + "str", name.strip(), *place)
-            value = MappingNode(_YAML + "map", [(key, value)], place[0], end, flow_style=True)
-            stop = start - 1
-        return value  # type: ignore[return-value]  # `dotted` has at least one name
+            entries.append(Entry(key, MappingNode(_YAML + "map", [], place[0], end)))
+            key = ScalarNode(_YAML + "str", name, *place)
+        return self._tree(node, key).nest(tuple(name.strip() for name in names), entries)
 
-    def _base(self, reference: Node, path: Path, chain: tuple[Path, ...]) -> MappingNode:
-        if not isinstance(reference, ScalarNode) or reference.tag not in _TEXT:
-            self._stop(_at(reference, "`extends` should be the path of a file, or a list of paths"))
-        expanded = os.path.expanduser(reference.value)  # noqa: PTH111  # accepts the `~` of an unknown user
-        base = Path(os.path.normpath(path.parent / expanded))
+    def _base(self, reference: Any, node: Node, chain: tuple[Path, ...]) -> YAMLTree:
+        if not isinstance(reference, str):
+            self._stop(_at(node, "`extends` should be the path of a file, or a list of paths"))
+        expanded = os.path.expanduser(reference)  # noqa: PTH111  # accepts the `~` of an unknown user
+        base = Path(os.path.normpath(chain[-1].parent / expanded))
         if base.resolve() in [file.resolve() for file in chain]:
             circle = " -> ".join(file.name for file in (*chain, base))
-            self._stop(_at(reference, f"`extends` goes in a circle: {circle}"))
-        return self.read_file(base, chain, reference)
+            self._stop(_at(node, f"`extends` goes in a circle: {circle}"))
+        return self.read_file(base, chain, node)
 
     def _text(self, path: Path, reference: Node | None) -> str:
         try:
@@ -159,54 +130,69 @@ class YAMLReader:
         except RecursionError:
             self._stop(_character("this is nested too deep", name, text, loader.index))
 
-    def _clean(self, node: N, above: tuple[Node, ...] = ()) -> N:
-        """The same tree without `<<` and double keys, and with scalars that `to_python` can read."""
+    def _tree(self, node: Node, key: Node | None = None) -> YAMLTree:
+        """The values of a node, without those that cannot be read."""
+        entries: dict[Names, Entry] = {}
+
+        def value_of(key: Node | None, node: Node, names: Names, above: tuple[Node, ...]) -> Any:
+            entries[names] = Entry(key, node)
+            self._count(node, above)
+            if isinstance(node, ScalarNode):
+                return self._scalar(node)
+            if node.tag not in _KNOWN:
+                self.diagnostics.append(_at(node, f"unknown tag {node.tag}"))
+            above = (*above, node)
+            if not isinstance(node, MappingNode):
+                return [value_of(None, item, (*names, str(i)), above) for i, item in enumerate(node.value)]
+            pairs = self._pairs(node, above).items()
+            return {name: value_of(key, value, (*names, name), above) for name, (key, value) in pairs}
+
+        return YAMLTree(value_of(key, node, (), ()), entries)
+
+    def _count(self, node: Node, above: tuple[Node, ...]) -> None:
         if node in above:
             self._stop(_at(node, "this anchor contains itself"))
         self._num_values += 1
         if self._num_values > MAX_VALUES or len(above) > MAX_DEPTH:
             reason = "too large for a config" if self._num_values > MAX_VALUES else "nested too deep"
             self._stop(_at(node, f"with its anchors expanded, this is {reason}"))
-        value: Any = node.value
-        if isinstance(node, SequenceNode):
-            value = [self._clean(item, (*above, node)) for item in node.value]
-        elif isinstance(node, MappingNode):
-            value = self._entries([(key, self._clean(value, (*above, node))) for key, value in node.value])
-        tag = node.tag if self._is_valid(node) else _YAML + "str"
-        return type(node)(tag, value, node.start_mark, node.end_mark)
 
-    def _entries(self, pairs: list[tuple[Node, Node]]) -> list[tuple[Node, Node]]:
-        entries: dict[str, tuple[Node, Node]] = {}
-        merged: dict[str, tuple[Node, Node]] = {}
-        for key, value in pairs:
+    def _pairs(self, node: MappingNode, above: tuple[Node, ...]) -> dict[str, tuple[Node, Node]]:
+        """Keys and values of a mapping, and of those that it merges by `<<`."""
+        pairs, merged = dict[str, tuple[Node, Node]](), dict[str, tuple[Node, Node]]()
+        for key, value in node.value:
             if key.tag == _YAML + "merge":
-                for part in _items(value):
+                for part in value.value if isinstance(value, SequenceNode) else [value]:
+                    self._count(part, above)
                     if isinstance(part, MappingNode):
-                        merged = {k.value: (k, v) for k, v in part.value} | merged
+                        merged = self._pairs(part, (*above, part)) | merged
                     else:
                         self.diagnostics.append(_at(part, "`<<` should be a mapping, or a list of mappings"))
             elif not isinstance(key, ScalarNode):
                 self.diagnostics.append(_at(key, "a key should be a name"))
-            elif self._is_text(key) and key.value in entries:
-                line = entries[key.value][0].start_mark.line + 1
+            elif self._is_text(key) and key.value in pairs:
+                line = pairs[key.value][0].start_mark.line + 1
                 self.diagnostics.append(_at(key, f"the key `{key.value}` is here twice; first in line {line}"))
             else:
-                entries[key.value] = (key, value)
-        return list((merged | entries).values())
+                pairs[key.value] = key, value
+        return merged | pairs
 
-    def _is_valid(self, node: Node) -> bool:
-        if node.tag not in _KNOWN:
-            self.diagnostics.append(_at(node, f"unknown tag {node.tag}"))
-            return False
-        try:
-            value = to_python(node) if isinstance(node, ScalarNode) else None
-        except (KeyError, ValueError, OverflowError, yaml.YAMLError):
-            self.diagnostics.append(_at(node, f"{node.value!r} is not a YAML {node.tag.removeprefix(_YAML)}"))
-            return False
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            self.diagnostics.append(_at(node, "this number is too large"))
-            return False
-        return not isinstance(node, ScalarNode) or self._is_text(node)
+    def _scalar(self, node: ScalarNode) -> Any:
+        """A number, a truth value or nothing; else a PathString, also for values that cannot be read."""
+        problem = None if node.tag in _KNOWN else f"unknown tag {node.tag}"
+        if self._is_text(node) and problem is None and node.tag not in _TEXT:
+            try:
+                value = yaml.SafeLoader("").construct_object(node)
+                if not isinstance(value, int) or -(2**63) <= value < 2**63:
+                    return value
+                problem = "this number is too large"
+            except (KeyError, ValueError, OverflowError, yaml.YAMLError):
+                problem = f"{node.value!r} is not a YAML {node.tag.removeprefix(_YAML)}"
+        if problem:
+            self.diagnostics.append(_at(node, problem))
+        name, text = str(node.start_mark.name), PathString(node.value)
+        text.folder = Path.cwd() if name == COMMAND_LINE else Path(name).parent
+        return text
 
     def _is_text(self, node: ScalarNode) -> bool:
         """True for text without NUL or surrogates, which can be printed and can be a file name."""
@@ -231,11 +217,6 @@ def _character(message: str, name: str, text: str, index: int) -> Diagnostic:
 def _mark(name: str, text: str, index: int) -> Mark:
     line = text.count("\n", 0, index)
     return Mark(name, index, line, index - text.rfind("\n", 0, index) - 1, text + "\0", index)
-
-
-def _items(node: Node | None) -> list[Node]:
-    """The items of a list; a single node counts as a list of one."""
-    return [] if node is None else node.value if isinstance(node, SequenceNode) else [node]
 
 
 def _reason(path: Path, error: OSError) -> str:

@@ -8,20 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pydantic import ValidationError
-from yaml import MappingNode, Node, ScalarNode
-
-from seq2attn.config.explain import explain
+from seq2attn.config.explain import validate
 from seq2attn.config.load import load_with_locations, override, read_merged
-from seq2attn.config.source_location import Diagnostic, child, format_diagnostics
-from seq2attn.config.yaml_reader import merge, to_python
+from seq2attn.config.source_location import Diagnostic, format_diagnostics
+from seq2attn.config.yaml_tree import Entry, YAMLTree, merge
 from seq2attn.errors import ConfigError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device
 from seq2attn.sweep.config import Choices, SweepConfig, expand, trial_name
-
-MAP = "tag:yaml.org,2002:map"
-TEXT = "tag:yaml.org,2002:str"
 
 
 @dataclass(frozen=True)
@@ -89,22 +83,19 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> SweepPlan:
     base, mistakes, _ = read_merged(sweep.base, ExperimentConfig)
     if mistakes:
         raise format_diagnostics(sweep.base, mistakes)
-    if isinstance(changes := child(tree, "changes")[1], MappingNode):
-        base, dropped = override(base, changes, ExperimentConfig)
+    if sweep.changes:
+        base, dropped = override(base, tree.subtree(("changes",)), ExperimentConfig)
         for message in dropped:
             print(message, file=sys.stderr)
     diagnostics: dict[str, tuple[Diagnostic, list[str]]] = {}
     trials: list[Trial] = []
     for choices in expand(sweep.axes, sweep.trials):
-        merged = _merge_choices(base, tree, choices)
-        try:
-            experiment = ExperimentConfig.model_validate(to_python(merged))
-        except ValidationError as error:
-            for diagnostic in explain(error, ExperimentConfig, merged)[0]:
-                diagnostics.setdefault(str(diagnostic), (diagnostic, []))[1].append(trial_name(choices))
-            continue
-        run_dir = sweep.folder / "trials" / trial_name(choices)
-        trials.append(Trial(choices, experiment.model_copy(update={"run_dir": run_dir})))
+        experiment, mistakes, _ = validate(ExperimentConfig, _merge_choices(base, tree, choices))
+        for diagnostic in mistakes:
+            diagnostics.setdefault(str(diagnostic), (diagnostic, []))[1].append(trial_name(choices))
+        if experiment is not None:
+            run_dir = sweep.folder / "trials" / trial_name(choices)
+            trials.append(Trial(choices, experiment.model_copy(update={"run_dir": run_dir})))
     if diagnostics:
         raise format_diagnostics(path, [_with_trials(*entry) for entry in diagnostics.values()])
     plan = SweepPlan(path, sweep, tuple(trials))
@@ -112,29 +103,19 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> SweepPlan:
     return plan
 
 
-def _merge_choices(base: MappingNode, sweep: MappingNode, choices: Choices) -> MappingNode:
+def _merge_choices(base: YAMLTree, sweep: YAMLTree, choices: Choices) -> YAMLTree:
     """The YAML of a trial; each value keeps its place in its file."""
     for name, label in choices.items():
-        at, choice = _child(sweep, "axes", name, "at"), _child(sweep, "axes", name, "choices", label)
-        if choice is None or choice.value == []:
+        choice = sweep.subtree(("axes", name, "choices", label))
+        if choice.data in ({}, []):
             continue  # an empty choice changes nothing, even where the base has no such key
-        key = at if isinstance(at, ScalarNode) and at.tag == TEXT else None
-        base = merge(base, _nest(key, choice))  # type: ignore[assignment]  # the sweep is valid
+        found, at = sweep.find(("axes", name, "at"))
+        if found[-1] == "at" and at is not None:
+            place = Entry(None, sweep.entries[found].node)
+            names = tuple(at.split("."))
+            choice = choice.nest(names, [place] * len(names))
+        base = merge(base, choice)
     return base
-
-
-def _child(node: Node | None, *names: str) -> Node | None:
-    for name in names:
-        node = child(node, name)[1] if node else None
-    return node
-
-
-def _nest(at: ScalarNode | None, choice: Node) -> Node:
-    """`choice` as the value of the key `at`, in nested mappings."""
-    for name in at.value.split(".")[::-1] if at else []:
-        place = at.start_mark, at.end_mark  # type: ignore[union-attr]
-        choice = MappingNode(MAP, [(ScalarNode(TEXT, name, *place), choice)], *place, flow_style=True)
-    return choice
 
 
 def _with_trials(diagnostic: Diagnostic, names: list[str]) -> Diagnostic:

@@ -95,7 +95,7 @@ MISTAKES = {
     "kind": ("decoder: {kind: transfomer}\n", "1:17", "transfomer",
         "`decoder` has no kind `transfomer`; did you mean `transformer`?"),
     "kind is a list": ("decoder: {kind: [luong]}\n", "1:17", "[luong]",
-        "`decoder.kind` should be text, not a list"),
+        "`decoder` has no kind `['luong']`; did you mean `luong`?"),
     "no kind": ("decoder:\n  dim: 3\n", "1:1", "decoder",
         "`decoder` has no `kind`; known: luong, bahdanau, transformer"),
     "no mapping": ("decoder: luong\n", "1:10", "luong",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +14,6 @@ from seq2attn.cli import app
 from seq2attn.config.base import Config
 from seq2attn.config.hints import HINTS
 from seq2attn.config.load import load
-from seq2attn.config.yaml_cursor import is_model, members
 from seq2attn.errors import ConfigError
 from seq2attn.experiment import ExperimentConfig
 
@@ -47,15 +47,22 @@ def error_of(path: Path, *overrides: str) -> str:
     return str(raised.value)
 
 
+def members(annotation: Any) -> list[type[Config]]:
+    """The config classes in the type of a field, in those of its items and in unions."""
+    if isinstance(annotation, type) and issubclass(annotation, Config):
+        return [annotation]
+    return [member for part in get_args(annotation) for member in members(part)]
+
+
 def has_key(names: list[str], models: list[type[Config]]) -> bool:
     """True if one of the models has a dotted key."""
     types = [model.model_fields[names[0]].annotation for model in models if names[0] in model.model_fields]
-    inner = [member for annotation in types for member in members(annotation) if is_model(member)]
+    inner = [member for annotation in types for member in members(annotation)]
     return bool(types) and (len(names) == 1 or has_key(names[1:], inner))
 
 
 def every_model(model: type[Config]) -> set[type[Config]]:
-    inner = {m for field in model.model_fields.values() for m in members(field.annotation) if is_model(m)}
+    inner = {member for field in model.model_fields.values() for member in members(field.annotation)}
     return {model}.union(*map(every_model, inner))
 
 
@@ -92,8 +99,8 @@ class TestAnotherKind:
         assert (config.search.kind, config.search.lengths.max_length) == ("greedy", 9)
         assert (decoder.kind, decoder.dim, decoder.cell) == ("bahdanau", 16, "lstm")
         assert capsys.readouterr().err.splitlines() == [
-            "`search` of kind `greedy` has no `search.beam_size`, `search.patience`: dropped",
             "`model.decoder` of kind `bahdanau` has no `model.decoder.input_feeding`: dropped",
+            "`search` of kind `greedy` has no `search.beam_size`, `search.patience`: dropped",
         ]
 
     def test_no_message_if_nothing_is_dropped(self, write: Write, capsys: pytest.CaptureFixture[str]) -> None:

@@ -165,6 +165,12 @@ def test_warnings_about_a_test_set(train: CorpusReport, change: Callable[[Pairs]
     assert [f"dev: {expected}" in line for line in warnings] == [True] * bool(expected)
 
 
+def test_each_side_is_compared_with_the_same_side_of_the_training_text() -> None:
+    pairs = [(source, target.lower()) for source, target in PHRASES]
+    train = inspect_pairs(pairs[:800], CHARACTERS, CHARACTERS)
+    assert [*inspect_pairs(pairs[900:1100], CHARACTERS, CHARACTERS).warnings("dev", train)] == []
+
+
 class TestReport:
     TEXT = TokenizersConfig(joint=CharacterTokenizerConfig())
 

@@ -1,0 +1,87 @@
+"""Values of a config as plain data, with the YAML node that each came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from yaml import Node, ScalarNode
+
+from seq2attn.config.source_location import COMMAND_LINE, Diagnostic
+
+Names: TypeAlias = tuple[str, ...]
+"""Keys and indices from the root of a config to a value."""
+MISSING: Any = object()
+
+
+class Entry(NamedTuple):
+    """The YAML of a value, and of its key if it has one."""
+
+    key: Node | None
+    node: Node
+
+
+@dataclass(frozen=True)
+class YAMLTree:
+    """A config before validation: dicts, lists and scalars."""
+
+    data: Any
+    entries: Mapping[Names, Entry]  # of each value; values that were replaced may have one too
+
+    def find(self, names: Names) -> tuple[Names, Any]:
+        """The value at `names`, or at the longest part of these that exists, and that part."""
+        value = self.data
+        for depth, name in enumerate(names):
+            if (inner := child(value, name)) is MISSING:
+                return names[:depth], value
+            value = inner
+        return names, value
+
+    def diagnostic(self, names: Names, message: str, *, at_key: bool = False) -> Diagnostic:
+        """A diagnostic at a value or the last existing one above, or at its key if the value has several lines."""
+        key, node = self.entries[self.find(names)[0]]
+        is_block = not isinstance(node, ScalarNode) and node.start_mark.line != node.end_mark.line
+        place = key if key and (is_block or at_key) else node
+        return Diagnostic(message, place.start_mark, place.end_mark)
+
+    def subtree(self, names: Names) -> YAMLTree:
+        """The value at `names`, which exists, as a tree."""
+        depth = len(names)
+        entries = {place[depth:]: entry for place, entry in self.entries.items() if place[:depth] == names}
+        return YAMLTree(self.find(names)[1], entries)
+
+    def nest(self, names: Names, entries: Iterable[Entry]) -> YAMLTree:
+        """The tree as the value at `names` of an otherwise empty one; `entries` are those of the mappings above it."""
+        data = self.data
+        for name in reversed(names):
+            data = {name: data}
+        above = {names[:depth]: entry for depth, entry in enumerate(entries)}
+        return YAMLTree(data, {**above, **{(*names, *place): entry for place, entry in self.entries.items()}})
+
+
+def child(value: Any, name: str) -> Any:
+    """The value of a key or index; MISSING if there is none."""
+    if isinstance(value, list):
+        return value[int(name)] if name.isdecimal() and int(name) < len(value) else MISSING
+    return value.get(name, MISSING) if isinstance(value, dict) else MISSING
+
+
+def merge(base: YAMLTree, over: YAMLTree) -> YAMLTree:
+    """`over` merged into `base`: mappings recursively; other values, and components of another kind, replace."""
+    entries = {**base.entries, **over.entries}
+
+    def merged(one: Any, other: Any, names: Names) -> Any:
+        is_override = over.entries[names].node.start_mark.name == COMMAND_LINE
+        if not (isinstance(one, dict) and isinstance(other, dict)):
+            if is_override and names in base.entries:
+                entries[names] = Entry(base.entries[names].key, over.entries[names].node)
+            return other
+        if is_override:  # errors in the mapping have their place in a file rather
+            entries[names] = base.entries[names]
+        elif one.get("kind", other.get("kind")) != other.get("kind", one.get("kind")):
+            return other
+        common = {key: merged(one[key], other[key], (*names, key)) for key in one if key in other}
+        return {**one, **other, **common}
+
+    return YAMLTree(merged(base.data, over.data, ()), entries)
