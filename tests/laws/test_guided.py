@@ -8,11 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from seq2attn.alignment.aligner import Aligner
-from seq2attn.alignment.head_selection import score_heads
-from seq2attn.data.collate import collate, make_batch
-from seq2attn.data.corpus import CorpusAlignments, CorpusBuilder
-from seq2attn.data.readers import PlainTextConfig, read_pairs_with_alignments
+from seq2attn.data.collate import collate
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.training.guided_alignment import GuidedAlignmentConfig, guided_alignment_loss
@@ -28,7 +24,6 @@ from tests.laws.small import (
     content,
     last_weights,
     metrics,
-    trained,
 )
 
 
@@ -111,25 +106,6 @@ def test_the_objective_adds_the_loss_for_any_decoder(decoder, align):
     torch.testing.assert_close(TrainingLoss(net, 0.1, guided)(collate(PAIRS)).loss, plain.loss)
 
 
-def test_weights_of_words_are_spread_over_their_tokens():
-    # Source words of 1, 2, 1 and 1 tokens; target words of 2, 1 and 1. Both sides have words with several links.
-    source, target, links = [0, 1, 1, 2, 3], [0, 0, 1, 2], {(0, 0), (1, 0), (2, 0), (2, 1)}
-    ids, words, numbers = CorpusBuilder(10), CorpusBuilder(10), CorpusBuilder(10)
-    for shift in (0, 1):  # a second, shorter pair with one link
-        ids.add(([4] * (5 - shift), [5] * (4 - shift)))
-        words.add((source[: 5 - shift], target[: 4 - shift]))
-    numbers.add(tuple(zip(*sorted(links), strict=True)))
-    numbers.add(([1], [0]))
-    targets = make_batch(ids.build(CorpusAlignments(words.build(), numbers.build())), [1, 0]).alignment_targets
-    for row, (shift, linked) in enumerate(((1, {(1, 0)}), (0, links))):
-        expected = torch.zeros_like(targets[row])
-        for t, word in enumerate(target[: 4 - shift]):
-            tokens = [s for s, other in enumerate(source[: 5 - shift]) if (other, word) in linked]
-            for s in tokens:
-                expected[t, s] = 1 / len(tokens)
-        torch.testing.assert_close(targets[row], expected)
-
-
 # ---------------------------------------------------------------------- trainings
 
 
@@ -162,31 +138,6 @@ def test_a_resumed_guided_training_equals_an_uninterrupted_one(corpus):
     assert_exact_resume(
         corpus, 12, train=guided, batch={"tokens": 160}, report_every=1, validation=validation, **options
     )
-
-
-def alignment_error_rate(run, corpus):
-    """Lowest alignment error rate of any head on the training text."""
-    aligned = PlainTextConfig(
-        source=corpus / "train.src", target=corpus / "train.tgt", alignment=corpus / "train.align"
-    )
-    aligner = Aligner.load(run.folder, "cpu")
-    pairs = list(read_pairs_with_alignments(aligned))
-    return min(
-        found.error_rate
-        for found in score_heads(
-            zip(aligner.attention_weights(pairs), (gold for _, gold in pairs), strict=True)
-        ).values()
-    )
-
-
-def test_guided_attention_aligns_words(corpus):
-    options = {"max_duration": ["70 updates"], "validation": {"every": "70 updates", "metric": "loss"}}
-    options |= {"batch": {"tokens": 256}, "optimizer": {"kind": "adam", "lr": 0.02}}
-    run = guided(corpus, "run", guide={"weight": 1}, **options)
-    rates = alignment_error_rate(run, corpus), alignment_error_rate(trained(corpus, "plain", **options), corpus)
-    assert rates[0] < 0.25 < 0.5 < rates[1]
-    first, *_, last = (line["guided_alignment_loss"] for line in metrics(run, "train"))
-    assert last < 0.4 * first
 
 
 # ---------------------------------------------------------------------- errors

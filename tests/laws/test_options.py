@@ -15,12 +15,10 @@ from torch import nn
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.collate import IGNORE_INDEX, collate
 from seq2attn.data.prepare import load_prepared
-from seq2attn.io.files import read_object, write_json
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.nn.dropout import Dropout
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import translate_ids
-from seq2attn.sweep.worker import run_trial
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.interruption import StopRequest
@@ -36,7 +34,6 @@ from tests.laws.small import (
     MODELS,
     WORD_TOKENIZERS,
     WORDS,
-    content,
     last_weights,
     log_of,
     metrics,
@@ -201,17 +198,6 @@ def test_pretrained_vectors_are_those_of_the_vocabulary_of_their_side(corpus):
         others = torch.tensor(sorted({*range(size)} - {*ids}))
         assert len({*ids}) == len(words) and embedding(others).std() > 0.5  # initialized with a variance of one
         assert f"{side} vectors: pretrained vectors for {len(words)} of {size} tokens" in log_of(run)
-
-
-def test_a_trial_of_a_sweep_uses_the_search_of_its_config(corpus):
-    config = content(corpus, "run", **WHOLE)
-    config["data"]["test"] = {"ours": config["data"]["dev"]}
-    config["search"] = {"kind": "beam", "beam_size": 2, "lengths": {"max_length": 3}}
-    write_json(corpus / "run" / "trial.json", {"config": config})
-    record = run_trial(corpus / "run", 1)
-    assert all(len(text.split()) <= 3 for text in record.sets["ours"].translations)
-    report = read_object(corpus / "run/evaluation/ours.json", "")["search"]
-    assert (report["beam_size"], report["lengths"]["max_length"]) == (2, 3)
 
 
 def dropouts(net):

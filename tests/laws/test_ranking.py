@@ -178,43 +178,52 @@ def test_with_zero_bleu_the_loss_ranks_and_a_warning_is_logged(corpus, metric, o
 # ---------------------------------------------------------------------- another metric
 
 
-def test_a_change_of_metric_ranks_checkpoints_again(corpus):
-    options = {"max_duration": ["8 updates"], "checkpoints": KEEP, "optimizer": {"kind": "adam", "lr": 0.3}}
-    run = trained(corpus, "run", validation=every("1 update", metric="chrf", patience=9), **options)
-    kept = {c.train_state.update: c for c in list_checkpoints(run.folder)}
-    by_chrf = max(kept, key=lambda update: kept[update].train_state.scores["chrf"])
-    by_loss = min(kept, key=lambda update: kept[update].train_state.scores["loss"])
-    assert by_chrf != by_loss and run.weights_origin()["checkpoints"] == [kept[by_chrf].folder.name]
-    trained(corpus, "run", resume=True, validation=every("1 update", metric="loss", patience=9), **options)
-    origin = run.weights_origin()
-    assert (origin["checkpoints"], origin["metric"]) == ([kept[by_loss].folder.name], "loss")
-    assert_same(load_tensors(run.weights_path), load_tensors(kept[by_loss].model_path))
-    assert f"patience restarts (the metric is loss and was chrf): the best is update {by_loss}" in log_of(run)
+CHRF = {"metric": "chrf"}
 
 
-def test_patience_and_plateaus_restart_at_a_change_of_metric(corpus):
+@pytest.mark.parametrize(
+    ("other", "ranked", "reason"),
+    [
+        ({"metric": "loss"}, range(1, 10), "the metric is loss and was chrf"),
+        (CHRF | {"max_sentences": 2}, [9], "the dev set, or the settings of scores, have changed"),
+    ],
+)
+def test_after_a_change_of_scores_and_back_the_best_by_the_current_ones_translates(corpus, other, ranked, reason):
+    options, published = {"checkpoints": KEEP, "optimizer": {"kind": "adam", "lr": 0.3}}, []
+    for last, measure, updates in ((8, CHRF, range(1, 9)), (9, other, ranked), (9, CHRF, range(1, 9))):
+        validation = every("1 update", patience=9, **measure)
+        options["max_duration"] = [f"{last} updates"]
+        run = trained(corpus, "run", resume="if-exists", validation=validation, **options)
+        comparable = [c for c in list_checkpoints(run.folder) if c.train_state.update in updates]
+        sign = -1 if measure["metric"] == "loss" else 1
+        best = max(comparable, key=lambda c: sign * c.train_state.scores[measure["metric"]])
+        origin = run.weights_origin()
+        assert (origin["checkpoints"], origin["metric"]) == ([best.folder.name], measure["metric"])
+        assert_same(load_tensors(run.weights_path), load_tensors(best.model_path))
+        published.append(best.train_state.update)
+    assert published[0] != published[1]
+    assert f"patience restarts ({reason}): the best is update " in log_of(run)
+
+
+@pytest.mark.parametrize(
+    ("first", "patience", "last", "rates"),
+    [
+        # Updates 2 and 4 have no chrF: 6 is the first and the best; 8, 10 and 12 are no better, and 10 is a plateau.
+        ("loss", 3, 12, [1e-12] * 10 + [1e-13] * 2),
+        # Update 4 had no better BLEU; 6 is the first without a better chrF, and 8 the second.
+        ("bleu", 2, 8, [1e-12] * 8),
+    ],
+)
+def test_patience_and_plateaus_restart_at_a_change_of_metric(corpus, first, patience, last, rates):
     plateau = {"kind": "plateau", "factor": 0.1, "patience": 2}
     options = {"optimizer": NO_PROGRESS, "lr_schedule": plateau, "report_every": 1, "checkpoints": KEEP}
-    trained(corpus, "run", max_duration=["4 updates"], validation=every(metric="loss", patience=3), **options)
-    validation = every(metric="chrf", patience=3)
-    run = trained(corpus, "run", max_duration=["99 updates"], resume=True, validation=validation, **options)
-    # Updates 2 and 4 have no chrF: 6 is the first and the best; 8, 10 and 12 are no better, and 10 is a plateau.
-    assert [line["update"] for line in metrics(run, "validation")] == [2, 4, 6, 8, 10, 12]
-    rates = [line["learning_rate"] for line in metrics(run, "train")]
-    assert rates == pytest.approx([1e-12] * 10 + [1e-13] * 2, rel=1e-9, abs=0)
-    log = log_of(run)
-    assert "not ranked, without a comparable chrf: update 2, 4" in log and "there is no best one yet" in log
-
-
-def test_patience_restarts_with_a_comparable_best(corpus):
-    plateau = {"kind": "plateau", "factor": 0.1, "patience": 2}
-    options = {"optimizer": NO_PROGRESS, "lr_schedule": plateau, "report_every": 1}
-    trained(corpus, "run", max_duration=["4 updates"], validation=every(metric="bleu", patience=2), **options)
-    validation = every(metric="chrf", patience=2)
-    run = trained(corpus, "run", max_duration=["99 updates"], resume=True, validation=validation, **options)
-    # Update 4 had no better BLEU; 6 is the first without a better chrF, and 8 the second.
-    assert [line["update"] for line in metrics(run, "validation")] == [2, 4, 6, 8]
-    assert {line["learning_rate"] for line in metrics(run, "train")} == {1e-12}
+    for metric, updates in ((first, 4), ("chrf", 99)):
+        validation, options["max_duration"] = every(metric=metric, patience=patience), [f"{updates} updates"]
+        run = trained(corpus, "run", resume="if-exists", validation=validation, **options)
+    assert [line["update"] for line in metrics(run, "validation")] == [*range(2, last + 1, 2)]
+    assert [line["learning_rate"] for line in metrics(run, "train")] == pytest.approx(rates, rel=1e-9, abs=0)
+    unranked = "not ranked, without a comparable chrf: update 2, 4", "there is no best one yet"
+    assert [text in log_of(run) for text in unranked] == [first == "loss"] * 2
 
 
 def test_an_average_of_the_best_needs_comparable_scores(corpus):

@@ -78,13 +78,14 @@ LINES = 30
 
 @pytest.fixture
 def data(tmp_path: Path) -> DataConfig:
-    """Targets are reversed sources; every fifth pair has an empty side, some words have no link."""
+    """Targets are reversed sources; every fifth pair has an empty side, some words have no or several links."""
     random, pairs, links = Random(0), list[tuple[str, str]](), list[str]()
     for number in range(LINES):
         words = random.choices([*TEXT[0].split(), "lantern", "slowly", "x-y", "•"], k=random.randint(1, 6))
         pairs.append((" ".join(words), " ".join(words[::-1]) if number % 5 else ""))
-        linked = [place for place in range(len(words)) if random.random() < 0.8 and number % 5]
-        links.append(" ".join(f"{len(words) - 1 - place}-{place}" for place in linked))
+        linked = [(len(words) - 1 - place, place) for place in range(len(words)) if random.random() < 0.8]
+        linked += [(0, place) for place in range(len(words)) if random.random() < 0.3]
+        links.append(" ".join(f"{source}-{target}" for source, target in linked if number % 5))
     train = write_corpus(tmp_path, "train", pairs, links)
     return DataConfig(train=train, dev=train.model_copy(update={"alignment": None}))
 
@@ -108,7 +109,7 @@ def test_attention_targets_of_batches(tmp_path: Path, data: DataConfig, name: st
     pairs = [(pair, links.sure) for pair, links in train.pairs_with_alignments() if links and pair[1]]
     for corpus in (prepared.train.corpus, prepared.train.epoch_corpus(1, 0), prepared.train.epoch_corpus(1, 1)):
         assert len(corpus) == len(pairs) and corpus.alignments is not None
-        batch = make_batch(corpus, range(len(corpus)))
+        batch = make_batch(corpus, range(len(corpus))[::-1])
         assert batch.alignment_targets is not None
         assert batch.alignment_targets.shape == (*batch.labels.shape, batch.source.size(1))
         for row, (texts, links) in enumerate(pairs):
@@ -121,7 +122,7 @@ def test_attention_targets_of_batches(tmp_path: Path, data: DataConfig, name: st
                 for place, target_word in enumerate(words[1]):
                     is_linked = np.array([(source_word, target_word) in links for source_word in words[0]])
                     expected[place, : len(words[0])] = is_linked / max(is_linked.sum(), 1)
-            np.testing.assert_allclose(batch.alignment_targets[row], expected, rtol=1e-6)
+            np.testing.assert_allclose(batch.alignment_targets[-1 - row], expected, rtol=1e-6)
 
 
 def test_links_stay_with_their_pairs_after_filters(tmp_path: Path, data: DataConfig) -> None:
