@@ -30,15 +30,6 @@ LANGUAGES = {
             "when": ["きのう、", "5月3日に", "10:30に"],
         },
     ),
-    "thai": (
-        "{who}{did}{what}{when}",
-        {
-            "who": ["ครู", "แม่ของฉัน", "หมอ"],
-            "what": ["ขนมปัง", "หนังสือสองเล่ม", "Wi-Fi"],
-            "did": ["ซื้อ", "พบ", "ทำหาย"],
-            "when": ["เมื่อวานนี้", " วันที่ 3 พฤษภาคม", " 10:30 น."],
-        },
-    ),
     "chinese": (
         "{when}，{who}{did}{what}。",
         {
@@ -59,7 +50,6 @@ def sentence(order: str, parts: dict[str, list[str]], indices: tuple[int, ...]) 
     ("language", "tokenizer", "tokenize"),
     [
         ("chinese", "{kind: characters}", "zh"),
-        pytest.param("thai", "{kind: characters}", "char", marks=pytest.mark.slow),
         pytest.param("japanese", "{kind: unigram, vocab_size: 400}", "char", marks=pytest.mark.slow),
     ],
 )

@@ -57,17 +57,6 @@ def test_precision_and_batch_size(
         assert report["engine"] == "native bfloat16"
 
 
-def test_whole_words(tmp_path: Path, invoke: Invoke) -> None:
-    """Two words and the comma that joins them are three columns of a map, and one."""
-    run = untrained(tmp_path, words=(*WORDS, "few,many"))
-    words = ("translate", run.folder, "few,many", "--attention", "-", *SHORT)
-    rows = [
-        next(line for line in invoke(*words, *more).out.split("\n") if "</s> " in line).split()[1]
-        for more in ((), ("--whole-words",))
-    ]
-    assert len(rows[0]) - len(rows[1]) == 2 * 2  # a cell has two characters
-
-
 def test_evaluate(tmp_path: Path, invoke: Invoke) -> None:
     run = untrained(tmp_path).folder
     for more, width, max_length in (((), 3, 9), (("--beam", "2"), 2, 9), (SHORT, 3, 2)):
@@ -94,3 +83,24 @@ def test_filters_check_both_sides(pair: tuple[list[int], list[int]]) -> None:
     assert FiltersConfig(max_length=4).rejection_reason(encoded) is None
     assert FiltersConfig(max_length_ratio=3).rejection_reason(encoded) == "unbalanced"
     assert FiltersConfig(max_length_ratio=4).rejection_reason(encoded) is None
+
+
+def test_names_of_parts_are_those_of_a_dry_run(invoke: Invoke, tmp_path: Path) -> None:
+    untrained(tmp_path)
+    out = invoke("train", "own.yaml", "--dry-run").out
+    names = [line.split()[0] for line in out.splitlines() if line[:1].islower() and "." in line.split()[0]]
+    total, encoder = (
+        sum(int(line.split()[-1].replace(",", "")) for line in out.splitlines() if line.split()[0] == name)
+        for name in ("trained", "encoder")
+    )
+    frozen = invoke("train", "own.yaml", "--dry-run", "--set", "training.frozen=[encoder]").out.splitlines()
+    assert next(line for line in frozen if line.startswith("trained")).split()[-1] == f"{total - encoder:,}"
+    assert len(names) > 10
+    invoke("train", "own.yaml", "--dry-run", "--set", f"training.frozen=[{','.join(names[1:])}]")
+    error = invoke("train", "own.yaml", "--dry-run", "--set", "training.frozen=[encoder.rn]", code=2).err
+    assert error.startswith("<command line>:1:17: `training.frozen`: ") and "did you mean `encoder.rnn`?" in error
+    exclude = "training.init_from={run_dir: run, exclude: [coder]}"
+    error = invoke("train", "own.yaml", "--set", exclude, code=2).err
+    assert error.startswith("<command line>:1:") and "exclude`: the model has no part `coder`" in error
+    options = ["--set", "run_dir=new", "--set", "training.init_from={run_dir: elsewhere}"]
+    assert "elsewhere: is no run directory" in invoke("train", "own.yaml", *options, code=2).err

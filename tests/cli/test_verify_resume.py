@@ -15,35 +15,6 @@ from tests.cli.conftest import ROOT, command, invoke_in, run_process
 from tests.laws.small import BAHDANAU, MODELS, content, trained
 from tests.laws.test_interrupted import PLAIN, assert_identical
 
-FORGETFUL = '''
-import torch
-from torch import nn
-
-import seq2attn
-from seq2attn.encoders.base import Encoder, EncoderOutput
-
-
-class Forgetful(Encoder):
-    """Noise from a generator that is not seeded for each update."""
-
-    class Config(seq2attn.Config):
-        kind: str
-
-        def build(self, input_dim):
-            return Forgetful(input_dim)
-
-    def __init__(self, input_dim):
-        super().__init__()
-        self.layer, self.noise = nn.Linear(input_dim, 8), torch.Generator().manual_seed(7)
-        self.key_dim = self.value_dim = self.final_dim = 8
-
-    def forward(self, embedded, mask):
-        states = self.layer(embedded)
-        if self.training:
-            states = states + 0.1 * torch.randn(states.shape, generator=self.noise)
-        return EncoderOutput(states, states, mask, (states[:, :1],))
-'''
-
 
 def test_a_small_model_is_verified(corpus, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(corpus))
@@ -95,8 +66,7 @@ def test_another_duration_differs(corpus):
 
 @pytest.mark.slow
 def test_a_model_that_does_not_resume_exactly_fails(corpus):
-    (corpus / "forgetful.py").write_text(FORGETFUL)
-    model = {**BAHDANAU, "encoder": {"kind": "forgetful:Forgetful"}}
+    model = {**BAHDANAU, "encoder": {"kind": "tests.laws.faults:Forgetful"}}
     config = corpus / "small.yaml"
     config.write_text(yaml.safe_dump(content(corpus, "small", model=model)))
     done = run_process(corpus, command("verify-resume", config, "--updates", 80))

@@ -90,6 +90,24 @@ class Faulty(_GRU):
         return self.micro_batch == self.config.micro_batch
 
 
+class Forgetful(_GRU):
+    """A GRU whose noise is of a generator that no checkpoint has, and no update seeds."""
+
+    class Config(seq2attn.Config):
+        kind: str
+
+        def build(self, input_dim: int) -> Forgetful:
+            return Forgetful(self, input_dim)
+
+    def __init__(self, config: Config, input_dim: int) -> None:
+        super().__init__(config, input_dim)
+        self.noise = torch.Generator().manual_seed(7)
+
+    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
+        noise = torch.randn(embedded.shape, generator=self.noise) if self.training else 0.0
+        return self.gru(embedded + noise, mask)
+
+
 class OutOfMemory(_GRU):
     """A GRU that runs out of memory for large batches, after `spares` of them: training tries these first."""
 

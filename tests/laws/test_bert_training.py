@@ -1,20 +1,13 @@
-"""Training with BERT as encoder: frozen layers, learning-rate scale, exact resume, translation without BERT's files."""
+"""Training with BERT as encoder: frozen layers, learning-rate scale, exact resume."""
 
 from __future__ import annotations
-
-import shutil
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from seq2attn.config.load import load
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.prepare import load_prepared
-from seq2attn.experiment import ExperimentConfig
-from seq2attn.inference.translator import Translator
-from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from seq2attn.training.train import train
 from tests.laws.small import (
     WORDS,
     assert_exact_resume,
@@ -95,22 +88,6 @@ def test_bert_has_a_scaled_learning_rate(corpus, tmp_path):
 
 def test_a_resumed_training_equals_an_uninterrupted_one(corpus, folder):
     assert_exact_resume(corpus, 8, batch={"tokens": 160}, report_every=1, **options(folder, frozen=1, lr_scale=0.3))
-
-
-def test_a_run_does_not_need_the_folder_of_bert(corpus, folder):
-    run = trained(corpus, "run", max_duration=["4 updates"], **options(folder))
-    lines = [" ".join(WORDS[:4]), "", f"{WORDS[0]} unheard {WORDS[1]} " * 40]
-    before = [t.text for t in Translator.load(run.folder).translate(lines)]
-    shutil.rmtree(folder)
-    translator = Translator.load(run.folder)
-    translations = [*translator.translate(lines, attention=True)]
-    assert [translation.text for translation in translations] == before
-    assert translations[1].text == ""
-    assert translations[0].source_tokens == ("<s>", *WORDS[:4])
-    assert translations[0].cross_attention.shape[-1] == 6  # with EOS
-    config = load(run.config_path, ExperimentConfig, ["training.max_duration=[6 updates]"])
-    train(config, resume=True)
-    assert list_checkpoints(run.folder)[-1].train_state.update == 6
 
 
 @pytest.mark.slow

@@ -7,9 +7,12 @@ import itertools
 import pytest
 import torch
 
-from seq2attn.nn.decoding_state import map_tensors, repeat_rows, select_rows
+from seq2attn.nn.decoding_state import map_tensors, repeat_rows, select_rows, with_fixed_capacity
+from seq2attn.training.loss import TrainingLoss
 from tests.laws.parts import (
+    BATCH,
     DECODERS,
+    ENCODERS,
     EVERY_DECODER,
     PAIRS,
     PLUGGED,
@@ -147,3 +150,75 @@ def test_weights_are_a_distribution_over_tokens(decoder, score, align):
         assert (total > 0).all()
     else:
         torch.testing.assert_close(total, torch.ones_like(total))
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_weights_of_an_encoder_are_a_distribution_and_do_not_change_the_output(encoder):
+    net, lengths = model(encoder, "luong"), (5, 3, 1, 7)
+    ids, mask = sources(lengths, garbage=9)
+    embedded = net.source_embedding(ids)
+    output, (with_weights, weights) = net.encoder(embedded, mask), net.encoder.forward_with_weights(embedded, mask)
+    for name in ("keys", "values"):
+        torch.testing.assert_close(getattr(with_weights, name)[mask], getattr(output, name)[mask])
+    torch.testing.assert_close(with_weights.final_state, output.final_state)
+    assert (weights is None) == (ENCODERS[encoder]["kind"] not in ("transformer", "bert"))
+    if weights is None:
+        return
+    config = {"layers": 2, "heads": 4} if encoder == "bert" else ENCODERS[encoder]
+    assert weights.shape == (len(lengths), config["layers"], config["heads"], max(lengths), max(lengths))
+    assert (weights >= 0).all()
+    weights = net.encoder_self_attention(ids, mask)
+    assert (weights[~mask[:, None, None, None].expand_as(weights)] == 0).all()
+    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
+    for i, n in enumerate(lengths):
+        alone = net.encoder_self_attention(ids[i : i + 1, :n], mask[i : i + 1, :n])
+        torch.testing.assert_close(weights[i : i + 1, ..., :n, :n], alone)
+
+
+def test_gradients_to_the_encoder_of_a_convolutional_decoder_are_scaled(monkeypatch):
+    gradients = []
+    for unscaled in (False, True):
+        if unscaled:
+            name = "seq2attn.decoders.convolutional.scale_gradient"
+            monkeypatch.setattr(name, lambda x, share: x if share == 1 / 4 else None)
+        net = model("gru", "convolutional")
+        memory, state = net.encode(*sources())
+        net.decode(targets(4, 5), state, memory).hidden.pow(2).sum().backward()
+        gradients.append(net.source_embedding.embedding.weight.grad)
+    torch.testing.assert_close(gradients[0] * 4, gradients[1])
+
+
+@pytest.mark.parametrize("decoder", ["transformer", "convolutional"])
+def test_log_probabilities_of_samples_are_summed_over_layers(decoder):
+    net, log_probs = calm(model("gru", decoder, "multi-head", "hard-reinforce")), []
+    for layer in net.decoder.layers:
+        layer.cross_attention.register_forward_hook(lambda _, args, output: log_probs.append(output.sample_log_prob))
+    memory, state = net.encode(*sources())
+    total = net.decode(targets(4, 5), state, memory).sample_log_prob
+    torch.testing.assert_close(total, log_probs[0] + log_probs[1])
+
+
+# ---------------------------------------------------------------------- nothing is read from the device
+
+
+@pytest.mark.parametrize(
+    ("encoder", "decoder"),
+    [*((name, "bahdanau-gru") for name in ENCODERS if name != "gru"), *(("gru", name) for name in EVERY_DECODER)],
+)
+def test_losses_and_gradients_wait_for_nothing(encoder, decoder):
+    """The meta device has nothing to be read, for which a GPU would wait."""
+    net = model(encoder, decoder).float()
+    objective = TrainingLoss(net.to("meta"), 0.1)
+    objective(BATCH.to("meta")).loss.backward()
+    assert all(weight.grad is not None for weight in objective.parameters())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("decoder", "score", "align"), PLUGGED)
+def test_steps_of_a_search_wait_for_nothing(decoder, score, align):
+    net, batch = model("gru", decoder, score, align).float().to("meta"), BATCH.to("meta")
+    memory, state = net.encode(batch.source, batch.source_mask, torch.from_numpy(batch.source_lengths))
+    _, state = net.step(batch.target[:, 0], state, memory)
+    for state_of_three in (repeat_rows(state, 3), with_fixed_capacity(repeat_rows(state, 3), 8)):
+        log_probs, _ = net.step(batch.target[:, 0].repeat(3), state_of_three, memory)
+        assert len(log_probs) == 3 * len(batch.target)

@@ -107,29 +107,24 @@ def assert_mean(weights, run, names):
         torch.testing.assert_close(tensor, sum(part[name].double() for part in parts).div(len(parts)).float())
 
 
-@pytest.mark.parametrize("kind", ["last", "best"])
-def test_averages_are_means_of_checkpoints(corpus, kind):
-    checkpoints = {"keep_last": 3, "keep_best": 3, "average": kind}
-    options = {"max_duration": ["12 updates"], "optimizer": {"kind": "adam", "lr": 0.2}}
-    run = trained(corpus, "run", validation={"every": "2 updates"}, checkpoints=checkpoints, **options)
-    names = run.weights_origin()["checkpoints"]
-    assert len(names) == 3 and "the mean of 3 checkpoints" in log_of(run)
+@pytest.mark.parametrize(("kind", "kept"), [("last", {"keep_last": 3}), ("best", {})])  # by default the best three
+def test_averages_are_means_of_checkpoints(corpus, kind, kept):
+    options = {"max_duration": ["12 updates"], "optimizer": {"kind": "adam", "lr": 0.3}}  # it overshoots
+    validation = {"every": "2 updates", "metric": "loss"}
+    run = trained(corpus, "run", validation=validation, checkpoints={"average": kind, **kept}, **options)
+    validated = [(line["loss"], f"{line['update']:08}") for line in metrics(run, "validation")]
+    names = [name for _, name in (validated[-3:] if kind == "last" else sorted(validated)[:3])]
+    assert run.weights_origin()["checkpoints"] == names and "the mean of 3 checkpoints" in log_of(run)
     mean = load_tensors(run.weights_path)
     assert_mean(mean, run, names)
     average_run(run.folder, last=3 if kind == "last" else None, best=3 if kind == "best" else None)
     assert_same(load_tensors(run.weights_path), mean)
-
-
-def test_by_default_the_best_three_checkpoints_can_be_averaged(corpus):
-    run = trained(corpus, "run", max_duration=["20 updates"], optimizer={"kind": "adam", "lr": 0.3})  # it overshoots
-    validations = metrics(run, "validation")
-    assert len(validations) == 5
-    best = sorted(validations, key=lambda line: line["loss"])[:3]
-    average_run(run.folder, last=None, best=3)
-    assert_mean(load_tensors(run.weights_path), run, [f"{line['update']:08}" for line in best])
-    message = r"has \d checkpoints, not 6; average fewer, .*`training.checkpoints.keep_best`"
+    message = r"has \d checkpoints, not 9; average fewer, .*`training.checkpoints.keep_best`"
     with pytest.raises(RunError, match=message):
-        average_run(run.folder, last=None, best=6)
+        average_run(run.folder, last=None, best=9)
+
+
+def test_without_kept_checkpoints_the_best_is_the_average(corpus):
     run = trained(corpus, "none", max_duration=["4 updates"], checkpoints={"keep_best": 0, "average": "best"})
     assert len(run.weights_origin()["checkpoints"]) == 1
 

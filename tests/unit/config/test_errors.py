@@ -43,7 +43,6 @@ class Data(Config):
     train: InputPath | list[InputPath]
     languages: tuple[str, str] = ("de", "en")
     weights: dict[str, PositiveInt] = Field(default_factory=dict)
-    limit: PositiveInt | Literal["none"] = "none"
     note: str = ""
     sort: Literal["on", "off"] = "on"
 

@@ -102,8 +102,6 @@ class TestAnotherKind:
             "`model.decoder` of kind `bahdanau` has no `model.decoder.input_feeding`: dropped",
             "`search` of kind `greedy` has no `search.beam_size`, `search.patience`: dropped",
         ]
-
-    def test_no_message_if_nothing_is_dropped(self, write: Write, capsys: pytest.CaptureFixture[str]) -> None:
         encoder = load(write(WHOLE), ExperimentConfig, ["model.encoder.kind=lstm"]).model.encoder
         assert (encoder.kind, encoder.dim, encoder.layers) == ("lstm", 12, 2)
         assert capsys.readouterr().err == ""

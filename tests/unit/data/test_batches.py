@@ -1,4 +1,6 @@
-"""Batches of an epoch: each pair once, none over budget, ranks equal; and their tensors."""
+"""Batches of an epoch: each pair once, none over budget, ranks equal; their tensors, and prefetching."""
+
+import threading
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from seq2attn.data.batch_planner import check_complete, padding_ratio, plan_batches
-from seq2attn.data.collate import IGNORE_INDEX, collate, collate_source, make_batch
+from seq2attn.data.collate import IGNORE_INDEX, collate, collate_source, make_batch, prefetch
 from seq2attn.data.corpus import Corpus
 from seq2attn.errors import DataError
 from seq2attn.nn.linear import ROW_MULTIPLE
@@ -118,8 +120,33 @@ def test_a_batch_of_a_corpus_is_that_of_its_pairs(packed: bool, size: int) -> No
         if isinstance(tensor, torch.Tensor):
             assert torch.equal(getattr(batch, name), tensor) and getattr(batch, name).dtype == tensor.dtype, name
     assert (batch.layouts is None) == (expected.layouts is None) == (not packed)
+    assert batch.alignment_targets is None
 
 
 def test_collate_source_takes_empty_lines() -> None:
     source, mask = collate_source([[], [4]])
     assert source.tolist() == [[EOS, PAD], [4, EOS]] and mask.tolist() == [[True, False], [True, True]]
+
+
+def test_prefetched_results_are_in_order_and_one_is_computed_ahead():
+    computed = []
+    results = prefetch(lambda item: computed.append(item) or -item, [1, 2, 3])
+    assert [next(results), next(results)] == [-1, -2]
+    assert computed[:2] == [1, 2]
+    assert list(results) == [-3]
+    assert computed == [1, 2, 3]
+    assert list(prefetch(abs, [])) == []
+
+
+def test_errors_of_prefetching_are_raised_in_their_turn():
+    results = prefetch(lambda item: 1 // item, [1, 0])
+    assert next(results) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
+
+def test_no_thread_is_left_behind():
+    before = threading.active_count()
+    for _ in prefetch(abs, [1, 2, 3]):
+        break
+    assert threading.active_count() == before

@@ -162,6 +162,7 @@ def experiment(folder: Path, data: dict[str, Any], **changes: Any) -> Path:
 A, B = {"kind": "tsv", "path": "a.tsv"}, {"kind": "tsv", "path": "b.tsv", "tag": "2en"}
 TAG = "`data.dev.tag`: no corpus of `data.train` has the tag `2de`; known: `2en`"
 REFERENCES = {"kind": "plain", "source": "a", "target": "b", "references": ["c"]}
+WORDPIECE = "`data.train`: has a `tag`, for which the vocabulary of `wordpiece` has no"
 
 
 @pytest.mark.parametrize(
@@ -177,11 +178,14 @@ REFERENCES = {"kind": "plain", "source": "a", "target": "b", "references": ["c"]
         ({"train": A, "test": {"t": {**A, "tag": "x"}}}, "`data.test.t.tag`: no corpus of `data.train` has the tag"),
         ({"train": A, "dev": {**A, "repeat": 2}}, "`data.dev.repeat`: is for `train`"),
         ({"train": REFERENCES}, "`data.train.references`: are for `dev` and `test`"),
+        ({"train": [A, B]}, WORDPIECE),
     ],
 )
 def test_config_errors_have_their_place(tmp_path: Path, data: dict[str, Any], message: str) -> None:
+    make_bert(tmp_path / "bert", ["one", "two"])
+    source = {"kind": "wordpiece", "path": "bert"} if message == WORDPIECE else {"kind": "words"}
     with pytest.raises(ConfigError) as error:
-        load(experiment(tmp_path, data), ExperimentConfig)
+        load(experiment(tmp_path, data, tokenizer={"source": source, "target": {"kind": "words"}}), ExperimentConfig)
     assert message in str(error.value)
     assert f"{tmp_path / 'config.yaml'}:" in str(error.value)
 
@@ -192,14 +196,6 @@ def test_the_config_of_the_docs_is_valid(tmp_path: Path) -> None:
     corpora = load(experiment(tmp_path, data), ExperimentConfig).data.train
     expected = [("plain", "news", 3), ("tsv", "subtitles", 0.25), ("jsonl", None, 1)]
     assert [(corpus.kind, corpus.tag, corpus.repeat) for corpus in corpora] == expected
-
-
-def test_tags_and_wordpiece_are_an_error(tmp_path: Path) -> None:
-    make_bert(tmp_path / "bert", ["one", "two"])
-    text = {"source": {"kind": "wordpiece", "path": "bert"}, "target": {"kind": "words"}}
-    message = r"`data\.train`: has a `tag`, for which the vocabulary of `wordpiece` has no"
-    with pytest.raises(ConfigError, match=message):
-        load(experiment(tmp_path, {"train": [A, B]}, tokenizer=text), ExperimentConfig)
 
 
 def test_counts_that_do_not_add_up_are_errors(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ embeddings are taken out of it: ours has none.
 
 from __future__ import annotations
 
-import copy
 import functools
 
 import pytest
@@ -26,6 +25,7 @@ from transformers import (
 
 from seq2attn.data.collate import collate_source
 from seq2attn.models import ModelConfig, build_model
+from seq2attn.pretrained.bart import hf_name
 from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
 from seq2attn.search.search import search
 from seq2attn.search.strategies import NEG_INF, BeamSearch
@@ -90,35 +90,14 @@ def ours(kind):
         for table in (net.source_embedding.embedding, net.target_embedding.embedding, net.output_projection):
             table.weight.copy_(their.lm_head.weight)
         net.output_projection.bias.copy_(their.final_logits_bias[0])
-        for side, other in ((net.encoder, their.model.encoder), (net.decoder, their.model.decoder)):
-            copy_side(side, other, kind)
+        weights = their.state_dict()
+        for name, parameter in net.named_parameters():
+            if "position_encoding" in name:
+                table = weights[hf_name(name.replace("position_encoding.embedding", "embed_positions"))]
+                parameter.copy_(table[2 if kind == "bart" else 0 :])
+            elif "coder." in name:
+                parameter.copy_(weights[hf_name(name)])
     return net
-
-
-def copy_side(side, other, kind):
-    side.position_encoding.embedding.weight.copy_(other.embed_positions.weight[2 if kind == "bart" else 0 :])
-    if kind == "pegasus":
-        copy_weights(side.norm, other.layer_norm)
-    for layer, their in zip(side.layers, other.layers, strict=True):
-        copy_attention(layer.self_attention, their.self_attn)
-        copy_weights(layer.self_attention_residual.norm, their.self_attn_layer_norm)
-        if hasattr(layer, "cross_attention"):
-            copy_attention(layer.cross_attention, their.encoder_attn)
-            copy_weights(layer.cross_attention_residual.norm, their.encoder_attn_layer_norm)
-        copy_weights(layer.feed_forward.up_proj, their.fc1)
-        copy_weights(layer.feed_forward.down_proj, their.fc2)
-        copy_weights(layer.feed_forward_residual.norm, their.final_layer_norm)
-
-
-def copy_attention(attention, their):
-    copy_weights(attention.score.query_proj, their.q_proj)
-    copy_weights(attention.score.key_proj, their.k_proj)
-    copy_weights(attention.value_proj, their.v_proj)
-    copy_weights(attention.output_proj, their.out_proj)
-
-
-def copy_weights(layer, their):
-    layer.load_state_dict(copy.deepcopy(their.state_dict()))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,9 +11,9 @@ from seq2attn.tokenizers.base import Tokenizer, assign_word_ids
 from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.subwords import UnigramTokenizerConfig
 from seq2attn.tokenizers.tokenized_text import TokenizedText, _are_of_one_word
+from seq2attn.tokenizers.unicode_scripts import is_unspaced
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
-from seq2attn.tokenizers.words import WordTokenizerConfig
-from tests.unit.tokenizers.test_tokenizers import STOCHASTIC, TEXT, TRAINED
+from tests.unit.tokenizers.test_tokenizers import TEXT, TRAINED
 
 
 def check_word_by_word(tokenizer: Tokenizer, ids: Sequence[int]) -> None:
@@ -35,7 +35,16 @@ def check_word_by_word(tokenizer: Tokenizer, ids: Sequence[int]) -> None:
 @example("a , b ,c d, •e f•g ￭ x￭y")
 @example("")
 def test_words_of_lines(name: str, line: str) -> None:
-    check_word_by_word(TRAINED[name], TRAINED[name].encode(line))
+    tokenizer = TRAINED[name]
+    ids = tokenizer.encode(line)
+    check_word_by_word(tokenizer, ids)
+    assert tokenizer.word_ids([BOS, *ids, EOS, PAD]) == [-1, *tokenizer.word_ids(ids), -1, -1]
+    text = TokenizedText.from_ids(tokenizer, [BOS, *ids, EOS])
+    assert text.tokens == tuple(tokenizer.convert_ids_to_tokens([BOS, *ids, EOS]))
+    first, *words, last = text.words
+    assert (first, "".join(words), last) == ("<s>", "".join(tokenizer.decode(ids).split()), "</s>")
+    assert words == tokenizer.decode(ids).split() or any(map(is_unspaced, line))
+    assert [*dict.fromkeys(text.word_ids)] == [*range(len(text.words))]
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -46,30 +55,11 @@ def test_words_of_any_ids(name: str, data: st.DataObject) -> None:
     check_word_by_word(TRAINED[name], data.draw(st.lists(st.sampled_from(letters))))
 
 
-@pytest.mark.parametrize("name", STOCHASTIC)
-def test_words_in_random_segmentation(name: str) -> None:
-    for ids in STOCHASTIC[name].sample(TEXT, seed=4):
-        check_word_by_word(STOCHASTIC[name], ids)
-
-
-@pytest.mark.parametrize("name", TRAINED)
-def test_special_tokens_belong_to_no_word(name: str) -> None:
-    tokenizer = TRAINED[name]
-    ids = tokenizer.encode("red boat")
-    assert tokenizer.word_ids([BOS, *ids, EOS, PAD]) == [-1, *tokenizer.word_ids(ids), -1, -1]
-
-
 def test_spaces_as_bytes_separate_words() -> None:
     tokenizer = TRAINED["bpe"]
     red, newline, s = tokenizer.encode("red"), tokenizer.vocabulary.id("<0x0A>"), tokenizer.vocabulary.id("s")
     assert tokenizer.word_ids([*red, newline, s]) == [*[0] * len(red), 1, 1]
     assert tokenizer.decode([*red, newline, s]) == "red s"
-
-
-def test_joiners_keep_words_together() -> None:
-    tokenizer = WordTokenizerConfig().train(["Don't wait, (she) said."])
-    ids = tokenizer.encode("Don't wait, (she) said.")
-    assert tokenizer.word_ids(ids) == [0, 0, 0, 1, 1, 2, 2, 2, 3, 3]
 
 
 @given(surfaces=st.lists(st.sampled_from(["a", " ", " a", "a ", " a b", "b\n", "", SPECIAL_TOKENS[UNK]])))

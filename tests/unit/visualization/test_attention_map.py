@@ -4,33 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from seq2attn.errors import UserError
-from seq2attn.tokenizers.tokenized_text import TokenizedText
-from seq2attn.tokenizers.unicode_scripts import is_unspaced
-from seq2attn.tokenizers.vocabulary import BOS, EOS
 from seq2attn.visualization.attention import AttentionSelection, attention_text, draw_attention
 from seq2attn.visualization.attention_map import AttentionMap
-from tests.unit.tokenizers.test_tokenizers import TEXT, TRAINED
 from tests.unit.visualization.weights import SOURCE, TARGET, random_weights
-
-
-@pytest.mark.parametrize("name", TRAINED)
-@given(line=st.text() | st.sampled_from(TEXT))
-def test_words_of_tokens_are_those_of_the_line(name: str, line: str) -> None:
-    tokenizer = TRAINED[name]
-    ids = tokenizer.encode(line)
-    text = TokenizedText.from_ids(tokenizer, [BOS, *ids, EOS])
-    assert text.tokens == tuple(tokenizer.convert_ids_to_tokens([BOS, *ids, EOS]))
-    assert (text.words[0], text.words[-1]) == ("<s>", "</s>")
-    if ids:
-        assert "".join(text.words[1:-1]) == "".join(tokenizer.decode(ids).split())
-        if not any(map(is_unspaced, line)):
-            assert list(text.words[1:-1]) == tokenizer.decode(ids).split()
-    assert list(text.word_ids) == sorted(text.word_ids)
-    assert set(text.word_ids) == set(range(len(text.words)))
 
 
 @pytest.mark.parametrize("kind", ["cross", "encoder"])
