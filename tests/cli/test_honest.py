@@ -83,20 +83,14 @@ class TestLong:
     SENTENCES = tuple(source for source, _ in PHRASES[:9])
     GIVEN = f"Hallo.\n{' '.join(SENTENCES)}\n\n{' '.join(SENTENCES).lower().replace('.', '')}\n".encode()
 
-    @pytest.mark.parametrize("options", ["--long-inputs {}", "--greedy --set search.lengths.long_inputs={}"])
-    def test_each_way(self, invoke: Invoke, raw: Path, options: str) -> None:
+    def test_each_way(self, invoke: Invoke, raw: Path) -> None:
         for how in ("split", "truncate"):
-            done = invoke("translate", raw, *options.format(how).split(), "--json", given=self.GIVEN)
+            done = invoke("translate", raw, "--long-inputs", how, "--json", given=self.GIVEN)
             segments = [json.loads(line).get("segments") for line in done.out.splitlines()]
             (message,) = warnings(done, "too many tokens: the model was trained on none with more than 30")
             assert message.startswith("warning: lines 2, 4: ")
             assert len(segments) == 4 and segments[0] is None
             assert segments[1] == [*self.SENTENCES] if how == "split" else len(segments[1]) == 1
-
-    def test_the_config_may_set_a_limit(self, invoke: Invoke, raw: Path) -> None:
-        limit = "--set=search.lengths.max_source_length=5"
-        done = invoke("translate", raw, limit, "Das Haus ist neu, und sie ist alt.")
-        assert warnings(done, "`search.lengths.max_source_length` allows 5; translated in parts")
 
 
 class TestEvaluate:

@@ -1,4 +1,4 @@
-"""The options of a command reach the component that they concern."""
+"""The options of a command reach the component that they concern, also `--ensemble` and `--prefix`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from seq2attn import load
 from seq2attn.data.filter import EncodedPair, FiltersConfig
 from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import RunError
 from seq2attn.inference.translator import Translator
+from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.cli.conftest import Invoke
-from tests.safe.untrained import LINES, WORDS, untrained
+from tests.safe.untrained import LINES, TRANSFORMER_CONFIG, WORDS, untrained
 
 SHORT = ("--set", "search.lengths.max_length=2")
 
@@ -104,3 +106,84 @@ def test_names_of_parts_are_those_of_a_dry_run(invoke: Invoke, tmp_path: Path) -
     assert error.startswith("<command line>:1:") and "exclude`: the model has no part `coder`" in error
     options = ["--set", "run_dir=new", "--set", "training.init_from={run_dir: elsewhere}"]
     assert "elsewhere: is no run directory" in invoke("train", "own.yaml", *options, code=2).err
+
+
+TEXT = "".join(line + "\n" for line in LINES).encode()
+
+
+def test_runs_are_combined(invoke: Invoke, tmp_path: Path) -> None:
+    run, other = untrained(tmp_path), untrained(tmp_path / "other", TRANSFORMER_CONFIG)
+    alone, same = (invoke("translate", run.folder, *options, given=TEXT).out for options in ([], ["--ensemble", "run"]))
+    assert alone == same
+    options = ["--ensemble", other.folder, "--ensemble", run.folder]
+    both = json.loads(invoke("translate", run.folder, LINES[0], *options, "--json").out)
+    translator = load(run.folder, ensemble=[other.folder, run.folder])
+    assert (translator.translate(LINES[0]).log_prob, repr(translator).count("rs on cpu")) == (both["log_prob"], 3)
+    assert both["log_prob"] != load(run.folder).translate(LINES[0]).log_prob
+    invoke("evaluate", run.folder, *options, "--precision", "bfloat16")
+    report = json.loads((run.folder / "evaluation/ensemble/ours.json").read_text(encoding="utf-8"))
+    members = [str(each.folder) for each in (run, other, run)]
+    assert [member["run_dir"] for member in report["model"]["ensemble"]] == members
+    assert report["engine"] == "native bfloat16"
+    translations = (run.folder / "evaluation/ensemble/ours.txt").read_text(encoding="utf-8").splitlines()
+    assert translations[0] == both["text"]
+    assert not (run.folder / "evaluation/ours.json").exists()
+
+
+def test_mistakes_of_ensembles(invoke: Invoke, tmp_path: Path) -> None:
+    run = untrained(tmp_path).folder
+    shorter = untrained(tmp_path / "shorter", words=["a", "few"]).folder
+    tagged = untrained(tmp_path / "tagged", tags=("<2en>",)).folder
+    expected = {
+        shorter: f"cannot be in an ensemble with {run}, which has another target vocabulary."
+        f" {shorter}/target/vocabulary.json: is not the vocabulary expected: 6 entries, expected 13; the first"
+        " difference is entry 5: 'few', expected 'are'",
+        tagged: f"cannot be in an ensemble with {run}, which has other tags: none, not <2en>",
+    }
+    for other, message in expected.items():
+        for command in (["translate", run, "a"], ["evaluate", run]):
+            assert invoke(*command, "--ensemble", other, code=2).err == f"error: {other}: {message}\n"
+    command = "translate", run, "a", "--ensemble", run
+    assert "an ensemble has no attention weights" in invoke(*command, "--attention", "-", code=2).err
+    assert "native engine, not by `ctranslate2`" in invoke(*command, "--engine", "ctranslate2", code=2).err
+
+
+GIVEN = b"a few words\n\nnot many\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return untrained(tmp_path)
+
+
+@pytest.mark.parametrize("search", [["--greedy"], ["--beam", "2"], ["--set", "search={kind: sample}"]])
+def test_one_prefix_for_all_lines(invoke: Invoke, run: RunDirectory, search: list[str]) -> None:
+    out = invoke("translate", run.folder, "--prefix", "of which", *search, given=GIVEN).out.split("\n")
+    assert [line[:8] for line in out] == ["of which", "", "of which", ""]
+
+
+def test_one_prefix_for_each_line(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
+    (tmp_path / "prefixes").write_text("there are\nof\n\n", encoding="utf-8")
+    free = invoke("translate", run.folder, given=GIVEN).out.split("\n")
+    out = invoke("translate", run.folder, "--prefix-file", "prefixes", given=GIVEN).out.split("\n")
+    assert out[0].startswith("there are") and out[1:] == ["", free[2], ""]
+    # The line whose attention is drawn is a separate batch.
+    invoke("translate", run.folder, "--prefix-file", "prefixes", "--attention", "-", "-o", "out", given=GIVEN)
+    assert (tmp_path / "out").read_text(encoding="utf-8").split("\n") == out
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "said"),
+    [
+        ("a\nof\n", "prefixes: has 2 lines and the input has more"),
+        ("a\nof\n\na\n", "prefixes: has 4 lines and the input has 3"),
+        ("a\nof strange\n\n", "prefixes:2: no translation can begin with 'of strange'"),
+    ],
+)
+def test_mistakes_of_prefixes(invoke: Invoke, run: RunDirectory, tmp_path: Path, prefixes: str, said: str) -> None:
+    (tmp_path / "prefixes").write_text(prefixes, encoding="utf-8")
+    (tmp_path / "out").write_text("before", encoding="utf-8")
+    command = ("translate", run.folder, "--prefix-file", "prefixes", "-o", "out")
+    assert said in invoke(*command, given=GIVEN, code=2).err
+    assert (tmp_path / "out").read_text() == "before" and not list(tmp_path.glob("*.partial"))
+    assert "exclude each other" in invoke(*command, "--prefix", "a", given=GIVEN, code=2).err

@@ -70,17 +70,12 @@ def test_text_fits_the_terminal(source: int, room: int):
     scaled = scale_weights(diagonal(12, source)[None, None], "row")
     lines = [*text.splitlines(), *legend_text(scaled, room).splitlines()]
     assert max(map(columns, lines)) <= room
+    assert heatmap_text(words, ["x"], np.eye(1, source), columns=1) == heatmap_text(
+        words, ["x"], np.eye(1, source), columns=16
+    )
     margin = max(line.index("…") + 2 for line in lines if "…" in line)
     maps = [line[margin:] for line in lines if line.startswith(f"{'▁The':>{margin - 1}}")]
     assert len(maps) == -(-source // ((room - margin) // (2 if 2 * source <= room - margin else 1)))
-
-
-def test_narrow_terminals():
-    words = [f"w{i}" for i in range(60)]
-    wide, narrow, least, none = (heatmap_text(words, ["x"], np.eye(1, 60, 37), columns=n) for n in (200, 20, 16, 1))
-    assert wide.count("█") == 2 and narrow.count("█") == 1
-    assert len(narrow.splitlines()) > len(wide.splitlines())
-    assert none == least
 
 
 def test_wide_and_combining_characters_keep_their_columns():
