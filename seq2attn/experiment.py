@@ -82,6 +82,12 @@ def _check_padding_free(model: ModelConfig, training: TrainingConfig) -> list[Fi
     return mistakes
 
 
+def _check_coverage_penalty(model: ModelConfig, search: SearchConfig) -> list[FieldError]:
+    if not search.coverage_penalty or _attention_shape(model.decoder) != (0, 0):
+        return []
+    return [FieldError("search.coverage_penalty", f"needs attention, and the decoder `{model.decoder.kind}` has none")]
+
+
 def _attention_shape(decoder: DecoderConfig) -> tuple[int, int] | None:
     """Number of layers with attention, and of heads in each; None for plug-ins."""
     attention = getattr(decoder, "attention", None)
@@ -104,6 +110,7 @@ class ExperimentConfig(Config):
         _check_tags,
         _check_guided_alignment,
         _check_padding_free,
+        _check_coverage_penalty,
     )
 
     run_dir: Path

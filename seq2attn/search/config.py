@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import torch
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
@@ -13,7 +13,7 @@ from torch import Tensor
 from seq2attn.config.base import Config, FieldError, FieldErrors
 from seq2attn.errors import UserError
 from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
-from seq2attn.search.strategies import BeamSearch, GreedySearch, Sampling, SearchStrategy
+from seq2attn.search.strategies import BeamSearch, DiverseBeamSearch, GreedySearch, Sampling, SearchStrategy
 
 MAX_BEAM_SIZE, MAX_LENGTH = 1000, 2**16
 """Largest beam size and length that a config may have."""
@@ -22,6 +22,10 @@ MAX_SEARCH_TOKENS = 2**16
 
 LongInputs: TypeAlias = Literal["split", "truncate"]
 """Treatment of a source line with too many tokens."""
+NgramSize: TypeAlias = Annotated[
+    PositiveInt | None,
+    Field(description="No n-gram of this many tokens occurs twice in a translation; none: no limit."),
+]
 
 
 class LengthsConfig(Config):
@@ -74,17 +78,26 @@ class GreedyConfig(Config):
     """The most likely token at every step."""
 
     kind: Literal["greedy"]
+    no_repeat_ngram_size: NgramSize = None
     lengths: LengthsConfig = LengthsConfig()
     num_hypotheses: ClassVar[int] = 1
     mbr: ClassVar[bool] = False
+    coverage_penalty: ClassVar[float] = 0.0
 
     def build(self, device: torch.device) -> SearchStrategy:
         """The search strategy."""
         return GreedySearch()
 
 
+def _check_groups(beam_size: int, num_beam_groups: int) -> list[FieldError]:
+    message = f"has to divide `beam_size`, which is {beam_size}"
+    return [FieldError("num_beam_groups", message)] if beam_size % num_beam_groups else []
+
+
 class BeamConfig(Config):
     """Beam search."""
+
+    rules = (_check_groups,)
 
     kind: Literal["beam"]
     beam_size: int = Field(5, ge=1, le=MAX_BEAM_SIZE)
@@ -92,6 +105,15 @@ class BeamConfig(Config):
     patience: float | None = Field(2.0, ge=1)
     """The search for a sentence ends when `patience` times `beam_size` hypotheses are finished (Kasai et al. 2022), or
     when no other can become better than the finished ones; none: only then."""
+    no_repeat_ngram_size: NgramSize = None
+    coverage_penalty: float = Field(0.0, ge=0, le=10)
+    """The weight of the coverage penalty (Wu et al. 2016, eq. 14), for finished hypotheses that leave source words
+    without attention; 0: no penalty. The attention is the mean of the heads of the top layer."""
+    num_beam_groups: PositiveInt = 1
+    """Groups of equal size that the hypotheses are divided into (diverse beam search, Vijayakumar et al. 2016)."""
+    diversity_penalty: float = Field(0.5, ge=0, le=1000)
+    """Subtracted from the log-probability of a token for each hypothesis of an earlier group that takes it at the same
+    step."""
     mbr: bool = False
     """Minimum Bayes risk decoding: the hypothesis with the highest expected chrF, by the probabilities of the others
     (Kumar & Byrne 2004)."""
@@ -104,7 +126,10 @@ class BeamConfig(Config):
 
     def build(self, device: torch.device) -> SearchStrategy:
         """The search strategy."""
-        return BeamSearch(self.beam_size, self.patience)
+        groups = self.num_beam_groups
+        if groups == 1:
+            return BeamSearch(self.beam_size, self.patience)
+        return DiverseBeamSearch(self.beam_size // groups, self.patience, groups, self.diversity_penalty)
 
 
 class SampleConfig(Config):
@@ -121,6 +146,8 @@ class SampleConfig(Config):
     """Sample from the smallest set of tokens that has this share of the probability (Holtzman et al. 2020)."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Seed of the samples."""
+    no_repeat_ngram_size: NgramSize = None
+    coverage_penalty: ClassVar[float] = 0.0
     mbr: bool = False
     """Minimum Bayes risk decoding: the sample with the highest mean chrF against all samples (Eikema & Aziz 2022)."""
     lengths: LengthsConfig = LengthsConfig()
@@ -147,11 +174,11 @@ def resolve_search(
     mbr: int | None = None,
     long_inputs: LongInputs | None = None,
 ) -> SearchConfig:
-    """`search` with the options of a call; its lengths are kept, and other settings of a beam or of sampling.
+    """`search` with the options of a call; options of all kinds are kept, and others of its kind.
 
     `mbr`: minimum Bayes risk decoding with this number of samples.
 
-    Raises UserError when two kinds of search are given.
+    Raises UserError when two kinds of search are given, and for a beam that its groups do not divide.
     """
     given = {"--greedy": greedy, "--beam": beam is not None, "--mbr": mbr is not None}
     if sum(given.values()) > 1:
@@ -159,14 +186,17 @@ def resolve_search(
     if long_inputs is not None:
         lengths = search.lengths.model_copy(update={"long_inputs": long_inputs})
         search = search.model_copy(update={"lengths": lengths})
+    shared: Any = {"lengths": search.lengths, "no_repeat_ngram_size": search.no_repeat_ngram_size}
     if mbr is not None:
-        sample = search if isinstance(search, SampleConfig) else SampleConfig(kind="sample", lengths=search.lengths)
+        sample = search if isinstance(search, SampleConfig) else SampleConfig(kind="sample", **shared)
         return sample.model_copy(update={"num_samples": mbr, "mbr": True})
     if greedy:
-        return GreedyConfig(kind="greedy", lengths=search.lengths)
+        return GreedyConfig(kind="greedy", **shared)
     if isinstance(search, BeamConfig) and beam is not None:
+        if mistakes := _check_groups(beam, search.num_beam_groups):
+            raise UserError(f"--beam {beam}: `search.num_beam_groups`, {search.num_beam_groups}, {mistakes[0].message}")
         return search.model_copy(update={"beam_size": beam})
-    return search if beam is None else BeamConfig(kind="beam", beam_size=beam, lengths=search.lengths)
+    return search if beam is None else BeamConfig(kind="beam", beam_size=beam, **shared)
 
 
 def check_num_hypotheses(search: SearchConfig, count: int) -> None:

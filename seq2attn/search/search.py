@@ -17,6 +17,7 @@ from torch import Tensor
 
 from seq2attn.nn.decoding_state import reorder_beams, repeat_rows, select_rows, select_sentences
 from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
+from seq2attn.search.ngram_blocking import block_repeated_ngrams
 from seq2attn.search.strategies import NEG_INF, SearchStrategy
 
 Step = Callable[[Tensor, Any, Any], tuple[Tensor, Any]]
@@ -59,14 +60,17 @@ def search(
     eos: int,
     suppress_tokens: tuple[int, ...] = (),
     lengths: LengthPenalty = NO_LENGTH_PENALTY,
+    no_repeat_ngram_size: int | None = None,
+    end_score: Callable[[Any], Tensor] | None = None,
 ) -> Hypotheses:
     """Decode each sentence until no live hypothesis can beat its worst finished one, or enough are finished.
 
-    `state` and `memory` have one row per sentence. `suppress_tokens` are never selected. Finished sentences are removed
-    from the batch in groups.
+    `state` and `memory` have one row per sentence, or per group of its hypotheses. `suppress_tokens` are never
+    selected, and n-grams of `no_repeat_ngram_size` tokens once. `end_score`: a number of at most 0 for each row of a
+    state [N], added to the scores of hypotheses that end. Finished sentences are removed from the batch in groups.
     """
     device, b, k = limits.max_length.device, limits.max_length.size(0), strategy.beam_size
-    constraints = TokenConstraints.from_limits(limits, eos, suppress_tokens)
+    constraints = TokenConstraints.from_limits(limits, eos, suppress_tokens, no_repeat_ngram_size)
     penalties = lengths.penalty(torch.arange(constraints.max_length + 1, device=device))
     longest_penalty = lengths.penalty(limits.max_length)
     finished = best = Hypotheses.empty(b, k, constraints.max_length + 1, eos, device)
@@ -79,9 +83,9 @@ def search(
         log_probs, state = _step(step, live, t, state, memory)
         if t == 1:
             state = repeat_rows(state, k)
-        parent, token, score = strategy(constraints.apply(log_probs, limits, t).expand(-1, k, -1), scores)
+        parent, token, score = strategy(constraints.apply(log_probs, limits, t, live).expand(-1, k, -1), scores)
         ended = token == eos
-        best = _merge_ended(best, live, parent, score, ended, penalties[t])
+        best = _merge_ended(best, live, parent, score, ended, penalties[t], end_score and end_score(state))
         scores, index = score.masked_fill(ended, NEG_INF).topk(k)
         if k > 1:
             parent = parent.gather(1, index)
@@ -93,7 +97,7 @@ def search(
         scores = scores.where(can_improve.unsqueeze(1), NEG_INF)
         if is_synchronous(device) or t % CHECK_EVERY == 0:
             improving = None
-            remaining = can_improve.nonzero().squeeze(1)
+            remaining = _remaining_rows(can_improve, strategy.groups)
             if not len(remaining):
                 break
             if len(can_improve) - len(remaining) >= len(can_improve) / COMPACT_SHARE:
@@ -145,16 +149,20 @@ class TokenConstraints:
     last_too_early: int  # up to this step some sentence must not end
     first_forced_end: int  # from this step on some sentence must end
     max_length: int
+    no_repeat_ngram_size: int | None
 
     @classmethod
-    def from_limits(cls, limits: LengthLimits, eos: int, suppress_tokens: tuple[int, ...]) -> TokenConstraints:
+    def from_limits(
+        cls, limits: LengthLimits, eos: int, suppress_tokens: tuple[int, ...], no_repeat_ngram_size: int | None
+    ) -> TokenConstraints:
         """Constraints for all sentences, read from the device once."""
         forbidden = torch.tensor(suppress_tokens, dtype=torch.long, device=limits.max_length.device)
-        bounds = torch.stack([limits.min_length.max() - 1, limits.max_length.min(), limits.max_length.max()]).tolist()
-        return cls(forbidden, eos, *bounds)
+        bounds = torch.stack([limits.min_length.max() - 1, limits.max_length.min(), limits.max_length.max()])
+        last_too_early, first_forced_end, max_length = bounds.tolist()
+        return cls(forbidden, eos, last_too_early, first_forced_end, max_length, no_repeat_ngram_size)
 
-    def apply(self, log_probs: Tensor, limits: LengthLimits, t: int) -> Tensor:
-        """Log-probabilities [b, K or 1, V] of step `t` under minimum and maximum length, forbidden tokens and prefix.
+    def apply(self, log_probs: Tensor, limits: LengthLimits, t: int, live: Tensor) -> Tensor:
+        """Log-probabilities [b, K or 1, V] of step `t` under all constraints, for hypotheses `live` [b, K, L] with BOS.
 
         Works in place.
         """
@@ -166,16 +174,37 @@ class TokenConstraints:
             end_log_probs = end.clone()
             log_probs.masked_fill_((t >= limits.max_length)[:, None, None], NEG_INF)
             end.copy_(end_log_probs)
-        return limits.force(log_probs, t)
+        log_probs = limits.force(log_probs, t)
+        if self.no_repeat_ngram_size is None:
+            return log_probs
+        return block_repeated_ngrams(log_probs, live[..., 1:t], self.no_repeat_ngram_size)
+
+
+def _remaining_rows(can_improve: Tensor, groups: int) -> Tensor:
+    """The rows of sentences of which any group of hypotheses can improve."""
+    if groups > 1:
+        can_improve = can_improve.view(-1, groups).any(1).repeat_interleave(groups)
+    return can_improve.nonzero().squeeze(1)
 
 
 def _merge_ended(
-    best: Hypotheses, live: Tensor, parent: Tensor, log_prob: Tensor, ended: Tensor, penalty: Tensor
+    best: Hypotheses,
+    live: Tensor,
+    parent: Tensor,
+    log_prob: Tensor,
+    ended: Tensor,
+    penalty: Tensor,
+    end_score: Tensor | None,
 ) -> Hypotheses:
-    """The K best of the finished hypotheses and of the candidates [b, C] that end in this step."""
+    """The K best of the finished hypotheses and of the candidates [b, C] that end in this step.
+
+    The score is `log_prob` divided by `penalty`, plus the `end_score` [b*K] of the parent.
+    """
     if ended.device.type == "cpu" and not ended.any():
         return best
     k, score = best.scores.size(1), (log_prob / penalty).where(ended, NEG_INF)
+    if end_score is not None:
+        score = score + end_score.view(len(parent), k).gather(1, parent)
     scores, index = torch.cat([best.scores, score], 1).topk(k)
     row = torch.cat([torch.arange(k, device=parent.device).expand(len(parent), -1), parent + k], 1)
     tokens = _gather(torch.cat([best.tokens, live], 1), row.gather(1, index))

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
+
+from seq2attn.tokenizers.vocabulary import EOS
 
 NEG_INF = float("-inf")
 
@@ -21,6 +23,11 @@ class SearchStrategy(Protocol):
     @property
     def beam_size(self) -> int:
         """K: number of hypotheses per sentence."""
+        ...
+
+    @property
+    def groups(self) -> int:
+        """Rows of the search for each sentence, next to each other; each has `beam_size` hypotheses."""
         ...
 
     @property
@@ -43,6 +50,7 @@ class GreedySearch:
 
     beam_size: int = 1
     max_finished: float = math.inf
+    groups: ClassVar[int] = 1
 
     def initial_scores(self, scores: Tensor) -> Tensor:
         """[B, 1]"""
@@ -59,6 +67,7 @@ class BeamSearch:
 
     beam_size: int = 5
     patience: float | None = None
+    groups: int = 1
 
     @property
     def max_finished(self) -> float:
@@ -75,6 +84,40 @@ class BeamSearch:
 
 
 @dataclass(frozen=True)
+class DiverseBeamSearch(BeamSearch):
+    """A beam search for each of G groups, with a penalty for the tokens of earlier groups (Vijayakumar et al. 2016).
+
+    The penalty decides which K hypotheses are kept at a step (algorithm 1); their scores stay log-probabilities.
+    """
+
+    penalty: float = 0.5
+    eos: int = EOS
+
+    def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """log_probs [B*G, K, V], scores [B*G, K] -> parent, token, score, each [B*G, 2K]
+
+        Of the 2K candidates with the best penalized scores, the K best that do not end, and those that end, have a
+        finite score.
+        """
+        parts = list[tuple[Tensor, Tensor, Tensor]]()
+        log_probs, scores = (x.unflatten(0, (-1, self.groups)) for x in (log_probs, scores))
+        taken = torch.zeros_like(log_probs[:, 0, 0])  # [B, V]: hypotheses of earlier groups that take a token
+        for group in range(self.groups):
+            penalized = log_probs[:, group] - self.penalty * taken.unsqueeze(1)
+            parent, token, score = topk_continuations(penalized, scores[:, group], 2 * self.beam_size)
+            counted = (score > NEG_INF)[:, : self.beam_size].to(taken.dtype)
+            taken = taken.scatter_add(1, token[:, : self.beam_size], counted)
+            log_prob = log_probs[:, group].flatten(1).gather(1, parent * log_probs.size(-1) + token)
+            continues = token != self.eos
+            is_surplus = continues & (continues.cumsum(1) > self.beam_size)
+            parts.append(
+                (parent, token, (scores[:, group].gather(1, parent) + log_prob).masked_fill(is_surplus, NEG_INF))
+            )
+        parent, token, score = (torch.stack(x, 1).flatten(0, 1) for x in zip(*parts, strict=True))
+        return parent, token, score
+
+
+@dataclass(frozen=True)
 class Sampling:
     """K independent samples, with top-k and nucleus (top-p) filtering."""
 
@@ -84,6 +127,7 @@ class Sampling:
     top_p: float = 1.0
     generator: torch.Generator | None = None
     max_finished: float = math.inf
+    groups: ClassVar[int] = 1
 
     def initial_scores(self, scores: Tensor) -> Tensor:
         """[B, K], unchanged"""

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.models.seq2seq import IdPairs
+from seq2attn.nn.decoding_state import select_rows
 from seq2attn.search.captured_step import CapturedStep
 from seq2attn.search.config import SearchConfig
+from seq2attn.search.coverage_penalty import weighted_coverage, with_coverage
 from seq2attn.search.search import Hypotheses, search
 from seq2attn.search.strategies import Sampling
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
@@ -81,6 +83,8 @@ def translate_ids(
     hypothesis. The hypotheses of a source begin with its prefix. `cuda_graphs`: capture the step of each batch.
     """
     strategy = config.build(model.device)
+    if config.coverage_penalty:
+        model = with_coverage(model)
 
     @torch.inference_mode()
     def translate(rows: list[int]) -> list[list[Hypothesis]]:
@@ -89,25 +93,31 @@ def translate_ids(
         if prefixes is not None:
             limits = limits.with_prefixes([prefixes[row] for row in rows])
         memory, state = model.encode_sources(batch)
+        limits = limits.to(model.device)
+        if strategy.groups > 1:  # each group is searched as a sentence
+            sentences = torch.arange(len(batch), device=model.device).repeat_interleave(strategy.groups)
+            memory, state, limits = select_rows((memory, state, limits), sentences)
         best = search(
             CapturedStep(model.step) if cuda_graphs else model.step,
             state,
             memory,
             strategy=strategy,
-            limits=limits.to(model.device),
+            limits=limits,
             bos=BOS,
             eos=EOS,
             suppress_tokens=(PAD, BOS),
             lengths=config.lengths.build_penalty(),
+            no_repeat_ngram_size=config.no_repeat_ngram_size,
+            end_score=weighted_coverage(config.coverage_penalty) if config.coverage_penalty else None,
         )
-        return to_hypotheses(best)
+        return to_hypotheses(best, strategy.groups)
 
     output = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
     sequential = model.device.type != "cpu" or isinstance(strategy, Sampling)  # sampling uses one generator
     if not sequential and torch.get_num_threads() > 1:
-        num_tokens = strategy.beam_size * sum(len(source) + 1 for source in sources)
+        num_tokens = config.num_hypotheses * sum(len(source) + 1 for source in sources)
         budget = min(budget, max(MIN_BATCH_TOKENS, num_tokens // (2 * torch.get_num_threads())))
-    batches = batch_by_length(sources, max(1, budget // strategy.beam_size))
+    batches = batch_by_length(sources, max(1, budget // config.num_hypotheses))
     results = map(translate, batches) if sequential else map_parallel(translate, batches)
     for rows, batch in zip(batches, results, strict=True):
         for row, hypotheses in zip(rows, batch, strict=True):
@@ -115,10 +125,10 @@ def translate_ids(
     return output
 
 
-def to_hypotheses(best: Hypotheses) -> list[list[Hypothesis]]:
-    """Hypotheses as Python values."""
+def to_hypotheses(best: Hypotheses, groups: int = 1) -> list[list[Hypothesis]]:
+    """Hypotheses as Python values; of the `groups` of a sentence together, each once and best first."""
     tensors = (best.tokens.tolist(), best.scores.tolist(), best.log_probs.tolist())
-    return [
+    rows = [
         [
             Hypothesis(tuple(ids[: ids.index(EOS)]), score, log_prob)
             for ids, score, log_prob in zip(*sentence, strict=True)
@@ -126,6 +136,13 @@ def to_hypotheses(best: Hypotheses) -> list[list[Hypothesis]]:
         ]
         for sentence in zip(*tensors, strict=True)
     ]
+    if groups == 1:
+        return rows
+    sentences = (
+        {one.tokens: one for row in parts for one in row}
+        for parts in zip(*(rows[group::groups] for group in range(groups)), strict=True)
+    )
+    return [sorted(sentence.values(), key=lambda one: -one.score) for sentence in sentences]
 
 
 Batch = TypeVar("Batch")

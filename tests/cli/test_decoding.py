@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from seq2attn.engines.ctranslate2.engine import unsupported_search
+from seq2attn.engines.onnx.engine import OnnxEngine
+from seq2attn.errors import UserError
 from seq2attn.run_directory import RunDirectory
+from seq2attn.search.config import BeamConfig
 from tests.cli.conftest import Invoke
-from tests.safe.untrained import TRANSFORMER_CONFIG, untrained
+from tests.safe.untrained import CONFIG, TRANSFORMER_CONFIG, untrained
 
 GIVEN = b"a few words\n\nnot many\n"
 
@@ -33,3 +37,35 @@ def test_minimum_bayes_risk(invoke: Invoke, run: RunDirectory) -> None:
     assert (report["search"]["kind"], report["search"]["num_samples"], report["search"]["mbr"]) == ("sample", 9, True)
     for other in (["--greedy"], ["--beam", "3"]):
         assert f"{other[0]} and --mbr exclude each other" in invoke(*command, "--mbr", "9", *other, code=2).err
+
+
+def test_options_of_a_beam(invoke: Invoke, run: RunDirectory) -> None:
+    command = "translate", run.folder, "--set", "search.beam_size=6"
+    groups = "--set", "search.num_beam_groups=3", "--set", "search.diversity_penalty=9"
+    plain = invoke(*command, "--n-best", "6", given=GIVEN).out
+    diverse = invoke(*command, *groups, "--n-best", "6", given=GIVEN).out
+    assert plain != diverse and len(diverse.splitlines()) <= 13
+    blocked = invoke(*command, "--set", "search.no_repeat_ngram_size=1", "--greedy", given=GIVEN).out
+    assert all(len({*line.split()}) == len(line.split()) for line in blocked.splitlines())
+    covered = invoke(*command, "--set", "search.coverage_penalty=5", "--json", given=GIVEN).out
+    assert json.loads(covered.splitlines()[0])["score"] < -1
+    message = "`search.num_beam_groups`, 3, has to divide `beam_size`, which is 4"
+    assert message in invoke(*command, *groups, "--beam", "4", code=2).err
+    assert "has to divide `beam_size`, which is 6" in invoke(*command, "--set", "search.num_beam_groups=4", code=2).err
+
+
+def test_the_doctor_finds_nothing(invoke: Invoke, tmp_path: Path) -> None:
+    options = "beam_size: 4, num_beam_groups: 2, coverage_penalty: 0.3, no_repeat_ngram_size: 2"
+    run = untrained(tmp_path, TRANSFORMER_CONFIG.replace("beam_size: 3", options))
+    assert "FAIL" not in invoke("doctor", run.folder, "--input", tmp_path / "lines.txt").out
+
+
+def test_searches_that_an_engine_or_a_model_does_not_have(invoke: Invoke, tmp_path: Path) -> None:
+    fixed = untrained(tmp_path, CONFIG.replace("kind: luong", "kind: fixed-context"))
+    error = invoke("translate", fixed.folder, "a", "--set", "search.coverage_penalty=1", code=2).err
+    assert "search.coverage_penalty" in error and "the decoder `fixed-context` has none" in error
+    search = BeamConfig(kind="beam", beam_size=4, num_beam_groups=2, no_repeat_ngram_size=3, coverage_penalty=0.2)
+    mistakes = [mistake.field for mistake in unsupported_search(search)]
+    assert mistakes == ["search.no_repeat_ngram_size", "search.coverage_penalty", "search.num_beam_groups"]
+    with pytest.raises(UserError, match=r"`search.coverage_penalty`: the graphs give no attention weights"):
+        OnnxEngine.translate(None, [], search, budget=1)  # type: ignore[arg-type]

@@ -147,6 +147,15 @@ def unsupported_search(search: SearchConfig) -> list[FieldError]:
     if isinstance(search, SampleConfig):
         message = f"{ENGINE_NAME} samples without `search.seed`; use `greedy` or `beam`, or --engine native"
         mistakes.append(FieldError("search.kind", message))
+    if search.no_repeat_ngram_size is not None:
+        message = f"{ENGINE_NAME} computes other scores where tokens are blocked; use null, or --engine native"
+        mistakes.append(FieldError("search.no_repeat_ngram_size", message))
+    if search.coverage_penalty:
+        message = f"{ENGINE_NAME} has another coverage penalty; use 0, or --engine native"
+        mistakes.append(FieldError("search.coverage_penalty", message))
+    if isinstance(search, BeamConfig) and search.num_beam_groups > 1:
+        message = f"{ENGINE_NAME} has no diverse beam search; use 1, or --engine native"
+        mistakes.append(FieldError("search.num_beam_groups", message))
     for name in ("min_length", "min_length_ratio"):
         if getattr(search.lengths, name) > 0:
             message = f"{ENGINE_NAME} computes other scores where EOS is forbidden; use 0, or --engine native"

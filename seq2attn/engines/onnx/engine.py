@@ -1,4 +1,6 @@
-"""Search with a model in ONNX Runtime: the search of this package over two graphs, so every search is supported.
+"""Search with a model in ONNX Runtime: the search of this package over two graphs.
+
+Only the coverage penalty is not supported.
 
 Shapes: B sentences, K hypotheses per sentence, N = B*K rows, S source tokens, V target vocabulary.
 """
@@ -13,7 +15,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from seq2attn.config.base import FieldError
 from seq2attn.data.collate import collate, collate_source
+from seq2attn.engines.base import EngineError
 from seq2attn.engines.native import NativeEngine
 from seq2attn.engines.onnx.runtime import DTYPE_KEY, ENCODE_FILE, ENGINE_NAME, NEXT, SHARED, STATE, STEP_FILE, Graph
 from seq2attn.errors import RunError
@@ -26,7 +30,8 @@ from seq2attn.nn.decoding_state import (
     select_rows,
     select_sentences,
 )
-from seq2attn.search.translate_ids import TokenIds
+from seq2attn.search.config import SearchConfig
+from seq2attn.search.translate_ids import Hypothesis, TokenIds
 
 Tensors = tuple[Tensor, ...]
 
@@ -116,6 +121,15 @@ class OnnxEngine(NativeEngine):
     """The search of this package over the graphs of an export."""
 
     model: OnnxModel
+
+    def translate(
+        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
+    ) -> list[list[Hypothesis]]:
+        """Hypotheses of each source, best first. Raises EngineError for a search that needs attention weights."""
+        if search.coverage_penalty:
+            message = "the graphs give no attention weights; use 0, or --engine native"
+            raise EngineError(ENGINE_NAME, [FieldError("search.coverage_penalty", message)])
+        return super().translate(sources, search, budget=budget, prefixes=prefixes)
 
     @property
     def description(self) -> str:
