@@ -62,6 +62,23 @@ class BatchConfig(Config):
         return self.tokens
 
 
+class ScheduledSamplingConfig(Config):
+    """Scheduled sampling: a share of the decoder's inputs are predictions of the model (Bengio et al. 2015).
+
+    A first pass with the reference as input predicts all tokens at once, in training with dropout, and a second one is
+    trained (Mihaylova and Martins 2019); so it suits any decoder.
+    """
+
+    max_probability: float = Field(0.25, gt=0, le=1)
+    """Largest probability that a token is a prediction."""
+    warmup_updates: NonNegativeInt = 4000
+    """Updates in which the probability grows from 0 to its maximum, linearly."""
+
+    def probability(self, update: int) -> float:
+        """The probability at an update, counted from 1."""
+        return self.max_probability * min(1.0, update / max(self.warmup_updates, 1))
+
+
 class ValidationConfig(Config):
     """Validation on the dev set: loss, and BLEU, chrF and exact match of greedy translations."""
 
@@ -140,8 +157,16 @@ class TrainingConfig(Config):
     """The optimizer and its learning rate."""
     lr_schedule: LRScheduleConfig = InverseSquareRootScheduleConfig(kind="inverse-sqrt")
     """The factor of the learning rate at each update."""
+    ema_decay: float | None = Field(None, gt=0, lt=1)
+    """Decay of an exponential moving average of the weights, such as 0.999, which is validated, saved and translated
+    with; none: the weights themselves."""
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     """Probability mass that is spread over the vocabulary (Szegedy et al. 2016); 0: none."""
+    r_drop: PositiveFloat | None = None
+    """Weight of R-Drop (Liang et al. 2021), the divergence between two predictions with different dropout, which takes
+    two forward passes; 5 in the paper; none: off."""
+    scheduled_sampling: ScheduledSamplingConfig | None = None
+    """Predictions of the model as inputs of the decoder; none: always the reference."""
     guided_alignment: GuidedAlignmentConfig | None = None
     """Training of an attention head on the word alignments of `data.train`; none: off."""
     max_grad_norm: PositiveFloat | None = 1.0

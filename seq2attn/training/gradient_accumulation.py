@@ -101,7 +101,7 @@ class GradientAccumulator:
 
         def compute_gradients() -> bool:
             with self.world.no_sync(self.wrapped):
-                self._loss(micro_batch, baseline).loss.backward()
+                self._loss(micro_batch, baseline, 1).loss.backward()
             return True
 
         done = run_if_memory_fits(compute_gradients)
@@ -123,7 +123,7 @@ class GradientAccumulator:
 
             def compute_gradients(micro_batch: MicroBatch = micro_batch, is_last: bool = is_last) -> LossOutput:
                 with nullcontext() if is_last else self.world.no_sync(self.wrapped):
-                    loss = self._loss(micro_batch, inputs.reinforce_baseline)
+                    loss = self._loss(micro_batch, inputs.reinforce_baseline, inputs.update)
                     self._backward(loss.loss * (self.world.size / num_tokens), is_last)
                 return loss
 
@@ -133,9 +133,9 @@ class GradientAccumulator:
             sums = sums.add(loss)
         return sums, None
 
-    def _loss(self, micro_batch: MicroBatch, baseline: float | None) -> LossOutput:
+    def _loss(self, micro_batch: MicroBatch, baseline: float | None, update: int) -> LossOutput:
         with autocast(self.precision, self.world.device):
-            return self.wrapped(micro_batch.batch.to(self.world.device), baseline)
+            return self.wrapped(micro_batch.batch.to(self.world.device), baseline, update)
 
     def _backward(self, objective: Tensor, is_last: bool) -> None:
         try:

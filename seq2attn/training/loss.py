@@ -5,15 +5,19 @@ Shapes: B sentences, T target tokens, M target tokens of a batch, D width of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from seq2attn.data.collate import IGNORE_INDEX, Batch
+from seq2attn.decoders.base import DecoderOutput
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.linear import ROW_MULTIPLE, autocast_dtype, linear_input_grad
+from seq2attn.tokenizers.vocabulary import BOS
+from seq2attn.training.config import ScheduledSamplingConfig, TrainingConfig
 from seq2attn.training.guided_alignment import GuidedAlignmentConfig, guided_alignment_loss
 
 CHUNK_LOGITS = {"cpu": 2**21}
@@ -32,6 +36,15 @@ class LossOutput:
     guided_alignment: Tensor  # [] unweighted
     num_guided_tokens: Tensor  # [] long: number of aligned target tokens
     samples_attention: bool  # True for hard attention trained by REINFORCE
+
+    def mean(self, other: LossOutput, extra: Tensor) -> LossOutput:
+        """The mean of two losses of the same batch, and an `extra` term."""
+        return replace(
+            self,
+            loss=(self.loss + other.loss) / 2 + extra,
+            negative_log_likelihood=(self.negative_log_likelihood + other.negative_log_likelihood) / 2,
+            guided_alignment=(self.guided_alignment + other.guided_alignment) / 2,
+        )
 
 
 @dataclass(frozen=True)
@@ -57,42 +70,80 @@ class TrainingLoss(nn.Module):
     """A model and its loss as one module, which data-parallel training wraps."""
 
     def __init__(
-        self, model: Seq2Seq, label_smoothing: float = 0.0, guided: GuidedAlignmentConfig | None = None
+        self,
+        model: Seq2Seq,
+        label_smoothing: float = 0.0,
+        guided: GuidedAlignmentConfig | None = None,
+        r_drop: float | None = None,
+        scheduled_sampling: ScheduledSamplingConfig | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self.label_smoothing = label_smoothing
         self.guided_alignment = guided
+        self.r_drop, self.scheduled_sampling = r_drop, scheduled_sampling
 
-    def forward(self, batch: Batch, baseline: float | None = None) -> LossOutput:
+    @classmethod
+    def from_config(cls, model: Seq2Seq, config: TrainingConfig) -> TrainingLoss:
+        """The loss of a training."""
+        return cls(model, config.label_smoothing, config.guided_alignment, config.r_drop, config.scheduled_sampling)
+
+    def forward(self, batch: Batch, baseline: float | None = None, update: int = 0) -> LossOutput:
         """Cross-entropy of the labels [B, T] under teacher forcing, with the guided-alignment loss.
 
-        `baseline` is the moving average of a token's log-probability, for REINFORCE.
+        `baseline` is the moving average of a token's log-probability, for REINFORCE; `update`: number of the update,
+        for scheduled sampling.
         """
-        is_guided = self.guided_alignment is not None and batch.alignment_targets is not None
+        if self.training and self.scheduled_sampling is not None:
+            batch = self._replace_tokens(batch, self.scheduled_sampling.probability(update))
+        decoded = self._decode(batch)
+        hidden = self._label_hidden(batch, decoded)
+        loss = self._loss(batch, decoded, hidden, baseline)
+        if not self.training or self.r_drop is None:
+            return loss
+        decoded = self._decode(batch)  # with other dropout
+        other_hidden = self._label_hidden(batch, decoded)
+        divergence = symmetric_kl(hidden, other_hidden, self.model.output_projection)
+        return loss.mean(self._loss(batch, decoded, other_hidden, baseline), self.r_drop / 2 * divergence)
+
+    def _decode(self, batch: Batch) -> DecoderOutput:
         lengths = None if batch.source_lengths is None else torch.from_numpy(batch.source_lengths)
-        decoded = self.model(
+        decoded: DecoderOutput = self.model(
             batch.source,
             batch.source_mask,
             batch.target,
-            need_weights=is_guided,
+            need_weights=self.guided_alignment is not None and batch.alignment_targets is not None,
             layout=batch.layouts,
             lengths=lengths,
         )
+        return decoded
+
+    def _label_hidden(self, batch: Batch, decoded: DecoderOutput) -> Tensor:
+        """Hidden vectors [M, D] of the labels."""
+        return decoded.hidden.flatten(0, 1).index_select(0, batch.label_index)
+
+    @torch.no_grad()
+    def _replace_tokens(self, batch: Batch, probability: float) -> Batch:
+        """The batch with some decoder inputs [B, T] replaced by the predictions of the model."""
+        if not probability:
+            return batch
+        output = self.model.output_projection
+        chunks = self._decode(batch).hidden.flatten(0, 1).split(_chunk_rows(output.weight))
+        predicted = torch.cat([output(chunk).argmax(-1) for chunk in chunks]).view_as(batch.target).roll(1, 1)
+        is_replaced = (torch.rand(predicted.shape, device=predicted.device) < probability) & (batch.target != BOS)
+        return replace(batch, target=predicted.where(is_replaced, batch.target))
+
+    def _loss(self, batch: Batch, decoded: DecoderOutput, hidden: Tensor, baseline: float | None) -> LossOutput:
         output, label_index = self.model.output_projection, batch.label_index
-        objective, log_probs = linear_cross_entropy(
-            decoded.hidden.flatten(0, 1).index_select(0, label_index),
-            output.weight,
-            output.bias,
-            batch.labels.flatten().index_select(0, label_index),
-            self.label_smoothing,
-        )
+        labels = batch.labels.flatten().index_select(0, label_index)
+        objective, log_probs = linear_cross_entropy(hidden, output.weight, output.bias, labels, self.label_smoothing)
         if decoded.sample_log_prob is not None:
             padded = log_probs.new_zeros(batch.labels.numel()).index_copy(0, label_index, log_probs)
             mask = batch.labels != IGNORE_INDEX
             objective = objective + reinforce_loss(decoded.sample_log_prob, padded.view_as(mask), mask, baseline)
         guided, num_guided = torch.zeros_like(objective), label_index.new_zeros(())
         if self.guided_alignment is not None and batch.alignment_targets is not None:
+            assert decoded.cross_attention is not None, "checked before training"
             guided, num_guided = guided_alignment_loss(
                 self.guided_alignment.select_attention(decoded.cross_attention), batch.alignment_targets
             )
@@ -123,7 +174,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float, needs_grad: bool
     ) -> tuple[Tensor, Tensor]:
-        rows = max(1, CHUNK_LOGITS.get(weight.device.type, LARGE_CHUNK) // weight.size(0))
+        rows = _chunk_rows(weight)
         rows -= rows % ROW_MULTIPLE if rows > ROW_MULTIPLE else 0
         total = torch.zeros((), device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
         log_probs = total.new_zeros(labels.size(0))
@@ -163,11 +214,31 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return d_hidden * d_total, d_weight * d_total, d_bias * d_total, None, None, None
 
 
+def _chunk_rows(weight: Tensor) -> int:
+    """Tokens in a chunk, for an output layer with `weight` [V, D]."""
+    return max(1, CHUNK_LOGITS.get(weight.device.type, LARGE_CHUNK) // weight.size(0))
+
+
 def _d_logits(probs: Tensor, labels: Tensor, smoothing: float) -> Tensor:
     """Gradient of the summed loss with respect to the logits, written into `probs` [M, V]; labels [M, 1]."""
     if smoothing:
         probs -= smoothing / probs.size(1)
     return probs.scatter_add_(1, labels, probs.new_full(labels.shape, smoothing - 1))
+
+
+def symmetric_kl(hidden: Tensor, other: Tensor, output: nn.Linear) -> Tensor:
+    """Mean of both Kullback-Leibler divergences of two predictions, summed over tokens: [M, D], [M, D] -> []
+
+    R-Drop (Liang et al. 2021, eq. 2). As in the cross-entropy the logits are computed in chunks and not stored.
+    """
+    rows = _chunk_rows(output.weight)
+    parts = zip(hidden.split(rows), other.split(rows), strict=True)
+    return torch.stack([checkpoint(_symmetric_kl, *pair, output, use_reentrant=False) for pair in parts]).sum()
+
+
+def _symmetric_kl(hidden: Tensor, other: Tensor, output: nn.Linear) -> Tensor:
+    p, q = (torch.log_softmax(output(x).float(), -1) for x in (hidden, other))
+    return ((p.exp() - q.exp()) * (p - q)).sum() / 2
 
 
 BASELINE_MOMENTUM = 0.9

@@ -65,15 +65,16 @@ class NonFiniteGuard:
         self.consecutive_skipped: list[AttemptedUpdate] = []  # in this session
         self.has_diverged = False  # after too many skips in a row
 
-    def step(self, attempt: AttemptedUpdate) -> None:
-        """The optimizer step, if the gradients are finite."""
+    def step(self, attempt: AttemptedUpdate) -> bool:
+        """The optimizer step, if the gradients are finite. Returns False if it is known here that they are not."""
         self.last_update = attempt
         self.pending.append(attempt)
         if self.uses_found_inf:
             self.optimizer.found_inf = attempt.is_nonfinite  # type: ignore[attr-defined]
-            self.optimizer.step()
-        elif not attempt.is_nonfinite:
-            self.optimizer.step()
+        elif attempt.is_nonfinite:
+            return False
+        self.optimizer.step()
+        return True
 
     @property
     def should_sync(self) -> bool:

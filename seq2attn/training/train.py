@@ -29,6 +29,7 @@ from seq2attn.training.checkpoints.checkpoint import (
     restore,
 )
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, refuse_existing_training
+from seq2attn.training.config import TrainingConfig
 from seq2attn.training.config_changes import changes_since, keep_config, text_digests
 from seq2attn.training.distributed import DistributedContext, init_distributed, training_device
 from seq2attn.training.initial_weights import check_parts, freeze_parameters, load_initial_weights
@@ -76,11 +77,7 @@ def train(
             if changes and world.is_main_process:
                 keep_config(run, since)
             notes += changes
-            keeps_optimizer = (
-                type(before.training.optimizer) is type(config.training.optimizer)
-                and before.training.frozen == config.training.frozen
-                and before.training.lora == config.training.lora
-            )
+            keeps_optimizer = _same_optimizer_state(before.training, config.training)
             notes += [] if keeps_optimizer else ["the new optimizer starts without a state"]
         tensorboard = config.training.tensorboard
         reporter = MetricsLogger(run, is_main_process=world.is_main_process, since=since, tensorboard=tensorboard)
@@ -150,7 +147,7 @@ def _build_trainer(
     state = restore(since, model, optimizer if keeps_optimizer else None) if since else TrainState()
     state.texts = text_digests(config.data)
     reporter.log_session(_start_message(model, world, state))
-    objective = TrainingLoss(model, config.training.label_smoothing, config.training.guided_alignment)
+    objective = TrainingLoss.from_config(model, config.training)
     _check_guided_alignment(objective)
     if config.training.batch.tokens == "fit":
         if world.device.type != "cuda":
@@ -182,6 +179,16 @@ def _resolve_as_before(config: ExperimentConfig, before: ExperimentConfig) -> Ex
         warmup = getattr(before.training.lr_schedule, "warmup_updates", "auto")
         config = _with_training(config, lr_schedule=schedule.model_copy(update={"warmup_updates": warmup}))
     return config
+
+
+def _same_optimizer_state(before: TrainingConfig, now: TrainingConfig) -> bool:
+    """True if the optimizer's state of a run suits another config: same kind, same weights, averages or none."""
+    return (
+        type(before.optimizer) is type(now.optimizer)
+        and before.frozen == now.frozen
+        and before.lora == now.lora
+        and (before.ema_decay is None) == (now.ema_decay is None)
+    )
 
 
 def _check_guided_alignment(objective: TrainingLoss) -> None:

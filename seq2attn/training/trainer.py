@@ -22,6 +22,7 @@ from seq2attn.training.auto_settings import time_limit_warning
 from seq2attn.training.checkpoints.manager import CheckpointManager
 from seq2attn.training.checkpoints.retention import remove_nonfinite_checkpoints
 from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.ema import WeightAverage
 from seq2attn.training.gradient_accumulation import (
     GradientAccumulator,
     MicroBatch,
@@ -66,9 +67,11 @@ class Trainer:
         self.prepared, self.world, self.reporter = prepared, world, reporter
         self.objective, self.optimizer, self.state = objective, optimizer, state
         self.accumulator = GradientAccumulator(config.training, objective, world, reporter)
+        decay = config.training.ema_decay
+        self.average = None if decay is None else WeightAverage(optimizer, decay)
         self.nonfinite_guard = NonFiniteGuard(self.config.max_consecutive_skips, optimizer, world, reporter)
         self.memory_checked = False
-        self.checkpoints = CheckpointManager(config, run, prepared, objective, optimizer, world, reporter)
+        self.checkpoints = CheckpointManager(config, run, prepared, objective, optimizer, self.average, world, reporter)
         self.metrics = restore_metrics(state.unreported_metrics, world)
         self.state.unreported_metrics = []
         self.stop_request = stop
@@ -162,7 +165,8 @@ class Trainer:
         is_nonfinite = nonfinite_flag(loss, norm)
         rows = np.concatenate([part.rows for part in micro_batches] or [np.zeros(0, dtype=np.int64)])
         attempt = AttemptedUpdate(state.update, metrics.lr, rows, num_tokens, loss, norm, is_nonfinite)
-        self.nonfinite_guard.step(attempt)
+        if self.nonfinite_guard.step(attempt) and self.average:
+            self.average.update(state.update)
         self.optimizer.zero_grad(set_to_none=True)
         metrics.update(sums, norm, is_nonfinite)
         metrics.num_target_tokens += num_tokens

@@ -38,6 +38,7 @@ CASES = {
         "optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9},
         "batch": {"gradient_accumulation": 2},
     },
+    "moving average": {"ema_decay": 0.9, "checkpoints": LAST, **FAST},
     "early stop": {"validation": {"every": "2 updates", "metric": "loss", "patience": 2}, **FAST},
 }
 PLAIN = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from seq2attn.training.checkpoints.retention import (
     validated_checkpoints,
 )
 from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.ema import WeightAverage
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.nonfinite import is_usable_loss
@@ -43,11 +45,12 @@ class CheckpointManager:
         prepared: PreparedData,
         objective: TrainingLoss,
         optimizer: torch.optim.Optimizer,
+        average: WeightAverage | None,
         world: DistributedContext,
         reporter: MetricsLogger,
     ) -> None:
         self.config, self.run = experiment.training, run
-        self.objective, self.optimizer = objective, optimizer
+        self.objective, self.optimizer, self.average = objective, optimizer, average
         self.world, self.reporter = world, reporter
         self.vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
         self.metric = self.config.validation.metric
@@ -58,6 +61,10 @@ class CheckpointManager:
 
         Returns the loss. Nothing is saved if that is not finite.
         """
+        with self._averaged():
+            return self._validate_and_save(state)
+
+    def _validate_and_save(self, state: TrainState) -> float:
         start = time.monotonic()
         result = self.validator.validate(self.objective)
         loss = result.scores["loss"]
@@ -81,9 +88,11 @@ class CheckpointManager:
         Before the first validation its weights are used for translation, as there are no others.
         """
         if self.world.is_main_process:
-            checkpoint = self._save(state)
+            with self._averaged():
+                checkpoint = self._save(state)
+                if not state.last_validated_update:
+                    self._publish_weights(self._merged_weights(), [checkpoint], {})
             if not state.last_validated_update:
-                self._publish_weights(self._merged_weights(), [checkpoint], {})
                 self.reporter.log_session(
                     f"no validation yet: until there is one, the weights for translation are those of update"
                     f" {state.update:,}, of unknown quality"
@@ -96,6 +105,8 @@ class CheckpointManager:
 
         Checkpoints are ranked again if the metric, the dev set or the settings of scores have changed.
         """
+        if self.average is not None:
+            self.average.swap()  # a checkpoint has the averages in the place of the weights
         metrics, metric = self.validator.metrics, self.metric
         for line in [metrics.note, *metrics.warnings([] if metric == "loss" else [metric])]:
             if line:
@@ -133,6 +144,10 @@ class CheckpointManager:
             self._publish_weights(weights, chosen, scores)
         self.world.barrier()
         return origin, scores
+
+    def _averaged(self) -> AbstractContextManager[None]:
+        """The model with the weights for translation."""
+        return nullcontext() if self.average is None else self.average.applied()
 
     def _rank_again(self, state: TrainState, before: str) -> None:
         """Choose the best of the kept checkpoints with comparable scores; patience restarts."""

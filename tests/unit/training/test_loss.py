@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from seq2attn.training import loss as loss_module
-from seq2attn.training.loss import linear_cross_entropy
+from seq2attn.training.loss import linear_cross_entropy, symmetric_kl
 
 ROWS, DIM, WORDS = 13, 4, 7
 CHUNKS = {"one": 10_000, "several": 3 * WORDS, "a row each": 1}
@@ -82,3 +82,16 @@ def test_the_loss_has_few_chunks_on_a_gpu(words, monkeypatch):
         labels = torch.zeros(24_000, dtype=torch.long)
     linear_cross_entropy(hidden, weight, bias, labels, 0.1)[0].backward()
     assert hidden.grad is not None and 1 < len(chunks) <= 12
+
+
+def test_symmetric_kl_is_the_mean_of_both_divergences(chunk):
+    hidden, weight, bias, _ = inputs()
+    other = torch.randn(ROWS, DIM, dtype=torch.double, requires_grad=True)
+    output = torch.nn.Linear(DIM, WORDS).double()
+    output.load_state_dict({"weight": weight.detach(), "bias": bias.detach()})
+    p, q = (torch.log_softmax(output(x), -1) for x in (hidden, other))
+    expected = sum(F.kl_div(*pair, log_target=True, reduction="sum") for pair in ((p, q), (q, p))) / 2
+    found, tensors = symmetric_kl(hidden, other, output), (hidden, other, *output.parameters())
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
+    one, reference = (torch.autograd.grad(value, tensors) for value in (found, expected))
+    torch.testing.assert_close(one, reference, rtol=1e-4, atol=1e-6)

@@ -1,0 +1,56 @@
+"""Laws of the moving average of the weights: its formula, and where its weights are used."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from seq2attn.io.weights import load_tensors
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints
+from seq2attn.training.ema import AVERAGE, WeightAverage
+from tests.laws.small import assert_near, assert_same, last_weights, log_of, trained
+
+EVERY = {"validation": {"every": "1 updates", "metric": "loss"}, "checkpoints": {"keep_last": 9}}
+OPTIMIZERS = [{"kind": "adam", "lr": 0.05}, {"kind": "sgd", "lr": 0.5}, {"kind": "adadelta", "lr": 1.0}]
+
+
+def checkpoints(run):
+    """The weights of each checkpoint, oldest first."""
+    return [load_tensors(checkpoint.model_path) for checkpoint in list_checkpoints(run.folder)]
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer["kind"])
+def test_checkpoints_hold_the_average_of_the_same_training(corpus, optimizer):
+    plain = trained(corpus, "plain", max_duration=["5 updates"], optimizer=optimizer, **EVERY)
+    averaged = trained(corpus, "averaged", max_duration=["5 updates"], optimizer=optimizer, ema_decay=0.3, **EVERY)
+    expected = None
+    for update, (weights, found) in enumerate(zip(checkpoints(plain), checkpoints(averaged), strict=True), 1):
+        decay = min(0.3, (1 + update) / (10 + update))
+        expected = expected or weights
+        expected = {name: decay * expected[name] + (1 - decay) * weights[name] for name in weights}
+        assert_near(found, expected)
+    assert update == 5 and min(0.3, 6 / 15) == 0.3  # the last decay is the configured one, the first are smaller
+    (best,) = averaged.weights_origin()["checkpoints"]
+    assert_same(load_tensors(averaged.weights_path), checkpoints(averaged)[int(best) - 1])
+
+
+def test_a_constant_stays_constant():
+    weights = torch.nn.Parameter(torch.randn(3))
+    before, optimizer = weights.detach().clone(), torch.optim.SGD([weights], lr=1.0)
+    average = WeightAverage(optimizer, 0.9)
+    for update in range(1, 9):
+        average.update(update)
+    torch.testing.assert_close(optimizer.state[weights][AVERAGE], before)
+    with average.applied():
+        torch.testing.assert_close(weights.data, before)
+
+
+def test_an_average_can_begin_and_end_at_a_resumption(corpus):
+    run = trained(corpus, "run", max_duration=["2 updates"], **EVERY)
+    begun = last_weights(run)
+    for options in ({"ema_decay": 0.999}, {}):
+        trained(corpus, "run", max_duration=["4 updates" if options else "6 updates"], resume=True, **EVERY, **options)
+        assert "the new optimizer starts without a state" in log_of(run)
+        state = load_tensors(list_checkpoints(run.folder)[-1].optimizer_path)
+        assert any(name.endswith(AVERAGE) for name in state) == bool(options)
+    assert last_weights(run).keys() == begun.keys()

@@ -1,0 +1,68 @@
+"""Laws of R-Drop and scheduled sampling: their formulas from passes of the plain loss, and nothing outside training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from seq2attn.data.collate import collate
+from seq2attn.tokenizers.vocabulary import BOS
+from seq2attn.training.config import ScheduledSamplingConfig
+from seq2attn.training.loss import TrainingLoss, symmetric_kl
+from tests.laws.parts import EVERY_DECODER, calm, model
+from tests.laws.small import BPE_DROPOUT, MODELS, assert_exact_resume
+
+PAIRS = [([3, 4, 5, 6], [5, 4, 3]), ([6, 5], [3, 3, 4, 6, 7])]
+ALWAYS = ScheduledSamplingConfig(max_probability=1.0, warmup_updates=0)
+
+
+def hidden_of(net, batch):
+    return net(batch.source, batch.source_mask, batch.target).hidden.flatten(0, 1)[batch.label_index]
+
+
+@pytest.mark.parametrize("decoder", EVERY_DECODER)
+def test_r_drop_is_the_mean_of_two_passes_and_their_divergence(decoder):
+    net, batch = model("transformer", decoder).train(), collate(PAIRS)
+    net.target_embedding.dropout.p = 0.3
+    torch.manual_seed(3)
+    first, second = TrainingLoss(net, 0.1)(batch), TrainingLoss(net, 0.1)(batch)
+    torch.manual_seed(3)
+    divergence = symmetric_kl(hidden_of(net, batch), hidden_of(net, batch), net.output_projection)
+    torch.manual_seed(3)
+    loss = TrainingLoss(net, 0.1, r_drop=4.0)(batch)
+    torch.testing.assert_close(loss.loss, (first.loss + second.loss) / 2 + 2 * divergence)
+    likelihoods = first.negative_log_likelihood + second.negative_log_likelihood
+    torch.testing.assert_close(loss.negative_log_likelihood, likelihoods / 2)
+    assert divergence > 0 and loss.num_target_tokens == first.num_target_tokens
+    calm_losses = [TrainingLoss(calm(net), 0.1, r_drop=weight)(batch) for weight in (4.0, None)]
+    torch.testing.assert_close(*map(vars, calm_losses))
+
+
+@pytest.mark.parametrize("decoder", EVERY_DECODER)
+def test_sampled_inputs_are_the_predictions_of_the_token_before(decoder):
+    net, batch = calm(model("transformer", decoder)), collate(PAIRS)
+    predictions = net.log_probs(net(batch.source, batch.source_mask, batch.target).hidden).argmax(-1)
+    target = torch.cat([batch.target[:, :1], predictions[:, :-1]], 1)
+    assert (batch.target[:, 0] == BOS).all() and not torch.equal(target, batch.target)
+    expected = TrainingLoss(net)(replace(batch, target=target))
+    sampled = TrainingLoss(net, scheduled_sampling=ALWAYS)
+    torch.testing.assert_close(sampled.eval()(batch, update=1).loss, TrainingLoss(net)(batch).loss)
+    calm(sampled).training = True
+    torch.testing.assert_close(sampled(batch, update=1).loss, expected.loss)
+
+
+def test_the_share_of_predictions_grows_to_its_maximum():
+    sampling = ScheduledSamplingConfig(max_probability=0.4, warmup_updates=100)
+    assert [sampling.probability(update) for update in (0, 25, 100, 900)] == pytest.approx([0, 0.1, 0.4, 0.4])
+    net = calm(model("gru", "luong"))
+    objective, batch = TrainingLoss(net, scheduled_sampling=sampling), collate([([3, 4], [5] * 400)])
+    replaced = objective._replace_tokens(batch, 0.4).target != batch.target
+    assert 0.3 < replaced.float().mean() < 0.5
+
+
+@pytest.mark.parametrize("name", ["recurrent", "transformer"])
+def test_resuming_is_exact(corpus, name):
+    methods = {"r_drop": 3.0, "scheduled_sampling": {"max_probability": 0.5, "warmup_updates": 6}}
+    assert_exact_resume(corpus, 8, model=MODELS[name], tokenizer=BPE_DROPOUT, **methods)
