@@ -23,6 +23,7 @@ from seq2attn.cli.options import (
     Precision,
     RunDirs,
     Tag,
+    To,
 )
 
 
@@ -50,6 +51,7 @@ def evaluate(
         ),
     ] = None,
     tag: Tag = None,
+    to: To = None,
     greedy: Greedy = False,
     beam: Beam = None,
     mbr: MinimumBayesRisk = None,
@@ -91,6 +93,7 @@ def evaluate(
         metrics=tuple(metric or ()),
         tokenize=tokenize,
         tag=tag,
+        to=to,
         beam=beam,
         greedy=greedy,
         mbr=mbr,

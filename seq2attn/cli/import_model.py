@@ -9,10 +9,12 @@ import typer
 
 
 def import_(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A folder of Hugging Face with a Marian model.", show_default=False)
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of Hugging Face.", show_default=False)],
     run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The new run directory.", show_default=False)],
+    source_language: Annotated[
+        str | None,
+        typer.Option("--from", metavar="LANG", help="The language of the sources, for a model with several."),
+    ] = None,
     to: Annotated[
         str | None,
         typer.Option(metavar="LANG", help="The language to translate into, for a model with several."),
@@ -37,7 +39,7 @@ def import_(
         typer.Option(metavar="FILE", help="Lines to verify with. [random words of the vocabulary]"),
     ] = None,
 ) -> None:
-    """Make a run directory of a pretrained model: Marian models such as OPUS-MT, in the format of Hugging Face.
+    """Make a run directory of a pretrained model in the format of Hugging Face: Marian (OPUS-MT), M2M100, NLLB.
 
     The run translates, draws attention, aligns, is evaluated, exported and trained further like any other. Where
     transformers is installed, both translate the same lines, and the command reports the share of equal tokens. In
@@ -47,12 +49,13 @@ def import_(
     Examples:
       seq2attn import opus-mt-de-en runs/de-en
       seq2attn import opus-mt-en-ROMANCE runs/en-fr --to fr --verify-with lines.en
+      seq2attn import nllb-200-distilled-600M runs/nllb --from deu_Latn --to eng_Latn
       seq2attn translate runs/de-en "Das Haus ist alt." --attention -
     """
     from seq2attn.pretrained.family import ImportOptions
     from seq2attn.pretrained.import_run import import_run
 
-    options = ImportOptions(positions, punctuation, language=to)
+    options = ImportOptions(positions, punctuation, source_language, to)
     report = import_run(folder, run, options, allow_pickle=allow_pickle, verify_with=verify_with)
     if report is None:
         typer.echo("not verified: transformers is not installed (pip install 'seq2attn[pretrained]')", err=True)

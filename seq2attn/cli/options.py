@@ -112,6 +112,11 @@ Tag: TypeAlias = Annotated[
 ]
 """The tag of all sources; checked by `tokenizers.tags.check_tag`."""
 
+To: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="LANG", help="Translate into this language, for an imported model with several."),
+]
+
 Device: TypeAlias = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 
 Overrides: TypeAlias = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, OutputFile, RunDir, Tag
+from seq2attn.cli.options import AllowCode, Device, OutputFile, RunDir, Tag, To
 
 
 def score(
@@ -24,6 +24,7 @@ def score(
         typer.Option("--json", help="Print a JSON object a line, with all tokens and log-probabilities."),
     ] = False,
     tag: Tag = None,
+    to: To = None,
     device: Device = "auto",
 ) -> None:
     """Print the log-probability of each target line given its source, by forced decoding: natural logarithms, with EOS.
@@ -40,11 +41,14 @@ def score(
     from seq2attn.inference.scoring import score_files
     from seq2attn.nn.device import resolve_device
     from seq2attn.run_directory import RunDirectory
+    from seq2attn.tokenizers.base import translate_into
     from seq2attn.tokenizers.tags import check_tag
 
     folder = RunDirectory(run)
     model, *tokenizers = folder.load_model(resolve_device(device))
     pair = tokenizers[0], tokenizers[1]
+    if to is not None:
+        pair = translate_into(*pair, to)
     check_tag(pair[0], tag)
     corpus = PlainTextConfig(source=source, target=target, tag=tag)
     score_files(folder, model, pair, corpus, output_file, as_json=as_json, per_token=per_token)

@@ -23,6 +23,7 @@ from seq2attn.cli.options import (
     Precision,
     RunDir,
     Tag,
+    To,
 )
 
 
@@ -77,6 +78,7 @@ def translate(
         typer.Option(help="The weight drawn in full color: the largest, the largest of each row, or 1."),
     ] = "max",
     tag: Tag = None,
+    to: To = None,
     long_inputs: LongInputs = None,
     engine: EngineName = "native",
     export_dir: ExportDir = None,
@@ -96,6 +98,7 @@ def translate(
       seq2attn translate runs/phrasebook "Das Haus ist alt." --attention - --whole-words
       seq2attn translate runs/phrasebook "Das Haus ist alt." --prefix "This house"
       seq2attn translate runs/phrasebook "Das Haus ist alt." --mbr 32
+      seq2attn translate runs/nllb "Das Haus ist alt." --to fra_Latn
       seq2attn translate runs/a "Das Haus ist alt." --ensemble runs/b --ensemble runs/c
       seq2attn translate runs/phrasebook --set search.kind=sample --set search.temperature=0.8 "Guten Tag."
     """
@@ -126,6 +129,8 @@ def translate(
         check_size(search, folder.config_path, overrides)
     check_num_hypotheses(search, n_best)
     translator = load(run, device, ensemble=ensemble, engine=engine, export_dir=export_dir, precision=precision)
+    if to is not None:
+        translator = translator.with_target_language(to)
     translator.max_batch_tokens = batch_tokens or translator.max_batch_tokens
     check_engine_supports(translator.engine, search, folder, overrides)
     translate_input(translator, search, options, run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
 from seq2attn.attention.attention import Attention
@@ -69,6 +69,8 @@ class TransformerConfig(Config):
     relative and relative-bias (of T5) disable the fused kernel in training on a CPU."""
     wavelengths: Literal["tensor2tensor", "paper"] = "tensor2tensor"
     """Wavelengths of sinusoidal positions: of tensor2tensor, up to 10,000 * 2 pi, or of the paper, just below it."""
+    position_offset: NonNegativeInt = 0
+    """Position of the first token, for sinusoidal positions; 2 in M2M100 and NLLB."""
     max_positions: PositiveInt = 1024
     """Number of learned positions; later tokens share the last one."""
     max_distance: PositiveInt | None = None
@@ -83,7 +85,7 @@ class TransformerConfig(Config):
     def build_position_encoding(self, dim: int) -> nn.Module:
         """Module for positions [...] -> vectors [..., dim] that are added to the embeddings."""
         if self.position_encoding == "sinusoidal":
-            return SinusoidalPositionEncoding(dim, self.wavelengths)
+            return SinusoidalPositionEncoding(dim, self.wavelengths, self.position_offset)
         if self.position_encoding == "learned":
             return LearnedPositionEmbedding(dim, self.max_positions)
         return NoPositionEncoding()

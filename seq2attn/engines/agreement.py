@@ -69,14 +69,20 @@ class AgreementReport:
 
 
 def compare_engines(
-    native: Engine, exported: Engine, sources: TokenIds, searches: Sequence[tuple[str, SearchConfig]]
+    native: Engine,
+    exported: Engine,
+    sources: TokenIds,
+    searches: Sequence[tuple[str, SearchConfig]],
+    *,
+    prefix: Sequence[int] = (),
 ) -> AgreementReport:
-    """Agreement of two engines on `sources` in each of the named `searches`.
+    """Agreement of two engines on `sources` in each of the named `searches`; all translations begin with `prefix`.
 
     Forced decoding is compared on the translations of the native engine by the first search.
     """
+    prefixes = [prefix] * len(sources)
     hypotheses = [
-        [engine.translate(sources, search, budget=MAX_BATCH_TOKENS) for _, search in searches]
+        [engine.translate(sources, search, budget=MAX_BATCH_TOKENS, prefixes=prefixes) for _, search in searches]
         for engine in (native, exported)
     ]
     names = [name for name, _ in searches]

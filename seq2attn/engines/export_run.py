@@ -18,7 +18,7 @@ from seq2attn.errors import DataError, UserError
 from seq2attn.io.files import atomic_dir
 from seq2attn.io.text_lines import read_lines
 from seq2attn.run_directory import RunDirectory
-from seq2attn.search.config import BeamConfig, GreedyConfig
+from seq2attn.search.config import BeamConfig, GreedyConfig, SearchConfig
 
 NUM_VERIFICATION_SENTENCES = 200
 """Sentences of the dev set that both engines translate."""
@@ -42,7 +42,7 @@ def export_run(
     if mistakes := target.unsupported(experiment):
         raise run.config_error(mistakes)
     lines = _verification_lines(run, verify_with)
-    model, source, _ = run.load_model()
+    model, source, tokenizer = run.load_model()
     sources = [source.encode(line) for line in lines]
     lengths = experiment.search.lengths
     greedy, beam = GreedyConfig(kind="greedy", lengths=lengths), BeamConfig(kind="beam", beam_size=5, lengths=lengths)
@@ -50,7 +50,8 @@ def export_run(
     with atomic_dir(where) as partial:
         target.export(run, partial, dtype)
         engine = target.load(run, partial, torch.device("cpu"))
-        report = compare_engines(NativeEngine(model), engine, sources, [("greedy", greedy), ("beam 5", beam)])
+        searches: list[tuple[str, SearchConfig]] = [("greedy", greedy), ("beam 5", beam)]
+        report = compare_engines(NativeEngine(model), engine, sources, searches, prefix=tokenizer.line_prefix)
         if dtype == "float32" and report.min_token_agreement < MIN_AGREEMENT:
             raise UserError(_disagreement(target, where, report))
         write_manifest(run, target, dtype, asdict(report), partial)

@@ -33,6 +33,7 @@ class EvaluateOptions:
     metrics: tuple[str, ...]
     tokenize: str | None
     tag: str | None
+    to: str | None
     beam: int | None
     greedy: bool
     mbr: int | None
@@ -130,6 +131,8 @@ def _evaluate(
         precision=options.precision,
     )
     translator, origin = load_with_origin([run, *map(RunDirectory, options.ensemble)], load_translator)
+    if options.to is not None:
+        translator = translator.with_target_language(options.to)
     translator.max_batch_tokens = options.batch_tokens or translator.max_batch_tokens
     check_engine_supports(translator.engine, search, run, options.overrides)
     results = evaluate_run(run, translator, sets, search, settings)

@@ -38,7 +38,11 @@ class EnsembleTranslator(Translator):
             ),
             training_report=first.training_report,
         )
-        self.members = tuple(members)
+        self.members, self.precision = tuple(members), precision
+
+    def with_target_language(self, language: str) -> EnsembleTranslator:
+        """The same into another language of multilingual models. Raises UserError if one has no such language."""
+        return EnsembleTranslator([one.with_target_language(language) for one in self.members], self.precision)
 
     def __repr__(self) -> str:
         return f"EnsembleTranslator({', '.join(map(repr, self.members))})"

@@ -135,10 +135,9 @@ class SourceLine:
         """The text of each segment."""
         return self.segment_texts or (self.line,)
 
-    @property
-    def prefixes(self) -> list[tuple[int, ...]]:
-        """The prefix of each segment: only the first has one."""
-        return [self.prefix, *[()] * (len(self.segments) - 1)]
+    def prefixes(self, line_prefix: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The prefix of each segment: that of the line for the first, `line_prefix` where there is none."""
+        return [self.prefix or line_prefix, *[line_prefix] * (len(self.segments) - 1)]
 
 
 def _split(tokenizer: Tokenizer, line: str, max_tokens: int, language: str) -> Iterator[tuple[tuple[int, ...], str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -40,7 +41,7 @@ from seq2attn.nn.linear import prepack_linears
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import LengthsConfig, SearchConfig, check_num_hypotheses, resolve_search
 from seq2attn.search.translate_ids import Hypothesis, default_batch_tokens
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import Tokenizer, translate_into
 
 RankedHypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
 """Hypotheses of each segment of a line, best first."""
@@ -110,6 +111,12 @@ class Translator:
             training_report=report.train if report else None,
         )
 
+    def with_target_language(self, language: str) -> Translator:
+        """The same into another language of a multilingual model. Raises UserError if it has no such language."""
+        translator = copy(self)
+        translator.source, translator.target = translate_into(self.source, self.target, language)
+        return translator
+
     def __repr__(self) -> str:
         parameters = count_parameters(self.model)
         return f"Translator({parameters:,} parameters on {self.model.device}, {self.search.kind} search)"
@@ -123,6 +130,7 @@ class Translator:
         beam_size: int | None = None,
         num_hypotheses: int | None = None,
         prefix: str = "",
+        to: str | None = None,
         attention: bool = False,
     ) -> Translation: ...
 
@@ -135,6 +143,7 @@ class Translator:
         beam_size: int | None = None,
         num_hypotheses: int | None = None,
         prefix: str | Iterable[str] = "",
+        to: str | None = None,
         attention: bool = False,
     ) -> list[Translation]: ...
 
@@ -146,6 +155,7 @@ class Translator:
         beam_size: int | None = None,
         num_hypotheses: int | None = None,
         prefix: str | Iterable[str] = "",
+        to: str | None = None,
         attention: bool = False,
     ) -> Translation | list[Translation]:
         """The translation of one line, or a list of translations of several lines, in their order.
@@ -153,15 +163,17 @@ class Translator:
         An empty line has an empty translation. `search` replaces the search of the run, and `beam_size` makes it a beam
         search of this width. `num_hypotheses` is the number of translations of each line: the best and its
         `alternatives`; by default all hypotheses of the search. `prefix` is the beginning of all translations, or of
-        each; its log-probability is included. With `attention` the best translation has attention weights, unless the
-        line is empty. Gives an InputWarning about lines that the model may translate badly.
+        each; its log-probability is included. `to` is the language of the translations of a multilingual model, by
+        default that of the run. With `attention` the best translation has attention weights, unless the line is empty.
+        Gives an InputWarning about lines that the model may translate badly.
 
-        Raises UserError for more hypotheses than the search has, and for a prefix with unknown tokens; ValueError if
-        the numbers of prefixes and lines differ.
+        Raises UserError for more hypotheses than the search has, for a prefix with unknown tokens, and for a language
+        that the model does not have; ValueError if the numbers of prefixes and lines differ.
         """
         checker = InputChecker(self.training_report)
+        translator = self if to is None else self.with_target_language(to)
         translations = list(
-            self.translate_iterable(
+            translator.translate_iterable(
                 [lines] if isinstance(lines, str) else lines,
                 resolve_search(search or self.search, beam=beam_size),
                 num_hypotheses=num_hypotheses,
@@ -217,7 +229,7 @@ class Translator:
     def _search(self, lines: Sequence[SourceLine], search: SearchConfig) -> list[RankedHypotheses]:
         """The hypotheses of all segments of each line."""
         segments = [segment for line in lines for segment in self._segments(line)]
-        prefixes = [ids for line in lines for ids in line.prefixes]
+        prefixes = [ids for line in lines for ids in line.prefixes(self.target.line_prefix)]
         translate = partial(self.engine.translate, segments, search, prefixes=prefixes)
         output, self.max_batch_tokens = retry_with_smaller_batches(
             translate, self.max_batch_tokens, max(map(len, segments))

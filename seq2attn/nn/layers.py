@@ -88,18 +88,21 @@ class SinusoidalPositionEncoding(nn.Module):
 
     Sines are in the first half and cosines in the second, as in the authors' own code (tensor2tensor), where the
     paper's alternate. The wavelengths of tensor2tensor reach 10,000 * 2 pi, those of the paper stay just below it.
+    `offset` is the position of the first token.
     """
 
-    def __init__(self, dim: int, wavelengths: Literal["tensor2tensor", "paper"] = "tensor2tensor") -> None:
+    def __init__(
+        self, dim: int, wavelengths: Literal["tensor2tensor", "paper"] = "tensor2tensor", offset: int = 0
+    ) -> None:
         super().__init__()
-        self.dim, self.wavelengths = dim, wavelengths
+        self.dim, self.wavelengths, self.offset = dim, wavelengths, offset
 
     def forward(self, position: Tensor) -> Tensor:
         """[...] -> [..., D]"""
         half = (self.dim + 1) // 2
         longest = max(half - 1, 1) if self.wavelengths == "tensor2tensor" else self.dim / 2
         exponent = torch.arange(half, device=position.device) * (-math.log(10_000.0) / longest)
-        angle = position.unsqueeze(-1) * exponent.exp()
+        angle = (position + self.offset).unsqueeze(-1) * exponent.exp()
         return torch.cat([angle.sin(), angle.cos()], -1)[..., : self.dim]
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from seq2attn.errors import DataError
 from seq2attn.io.hf_folder import CONFIG_FILE, check_files, read_hf_config
 from seq2attn.pretrained.family import Family
+from seq2attn.pretrained.m2m100 import M2M100
 from seq2attn.pretrained.marian import Marian
 
-FAMILIES: tuple[type[Family], ...] = (Marian,)
+FAMILIES: tuple[type[Family], ...] = (Marian, M2M100)
 
 
 def read_family(folder: Path, *, allow_pickle: bool) -> Family:

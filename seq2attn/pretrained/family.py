@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -31,7 +31,8 @@ class ImportOptions:
 
     positions: Positions = "tensor2tensor"
     punctuation: bool = True
-    language: str | None = None  # to translate into
+    source_language: str | None = None
+    target_language: str | None = None
 
 
 class Architecture(Config):
@@ -95,18 +96,6 @@ class Family(ABC):
     def max_positions(self) -> int:
         """Positions of the original, for source and translation each."""
 
-    @property
-    def source_language(self) -> str:
-        """ISO 639 code of the sources; `und` if it is not known."""
-        return self.language_codes[0]
-
-    @property
-    def language_codes(self) -> tuple[str, str]:
-        """ISO 639 codes of both sides by `tokenizer_config.json`; `und` where it has none."""
-        codes = [str(self.tokenizer_settings.get(key)) for key in ("source_lang", "target_lang")]
-        source, target = (code if re.fullmatch("[a-z]{2,3}", code) else "und" for code in codes)
-        return source, target
-
     @abstractmethod
     def model(self, options: ImportOptions) -> dict[str, Any]:
         """The model section."""
@@ -118,9 +107,10 @@ class Family(ABC):
         Raises: UserError for a language that the model lacks, or that is missing.
         """
 
-    def search(self) -> dict[str, Any]:
+    def search(self, options: ImportOptions) -> dict[str, Any]:
         """The search section."""
-        return self.generation.search(self.max_positions, self.source_language)
+        language = re.match("[a-z]{2,3}", options.source_language or "")
+        return self.generation.search(self.max_positions, language[0] if language else "und")
 
     @abstractmethod
     def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
@@ -150,9 +140,10 @@ class Family(ABC):
         for name in self.names.sinusoids:
             if name in tensors:
                 table = tensors[name]
+                rows = table.any(1).nonzero().flatten()  # M2M100 has zeros at the position of padding
                 for wavelengths in ("tensor2tensor", "paper"):
-                    formula = SinusoidalPositionEncoding(table.size(1), wavelengths)(torch.arange(len(table)))
-                    if torch.allclose(table, formula, atol=2e-3):  # of float16
+                    formula = SinusoidalPositionEncoding(table.size(1), wavelengths)(rows)
+                    if len(rows) >= len(table) - 1 and torch.allclose(table[rows], formula, atol=2e-3):  # of float16
                         break
                 else:
                     raise DataError(f"{self.folder}: `{name}` has other positions than sinusoids")
@@ -170,7 +161,9 @@ class Family(ABC):
     def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
         """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
 
-    def language_error(self, known: list[str], option: str = "--to") -> UserError:
-        """The message for a language that is missing, or that the model lacks."""
-        has = f"the model translates into {', '.join(known)}" if known else "the model has no tags of languages"
-        return UserError(f"{self.folder}: {has}; {'give one' if known else 'leave it out'} ({option} LANG)")
+    def check_language(self, language: str | None, known: Collection[str], option: str) -> None:
+        """Raises UserError for a `language` that the model lacks, or that is missing."""
+        if (language is None and not known) or language in known:
+            return
+        has = f"the model has the languages {', '.join(known)}" if known else "the model has no tags of languages"
+        raise UserError(f"{self.folder}: {has}; {'give one' if known else 'leave it out'} ({option} LANG)")

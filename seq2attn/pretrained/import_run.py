@@ -25,7 +25,7 @@ from seq2attn.pretrained.hf_weights import convert_weights, read_tensors
 from seq2attn.pretrained.pickled_weights import weights_folder
 from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer
 from seq2attn.run_directory import RunDirectory
-from seq2attn.search.config import BeamConfig, GreedyConfig
+from seq2attn.search.config import BeamConfig, GreedyConfig, SearchConfig
 from seq2attn.tokenizers.normalize import SPACE_MARK
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
 from seq2attn.tokenizers.vocabulary import Vocabulary
@@ -82,7 +82,8 @@ def import_run(
         beam = BeamConfig(kind="beam", patience=None, lengths=lengths)
         longest = experiment.data.filters.max_length  # positions of the original
         sources = [source.encode(line)[:longest] for line in lines]
-        report = compare_engines(NativeEngine(model), original, sources, [("greedy", greedy), ("beam 5", beam)])
+        searches: list[tuple[str, SearchConfig]] = [("greedy", greedy), ("beam 5", beam)]
+        report = compare_engines(NativeEngine(model), original, sources, searches, prefix=target.line_prefix)
         check_agreement(report, folder)
     return report
 
@@ -110,7 +111,7 @@ def _experiment(family: Family, run: Path, options: ImportOptions) -> Experiment
         "data": {**corpora, "filters": {"max_length": family.max_positions - 1}},
         "tokenizer": {"source": source, "target": target},
         "model": family.model(options),
-        "search": family.search(),
+        "search": family.search(options),
     }
     try:
         return ExperimentConfig.model_validate(content)

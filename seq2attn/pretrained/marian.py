@@ -74,9 +74,20 @@ class Marian(BartFamily):
             )
         )
         known = re.findall(">>(\\S+)<<", " ".join(read_pieces(self.folder / VOCABULARY_FILE)))
-        if (options.language is None and known) or (options.language is not None and options.language not in known):
-            raise self.language_error(known)
+        self.check_language(options.target_language, known, "--to")
+        self.check_language(options.source_language, (), "--from")
         return source | {"tag": self._tag(options)}, target
+
+    @property
+    def language_codes(self) -> tuple[str, str]:
+        """ISO 639 codes of both sides by `tokenizer_config.json`; `und` where it has none."""
+        codes = [str(self.tokenizer_settings.get(key)) for key in ("source_lang", "target_lang")]
+        source, target = (code if re.fullmatch("[a-z]{2,3}", code) else "und" for code in codes)
+        return source, target
+
+    def search(self, options: ImportOptions) -> dict[str, Any]:
+        """The search section."""
+        return self.generation.search(self.max_positions, self.language_codes[0])
 
     @property
     def vocabulary_files(self) -> tuple[str, str]:
@@ -114,4 +125,4 @@ class Marian(BartFamily):
 
     @staticmethod
     def _tag(options: ImportOptions) -> str | None:
-        return None if options.language is None else f">>{options.language}<<"
+        return None if options.target_language is None else f">>{options.target_language}<<"

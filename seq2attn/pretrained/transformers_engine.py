@@ -58,16 +58,16 @@ class TransformersEngine:
         limits = search.lengths.limits(lengths).max_length.tolist()
         output = []
         beam = search.num_hypotheses
-        for source, limit in zip(sources, limits, strict=True):
+        for source, limit, prefix in zip(sources, limits, prefixes or [()] * len(sources), strict=True):
             config = GenerationConfig(
                 num_beams=beam,
-                max_new_tokens=limit,
+                max_new_tokens=max(limit, len(prefix) + 1),
                 **({"length_penalty": search.lengths.alpha, "early_stopping": "never"} if beam > 1 else {}),
                 eos_token_id=self.rows[1][EOS],
                 pad_token_id=self.rows[1][PAD],
                 decoder_start_token_id=self._start,
             )
-            constraints = [partial(self._constrain, limit=limit)]
+            constraints = [partial(self._constrain, limit=max(limit, len(prefix) + 1), prefix=prefix)]
             output_ids = self.model.generate(self._source(source), config, logits_processor=constraints)
             ids = output_ids[0].tolist()
             ids = ids[1 : ids.index(self.rows[1][EOS], 1)]
@@ -90,13 +90,15 @@ class TransformersEngine:
             output.append(logits.log_softmax(-1).gather(1, torch.tensor(labels)[:, None]).squeeze(1).tolist())
         return output
 
-    def _constrain(self, ids: Tensor, scores: Tensor, *, limit: int) -> Tensor:
-        """Log-probabilities of the next token without PAD, and of EOS alone at the limit, where it keeps its own."""
+    def _constrain(self, ids: Tensor, scores: Tensor, *, limit: int, prefix: Sequence[int]) -> Tensor:
+        """Log-probabilities of the next token without PAD; in the prefix and at the limit, of one token alone."""
         pad, end = self.rows[1][PAD], self.rows[1][EOS]
         scores = scores.index_fill(1, torch.tensor([pad]), -torch.inf).log_softmax(1)
-        if ids.size(1) < limit:
+        length = ids.size(1)  # with the first token
+        if len(prefix) < length < limit:
             return scores
-        return torch.full_like(scores, -torch.inf).index_copy(1, torch.tensor([end]), scores[:, [end]])
+        forced = self.rows[1][prefix[length - 1]] if length <= len(prefix) else end
+        return torch.full_like(scores, -torch.inf).index_copy(1, torch.tensor([forced]), scores[:, [forced]])
 
     @property
     def _start(self) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from seq2attn.config.base import Config
+from seq2attn.errors import UserError
 from seq2attn.io.files import write_json
 from seq2attn.tokenizers.normalize import collapse_whitespace
 from seq2attn.tokenizers.vocabulary import Vocabulary
@@ -56,10 +58,35 @@ class Tokenizer(ABC):
         """The tag at the beginning of a line, or an empty string, and the rest: see `TaggedTokenizer`."""
         return "", line
 
+    @property
+    def languages(self) -> Mapping[str, str]:
+        """The tag of each language of a multilingual model."""
+        return {}
+
+    def with_language(self, language: str) -> Self:
+        """The same with the tag of a language of `languages`."""
+        raise NotImplementedError
+
     def save(self, folder: Path) -> None:
         """Write the files that `load_tokenizer` reads; the header is written last."""
         self.vocabulary.save(folder / VOCABULARY_FILE)
         write_json(folder / TOKENIZER_FILE, {"config": self.config.model_dump(mode="json")})
+
+
+def translate_into(source: Tokenizer, target: Tokenizer, language: str) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers for translations into another language of a multilingual model.
+
+    Its tag is that of the target, or of the source if targets have none, as in OPUS-MT. Raises UserError for a language
+    that the model does not have.
+    """
+    tagged = target if target.line_prefix else source
+    if language not in tagged.languages:
+        names = ", ".join(tagged.languages)
+        known = f"its languages are {names}" if names else "it has no tags of languages"
+        raise UserError(f"the model does not translate into `{language}`: {known}")
+    if tagged is target:
+        return source, target.with_language(language)
+    return source.with_language(language), target
 
 
 def assign_word_ids(surfaces: Iterable[str]) -> list[int]:

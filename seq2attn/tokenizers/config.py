@@ -98,8 +98,8 @@ class TokenizersConfig(Config):
     @property
     def shares_vocabulary(self) -> bool:
         """True if both sides have the same vocabulary."""
-        files = [getattr(one, "vocabulary", None) for one in (self.source, self.target)]
-        return self.is_joint or (files[0] is not None and files[0] == files[1])
+        source, target = (getattr(one, "vocabulary_source", None) for one in (self.source, self.target))
+        return self.is_joint or (source is not None and source == target)
 
     @property
     def per_side(self) -> tuple[TokenizerConfig, TokenizerConfig]:

@@ -1,14 +1,16 @@
 """A given SentencePiece model with its own normalization; the ids may come from a vocabulary of its pieces.
 
 OPUS-MT models have a SentencePiece model for each side, and `vocab.json` with the pieces of both. Those with several
-target languages have a tag such as `>>fra<<` before each source line.
+target languages have a tag such as `>>fra<<` before each source line. Those of NLLB have tags of languages before the
+lines of both sides.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +29,8 @@ from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, UNK, Voc
 FILE_HINT = "take the file that belongs to the model"
 _INPUT_PATH: TypeAdapter[Path] = TypeAdapter(InputPath)
 _LEADING_TAG = re.compile(r"\s*(>>\S+<<)")
+_LANGUAGE_TAG = re.compile(r">>(\S+)<<|__([a-z]{2,3})__|([a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})")
+"""Tags of OPUS-MT, M2M100, and NLLB or mBART, with the name of their language as a group."""
 
 
 class SentencePieceTokenizerConfig(Config):
@@ -40,8 +44,10 @@ class SentencePieceTokenizerConfig(Config):
     punctuation: str | None = Field(None, pattern="^[a-z]{2,3}$")
     """Language code for Moses' normalization of punctuation, with which OPUS-MT models were trained; none: off. Needs
     sacremoses."""
+    special_tokens: tuple[str, ...] = ()
+    """Tokens without text, after those of the files: languages, such as `fra_Latn`, and others of the model."""
     tag: str | None = None
-    """Token before every line: the language of a multilingual model, such as `>>fra<<`."""
+    """Token before every line: the language of a multilingual model, such as `>>fra<<` or `fra_Latn`."""
     digest: str = ""
     """SHA-256 of the files; filled in, so that a run does not need them."""
 
@@ -61,6 +67,11 @@ class SentencePieceTokenizerConfig(Config):
                 raise FieldError(key, f"{path} cannot be read ({error.strerror})") from None
         return {**data, "digest": sha256_json(digests)}
 
+    @property
+    def vocabulary_source(self) -> tuple[object, ...]:
+        """The origin of the tokens: equal for two tokenizers with the same vocabulary."""
+        return self.vocabulary or self.path, self.special_tokens
+
     def train(self, lines: Iterable[str]) -> SentencePieceTokenizer:
         """The tokenizer in the files; `lines` are not used.
 
@@ -76,7 +87,8 @@ class SentencePieceTokenizerConfig(Config):
                 pieces = read_pieces(self.vocabulary)
             if sha256_json([sha256_of(file) for file in files]) != self.digest:
                 raise DataError(f"{self.path}: the files are not those of the config's `digest`; leave that out")
-            return SentencePieceTokenizer(self, model, Vocabulary.from_tokens(pieces))
+            tokens = dict.fromkeys((*pieces, *self.special_tokens))
+            return SentencePieceTokenizer(self, model, Vocabulary.from_tokens(tokens))
         except RunError as error:
             raise DataError(str(error)) from None
 
@@ -109,6 +121,12 @@ def read_pieces(path: Path) -> list[str]:
     return pieces
 
 
+def find_languages(tokens: Iterable[str]) -> dict[str, str]:
+    """The tag of each language that has one among the tokens."""
+    matches = map(_LANGUAGE_TAG.fullmatch, tokens)
+    return {match[match.lastindex or 0]: match[0] for match in matches if match}
+
+
 class SentencePieceTokenizer(Tokenizer):
     """Segmentation by a SentencePiece model. A line may begin with a tag of the vocabulary, such as `>>fra<<`."""
 
@@ -123,6 +141,20 @@ class SentencePieceTokenizer(Tokenizer):
             if config.tag not in vocabulary.tokens[len(SPECIAL_TOKENS) :]:
                 raise UserError(f"the vocabulary has no tag `{config.tag}`")
             self.line_prefix = (vocabulary.id(config.tag),)
+        self._silent = {*CONTROL_IDS, *self.line_prefix, *map(vocabulary.id, config.special_tokens)}
+
+    @property
+    def languages(self) -> Mapping[str, str]:
+        """The tag of each language of a multilingual model."""
+        return find_languages(self.config.special_tokens or self.vocabulary.tokens)
+
+    def with_language(self, language: str) -> SentencePieceTokenizer:
+        """The same with the tag of a language of `languages`."""
+        tokenizer = copy(self)
+        tokenizer.config = self.config.model_copy(update={"tag": self.languages[language]})
+        tokenizer.line_prefix = (self.vocabulary.id(self.languages[language]),)
+        tokenizer._silent = self._silent | {*tokenizer.line_prefix}
+        return tokenizer
 
     def normalize(self, line: str) -> str:
         """The line that SentencePiece normalizes and segments."""
@@ -148,14 +180,13 @@ class SentencePieceTokenizer(Tokenizer):
         return map(self._surface, ids)
 
     def _surface(self, id: int) -> str:
-        if id in CONTROL_IDS or id in self.line_prefix:
+        if id in self._silent:
             return ""
         return UNK_SURFACE if id == UNK else self.vocabulary.tokens[int(id)].replace(SPACE_MARK, " ")
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text, always one line, without PAD, BOS, EOS and the config's tag; UNK becomes `<unk>`."""
-        silent = {*CONTROL_IDS, *self.line_prefix}
-        tokens = (self.vocabulary.tokens[int(id)] for id in ids if id not in silent)
+        """The text, always one line, without special tokens; UNK becomes `<unk>`."""
+        tokens = (self.vocabulary.tokens[int(id)] for id in ids if id not in self._silent)
         runs = groupby(tokens, SPECIAL_TOKENS[UNK].__eq__)
         texts = (" ".join(run) if is_unknown else self._processor.decode_pieces([*run]) for is_unknown, run in runs)
         return collapse_whitespace(" ".join(texts))

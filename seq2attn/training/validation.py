@@ -104,7 +104,8 @@ class Validator:
     def _translate(self, objective: TrainingLoss) -> dict[int, str]:
         rows = self.translated[self.world.rank :: self.world.size]
         sources = [self.prepared.dev[row][0].tolist() for row in rows]
-        hypotheses = translate_ids(objective.model, sources, self.search, budget=self.tokens)
+        prefixes = [self.prepared.target.line_prefix] * len(sources)
+        hypotheses = translate_ids(objective.model, sources, self.search, budget=self.tokens, prefixes=prefixes)
         texts = {
             row: self.prepared.target.decode(best[0].tokens) if best else ""  # no hypothesis if nothing is finite
             for row, best in zip(rows, hypotheses, strict=True)

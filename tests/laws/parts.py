@@ -30,6 +30,7 @@ ENCODERS = {
     "lstm": {"kind": "lstm", "dim": WIDTH, "layers": 1},
     "transformer": {
         "kind": "transformer", "layers": 2, "heads": 4, "ffn_dim": 32, "activation": "silu", "wavelengths": "paper",
+        "position_offset": 2,
     },
     "transformer-post-learned": {
         "kind": "transformer", "layers": 2, "heads": 2, "ffn_dim": 32, "norm_order": "post",

@@ -40,6 +40,7 @@ def test_sinusoids_are_their_formula(dim, wavelengths):
     torch.testing.assert_close(ours, torch.from_numpy(expected).float(), rtol=1e-4, atol=1e-5)
     rows = torch.tensor([[3, 40], [0, 7]])
     torch.testing.assert_close(encoding(rows), ours[rows])
+    torch.testing.assert_close(SinusoidalPositionEncoding(dim, wavelengths, 2)(rows), encoding(rows + 2))
 
 
 def test_learned_positions_beyond_the_last_share_it():

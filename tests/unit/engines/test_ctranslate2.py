@@ -39,7 +39,7 @@ MODELS: dict[str, dict[str, dict[str, Any]]] = {
         "encoder": {"position_encoding": "rotary"},
         "decoder": {"position_encoding": "relative"},
     },
-    "gelu, silu": {"encoder": {"activation": "gelu"}, "decoder": {"activation": "silu", "wavelengths": "paper"}},
+    "gelu, silu": {"encoder": {"activation": "gelu"}, "decoder": {"activation": "silu", "position_offset": 2}},
     "swiglu, relu": {"encoder": {"activation": "swiglu"}},
     "rms, post-norm": {"both": {"norm_type": "rmsnorm", "norm_order": "post"}},
     "one key for all heads": {"both": {"kv_heads": 1}, "score": {"kv_heads": 1}},

@@ -26,7 +26,7 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "positions of transformers": ({"scale_embedding": False}, {"positions": "transformers"}),
     "a vocabulary for each side, GELU": ({"separate": True, "activation_function": "gelu"}, {}),
     "untied, shards": ({"tie_word_embeddings": False, "shard": "9KB"}, {}),
-    "float16, languages": ({"dtype": torch.float16, "tags": [">>fra<<", ">>eng<<"]}, {"language": "fra"}),
+    "float16, languages": ({"dtype": torch.float16, "tags": [">>fra<<", ">>eng<<"]}, {"target_language": "fra"}),
 }
 
 
@@ -51,7 +51,7 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
             side.embed_positions.weight.data = tensor2tensor(64, 16)
     pad = theirs.config.pad_token_id
     tokenizer = MarianTokenizer.from_pretrained(tmp_path / "hf")
-    tag = f">>{options['language']}<< " if "language" in options else ""
+    tag = f">>{options['target_language']}<< " if "target_language" in options else ""
     inputs = tokenizer([tag + line for line in SOURCE], return_tensors="pt", padding=True)
     translator = Translator.load(tmp_path / "run", "cpu")
     assert translator.search == BeamConfig(

@@ -1,0 +1,113 @@
+"""Models that descend from BART, with the tag of a language before the lines of both sides.
+
+sentencepiece.bpe.model    a SentencePiece model for all languages
+vocab.json                 ids of its pieces; without this file fairseq's: four special tokens, then the pieces
+special_tokens_map.json tokenizer_config.json tokenizer.json    the tags, in one of these files
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from seq2attn.errors import DataError, RunError
+from seq2attn.io.files import read_bytes
+from seq2attn.pretrained.bart import BartFamily
+from seq2attn.pretrained.family import ImportOptions
+from seq2attn.tokenizers.sentencepiece_model import FILE_HINT, find_languages, load_processor, read_pieces
+
+MODEL_FILE, VOCABULARY_FILE = "sentencepiece.bpe.model", "vocab.json"
+SPECIAL_TOKENS_FILE, HF_TOKENIZER_FILE = "special_tokens_map.json", "tokenizer.json"
+FAIRSEQ_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
+OUR_START = "<bos>"
+"""Our name of their `<s>`, which is not the first token of a translation."""
+MAX_UNUSED = 8
+"""Maximum number of rows without a token at the end of the table: fairseq's made-up words."""
+
+
+class Multilingual(BartFamily):
+    """Lines of both sides begin with the tag of their language, the first word of a translation."""
+
+    def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The tokenizer sections of both sides."""
+        languages = find_languages(self.special_tokens)
+        if not languages:
+            raise DataError(f"{self.folder}: {SPECIAL_TOKENS_FILE} lacks `additional_special_tokens`, the languages")
+        self.check_language(options.source_language, languages, "--from")
+        self.check_language(options.target_language, languages, "--to")
+        section = {
+            "kind": "sentencepiece",
+            "path": self.folder.resolve() / MODEL_FILE,
+            "vocabulary": self.vocabulary.resolve() if self.vocabulary.is_file() else None,
+            "special_tokens": self.special_tokens,
+        }
+        source, target = (languages[str(one)] for one in (options.source_language, options.target_language))
+        return {**section, "tag": source}, {**section, "tag": target}
+
+    @property
+    def vocabulary(self) -> Path:
+        """A file that the folder may have."""
+        return self.folder / VOCABULARY_FILE
+
+    @cached_property
+    def pieces(self) -> dict[str, int]:
+        """The id of each piece, and of fairseq's special tokens. Raises DataError."""
+        model = self.folder / MODEL_FILE
+        try:
+            if self.vocabulary.is_file():
+                tokens = read_pieces(self.vocabulary)
+            else:
+                processor = load_processor(read_bytes(model, FILE_HINT), model)
+                pieces = [processor.id_to_piece(id) for id in range(len(processor))]
+                tokens = [*dict.fromkeys((*FAIRSEQ_TOKENS, *pieces))]
+        except RunError as error:
+            raise DataError(str(error)) from None
+        return {piece: id for id, piece in enumerate(tokens)}
+
+    @cached_property
+    def added(self) -> dict[str, int]:
+        """The id of each token after the pieces: tags, `<mask>`, and unused rows. Raises DataError."""
+        ids = self._listed_ids()
+        first, size = len(self.pieces), self.architecture.vocab_size
+        unused = range(first + len(ids), size)
+        if len(unused) <= MAX_UNUSED:
+            ids |= {f"<unused{id}>": id for id in unused}
+        if sorted(ids.values()) != [*range(first, first + len(ids))]:
+            raise DataError(f"{self.folder}: the ids of its languages do not follow those of the {first:,} pieces")
+        return ids
+
+    def _listed_ids(self) -> dict[str, int]:
+        """The ids of tags and `<mask>` as the files say, or in the order of the list of tags."""
+        settings, lists = self.tokenizer_settings, self.read_optional(SPECIAL_TOKENS_FILE)
+        entries = [*self.read_optional(HF_TOKENIZER_FILE).get("added_tokens", [])]
+        entries += [{"id": int(id), **one} for id, one in settings.get("added_tokens_decoder", {}).items()]
+        explicit = {entry["content"]: entry["id"] for entry in entries if entry["content"] not in self.pieces}
+        if find_languages(explicit):
+            return explicit
+        names = lists.get("additional_special_tokens") or settings.get("additional_special_tokens") or []
+        tokens = dict.fromkeys(str(name["content"] if isinstance(name, dict) else name) for name in names)
+        mask = [] if self.vocabulary.is_file() or "<mask>" in tokens else ["<mask>"]
+        return {token: len(self.pieces) + number for number, token in enumerate((*tokens, *mask))}
+
+    @property
+    def special_tokens(self) -> list[str]:
+        """Our tokens that are no pieces."""
+        return [OUR_START, *self.added]
+
+    def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
+        """A file and its id of each token, for both sides: the same."""
+        ids = {**self.pieces, **self.added}
+        ids[OUR_START] = ids.pop("<s>")
+        side = (self.vocabulary if self.vocabulary.is_file() else self.folder / MODEL_FILE), ids
+        return side, side
+
+    def original_tokenizer(self, options: ImportOptions) -> Any:
+        """The original tokenizer with the language of the sources."""
+        raise NotImplementedError
+
+    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
+        """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
+        tokenizer = self.original_tokenizer(options)
+        return lambda line: list(tokenizer(line).input_ids)
