@@ -14,9 +14,10 @@ from seq2attn.decoders import DecoderConfig
 from seq2attn.decoders.convolutional import ConvolutionalDecoderConfig
 from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
 from seq2attn.decoders.recurrent import AttentionRNNDecoderConfig
+from seq2attn.decoders.ssru import SSRUDecoderConfig
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.bert import BertEncoderConfig
-from seq2attn.encoders.transformer import TransformerConfig
+from seq2attn.encoders.transformer import TransformerLayersConfig
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.models.config import ModelConfig
 from seq2attn.search.config import BeamConfig, SearchConfig
@@ -71,7 +72,7 @@ def _check_padding_free(model: ModelConfig, training: TrainingConfig) -> list[Fi
     mistakes = [
         FieldError(name, f"{needs}; see `model.{side}`")
         for side, part in (("encoder", model.encoder), ("decoder", model.decoder))
-        if not isinstance(part, TransformerConfig) or part.position_encoding == "relative"
+        if not isinstance(part, TransformerLayersConfig) or part.position_encoding == "relative"
     ]
     if isinstance(attention, AttentionConfig) and not attention.supports_sdpa:
         mistakes.append(
@@ -96,7 +97,7 @@ def _attention_shape(decoder: DecoderConfig) -> tuple[int, int] | None:
     if not isinstance(attention, AttentionConfig) or ":" in attention.score.kind:
         return None
     heads = getattr(attention.score, "heads", 1)
-    if isinstance(decoder, TransformerDecoderConfig | ConvolutionalDecoderConfig):
+    if isinstance(decoder, TransformerDecoderConfig | SSRUDecoderConfig | ConvolutionalDecoderConfig):
         return decoder.layers, heads
     return (1, heads) if isinstance(decoder, AttentionRNNDecoderConfig) else None
 

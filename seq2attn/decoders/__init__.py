@@ -8,6 +8,7 @@ from seq2attn.config.plugin import Pluggable
 from seq2attn.decoders.convolutional import ConvolutionalDecoderConfig
 from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
 from seq2attn.decoders.recurrent import BahdanauDecoderConfig, LuongDecoderConfig, RecurrentDecoderConfig
+from seq2attn.decoders.ssru import SSRUDecoderConfig
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 
 DecoderConfig = Annotated[
@@ -16,6 +17,7 @@ DecoderConfig = Annotated[
     | LuongDecoderConfig
     | RecurrentDecoderConfig
     | TransformerDecoderConfig
+    | SSRUDecoderConfig
     | ConvolutionalDecoderConfig,
     Field(discriminator="kind"),
     Pluggable("decoder"),

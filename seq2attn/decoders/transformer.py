@@ -15,7 +15,7 @@ from seq2attn.attention.scores import MultiHeadScoreConfig
 from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
 from seq2attn.decoders.kv_cache import CacheUpdate, KeyValue, KVCache, StaticKVCache
 from seq2attn.encoders.base import Encoder, EncoderOutput
-from seq2attn.encoders.transformer import TransformerConfig
+from seq2attn.encoders.transformer import TransformerConfig, TransformerLayersConfig
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.varlen import SequenceLayout
@@ -103,17 +103,42 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
         return cast("list[TransformerDecoderLayer]", list(self.layers))
 
 
-class TransformerDecoderLayer(nn.Module):
+class CrossAttentionLayer(nn.Module):
+    """Cross-attention and feed-forward, each with a residual connection; a subclass adds a layer before them."""
+
+    def build_cross_attention(self, config: TransformerLayersConfig, attention: Attention, dim: int) -> None:
+        """Build the submodules of this class, after those of the subclass."""
+        self.cross_attention = attention
+        self.cross_attention_residual = config.build_residual(dim)
+        self.feed_forward = config.build_feed_forward(dim)
+        self.feed_forward_residual = config.build_residual(dim)
+
+    def attend_source(
+        self,
+        x: Tensor,
+        memory: Memory,
+        attention_state: AttentionState,
+        position: Tensor,
+        layout: SequenceLayout | None,
+        *,
+        need_weights: bool,
+    ) -> tuple[Tensor, AttentionOutput]:
+        """x [N, T, D] -> [N, T, D], and the output of the cross-attention"""
+        y = self.cross_attention_residual.sublayer_input(x)
+        output = self.cross_attention(y, memory, position, attention_state, need_weights=need_weights, layout=layout)
+        x = self.cross_attention_residual.add_output(x, output.context)
+        x = self.feed_forward_residual.add_output(x, self.feed_forward(self.feed_forward_residual.sublayer_input(x)))
+        return x, output
+
+
+class TransformerDecoderLayer(CrossAttentionLayer):
     """Causal self-attention, cross-attention and feed-forward, each with a residual connection."""
 
     def __init__(self, config: TransformerDecoderConfig, dim: int, encoder: Encoder) -> None:
         super().__init__()
         self.self_attention = config.build_self_attention(dim)
         self.self_attention_residual = config.build_residual(dim)
-        self.cross_attention: Attention = config.attention.build(dim, encoder.key_dim, encoder.value_dim, dim)
-        self.cross_attention_residual = config.build_residual(dim)
-        self.feed_forward = config.build_feed_forward(dim)
-        self.feed_forward_residual = config.build_residual(dim)
+        self.build_cross_attention(config, config.attention.build(dim, encoder.key_dim, encoder.value_dim, dim), dim)
         self.kv_heads, self.head_dim = self.self_attention.score.kv_heads, config.head_dim or dim // config.heads
 
     def empty_cache(self, like: Tensor) -> KeyValue:
@@ -145,10 +170,7 @@ class TransformerDecoderLayer(nn.Module):
         target = Memory(*entries, update.mask, layout, bias)
         output = self.self_attention(y, target, position, causal=update.causal, layout=layout)
         x = self.self_attention_residual.add_output(x, output.context)
-        y = self.cross_attention_residual.sublayer_input(x)
-        output = self.cross_attention(y, memory, position, attention_state, need_weights=need_weights, layout=layout)
-        x = self.cross_attention_residual.add_output(x, output.context)
-        x = self.feed_forward_residual.add_output(x, self.feed_forward(self.feed_forward_residual.sublayer_input(x)))
+        x, output = self.attend_source(x, memory, attention_state, position, layout, need_weights=need_weights)
         return x, entries, output
 
 

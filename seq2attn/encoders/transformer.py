@@ -39,20 +39,12 @@ def check_buckets(position_encoding: str, num_buckets: int, max_distance: int | 
     return [] if limit > exact else [FieldError("max_distance", message)]
 
 
-class TransformerConfig(Config):
-    """Settings of the Transformer encoder and decoder; both have the width of their embeddings."""
+class TransformerLayersConfig(Config):
+    """Settings of all Transformer layers, without those of the self-attention."""
 
-    rules = (check_kv_heads, check_buckets)
-
-    kind: Literal["transformer"]
+    kind: str
     layers: PositiveInt = 6
     """Number of layers."""
-    heads: PositiveInt = 8
-    """Number of heads of the self-attention; without `head_dim` it must divide the width of the embeddings."""
-    kv_heads: PositiveInt | None = None
-    """Number of heads of keys and values (grouped-query attention); none: as many as `heads`."""
-    head_dim: PositiveInt | None = None
-    """Width of a head of the self-attention; none: the width of the embeddings, divided by `heads`."""
     bias: bool = True
     """Biases of the linear layers; cross-attention has its own option, and gated feed-forward layers have none."""
     ffn_dim: PositiveInt = 2048
@@ -64,23 +56,14 @@ class TransformerConfig(Config):
     norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
     """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019)."""
     position_encoding: Literal["sinusoidal", "learned", "relative", "relative-bias", "rotary"] = "sinusoidal"
-    """sinusoidal and learned are added to the embeddings; the others are part of the self-attention.
-
-    relative and relative-bias (of T5) disable the fused kernel in training on a CPU."""
     wavelengths: Literal["tensor2tensor", "paper"] = "tensor2tensor"
     """Wavelengths of sinusoidal positions: of tensor2tensor, up to 10,000 * 2 pi, or of the paper, just below it."""
     position_offset: NonNegativeInt = 0
     """Position of the first token, for sinusoidal positions; 2 in M2M100 and NLLB."""
     max_positions: PositiveInt = 1024
     """Number of learned positions; later tokens share the last one."""
-    max_distance: PositiveInt | None = None
-    """Maximum distance of relative positions; farther ones are clipped. none: 16, or 128 for relative-bias."""
-    num_buckets: int = Field(32, ge=4)
-    """Number of buckets of distances for relative-bias."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout of the embeddings with positions, in the feed-forward layers and on every sublayer output."""
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout of self-attention weights (on a CPU anything but 0 disables the fused kernel)."""
 
     def build_position_encoding(self, dim: int) -> nn.Module:
         """Module for positions [...] -> vectors [..., dim] that are added to the embeddings."""
@@ -89,6 +72,48 @@ class TransformerConfig(Config):
         if self.position_encoding == "learned":
             return LearnedPositionEmbedding(dim, self.max_positions)
         return NoPositionEncoding()
+
+    def build_feed_forward(self, dim: int) -> nn.Module:
+        """[B, T, dim] -> [B, T, dim]"""
+        if self.activation == "swiglu" or self.activation == "geglu_tanh":
+            return GatedFeedForward(dim, self.ffn_dim, self.dropout, GATED_ACTIVATIONS[self.activation])
+        return FeedForward(dim, self.ffn_dim, self.dropout, self.activation, bias=self.bias)
+
+    def build_residual(self, dim: int) -> ResidualConnection:
+        """Residual connection of a sublayer."""
+        return ResidualConnection(self._norm(dim), self.dropout, self.norm_order)
+
+    def build_final_norm(self, dim: int) -> nn.Module:
+        """Final norm of pre-norm layers; identity for post-norm."""
+        return self._norm(dim) if self.norm_order == "pre" else nn.Identity()
+
+    def _norm(self, dim: int) -> nn.Module:
+        """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019, eq. 4)."""
+        return nn.LayerNorm(dim) if self.norm_type == "layernorm" else nn.RMSNorm(dim, eps=1e-6)
+
+
+class TransformerConfig(TransformerLayersConfig):
+    """Settings of the Transformer encoder and decoder; both have the width of their embeddings."""
+
+    rules = (check_kv_heads, check_buckets)
+
+    kind: Literal["transformer"]
+    heads: PositiveInt = 8
+    """Number of heads of the self-attention; without `head_dim` it must divide the width of the embeddings."""
+    kv_heads: PositiveInt | None = None
+    """Number of heads of keys and values (grouped-query attention); none: as many as `heads`."""
+    head_dim: PositiveInt | None = None
+    """Width of a head of the self-attention; none: the width of the embeddings, divided by `heads`."""
+    position_encoding: Literal["sinusoidal", "learned", "relative", "relative-bias", "rotary"] = "sinusoidal"
+    """sinusoidal and learned are added to the embeddings; the others are part of the self-attention.
+
+    relative and relative-bias (of T5) disable the fused kernel in training on a CPU."""
+    max_distance: PositiveInt | None = None
+    """Maximum distance of relative positions; farther ones are clipped. none: 16, or 128 for relative-bias."""
+    num_buckets: int = Field(32, ge=4)
+    """Number of buckets of distances for relative-bias."""
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout of self-attention weights (on a CPU anything but 0 disables the fused kernel)."""
 
     def build_self_attention(self, dim: int) -> Attention:
         """Self-attention of width `dim`. Raises ValueError when the heads do not divide `dim`."""
@@ -111,24 +136,6 @@ class TransformerConfig(Config):
     @property
     def _max_distance(self) -> int:
         return self.max_distance or DEFAULT_MAX_DISTANCE[self.position_encoding]
-
-    def build_feed_forward(self, dim: int) -> nn.Module:
-        """[B, T, dim] -> [B, T, dim]"""
-        if self.activation == "swiglu" or self.activation == "geglu_tanh":
-            return GatedFeedForward(dim, self.ffn_dim, self.dropout, GATED_ACTIVATIONS[self.activation])
-        return FeedForward(dim, self.ffn_dim, self.dropout, self.activation, bias=self.bias)
-
-    def build_residual(self, dim: int) -> ResidualConnection:
-        """Residual connection of a sublayer."""
-        return ResidualConnection(self._norm(dim), self.dropout, self.norm_order)
-
-    def build_final_norm(self, dim: int) -> nn.Module:
-        """Final norm of pre-norm layers; identity for post-norm."""
-        return self._norm(dim) if self.norm_order == "pre" else nn.Identity()
-
-    def _norm(self, dim: int) -> nn.Module:
-        """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019, eq. 4)."""
-        return nn.LayerNorm(dim) if self.norm_type == "layernorm" else nn.RMSNorm(dim, eps=1e-6)
 
 
 class TransformerEncoder(Encoder):

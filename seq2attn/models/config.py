@@ -12,6 +12,7 @@ from seq2attn.config.base import Config, FieldError, FieldErrors, InputPath
 from seq2attn.decoders import DecoderConfig
 from seq2attn.decoders.convolutional import ConvolutionalDecoderConfig
 from seq2attn.decoders.recurrent import AttentionRNNDecoderConfig
+from seq2attn.decoders.ssru import SSRUDecoderConfig
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders import EncoderConfig
 from seq2attn.encoders.bert import BertEncoderConfig
@@ -66,7 +67,10 @@ class ModelConfig(Config):
         for side, part in (("encoder", encoder), ("decoder", decoder)):
             if isinstance(part, TransformerConfig) and part.head_dim is None:
                 widths.append((f"{side}.heads", part.heads, dim, "the embeddings"))
-        if isinstance(decoder, TransformerDecoderConfig | ConvolutionalDecoderConfig | AttentionRNNDecoderConfig):
+        with_attention = (
+            TransformerDecoderConfig | SSRUDecoderConfig | ConvolutionalDecoderConfig | AttentionRNNDecoderConfig
+        )
+        if isinstance(decoder, with_attention):
             score, key = decoder.attention.score, "decoder.attention.score.heads"
             has_head_dim = getattr(score, "head_dim", None) is not None
             heads = 1 if ":" in score.kind or has_head_dim else getattr(score, "heads", 1)  # a plug-in checks its own
@@ -122,7 +126,7 @@ class ModelConfig(Config):
 
     def _context_width(self) -> list[tuple[int, str]]:
         """Width that several heads divide, and its owner; empty for the encoder of a plug-in."""
-        if isinstance(self.decoder, TransformerDecoderConfig):
+        if isinstance(self.decoder, TransformerDecoderConfig | SSRUDecoderConfig):
             return [(self.embeddings.dim, "the embeddings")]
         key_dim = self._key_width()
         return [] if key_dim is None else [(key_dim, "the encoder")]

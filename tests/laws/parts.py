@@ -103,6 +103,7 @@ DECODERS = {
     },
     "transformer-rotary": {**MODERN, "position_encoding": "rotary"},
     "transformer-t5": T5,
+    "ssru": {"kind": "ssru", "layers": 2, "ffn_dim": 32},
     "convolutional": {"kind": "convolutional", "dim": 12, "layers": 2, "kernel_size": 3},
 }  # fmt: skip
 FIXED = {

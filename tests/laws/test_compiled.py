@@ -10,7 +10,7 @@ import torch._dynamo
 
 from seq2attn.data.collate import collate
 from tests.laws.small import assert_near, last_weights, trained
-from tests.laws.test_packed import config, loss_and_gradients, objective
+from tests.laws.test_packed import SSRU, config, loss_and_gradients, objective
 
 
 def random_pairs(count, length):
@@ -44,6 +44,19 @@ def test_a_transformer_is_one_graph_for_all_sizes(packed):
         torch.testing.assert_close(same.loss, loss.loss)
         for name, gradient in gradients.items():
             torch.testing.assert_close(same_gradients[name], gradient)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_recompiles")
+def test_an_ssru_is_compiled_once_around_its_loop():
+    plain, compiled = objective(decoder=SSRU).double(), objective(decoder=SSRU).double()
+    compiled.model.compile(dynamic=True, backend="eager")
+    for count, length in ((7, 12), (33, 5)):
+        batch = collate(random_pairs(count, length))
+        loss, gradients = loss_and_gradients(plain, batch)
+        same, same_gradients = loss_and_gradients(compiled, batch)
+        torch.testing.assert_close(same.loss, loss.loss)
+        torch.testing.assert_close(same_gradients, gradients)
 
 
 @pytest.mark.usefixtures("without_recompiles")

@@ -35,10 +35,13 @@ ATTENTIONS = {
 }
 
 
-def config(kind=None, attention=None, **options):
+SSRU = {"kind": "ssru", "layers": 2, "ffn_dim": 24, "dropout": 0.0}
+
+
+def config(kind=None, attention=None, decoder=None, **options):
     part = {"kind": "transformer", "layers": 2, "heads": 4, "ffn_dim": 24, "dropout": 0.0}
     part |= KINDS[kind or "pre-norm"] | options
-    decoder = {**part, "attention": ATTENTIONS[attention or "multi-head"]}
+    decoder = {**(decoder or part), "attention": ATTENTIONS[attention or "multi-head"]}
     return {"embeddings": {"dim": 16}, "encoder": part, "decoder": decoder}
 
 
@@ -55,7 +58,9 @@ def loss_and_gradients(objective, batch):
 
 
 @pytest.mark.parametrize(
-    "which", [*({"kind": kind} for kind in KINDS), *({"attention": name} for name in ATTENTIONS)], ids=str
+    "which",
+    [*({"kind": kind} for kind in KINDS), *({"attention": name} for name in ATTENTIONS), {"decoder": SSRU}],
+    ids=str,
 )
 def test_loss_and_gradients_equal_those_of_padded_sentences(which):
     net = objective(**which).double()

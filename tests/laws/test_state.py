@@ -80,7 +80,7 @@ def test_a_shared_state_equals_decoding_each_hypothesis_alone(decoder, beam_size
             prefix, sentences = prefix.unflatten(0, (-1, beam_size))[rest].flatten(0, 1), sentences[rest]
 
 
-@pytest.mark.parametrize("decoder", ["transformer", "transformer-rotary", *RELATIVE])
+@pytest.mark.parametrize("decoder", ["transformer", "transformer-rotary", *RELATIVE, "ssru"])
 def test_gradients_of_decoding_in_parts_equal_those_of_decoding_at_once(decoder):
     gradients = []
     for lengths in ([8], [1, 3, 4]):

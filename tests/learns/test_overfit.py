@@ -52,7 +52,7 @@ def overfit(settings: ModelConfig) -> None:
 @pytest.mark.parametrize("place", range(max(len(ENCODERS), len(EVERY_DECODER))))
 def test_every_encoder_and_every_decoder(place):
     encoder, decoder = ([*names][place % len(names)] for names in (ENCODERS, EVERY_DECODER))
-    overfit(config(encoder, decoder, "multi-head" if decoder.startswith("transformer") else "additive"))
+    overfit(config(encoder, decoder, "multi-head" if decoder.startswith(("transformer", "ssru")) else "additive"))
 
 
 @pytest.mark.parametrize("score", SCORES)

@@ -125,7 +125,7 @@ def test_other_files_are_not_overwritten(run: RunDirectory, tmp_path: Path) -> N
 
 REFUSED = {
     "model.encoder.kind": ("{kind: transformer, layers: 1, heads: 2, ffn_dim: 8}", "{kind: gru, dim: 16}"),
-    "model.decoder.kind": (TRANSFORMER[TRANSFORMER.index("  decoder:") :], "  decoder: {kind: luong, dim: 8}\n"),
+    "model.decoder.kind": (TRANSFORMER[TRANSFORMER.index("  decoder:") :], "  decoder: {kind: ssru, ffn_dim: 8}\n"),
     "model.decoder.attention.score.kind": ("{kind: multi-head, heads: 2}", "{kind: dot, scaled: true}"),
     "model.decoder.attention.score.heads": ("{kind: multi-head, heads: 2}", "{kind: multi-head, heads: 4}"),
     "model.decoder.attention.align.kind": ("heads: 2}}", "heads: 2}, align: {kind: sparsemax}}"),

@@ -38,6 +38,7 @@ OTHERS: list[Parts] = [
     ("gru", "transformer-relative", "coverage-2-heads", "monotonic"),
     ("transformer-t5", "transformer-t5", "multi-head-wide", "global"),
     ("lstm", "fixed-lstm", "none", "none"),
+    ("transformer", "ssru", "multi-head", "global"),
 ]
 """With FAMILIES: each encoder, each decoder, each alignment, and a score of each kind."""
 LENGTHS = LengthsConfig(max_length=12, min_length=2)
