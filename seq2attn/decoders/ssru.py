@@ -70,7 +70,8 @@ class SSRUDecoder(Decoder[SSRUDecoderState]):
         """
         position = next_positions(state.position, embedded) if layout is None else layout.positions
         x = self.dropout(embedded + self.position_encoding(position).to(embedded.dtype))
-        cells, outputs = list[Tensor](), list[AttentionOutput]()
+        cells: list[Tensor] = []
+        outputs: list[AttentionOutput] = []
         for layer, cell, source, attention_state in zip(
             self._layers(), state.cells, memory, state.attention_states, strict=True
         ):

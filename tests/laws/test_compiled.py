@@ -31,11 +31,13 @@ def without_recompiles():
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("packed", "decoder"), [(False, None), (True, None), pytest.param(False, SSRU, marks=pytest.mark.slow)]
+)
 @pytest.mark.usefixtures("without_recompiles")
-def test_a_transformer_is_one_graph_for_all_sizes(packed):
+def test_a_transformer_is_one_graph_for_all_sizes(packed, decoder):
     """Traced only, without generated kernels."""
-    plain, compiled = objective().double(), objective().double()
+    plain, compiled = objective(decoder=decoder).double(), objective(decoder=decoder).double()
     compiled.model.compile(dynamic=True, fullgraph=True, backend="eager")
     for count, length in ((7, 12), (33, 5), (4, 30)):
         batch = collate(random_pairs(count, length), packed=packed)
@@ -44,19 +46,6 @@ def test_a_transformer_is_one_graph_for_all_sizes(packed):
         torch.testing.assert_close(same.loss, loss.loss)
         for name, gradient in gradients.items():
             torch.testing.assert_close(same_gradients[name], gradient)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_recompiles")
-def test_an_ssru_is_compiled_once_around_its_loop():
-    plain, compiled = objective(decoder=SSRU).double(), objective(decoder=SSRU).double()
-    compiled.model.compile(dynamic=True, backend="eager")
-    for count, length in ((7, 12), (33, 5)):
-        batch = collate(random_pairs(count, length))
-        loss, gradients = loss_and_gradients(plain, batch)
-        same, same_gradients = loss_and_gradients(compiled, batch)
-        torch.testing.assert_close(same.loss, loss.loss)
-        torch.testing.assert_close(same_gradients, gradients)
 
 
 @pytest.mark.usefixtures("without_recompiles")
