@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, library, nn
 from torch.autograd.function import once_differentiable
 
 from seq2attn.nn.linear import Linear
@@ -64,8 +64,8 @@ def _scan_backward(d_cells: Tensor, forget: Tensor) -> Tensor:
     return total
 
 
-LIBRARY = torch.library.Library("seq2attn", "DEF")
-"""Operators, whose loops a compiler would unroll for each T. `torch.library.custom_op` would import the compiler."""
+LIBRARY = library.Library("seq2attn", "DEF")
+"""Operators, whose loops a compiler would unroll for each T. PyTorch's `custom_op` would import the compiler."""
 LIBRARY.define("ssru_scan(Tensor x, Tensor forget, Tensor cell) -> Tensor")
 LIBRARY.define("ssru_scan_backward(Tensor d_cells, Tensor forget) -> Tensor")
 for _device in ("CPU", "CUDA"):
