@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -58,6 +59,11 @@ class ExportTarget(Protocol):
         ...
 
     @property
+    def hub_library(self) -> str:
+        """Name of the library that loads an export, for its model card."""
+        return self.name
+
+    @property
     def dtypes(self) -> tuple[str, ...]:
         """Data types of the exported weights, the default first."""
         ...
@@ -76,6 +82,17 @@ class ExportTarget(Protocol):
     def load(self, run: RunDirectory, folder: Path, device: torch.device) -> Engine:
         """The engine of a model that `export` wrote."""
         ...
+
+    def usage(self, run: RunDirectory, folder: Path) -> str:
+        """Instructions, in Markdown, for translating with the export in `folder`."""
+        command = ["seq2attn", "translate", str(run.folder), "--engine", self.name, "--export-dir", str(folder)]
+        return f"""The lines of `input.txt` are translated by
+
+```bash
+pip install 'seq2attn[{self.name}]'
+{shlex.join(command)} -i input.txt
+```
+"""
 
 
 class EngineError(UserError):

@@ -12,10 +12,11 @@ import torch
 from seq2attn.data.readers import check_regular, read_pairs
 from seq2attn.engines.agreement import MIN_AGREEMENT, AgreementReport, compare_engines
 from seq2attn.engines.base import ExportTarget
+from seq2attn.engines.model_card import MODEL_CARD_FILE, build_model_card
 from seq2attn.engines.native import NativeEngine
 from seq2attn.engines.targets import check_replaceable, write_manifest
 from seq2attn.errors import DataError, UserError
-from seq2attn.io.files import atomic_dir
+from seq2attn.io.files import atomic_dir, write_bytes
 from seq2attn.io.text_lines import read_lines
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig, SearchConfig
@@ -55,6 +56,8 @@ def export_run(
         if dtype == "float32" and report.min_token_agreement < MIN_AGREEMENT:
             raise UserError(_disagreement(target, where, report))
         write_manifest(run, target, dtype, asdict(report), partial)
+        model_card = build_model_card(run, dtype, report, target.hub_library, target.usage(run, where))
+        write_bytes(partial / MODEL_CARD_FILE, model_card.encode())
     return report
 
 

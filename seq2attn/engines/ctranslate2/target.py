@@ -11,13 +11,14 @@ from seq2attn.attention.scores import MultiHeadScoreConfig
 from seq2attn.config.base import FieldError
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.transformer import TransformerEncoderConfig
+from seq2attn.engines.base import ExportTarget
 from seq2attn.engines.ctranslate2.engine import ENGINE_NAME, CTranslate2Engine, import_ctranslate2
 from seq2attn.engines.ctranslate2.spec import MAX_POSITIONS, build_spec
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.run_directory import RunDirectory
 
 
-class CTranslate2Target:
+class CTranslate2Target(ExportTarget):
     """Export of Transformers by CTranslate2's model specification."""
 
     name = ENGINE_NAME

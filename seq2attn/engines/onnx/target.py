@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from seq2attn.config.base import FieldError
+from seq2attn.engines.base import ExportTarget
 from seq2attn.engines.onnx.engine import OnnxEngine, OnnxModel
 from seq2attn.engines.onnx.runtime import DTYPE_KEY, ENCODE_FILE, ENGINE_NAME, STEP_FILE, import_package, quiet
 from seq2attn.errors import UserError
@@ -17,7 +18,7 @@ QUANTIZED_OPERATORS = "MatMul", "Gather", "LSTM"
 """Linear layers, embeddings and LSTM encoders; ONNX Runtime has no fast int8 operator for others."""
 
 
-class OnnxTarget:
+class OnnxTarget(ExportTarget):
     """Export of any model by PyTorch's ONNX exporter."""
 
     name = ENGINE_NAME

@@ -1,0 +1,145 @@
+"""The model card of an export (Mitchell et al. 2019): use, sizes, data, scores, license and limits of a model.
+
+Its head is in YAML, as the Hugging Face Hub reads it. Whatever is not known of a run is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+import seq2attn
+from seq2attn.data.inspection import DataReport
+from seq2attn.data.readers import PlainTextConfig
+from seq2attn.engines.agreement import AgreementReport
+from seq2attn.errors import RunError
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.io.files import read_object
+from seq2attn.io.tables import format_table
+from seq2attn.models.build import build_on_meta_device, count_parameters
+from seq2attn.run_directory import RunDirectory
+
+MODEL_CARD_FILE = "README.md"
+LICENSE_HINT = "license: apache-2.0"
+
+
+class ScoreRecord(BaseModel):
+    """A score in a report of `evaluate`."""
+
+    name: str
+    value: float
+    signature: str
+
+
+class EvaluationRecord(BaseModel):
+    """Fields of a report of `evaluate`."""
+
+    set: str
+    model: dict[str, Any]
+    engine: str
+    sentences: int
+    scores: tuple[ScoreRecord, ...]
+
+
+def build_model_card(run: RunDirectory, dtype: str, agreement: AgreementReport, library: str, usage: str) -> str:
+    """The model card of an exported run; `usage` says how to translate with the export, by `library`.
+
+    Raises: RunError for a corrupt report in the run directory.
+    """
+    experiment = run.load_config()
+    languages = known_languages(experiment)
+    head: dict[str, Any] = {"language": list(languages)} if languages else {}
+    head |= {"library_name": library, "pipeline_tag": "translation", "tags": ["translation", "seq2attn"]}
+    sections = {
+        "Use": usage,
+        "Model": _model(run, experiment, dtype),
+        "Training data": "\n".join(_data(run, experiment)),
+        "Scores": _scores(run),
+        "Verification": _verification(agreement),
+        "License": f"Not stated. Put the license of the model, such as `{LICENSE_HINT}`, into the head of this file.",
+        "Limits": _limits(experiment),
+    }
+    return (
+        f"---\n{yaml.safe_dump(head, sort_keys=False)}# {LICENSE_HINT}\n---\n\n# {run.folder.resolve().name}\n\n"
+        f"A model for translation{' from {} to {}'.format(*languages) if languages else ''}, exported by seq2attn"
+        f" {seq2attn.__version__}.\n"
+        + "".join(f"\n## {name}\n\n{text.rstrip()}\n" for name, text in sections.items() if text)
+    )
+
+
+def known_languages(experiment: ExperimentConfig) -> tuple[str, str] | None:
+    """ISO 639-1 codes of source and target: of the tokenizers, or the suffixes of training files such as `train.de`."""
+    codes = [str(getattr(one, "punctuation", None)) for one in experiment.tokenizer.per_side]
+    for corpus in experiment.data.train:
+        if isinstance(corpus, PlainTextConfig) and not all(re.fullmatch("[a-z]{2}", code) for code in codes):
+            names = [path.name.removesuffix(".gz").removesuffix(".xz") for path in (corpus.source, corpus.target)]
+            codes = [name.rpartition(".")[2] for name in names]
+    source, target = codes
+    return (source, target) if source != target and all(re.fullmatch("[a-z]{2}", code) for code in codes) else None
+
+
+def _model(run: RunDirectory, experiment: ExperimentConfig, dtype: str) -> str:
+    text, num_entries = experiment.tokenizer, [len(one.vocabulary) for one in run.load_tokenizers()]
+    sizes = [f"{size:,} ({config.kind})" for size, config in zip(num_entries, text.per_side, strict=True)]
+    num_parameters = count_parameters(build_on_meta_device(experiment.model, *num_entries))
+    rows = [
+        ("encoder, decoder", f"{experiment.model.encoder.kind}, {experiment.model.decoder.kind}"),
+        ("parameters", f"{num_parameters:,}"),
+        ("entries of the vocabulary", sizes[0] if text.is_joint else f"source {sizes[0]}, target {sizes[1]}"),
+        ("data type of the weights", dtype),
+    ]
+    return format_table([("", ""), *rows], num_text_columns=2, markdown=True)
+
+
+def _data(run: RunDirectory, experiment: ExperimentConfig) -> Iterator[str]:
+    origin = run.weights_origin()
+    if "imported" in origin:
+        folder = re.split(r"[/\\]", str(origin["imported"]))[-1]
+        yield f"The weights are those of `{folder}`, imported from Hugging Face's format."
+    if experiment.training.init_from is not None:
+        yield f"Training began with the weights of `{experiment.training.init_from.run_dir.name}`."
+    report = DataReport.load(run.folder)
+    if report is not None:
+        files = ", ".join(f"`{file.name}`" for corpus in experiment.data.train for file in corpus.files)
+        yield f"{report.train.num_pairs:,} pairs: {files}."
+
+
+def _scores(run: RunDirectory) -> str:
+    """The scores of the present weights."""
+    lines: list[str] = []
+    origin = run.weights_origin()
+    for path in sorted((run.folder / "evaluation").glob("*.json")):
+        hint = "remove it, or evaluate again"
+        try:
+            report = EvaluationRecord.model_validate(read_object(path, hint))
+        except ValidationError as error:
+            key = ".".join(map(str, error.errors()[0]["loc"]))
+            raise RunError(f"{path}: is not a report of `evaluate`, or is corrupt (at `{key}`); {hint}") from None
+        if report.model == origin:
+            where = f"on `{report.set}` ({report.sentences:,} sentences, {report.engine})"
+            lines += [f"- {one.name} {one.value:.2f} {where}: `{one.signature}`" for one in report.scores]
+    return "\n".join(lines)
+
+
+def _verification(report: AgreementReport) -> str:
+    lines = "\n".join(
+        f"- {one.search}: {one.token_agreement:.2%} of the tokens are equal in {one.sentences:,} sentences"
+        for one in report.searches
+    )
+    return f"Before the export was kept, it and the original model translated the same sentences:\n\n{lines}"
+
+
+def _limits(experiment: ExperimentConfig) -> str:
+    lengths = experiment.search.lengths
+    longest = lengths.max_source_length or experiment.data.filters.max_length
+    tags = f"- A source may begin with one of the tags {', '.join(map('`{}`'.format, experiment.data.tags))}.\n"
+    return (
+        f"- Each source is a line of at most {longest:,} tokens, and a translation has at most"
+        f" {lengths.max_length:,}.\n"
+        + (tags if experiment.data.tags else "")
+        + "- Translations may be wrong or incomplete. Scores hold for their test set only: evaluate with your own text."
+    )
