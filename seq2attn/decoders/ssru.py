@@ -18,6 +18,7 @@ from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.transformer import TransformerLayersConfig
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.layers import LayerDrop
 from seq2attn.nn.rnn.ssru import SSRU
 from seq2attn.nn.varlen import SequenceLayout
 
@@ -37,7 +38,7 @@ class SSRUDecoder(Decoder[SSRUDecoderState]):
     def __init__(self, config: SSRUDecoderConfig, dim: int, encoder: Encoder) -> None:
         super().__init__()
         self.position_encoding = config.build_position_encoding(dim)
-        self.dropout = Dropout(config.dropout)
+        self.dropout, self.layer_drop = Dropout(config.dropout), LayerDrop(config.layer_dropout)
         self.layers = nn.ModuleList(SSRUDecoderLayer(config, dim, encoder) for _ in range(config.layers))
         self.norm = config.build_final_norm(dim)
         self.dim = dim
@@ -76,8 +77,9 @@ class SSRUDecoder(Decoder[SSRUDecoderState]):
             self._layers(), state.cells, memory, state.attention_states, strict=True
         ):
             fx, new_cell = layer.ssru(layer.ssru_residual.sublayer_input(x), cell, layout)
-            x = layer.ssru_residual.add_output(x, fx)
-            x, output = layer.attend_source(x, source, attention_state, position, layout, need_weights=need_weights)
+            y = layer.ssru_residual.add_output(x, fx)
+            y, output = layer.attend_source(y, source, attention_state, position, layout, need_weights=need_weights)
+            x = self.layer_drop(x, y)
             cells.append(new_cell)
             outputs.append(output)
         new_state = SSRUDecoderState(

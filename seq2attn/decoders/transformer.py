@@ -18,6 +18,7 @@ from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.transformer import TransformerConfig, TransformerLayersConfig
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.layers import LayerDrop
 from seq2attn.nn.varlen import SequenceLayout
 
 
@@ -37,7 +38,7 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
         super().__init__()
         self.position_encoding = config.build_position_encoding(dim)
         self.position_bias = config.build_position_bias(bidirectional=False)
-        self.dropout = Dropout(config.dropout)
+        self.dropout, self.layer_drop = Dropout(config.dropout), LayerDrop(config.layer_dropout)
         self.layers = nn.ModuleList(TransformerDecoderLayer(config, dim, encoder) for _ in range(config.layers))
         self.norm = config.build_final_norm(dim)
         self.dim = dim
@@ -75,9 +76,10 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
         entries: list[KeyValue] = []
         outputs: list[AttentionOutput] = []
         for layer, source, attention_state in zip(self._layers(), memory, state.attention_states, strict=True):
-            x, new_entries, output = layer(
+            y, new_entries, output = layer(
                 x, update, len(entries), source, attention_state, position, layout, bias, need_weights=need_weights
             )
+            x = self.layer_drop(x, y)
             entries.append(new_entries)
             outputs.append(output)
         new_state = TransformerDecoderState(

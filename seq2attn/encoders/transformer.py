@@ -19,6 +19,7 @@ from seq2attn.nn.layers import (
     Activation,
     FeedForward,
     GatedFeedForward,
+    LayerDrop,
     LearnedPositionEmbedding,
     NoPositionEncoding,
     ResidualConnection,
@@ -63,7 +64,11 @@ class TransformerLayersConfig(Config):
     max_positions: PositiveInt = 1024
     """Number of learned positions; later tokens share the last one."""
     dropout: float = Field(0.1, ge=0, lt=1)
-    """Dropout of the embeddings with positions, in the feed-forward layers and on every sublayer output."""
+    """Dropout of the embeddings with positions and of every sublayer output."""
+    activation_dropout: float | None = Field(None, ge=0, lt=1)
+    """Dropout after the activation in the feed-forward layers; none: as `dropout`."""
+    layer_dropout: float = Field(0.0, ge=0, lt=1)
+    """Probability that training skips a layer (LayerDrop, Fan et al. 2020)."""
 
     def build_position_encoding(self, dim: int) -> nn.Module:
         """Module for positions [...] -> vectors [..., dim] that are added to the embeddings."""
@@ -75,9 +80,10 @@ class TransformerLayersConfig(Config):
 
     def build_feed_forward(self, dim: int) -> nn.Module:
         """[B, T, dim] -> [B, T, dim]"""
+        dropout = self.dropout if self.activation_dropout is None else self.activation_dropout
         if self.activation == "swiglu" or self.activation == "geglu_tanh":
-            return GatedFeedForward(dim, self.ffn_dim, self.dropout, GATED_ACTIVATIONS[self.activation])
-        return FeedForward(dim, self.ffn_dim, self.dropout, self.activation, bias=self.bias)
+            return GatedFeedForward(dim, self.ffn_dim, dropout, GATED_ACTIVATIONS[self.activation])
+        return FeedForward(dim, self.ffn_dim, dropout, self.activation, bias=self.bias)
 
     def build_residual(self, dim: int) -> ResidualConnection:
         """Residual connection of a sublayer."""
@@ -145,7 +151,7 @@ class TransformerEncoder(Encoder):
         super().__init__()
         self.position_encoding = config.build_position_encoding(dim)
         self.position_bias = config.build_position_bias(bidirectional=True)
-        self.dropout = Dropout(config.dropout)
+        self.dropout, self.layer_drop = Dropout(config.dropout), LayerDrop(config.layer_dropout)
         self.layers = nn.ModuleList(TransformerEncoderLayer(config, dim) for _ in range(config.layers))
         self.norm = config.build_final_norm(dim)
         self.key_dim = self.value_dim = self.final_dim = dim
@@ -167,7 +173,8 @@ class TransformerEncoder(Encoder):
         bias = None if self.position_bias is None else self._position_bias(mask, layout)
         all_weights = []
         for layer in self.layers:
-            x, weights = layer(x, mask, position, layout, bias, need_weights=need_weights)
+            output, weights = layer(x, mask, position, layout, bias, need_weights=need_weights)
+            x = self.layer_drop(x, output)
             all_weights.append(weights)
         x = self.norm(x)
         weights = torch.stack(all_weights, 1) if need_weights else None

@@ -50,7 +50,9 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
 
 
 def _token_embedding(config: EmbeddingsConfig, size: int) -> TokenEmbedding:
-    return TokenEmbedding(size, config.dim, scaled=config.scaled, dropout=config.dropout)
+    return TokenEmbedding(
+        size, config.dim, scaled=config.scaled, dropout=config.dropout, word_dropout=config.word_dropout
+    )
 
 
 def build_on_meta_device(config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:

@@ -33,6 +33,8 @@ class EmbeddingsConfig(Config):
     """Multiplication by the square root of the dimension."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout of the embeddings."""
+    word_dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout of whole tokens, whose embedding becomes zero (Sennrich et al. 2016)."""
     source_vectors: InputPath | None = None
     """Pretrained source word vectors: a GloVe or fastText text file."""
     target_vectors: InputPath | None = None

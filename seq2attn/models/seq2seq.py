@@ -27,16 +27,18 @@ IdPairs: TypeAlias = Sequence[tuple[Sequence[int], Sequence[int]]]
 class TokenEmbedding(nn.Module):
     """Token embeddings, times sqrt(dim) when scaled (Vaswani et al. 2017, section 3.4)."""
 
-    def __init__(self, size: int, dim: int, *, scaled: bool, dropout: float) -> None:
+    def __init__(self, size: int, dim: int, *, scaled: bool, dropout: float, word_dropout: float = 0.0) -> None:
         super().__init__()
         self.embedding = nn.Embedding(size, dim)
         self.scale = math.sqrt(dim) if scaled else 1.0
-        self.dropout = Dropout(dropout)
+        self.dropout, self.word_dropout = Dropout(dropout), Dropout(word_dropout)
         initialize_parameters(self)
 
     def forward(self, ids: Tensor) -> Tensor:
         """ids [B, T] -> [B, T, E]"""
         vectors: Tensor = self.dropout(self.embedding(ids) * self.scale)
+        if self.word_dropout.effective_p():
+            vectors = vectors * self.word_dropout(vectors.new_ones(*ids.shape, 1))
         return vectors
 
 

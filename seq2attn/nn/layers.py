@@ -83,6 +83,23 @@ class ResidualConnection(nn.Module):
         return total if self.pre_norm else self.norm(total)
 
 
+class LayerDrop(nn.Module):
+    """LayerDrop: in training a layer is skipped with probability `p` (Fan et al. 2020).
+
+    The layer is computed nevertheless, so that all processes have gradients for the same weights.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Input and output of the layer -> output, all [B, T, D]"""
+        if not self.training or self.p == 0:
+            return y
+        return torch.where(torch.rand((), device=x.device) < self.p, x, y)
+
+
 class SinusoidalPositionEncoding(nn.Module):
     """Sinusoidal position encoding (Vaswani et al. 2017, section 3.5).
 

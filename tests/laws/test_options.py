@@ -17,6 +17,7 @@ from seq2attn.data.collate import IGNORE_INDEX, collate
 from seq2attn.data.prepare import load_prepared
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.nn.dropout import Dropout
+from seq2attn.nn.layers import LayerDrop
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
@@ -203,7 +204,7 @@ def test_pretrained_vectors_are_those_of_the_vocabulary_of_their_side(corpus):
 def dropouts(net):
     """Names and probabilities of all dropout modules."""
     for name, module in net.named_modules():
-        if isinstance(module, Dropout):
+        if isinstance(module, Dropout | LayerDrop):
             yield name, module.p
         elif isinstance(module, nn.RNNBase) and module.num_layers > 1:
             yield name, module.dropout
@@ -220,17 +221,25 @@ def test_every_dropout_has_the_probability_of_its_component(encoder, decoder):
     for part in parts.values():
         if part["kind"] == "transformer":
             part["attention_dropout"] = part["dropout"] + 0.5
+        if part["kind"] in ("transformer", "ssru"):
+            part["activation_dropout"] = part["dropout"] + 0.125
+            part["layer_dropout"] = part["dropout"] + 0.25
     if parts["decoder"]["kind"] != "fixed-context":
         parts["decoder"]["attention"] = {"score": {"kind": "multi-head", "heads": 4}, "dropout": 0.125}
-    model = build_model(ModelConfig.model_validate({"embeddings": {"dim": 16, "dropout": 0.5}, **parts}), 11, 13)
+    embeddings = {"dim": 16, "dropout": 0.5, "word_dropout": 0.0625}
+    model = build_model(ModelConfig.model_validate({"embeddings": embeddings, **parts}), 11, 13)
     modules = list(dropouts(model))
     for name, p in modules:
         side = name.split(".")[0]
         expected = {"source_embedding": 0.5, "target_embedding": 0.5, "encoder": 0.25, "decoder": 0.375}[side]
         if re.search(r"(?<!self_)attention\.dropout$", name) and side == "decoder":
             expected = 0.125
-        elif re.search(r"self_attention\.dropout$", name):
-            expected += 0.5
+        elif name.endswith("word_dropout"):
+            expected = 0.0625
+        else:
+            added = {"self_attention": 0.5, "feed_forward": 0.125, "layer_drop": 0.25}
+            last = re.search(r"([a-z_]+)(?:\.dropout)?$", name)
+            expected += added.get(last[1], 0.0) if parts.get(side, {}).get("kind") in ("transformer", "ssru") else 0.0
         assert p == expected, name
     sides = {"source_embedding", "target_embedding", "encoder", "decoder"}
     assert {name.split(".")[0] for name, _ in modules} == sides

@@ -1,13 +1,17 @@
-"""Laws of R-Drop and scheduled sampling: their formulas from passes of the plain loss, and nothing outside training."""
+"""Laws of R-Drop, scheduled sampling, LayerDrop and word dropout: their formulas, and nothing outside training."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
 import torch
 
 from seq2attn.data.collate import collate
+from seq2attn.encoders.transformer import TransformerEncoderConfig
+from seq2attn.models import ModelConfig, build_model
+from seq2attn.models.seq2seq import TokenEmbedding
 from seq2attn.tokenizers.vocabulary import BOS
 from seq2attn.training.config import ScheduledSamplingConfig
 from seq2attn.training.loss import TrainingLoss, symmetric_kl
@@ -66,3 +70,50 @@ def test_the_share_of_predictions_grows_to_its_maximum():
 def test_resuming_is_exact(corpus, name):
     methods = {"r_drop": 3.0, "scheduled_sampling": {"max_probability": 0.5, "warmup_updates": 6}}
     assert_exact_resume(corpus, 8, model=MODELS[name], tokenizer=BPE_DROPOUT, **methods)
+
+
+LAYERS = {"kind": "transformer", "layers": 4, "heads": 2, "ffn_dim": 16, "dropout": 0, "layer_dropout": 0.5}
+
+
+def test_layer_drop_skips_layers_in_training_only():
+    """The outputs are those of the model without some of its layers, and all 16 combinations come."""
+    encoder = TransformerEncoderConfig.model_validate(LAYERS).build(8)
+    embedded, mask = torch.randn(1, 3, 8), torch.ones(1, 3, dtype=torch.bool)
+    layers, expected = encoder.layers, {}
+    for kept in itertools.product([False, True], repeat=4):
+        encoder.layers = torch.nn.ModuleList(itertools.compress(layers, kept))
+        expected[kept] = encoder.eval()(embedded, mask).keys
+    encoder.layers = layers
+    torch.testing.assert_close(encoder(embedded, mask).keys, expected[True, True, True, True])
+    encoder.train()
+    found = [encoder(embedded, mask).keys for _ in range(200)]
+    matches = [[kept for kept, keys in expected.items() if torch.allclose(keys, one, atol=1e-6)] for one in found]
+    assert all(len(match) == 1 for match in matches) and {match[0] for match in matches} == {*expected}
+
+
+@pytest.mark.parametrize("kind", ["transformer", "ssru"])
+def test_a_decoder_skips_layers_in_training_only(kind):
+    attention = {"score": {"kind": "multi-head", "heads": 2}}
+    decoder = {**LAYERS, "kind": kind, "layer_dropout": 0.999, "attention": attention}
+    if kind == "ssru":
+        del decoder["heads"]
+    parts = {"embeddings": {"dim": 8}, "encoder": {"kind": "gru", "dim": 8}, "decoder": decoder}
+    net, batch = build_model(ModelConfig.model_validate(parts), 9, 9), collate(PAIRS)
+    hidden = hidden_of(net.eval(), batch)
+    net.decoder.train()
+    skipped = hidden_of(net, batch)
+    net.decoder.layers = torch.nn.ModuleList()
+    net.decoder.eval()
+    assert not torch.allclose(hidden, skipped)
+    embedded = net.target_embedding(batch.target) + net.decoder.position_encoding(torch.arange(batch.target.size(1)))
+    torch.testing.assert_close(skipped, net.decoder.norm(embedded).flatten(0, 1)[batch.label_index])
+
+
+def test_word_dropout_drops_whole_tokens():
+    embedding = TokenEmbedding(9, 8, scaled=False, dropout=0.0, word_dropout=0.25)
+    ids = torch.randint(9, (40, 50))
+    vectors = embedding.train()(ids)
+    dropped = (vectors == 0).all(-1)
+    assert 0.2 < dropped.float().mean() < 0.3
+    torch.testing.assert_close(vectors[~dropped], embedding.embedding(ids)[~dropped] / 0.75)
+    torch.testing.assert_close(embedding.eval()(ids), embedding.embedding(ids))
