@@ -14,7 +14,7 @@ from safetensors import safe_open
 
 from seq2attn.evaluation.metrics import LengthBucket, Score
 from seq2attn.io.tables import format_table
-from seq2attn.visualization.curves import draw_bleu_by_length, draw_training
+from seq2attn.visualization.curves import draw_bleu_by_length
 
 
 def main() -> None:
@@ -22,7 +22,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--plot", type=Path, help="FILE.png or FILE.svg")
-    parser.add_argument("--curves", type=Path, help="loss and BLEU over updates: FILE.png or FILE.svg")
     parser.add_argument("--test", help="the test set that is drawn; the first of the report if not said")
     options = parser.parse_args()
     reports = {run.name: reports_of(run) for run in options.runs}
@@ -31,8 +30,6 @@ def main() -> None:
     print(format_table([heads, *(row(run, reports[run.name], sets) for run in options.runs)], markdown=True))
     for signature in sorted({bleu(r, name)["signature"] for r in reports.values() for name in sets}):
         print(f"\nSignature: `{signature}`")
-    if options.curves:
-        draw_training([run / "metrics.jsonl" for run in options.runs], options.curves)
     if options.plot:
         test = options.test or sets[0]
         draw_bleu_by_length({name: buckets(report, test) for name, report in reports.items()}, options.plot)

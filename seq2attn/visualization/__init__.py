@@ -1,1 +1,1 @@
-"""Pictures, pages and text of attention weights, and training curves."""
+"""Pictures, pages and text of attention weights, and BLEU by sentence length."""

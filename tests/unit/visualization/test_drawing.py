@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import unicodedata
@@ -12,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seq2attn.errors import DataError, UserError
+from seq2attn.errors import UserError
 from seq2attn.evaluation.metrics import LengthBucket, Score
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.visualization.attention_map import AttentionMap, scale_weights
-from seq2attn.visualization.curves import draw_bleu_by_length, draw_training
+from seq2attn.visualization.curves import draw_bleu_by_length
 from seq2attn.visualization.heatmap import draw_heatmap
 from seq2attn.visualization.text_heatmap import heatmap_text, legend_text
 
@@ -158,32 +157,3 @@ def test_bleu_by_length_is_drawn(tmp_path: Path):
     assert count_colors(pixels(tmp_path / "length.png")) > 50
     text = (tmp_path / "length.svg").read_text(encoding="utf-8")
     assert "source length in characters" in text and all(name in text for name in lines)
-
-
-def write_run(folder: Path, *, bleu: float | None, end: str = "") -> Path:
-    records = [
-        {"kind": "train", "update": 50, "loss": 5.0, "tokens_per_second": 9000.0, "learning_rate": 0.001},
-        {"kind": "train", "update": 100, "loss": 4.0, "tokens_per_second": 9000.0, "learning_rate": 0.001},
-        {"kind": "validation", "update": 100, "loss": 4.2, "perplexity": 66.7, "bleu": bleu},
-    ]
-    folder.mkdir()
-    file = folder / "metrics.jsonl"
-    file.write_text("".join(json.dumps(record) + "\n" for record in records) + end)
-    return file
-
-
-@pytest.mark.parametrize("bleu", [12.5, None])
-def test_training_is_drawn(tmp_path: Path, bleu: float | None):
-    runs = [write_run(tmp_path / "one", bleu=bleu), write_run(tmp_path / "two", bleu=bleu, end='{"kind": "tr')]
-    draw_training(runs, tmp_path / "training.png")
-    picture = pixels(tmp_path / "training.png")
-    assert (picture.shape[1] > 1600) == (bleu is not None)
-    assert count_colors(picture) > 50
-
-
-def test_an_invalid_record_has_its_place(tmp_path: Path):
-    file = write_run(tmp_path / "run", bleu=None, end="oops\n")
-    with pytest.raises(DataError, match=r"metrics\.jsonl:4: not JSON"):
-        draw_training([file], tmp_path / "training.png")
-    with pytest.raises(DataError, match=r"none\.jsonl: cannot be read"):
-        draw_training([tmp_path / "none.jsonl"], tmp_path / "training.png")
