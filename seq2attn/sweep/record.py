@@ -2,7 +2,6 @@
 
 trial.json      the config and its fingerprint: options and the content of files
 result.json     written last: a training with a result is finished
-trained.json    result.json of earlier test sets or search settings: evaluated again without training
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, write_json
 from seq2attn.sweep.plan import TrialRun
 
-TRIAL_FILE, RESULT_FILE, TRAINED_FILE = "trial.json", "result.json", "trained.json"
+TRIAL_FILE, RESULT_FILE = "trial.json", "result.json"
 SWEEP_HINT = "remove the folder it is in, and start the sweep again"
 
 

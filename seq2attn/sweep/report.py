@@ -13,7 +13,7 @@ MARKS = {"better": "▲", "worse": "▼", "no difference": "="}
 
 
 def leaderboard_html(board: Leaderboard) -> str:
-    """The page: a table that can be sorted by any column and filtered by any axis."""
+    """The page: a table that can be sorted by any column."""
     return render_page("seq2attn.sweep", {**asdict(board), "notes": _notes(board), "marks": MARKS})
 
 

@@ -21,14 +21,7 @@ from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, cou
 from seq2attn.sweep.leaderboard import build_leaderboard
 from seq2attn.sweep.plan import SweepPlan, TrialRun
 from seq2attn.sweep.processes import FinishedRun, run_all, threads
-from seq2attn.sweep.record import (
-    RESULT_FILE,
-    TRAINED_FILE,
-    ExperimentFingerprints,
-    changed_parts,
-    read_record,
-    write_trial,
-)
+from seq2attn.sweep.record import RESULT_FILE, ExperimentFingerprints, changed_parts, read_record, write_trial
 from seq2attn.sweep.report import leaderboard_html, leaderboard_markdown
 
 EVALUATION_PARTS = {"test sets", "search"}
@@ -95,10 +88,10 @@ def _handle_changes(plan: SweepPlan, fingerprints: dict[str, dict[str, object]],
             " repeat them by --redo, or give another `folder`"
         )
     for run, parts in changes:
-        keeps_weights = {*parts} <= EVALUATION_PARTS and (run.folder / RESULT_FILE).is_file()
+        keeps_weights = {*parts} <= EVALUATION_PARTS
         log(f"{run}: {'evaluating' if keeps_weights else 'training'} again, changed: {', '.join(parts)}")
         if keeps_weights:
-            (run.folder / RESULT_FILE).rename(run.folder / TRAINED_FILE)
+            (run.folder / RESULT_FILE).unlink(missing_ok=True)
         else:
             remove_dir(run.folder)
 

@@ -14,13 +14,11 @@ from pathlib import Path
 
 import torch
 
-from seq2attn.config.plugin import allow_code, plugin_modules
 from seq2attn.errors import TrainingInterrupted, UserError
 from seq2attn.evaluation.evaluate import evaluate_run, load_with_origin, test_sets, write_reports
 from seq2attn.inference.translator import Translator
 from seq2attn.models.build import count_parameters
-from seq2attn.run_directory import RunDirectory
-from seq2attn.sweep.record import TRAINED_FILE, RunRecord, TrainingSummary, read_trial, write_record
+from seq2attn.sweep.record import RunRecord, TrainingSummary, read_trial, write_record
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
 
@@ -41,17 +39,9 @@ def main() -> int:
 
 
 def run_trial(folder: Path, jobs: int) -> RunRecord:
-    """Train in `folder`, from its latest checkpoint if there is one, then evaluate on the test sets.
-
-    With `trained.json` in the folder, evaluate only.
-    """
+    """Train in `folder`, from its latest checkpoint if there is one, then evaluate on the test sets."""
     experiment = read_trial(folder)
-    if (folder / TRAINED_FILE).is_file():
-        allow_code(plugin_modules(experiment))
-        run = RunDirectory(folder)
-        run.save_config(experiment)
-    else:
-        run = train(experiment, resume="if-exists")
+    run = train(experiment, resume="if-exists")
     state = list_checkpoints(folder)[-1].train_state
     translator, origin = load_with_origin([run], lambda: Translator.load(folder))
     sets = test_sets([experiment], None, [])
