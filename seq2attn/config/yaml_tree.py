@@ -72,12 +72,11 @@ def merge(base: YAMLTree, over: YAMLTree) -> YAMLTree:
     entries = {**base.entries, **over.entries}
 
     def merged(one: Any, other: Any, names: Names) -> Any:
-        is_override = over.entries[names].node.start_mark.name == COMMAND_LINE
         if not (isinstance(one, dict) and isinstance(other, dict)):
-            if is_override and names in base.entries:
-                entries[names] = Entry(base.entries[names].key, over.entries[names].node)
             return other
-        if is_override:  # errors in the mapping have their place in a file rather
+        if (
+            over.entries[names].node.start_mark.name == COMMAND_LINE
+        ):  # errors in the mapping have their place in a file rather
             entries[names] = base.entries[names]
         elif one.get("kind", other.get("kind")) != other.get("kind", one.get("kind")):
             return other

@@ -19,6 +19,11 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 LARGE = {
     "aliases": (BOMB, "too large for a config"),
     "merged": (BOMB.replace("[x, x, x, x, x, x, x, x, x, x]", "{x: y}"), "too large for a config"),
+    "merge keys": (
+        "a0: &a0 {x: y}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 9)),
+        "too large for a config",
+    ),
+    "itself, merged": ("a: &a {<<: *a}", "contains itself"),
     "deep lists": ("a: " + "[" * 1500, "nested too deep"),
     "deep mappings": ("{a: " * 5000, "nested too deep"),
     "deep blocks": ("".join(" " * n + "a:\n" for n in range(300)), "nested too deep"),

@@ -111,6 +111,9 @@ class TestMerging:
         text = "score: &s {kind: additive, dim: 3}\nscores: {a: [*s, {<<: *s, dim: 4}, {dim: 5, <<: [*s]}]}"
         scores = load(write("my.yaml", text), Root).scores["a"]
         assert [(part.kind, part.dim) for part in scores] == [("additive", 3), ("additive", 4), ("additive", 5)]
+        path = write("my.yaml", "scores: {a: [&s {kind: additive, dim: 3}, &t {dim: 4}, {<<: [*s, *t]}]}")
+        path.write_text(path.read_text().replace("&t {", "&t {kind: additive, "))
+        assert load(path, Root).scores["a"][2] == Additive(kind="additive", dim=3)  # the first one wins
 
 
 class TestOverrides:

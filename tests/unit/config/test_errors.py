@@ -103,6 +103,8 @@ MISTAKES = {
         "`scores.1.dim` should be greater than 0, not -1"),
     "too few": ("decoder: {kind: luong}\ndata: {train: a, languages: [de]}\n", "2:29", "[de]",
         "`data.languages.1` is missing"),
+    "item of a list": ("decoder: {kind: luong}\ndata: {train: [a, 3]}\n", "2:19", "3",
+        "`data.train.1` should be a path, not 3"),
     "free key": ("decoder: {kind: luong}\ndata: {train: a, weights: {web: 1, news: 0}}\n", "2:42", "0",
         "`data.weights.news` should be greater than 0, not 0"),
     "boolean for text": ("decoder: {kind: luong}\ndata: {train: a, languages: [no, en]}\n", "2:30", "no",
@@ -190,6 +192,21 @@ def test_all_mistakes_come_at_once_in_the_order_of_their_places(tmp_path):
     ]
 
 
+def test_a_key_may_have_the_name_of_the_kind(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text("decoder: {kind: luong, luong: {dim: 3}, dimm: 3}\n")
+    message = mistakes(path)
+    assert "FILE:1:24: unknown key `decoder.luong`" in message and "FILE:1:41: unknown key `decoder.dimm`" in message
+
+
+def test_a_mistake_is_the_same_when_files_are_checked(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text("decoder: {dim: 3}\nscores: [luong]\n")
+    with pytest.raises(ConfigError) as raised:
+        load(path, Root, check_files=True)
+    assert str(raised.value).replace(str(path), "FILE") == mistakes(path)
+
+
 def test_rules_are_checked_where_the_parts_they_need_are_valid(tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text("decoder: {kind: transformer}\ndata: {train: a, weights: {web: 1}}\nscores: 3\n")
@@ -243,6 +260,8 @@ OVERRIDES = [
      "expected `key=value`, such as `search.beam_size=10`"),
     ("decoder.score={kind: dot", "1:25", "",
      "this is not YAML: while parsing a flow mapping, expected ',' or '}', but got '<stream end>'"),
+    ("data.note=x", "1:6", "note=x",
+     "`data.train` is missing"),
     ("decoder.dim=", "1:13", "",
      "`decoder.dim` should be a whole number, not nothing"),
 ]  # fmt: skip

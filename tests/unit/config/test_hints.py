@@ -111,6 +111,10 @@ class TestAnotherKind:
         assert load(path, ExperimentConfig, ["search.kind=sample", "search.num_samples=7"]).search.num_samples == 7
         assert "unknown key `search.beam_size`" in error_of(path, "search.beam_size=7", "search.kind=greedy")
 
+    def test_a_mistake_in_a_component_of_the_same_kind_is_not_dropped(self, write: Write) -> None:
+        path = write(WHOLE.replace("patience", "patienc"))
+        assert "unknown key `search.patienc`; did you mean `patience`?" in error_of(path, "search.kind=beam")
+
     def test_an_unknown_kind_is_the_only_mistake(self, write: Write) -> None:
         text = error_of(write(WHOLE), "search.kind=greedi")
         assert "did you mean `greedy`?" in text and text.endswith("1 mistake in " + str(write(WHOLE)))
