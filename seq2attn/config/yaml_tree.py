@@ -74,10 +74,8 @@ def merge(base: YAMLTree, over: YAMLTree) -> YAMLTree:
     def merged(one: Any, other: Any, names: Names) -> Any:
         if not (isinstance(one, dict) and isinstance(other, dict)):
             return other
-        if (
-            over.entries[names].node.start_mark.name == COMMAND_LINE
-        ):  # errors in the mapping have their place in a file rather
-            entries[names] = base.entries[names]
+        if over.entries[names].node.start_mark.name == COMMAND_LINE:
+            entries[names] = base.entries[names]  # errors in the mapping have their place in a file rather
         elif one.get("kind", other.get("kind")) != other.get("kind", one.get("kind")):
             return other
         common = {key: merged(one[key], other[key], (*names, key)) for key in one if key in other}

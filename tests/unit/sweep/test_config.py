@@ -112,6 +112,11 @@ def error_of(plan, tmp_path):
     return load
 
 
+def test_a_mistake_in_a_choice_has_its_place(error_of):
+    message = error_of(("bigru: {kind: gru, dim: 16}", "bigru: {kind: gru, dim: wide}"))
+    assert message.startswith("sweep.yaml:9:31: `model.encoder.dim` should be a whole number, not 'wide' (in the trial")
+
+
 labels = st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True)
 grids = st.lists(st.dictionaries(st.sampled_from("xyz"), labels, min_size=1), min_size=1, max_size=3)
 
