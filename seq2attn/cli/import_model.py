@@ -19,6 +19,10 @@ def import_(
         str | None,
         typer.Option(metavar="LANG", help="The language to translate into, for a model with several."),
     ] = None,
+    source_prefix: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Text before each source line, for T5. [that of its task --to LANG]"),
+    ] = None,
     positions: Annotated[
         Literal["tensor2tensor", "transformers"],
         typer.Option(help="Sinusoids as Marian was trained with, or those that transformers puts in their place."),
@@ -39,7 +43,7 @@ def import_(
         typer.Option(metavar="FILE", help="Lines to verify with. [random words of the vocabulary]"),
     ] = None,
 ) -> None:
-    """Make a run directory of a pretrained model in the format of Hugging Face: Marian (OPUS-MT), M2M100, NLLB.
+    """Make a run directory of a pretrained model in the format of Hugging Face: Marian (OPUS-MT), M2M100, NLLB, T5.
 
     The run translates, draws attention, aligns, is evaluated, exported and trained further like any other. Where
     transformers is installed, both translate the same lines, and the command reports the share of equal tokens. In
@@ -50,12 +54,13 @@ def import_(
       seq2attn import opus-mt-de-en runs/de-en
       seq2attn import opus-mt-en-ROMANCE runs/en-fr --to fr --verify-with lines.en
       seq2attn import nllb-200-distilled-600M runs/nllb --from deu_Latn --to eng_Latn
+      seq2attn import flan-t5-small runs/t5 --source-prefix "translate English to German:"
       seq2attn translate runs/de-en "Das Haus ist alt." --attention -
     """
     from seq2attn.pretrained.family import ImportOptions
     from seq2attn.pretrained.import_run import import_run
 
-    options = ImportOptions(positions, punctuation, source_language, to)
+    options = ImportOptions(positions, punctuation, source_language, to, source_prefix)
     report = import_run(folder, run, options, allow_pickle=allow_pickle, verify_with=verify_with)
     if report is None:
         typer.echo("not verified: transformers is not installed (pip install 'seq2attn[pretrained]')", err=True)

@@ -9,8 +9,9 @@ from seq2attn.io.hf_folder import CONFIG_FILE, check_files, read_hf_config
 from seq2attn.pretrained.family import Family
 from seq2attn.pretrained.m2m100 import M2M100
 from seq2attn.pretrained.marian import Marian
+from seq2attn.pretrained.t5 import MT5, T5
 
-FAMILIES: tuple[type[Family], ...] = (Marian, M2M100)
+FAMILIES: tuple[type[Family], ...] = (Marian, M2M100, T5, MT5)
 
 
 def read_family(folder: Path, *, allow_pickle: bool) -> Family:

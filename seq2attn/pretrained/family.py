@@ -33,6 +33,7 @@ class ImportOptions:
     punctuation: bool = True
     source_language: str | None = None
     target_language: str | None = None
+    source_prefix: str | None = None  # text before each source line
 
 
 class Architecture(Config):
@@ -73,6 +74,8 @@ class Family(ABC):
     """The fields of `config.json`."""
     names: ClassVar[WeightNames]
     """Names of the weights in the file."""
+    has_tasks: ClassVar[bool] = False
+    """Whether text before a line tells the model what to do with it."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         """Raises DataError with the file and the key that cannot be used."""
@@ -134,6 +137,10 @@ class Family(ABC):
             ids = ids | {SPECIAL_TOKENS[BOS]: self.architecture.decoder_start_token_id}
             sides.append([ids[token] for token in tokenizer.vocabulary.tokens])
         return sides[0], sides[1]
+
+    def convert(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Weights of the same function in our layers, where these differ in scale; with the same names."""
+        return tensors
 
     def check_positions(self, tensors: Mapping[str, Tensor]) -> None:
         """Raises DataError for a table of positions in the file that is not of either formula."""

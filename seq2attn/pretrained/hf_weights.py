@@ -35,6 +35,7 @@ class WeightNames:
     output: str
     bias: str = ""  # of the output; empty where the family has none
     sinusoids: tuple[str, ...] = ()  # tables of computed positions, which a file may have
+    unused: tuple[str, ...] = ()  # weights that a file may have, and that have no effect
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def _check_specs(
         raise DataError(f"{folder}: its weights lack `{missing[0]}`{more}")
     known = {**tables.shapes(), **required}
     for name, spec in specs.items():
-        if name in tables.names.sinusoids and name not in required:
+        if name in (*tables.names.sinusoids, *tables.names.unused) and name not in required:
             continue
         if name not in known:
             raise DataError(f"{folder}: its weights have `{name}`, which is not of this architecture")

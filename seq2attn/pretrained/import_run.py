@@ -53,6 +53,8 @@ def import_run(
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise UserError(f"{run}: exists; give another directory, or move it away")
     family = read_family(folder, allow_pickle=allow_pickle)
+    if options.source_prefix is not None and not family.has_tasks:
+        raise UserError(f"{folder}: a model of the kind `{family.model_type}` has no tasks; leave out --source-prefix")
     experiment = _experiment(family, run, options)
     source, target = (one.train([]) for one in experiment.tokenizer.per_side)
     rows = family.rows(source, target)
@@ -68,7 +70,7 @@ def import_run(
         source.save(partial / "source")
         target.save(partial / "target")
         directory.save_config(experiment)
-        weights = convert_weights(tensors, empty, family.tables, rows)
+        weights = convert_weights(family.convert(tensors), empty, family.tables, rows)
         origin = {"imported": str(folder.resolve()), "architecture": family.model_type, "positions": options.positions}
         directory.save_model(weights, (source.vocabulary, target.vocabulary), origin)
         model, *_ = directory.load_model()

@@ -48,6 +48,8 @@ class SentencePieceTokenizerConfig(Config):
     """Tokens without text, after those of the files: languages, such as `fra_Latn`, and others of the model."""
     tag: str | None = None
     """Token before every line: the language of a multilingual model, such as `>>fra<<` or `fra_Latn`."""
+    prefix: str | None = None
+    """Text before every line: the task of a T5 model, such as `translate English to German:`."""
     digest: str = ""
     """SHA-256 of the files; filled in, so that a run does not need them."""
 
@@ -142,6 +144,10 @@ class SentencePieceTokenizer(Tokenizer):
                 raise UserError(f"the vocabulary has no tag `{config.tag}`")
             self.line_prefix = (vocabulary.id(config.tag),)
         self._silent = {*CONTROL_IDS, *self.line_prefix, *map(vocabulary.id, config.special_tokens)}
+        if config.prefix is not None:
+            self.line_prefix = (*self.line_prefix, *self._piece_ids(config.prefix))
+            if UNK in self.line_prefix:
+                raise UserError(f"the model does not know all tokens of the `prefix` {config.prefix!r}")
 
     @property
     def languages(self) -> Mapping[str, str]:
@@ -172,12 +178,21 @@ class SentencePieceTokenizer(Tokenizer):
     def encode(self, line: str) -> list[int]:
         """The ids of a line's tag and pieces, without BOS and EOS; empty for an empty line."""
         tag, rest = self.split_tag(line)
-        ids = [self.vocabulary.id(piece) for piece in self._processor.encode(self.normalize(rest), out_type=str)]
+        ids = self._piece_ids(rest)
         prefix = [self.vocabulary.id(tag)] if tag else self.line_prefix
-        return [*prefix, *(UNK if id in CONTROL_IDS else id for id in ids)] if ids or tag else []
+        return [*prefix, *ids] if ids or tag else []
+
+    def _piece_ids(self, text: str) -> list[int]:
+        ids = (self.vocabulary.id(piece) for piece in self._processor.encode(self.normalize(text), out_type=str))
+        return [UNK if id in CONTROL_IDS else id for id in ids]
+
+    def _without_prefix(self, ids: Sequence[int]) -> Sequence[int]:
+        length = len(self.line_prefix)
+        return ids[length:] if (*map(int, ids[:length]),) == self.line_prefix else ids
 
     def _surfaces(self, ids: Sequence[int]) -> Iterable[str]:
-        return map(self._surface, ids)
+        rest = self._without_prefix(ids)
+        return [*[""] * (len(ids) - len(rest)), *map(self._surface, rest)]
 
     def _surface(self, id: int) -> str:
         if id in self._silent:
@@ -185,8 +200,8 @@ class SentencePieceTokenizer(Tokenizer):
         return UNK_SURFACE if id == UNK else self.vocabulary.tokens[int(id)].replace(SPACE_MARK, " ")
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text, always one line, without special tokens; UNK becomes `<unk>`."""
-        tokens = (self.vocabulary.tokens[int(id)] for id in ids if id not in self._silent)
+        """The text, always one line, without special tokens and the prefix; UNK becomes `<unk>`."""
+        tokens = (self.vocabulary.tokens[int(id)] for id in self._without_prefix(ids) if id not in self._silent)
         runs = groupby(tokens, SPECIAL_TOKENS[UNK].__eq__)
         texts = (" ".join(run) if is_unknown else self._processor.decode_pieces([*run]) for is_unknown, run in runs)
         return collapse_whitespace(" ".join(texts))

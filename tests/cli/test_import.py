@@ -151,6 +151,7 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "vocabulary": (change("vocab.json", extra=55), "{hf}/vocab.json: has 56 entries, and the model 55 by config.json"),
     "special token": (change("config.json", eos_token_id=1), "`</s>` has the id 0, expected `eos_token_id`, 1"),
+    "task": (lambda hf: None, "{hf}: a model of the kind `marian` has no tasks; leave out --source-prefix"),
     "language": (lambda hf: None, "{hf}: the model has no tags of languages; leave it out (--to LANG)"),
     "tokenizer": (lambda hf: None, "{hf}: the tokenizers do not agree on 'Das</s>Haus'"),
     "no pieces": (lambda hf: (hf / "source.spm").write_bytes(b"x"), "{hf}/source.spm: is not a SentencePiece model"),
@@ -164,7 +165,11 @@ def test_a_bad_folder_leaves_nothing_behind(name: str, marian: Path, invoke: Inv
     folder = Path(shutil.copytree(marian, tmp_path / "hf"))
     spoil(folder)
     (folder / "lines").write_text("Das</s>Haus")  # which `transformers` reads as two sentences
-    options = {"language": ["--to", "fra"], "tokenizer": ["--verify-with", folder / "lines"]}.get(name, [])
+    options = {
+        "language": ["--to", "fra"],
+        "task": ["--source-prefix", "to:"],
+        "tokenizer": ["--verify-with", folder / "lines"],
+    }.get(name, [])
     error = invoke("import", folder, "run", *options, code=2).err
     assert message.format(hf=folder) in error and error.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["hf"]

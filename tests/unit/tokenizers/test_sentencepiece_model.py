@@ -82,6 +82,21 @@ def test_tags_of_languages(folder: Path) -> None:
         tokenizer(folder, tag=">>xxx<<")
 
 
+def test_text_before_each_line(folder: Path) -> None:
+    """Its pieces are silent at the beginning only."""
+    plain, prefixed = tokenizer(folder), tokenizer(folder, prefix="Das rote Boot,")
+    ids = prefixed.encode("Das rote Haus")
+    assert ids == plain.encode("Das rote Boot, Das rote Haus") and prefixed.line_prefix == tuple(
+        ids[: -len(plain.encode("Das rote Haus"))]
+    )
+    assert prefixed.decode(ids) == prefixed.decode(ids[len(prefixed.line_prefix) :]) == "Das rote Haus"
+    words = prefixed.word_ids(ids)
+    assert words == [-1] * len(prefixed.line_prefix) + plain.word_ids(plain.encode("Das rote Haus"))
+    assert prefixed.encode(" ") == [] and tokenizer(folder, prefix="").encode("Das") == plain.encode("Das")
+    with pytest.raises(UserError, match="does not know all tokens of the `prefix` 'Ω'"):
+        tokenizer(folder, prefix="Ω")
+
+
 def test_files_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(f"joint: {{kind: sentencepiece, path: {folder}/source.spm}}")
     pieces = load(tmp_path / "c.yaml", TokenizersConfig).per_side[0].train([])

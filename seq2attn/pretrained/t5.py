@@ -1,0 +1,240 @@
+"""T5 and mT5 models in a folder of Hugging Face (Raffel et al. 2020; Xue et al. 2021).
+
+config.json generation_config.json    architecture, tasks and search
+model.safetensors                     weights
+spiece.model                          one SentencePiece model for all languages
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+from torch import Tensor, nn
+
+from seq2attn.errors import DataError, RunError
+from seq2attn.io.files import read_bytes
+from seq2attn.io.hf_folder import CONFIG_FILE, validate_fields
+from seq2attn.pretrained.family import Architecture, Family, Generation, ImportOptions
+from seq2attn.pretrained.hf_weights import OUR_OUTPUT, Tables, WeightNames
+from seq2attn.tokenizers.sentencepiece_model import FILE_HINT, load_processor
+
+PIECES_FILE = "spiece.model"
+NUM_EXTRA_IDS = 100
+"""Entries after the pieces that mark masked text in the first training."""
+LAYER_NAMES = (
+    ("self_attention_residual.norm", "layer.0.layer_norm"),
+    ("cross_attention_residual.norm", "layer.1.layer_norm"),
+    ("self_attention", "layer.0.SelfAttention"),
+    ("cross_attention", "layer.1.EncDecAttention"),
+    ("score.query_proj", "q"),
+    ("score.key_proj", "k"),
+    ("value_proj", "v"),
+    ("output_proj", "o"),
+    ("gate_proj", "wi_0"),
+    ("down_proj", "wo"),
+    ("coder.layers", "coder.block"),
+    ("coder.norm", "coder.final_layer_norm"),
+    ("coder.position_bias.embedding", "coder.block.0.layer.0.SelfAttention.relative_attention_bias"),
+)
+"""Parts of our names, and theirs."""
+ACTIVATIONS = {"relu": "relu", "gated-gelu": "geglu_tanh", "gated-silu": "swiglu"}
+
+
+def hf_name(name: str, *, gated: bool) -> str:
+    """The name of a weight of our encoder or decoder in a file of Hugging Face."""
+    number = 1 if name.startswith("encoder") else 2
+    name = name.replace("feed_forward_residual.norm", f"layer.{number}.layer_norm")
+    name = name.replace("feed_forward", f"layer.{number}.DenseReluDense")
+    for ours, theirs in (*LAYER_NAMES, ("up_proj", "wi_1" if gated else "wi")):
+        name = name.replace(ours, theirs)
+    return name
+
+
+class T5Architecture(Architecture):
+    """Fields of `config.json` that define a T5 model, with their names there."""
+
+    d_model: PositiveInt
+    d_kv: PositiveInt
+    d_ff: PositiveInt
+    num_layers: PositiveInt
+    num_decoder_layers: PositiveInt | None = None
+    num_heads: PositiveInt
+    decoder_start_token_id: NonNegativeInt = 0
+    n_positions: PositiveInt = 512
+    relative_attention_num_buckets: PositiveInt = 32
+    relative_attention_max_distance: PositiveInt = 128
+    feed_forward_proj: Literal["relu", "gated-gelu", "gated-silu"] = "relu"
+    dropout_rate: float = Field(0.1, ge=0, lt=1)
+    layer_norm_epsilon: float = Field(1e-6, ge=1e-6, le=1e-6)
+    task_specific_params: dict[str, dict[str, Any]] | None = None
+    scale_decoder_outputs: bool = Field(default_factory=lambda fields: fields.get("tie_word_embeddings", True))
+
+
+class MT5Architecture(T5Architecture):
+    """Fields of `config.json` of mT5."""
+
+    feed_forward_proj: Literal["relu", "gated-gelu", "gated-silu"] = "gated-gelu"
+    scale_decoder_outputs: Literal[False] = False
+
+
+class T5Tables(Tables):
+    """Tables of T5; an output that is not tied may be missing where `transformers` 5 has tied it."""
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """For each of our tables its names in a file, the first of which counts."""
+        groups = super().groups
+        return groups if self.tied else groups | {OUR_OUTPUT: (self.names.output, self.names.shared)}
+
+
+class T5(Family):
+    """Pre-norm layers without biases, a relative position bias, and one vocabulary."""
+
+    model_type = "t5"
+    has_tasks = True
+    architecture_class = T5Architecture
+    architecture: T5Architecture
+    names = WeightNames(
+        layer=partial(hf_name, gated=False),
+        shared="shared.weight",
+        source="encoder.embed_tokens.weight",
+        target="decoder.embed_tokens.weight",
+        output="lm_head.weight",
+        unused=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
+    )
+
+    @property
+    def tables(self) -> Tables:
+        """The embeddings and the output layer, which is tied where it is scaled: in T5 1.0."""
+        one = self.architecture
+        names = replace(self.names, layer=partial(hf_name, gated=one.feed_forward_proj.startswith("gated")))
+        return T5Tables(names, one.vocab_size, one.vocab_size, one.d_model, True, one.scale_decoder_outputs)
+
+    @property
+    def max_positions(self) -> int:
+        """Positions of the training; there are no weights for them."""
+        return self.architecture.n_positions
+
+    def model(self, options: ImportOptions) -> dict[str, Any]:
+        """The model section."""
+        one = self.architecture
+        attention = {"heads": one.num_heads, "head_dim": one.d_kv, "bias": False}
+        both = attention | {
+            "kind": "transformer",
+            "ffn_dim": one.d_ff,
+            "activation": ACTIVATIONS[one.feed_forward_proj],
+            "norm_type": "rmsnorm",
+            "position_encoding": "relative-bias",
+            "num_buckets": one.relative_attention_num_buckets,
+            "max_distance": one.relative_attention_max_distance,
+            "dropout": one.dropout_rate,
+            "attention_dropout": one.dropout_rate,
+        }
+        cross_attention = {"score": {"kind": "multi-head"} | attention, "dropout": one.dropout_rate}
+        tied = self.tables.tied
+        return {
+            "embeddings": {"dim": one.d_model, "tie": "all" if tied else "none", "scaled": tied},
+            "encoder": both | {"layers": one.num_layers},
+            "decoder": both | {"layers": one.num_decoder_layers or one.num_layers, "attention": cross_attention},
+        }
+
+    def convert(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Weights of the same function with our scores, which are divided by sqrt(d), and our embeddings.
+
+        Tied tables are multiplied by sqrt(D) as embeddings, where T5 divides the output by it.
+        """
+        one, names = self.architecture, self.names
+        shrunk = {names.shared, names.source, names.target, names.output} if self.tables.tied else set()
+        factors = {name: math.sqrt(one.d_kv) for name in tensors if name.endswith("Attention.q.weight")}
+        factors |= dict.fromkeys(shrunk, one.d_model**-0.5)
+        return {name: tensor * factors[name] if name in factors else tensor for name, tensor in tensors.items()}
+
+    def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The tokenizer sections of both sides; the source has its task before each line."""
+        special_tokens = [*self.token_ids()[0][1]][len(self.pieces) :]
+        target = {
+            "kind": "sentencepiece",
+            "path": self.folder.resolve() / PIECES_FILE,
+            "special_tokens": special_tokens,
+        }
+        return target | {"prefix": self._task(options)[1].get("prefix")}, target
+
+    @cached_property
+    def pieces(self) -> list[str]:
+        """The pieces in the order of their ids. Raises DataError."""
+        model = self.folder / PIECES_FILE
+        try:
+            processor = load_processor(read_bytes(model, FILE_HINT), model)
+        except RunError as error:
+            raise DataError(str(error)) from None
+        return [processor.id_to_piece(id) for id in range(len(processor))]
+
+    def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
+        """The model of the pieces, and the id of each token: pieces, extra ids from the last to 0, unused rows."""
+        extra = [f"<extra_id_{number}>" for number in reversed(range(NUM_EXTRA_IDS))]
+        first, size = len(self.pieces), self.architecture.vocab_size
+        extra += [f"<unused{id}>" for id in range(first + len(extra), size)]
+        tokens = [*self.pieces, *extra[: max(0, size - first)]]
+        side = self.folder / PIECES_FILE, {token: id for id, token in enumerate(tokens)}
+        return side, side
+
+    def search(self, options: ImportOptions) -> dict[str, Any]:
+        """The search section, with the settings of the task."""
+        language, task = self._task(options)
+        fields = self.generation.model_dump() | task
+        generation = validate_fields(Generation, fields, self.folder / CONFIG_FILE)
+        return generation.search(self.max_positions, language)
+
+    def load_original(self, tensors: Mapping[str, Tensor], options: ImportOptions) -> Any:
+        """The original model with its `tensors`; `transformers` ties all tables of a model that it makes."""
+        model = super().load_original(tensors, options)
+        if not self.tables.tied:
+            tables = self.tables.all_names(tensors)
+            model.shared.weight.data.copy_(tables[self.names.source])
+            model.lm_head.weight = nn.Parameter(tables[self.names.output])
+        return model
+
+    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
+        """The original tokenizer: a normalized line -> its ids, with those of the task and EOS."""
+        from transformers import T5Tokenizer
+
+        with TemporaryDirectory() as alone:  # `from_pretrained` would follow other files
+            shutil.copy(self.folder / PIECES_FILE, alone)
+            tokenizer = T5Tokenizer.from_pretrained(alone, local_files_only=True)
+        prefix = self._task(options)[1].get("prefix", "")
+        return lambda line: list(tokenizer(f"{prefix} {line}").input_ids)
+
+    def _task(self, options: ImportOptions) -> tuple[str, dict[str, Any]]:
+        """Language of the sources, and parameters of a task such as `translation_en_to_de` in `config.json`.
+
+        Raises: UserError for a language that the model lacks, or that is missing.
+        """
+        own = {} if options.source_prefix is None else {"prefix": options.source_prefix}
+        if own and options.target_language is None:
+            return options.source_language or "und", own
+        tasks = self.architecture.task_specific_params or {}
+        pairs = {name: match.groups() for name in tasks if (match := re.fullmatch("translation_(.+)_to_(.+)", name))}
+        if options.source_language is not None:
+            self.check_language(options.source_language, {source for source, _ in pairs.values()}, "--from")
+            pairs = {name: pair for name, pair in pairs.items() if pair[0] == options.source_language}
+        self.check_language(options.target_language, [target for _, target in pairs.values()], "--to")
+        for name, (source, target) in pairs.items():
+            if target == options.target_language:
+                return source, tasks[name] | own
+        return "und", {}
+
+
+class MT5(T5):
+    """T5 for many languages: gated layers, and an output of its own that is not scaled."""
+
+    model_type = "mt5"
+    architecture_class = MT5Architecture
