@@ -10,13 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmark.command import main
+
+from tests.unit.phrases import write_phrases
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
-
-from benchmark.command import main  # noqa: E402
-
-from tests.unit.phrases import write_phrases  # noqa: E402
 
 CONFIG = """
 run_dir: {folder}/run

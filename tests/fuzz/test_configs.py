@@ -52,18 +52,19 @@ change = st.tuples(
 """A change of the tree, two places, and a value."""
 
 edit = st.tuples(
-    st.sampled_from(["cut", "insert", "before", "before", "double", "indent"]),
+    st.booleans(),
     st.floats(0, 1),
-    st.integers(1, 40),
+    st.sampled_from([0, 0, 1, 4, 40]),
     st.one_of(
         st.text(max_size=6),
         st.sampled_from(
             ["\t", "&a ", "*a", "<<: *a", "- ", ": ", "{", "[", "]", "'", '"', "!!int ", "!!python/name:os.system ",
-             "---\n", "...", "%YAML 9\n", "|", ">", "#", "\x00", "\ufeff", "\u2028", "\x85", "? ", "@", "`", "\r"]
+             "---\n", "...", "%YAML 9\n", "|", ">", "#", "\x00", "\ufeff", "\u2028", "\x85", "? ", "@", "`", "\r",
+             "", "  ", "run_dir: x\n"]
         ),
     ),
 )  # fmt: skip
-"""A change of the text, its place and length, and an insertion."""
+"""A change of the text: True for one before a value, its place, the length that is cut, and an insertion."""
 
 
 def places(tree: Any) -> Iterator[tuple[Any, Any]]:
@@ -98,29 +99,17 @@ def changed(tree: Any, what: str, where: int, other: int, value: Any) -> Any:
     return tree
 
 
-def changed_text(text: str, how: str, where: float, length: int, what: str) -> str:
+def changed_text(text: str, at_value: bool, where: float, length: int, what: str) -> str:
     start = int(where * len(text))
-    match how:
-        case "cut":
-            return text[:start] + text[start + length :]
-        case "insert":
-            return text[:start] + what + text[start:]
-        case "before":  # a value
-            start = text.find(": ", start) + 2
-            return text[:start] + what + text[start:]
-        case "double":
-            line = text.rfind("\n", 0, start) + 1
-            end = text.find("\n", start) + 1 or len(text)
-            return text[:end] + text[line:end] + text[end:]
-        case _:
-            line = text.rfind("\n", 0, start) + 1
-            return text[:line] + " " * (length % 5) + text[line:].lstrip(" ")
+    if at_value:
+        start = text.find(": ", start) + 2
+    return text[:start] + what + text[start + length :]
 
 
 def after(text: str, changes: list[Any]) -> bytes:
     """The text after changes of its tree and of its characters."""
     for one in changes:
-        if isinstance(one[1], float):
+        if isinstance(one[0], bool):
             text = changed_text(text, *one)
         else:
             try:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 
 import pytest
+from trace_modules import trace_all
 
 from tests.unit.test_structure import LAYER, ROOT
 
@@ -47,11 +47,7 @@ def test_packages_stand_in_the_order_of_imports():
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory):
-    spec = importlib.util.spec_from_file_location("trace_modules", ROOT / "scripts" / "trace_modules.py")
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script.trace_all(tmp_path_factory.mktemp("traced"))
+    return trace_all(tmp_path_factory.mktemp("traced"))
 
 
 @pytest.mark.parametrize("name", MAXIMUM)

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
-
 from reference import DOCS, cli_page, config_page
 
 from seq2attn.experiment import ExperimentConfig

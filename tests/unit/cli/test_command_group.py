@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from seq2attn.cli import app, command_group
 from seq2attn.errors import ConfigError, DataError
+from tests.safe.untrained import CONFIG
 
 ROOT = Path(__file__).parents[3]
 
@@ -59,23 +60,13 @@ def two() -> None:
     """Without a second command typer would make the first one the whole app."""
 
 
-GOOD = """\
-run_dir: it
-data:
-  train: {kind: tsv, path: a.tsv}
-  dev: {kind: tsv, path: a.tsv}
-tokenizer: {joint: {kind: words}}
-model: {encoder: {kind: gru, dim: 8}, decoder: {kind: luong, dim: 8}}
-"""
-
-
 @pytest.fixture
 def _configs(tmp_path, monkeypatch):
     """A valid config, and one with two mistakes, in the working directory."""
     monkeypatch.chdir(tmp_path)
-    Path("a.tsv").touch()
-    Path("good.yaml").write_text(GOOD)
-    Path("bad.yaml").write_text(GOOD.replace("run_dir: it", "run_dri: it"))
+    Path("lines.txt").touch()
+    Path("good.yaml").write_text(CONFIG)
+    Path("bad.yaml").write_text(CONFIG.replace("run_dir: run", "run_dri: run"))
 
 
 @pytest.mark.usefixtures("_configs")

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
-
 from benchmark.page import FIGURES, PAGE, fill
 from benchmark.records import Book, Record, ratio
 from benchmark.tables import comparison, table

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import download as script
 import pytest
-
-ROOT = Path(__file__).parents[3]
-sys.path.insert(0, str(ROOT / "scripts"))
-
-import download as script  # noqa: E402
 
 CONTENT = "".join(f"Satz Nummer {i}: {hashlib.sha256(bytes([i])).hexdigest()}\n" for i in range(200)).encode()
 COMPRESSED = gzip.compress(CONTENT, mtime=0)

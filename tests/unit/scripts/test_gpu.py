@@ -6,28 +6,25 @@ import itertools
 import json
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmark.command import _parser as bench_parser
+from benchmark.machine import gpu as gpu_versions
+from benchmark.programs import gpu, synthetic
+from benchmark.records import Book, Record
+from benchmark.tables import table
 from typer.testing import CliRunner
 
+from seq2attn.cli import app
+from seq2attn.config.load import load
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.inference.translator import Translator
+from seq2attn.search import captured_step
+from tests.safe.untrained import untrained
+
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "scripts"))
-
-from benchmark.command import _parser as bench_parser  # noqa: E402
-from benchmark.machine import gpu as gpu_versions  # noqa: E402
-from benchmark.programs import gpu, synthetic  # noqa: E402
-from benchmark.records import Book, Record  # noqa: E402
-from benchmark.tables import table  # noqa: E402
-
-from seq2attn.cli import app  # noqa: E402
-from seq2attn.config.load import load  # noqa: E402
-from seq2attn.experiment import ExperimentConfig  # noqa: E402
-from seq2attn.inference.translator import Translator  # noqa: E402
-from seq2attn.search import captured_step  # noqa: E402
-from tests.safe.untrained import untrained  # noqa: E402
 
 SCRIPT = ROOT / "scripts" / "gpu.sh"
 CALLS = ["correctness", "laws", "counts", "training", "ways", "search"]

@@ -1,18 +1,15 @@
 """The phrasebook: the files that its grammar makes, and their properties."""
 
 import re
-import sys
 from collections import Counter
 from pathlib import Path
 
+import make_phrasebook
 import pytest
+from phrasebook.corpus import words
+from phrasebook.words import lexicon
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "scripts"))
-
-import make_phrasebook  # noqa: E402
-from phrasebook.corpus import words  # noqa: E402
-from phrasebook.words import lexicon  # noqa: E402
 
 DATA = ROOT / "data" / "phrasebook"
 
