@@ -105,6 +105,18 @@ def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     return partial(invoke_in, tmp_path)
 
 
+@pytest.fixture
+def mistake(invoke: Invoke) -> Callable[..., str]:
+    """The error message of a command that prints nothing else."""
+
+    def run(*arguments: object) -> str:
+        done = invoke(*arguments, code=2)
+        assert done.out == ""
+        return done.err
+
+    return run
+
+
 @dataclass(frozen=True)
 class Toy:
     """A folder with a config, its text, and the run that `train` made of it."""

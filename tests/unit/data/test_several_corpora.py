@@ -21,6 +21,7 @@ from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.words import WordTokenizerConfig
+from tests.laws.small import content
 from tests.small_bert import make_bert
 from tests.unit.data.corpora import write_corpus
 
@@ -147,15 +148,9 @@ def test_a_corpus_without_a_pair_is_an_error(tmp_path: Path, source: str, repeat
 
 
 def experiment(folder: Path, data: dict[str, Any], **changes: Any) -> Path:
-    content = {
-        "run_dir": str(folder / "run"),
-        "data": {"dev": {"kind": "tsv", "path": "dev.tsv"}, **data},
-        "tokenizer": {"source": {"kind": "words"}, "target": {"kind": "words"}},
-        "model": {"encoder": {"kind": "gru"}, "decoder": {"kind": "luong"}},
-        **changes,
-    }
+    values = {**content(folder, "run"), "data": {"dev": {"kind": "tsv", "path": "dev.tsv"}, **data}, **changes}
     path = folder / "config.yaml"
-    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    path.write_text(yaml.safe_dump(values), encoding="utf-8")
     return path
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from seq2attn.errors import DataError
-from seq2attn.models import pretrained_vectors
 from seq2attn.models.pretrained_vectors import load_vectors
 
 WORDS = {"house": [0.5, -1.0, 2.0], "Haus": [1.0, 0.0, 0.25], "äpfel": [3.0, 3.5, -4.0]}
@@ -88,7 +87,3 @@ def test_a_missing_or_truncated_file_is_named(tmp_path: Path):
     truncated.write_bytes(gzip.compress("\n".join(LINES).encode())[:-12])
     with pytest.raises(DataError, match=r"truncated\.gz: cannot be read"):
         load_vectors(truncated, ["a"], 3)
-
-
-def test_torchtext_is_imported_only_when_used():
-    assert not {"torchtext", "Vectors"} & vars(pretrained_vectors).keys()
