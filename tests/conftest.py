@@ -1,7 +1,5 @@
 """Environment of all tests."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

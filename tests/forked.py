@@ -1,7 +1,5 @@
 """Commands in separate processes, forked from one that has loaded the package, so they start fast."""
 
-from __future__ import annotations
-
 import errno
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Trainings of a small text in separate processes, and checks of their files while they run."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

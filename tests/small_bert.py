@@ -1,7 +1,5 @@
 """A small BERT with random weights, written by `transformers`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A small Marian model with random weights and SentencePiece models, as OPUS-MT's folders on Hugging Face."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Small multilingual models with random weights, as the folders of M2M100 and NLLB on Hugging Face."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`seq2attn` as a user calls it, and one small training for all tests."""
 
-from __future__ import annotations
-
 import logging
 import os
 import random

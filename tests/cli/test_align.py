@@ -1,7 +1,5 @@
 """`seq2attn align` and guided training, from the command line."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

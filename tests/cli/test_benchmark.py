@@ -1,7 +1,5 @@
 """`scripts/bench.py` end to end, with a small model and peers that are not installed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

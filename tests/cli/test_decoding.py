@@ -1,7 +1,5 @@
 """Decoding methods of `seq2attn translate` and `evaluate`, as a user gives them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Training, translation and evaluation of a small model by the commands."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`seq2attn evaluate` of one run and of several: test sets, scores, significance and reports."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

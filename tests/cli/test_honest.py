@@ -1,7 +1,5 @@
 """Warnings about text and input on standard error, and translation of lines that are too long."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`seq2attn init` writes a config that is accepted, and overwrites nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

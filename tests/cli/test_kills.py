@@ -1,7 +1,5 @@
 """Trainings killed or stopped at any time, and failing disks: the run stays valid, and resumed equals uninterrupted."""
 
-from __future__ import annotations
-
 import os
 import pty
 import random

@@ -1,7 +1,5 @@
 """Languages without spaces, from training to scores with the right tokenizer of BLEU."""
 
-from __future__ import annotations
-
 import json
 import random
 from itertools import product

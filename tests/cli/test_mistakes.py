@@ -1,7 +1,5 @@
 """Errors of the user: one message with place and fix on standard error, nothing on standard output, exit code 2."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Export to ONNX, and its engine, from the command line; damaged and forged exports are refused."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """The options of a command reach the component that they concern, also `--ensemble` and `--prefix`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

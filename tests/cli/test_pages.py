@@ -1,7 +1,5 @@
 """Commands and code of README and docs run as printed, with small models and few updates, and print what is shown."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Third-party components in a module of the working directory: `kind: my_parts:MyEncoder`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

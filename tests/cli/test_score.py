@@ -1,7 +1,5 @@
 """`seq2attn score`: forced decoding of given translations."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

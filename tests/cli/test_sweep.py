@@ -1,7 +1,5 @@
 """Sweeps end to end, with a process for each training."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Tags, from a config to translations."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`seq2attn verify-resume`, and the comparison of runs."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 

@@ -1,7 +1,5 @@
 """Tests that need a CUDA device: `pytest -m cuda`. Without one they are skipped."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

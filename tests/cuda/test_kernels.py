@@ -1,7 +1,5 @@
 """Kernels on CUDA against float64 on the CPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Gradients under autocast on CUDA equal those in float32; cuDNN's RNNs do not run in float16."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

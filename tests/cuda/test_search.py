@@ -1,7 +1,5 @@
 """Search on CUDA against search on the CPU."""
 
-from __future__ import annotations
-
 import copy
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Untrained runs of every model family, with a small text, for tests of commands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

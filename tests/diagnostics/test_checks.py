@@ -1,7 +1,5 @@
 """`seq2attn doctor`: correct models of every family pass, and the expected checks find each planted defect."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

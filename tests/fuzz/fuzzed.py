@@ -1,7 +1,5 @@
 """Fuzz tests in two forms: a quick one that is the same each time, and a slow one with other cases each time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

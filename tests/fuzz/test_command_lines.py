@@ -1,7 +1,5 @@
 """Any arguments to any command: exit code 0, 1 or 2, and no traceback."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Configs of the repository with random changes: each is accepted, or refused with a place."""
 
-from __future__ import annotations
-
 import copy
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Any bytes as training text: prepared with counts that add up, or an error with file and line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Run directories with corrupt files: refused with a clear error, or the same translations as before."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

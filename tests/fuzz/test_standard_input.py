@@ -1,7 +1,5 @@
 """Any bytes on the standard input of `translate`: one line out per line in, in UTF-8."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

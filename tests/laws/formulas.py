@@ -3,8 +3,6 @@
 One sentence and one query at a time: keys [S, Dk], a query [Dq] at target position t, weights [H, S].
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Corrupt and missing files of a training: they are detected, and the newest valid checkpoint is used."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Laws of encoders, decoders and attention, for each component."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

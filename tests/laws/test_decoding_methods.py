@@ -1,7 +1,5 @@
 """Laws of coverage penalty, n-gram blocking and diverse beam search: against enumeration, lists, transformers."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Divergence: a skipped update changes nothing, and several in a row end the training."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

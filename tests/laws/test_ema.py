@@ -1,7 +1,5 @@
 """Laws of the moving average of the weights: its formula, and where its weights are used."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

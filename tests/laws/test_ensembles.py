@@ -1,7 +1,5 @@
 """Laws of ensembles: one model, equal models, models of any kind, and different source tokenizers."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

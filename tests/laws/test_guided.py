@@ -1,7 +1,5 @@
 """Guided alignment: its formula, with any decoder, accumulation, exact resume and config errors."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exact resume: an interrupted training equals an uninterrupted one in weights, optimizer state and logs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Laws of minimum Bayes risk decoding: compared with sacreBLEU's chrF of each pair."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """Trainings that run out of memory: halved batches equal whole ones, and the largest batch is tried first."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """bfloat16 equals float32 up to rounding, for all components."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

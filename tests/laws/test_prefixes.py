@@ -1,7 +1,5 @@
 """Laws of prefixes: compared with free search, and with forced decoding."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Scores of validations, the ranking of checkpoints by them, early stopping, and changes of the metric."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

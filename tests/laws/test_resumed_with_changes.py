@@ -1,7 +1,5 @@
 """Resume with another config or text: changes are logged, old configs kept, other models refused."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

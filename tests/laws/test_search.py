@@ -1,7 +1,5 @@
 """Laws of search: compared with enumeration, and with a search in lists."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from unittest.mock import Mock

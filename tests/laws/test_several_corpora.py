@@ -1,7 +1,5 @@
 """Training on several corpora equals training on their repeated lines; resumed equals uninterrupted."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from seq2attn.experiment import ExperimentConfig

@@ -1,7 +1,5 @@
 """Laws of `train` on a small text: sums, resuming, kept checkpoints."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Copying: attention generalizes to longer sentences than in training, a fixed context does not."""
 
-from __future__ import annotations
-
 import random
 
 import torch

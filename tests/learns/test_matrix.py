@@ -1,7 +1,5 @@
 """Every combination of encoder, decoder, score and alignment lowers the loss in a few updates."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """The package never runs code from a file: no pickle, no `eval`, no YAML objects, no import by a name in a file."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

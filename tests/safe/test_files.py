@@ -1,7 +1,5 @@
 """Only regular files of limited size are read, and files are written only where their path says."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

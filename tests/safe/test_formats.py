@@ -1,7 +1,5 @@
 """Files of another format version are refused, with their place and a fix."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

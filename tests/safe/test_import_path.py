@@ -1,7 +1,5 @@
 """Commands import nothing from the working directory, unless PYTHONPATH names it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Configs and searches that are too large are refused at once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Files and folders are on the disk before they get their name: system calls, recorded in their order."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

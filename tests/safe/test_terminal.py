@@ -1,7 +1,5 @@
 """Output is safe for a terminal, and output that cannot be written is an error on standard error."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """The config of a run imports code, and reads other files, only if its module was allowed by name."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

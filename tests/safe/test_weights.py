@@ -1,7 +1,5 @@
 """Weights that are not those of the model, and metadata that are not those of seq2attn, are refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

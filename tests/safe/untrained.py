@@ -1,7 +1,5 @@
 """Small untrained runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A headless Chromium, controlled through a pipe by the DevTools protocol."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Files, names and modules in docs/architecture.md exist, and its lists of modules are those that run."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """docs/config.md and docs/cli.md are what the code says, and lack no key and no command."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The shape of the package: imports flow one way, files are short, functions shorter."""
 
-from __future__ import annotations
-
 import ast
 import graphlib
 import importlib

@@ -1,7 +1,5 @@
 """Word alignment: error rates, attention weights between words, and head selection."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

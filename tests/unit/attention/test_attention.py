@@ -3,8 +3,6 @@
 B sentences, H heads, T queries, S keys; targets are longer than sources, and some sources shorter than windows.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """Hard attention: its samples, and the gradients of its two estimators."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Errors, version and help of all commands, and the `config` commands."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Configs: merging, overrides, scalars, plug-ins, dumps and JSON Schema."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from textwrap import dedent

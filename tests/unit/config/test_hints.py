@@ -1,7 +1,5 @@
 """Hints of config errors, changed kinds on the command line, single values for lists, and missing files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """All configs of the repository are valid, and their models can be built."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Corpora in files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Statistics of corpora equal a simple recount; defects of test sets are warned of, good text is not."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Several training corpora: each pair as often as configured, and reports by corpus."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

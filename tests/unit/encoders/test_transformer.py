@@ -1,7 +1,5 @@
 """Transformer layers against PyTorch's and LLaMA's with the same weights; positions against their formulas."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Choice of metrics and tokenizers; scores compared with sacreBLEU or a formula; length buckets and tables."""
 
-from __future__ import annotations
-
 import importlib.util
 import random
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Lines that are too long, translations that are truncated, and batches that do not fit in memory."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass

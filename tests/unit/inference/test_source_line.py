@@ -1,7 +1,5 @@
 """Splitting of long lines: no token is lost, segments fit, and cuts are between sentences, else words, else tokens."""
 
-from __future__ import annotations
-
 from itertools import accumulate, pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """`Translator`: order, windows, prefixes, numbers of hypotheses, and shapes of attention weights."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Sequence

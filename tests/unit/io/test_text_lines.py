@@ -1,7 +1,5 @@
 """Lines that are too long, missing memory, and letters with thousands of marks."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import sys

@@ -1,7 +1,5 @@
 """Components that do not fit together, or whose own widths do not."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

@@ -5,8 +5,6 @@ sinusoids have other wavelengths than ours, so that their tables go into learned
 embeddings are taken out of it: ours has none.
 """
 
-from __future__ import annotations
-
 import functools
 
 import pytest

@@ -1,7 +1,5 @@
 """Word vectors read by torchtext, without its untrusted cache and its global settings."""
 
-from __future__ import annotations
-
 import gzip
 import pickle
 import ssl

@@ -1,7 +1,5 @@
 """Options of PyTorch's CUDA backends, and out-of-memory errors by their message; no GPU is needed."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Dropout: an even sample of elements is zeroed, the mean is unchanged, and the gradient has the same mask."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

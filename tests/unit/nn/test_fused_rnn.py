@@ -1,7 +1,5 @@
 """Fused RNNs and additive scores against PyTorch and the plain formulas: values, and all gradients."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """Products by oneDNN against PyTorch's, with their gradients."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """RNNs against PyTorch's with the same weights, and the initial weights of all layers."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Text, FLOPs, progress, commands and processes of the benchmarks."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables of the benchmarks, and the page that is written from them."""
 
-from __future__ import annotations
-
 import pytest
 from benchmark.page import FIGURES, PAGE, fill
 from benchmark.records import Book, Record, ratio

@@ -1,7 +1,5 @@
 """Downloads: resumed, retried, and checked before they get their name."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import threading

@@ -1,7 +1,5 @@
 """`scripts/gpu.sh`: its commands exist, end in time, and its measurements run on the CPU."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import shlex

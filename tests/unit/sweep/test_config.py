@@ -1,7 +1,5 @@
 """Trials of a sweep's file, and the messages about its mistakes."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Figures of a leaderboard, compared with NumPy and sacreBLEU, and the leaderboard as Markdown and as a page."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

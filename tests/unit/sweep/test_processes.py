@@ -1,7 +1,5 @@
 """Simultaneous trainings, each with one GPU if there is any."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """Training of SentencePiece models: same output as SentencePiece, and interruptible."""
 
-from __future__ import annotations
-
 import random
 import signal
 import time

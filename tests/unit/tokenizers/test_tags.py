@@ -1,7 +1,5 @@
 """Tags: one token each with any tokenizer, and the text after them unchanged."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

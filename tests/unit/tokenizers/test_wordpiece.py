@@ -1,7 +1,5 @@
 """WordPiece: BERT's segmentation with the special ids of this package."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

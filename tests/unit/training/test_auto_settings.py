@@ -1,7 +1,5 @@
 """Automatic batch size and warm-up, and warnings about values that do not suit the corpus."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Groups of processes: gradients by NCCL on GPUs, and values of the host by gloo, with time for long preparations."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

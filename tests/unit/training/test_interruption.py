@@ -1,7 +1,5 @@
 """Signals that end a training between two updates."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """The output layer with its cross-entropy against PyTorch's cross-entropy of all logits at once."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """Schedules against values of the papers' formulas, computed by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

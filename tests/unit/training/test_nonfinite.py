@@ -1,7 +1,5 @@
 """Detection of NaN and infinity in losses, gradients and weights."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Optimizers against PyTorch's with the same options, in its plain implementation."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from pydantic import TypeAdapter

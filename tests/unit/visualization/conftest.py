@@ -1,7 +1,5 @@
 """Attention pages in a browser."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Selection of attention weights: kind, layer and head, subword tokens or whole words."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Color scales, legends, titles and labels of maps: in a terminal, in pictures and on the page."""
 
-from __future__ import annotations
-
 import os
 import re
 from functools import partial

@@ -1,7 +1,5 @@
 """Maps as text in any script, and maps and curves as pictures."""
 
-from __future__ import annotations
-
 import re
 import sys
 import unicodedata

@@ -1,7 +1,5 @@
 """The attention page: its data, and its behaviour in a browser."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random attention weights for tests of pictures and pages."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any
