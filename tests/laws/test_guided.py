@@ -140,7 +140,7 @@ def test_a_resumed_guided_training_equals_an_uninterrupted_one(corpus):
 
 # ---------------------------------------------------------------------- errors
 
-LUONG = {"kind": "luong", "dim": 8}
+LUONG, TRANSFORMER = {"kind": "luong", "dim": 8}, MODELS["transformer"]["decoder"]
 
 
 @pytest.mark.parametrize(
@@ -148,12 +148,8 @@ LUONG = {"kind": "luong", "dim": 8}
     [
         (LUONG, {}, r"guided_alignment: needs word alignments: set"),
         ({"kind": "fixed-context", "dim": 8}, {}, r"guided_alignment: guides attention, but the decoder has none"),
-        (
-            MODELS["transformer"]["decoder"],
-            {"layer": 3},
-            r"guided_alignment\.layer: there is no layer 3; the decoder has 1",
-        ),
-        (MODELS["transformer"]["decoder"], {"head": 5}, r"guided_alignment\.head: there is no head 5; a layer has 2"),
+        (TRANSFORMER, {"layer": 3}, r"guided_alignment\.layer: there is no layer 3; the decoder has 1"),
+        (TRANSFORMER, {"head": 5}, r"guided_alignment\.head: there is no head 5; a layer has 2"),
         (LUONG, {"head": 2}, r"guided_alignment\.head: there is no head 2; a layer has 1"),
     ],
 )

@@ -36,10 +36,8 @@ def test_repeated_corpora_equal_repeated_lines(corpus):
 
 
 def test_resumed_training_equals_uninterrupted(corpus):
-    corpora = [
-        part(corpus, "first", 0, 30, repeat=0.5, tag="half"),
-        part(corpus, "second", 30, 48, repeat=1.5, tag="more"),
-    ]
+    first = part(corpus, "first", 0, 30, repeat=0.5, tag="half")
+    corpora = [first, part(corpus, "second", 30, 48, repeat=1.5, tag="more")]
     validation = {"every": "7 updates", "metric": "loss"}  # an epoch has fewer
     options = {"tokenizer": BPE_DROPOUT, "batch": {"tokens": 160}, "report_every": 1, "validation": validation}
     assert_exact_resume(corpus, 14, train=partial(train_on, corpora=corpora), **options)

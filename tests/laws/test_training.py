@@ -11,23 +11,11 @@ from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train_state import is_due
-from tests.laws.small import (
-    assert_near,
-    assert_same,
-    last_state,
-    last_weights,
-    log_of,
-    metrics,
-    trained,
-)
+from tests.laws.small import assert_near, assert_same, last_state, last_weights, log_of, metrics, trained
 
 # ---------------------------------------------------------------------- sums
 
-SGD = {
-    "optimizer": {"kind": "sgd", "lr": 0.5},
-    "max_duration": ["3 epochs"],
-    "validation": {"every": "1 epoch"},
-}
+SGD = {"optimizer": {"kind": "sgd", "lr": 0.5}, "max_duration": ["3 epochs"], "validation": {"every": "1 epoch"}}
 
 
 @pytest.mark.parametrize("clip", [None, 0.1])

@@ -96,19 +96,16 @@ def test_each_line_has_one_translation(kind: str, long_inputs: str) -> None:
 
 
 TRANSFORMER = {"kind": "transformer", "heads": 4, "max_positions": 9}
+ADDITIVE, LOCATION = {"kind": "additive"}, {"kind": "location", "max_positions": 7}
 
 
 @pytest.mark.parametrize(
     ("encoder", "score", "limit"),
     [
-        (TRANSFORMER, {"kind": "additive"}, "12 (`data.filters.max_length`)"),  # sinusoidal
-        ({**TRANSFORMER, "position_encoding": "learned"}, {"kind": "additive"}, "8 (`model.encoder.max_positions`)"),
-        ({"kind": "convolutional", "max_positions": 20}, {"kind": "additive"}, "12 (`data.filters.max_length`)"),
-        (
-            {"kind": "gru"},
-            {"kind": "location", "max_positions": 7},
-            "6 (`model.decoder.attention.score.max_positions`)",
-        ),
+        (TRANSFORMER, ADDITIVE, "12 (`data.filters.max_length`)"),  # sinusoidal
+        ({**TRANSFORMER, "position_encoding": "learned"}, ADDITIVE, "8 (`model.encoder.max_positions`)"),
+        ({"kind": "convolutional", "max_positions": 20}, ADDITIVE, "12 (`data.filters.max_length`)"),
+        ({"kind": "gru"}, LOCATION, "6 (`model.decoder.attention.score.max_positions`)"),
     ],
 )
 def test_the_limit_of_a_model_is_that_of_its_training_or_its_positions(

@@ -130,11 +130,8 @@ def test_attention_weights_of_a_given_translation() -> None:
     one = translator("transformer")
     translation = one.translate("a few words", attention=True)
     forced = one.attention_weights("a few words", translation.text)
-    assert translation.attention_weights is not None
-    assert (forced.source, forced.target) == (
-        translation.attention_weights.source,
-        translation.attention_weights.target,
-    )
+    searched = translation.attention_weights
+    assert searched is not None and (forced.source, forced.target) == (searched.source, searched.target)
     assert forced.source.tokens == (*translation.source_tokens, "</s>")
     np.testing.assert_allclose(forced.cross_attention, translation.cross_attention)
     assert forced.encoder_self_attention is None

@@ -55,26 +55,19 @@ seeds: [1, 2]
 baseline: {encoder: bigru, decoder: luong, score: own}
 """
 RESERVED = "`run_dir` and `training.seed` are set by the sweep"
+OTHER_AXIS = "  other: {choices: {fixed: {}}}\n"
 MISTAKES = [
     ("base.yaml", "bas.yaml", "sweep.yaml:1:7: `base`: there is no file "),
     ("[1, 2]", "[1, 1]", "sweep.yaml:24:8: `seeds`: a seed is repeated"),
     ("    at: model.decoder\n    choices:\n", "    choices:\n      gru: gru\n", "a choice should be a mapping, or"),
     ("baseline: {encoder", "baseline: {encodr", "sweep.yaml:25:20: `baseline.encodr`: there is no axis `encodr`; did"),
     ("own}", "oun}", "`baseline.score`: `score` has no choice `oun`; did you mean `own`?"),
-    (
-        ", score: own}",
-        "}",
-        "`baseline`: is none of the 6 trials: bigru+luong+own, bigru+luong+additive, small+luong+own",
-    ),
-    (
-        "[bigru, small], decoder: f",
-        "[bigru, smal], decoder: f",
-        "sweep.yaml:23:15: `trials.1.encoder`: `encoder` has no",
-    ),
+    (", score: own}", "}", "`baseline`: is none of the 6 trials: bigru+luong+own, bigru+luong+additive, small+luong"),
+    ("small], decoder: f", "smal], decoder: f", "sweep.yaml:23:15: `trials.1.encoder`: `encoder` has no choice `smal`"),
     (
         "trials:\n",
-        "  other: {choices: {fixed: {}}}\ntrials:\n  - {encoder: bigru, other: fixed}\n",
-        "`axes`: two trials have the name bigru+fixed",
+        f"{OTHER_AXIS}trials:\n  - {{encoder: bigru, other: fixed}}\n",
+        "two trials have the name bigru+fixed",
     ),
     ("dim: 8}\ntrials", "dim: 8}\n  s: {at: training.seed, choices: {x: 1}}\ntrials", f"`axes.s`: {RESERVED}"),
     ("at: model.decoder\n", "at: run_dir\n", f"`axes.decoder`: {RESERVED}"),

@@ -46,7 +46,7 @@ def test_a_selection_keeps_its_names() -> None:
         (
             AttentionSelection("encoder", head=4),
             {},
-            "no head `4`: its encoder self-attention has 3; use 1 to 3, mean or all",
+            "no head `4`: its encoder self-attention has 3; use 1 to 3, mean or",
         ),
         (AttentionSelection(head="-1"), {}, "there is no head `-1`"),
         (AttentionSelection(head="top"), {}, "there is no head `top`"),
