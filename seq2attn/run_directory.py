@@ -6,7 +6,7 @@ source/ target/         the tokenizers
 data/                   the encoded text
 model.safetensors       the weights for translation, with their vocabularies and their origin
 weights.json            the origin of the weights, readable if model.safetensors is corrupt
-checkpoints/            weights, optimizer and training state
+checkpoints/            weights, optimizer and training state; frozen weights once for all checkpoints
 alignment.json          the attention head for word alignment, once it was selected
 metrics.jsonl train.log samples.txt
 
@@ -153,20 +153,28 @@ class RunDirectory:
         except RunError as error:
             if not is_corrupt(self.weights_path):
                 raise
-            has_adapters = experiment.training.lora is not None  # which `average` merges
-            if has_adapters or (checkpoint := self._origin_checkpoint()) is None:
-                fix = f"restore them with `seq2attn average {self.folder} --best 1`"
-                raise CorruptFileError(f"{error}; {fix}") from None
+            if (checkpoint := self._origin_checkpoint()) is None:
+                raise CorruptFileError(f"{error}; {self._restore_hint()}") from None
             logger.warning("warning: %s; using %s, their origin", error, checkpoint)
             model = load_from(checkpoint)
         configure_cuda(torch.device(device), tf32=False)
         return model.to(device).eval(), source, target
 
-    def _origin_checkpoint(self) -> Path | None:
-        """Weights of the only checkpoint in the origin, if it is kept."""
+    def _recorded_origin(self) -> dict[str, Any]:
+        """The origin of the weights by weights.json; empty if it has none."""
         origin = read_object(self.weights_info_path, HINT).get("origin")
-        names = origin.get("checkpoints") if isinstance(origin, dict) else None
+        return origin if isinstance(origin, dict) else {}
+
+    def _origin_checkpoint(self) -> Path | None:
+        """Weights of the only checkpoint in the origin, if it is kept, and not apart from its frozen weights."""
+        names, checkpoints = self._recorded_origin().get("checkpoints"), self.folder / "checkpoints"
         if not isinstance(names, list) or len(names) != 1 or not re.fullmatch("[0-9]+", str(names[0])):
             return None
-        path = self.folder / "checkpoints" / str(names[0]) / self.weights_path.name
-        return path if path.is_file() else None
+        path = checkpoints / str(names[0]) / self.weights_path.name
+        return path if path.is_file() and not any(checkpoints.glob("frozen-*")) else None
+
+    def _restore_hint(self) -> str:
+        """The way to weights that are not corrupt."""
+        if (imported := self._recorded_origin().get("imported")) is not None:
+            return f"import {imported} again, into a new run directory"
+        return f"restore them with `seq2attn average {self.folder} --best 1`"

@@ -14,9 +14,8 @@ import yaml
 
 from seq2attn.diagnostics.compare_runs import compare_runs, format_comparison_table
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.io.weights import load_tensors
 from seq2attn.run_directory import RunDirectory
-from seq2attn.training.checkpoints.checkpoint import list_checkpoints
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights
 from seq2attn.training.metrics_logger import TIMING_METRICS
 from seq2attn.training.train import train
 
@@ -97,7 +96,7 @@ def trained(folder, run, *, resume=False, **options):
 
 def last_weights(run):
     """Weights of the last checkpoint, not of the best."""
-    return load_tensors(list_checkpoints(run.folder)[-1].model_path)
+    return load_weights(list_checkpoints(run.folder)[-1])
 
 
 def metrics(run, kind=None):

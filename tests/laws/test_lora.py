@@ -12,7 +12,7 @@ from torch import nn
 from seq2attn.errors import CorruptFileError, UserError
 from seq2attn.io.weights import copy_weights, load_tensors, unique_state_dict
 from seq2attn.nn.lora import ORIGINAL, add_adapter, merge_adapters, remove_adapters
-from seq2attn.training.checkpoints.averaging import average_run
+from seq2attn.training.checkpoints.averaging import average_run, load_merged
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.laws.parts import EVERY_DECODER, calm, model, sources, targets
 from tests.laws.small import BAHDANAU, MODELS, assert_near, assert_same, last_weights, metrics, trained
@@ -81,7 +81,10 @@ def test_only_the_updates_are_trained_and_the_run_has_merged_weights(corpus, kin
     assert updates and {name for name in updates if not name.startswith(("decoder.", "output_projection."))} == set()
     assert {after[name].item() for name in updates if name.endswith(".scale")} == {3.0}
     assert any("output_projection" in name for name in updates) == (kind == "recurrent")  # else it is tied
-    merged = [merge_adapters(load_tensors(one.model_path)) for one in list_checkpoints(whole.folder)[-2:]]
+    checkpoints = list_checkpoints(whole.folder)
+    assert all({*load_tensors(one.model_path)} == updates for one in checkpoints)
+    assert {one.frozen_path for one in checkpoints} == {*(whole.folder / "checkpoints").glob("*.safetensors")}
+    merged = [load_merged(one) for one in checkpoints[-2:]]
     mean = {name: (merged[0][name] + merged[1][name]) / 2 for name in merged[0]}
     assert_near(load_tensors(whole.weights_path), mean)
     assert {name for name in mean if not torch.equal(mean[name], before[name])} == {

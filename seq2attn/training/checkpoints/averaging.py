@@ -8,11 +8,11 @@ from torch import Tensor
 
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.lock import lock_directory
-from seq2attn.io.weights import load_tensors, tensor_specs
+from seq2attn.io.weights import tensor_specs
 from seq2attn.models.weights import check_vocabularies
 from seq2attn.nn.lora import merge_adapters
 from seq2attn.run_directory import RunDirectory
-from seq2attn.training.checkpoints.checkpoint import WEIGHTS_FILE, Checkpoint, list_checkpoints
+from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoints, load_weights
 from seq2attn.training.checkpoints.retention import (
     best_checkpoints,
     comparable_checkpoints,
@@ -63,7 +63,7 @@ def _best(folder: Path, checkpoints: list[Checkpoint], count: int, metric: str) 
 
 def load_merged(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """The weights of a checkpoint, with its adapters merged into them."""
-    return merge_adapters(load_tensors(checkpoint.model_path, digest=checkpoint.digests[WEIGHTS_FILE]))
+    return merge_adapters(load_weights(checkpoint))
 
 
 def average_weights(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:

@@ -1,31 +1,34 @@
 """Checkpoints on disk, written atomically and without pickle.
 
-checkpoints/00001200/model.safetensors     the weights
+checkpoints/00001200/model.safetensors     the trained weights
                      optimizer.safetensors the tensors of the optimizer (newest checkpoints only)
-                     train_state.json      progress, scores, and the digests of all three files
+                     train_state.json      progress, scores, and the digests of all files
+            frozen-1a2b….safetensors       the frozen weights, once for all checkpoints
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import torch
-from pydantic import NonNegativeInt, TypeAdapter
+from pydantic import Field, NonNegativeInt, TypeAdapter
 from torch import Tensor, nn
 from typing_extensions import TypedDict
 
 from seq2attn.errors import CorruptFileError, RunError
-from seq2attn.io.files import atomic_dir, read_object, sha256_json, write_json
-from seq2attn.io.weights import copy_weights, load_tensors, save_tensors, unique_state_dict
+from seq2attn.io.files import atomic_dir, atomic_path, read_object, sha256_json, write_json
+from seq2attn.io.weights import copy_weights, load_tensors, save_tensors, tensors_digest, unique_state_dict
 from seq2attn.models.weights import Vocabularies, save_weights
 from seq2attn.training.train_state import TrainState
 
 CHECKPOINTS_FOLDER, STATE_FILE = "checkpoints", "train_state.json"
 WEIGHTS_FILE: Final = "model.safetensors"
 OPTIMIZER_FILE: Final = "optimizer.safetensors"
+FROZEN_PREFIX: Final = "frozen-"
 CHECKPOINT_HINT = "an older checkpoint is used"
 Digests = TypedDict("Digests", {"model.safetensors": str, "optimizer.safetensors": str})
 
@@ -39,6 +42,7 @@ class Checkpoint:
     optimizer_scalars: dict[str, int | float]  # optimizer state that is not tensors
     digests: Digests
     log_sizes: dict[str, NonNegativeInt]  # of the logs up to this checkpoint, in bytes
+    frozen: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None  # digest of the frozen weights, if any
 
     @property
     def is_validated(self) -> bool:
@@ -47,8 +51,13 @@ class Checkpoint:
 
     @property
     def model_path(self) -> Path:
-        """The file of the weights."""
+        """The file of the trained weights."""
         return self.folder / WEIGHTS_FILE
+
+    @property
+    def frozen_path(self) -> Path | None:
+        """The file of the frozen weights, which other checkpoints share."""
+        return None if self.frozen is None else _frozen_path(self.folder.parent, self.frozen)
 
     @property
     def optimizer_path(self) -> Path:
@@ -67,13 +76,17 @@ def save_checkpoint(
     """Write a checkpoint atomically. Raises RunError if it cannot be written; older ones are unchanged."""
     folder = run / CHECKPOINTS_FOLDER / f"{state.update:08d}"
     tensors, scalars = _flatten(optimizer.state_dict()["state"])
+    weights = unique_state_dict(model)
+    names = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
+    frozen = {name: weights.pop(name) for name in names}
     try:
+        frozen_digest = _save_frozen(frozen, folder.parent) if frozen else None
         with atomic_dir(folder) as partial:
             digests: Digests = {
-                WEIGHTS_FILE: save_weights(unique_state_dict(model), vocabularies, partial / WEIGHTS_FILE),
+                WEIGHTS_FILE: save_weights(weights, vocabularies, partial / WEIGHTS_FILE),
                 OPTIMIZER_FILE: save_tensors(tensors, partial / OPTIMIZER_FILE),
             }
-            checkpoint = Checkpoint(folder, dataclasses.replace(state), scalars, digests, log_sizes)
+            checkpoint = Checkpoint(folder, dataclasses.replace(state), scalars, digests, log_sizes, frozen_digest)
             content = dataclasses.asdict(checkpoint)
             del content["folder"]
             write_json(partial / STATE_FILE, {**content, "digest": sha256_json(content)})
@@ -84,6 +97,21 @@ def save_checkpoint(
             f" --resume`. {reason}"
         ) from None
     return checkpoint
+
+
+def _save_frozen(weights: Mapping[str, Tensor], folder: Path) -> str:
+    """Write frozen weights, unless an older checkpoint has the same. Returns their digest."""
+    digest = tensors_digest(weights, {})
+    path = _frozen_path(folder, digest)
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with atomic_path(path) as partial:
+            save_tensors(weights, partial)
+    return digest
+
+
+def _frozen_path(folder: Path, digest: str) -> Path:
+    return folder / f"{FROZEN_PREFIX}{digest[:16]}.safetensors"
 
 
 def list_checkpoints(run: Path) -> list[Checkpoint]:
@@ -116,10 +144,20 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         raise CorruptFileError(f"{path}: is corrupt ({error}); {CHECKPOINT_HINT}") from None
 
 
+def load_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The weights, trained and frozen. Raises RunError if a file is missing or corrupt."""
+    weights, path = load_tensors(checkpoint.model_path, digest=checkpoint.digests[WEIGHTS_FILE]), checkpoint.frozen_path
+    if path is None:
+        return weights
+    if not path.exists():
+        raise RunError(f"{path}: there is no such file; it has the frozen weights of the checkpoints beside it")
+    return weights | load_tensors(path, digest=checkpoint.frozen)
+
+
 def load_checkpoint(checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The weights, and the tensors of the optimizer. Raises RunError if a file is missing or corrupt."""
     return (
-        load_tensors(checkpoint.model_path, digest=checkpoint.digests[WEIGHTS_FILE]),
+        load_weights(checkpoint),
         load_tensors(checkpoint.optimizer_path, digest=checkpoint.digests[OPTIMIZER_FILE]),
     )
 

@@ -10,6 +10,7 @@ from seq2attn.errors import RunError
 from seq2attn.io.files import remove_dir
 from seq2attn.training.checkpoints.checkpoint import (
     CHECKPOINTS_FOLDER,
+    FROZEN_PREFIX,
     Checkpoint,
     checkpoint_folders,
     list_checkpoints,
@@ -77,6 +78,10 @@ def prune(run: Path, best: list[Checkpoint], *, keep_last: int) -> None:
     for pattern in ("*.partial", "*.removed"):  # after a kill
         for folder in (run / CHECKPOINTS_FOLDER).glob(pattern):
             shutil.rmtree(folder, ignore_errors=True)
+    shared = {checkpoint.frozen_path for checkpoint in checkpoints if checkpoint.folder in kept}
+    for path in (run / CHECKPOINTS_FOLDER).glob(f"{FROZEN_PREFIX}*"):
+        if path not in shared:
+            path.unlink()
 
 
 def latest_valid_checkpoint(run: Path, warn: Callable[[str], None]) -> Checkpoint | None:
@@ -100,7 +105,7 @@ def latest_valid_checkpoint(run: Path, warn: Callable[[str], None]) -> Checkpoin
             warn(f"warning: {reason}; renamed to {renamed.name}, training resumes after update {update:,}")
         return checkpoint
     if corrupt:
-        reasons = "\n".join(f"  {reason}" for _, reason in corrupt)
+        reasons = "\n".join(dict.fromkeys(f"  {reason}" for _, reason in corrupt))
         raise RunError(f"{run}: has no valid checkpoint to resume from:\n{reasons}")
     return None
 
