@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import torch
-from pydantic import Field, PositiveFloat, ValidationInfo, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 from torch import Tensor, nn
 
 from seq2attn.attention.scores import split_heads
@@ -55,13 +55,12 @@ class BertEmbedding(_PartlyFrozen):
     Tokens after the first [SEP] have the second segment. Positions beyond the last one share its embedding.
     """
 
-    def __init__(self, architecture: BertArchitectureConfig, *, frozen: bool, lr_scale: float) -> None:
+    def __init__(self, architecture: BertArchitectureConfig, *, frozen: bool) -> None:
         from transformers.models.bert.modeling_bert import BertEmbeddings
 
         super().__init__()
         self.embeddings = BertEmbeddings(_bert_config(architecture))
         self.max_positions, self.num_segments = architecture.max_position_embeddings, architecture.type_vocab_size
-        self.lr_scale = lr_scale
         initialize_parameters(self)
         self.freeze([self.embeddings] if frozen else [])
 
@@ -77,7 +76,7 @@ class BertEmbedding(_PartlyFrozen):
 class BertEncoder(_PartlyFrozen, Encoder):
     """The layers of a BERT over embedded tokens; the lowest `frozen` ones are not trained."""
 
-    def __init__(self, architecture: BertArchitectureConfig, *, frozen: int, lr_scale: float) -> None:
+    def __init__(self, architecture: BertArchitectureConfig, *, frozen: int) -> None:
         from transformers import BertModel
 
         super().__init__()
@@ -85,7 +84,6 @@ class BertEncoder(_PartlyFrozen, Encoder):
         self.bert.embeddings = _IdentityEmbeddings()
         self.key_dim = self.value_dim = self.final_dim = architecture.hidden_size
         self.heads = architecture.num_attention_heads
-        self.lr_scale = lr_scale
         self.freeze(list(self.bert.encoder.layer[:frozen]))
 
     def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
@@ -133,8 +131,6 @@ class BertEncoderConfig(Config):
     """Folder of the checkpoint; `tokenizer.source` is `wordpiece` with the same path."""
     frozen: Literal["all", "none"] | Annotated[int, Field(ge=0, strict=True)] = "none"
     """Parts that are not trained and have no dropout: all, none, or the embeddings and this number of lowest layers."""
-    lr_scale: PositiveFloat = 0.05
-    """Its learning rate, as a share of the optimizer's: pretrained weights need a smaller one."""
     architecture: BertArchitectureConfig | None = None
     """The checkpoint's `config.json`; filled in, and then the folder is only needed for the initial weights."""
 
@@ -156,14 +152,14 @@ class BertEncoderConfig(Config):
 
     def build_embedding(self) -> BertEmbedding:
         """Embedding of `wordpiece` ids, with random weights until `load_bert_weights` is called."""
-        return BertEmbedding(self.required_architecture, frozen=self.frozen != "none", lr_scale=self.lr_scale)
+        return BertEmbedding(self.required_architecture, frozen=self.frozen != "none")
 
     def build(self, input_dim: int) -> BertEncoder:
         """For tokens of `build_embedding` [B, S, D]: D is BERT's width, not `input_dim`."""
         architecture, frozen = self.required_architecture, self.frozen
         if isinstance(frozen, str):
             frozen = architecture.num_hidden_layers if frozen == "all" else 0
-        return BertEncoder(architecture, frozen=frozen, lr_scale=self.lr_scale)
+        return BertEncoder(architecture, frozen=frozen)
 
 
 def load_bert_weights(folder: Path, embedding: BertEmbedding, encoder: BertEncoder, bert_ids: Sequence[int]) -> None:

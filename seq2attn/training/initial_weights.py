@@ -32,6 +32,7 @@ from seq2attn.tokenizers.vocabulary import Vocabulary
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizer
 from seq2attn.training.config import InitFromConfig, LoRAConfig, TrainingConfig
 from seq2attn.training.config_changes import config_changes
+from seq2attn.training.optimizers import parameter_groups
 
 Log = Callable[[str], None]
 VOCABULARY_TABLES = {
@@ -50,12 +51,13 @@ def check_parts(config: ExperimentConfig) -> int | None:
     """
     training = config.training
     exclude = training.init_from.exclude if training.init_from else ()
-    if not (training.frozen or training.lora or exclude):
+    if not (training.frozen or training.lora or training.lr_scales or exclude):
         return None
     model = build_on_meta_device(config.model, *assumed_vocab_sizes(config.tokenizer))
     select_parameters(model, exclude, "training.init_from.exclude")
     with SkipInit():
         freeze_parameters(model, training)
+    parameter_groups(model, training.lr_scales)
     return count_trained(model)
 
 
@@ -182,6 +184,8 @@ def _load_pretrained(model: Seq2Seq, config: ExperimentConfig, prepared: Prepare
         assert isinstance(prepared.source, WordPieceTokenizer)  # a rule of the config
         load_bert_weights(config.model.encoder.path, model.source_embedding, model.encoder, prepared.source.bert_ids)
         log(f"encoder: pretrained weights of {config.model.encoder.path}")
+        if not config.training.lr_scales and config.model.encoder.frozen != "all":
+            log("warning: BERT has the full learning rate; pretrained weights need a smaller one: `training.lr_scales`")
     embeddings = config.model.embeddings
     for side, path, tokenizer, embedding in (
         ("source", embeddings.source_vectors, prepared.source, model.source_embedding),

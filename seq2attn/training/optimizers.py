@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
@@ -9,6 +10,7 @@ from torch import nn, optim
 from torch.optim.optimizer import ParamsT
 
 from seq2attn.config.base import Config
+from seq2attn.models.build import select_parameters
 
 UnitInterval = Annotated[float, Field(ge=0, lt=1)]
 LearningRate = Annotated[float, Field(gt=0, le=1e30)]
@@ -72,15 +74,15 @@ class AdadeltaConfig(Config):
 OptimizerConfig = Annotated[AdamConfig | SGDConfig | AdadeltaConfig, Field(discriminator="kind")]
 
 
-def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
-    """Parameter groups of an optimizer: one for each `lr_scale`, a scale of 1 first.
+def parameter_groups(model: nn.Module, lr_scales: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Parameter groups of an optimizer: one for each `lr_scale`, a scale of 1 first; frozen parameters are in none.
 
-    A module's attribute `lr_scale` applies to all parameters in it. Frozen parameters are in no group.
+    `lr_scales`: of parts, of which the longest name counts. Raises FieldError for a name that no part has.
     """
     scales = {parameter: 1.0 for parameter in model.parameters() if parameter.requires_grad}
-    for module in model.modules():
-        if (scale := getattr(module, "lr_scale", None)) is not None:
-            scales |= {parameter: scale for parameter in module.parameters() if parameter in scales}
+    for part in sorted(lr_scales, key=len):
+        selected = select_parameters(model, [part], "training.lr_scales").values()
+        scales |= {parameter: lr_scales[part] for parameter in selected if parameter in scales}
     return [
         {"params": [parameter for parameter, lr_scale in scales.items() if lr_scale == scale], "lr_scale": scale}
         for scale in sorted({*scales.values()}, key=lambda scale: (scale != 1.0, scale))

@@ -143,7 +143,7 @@ def _build_trainer(
         load_initial_weights(model, config, prepared, reporter.log_session)
     freeze_parameters(model, config.training)
     model.to(world.device)
-    optimizer = config.training.optimizer.build(parameter_groups(model))
+    optimizer = config.training.optimizer.build(parameter_groups(model, config.training.lr_scales))
     state = restore(since, model, optimizer if keeps_optimizer else None) if since else TrainState()
     state.texts = text_digests(config.data)
     reporter.log_session(_start_message(model, world, state))
@@ -187,6 +187,7 @@ def _same_optimizer_state(before: TrainingConfig, now: TrainingConfig) -> bool:
         type(before.optimizer) is type(now.optimizer)
         and before.frozen == now.frozen
         and before.lora == now.lora
+        and before.lr_scales == now.lr_scales
         and (before.ema_decay is None) == (now.ema_decay is None)
     )
 

@@ -183,7 +183,7 @@ class Trainer:
         lr = self.config.optimizer.lr * self.config.lr_schedule.lr_factor(at)
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["lr_scale"]
-        self.metrics.lr = self.optimizer.param_groups[0]["lr"]
+        self.metrics.lr = lr
 
     def _plan(self, corpus: Corpus) -> list[UpdateBatches]:
         """The updates of the epoch."""

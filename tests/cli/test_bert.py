@@ -114,7 +114,7 @@ OVERRIDES = {
     "`model.embeddings.source_vectors`: BERT has its own source embeddings": ["model.embeddings.source_vectors=v.txt"],
     "`model.encoder.frozen`: there are 2 layers to freeze, not 3": ["model.encoder.frozen=3"],
     "`model.encoder.frozen` should be ": ["model.encoder.frozen=true"],
-    "`model.encoder.lr_scale` should be greater than 0": ["model.encoder.lr_scale=0"],
+    "`training.lr_scales.encoder` should be greater than 0": ["training.lr_scales={encoder: 0}"],
     "`model.decoder.attention.score`: `dot` compares the decoder, 8 wide, with an encoder 16 wide": [
         "model.decoder={kind: luong, dim: 8, attention: {score: {kind: dot}}}"
     ],

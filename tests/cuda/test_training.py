@@ -59,7 +59,7 @@ def test_the_largest_batch_fits_and_a_larger_one_frees_its_memory(precision):
     described = content(Path(), "run", model={**MODELS["transformer"], "encoder": wide})["model"]
     model = build_model(TypeAdapter(ModelConfig).validate_python(described), 20, 20).to(DEVICE)
     objective, config = TrainingLoss(model).train(), TrainingConfig(precision=precision)
-    optimizer, world = config.optimizer.build(parameter_groups(model)), DistributedContext(0, 1, DEVICE)
+    optimizer, world = config.optimizer.build(parameter_groups(model, {})), DistributedContext(0, 1, DEVICE)
     corpus = Corpus.from_pairs([([4] * 7, [5] * 7)] * 10**6, 20)
     gradients = GradientAccumulator(config, objective, world, None)
     before = torch.cuda.memory_allocated()

@@ -49,7 +49,7 @@ class Updates:
         configure_cuda(DEVICE, tf32=True)
         model = build_model(experiment.model, vocabulary, vocabulary).to(DEVICE)
         self.objective = TrainingLoss(model, 0.1).train()
-        self.optimizer = self.config.optimizer.build(parameter_groups(model))
+        self.optimizer = self.config.optimizer.build(parameter_groups(model, {}))
         self.gradients = GradientAccumulator(self.config, self.objective, self.world, None)
         self.guard = NonFiniteGuard(5, self.optimizer, self.world, None)
         self.metrics = zero_metrics(DEVICE)

@@ -30,6 +30,10 @@ def folder(corpus):
     return make_bert(corpus / "bert", WORDS)
 
 
+def scaled(lr_scale):
+    return {"lr_scales": {"source_embedding": lr_scale, "encoder": lr_scale}}
+
+
 def options(folder, **bert):
     """Tokenizer and model of a config with BERT."""
     path = str(folder)
@@ -62,7 +66,7 @@ def moved(run, folder):
 
 
 def test_only_layers_that_are_not_frozen_change(corpus, folder):
-    run = trained(corpus, "run", max_duration=["3 updates"], **options(folder, frozen=1, lr_scale=1.0))
+    run = trained(corpus, "run", max_duration=["3 updates"], **options(folder, frozen=1))
     distances = moved(run, folder)
     assert len(distances) == 5 + 2 * 16
     for name, distance in distances.items():
@@ -75,7 +79,8 @@ def test_bert_has_a_scaled_learning_rate(corpus, tmp_path):
     folder = make_bert(tmp_path / "still", WORDS, **STILL)
     one = {"max_duration": ["1 update"], "optimizer": SGD, "max_grad_norm": None}
     half, whole = (
-        trained(corpus, name, **one, **options(folder, lr_scale=rate)) for name, rate in (("half", 0.5), ("whole", 1.0))
+        trained(corpus, name, **one, **scaled(rate), **options(folder))
+        for name, rate in (("half", 0.5), ("whole", 1.0))
     )
     near, far = moved(half, folder), moved(whole, folder)
     for name in far:
@@ -87,13 +92,13 @@ def test_bert_has_a_scaled_learning_rate(corpus, tmp_path):
 
 
 def test_a_resumed_training_equals_an_uninterrupted_one(corpus, folder):
-    assert_exact_resume(corpus, 8, batch={"tokens": 160}, report_every=1, **options(folder, frozen=1, lr_scale=0.3))
+    assert_exact_resume(corpus, 8, batch={"tokens": 160}, report_every=1, **scaled(0.3), **options(folder, frozen=1))
 
 
 @pytest.mark.slow
 def test_two_processes_equal_one_that_accumulates(corpus, tmp_path):
     fixed = {"optimizer": {"kind": "sgd", "lr": 0.5}, "max_duration": ["1 epochs"], "validation": {"every": "1 epoch"}}
-    fixed |= options(make_bert(tmp_path / "still", WORDS, **STILL), frozen=1, lr_scale=0.5)
+    fixed |= options(make_bert(tmp_path / "still", WORDS, **STILL), frozen=1) | scaled(0.5)
     alone = trained(corpus, "alone", batch={"tokens": 48, "gradient_accumulation": 2}, **fixed)
     lengths = load_prepared(alone.folder).train.corpus.lengths
     assert len(plan_batches(lengths, tokens=48, seed=1, epoch=0)) % 2 == 0

@@ -111,7 +111,7 @@ def test_each_update_of_each_seed_and_process_has_its_own_dropout(corpus, monkey
         run = trained(corpus, f"seed-{seed}", seed=seed, batch={"tokens": 200}, max_duration=["3 updates"])
     logger = MetricsLogger(run, is_main_process=False, since=None, tensorboard=False)
     config, prepared, objective = run.load_config(), load_prepared(run.folder), TrainingLoss(run.load_model()[0])
-    parts = objective, torch.optim.SGD(parameter_groups(objective), lr=0.1), TrainState()
+    parts = objective, torch.optim.SGD(parameter_groups(objective, {}), lr=0.1), TrainState()
     context = DistributedContext(1, 1, torch.device("cpu"))
     trainer = Trainer(config, run, prepared, *parts, context, logger, StopRequest(None, 0.0))
     train = prepared.train.corpus

@@ -117,7 +117,7 @@ def test_frozen_parts_have_no_gradient_and_no_dropout(tmp_path, frozen, embeds, 
     hidden = [encoder.bert(inputs_embeds=once, output_hidden_states=True).hidden_states for _ in range(2)]
     same = [torch.equal(a, b) for a, b in zip(*hidden, strict=True)]
     assert same == [layer - 1 < min(layers, default=2) for layer in range(3)]
-    groups = [parameter for group in parameter_groups(both) for parameter in group["params"]]
+    groups = [parameter for group in parameter_groups(both, {}) for parameter in group["params"]]
     assert {*groups} == {parameter for parameter in both.parameters() if parameter.requires_grad}
 
 

@@ -34,7 +34,7 @@ def fit(tmp_path, pairs, training=None, **limits):
     config = ExperimentConfig.model_validate(content(tmp_path, "run", model=model)).model
     objective = TrainingLoss(build_model(config, 20, 20))
     training = TrainingConfig.model_validate(training or {})
-    optimizer = training.optimizer.build(parameter_groups(objective.model))
+    optimizer = training.optimizer.build(parameter_groups(objective.model, {}))
     corpus, trials = Corpus.from_pairs([([4] * 7, [5] * 7)] * pairs, 20), []
     objective.model.encoder.register_forward_hook(lambda *_: trials.append(torch.is_autocast_enabled("cpu")))
     with init_distributed(torch.device("cpu")) as world:
