@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from seq2attn.config.base import FieldError
 from seq2attn.encoders.bert import BertEncoderConfig
@@ -17,6 +17,7 @@ from seq2attn.models.seq2seq import Seq2Seq, TokenEmbedding
 from seq2attn.nn.initialization import SkipInit, initialize_parameters
 from seq2attn.nn.linear import Linear
 from seq2attn.tokenizers.config import TokenizersConfig
+from seq2attn.tokenizers.vocabulary import BOS
 
 ASSUMED_VOCAB_SIZE = 8000
 """Assumed vocabulary size where it depends on the text."""
@@ -38,6 +39,8 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
     else:
         source = _token_embedding(embeddings, source_size)
     target = _token_embedding(embeddings, target_size)
+    if embeddings.frozen_bos:
+        target.embedding.weight.register_hook(_without_bos)
     output = Linear(decoder.dim, target_size)
     initialize_parameters(output)
     if embeddings.tie != "none":
@@ -47,6 +50,11 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
     if embeddings.tie == "all" and isinstance(source, TokenEmbedding):
         source.embedding.weight = target.embedding.weight
     return Seq2Seq(source, encoder, target, decoder, output)
+
+
+def _without_bos(gradient: Tensor) -> Tensor:
+    """The gradient of an embedding and of all that is tied to it, zero for BOS: [V, E] -> [V, E]"""
+    return gradient.index_fill(0, torch.tensor([BOS], device=gradient.device), 0.0)
 
 
 def _token_embedding(config: EmbeddingsConfig, size: int) -> TokenEmbedding:

@@ -35,6 +35,8 @@ class EmbeddingsConfig(Config):
     """Dropout of the embeddings."""
     word_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout of whole tokens, whose embedding becomes zero (Sennrich et al. 2016)."""
+    frozen_bos: bool = False
+    """Do not train the target embedding of BOS, with which a translation begins: in Marian's models it is zero."""
     source_vectors: InputPath | None = None
     """Pretrained source word vectors: a GloVe or fastText text file."""
     target_vectors: InputPath | None = None

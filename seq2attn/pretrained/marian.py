@@ -60,6 +60,11 @@ class Marian(BartFamily):
         wavelengths = {"transformers": "paper"}.get(options.positions, options.positions)
         return {"norm_order": "post", "wavelengths": wavelengths}
 
+    def model(self, options: ImportOptions) -> dict[str, Any]:
+        """The model section; translations begin with a zero vector, which stays zero in further training."""
+        model = super().model(options)
+        return model | {"embeddings": model["embeddings"] | {"frozen_bos": True}}
+
     def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides; a multilingual model has a tag before each source line."""
         source, target = (

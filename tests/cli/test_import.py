@@ -16,6 +16,7 @@ import torch
 
 from seq2attn.inference.translator import Translator
 from seq2attn.run_directory import RunDirectory
+from seq2attn.tokenizers.vocabulary import BOS
 from tests.cli.conftest import ROOT, Invoke
 from tests.cli.test_pages import commands
 from tests.small_marian import SOURCE, TARGET, make_marian, train_pieces
@@ -63,6 +64,12 @@ def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, 
     )
     changes = [(before[name] - after[name]).abs().max() for name in before]
     assert 0 < max(changes) < 1e-4  # of one update with this learning rate
+    table = after["source_embedding.embedding.weight"]  # of both sides
+    assert not table[BOS].any()
+    spoiled = tmp_path / "runs/de-en/model.safetensors"
+    spoiled.write_bytes(spoiled.read_bytes()[:-1])
+    error = invoke("translate", "runs/de-en", "Das", code=2).err
+    assert f"{spoiled.relative_to(tmp_path)}: " in error and f"; import {copy} again" in error
     assert "runs/de-en: exists; give another directory" in invoke("import", marian, "runs/de-en", code=2).err
 
 

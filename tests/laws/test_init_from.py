@@ -9,11 +9,13 @@ import pytest
 import torch
 import yaml
 
-from seq2attn.errors import UserError
+from seq2attn.errors import RunError, UserError
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.io.weights import load_tensors
+from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.run_directory import RunDirectory
-from seq2attn.tokenizers.vocabulary import Vocabulary
+from seq2attn.tokenizers.vocabulary import BOS, Vocabulary
+from seq2attn.training.checkpoints.averaging import average_run
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights
 from seq2attn.training.train import train
 from tests.laws.small import (
     BAHDANAU,
@@ -115,6 +117,64 @@ def test_each_part_can_be_frozen(corpus, kind):
     for part in ("source_embedding", "encoder", "target_embedding", "decoder"):
         frozen = last_weights(trained(corpus, part, model=MODELS[kind], frozen=[part], **sgd))
         assert_near(frozen, {name: (initial if name.startswith(part) else free)[name] for name in free})
+
+
+def test_parts_have_their_own_learning_rates(corpus):
+    """Of a part in a part the longer name counts; the rate of the log is that of the optimizer."""
+    sgd = {"optimizer": {"kind": "sgd", "lr": 0.1}, "max_grad_norm": None, "max_duration": ["1 update"]}
+    initial, whole = (last_weights(trained(corpus, name, **one)) for name, one in (("no", NO_UPDATE), ("all", sgd)))
+    scales = {"decoder.attention": 2.0, "decoder": 0.5, "encoder.rnn.weight_ih_l0": 0.25, "source_embedding": 3.0}
+    run = trained(corpus, "run", lr_scales=scales, **sgd)
+    for name, weight in last_weights(run).items():
+        scale = next((scale for part, scale in scales.items() if f"{name}.".startswith(f"{part}.")), 1.0)
+        expected = initial[name] + scale * (whole[name] - initial[name])
+        torch.testing.assert_close(weight, expected, rtol=1e-4, atol=1e-7)
+    assert [line["learning_rate"] for line in metrics(run, "train")] == [0.1]
+    trained(corpus, "run", lr_scales={}, resume=True, **sgd | {"max_duration": ["2 updates"]})
+    assert "the new optimizer starts without a state" in log_of(run)
+    with pytest.raises(UserError, match=r"`training.lr_scales`: the model has no part `encoder.rn`.* `encoder.rnn`"):
+        trained(corpus, "names", lr_scales={"encoder.rn": 0.5})
+
+
+def test_a_frozen_bos_keeps_its_row(corpus):
+    """It has a gradient as input, and as part of a tied output by label smoothing."""
+    for tie in ("none", "output"):
+        embeddings = {**MODELS["transformer"]["embeddings"], "frozen_bos": True, "tie": tie}
+        options = {"model": {**MODELS["transformer"], "embeddings": embeddings}}
+        initial = last_weights(trained(corpus, f"{tie} initial", **options, **NO_UPDATE))
+        after = last_weights(trained(corpus, f"{tie} after", **options, max_duration=["2 updates"]))
+        changed = (initial[SIDES["target"][0]] != after[SIDES["target"][0]]).any(1)
+        assert changed.any() and not changed[BOS] and (tie == "none" or changed.sum() == len(changed) - 1)
+
+
+def test_frozen_weights_are_saved_once(corpus, old):
+    """A resumption may freeze other parts; without the frozen weights, or with other ones, there is one line."""
+    run = trained(corpus, "run", init_from=init_from(old), frozen=["encoder"], max_duration=["4 updates"])
+    (first,) = list_checkpoints(run.folder)
+    assert not {name for name in load_tensors(first.model_path) if name.startswith("encoder.")}
+    assert {name.partition(".")[0] for name in load_tensors(first.frozen_path)} == {"encoder"}
+    trained(corpus, "run", frozen=["target_embedding"], max_duration=["8 updates"], resume=True)
+    _, second = list_checkpoints(run.folder)
+    assert_same(load_weights(second), load_tensors(run.weights_path))
+    assert first.frozen_path.exists() and first.frozen_path != second.frozen_path
+    trained(corpus, "run", frozen=["target_embedding"], max_duration=["24 updates"], resume=True)
+    assert {*first.frozen_path.parent.glob("frozen-*")} == {second.frozen_path}  # of all checkpoints that are kept
+
+    run.weights_path.write_bytes(b"")
+    with pytest.raises(RunError, match=f"restore them with `seq2attn average {run.folder} --best 1`"):
+        run.load_model()
+    for spoil, message in (
+        (lambda: save_tensors(load_tensors(old.weights_path), second.frozen_path), "is corrupt: it does not hold"),
+        (second.frozen_path.unlink, "there is no such file; it has the frozen weights of the checkpoints beside it"),
+    ):
+        spoil()
+        for use in (
+            lambda: average_run(run.folder, last=1, best=None),
+            lambda: trained(corpus, "run", frozen=["target_embedding"], resume=True),
+        ):
+            with pytest.raises(RunError, match=f"{second.frozen_path}: {message}") as error:
+                use()
+            assert str(error.value).count(str(second.frozen_path)) == 1
 
 
 def test_resuming_needs_no_other_run_and_is_exact(corpus, old):
