@@ -136,7 +136,7 @@ def _default(field: Schema) -> str:
     if "default" not in field:
         return ""
     value = field["default"]
-    if isinstance(value, dict):
+    if isinstance(value, dict) and value:
         return f"`{value['kind']}`" if "kind" in value else ""
     return f"`{_yaml(value)}`"
 

@@ -33,12 +33,13 @@ class LowRankUpdate(nn.Module):
     def forward(self, weight: Tensor) -> Tensor:
         """[O, I] -> [O, I]"""
         if autocast_dtype(weight.device) is None:
-            return _updated(weight, self.down, self.up, self.scale)
+            return updated_weight(weight, self.down, self.up, self.scale)
         with torch.autocast(weight.device.type, enabled=False):  # as exact as the weights that are merged later
-            return _updated(weight, self.down, self.up, self.scale)
+            return updated_weight(weight, self.down, self.up, self.scale)
 
 
-def _updated(weight: Tensor, down: Tensor, up: Tensor, scale: Tensor) -> Tensor:
+def updated_weight(weight: Tensor, down: Tensor, up: Tensor, scale: Tensor | float) -> Tensor:
+    """A weight with its update: [O, I], [R, I], [O, R] -> [O, I]"""
     return weight + scale * (up @ down)
 
 
@@ -54,7 +55,7 @@ def merge_adapters(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if name.endswith(ORIGINAL):
             update = name.removesuffix("original") + "0."
             parts = (weights[update + part] for part in ("down", "up", "scale"))
-            merged[name.removesuffix(ORIGINAL) + ".weight"] = _updated(tensor, *parts)
+            merged[name.removesuffix(ORIGINAL) + ".weight"] = updated_weight(tensor, *parts)
         elif ".parametrizations." not in name:
             merged[name] = tensor
     return merged

@@ -22,6 +22,7 @@ from seq2attn.nn.initialization import SkipInit
 from seq2attn.pretrained.families import read_family
 from seq2attn.pretrained.family import Family, ImportOptions
 from seq2attn.pretrained.hf_weights import convert_weights, read_tensors
+from seq2attn.pretrained.peft_adapter import Adapter
 from seq2attn.pretrained.pickled_weights import weights_folder
 from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer
 from seq2attn.run_directory import RunDirectory
@@ -52,7 +53,9 @@ def import_run(
     """
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise UserError(f"{run}: exists; give another directory, or move it away")
-    family = read_family(folder, allow_pickle=allow_pickle)
+    adapter = Adapter.read(folder)
+    original_folder = folder if adapter is None else adapter.model
+    family = read_family(original_folder, allow_pickle=allow_pickle)
     if options.source_prefix is not None and not family.has_tasks:
         raise UserError(f"{folder}: a model of the kind `{family.model_type}` has no tasks; leave out --source-prefix")
     experiment = _experiment(family, run, options)
@@ -61,8 +64,10 @@ def import_run(
     sizes = len(source.vocabulary), len(target.vocabulary)
     with SkipInit(), torch.device("meta"):
         empty = build_model(experiment.model, *sizes)
-    with weights_folder(folder, allow_pickle=allow_pickle) as weights_in:
-        tensors = read_tensors(folder, weights_in, empty, family.tables)
+    with weights_folder(original_folder, allow_pickle=allow_pickle) as weights_in:
+        tensors = read_tensors(original_folder, weights_in, empty, family.tables)
+    if adapter is not None:
+        tensors = adapter.merge(tensors, family.tables)
     family.check_positions(tensors)
     lines = _probe_lines(source.vocabulary, verify_with)
     with atomic_dir(run) as partial:

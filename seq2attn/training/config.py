@@ -155,7 +155,7 @@ class TrainingConfig(Config):
     batch: BatchConfig = BatchConfig()
     optimizer: OptimizerConfig = AdamConfig(kind="adam")
     """The optimizer and its learning rate."""
-    lr_scales: dict[str, PositiveFloat] = Field(default_factory=dict)
+    lr_scales: dict[str, PositiveFloat] = Field({})
     """Shares of the learning rate that parts have, by the names that `train --dry-run` prints: `{encoder: 0.1}`. Of a
     part in a part the longer name counts."""
     lr_schedule: LRScheduleConfig = InverseSquareRootScheduleConfig(kind="inverse-sqrt")

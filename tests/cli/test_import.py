@@ -30,21 +30,36 @@ def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def make_adapter(folder: Path, model: str) -> None:
+    """An adapter as peft saves it."""
+    folder.mkdir()
+    config = {"peft_type": "LORA", "r": 1, "lora_alpha": 1, "base_model_name_or_path": model, "bias": "none"}
+    (folder / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
+    layer = "base_model.model.model.decoder.layers.1.fc1.lora_{}.weight"
+    tensors = {layer.format("A"): torch.ones(1, 16), layer.format("B"): torch.ones(24, 1)}
+    safetensors.torch.save_file(tensors, folder / "adapter_model.safetensors")
+
+
 def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, tmp_path: Path) -> None:
     """The commands of docs/pretrained.md, and others."""
     page = (ROOT / "docs" / "pretrained.md").read_text(encoding="utf-8")
     (adapted,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "adapted.yaml").write_text(adapted.replace("3 epochs", "1 update"), encoding="utf-8")
-    for name in ("test", "train", "dev"):
+    for name in ("test", "train", "dev", "general", "general-test"):
         for side, lines in (("de", SOURCE), ("en", TARGET)):
-            (tmp_path / f"{name}.{side}").write_text("\n".join(lines), encoding="utf-8")
+            text = "\n".join(lines * (9 if name == "general" else 1))
+            (tmp_path / f"{name}.{side}").write_text(text, encoding="utf-8")
     copy = Path(shutil.copytree(marian, tmp_path / "opus-mt-de-en"))
 
     of_one_pair = [command for command in commands("docs/pretrained.md") if "nllb" not in command]
-    imported, *others, train, evaluate = [shlex.split(command)[1:] for command in of_one_pair]
+    imported, *others, train, compare, look, export_adapted, import_adapter = [
+        shlex.split(command)[1:] for command in of_one_pair
+    ]
     done = invoke(*imported, "--verify-with", "test.de")
     assert re.search(r"^greedy +3 +100.00% +100.0%", done.out, re.MULTILINE)
     assert done.err.endswith("imported to runs/de-en\n")
+    make_adapter(tmp_path / import_adapter[1], copy.name)
+    assert "imported to runs/medical" in invoke(*import_adapter, "--verify-with", "test.de").err
     shutil.rmtree(copy)  # the run has copies of its files
     tokenizer = RunDirectory(tmp_path / "runs/de-en").load_config().tokenizer
     assert [one.punctuation for one in tokenizer.per_side] == ["de", "en"]
@@ -56,9 +71,23 @@ def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, 
     assert invoke("doctor", "runs/de-en", "-i", "test.de", "--sentences", "2").out.count("pass") == 4
     assert re.match(r"\d+-\d+", invoke("align", "runs/de-en", "--source", "test.de", "--target", "test.en").out)
 
+    for setting, message in (
+        ("training.lora={parts: [encodr]}", "`training.lora.parts`: the model has no part `encodr`: see the names"),
+        ("training.lr_scales={decodr: 2}", "`training.lr_scales`: the model has no part `decodr`: see the names"),
+        (
+            "model.embeddings.dim=8",
+            "runs/de-en: `source_embedding.embedding.weight` is 56 x 16, expected 56 x 8",
+        ),
+    ):
+        error = invoke(*train, "--set", setting, "--set", "run_dir=runs/refused", code=2).err
+        assert message in error
     log = invoke(*train).err
     assert "tokenizers: those of " in log and "validation at update 1" in log
-    assert "BLEU" in invoke(*evaluate).out
+    compared = invoke(*compare).out
+    rows = [f"{name} runs/{run}" for name in ("own", "general") for run in ("de-en", "adapted")]
+    assert re.findall(r"^(\w+ runs/\S+) +\d+\.\d+ ", compared, re.MULTILINE) == rows and " p " in compared
+    assert "\nlayer 2" in invoke(*look).out
+    assert re.search(r"^greedy +3 +100.00%", invoke(*export_adapted).out, re.MULTILINE)
     before, after = (
         safetensors.torch.load_file(tmp_path / f"runs/{name}/model.safetensors") for name in ("de-en", "adapted")
     )
