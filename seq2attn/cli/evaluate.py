@@ -21,6 +21,7 @@ from seq2attn.cli.options import (
     MinimumBayesRisk,
     Overrides,
     Precision,
+    ReplaceUnknown,
     RunDirs,
     Tag,
     To,
@@ -55,6 +56,7 @@ def evaluate(
     greedy: Greedy = False,
     beam: Beam = None,
     mbr: MinimumBayesRisk = None,
+    replace_unk: ReplaceUnknown = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Plot BLEU by source length: FILE.png or FILE.svg.", metavar="FILE")
@@ -97,6 +99,7 @@ def evaluate(
         beam=beam,
         greedy=greedy,
         mbr=mbr,
+        replace_unk=replace_unk,
         long_inputs=long_inputs,
         ensemble=tuple(ensemble),
         engine=engine,

@@ -57,6 +57,11 @@ MinimumBayesRisk: TypeAlias = Annotated[
     typer.Option("--mbr", min=1, max=1000, metavar="N", help="Minimum Bayes risk decoding: the best of N by chrF."),
 ]
 
+ReplaceUnknown: TypeAlias = Annotated[
+    bool,
+    typer.Option("--replace-unk", help="Replace unknown words by the source words with the most attention."),
+]
+
 EngineName: TypeAlias = Annotated[
     str,
     typer.Option(

@@ -21,6 +21,7 @@ from seq2attn.cli.options import (
     OutputFile,
     Overrides,
     Precision,
+    ReplaceUnknown,
     RunDir,
     Tag,
     To,
@@ -43,6 +44,7 @@ def translate(
     beam: Beam = None,
     greedy: Greedy = False,
     mbr: MinimumBayesRisk = None,
+    copy: ReplaceUnknown = False,
     n_best: Annotated[
         int, typer.Option(min=1, metavar="N", help="Print N translations per line: line number, score, text.")
     ] = 1,
@@ -102,9 +104,9 @@ def translate(
       seq2attn translate runs/a "Das Haus ist alt." --ensemble runs/b --ensemble runs/c
       seq2attn translate runs/phrasebook --set search.kind=sample --set search.temperature=0.8 "Guten Tag."
     """
+    from seq2attn.engines.base import check_engine_supports
     from seq2attn.inference.ensemble import load
     from seq2attn.inference.translate_files import TranslateOptions, translate_input
-    from seq2attn.inference.translator import check_engine_supports
     from seq2attn.run_directory import RunDirectory
     from seq2attn.search.config import check_num_hypotheses, check_size, resolve_search
     from seq2attn.visualization.attention import AttentionSelection
@@ -128,7 +130,9 @@ def translate(
     if beam is None and mbr is None:
         check_size(search, folder.config_path, overrides)
     check_num_hypotheses(search, n_best)
-    translator = load(run, device, ensemble=ensemble, engine=engine, export_dir=export_dir, precision=precision)
+    translator = load(
+        run, device, ensemble=ensemble, engine=engine, export_dir=export_dir, precision=precision, replace_unk=copy
+    )
     if to is not None:
         translator = translator.with_target_language(to)
     translator.max_batch_tokens = batch_tokens or translator.max_batch_tokens

@@ -122,10 +122,12 @@ def override(tree: YAMLTree, changes: YAMLTree, model: type[Config]) -> tuple[YA
     try:
         model.model_validate(merged.data)
     except ValidationError as error:
-        for (*above, key), detail, _ in place_errors(error, merged):
+        for path, detail, _ in place_errors(error, merged):
+            if detail["type"] != "extra_forbidden" or changes.find(path)[0] == path:
+                continue
+            *above, key = path
             names = tuple(above)
-            is_unknown = detail["type"] == "extra_forbidden" and changes.find((*names, key))[0] != (*names, key)
-            if is_unknown and _kind(changes, names) not in (None, _kind(tree, names)):
+            if _kind(changes, names) not in (None, _kind(tree, names)):
                 dropped.setdefault(names, []).append(key)
                 del merged.find(names)[1][key]
     return merged, [_describe(merged, names, keys) for names, keys in dropped.items()]

@@ -102,3 +102,11 @@ class EngineError(UserError):
         reasons = "; ".join(f"`{mistake.field}`: {mistake.message}" for mistake in mistakes)
         super().__init__(f"the engine {engine} does not support this search: {reasons}")
         self.errors = list(mistakes)
+
+
+def check_engine_supports(engine: Engine, search: SearchConfig, run: RunDirectory, overrides: Sequence[str]) -> None:
+    """Raises ConfigError for a search of the run's config that an engine does not support."""
+    try:
+        engine.translate([], search, budget=1)
+    except EngineError as error:
+        raise run.config_error(error.errors, overrides) from None

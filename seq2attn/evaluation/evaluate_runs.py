@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2attn.data.readers import CorpusConfig
+from seq2attn.engines.base import check_engine_supports
 from seq2attn.engines.native import SearchPrecision
 from seq2attn.errors import UserError
 from seq2attn.evaluation.config import EvaluationConfig
@@ -18,7 +19,6 @@ from seq2attn.evaluation.metrics import LengthBucket, length_table, score_table
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.ensemble import load
 from seq2attn.inference.translate_files import print_warnings
-from seq2attn.inference.translator import check_engine_supports
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import LongInputs, SearchConfig, check_size, resolve_search
 from seq2attn.tokenizers.tags import check_tag
@@ -37,6 +37,7 @@ class EvaluateOptions:
     beam: int | None
     greedy: bool
     mbr: int | None
+    replace_unk: bool
     long_inputs: LongInputs | None
     ensemble: tuple[Path, ...]
     engine: str
@@ -129,6 +130,7 @@ def _evaluate(
         engine=options.engine,
         export_dir=options.export_dir,
         precision=options.precision,
+        replace_unk=options.replace_unk,
     )
     translator, origin = load_with_origin([run, *map(RunDirectory, options.ensemble)], load_translator)
     if options.to is not None:
@@ -139,4 +141,5 @@ def _evaluate(
     for line in dict.fromkeys(result.note for result in results if result.note):
         print(line, file=sys.stderr)
     print_warnings(warning for result in results for warning in result.warnings)
-    return results, write_reports(run, origin, results, search, translator.engine.description)
+    engine = translator.engine.description + ", unknown words replaced" * options.replace_unk
+    return results, write_reports(run, origin, results, search, engine)

@@ -9,6 +9,7 @@ from seq2attn.engines.native import NativeEngine, SearchPrecision
 from seq2attn.errors import RunError, UserError
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.inference.translator import Translator
+from seq2attn.inference.unknown_words import check_replaceable
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.models.ensemble import Ensemble, EnsembleSource
 from seq2attn.tokenizers.base import Tokenizer
@@ -67,10 +68,12 @@ def load(
     export_dir: Path | None = None,
     precision: SearchPrecision = "float32",
     allow_code: Sequence[str] = (),
+    replace_unk: bool = False,
 ) -> Translator:
     """The translator of a run directory: `seq2attn.load("runs/phrasebook").translate("Guten Morgen.").text`.
 
-    With `ensemble`, the mean of the probabilities of the run and of these others. The options are those of
+    With `ensemble`, the mean of the probabilities of the run and of these others. `replace_unk` replaces unknown words
+    of `words` tokenizers by the source words with the most attention. Other options are those of
     `Translator.load`, which names the errors; also raises RunError for a run that cannot be in the ensemble.
     """
     if ensemble and engine != "native":
@@ -78,13 +81,15 @@ def load(
     first = Translator.load(
         run, device, engine=engine, export_dir=export_dir, precision=precision, allow_code=allow_code
     )
-    if not ensemble:
-        return first
+    if replace_unk:
+        check_replaceable(first.model, (first.source, first.target))
     members = [first]
     for other in ensemble:
         members.append(Translator.load(other, device, precision=precision, allow_code=allow_code))
         _check_member(members[-1], Path(other), first, Path(run))
-    return EnsembleTranslator(members, precision)
+    translator = EnsembleTranslator(members, precision) if ensemble else first
+    translator.replace_unk = replace_unk
+    return translator
 
 
 def _check_member(member: Translator, run: Path, first: Translator, first_run: Path) -> None:

@@ -16,7 +16,7 @@ import torch
 
 from seq2attn.config import plugin
 from seq2attn.data.inspection import CorpusReport, DataReport
-from seq2attn.engines.base import Engine, EngineError
+from seq2attn.engines.base import Engine
 from seq2attn.engines.native import NativeEngine, SearchPrecision
 from seq2attn.engines.targets import load_exported_engine
 from seq2attn.errors import UserError
@@ -33,6 +33,7 @@ from seq2attn.inference.source_line import (
     zip_by_rank,
 )
 from seq2attn.inference.translation import Translation
+from seq2attn.inference.unknown_words import replace_unknown_words
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.models.build import count_parameters
@@ -48,7 +49,10 @@ RankedHypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
 
 
 class Translator:
-    """A trained model with its tokenizers and an inference engine, the native one by default."""
+    """A trained model with its tokenizers and an inference engine, the native one by default.
+
+    If `replace_unk` is set, unknown words of `words` tokenizers are replaced by source words.
+    """
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class Translator:
         self.model, self.source, self.target, self.search = model, source, target, search
         self.engine, self.max_batch_tokens = engine or NativeEngine(model), default_batch_tokens(model.device)
         self.source_limit, self.training_report = source_limit, training_report
+        self.replace_unk = False  # replace unknown words by source words
 
     @classmethod
     def load(
@@ -216,6 +221,8 @@ class Translator:
             ]
             checks.add_lines(encoded, self.source)
             ranked = self._search(encoded, search)
+            if self.replace_unk:
+                ranked = replace_unknown_words(self.model, (self.source, self.target), encoded, ranked)
             truncated = _are_truncated(encoded, ranked, search.lengths)
             checks.add_truncated([line for line, is_truncated in enumerate(truncated, number) if is_truncated])
             for line, hypotheses, is_truncated in zip(encoded, ranked, truncated, strict=True):
@@ -247,7 +254,7 @@ class Translator:
         sources = [self.source.convert_ids_to_tokens(segment) for segment in line.segments]
         best, *others = [
             Translation(
-                join_sentences([self.target.decode(one.tokens) for one in hypotheses]),
+                join_sentences([one.text or self.target.decode(one.tokens) for one in hypotheses]),
                 combined_score(line, hypotheses),
                 sum(one.log_prob for one in hypotheses),
                 tuple(token for one in hypotheses for token in self.target.convert_ids_to_tokens(one.tokens)),
@@ -300,11 +307,3 @@ def _are_truncated(
     sizes = torch.tensor([len(segment) for line in lines for segment in line.segments])
     limits = iter((lengths.limits(sizes).max_length - 1).tolist())
     return [max(len(best.tokens) - next(limits) for best, *_ in segments) >= 0 for segments in ranked]
-
-
-def check_engine_supports(engine: Engine, search: SearchConfig, run: RunDirectory, overrides: Sequence[str]) -> None:
-    """Raises ConfigError for a search of the run's config that an engine does not support."""
-    try:
-        engine.translate([], search, budget=1)
-    except EngineError as error:
-        raise run.config_error(error.errors, overrides) from None

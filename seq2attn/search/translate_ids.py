@@ -37,6 +37,7 @@ class Hypothesis:
     tokens: tuple[int, ...]  # without EOS
     score: float  # with the length penalty
     log_prob: float
+    text: str | None = None  # where it is not that of the tokens
 
 
 class SearchModel(Protocol):

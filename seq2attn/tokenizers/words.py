@@ -27,7 +27,7 @@ from seq2attn.config.base import FieldError, InputPath
 from seq2attn.errors import DataError
 from seq2attn.io.text_lines import read_lines
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import NormalizeConfig
+from seq2attn.tokenizers.normalize import NormalizeConfig, collapse_whitespace
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary
 
 JOINER = "￭"
@@ -79,6 +79,16 @@ class WordTokenizer(Tokenizer):
     def encode(self, line: str) -> list[int]:
         """The ids of a line's words and punctuation marks, without BOS and EOS."""
         return [self._id(token) for token in self.config.segment(line)]
+
+    def words(self, line: str) -> list[str]:
+        """The text of each token of a line, also of those that are not in the vocabulary."""
+        return [token.strip(JOINER) for token in self.config.segment(line)]
+
+    def decode_with(self, ids: Sequence[int], unknown: Iterable[str]) -> str:
+        """`decode`, with the words of `unknown` in the place of each `<unk>`."""
+        words, pairs = iter(unknown), zip(ids, self._surfaces(ids), strict=True)
+        filled = (text.replace(SPECIAL_TOKENS[UNK], next(words)) if id == UNK else text for id, text in pairs)
+        return collapse_whitespace("".join(filled))
 
     def _id(self, token: str) -> int:
         bare = token.strip(JOINER)

@@ -4,14 +4,19 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from seq2attn.engines.ctranslate2.engine import unsupported_search
 from seq2attn.engines.onnx.engine import OnnxEngine
 from seq2attn.errors import UserError
+from seq2attn.io.weights import unique_state_dict
+from seq2attn.models import build_model
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig
+from seq2attn.tokenizers.characters import CharacterTokenizerConfig
+from seq2attn.tokenizers.vocabulary import UNK
 from tests.cli.conftest import Invoke
-from tests.safe.untrained import CONFIG, TRANSFORMER_CONFIG, untrained
+from tests.safe.untrained import CONFIG, TRANSFORMER_CONFIG, WORDS, untrained
 
 GIVEN = b"a few words\n\nnot many\n"
 
@@ -67,3 +72,27 @@ def test_searches_that_an_engine_or_a_model_does_not_have(invoke: Invoke, tmp_pa
     assert mistakes == ["search.no_repeat_ngram_size", "search.coverage_penalty", "search.num_beam_groups"]
     with pytest.raises(UserError, match=r"`search.coverage_penalty`: the graphs give no attention weights"):
         OnnxEngine.translate(None, [], search, budget=1)  # type: ignore[arg-type]
+
+
+def test_unknown_words(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
+    model, source, target = run.load_model()
+    with torch.no_grad():
+        model.output_projection.bias[UNK] = 9
+    run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
+    command = "translate", run.folder, "Zoe", "--n-best", "2", "--ensemble", run.folder
+    plain, replaced = (invoke(*command, *options).out.split() for options in ([], ["--replace-unk"]))
+    assert "<unk>" in plain and replaced == ["Zoe" if word == "<unk>" else word for word in plain]
+    invoke("evaluate", run.folder, "--replace-unk")
+    assert "unknown words replaced" in (run.folder / "evaluation/ours.json").read_text(encoding="utf-8")
+    assert "<unk>" not in (run.folder / "evaluation/ours.txt").read_text(encoding="utf-8")
+
+
+def test_models_whose_unknown_words_stay(invoke: Invoke, tmp_path: Path) -> None:
+    fixed = untrained(tmp_path, CONFIG.replace("kind: luong", "kind: fixed-context"))
+    characters = untrained(tmp_path / "characters")
+    CharacterTokenizerConfig().train(WORDS).save(characters.folder / "target")
+    model = build_model(characters.load_config().model, 13, len(characters.load_tokenizers()[1].vocabulary))
+    vocabularies = [tokenizer.vocabulary for tokenizer in characters.load_tokenizers()]
+    characters.save_model(unique_state_dict(model), (vocabularies[0], vocabularies[1]), {"checkpoints": []})
+    for run, message in ((fixed, "the decoder has none"), (characters, "that of the target is `characters`")):
+        assert message in invoke("translate", run.folder, "a", "--replace-unk", code=2).err

@@ -1,0 +1,82 @@
+"""Replacement of unknown words by the source words with the most attention (Luong et al. 2015b; Jean et al. 2015).
+
+The attention is the mean of the heads of the top layer, by forced decoding; of an ensemble that of its first model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from seq2attn.errors import UserError
+from seq2attn.inference.source_line import SourceLine
+from seq2attn.models import Seq2Seq
+from seq2attn.models.attention_weights import cross_attention_weights
+from seq2attn.search.translate_ids import Hypothesis
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.tags import TaggedTokenizer
+from seq2attn.tokenizers.vocabulary import UNK
+from seq2attn.tokenizers.words import WordTokenizer
+
+
+def check_replaceable(model: Seq2Seq, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+    """Raises UserError for a model without attention, and for other tokenizers than `words`."""
+    if cross_attention_weights(model, [((), ())])[0] is None:
+        raise UserError("--replace-unk needs attention, and the decoder has none")
+    for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
+        if not isinstance(_plain(tokenizer), WordTokenizer):
+            kind = getattr(tokenizer.config, "kind", type(tokenizer).__name__)
+            raise UserError(f"--replace-unk needs `words` tokenizers on both sides; that of the {side} is `{kind}`")
+
+
+def replace_unknown_words(
+    model: Seq2Seq,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    lines: Sequence[SourceLine],
+    ranked: Sequence[Sequence[Sequence[Hypothesis]]],
+) -> list[Sequence[Sequence[Hypothesis]]]:
+    """The hypotheses of each segment of each line, with the texts of those that have unknown words."""
+    source, target = tokenizers
+    parts = [
+        (ids, words) for line in lines for ids, words in zip(line.segments, _source_words(source, line), strict=True)
+    ]
+    segments = [hypotheses for line in ranked for hypotheses in line]
+    pairs = [
+        (ids, one.tokens)
+        for (ids, words), hypotheses in zip(parts, segments, strict=True)
+        for one in hypotheses
+        if words and UNK in one.tokens
+    ]
+    weights = iter(cross_attention_weights(model, pairs))
+
+    def with_text(one: Hypothesis, ids: Sequence[int], words: Sequence[str]) -> Hypothesis:
+        if not words or UNK not in one.tokens:
+            return one
+        attention = next(weights)
+        assert attention is not None, "`load` has checked it"
+        aligned = attention[-1].mean(0)[:, len(ids) - len(words) : len(ids)].argmax(1)  # without a tag
+        unknown = (words[aligned[step]] for step, id in enumerate(one.tokens) if id == UNK)
+        return replace(one, text=_plain(target).decode_with(one.tokens, unknown))
+
+    output = iter([with_text(one, *part) for one in each] for part, each in zip(parts, segments, strict=True))
+    return [[next(output) for _ in line.segments] for line in lines]
+
+
+def _source_words(tokenizer: Tokenizer, line: SourceLine) -> Iterator[list[str]]:
+    """The words of each segment of a line, with those that the model does not know, without a tag.
+
+    Where the text of a part of a sentence is not known, an unknown word stays `<unk>`.
+    """
+    for text, ids in zip(line.texts, line.segments, strict=True):
+        tag, rest = tokenizer.split_tag(line.line if len(line.segments) == 1 else text)
+        words = _plain(tokenizer).words(rest)
+        count = len(ids) - bool(tag)
+        if len(line.segments) > 1 and len(words) != count:
+            words = [tokenizer.decode([id]) for id in ids[len(ids) - count :]]
+        yield words[:count]
+
+
+def _plain(tokenizer: Tokenizer) -> Any:
+    """The tokenizer without tags."""
+    return tokenizer.tokenizer if isinstance(tokenizer, TaggedTokenizer) else tokenizer

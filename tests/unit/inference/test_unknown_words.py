@@ -1,0 +1,72 @@
+"""Unknown words: each is replaced by the source word with the most attention, of its own line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from seq2attn.inference.source_line import SourceLimit
+from seq2attn.inference.translator import Translator
+from seq2attn.search.config import BeamConfig, LengthsConfig
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.tags import TaggedTokenizer
+from seq2attn.tokenizers.vocabulary import UNK
+from seq2attn.tokenizers.words import WordTokenizerConfig
+from tests.laws.parts import WORDS, model
+from tests.laws.test_search import spread_logits
+
+KNOWN = ["north sun , moon star west day"]
+LINES = ["Ann sun Bob, moon", "Eve sun Dan, moon", "", "star Zoe", "sun", "Dan"]
+SEARCH = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=6, min_length=3))
+
+
+def translator(decoder: str, source: Tokenizer, limit: int = 99) -> Translator:
+    """An untrained translator with many unknown words."""
+    target = WordTokenizerConfig().train(KNOWN)
+    net = spread_logits(model("gru", decoder, "multi-head", words=len(source.vocabulary))).float()
+    net.target_embedding = spread_logits(model("gru", decoder, "multi-head")).float().target_embedding
+    net.output_projection = torch.nn.Linear(net.decoder.dim, WORDS)
+    torch.nn.init.normal_(net.output_projection.weight, std=0.3)
+    with torch.no_grad():
+        net.output_projection.bias[UNK] += 5
+    one = Translator(net.eval(), source, target, SEARCH, source_limit=SourceLimit(limit, ""))
+    one.replace_unk = True
+    return one
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("tagged", [False, True])
+@pytest.mark.parametrize("decoder", ["luong", "bahdanau-gru", "transformer"])
+def test_the_word_has_the_most_attention(decoder: str, tagged: bool) -> None:
+    source: Tokenizer = WordTokenizerConfig().train(KNOWN)
+    if tagged:
+        source = TaggedTokenizer(source, ("<2en>",))
+    one = translator(decoder, source)
+    lines = [f"<2en> {line}" if tagged and line else line for line in LINES]
+    num_unknown, copied = 0, set[str]()
+    for line, translation in zip(LINES, one.translate(lines, attention=True), strict=True):
+        words = line.replace(",", " ,").split()
+        for each in (translation, *translation.alternatives):
+            unknown = [step for step, token in enumerate(each.tokens) if token == "<unk>"]
+            num_unknown += len(unknown)
+            assert "<unk>" not in each.text and len(each.text.replace(",", " ,").split()) == len(each.tokens)
+        weights = translation.cross_attention
+        if weights is not None:
+            mean = np.stack([*weights[-1]]).mean(0)[:, tagged : tagged + len(words)]
+            tokens = [*translation.tokens]
+            for step, token in enumerate(tokens):
+                tokens[step] = words[mean[step].argmax()] if token == "<unk>" else token.strip("\uffed")
+            assert translation.text.replace(",", " ,").split() == tokens
+            copied |= {*tokens}
+    assert num_unknown > 10 and len(copied & {"Ann", "Bob", "Eve", "Dan", "Zoe"}) > 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_parts_of_a_long_line_have_their_own_words() -> None:
+    one = translator("luong", WordTokenizerConfig().train(KNOWN), limit=4)
+    parts = ["Ann sun Bob.", "Eve moon Dan."]
+    whole = one.translate(" ".join(parts))
+    assert whole.text == " ".join(one.translate(part).text for part in parts) and whole.segments == tuple(parts)
+    truncated = SEARCH.model_copy(update={"lengths": LengthsConfig(long_inputs="truncate", max_length=6, min_length=3)})
+    assert one.translate("Ann sun Bob star Dan", truncated).text == one.translate("Ann sun Bob star").text
