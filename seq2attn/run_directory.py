@@ -5,7 +5,6 @@ config.yaml             the resolved config; config.00001200.yaml: an earlier on
 source/ target/         the tokenizers
 data/                   the encoded text
 model.safetensors       the weights for translation, with their vocabularies and their origin
-weights.json            the origin of the weights, readable if model.safetensors is corrupt
 checkpoints/            weights, optimizer and training state; frozen weights once for all checkpoints
 alignment.json          the attention head for word alignment, once it was selected
 metrics.jsonl train.log samples.txt
@@ -61,11 +60,6 @@ class RunDirectory:
         return self.folder / "model.safetensors"
 
     @property
-    def weights_info_path(self) -> Path:
-        """The origin of the weights."""
-        return self.folder / "weights.json"
-
-    @property
     def metrics_path(self) -> Path:
         """Metrics of training and validation, one JSON object per line."""
         return self.folder / "metrics.jsonl"
@@ -104,14 +98,9 @@ class RunDirectory:
         return load_tokenizer(self.folder / "source"), load_tokenizer(self.folder / "target")
 
     def save_model(self, weights: Mapping[str, Tensor], vocabularies: Vocabularies, origin: Mapping[str, Any]) -> None:
-        """Write the weights for translation; `origin` names their checkpoints.
-
-        The origin is in the same file, so a kill leaves a consistent pair. weights.json repeats it, because it is
-        needed if that file is corrupt.
-        """
+        """Write the weights for translation and, in the same file, their origin, which names their checkpoints."""
         with atomic_path(self.weights_path) as partial:
             save_weights(weights, vocabularies, partial, origin)
-        write_json(self.weights_info_path, {"origin": dict(origin)})
 
     def weights_origin(self) -> dict[str, Any]:
         """Origin of the weights for translation. Raises RunError if they cannot be read."""
@@ -129,52 +118,27 @@ class RunDirectory:
             if is_corrupt(self.weights_path):
                 return False
             origin = self.weights_origin()
-            is_current = origin.get("metric", metric) == metric and max(origin["checkpoints"]) >= checkpoint
-            return is_current and read_object(self.weights_info_path, HINT).get("origin") == origin
+            return bool(origin.get("metric", metric) == metric and max(origin["checkpoints"]) >= checkpoint)
         except (RunError, KeyError, ValueError, TypeError):
             return False
 
     def load_model(self, device: torch.device | str = "cpu") -> tuple[Seq2Seq, Tokenizer, Tokenizer]:
         """The trained model in evaluation mode, and its tokenizers.
 
-        Corrupt weights are replaced by those of the checkpoint that they come from, with a warning. Raises RunError if
-        a file is missing, or if model and vocabularies do not match.
+        Raises RunError if a file is missing or corrupt, or if model and vocabularies do not match.
         """
         experiment = self.load_config()
         source, target = self.load_tokenizers()
         vocabularies = source.vocabulary, target.vocabulary
-
-        def load_from(path: Path) -> Seq2Seq:
-            check_vocabularies(path, self.folder, vocabularies)
-            return load_model(path, experiment.model, *map(len, vocabularies))
-
         try:
-            model = load_from(self.weights_path)
+            check_vocabularies(self.weights_path, self.folder, vocabularies)
+            model = load_model(self.weights_path, experiment.model, *map(len, vocabularies))
         except RunError as error:
             if not is_corrupt(self.weights_path):
                 raise
-            if (checkpoint := self._origin_checkpoint()) is None:
-                raise CorruptFileError(f"{error}; {self._restore_hint()}") from None
-            logger.warning("warning: %s; using %s, their origin", error, checkpoint)
-            model = load_from(checkpoint)
+            fix = f"restore them with `seq2attn average {self.folder} --best 1`"
+            if not (self.folder / "checkpoints").is_dir():
+                fix = "import the model again, into a new run directory"
+            raise CorruptFileError(f"{error}; {fix}") from None
         configure_cuda(torch.device(device), tf32=False)
         return model.to(device).eval(), source, target
-
-    def _recorded_origin(self) -> dict[str, Any]:
-        """The origin of the weights by weights.json; empty if it has none."""
-        origin = read_object(self.weights_info_path, HINT).get("origin")
-        return origin if isinstance(origin, dict) else {}
-
-    def _origin_checkpoint(self) -> Path | None:
-        """Weights of the only checkpoint in the origin, if it is kept, and not apart from its frozen weights."""
-        names, checkpoints = self._recorded_origin().get("checkpoints"), self.folder / "checkpoints"
-        if not isinstance(names, list) or len(names) != 1 or not re.fullmatch("[0-9]+", str(names[0])):
-            return None
-        path = checkpoints / str(names[0]) / self.weights_path.name
-        return path if path.is_file() and not any(checkpoints.glob("frozen-*")) else None
-
-    def _restore_hint(self) -> str:
-        """The way to weights that are not corrupt."""
-        if (imported := self._recorded_origin().get("imported")) is not None:
-            return f"import {imported} again, into a new run directory"
-        return f"restore them with `seq2attn average {self.folder} --best 1`"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from seq2attn.run_directory import RunDirectory
 from tests.cli.conftest import ENVIRONMENT, ROOT, Invoke, Toy, command, invoke_in
 from tests.unit.visualization.weights import page_data
 
@@ -130,7 +131,7 @@ class TestTranslate:
 @pytest.mark.parametrize("how", ["--last", "--best"])
 def test_average(invoke: Invoke, run_copy: Path, how: str) -> None:
     done = invoke("average", run_copy, how, 2)
-    origin = json.loads((run_copy / "weights.json").read_text(encoding="utf-8"))["origin"]
+    origin = RunDirectory(run_copy).weights_origin()
     names = sorted(path.name for path in (run_copy / "checkpoints").iterdir())
     assert set(origin["checkpoints"]) <= set(names) and len(origin["checkpoints"]) == 2
     assert how == "--best" or origin["checkpoints"] == names[-2:]

@@ -1,6 +1,5 @@
 """Weights that are not those of the model, and metadata that are not those of seq2attn, are refused."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -69,7 +68,6 @@ def test_invalid_metadata_is_refused(run: RunDirectory) -> None:
         refused(run)
         with pytest.raises(RunError, match=str(run.weights_path)):
             run.weights_origin()
-    assert json.loads(run.weights_info_path.read_text(encoding="utf-8"))["origin"] == {"checkpoints": []}
 
 
 @pytest.mark.parametrize("forged", ["dim: 9223372036854775806", "dim: 1000000", "dim: 16"])
