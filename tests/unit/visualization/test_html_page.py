@@ -39,6 +39,11 @@ def page(show: Show) -> Browser:
     return show([FIRST, SECOND])
 
 
+def alphas(colors: list[str]) -> list[float]:
+    """The opacity of each color."""
+    return [float(re.findall(r"[\d.]+", color)[-1]) for color in colors]
+
+
 def status(page: Browser) -> str:
     """The status line, without marks of direction."""
     text: str = page.get("document.getElementById('status').textContent")
@@ -53,6 +58,9 @@ def test_a_token_under_the_mouse_shows_its_weights(page: Browser):
     weights = FIRST.cross_attention[0, 1]
     page.mouse("#map [data-side=queries]", 1)
     assert status(page).startswith(f"▁c attends to: {SOURCE.tokens[int(np.argmax(weights[1]))]} ")
+    lit = "[...document.querySelectorAll('#map [data-side={}]')].map(th => getComputedStyle(th).backgroundColor)"
+    assert np.argmax(alphas(page.get(lit.format("keys")))) == np.argmax(weights[1])
+    assert max(alphas(page.get(lit.format("queries")))) == 0
     page.mouse("#map [data-side=keys]", 2)
     best = TARGET.tokens[int(np.argmax(weights[:, 2]))]
     assert status(page).startswith(f"{SOURCE.tokens[2]} is attended to by: {best} ")
@@ -63,8 +71,7 @@ def test_a_token_under_the_mouse_shows_its_weights(page: Browser):
     page.mouse("#status")
     assert status(page).startswith("Hover over") and page.get(marked) == []
     colors = "[...document.querySelectorAll('#map td[data-at]')].map(td => getComputedStyle(td).backgroundColor)"
-    alphas = [float(re.findall(r"[\d.]+", color)[-1]) for color in page.get(colors)]
-    assert np.argmax(alphas) == np.argmax(weights)
+    assert np.argmax(alphas(page.get(colors))) == np.argmax(weights)
     assert {url.split(":")[0] for url in page.requested_urls} <= {"file", "about"}
 
 
