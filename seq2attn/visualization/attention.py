@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from seq2attn.errors import UserError
@@ -33,8 +33,8 @@ class AttentionSelection:
     kind: AttentionKind | None = None  # None: cross; on a page all kinds
     layer: str | int | None = None  # from 1, "top" or "all"; None: top; on a page all
     head: str | int | None = None  # from 1, "mean" or "all"; None: all; in text mean
-    whole_words: bool = False  # pool subword tokens; on a page the initial setting
-    color_scale: ColorScale = DEFAULT_COLOR_SCALE  # on a page the initial setting
+    whole_words: bool = False  # pool subword tokens
+    color_scale: ColorScale = DEFAULT_COLOR_SCALE
 
     def select(
         self,
@@ -54,12 +54,11 @@ class AttentionSelection:
         return attention.whole_words() if self.whole_words else attention
 
     def select_all(self, weights: AttentionWeights) -> list[AttentionMap]:
-        """The maps of one sentence for a page, with subword tokens. Raises UserError if there is no such attention."""
+        """The maps of one sentence for a page. Raises UserError if there is no such attention."""
         kinds: list[AttentionKind] = [self.kind or "cross"]
         if self.kind is None and weights.encoder_self_attention is not None:
             kinds = ["encoder"] if weights.cross_attention is None else ["cross", "encoder"]
-        tokens = replace(self, whole_words=False)
-        return [tokens.select(weights, kind, layer="all", head="all") for kind in kinds]
+        return [self.select(weights, kind, layer="all", head="all") for kind in kinds]
 
 
 DEFAULT_SELECTION = AttentionSelection()
@@ -96,12 +95,8 @@ def draw_attention(
     sentences = [weights] if isinstance(weights, AttentionWeights) else list(weights)
     path, run_name = Path(path), os.fsencode(run).decode(errors="replace")  # a name need not be UTF-8
     if is_page(path):
-        page = attention_html(
-            [selection.select_all(sentence) for sentence in sentences],
-            run=run_name,
-            whole_words=selection.whole_words,
-            color_scale=selection.color_scale,
-        )
+        maps = [selection.select_all(sentence) for sentence in sentences]
+        page = attention_html(maps, run=run_name, color_scale=selection.color_scale)
         path.parent.mkdir(parents=True, exist_ok=True)
         with output(path) as file:
             file.write(page.encode())

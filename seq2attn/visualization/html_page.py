@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from seq2attn.tokenizers.tokenized_text import TokenizedText
-from seq2attn.visualization.attention_map import DEFAULT_COLOR_SCALE, LEGENDS, AttentionMap, ColorScale
+from seq2attn.visualization.attention_map import DEFAULT_COLOR_SCALE, LEGENDS, MEAN, AttentionMap, ColorScale
 
 MAX_TITLE_LENGTH = 80
 
@@ -27,18 +26,13 @@ def attention_html(
     sentences: Sequence[Sequence[AttentionMap]],
     *,
     run: str = "",
-    whole_words: bool = False,
     color_scale: ColorScale = DEFAULT_COLOR_SCALE,
 ) -> str:
-    """The attention page: weights from and to the token under the mouse, with menus for sentence, layer and head.
-
-    `sentences`: the maps of each sentence, with subword tokens. With `whole_words` the page starts with whole words.
-    """
+    """The attention page: maps of one or several sentences, with menus for sentence, layer and head."""
     data = {
         "run": run,
-        "whole": whole_words,
         "scale": color_scale,
-        "legends": LEGENDS,
+        "legend": LEGENDS[color_scale],
         "sentences": [
             {"title": _shorten(maps[0].texts[0]), "source": maps[0].texts[1], "maps": list(map(_content, maps))}
             for maps in sentences
@@ -53,15 +47,14 @@ def _shorten(text: str) -> str:
 
 def _content(attention: AttentionMap) -> dict[str, Any]:
     query_name, key_name = attention.side_names
+    weights, heads = attention.weights, attention.heads
+    if len(heads) > 1:
+        weights, heads = np.concatenate([weights, weights.mean(1, keepdims=True)], 1), (*heads, MEAN)
     return {
-        "queries": _side(query_name, attention.queries),
-        "keys": _side(key_name, attention.keys),
+        "queries": {"name": query_name, "tokens": attention.queries.tokens},
+        "keys": {"name": key_name, "tokens": attention.keys.tokens},
         "layers": attention.layers,
-        "heads": attention.heads,
+        "heads": heads,
         # Thousandths are shorter than decimals.
-        "weights": np.round(attention.weights.astype(float) * 1000).astype(int).tolist(),
+        "weights": np.round(weights.astype(float) * 1000).astype(int).tolist(),
     }
-
-
-def _side(name: str, text: TokenizedText) -> dict[str, Any]:
-    return {"name": name, "tokens": text.tokens, "words": text.words, "wordIds": text.word_ids}

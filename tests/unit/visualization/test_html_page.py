@@ -25,7 +25,8 @@ def test_the_page_has_all_weights_and_needs_no_network():
     first, second = page_data(page)["sentences"]
     assert [first["title"], second["title"]] == ["The cat <!--"] * 2
     for data, expected in zip(first["maps"], (FIRST.cross_attention, FIRST.encoder_self_attention), strict=True):
-        np.testing.assert_allclose(np.array(data["weights"]) / 1000, expected, atol=6e-4)
+        with_mean = np.concatenate([expected, expected.mean(1, keepdims=True)], 1)
+        np.testing.assert_allclose(np.array(data["weights"]) / 1000, with_mean, atol=6e-4)
         assert data["keys"]["tokens"] == list(SOURCE.tokens)
     (data,) = second["maps"]
     assert (data["layers"], data["heads"]) == (["2"], ["mean"])
@@ -41,7 +42,7 @@ def page(show: Show) -> Browser:
 
 def alphas(colors: list[str]) -> list[float]:
     """The opacity of each color."""
-    return [float(re.findall(r"[\d.]+", color)[-1]) for color in colors]
+    return [float(re.split(r"/|rgba.*,", color.rstrip(")") + "/1")[1]) for color in colors]
 
 
 def status(page: Browser) -> str:
@@ -86,9 +87,9 @@ def test_selection_of_sentence_kind_layer_and_head(page: Browser):
     page.choose("#sentence", 0)  # the other settings stay
     np.testing.assert_allclose(page.get(CELLS), FIRST.encoder_self_attention[0, 2].ravel(), atol=6e-4)
     page.mouse("#overview button", 4, click=True)
-    np.testing.assert_allclose(page.get(CELLS), FIRST.encoder_self_attention[1, 1].ravel(), atol=6e-4)
+    np.testing.assert_allclose(page.get(CELLS), FIRST.encoder_self_attention[1, 0].ravel(), atol=6e-4)
     pressed = "[...document.querySelectorAll('#overview button')].map(b => b.ariaPressed === 'true')"
-    assert page.get(pressed) == [i == 4 for i in range(6)]
+    assert page.get(pressed) == [i == 4 for i in range(8)]
 
 
 def test_sentences_with_fewer_maps(show: Show):
@@ -108,9 +109,7 @@ def test_whole_words_equal_those_of_python(show: Show):
     assert page.get(TOKENS.format("keys")) == list(SOURCE.words)
     assert page.get(TOKENS.format("queries")) == list(TARGET.words)
     whole = AttentionMap.from_weights(FIRST, "cross").layer(2).head(3).whole_words().weights
-    np.testing.assert_allclose(page.get(CELLS), whole.ravel(), atol=3e-3)
-    page.mouse("#whole", click=True)
-    assert page.get(TOKENS.format("keys")) == list(SOURCE.tokens)
+    np.testing.assert_allclose(page.get(CELLS), whole.ravel(), atol=6e-4)
 
 
 def test_light_and_dark_mode(show: Show):
@@ -132,4 +131,4 @@ def test_a_map_of_many_words_and_heads_fits_the_screen(show: Show):
     assert page.get("document.documentElement.scrollWidth") <= 1280
     letters = "[...document.querySelectorAll('#map th')].map(th => parseFloat(getComputedStyle(th).fontSize))"
     assert min(page.get(letters)) >= 10
-    assert page.get("document.querySelectorAll('#overview canvas').length") == 64
+    assert page.get("document.querySelectorAll('#overview canvas').length") == 72
