@@ -49,12 +49,8 @@ def translate(
         int, typer.Option(min=1, metavar="N", help="Print N translations per line: line number, score, text.")
     ] = 1,
     prefix: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The beginning of each translation.", show_default=False)
-    ] = None,
-    prefix_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The beginnings of the translations, line by line.", show_default=False),
-    ] = None,
+        str, typer.Option(metavar="TEXT", help="The beginning of each translation.", show_default=False)
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line, with scores.")] = False,
     attention: Annotated[
         str | None,
@@ -117,7 +113,6 @@ def translate(
         output_file=output_file,
         n_best=n_best,
         prefix=prefix,
-        prefix_file=prefix_file,
         as_json=as_json,
         attention=attention,
         attention_selection=AttentionSelection(attention_kind, layer, head, whole_words, color_scale),

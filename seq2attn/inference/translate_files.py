@@ -19,10 +19,9 @@ from seq2attn.inference.source_line import encode_prefix
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import text_output
-from seq2attn.io.text_lines import BOM, escape_breaks, read_line_batches, read_lines
+from seq2attn.io.text_lines import BOM, escape_breaks, read_line_batches
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.search.config import SearchConfig
-from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.tags import add_tag, check_tag
 from seq2attn.visualization.attention import PAGE, AttentionSelection, attention_text, draw_attention, is_page
 from seq2attn.visualization.figure import check_picture
@@ -36,8 +35,7 @@ class TranslateOptions:
     input_file: Path | None
     output_file: Path | None
     n_best: int
-    prefix: str | None
-    prefix_file: Path | None
+    prefix: str
     as_json: bool
     attention: str | None
     attention_selection: AttentionSelection
@@ -47,8 +45,6 @@ class TranslateOptions:
         """Raises UserError for options that exclude each other, or need another."""
         if self.sentences and self.input_file is not None:
             raise UserError("give sentences or --input, not both")
-        if self.prefix is not None and self.prefix_file is not None:
-            raise UserError("--prefix and --prefix-file exclude each other")
         if self.attention is None:
             if self.attention_selection != AttentionSelection():
                 raise UserError("options of the attention picture need its file: --attention FILE")
@@ -60,24 +56,15 @@ class TranslateOptions:
         """True for a page with the attention of all lines, False for a picture of the first line."""
         return self.attention is not None and is_page(Path(self.attention))
 
-    def prefixes(self, tokenizer: Tokenizer) -> list[str] | None:
-        """The lines of `prefix_file`, if given. Raises UserError for a prefix with unknown tokens."""
-        encode_prefix(tokenizer, self.prefix or "")
-        lines = None if self.prefix_file is None else list(read_lines(self.prefix_file))
-        for number, line in enumerate(lines or [], start=1):
-            try:
-                encode_prefix(tokenizer, line)
-            except UserError as error:
-                raise DataError(f"{self.prefix_file}:{number}: {error}") from None
-        return lines
-
 
 def translate_input(translator: Translator, search: SearchConfig, options: TranslateOptions, folder: Path) -> None:
     """Translate the input line by line; `folder` is the run, for the title of a picture.
 
-    Raises UserError when a file cannot be used, or the model has not the attention that is to be drawn.
+    Raises UserError when a file cannot be used, for a prefix with unknown tokens, or if the model has not the attention
+    that is to be drawn.
     """
     check_tag(translator.source, options.tag)
+    encode_prefix(translator.target, options.prefix)
     if options.attention is not None:  # raises errors about layers and heads before the work
         selection = options.attention_selection
         select = selection.select_all if options.draws_html else selection.select
@@ -100,7 +87,6 @@ def _translate(
 ) -> list[AttentionWeights]:
     """Write the translations of all lines, batch by batch. Returns the attention weights to be drawn."""
     checker, weights = InputChecker(translator.training_report), list[AttentionWeights]()
-    prefixes = options.prefixes(translator.target)
     for lines in batches:
         number = checker.num_lines + 1
         with_attention = options.attention is not None and (number == 1 or options.draws_html)
@@ -108,7 +94,7 @@ def _translate(
             [add_tag(line, options.tag) for line in lines],
             search,
             num_hypotheses=options.n_best,
-            prefix=_prefix(prefixes, number, len(lines), options),
+            prefix=options.prefix,
             attention=with_attention,
             checker=checker,
         )
@@ -120,24 +106,7 @@ def _translate(
         if with_attention and not options.draws_html:
             _draw(weights, options, folder)
     print_warnings(checker.warnings())
-    if prefixes is not None and checker.num_lines < len(prefixes):
-        raise _unequal(options, len(prefixes), f"{checker.num_lines:,}")
     return weights
-
-
-def _prefix(prefixes: list[str] | None, number: int, count: int, options: TranslateOptions) -> str | list[str]:
-    """The prefixes of `count` lines from the line `number` on, or the one of all lines."""
-    if prefixes is None:
-        return options.prefix or ""
-    if len(prefixes) < number - 1 + count:
-        raise _unequal(options, len(prefixes), "more")
-    return prefixes[number - 1 : number - 1 + count]
-
-
-def _unequal(options: TranslateOptions, count: int, lines: str) -> DataError:
-    return DataError(
-        f"{options.prefix_file}: has {count:,} lines and the input has {lines}: expected one prefix per line"
-    )
 
 
 def print_warnings(warnings: Iterable[str]) -> None:
