@@ -87,7 +87,11 @@ def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, 
     rows = [f"{name} runs/{run}" for name in ("own", "general") for run in ("de-en", "adapted")]
     assert re.findall(r"^(\w+ runs/\S+) +\d+\.\d+ ", compared, re.MULTILINE) == rows and " p " in compared
     assert "\nlayer 2" in invoke(*look).out
-    assert re.search(r"^greedy +3 +100.00%", invoke(*export_adapted).out, re.MULTILINE)
+    assert invoke("translate", "runs/de-en", "Das", "--ensemble", "runs/adapted").out.count("\n") == 1
+    invoke(*train, "--set", "run_dir=runs/lora", "--set", "training.lora={rank: 2}")
+    assert "is now the mean of 00000001" in invoke("average", "runs/lora", "--last", "1").err
+    export_lora = ["runs/lora" if word == "runs/adapted" else word for word in export_adapted]  # as of any other run
+    assert re.search(r"^greedy +3 +100.00%", invoke(*export_lora).out, re.MULTILINE)
     before, after = (
         safetensors.torch.load_file(tmp_path / f"runs/{name}/model.safetensors") for name in ("de-en", "adapted")
     )
