@@ -1,7 +1,5 @@
 """A trained run is exported, and translates as before."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Compiled models equal uncompiled ones, and a Transformer is one graph for all batch sizes."""
 
-from __future__ import annotations
-
 from functools import partialmethod
 
 import pytest

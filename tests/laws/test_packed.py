@@ -1,7 +1,5 @@
 """Padding-free batches: losses, gradients and trainings equal those of padded batches."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Laws of decoding states: immutable values that hypotheses share, though the KV cache is updated in place."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

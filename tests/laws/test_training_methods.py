@@ -1,7 +1,5 @@
 """Laws of R-Drop, scheduled sampling, LayerDrop and word dropout: their formulas, and nothing outside training."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

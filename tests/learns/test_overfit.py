@@ -1,7 +1,5 @@
 """Every component overfits a few sentences, and greedy search reproduces them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The language of the package and its pages: docstrings name things, and no word has a private meaning."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -118,6 +118,9 @@ class TestAnotherKind:
         assert "did you mean `greedy`?" in text and text.endswith("1 mistake in " + str(write(WHOLE)))
 
 
+TOKENS, WARMUP = "batch: {tokens: 0}", "lr_schedule: {kind: inverse-sqrt, warmup_updates: 0}"
+
+
 class TestOneForAList:
     def test_one_duration(self, write: Write) -> None:
         one, many = (
@@ -137,26 +140,15 @@ class TestOneForAList:
             ("max_duration: {}", "10:26: `training.max_duration`: a duration is a number and a unit"),
             ("max_duration: [1 hour, 0 hours]", "10:35: `training.max_duration.1`: a duration is longer than nothing"),
             ("time_limit: 3 epochs", "10:24: `training.time_limit`: expected a time"),
+            # A union: quotes are proposed only where they help.
+            (TOKENS, "10:28: `training.batch.tokens` should be greater than 0 or 'auto' or 'fit', not 0\n"),
+            (WARMUP, "10:62: `training.lr_schedule.warmup_updates` should be greater than 0 or 'auto', not 0\n"),
         ],
     )
     def test_a_mistake_has_a_place(self, write: Write, value: str, message: str) -> None:
         text = error_of(write(WHOLE + f"training: {{{value}}}"))
         assert text.endswith(f"1 mistake in {write('')}")
         assert f"my.yaml:{message}" in text
-
-
-@pytest.mark.parametrize(
-    ("training", "message"),
-    [
-        (
-            "lr_schedule: {kind: inverse-sqrt, warmup_updates: 0}",
-            "`training.lr_schedule.warmup_updates` should be greater than 0 or 'auto', not 0",
-        ),
-        ("batch: {tokens: 0}", "`training.batch.tokens` should be greater than 0 or 'auto' or 'fit', not 0"),
-    ],
-)
-def test_quotes_are_proposed_only_where_they_help(write: Write, training: str, message: str) -> None:
-    assert error_of(write(WHOLE + f"training: {{{training}}}")).split("\n")[0].endswith(f": {message}")
 
 
 def test_missing_files_are_named_with_their_places(write: Write, tmp_path: Path) -> None:

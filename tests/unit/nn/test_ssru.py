@@ -1,7 +1,5 @@
 """SSRU: its formula, its gradients and its dtypes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """A given SentencePiece model segments as `transformers` does, with the punctuation of Moses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
