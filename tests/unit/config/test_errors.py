@@ -137,6 +137,8 @@ MISTAKES = {
         "YAML allows no character 0x07"),
     "empty": ("", "1:1", "",
         "the file is empty; expected `key: value` lines"),
+    "a list": ("- luong\n", "1:1", "- luong",
+        "expected `key: value` lines"),
     "module": ("decoder: {kind: 'no_such.place:Thing'}\n", "1:17", "'no_such.place:Thing'",
         "`decoder.kind`: there is no module `no_such` to import `no_such.place:Thing` from"),
     "module, no class": ("decoder: {kind: 'fractions:Fractoin'}\n", "1:17", "'fractions:Fractoin'",
@@ -149,6 +151,11 @@ MISTAKES = {
         "`decoder` has no kind `my_package.Thing`; a plug-in is written `package.module:Class`"),
 }  # fmt: skip
 """A config, the place of its error, the marked text, and the message."""
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "my.yaml"
 
 
 def mistakes(path: Path, *overrides: str) -> str:
@@ -168,14 +175,12 @@ def diagnostic(text: str, place: str, marked: str, message: str) -> str:
 
 
 @pytest.mark.parametrize(("text", "place", "marked", "message"), MISTAKES.values(), ids=MISTAKES)
-def test_every_mistake_has_a_place(tmp_path, text, place, marked, message):
-    path = tmp_path / "my.yaml"
+def test_every_mistake_has_a_place(path, text, place, marked, message):
     path.write_text(text)
     assert mistakes(path) == f"FILE{diagnostic(text, place, marked, message)}"
 
 
-def test_all_mistakes_come_at_once_in_the_order_of_their_places(tmp_path):
-    path = tmp_path / "my.yaml"
+def test_all_mistakes_come_at_once_in_the_order_of_their_places(path):
     path.write_text(
         "scores: [{kind: dott}]\n"
         "decoder: {kind: transformer, heads: 7, heads: 8}\n"
@@ -192,23 +197,20 @@ def test_all_mistakes_come_at_once_in_the_order_of_their_places(tmp_path):
     ]
 
 
-def test_a_key_may_have_the_name_of_the_kind(tmp_path):
-    path = tmp_path / "my.yaml"
+def test_a_key_may_have_the_name_of_the_kind(path):
     path.write_text("decoder: {kind: luong, luong: {dim: 3}, dimm: 3}\n")
     message = mistakes(path)
     assert "FILE:1:24: unknown key `decoder.luong`" in message and "FILE:1:41: unknown key `decoder.dimm`" in message
 
 
-def test_a_mistake_is_the_same_when_files_are_checked(tmp_path):
-    path = tmp_path / "my.yaml"
+def test_a_mistake_is_the_same_when_files_are_checked(path):
     path.write_text("decoder: {dim: 3}\nscores: [luong]\n")
     with pytest.raises(ConfigError) as raised:
         load(path, Root, check_files=True)
     assert str(raised.value).replace(str(path), "FILE") == mistakes(path)
 
 
-def test_rules_are_checked_where_the_parts_they_need_are_valid(tmp_path):
-    path = tmp_path / "my.yaml"
+def test_rules_are_checked_where_the_parts_they_need_are_valid(path):
     path.write_text("decoder: {kind: transformer}\ndata: {train: a, weights: {web: 1}}\nscores: 3\n")
     message = mistakes(path)
     assert "FILE:2:27: `data.weights`: needs a recurrent decoder" in message and "2 mistakes in FILE" in message
@@ -223,8 +225,7 @@ def test_files_that_cannot_be_read(tmp_path):
     assert mistakes(tmp_path) == "FILE: cannot read FILE: Is a directory"
 
 
-def test_a_file_that_is_not_utf8_has_a_place(tmp_path):
-    path = tmp_path / "my.yaml"
+def test_a_file_that_is_not_utf8_has_a_place(path):
     path.write_bytes("# für\ndata: {note: Übung}\n".encode("latin-1"))
     assert mistakes(path) == dedent("""\
         FILE:1:4: this is not UTF-8 (byte 0xfc); save the file as UTF-8
@@ -243,8 +244,7 @@ def test_a_file_that_is_not_utf8_has_a_place(tmp_path):
         ("extends: {a: b}", "FILE:1:10: `extends` should be the path of a file, or a list of paths"),
     ],
 )
-def test_errors_of_extends(tmp_path, text, error):
-    path = tmp_path / "my.yaml"
+def test_errors_of_extends(tmp_path, path, text, error):
     path.write_text(text + "\n")
     (tmp_path / "base.yaml").write_text("# the base\nextends: my.yaml\n")
     message = mistakes(path)
@@ -268,7 +268,6 @@ OVERRIDES = [
 
 
 @pytest.mark.parametrize(("override", "place", "marked", "message"), OVERRIDES)
-def test_the_command_line_is_a_place(tmp_path, override, place, marked, message):
-    path = tmp_path / "my.yaml"
+def test_the_command_line_is_a_place(path, override, place, marked, message):
     path.write_text("decoder: {kind: luong, score: {kind: dot}}\n")
     assert mistakes(path, override) == f"<command line>{diagnostic(override, place, marked, message)}"
