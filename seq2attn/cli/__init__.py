@@ -17,6 +17,7 @@ import typer
 from seq2attn.cli import (
     align,
     average,
+    compare,
     config,
     doctor,
     evaluate,
@@ -144,6 +145,7 @@ app = command_group(
     train.train,
     translate.translate,
     evaluate.evaluate,
+    compare.compare,
     align.align,
     score.score,
     prepare.prepare,

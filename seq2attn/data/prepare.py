@@ -150,7 +150,7 @@ def load_prepared(folder: Path) -> PreparedData:
     return PreparedData(
         source,
         target,
-        TrainingSet(source, target, train, _text_path(folder / TRAIN), parts),
+        TrainingSet(source, target, train, text_path(folder / TRAIN), parts),
         dev,
         tuple(source for source, _ in streams[0]),
         tuple(tuple(target for _, target in stream) for stream in streams),
@@ -232,7 +232,7 @@ def _save(
     """Write the text and ids of pairs, and their alignments: empty ones for pairs that have none."""
     ids = CorpusBuilder(_vocab_size(tokenizers))
     word_ids, links = CorpusBuilder(MAX_WORD_ID), CorpusBuilder(MAX_WORD_ID)
-    with text_pair_writer(_text_path(folder)) as write:
+    with text_pair_writer(text_path(folder)) as write:
         for pair in pairs:
             write(pair.text)
             ids.add(pair.ids)
@@ -254,12 +254,13 @@ def _save_references(dev: CorpusConfig, folder: Path) -> int:
     return len(streams)
 
 
-def _text_path(folder: Path) -> Path:
+def text_path(folder: Path) -> Path:
+    """The file with the text of a prepared corpus."""
     return folder.with_suffix(".jsonl")
 
 
 def _dev_text_paths(folder: Path, num_references: int) -> list[Path]:
-    return [_text_path(folder / DEV), *(_text_path(folder / f"{DEV}-{n}") for n in range(1, num_references))]
+    return [text_path(folder / DEV), *(text_path(folder / f"{DEV}-{n}") for n in range(1, num_references))]
 
 
 def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: TokenizersConfig) -> str:

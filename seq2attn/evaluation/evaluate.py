@@ -16,7 +16,7 @@ from typing import Any
 
 from seq2attn.data.inspection import Hashes, inspect_pairs, load_hashes
 from seq2attn.data.readers import CorpusConfig, PlainTextConfig, check_regular, read_pairs, read_references
-from seq2attn.errors import UserError
+from seq2attn.errors import RunError, UserError
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.metrics import (
     LengthBucket,
@@ -28,8 +28,9 @@ from seq2attn.evaluation.metrics import (
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translator import Translator
-from seq2attn.io.files import write_bytes, write_json
+from seq2attn.io.files import read_object, write_bytes, write_json
 from seq2attn.io.lock import lock_directory
+from seq2attn.io.text_lines import read_lines
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
 
@@ -189,6 +190,23 @@ def _evaluate(
         note=test.metrics.note,
         warnings=warnings,
     )
+
+
+def read_translations(run: RunDirectory, test: EvaluationSet) -> list[str]:
+    """The translations of a test set that `evaluate` wrote to a run.
+
+    Raises RunError if there are none, if they are of another text, or if they were changed.
+    """
+    folder = run.folder / "evaluation"
+    path, report = folder / f"{test.name}.txt", folder / f"{test.name}.json"
+    fix = f"make them: seq2attn evaluate {run.folder}"
+    if not report.is_file() or not path.is_file():
+        raise RunError(f"{run.folder}: has no translations of `{test.name}`; {fix}")
+    lines, digests = list(read_lines(path)), read_object(report, fix).get("digests")
+    expected = {"source": test.digests.source, "references": list(test.digests.references)}
+    if digests != {**expected, "translations": text_digest(lines)}:
+        raise RunError(f"{path}: is a translation of another text than `{test.name}`, or was changed; {fix}")
+    return lines
 
 
 def write_reports(

@@ -6,15 +6,19 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
 from sacrebleu.metrics.base import Metric
+from sacrebleu.significance import PairedTest
 
 from seq2attn.errors import DataError
 from seq2attn.io.tables import format_table
 from seq2attn.tokenizers.unicode_scripts import unspaced_script
 
 MetricName = Literal["bleu", "chrf", "chrf++", "ter", "exact", "token-error-rate"]
+SignificanceTest = Literal["bootstrap", "randomization"]
+SAMPLES: dict[SignificanceTest, tuple[str, int]] = {"bootstrap": ("bs", 1000), "randomization": ("ar", 10_000)}
+"""sacreBLEU's name of each paired test, and its number of samples."""
 References = Sequence[Sequence[str]]
 """Reference streams: `references[k][i]` is the k-th reference of sentence i."""
 LENGTHS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
@@ -28,6 +32,16 @@ class Score:
     name: str
     value: float
     signature: str
+
+
+@dataclass(frozen=True)
+class PairedScore:
+    """Score of a system, and the significance of its difference from the first one."""
+
+    value: float
+    signature: str
+    interval: float | None  # half the width of the 95 % interval over sentences; None for randomization
+    p_value: float | None  # None for the first system
 
 
 @dataclass(frozen=True)
@@ -70,6 +84,38 @@ class Metrics:
         metrics = [self.by_name[name] for name in (self.names if names is None else names)]
         results = [(metric, metric.corpus_score(hypotheses, references)) for metric in metrics]
         return [Score(result.name, result.score, str(metric.get_signature())) for metric, result in results]
+
+
+def paired_scores(
+    metrics: Metrics,
+    systems: Mapping[str, Sequence[str]],
+    references: References,
+    names: Sequence[MetricName],
+    test: SignificanceTest = "bootstrap",
+) -> dict[str, dict[str, PairedScore]]:
+    """Scores of the translations of each system against the first, by sacreBLEU's name of the metric and system.
+
+    sacreBLEU's paired test, except for equal translations: their p-value is 1, where its bootstrap gives the smallest.
+    """
+    by_name: dict[str, Metric] = {name: metrics.by_name[name] for name in names}
+    test_type, samples = SAMPLES[test]
+    paired = PairedTest([*systems.items()], by_name, references, test_type=test_type, n_samples=samples)
+    signatures, columns = paired()
+    first = [*next(iter(systems.values()))]
+
+    def score(name: str, translations: Sequence[str], result: Any) -> PairedScore:
+        p_value = 1.0 if result.p_value is not None and [*translations] == first else result.p_value
+        numbers = (None if number is None else float(number) for number in (result.ci, p_value))
+        return PairedScore(float(result.score), str(signatures[name]), *numbers)
+
+    return {
+        name: {
+            system: score(name, translations, result)
+            for (system, translations), result in zip(systems.items(), column, strict=True)
+        }
+        for name, column in columns.items()
+        if name != "System"
+    }
 
 
 def bleu_by_length(
@@ -121,14 +167,14 @@ def score_table(systems: Mapping[str, Sequence[Score]]) -> str:
     return "\n".join([format_table([["system", *(name for name, _ in columns)], *rows]), "", *signatures])
 
 
-def length_table(systems: Mapping[str, Sequence[LengthBucket]]) -> str:
+def length_table(systems: Mapping[str, Sequence[LengthBucket]], *, markdown: bool = False) -> str:
     """A table with a row per bucket and a column per system, all of the same sources."""
     rows = [
         [f"{row[0].lowest}-{row[0].highest}", str(row[0].sentences), *(f"{b.score.value:.2f}" for b in row)]
         for row in zip(*systems.values(), strict=True)
     ]
     unit = next((bucket.unit for buckets in systems.values() for bucket in buckets), "words")
-    return format_table([[unit, "sentences", *systems], *rows])
+    return format_table([[unit, "sentences", *systems], *rows], markdown=markdown)
 
 
 def _cells(columns: Sequence[tuple[str, str]], row: Sequence[Score]) -> list[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from seq2attn.evaluation.metrics import SAMPLES
 from seq2attn.io.tables import format_table
 from seq2attn.sweep.leaderboard import Leaderboard, LeaderboardRow, SeedStatistics, TestSetScores
-from seq2attn.sweep.significance import LEVEL, RESAMPLES
+from seq2attn.sweep.significance import LEVEL
 from seq2attn.visualization.html_page import render_page
 
 MARKS = {"better": "▲", "worse": "▼", "no difference": "="}
@@ -37,8 +38,9 @@ def _notes(board: Leaderboard) -> list[str]:
         " Sorted by the mean BLEU on the first."
         + (" ± is the standard deviation over the seeds (n - 1)." if seeds > 1 else ""),
         f"The difference is the mean BLEU minus that of the baseline, {board.baseline}. p is of sacreBLEU's"
-        f" paired bootstrap ({RESAMPLES:,} resamples of the test sentences) between trainings with the same seed, the"
-        f" largest over the seeds; ▲ better and ▼ worse than the baseline with every seed at p < {LEVEL}{spread_rule},"
+        f" paired bootstrap ({SAMPLES['bootstrap'][1]:,} resamples of the test sentences) between trainings with the"
+        f" same seed, the largest over the seeds; ▲ better and ▼ worse than the baseline with every seed at p < {LEVEL}"
+        f"{spread_rule},"
         " = neither. p is not corrected for the number of trials; it measures the choice of sentences, not of seeds.",
         "Times are measured in the process of each training and include validation; speed is that of the"
         " config's search on all test sets, in batches of sentences of similar length.",

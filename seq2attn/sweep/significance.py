@@ -11,15 +11,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
-
-from sacrebleu.significance import PairedTest
+from typing import Literal
 
 from seq2attn.evaluation.evaluate import EvaluationSet
 from seq2attn.evaluation.evaluate_runs import RunResults
-from seq2attn.evaluation.metrics import Metrics, References
+from seq2attn.evaluation.metrics import Metrics, References, paired_scores
 
-RESAMPLES = 1000
 LEVEL = 0.05
 
 Outcome = Literal["better", "worse", "no difference"]
@@ -54,16 +51,14 @@ def compare_systems(
     references: References,
 ) -> dict[str, Comparison]:
     """BLEU of each system's translations against the baseline's of the same sentences."""
-    named: list[tuple[str, Sequence[str]]] = [("baseline", baseline), *systems.items()]
-    bleu = {"BLEU": metrics.by_name["bleu"]}
-    signatures, scores = PairedTest(named, bleu, references, test_type="bs", n_samples=RESAMPLES)()
-    results: list[Any] = list(scores["BLEU"])
-    first, *others = results
-    signature = str(signatures["BLEU"])
-    return {
-        name: Comparison(seed, result.score, result.score - first.score, result.p_value, result.ci, signature)
-        for name, result in zip(systems, others, strict=True)
-    }
+    (scores,) = paired_scores(metrics, {"": baseline, **systems}, references, ["bleu"]).values()
+    first = scores.pop("")
+    compared = dict[str, Comparison]()
+    for name, one in scores.items():
+        assert one.p_value is not None and one.interval is not None, "of the bootstrap, and not the first"
+        difference = one.value - first.value
+        compared[name] = Comparison(seed, one.value, difference, one.p_value, one.interval, one.signature)
+    return compared
 
 
 def format_differences(evaluated: RunResults) -> str:

@@ -1,0 +1,213 @@
+"""Comparison of the translations of several runs: the work of `seq2attn compare`.
+
+The translations are those that `seq2attn evaluate` wrote. Shapes of texts: a line for each sentence of a test set.
+"""
+
+from __future__ import annotations
+
+import statistics
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any, cast
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from seq2attn.data.corpus import read_text_pairs
+from seq2attn.data.prepare import TRAIN, text_path
+from seq2attn.evaluation.evaluate import EvaluationSet, read_translations, test_sets
+from seq2attn.evaluation.metrics import LengthBucket, PairedScore, SignificanceTest, bleu_by_length, paired_scores
+from seq2attn.run_directory import RunDirectory
+
+FREQUENCIES = (0, 1, 4, 9, 99, 999)
+"""Largest counts of the buckets of words by frequency."""
+
+
+@dataclass(frozen=True)
+class FrequencyBucket:
+    """Accuracy of words that occur `lowest` to `highest` times in the training text."""
+
+    lowest: int
+    highest: int | None  # None: no limit
+    count: int  # such words in the references
+    f1: dict[str, float]  # of each run, in percent
+
+
+@dataclass(frozen=True)
+class SentenceDifference:
+    """A sentence, and its translations with the words that are not in the reference."""
+
+    line: int  # from 1
+    source: str
+    reference: str
+    chrf: dict[str, float]  # of the translation of each run
+    words: dict[str, list[tuple[str, bool]]]  # of each run; True for a word of the reference, in its order
+
+
+@dataclass(frozen=True)
+class SetComparison:
+    """Comparison of all runs on one test set."""
+
+    name: str
+    sentences: int
+    scores: dict[str, dict[str, PairedScore]]  # by sacreBLEU's name of the metric, such as `chrF2`, and run
+    by_length: dict[str, list[LengthBucket]]  # BLEU of each run
+    by_frequency: list[FrequencyBucket]  # empty without a training text
+    examples: list[SentenceDifference]  # those that differ most first
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Comparison of runs on all test sets."""
+
+    runs: tuple[str, ...]
+    test: SignificanceTest
+    seeds: tuple[tuple[str, ...], ...]  # groups of runs that differ in their seed alone
+    sets: tuple[SetComparison, ...]
+
+
+def compare_translations(
+    runs: Sequence[Path],
+    source: Path | None,
+    references: Sequence[Path],
+    *,
+    test: SignificanceTest = "bootstrap",
+    num_examples: int = 10,
+) -> RunComparison:
+    """Comparison of evaluated runs with the first of them, by its metrics.
+
+    Raises RunError for a run that has not translated one of the test sets, or has translated another text.
+    """
+    directories = [RunDirectory(run) for run in runs]
+    experiments = [run.load_config() for run in directories]
+    evaluation = experiments[0].evaluation
+    compared = []
+    for name, corpus in test_sets(experiments, source, references).items():
+        texts = EvaluationSet.read(name, corpus, evaluation)
+        translations = {str(run.folder): read_translations(run, texts) for run in directories}
+        counts = _word_counts(directories[0], cast("BLEU", texts.metrics.by_name["bleu"]))
+        compared.append(_compare(texts, translations, counts, test, num_examples))
+    configs = [experiment.model_dump(mode="json") for experiment in experiments]
+    return RunComparison(tuple(map(str, runs)), test, _seed_groups([*map(str, runs)], configs), tuple(compared))
+
+
+def _compare(
+    test_set: EvaluationSet,
+    translations: Mapping[str, Sequence[str]],
+    counts: Mapping[str, int],
+    test: SignificanceTest,
+    num_examples: int,
+) -> SetComparison:
+    metrics = test_set.metrics
+    scores = paired_scores(metrics, translations, test_set.references, metrics.names, test)
+    lengths = {
+        run: bleu_by_length(metrics, test_set.sources, lines, test_set.references)
+        for run, lines in translations.items()
+    }
+    return SetComparison(
+        name=test_set.name,
+        sentences=len(test_set.pairs),
+        scores=scores,
+        by_length=lengths,
+        by_frequency=_by_frequency(test_set, translations, counts) if counts else [],
+        examples=_examples(test_set, translations, num_examples),
+    )
+
+
+def _word_counts(run: RunDirectory, bleu: BLEU) -> dict[str, int]:
+    """Occurrences of each word in the target side of the training text; empty for a run without it."""
+    path = text_path(run.folder / TRAIN)
+    counts = Counter[str]()
+    if path.is_file():
+        for _, target in read_text_pairs(path):
+            counts.update(_words(bleu, target))
+    return counts
+
+
+def _words(bleu: BLEU, text: str) -> list[str]:
+    """The words that BLEU counts."""
+    return cast("str", bleu.tokenizer(text.lower() if bleu.lowercase else text)).split()
+
+
+def _by_frequency(
+    test_set: EvaluationSet, translations: Mapping[str, Sequence[str]], counts: Mapping[str, int]
+) -> list[FrequencyBucket]:
+    """F1 of words by their frequency in training (Neubig et al. 2019, section 3); of the first references."""
+    bleu = cast("BLEU", test_set.metrics.by_name["bleu"])
+    expected = [Counter(_words(bleu, reference)) for reference in test_set.references[0]]
+
+    def totals(sentences: Sequence[Counter[str]]) -> Counter[int]:
+        total = Counter[int]()
+        for words in sentences:
+            for word, count in words.items():
+                total[bisect_left(FREQUENCIES, counts.get(word, 0))] += count
+        return total
+
+    in_references, shares = totals(expected), dict[str, dict[int, float]]()
+    for run, lines in translations.items():
+        found = [Counter(_words(bleu, line)) for line in lines]
+        in_translations = totals(found)
+        matched = totals([one & other for one, other in zip(found, expected, strict=True)])
+        shares[run] = {
+            bucket: 200 * matched[bucket] / max(in_references[bucket] + in_translations[bucket], 1)
+            for bucket in in_references
+        }
+    edges = [-1, *FREQUENCIES]
+    return [
+        FrequencyBucket(
+            lowest=edges[bucket] + 1,
+            highest=FREQUENCIES[bucket] if bucket < len(FREQUENCIES) else None,
+            count=in_references[bucket],
+            f1={run: share[bucket] for run, share in shares.items()},
+        )
+        for bucket in sorted(in_references)
+    ]
+
+
+def _examples(
+    test_set: EvaluationSet, translations: Mapping[str, Sequence[str]], count: int
+) -> list[SentenceDifference]:
+    """The sentences whose translations differ most in chrF, the largest difference first."""
+    chrf = cast("CHRF", test_set.metrics.by_name["chrf"])
+    scored = []
+    for line, (source, reference) in enumerate(test_set.pairs):
+        lines = {run: texts[line] for run, texts in translations.items()}
+        if len({*lines.values()}) > 1:
+            references = [stream[line] for stream in test_set.references]
+            scores = {run: chrf.sentence_score(text, references).score for run, text in lines.items()}
+            words = {run: _marked_words(text, reference) for run, text in lines.items()}
+            scored.append(SentenceDifference(line + 1, source, reference, scores, words))
+    return sorted(scored, key=lambda one: min(one.chrf.values()) - max(one.chrf.values()))[:count]
+
+
+def _marked_words(text: str, reference: str) -> list[tuple[str, bool]]:
+    """The words of a translation, with True for those of the longest matching parts of the reference."""
+    words, expected = text.split(), reference.split()
+    blocks = SequenceMatcher(None, expected, words, autojunk=False).get_matching_blocks()
+    matching = {block.b + offset for block in blocks for offset in range(block.size)}
+    return [(word, place in matching) for place, word in enumerate(words)]
+
+
+def _seed_groups(runs: Sequence[str], configs: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], ...]:
+    """Groups of runs whose configs are equal but for `run_dir` and `training.seed`, which differ."""
+    groups: dict[str, dict[int, str]] = {}
+    for run, config in zip(runs, configs, strict=True):
+        training = {**config["training"], "seed": None}
+        group = groups.setdefault(repr({**config, "run_dir": None, "training": training}), {})
+        group.setdefault(config["training"]["seed"], run)
+    return tuple(tuple(group.values()) for group in groups.values() if len(group) > 1)
+
+
+def seed_spread(comparison: RunComparison) -> list[tuple[str, str, str, float, float]]:
+    """Test set, metric, runs, mean and standard deviation (n - 1) of each group of runs with other seeds."""
+    return [
+        (one.name, metric, ", ".join(group), statistics.fmean(values), statistics.stdev(values))
+        for one in comparison.sets
+        for metric, scores in one.scores.items()
+        for group in comparison.seeds
+        for values in [[scores[run].value for run in group]]
+    ]

@@ -1,0 +1,86 @@
+"""A comparison of runs as tables in plain text or Markdown, and as an HTML page that needs no network."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from seq2attn.evaluation.compare import FrequencyBucket, RunComparison, SetComparison, seed_spread
+from seq2attn.evaluation.metrics import PairedScore, length_table
+from seq2attn.io.tables import format_table
+from seq2attn.visualization.html_page import render_page
+
+TEST_NOTES = {
+    "bootstrap": "± is half of the 95 % interval over sentences; p is of the difference from {first}, by sacreBLEU's"
+    " paired bootstrap (1,000 samples).",
+    "randomization": "p is of the difference from {first}, by sacreBLEU's paired approximate randomization (10,000"
+    " trials).",
+}
+
+
+def comparison_html(comparison: RunComparison) -> str:
+    """The page: scores, BLEU by length, words by frequency, and the sentences that differ most side by side."""
+    return render_page("seq2attn.evaluation", {**asdict(comparison), "notes": _notes(comparison)})
+
+
+def comparison_text(comparison: RunComparison, *, markdown: bool = False) -> str:
+    """Tables of each test set, and its sentences that differ most."""
+    parts = list[str]()
+    for one in comparison.sets:
+        parts += [_heading(f"{one.name}, {one.sentences:,} sentences", markdown), _scores(one, markdown)]
+        signatures = {name: next(iter(column.values())).signature for name, column in one.scores.items()}
+        parts.append("\n".join(f"{name}: {signature}" for name, signature in signatures.items()))
+        parts.append(length_table(one.by_length, markdown=markdown))
+        if one.by_frequency:
+            parts.append(_frequencies(one, markdown))
+        parts += [_example(one, place, markdown) for place in range(len(one.examples))]
+    if comparison.seeds:
+        rows = [(*names, f"{mean:.2f} ± {std:.2f}") for *names, mean, std in seed_spread(comparison)]
+        heads = ("test set", "metric", "runs with other seeds", "mean ± standard deviation")
+        parts.append(format_table([heads, *rows], num_text_columns=3, markdown=markdown))
+    return "\n\n".join([*parts, *_notes(comparison)])
+
+
+def _notes(comparison: RunComparison) -> list[str]:
+    return [TEST_NOTES[comparison.test].format(first=comparison.runs[0])]
+
+
+def _heading(text: str, markdown: bool) -> str:
+    return f"## {text}" if markdown else text
+
+
+def _scores(one: SetComparison, markdown: bool) -> str:
+    heads = ["run", *one.scores]
+    runs = next(iter(one.scores.values()))
+    rows = [[run, *(_score(scores[run]) for scores in one.scores.values())] for run in runs]
+    return format_table([heads, *rows], markdown=markdown)
+
+
+def _score(score: PairedScore) -> str:
+    interval = "" if score.interval is None else f" ± {score.interval:.2f}"
+    p_value = "" if score.p_value is None else f" (p = {score.p_value:.3f})"
+    return f"{score.value:.2f}{interval}{p_value}"
+
+
+def _frequencies(one: SetComparison, markdown: bool) -> str:
+    runs = list(one.by_length)
+    heads = ["in training", "words", *(f"F1 {run}" for run in runs)]
+    rows = [[_range(b), f"{b.count:,}", *(f"{b.f1[run]:.1f}" for run in runs)] for b in one.by_frequency]
+    return format_table([heads, *rows], markdown=markdown)
+
+
+def _range(bucket: FrequencyBucket) -> str:
+    if bucket.highest is None:
+        return f"{bucket.lowest}+"
+    return str(bucket.lowest) if bucket.lowest == bucket.highest else f"{bucket.lowest}-{bucket.highest}"
+
+
+def _example(one: SetComparison, place: int, markdown: bool) -> str:
+    """The sentence at a place of the examples; words that are not in the reference are in brackets, or bold."""
+    example = one.examples[place]
+    before, after = ("**", "**") if markdown else ("[", "]")
+    lines = [("source", example.source, ""), ("reference", example.reference, "")]
+    for run, words in example.words.items():
+        text = " ".join(word if matches else f"{before}{word}{after}" for word, matches in words)
+        lines.append((run, text, f"chrF {example.chrf[run]:.1f}"))
+    heads = (f"line {example.line}", "text", "")
+    return format_table([heads, *lines], num_text_columns=2, markdown=markdown)

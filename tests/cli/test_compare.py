@@ -1,0 +1,119 @@
+"""`seq2attn compare`: significance by sacreBLEU's own command, words by frequency, examples, and mistakes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Invoke, Toy, invoke_in, write_lines
+
+RUNS = ("a", "b", "c")
+
+
+@pytest.fixture(scope="module")
+def folder(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three evaluated runs: `b` with shorter translations, and `c` with another seed in its config."""
+    folder = tmp_path_factory.mktemp("compared")
+    for name in RUNS:
+        shutil.copytree(toy.run, folder / name)
+    for name, old, new in (("c", "seed: 1", "seed: 2"), ("b", "max_length: 256", "max_length: 6")):
+        config = folder / name / "config.yaml"
+        before, found, after = config.read_text(encoding="utf-8").rpartition(old)
+        assert found
+        config.write_text(before + new + after, encoding="utf-8")
+    for name in RUNS:
+        invoke_in(folder, "evaluate", name, "--metric", "bleu", "--metric", "chrf", "--metric", "ter")
+    return folder
+
+
+def compared(folder: Path, *options: str) -> Any:
+    return json.loads(invoke_in(folder, "compare", *RUNS, "--format", "json", *options).out)
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+@pytest.mark.parametrize(("test", "option"), [("bootstrap", "--paired-bs"), ("randomization", "--paired-ar")])
+def test_significance_is_that_of_sacrebleus_command(folder: Path, toy: Toy, test: str, option: str) -> None:
+    found = compared(folder, "--test", test)["sets"][1]
+    files = [f"{name}/evaluation/mixed.txt" for name in RUNS]
+    command = [sys.executable, "-m", "sacrebleu", toy.folder / "text/mixed.en", "-i", *files, option]
+    metrics = ["-m", "bleu", "-f", "json"]  # as JSON it cannot print the tests of other metrics
+    done = subprocess.run([*command, *metrics], cwd=folder, capture_output=True, check=True, text=True)
+    for run, theirs in zip(RUNS, json.loads(done.stdout), strict=True):
+        ours = found["scores"]["BLEU"][run]
+        assert ours["value"] == pytest.approx(theirs["BLEU"]["score"])
+        assert (ours["p_value"] is None) == (run == "a")
+        # The translations of `c` are those of `a`, of which sacreBLEU's bootstrap says p = 0.001.
+        assert ours["p_value"] == (1.0 if run == "c" else pytest.approx(theirs["BLEU"]["p_value"]))
+        assert (ours["interval"] is None) == (test == "randomization")
+        assert ours["interval"] == pytest.approx(theirs["BLEU"]["ci"])
+    assert found["scores"]["BLEU"]["b"]["p_value"] < 0.05
+    assert [*found["scores"]] == ["BLEU", "chrF2", "TER"]
+    assert found["scores"]["BLEU"]["a"]["signature"].startswith("nrefs:1|")
+
+
+def test_words_by_frequency(folder: Path, toy: Toy) -> None:
+    """Few words only, so all are in one bucket; its F1 is that of the counts of all words of the training text."""
+    (bucket,) = compared(folder)["sets"][1]["by_frequency"]
+    counts = Counter(" ".join(lines_of(toy.folder / "text/train.en")).split())
+    assert bucket["lowest"] <= min(counts.values()) and max(counts.values()) <= bucket["highest"]
+    references = [Counter(line.split()) for line in lines_of(toy.folder / "text/mixed.en")]
+    assert bucket["count"] == sum(map(Counter.total, references))
+    for run in RUNS:
+        lines = lines_of(folder / run / "evaluation/mixed.txt")
+        words = [Counter(word for word in line.split() if word in counts) for line in lines]
+        matched = sum((one & other).total() for one, other in zip(words, references, strict=True))
+        total = sum(map(Counter.total, words)) + bucket["count"]
+        assert bucket["f1"][run] == pytest.approx(200 * matched / total)
+
+
+def test_examples_are_the_sentences_that_differ_most(folder: Path, toy: Toy) -> None:
+    for one in compared(folder, "--examples", "3")["sets"]:
+        files = [lines_of(folder / run / f"evaluation/{one['name']}.txt") for run in RUNS]
+        differing = {place + 1 for place, lines in enumerate(zip(*files, strict=True)) if len({*lines}) > 1}
+        spreads = [max(example["chrf"].values()) - min(example["chrf"].values()) for example in one["examples"]]
+        assert len(spreads) == min(3, len(differing)) and spreads == sorted(spreads, reverse=True)
+        for example in one["examples"]:
+            place = example["line"] - 1
+            assert example["reference"] == lines_of(toy.folder / f"text/{one['name']}.en")[place]
+            assert example["source"] == lines_of(toy.folder / f"text/{one['name']}.de")[place]
+            for run, lines in zip(RUNS, files, strict=True):
+                words = example["words"][run]
+                assert " ".join(word for word, _ in words) == lines[place]
+                assert all(word in example["reference"].split() for word, matches in words if matches)
+                if lines[place] == example["reference"]:
+                    assert all(matches for _, matches in words)
+
+
+def test_output_formats(folder: Path, toy: Toy) -> None:
+    text = invoke_in(folder, "compare", *RUNS, "--html", "page.html").out
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    scores = compared(folder)["sets"][0]["scores"]["BLEU"]
+    assert f"{scores['a']['value']:.2f} ± {scores['a']['interval']:.2f}" in text and "p = " in text
+    assert compared(folder)["seeds"] == [["a", "c"]] and "a, c" in text and "± 0.00" in text
+    assert '"runs":["a","b","c"]' in page and "http" not in page.replace("http-equiv", "")
+    markdown = invoke_in(folder, "compare", "a", "b", "--format", "markdown").out
+    assert markdown.startswith("## short, 20 sentences") and "| run" in markdown and "**" in markdown
+
+
+def test_mistakes(folder: Path, toy: Toy, invoke: Invoke, tmp_path: Path) -> None:
+    for run in ("a", "b"):
+        shutil.copytree(folder / run, tmp_path / run)
+    assert "two or more different run directories" in invoke("compare", "a", "a", code=2).err
+    write_lines(tmp_path / "new", ["alt", "neu"])
+    error = invoke("compare", "a", "b", "--source", "new", "--reference", "new", code=2).err
+    assert error == "error: a: has no translations of `new`; make them: seq2attn evaluate a\n"
+    (tmp_path / "b/evaluation/short.txt").write_text("changed\n" * 20, encoding="utf-8")
+    error = invoke("compare", "a", "b", code=2).err
+    assert error.startswith(
+        "error: b/evaluation/short.txt: is a translation of another text than `short`, or was changed"
+    )
