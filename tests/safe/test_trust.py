@@ -88,6 +88,7 @@ OPTIONS = {
     "score": ("--source", "own.yaml", "--target", "own.yaml"),
     "average": ("--last", "1"),
     "align": ("--select-head",),
+    "compare": ("another",),
 }
 
 
