@@ -6,6 +6,7 @@ import io
 import json
 from pathlib import Path
 
+import safetensors.torch
 import torch
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from transformers import MT5Config, MT5ForConditionalGeneration, T5Config, T5ForConditionalGeneration
@@ -22,9 +23,12 @@ TASKS = {
 
 
 def make_t5(
-    folder: Path, *, gated: bool = False, multilingual: bool = False, **changes: object
+    folder: Path, *, gated: bool = False, tied: bool = False, multilingual: bool = False, **changes: object
 ) -> T5ForConditionalGeneration | MT5ForConditionalGeneration:
-    """A folder with T5 1.0, or with 1.1 if `gated`, which is returned; `changes` override fields of the config."""
+    """A folder with T5 1.0, or with 1.1 if `gated`, which is returned; `changes` override fields of the config.
+
+    `tied`: without an own output, as `transformers` 5 saves a T5 1.1 that it made.
+    """
     folder.mkdir(parents=True)
     pieces = io.BytesIO()
     SentencePieceTrainer.train(
@@ -55,11 +59,15 @@ def make_t5(
         for name, parameter in model.named_parameters():
             if name.endswith(("norm.weight", "bias.weight")):
                 parameter.add_(torch.randn_like(parameter) / 3)
-    if gated:
+    if gated and not tied:
         model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.shared.weight) / 3)
     model.save_pretrained(folder)
     fields = json.loads((folder / "config.json").read_text())
-    if gated:  # as in the files of Google, which `transformers` 5 no longer writes
+    if not gated:  # of the first files, without effect
+        weights = safetensors.torch.load_file(folder / "model.safetensors")
+        weights["decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"] = torch.ones(8, 2)
+        safetensors.torch.save_file(weights, folder / "model.safetensors")
+    if gated and not tied:  # as in the files of Google, which `transformers` 5 no longer writes
         fields = {key: value for key, value in fields.items() if key != "scale_decoder_outputs"}
         fields["tie_word_embeddings"] = False
     (folder / "config.json").write_text(json.dumps(fields | changes))

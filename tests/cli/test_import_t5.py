@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from seq2attn.run_directory import RunDirectory
 from tests.cli.conftest import Invoke
 from tests.small_marian import SOURCE
 from tests.small_t5 import PREFIX, TASKS, make_t5
@@ -37,6 +38,12 @@ def test_commands_work_on_an_imported_model(t5: Path, invoke: Invoke, tmp_path: 
     assert re.search(r"^greedy +3 +100.00%", export, re.MULTILINE)
     assert invoke("translate", "run", *greedy, "--engine", "ctranslate2").out == translations
     assert invoke("doctor", "run", "-i", "lines", "--sentences", "2").out.count("pass") == 4
+
+
+def test_another_text_with_the_search_of_the_task(t5: Path, invoke: Invoke, tmp_path: Path) -> None:
+    invoke("import", t5, "run", "--from", "de", "--to", "en", "--source-prefix", "Wo ist")
+    config = RunDirectory(tmp_path / "run").load_config()
+    assert getattr(config.tokenizer.source, "prefix", None) == "Wo ist" and config.search.num_hypotheses == 3
 
 
 CONFIGS: dict[str, tuple[dict[str, Any], list[str], str]] = {

@@ -25,6 +25,7 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "1.0 with a prefix": ({"task_specific_params": TASKS}, {"source_prefix": "the red boat"}, "the red boat "),
     "1.1": ({"gated": True, "feed_forward_proj": "gated-silu"}, {}, ""),
     "1.1, saved by transformers 5": ({"gated": True, "scale_decoder_outputs": False}, {}, ""),
+    "1.1, tied by transformers 5": ({"gated": True, "tied": True}, {}, ""),
     "mT5": ({"gated": True, "multilingual": True}, {}, ""),
 }
 LENGTHS = LengthsConfig(length_penalty="average", alpha=0.8, max_length=18, source_language="de")
