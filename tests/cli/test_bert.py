@@ -1,7 +1,5 @@
 """BERT on the command line: errors have their place before training, and a run needs no checkpoint."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

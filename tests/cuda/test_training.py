@@ -1,7 +1,5 @@
 """Trainings on CUDA: batches that fit in memory, exact resume, precision, and translation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Updates on CUDA: no synchronization with the host, and few kernel launches."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

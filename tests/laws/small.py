@@ -1,7 +1,5 @@
 """Trainings of seconds on a small text, and their weights and metrics."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Training with BERT as encoder: frozen layers, learning-rate scale, exact resume."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from safetensors.torch import load_file

@@ -1,7 +1,5 @@
 """Laws of wiring: each option of a config reaches its component, and no other."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """The BERT encoder against `transformers`, its frozen parts, and checkpoints that cannot be loaded."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

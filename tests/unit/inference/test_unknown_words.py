@@ -1,7 +1,5 @@
 """Unknown words: each is replaced by the source word with the most attention, of its own line."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """`training.batch.tokens: fit`: the largest batch that fits in memory."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
