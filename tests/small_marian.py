@@ -2,10 +2,15 @@
 
 import io
 import json
-from collections.abc import Sequence
+import shutil
+import struct
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
+import yaml
+from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from transformers import MarianConfig, MarianMTModel
 
@@ -82,3 +87,89 @@ def make_marian(
     model.generation_config.update(num_beams=3, length_penalty=0.8, max_length=20)
     model.to(dtype).save_pretrained(folder, max_shard_size=shard)
     return model.float()
+
+
+LETTERS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "out_proj": "o"}
+
+
+def marian_arrays(model: MarianMTModel) -> dict[str, NDArray[np.float32]]:
+    """The weights of a model with the names and layouts of Marian, without the row of PAD."""
+    arrays = {"Wemb": model.model.shared.weight[:-1], "decoder_ff_logit_out_b": model.final_logits_bias[:, :-1]}
+    for side in ("encoder", "decoder"):
+        for number, layer in enumerate(getattr(model.model, side).layers, 1):
+            scope = f"{side}_l{number}"
+            for theirs, name in (("self_attn", "self"), ("encoder_attn", "context")):
+                for module, letter in LETTERS.items() if hasattr(layer, theirs) else ():
+                    linear = getattr(getattr(layer, theirs), module)
+                    arrays[f"{scope}_{name}_W{letter}"] = linear.weight.T
+                    arrays[f"{scope}_{name}_b{letter}"] = linear.bias[None]
+            norms = {"self_Wo": "self_attn_layer_norm", "ffn_ffn": "final_layer_norm"}
+            norms |= {"context_Wo": "encoder_attn_layer_norm"} if side == "decoder" else {}
+            for name, norm in norms.items():
+                arrays[f"{scope}_{name}_ln_scale"] = getattr(layer, norm).weight[None]
+                arrays[f"{scope}_{name}_ln_bias"] = getattr(layer, norm).bias[None]
+            for name, linear in (("1", layer.fc1), ("2", layer.fc2)):
+                arrays[f"{scope}_ffn_W{name}"], arrays[f"{scope}_ffn_b{name}"] = linear.weight.T, linear.bias[None]
+    return {name: np.ascontiguousarray(tensor.detach().numpy()) for name, tensor in arrays.items()}
+
+
+def marian_options(**changes: object) -> dict[str, object]:
+    """The options of a training that made a model of `make_marian` with equal widths of both sides."""
+    return {
+        "type": "transformer",
+        "dim-emb": 16,
+        "dim-vocabs": [54, 54],
+        "enc-depth": 2,
+        "dec-depth": 2,
+        "transformer-heads": 4,
+        "transformer-dim-ffn": 32,
+        "transformer-ffn-activation": "swish",
+        "transformer-decoder-autoreg": "self-attention",
+        "transformer-preprocess": "",
+        "transformer-postprocess": "dan",
+        "transformer-postprocess-emb": "d",
+        "transformer-no-projection": False,
+        "transformer-guided-alignment-layer": "last",
+        "tied-embeddings-all": True,
+    } | {name.replace("_", "-"): value for name, value in changes.items()}
+
+
+def write_npz(file: Path, arrays: Mapping[str, NDArray[np.float32]], options: Mapping[str, object]) -> None:
+    """Marian's `.npz`, in which the text of the options ends with a zero."""
+    text = np.frombuffer(yaml.safe_dump(dict(options)).encode() + b"\0", np.int8)
+    np.savez(file, **arrays, **{"special:model.yml": text})
+
+
+def write_bin(
+    file: Path, arrays: Mapping[str, NDArray[np.float32]], options: Mapping[str, object], scale: float = 0.0
+) -> None:
+    """Marian's `.bin`; with a `scale`, matrices are 8-bit integers, and those of products transposed."""
+    text = np.frombuffer(yaml.safe_dump(dict(options)).encode() + b"\0", np.int8)
+    headers, names, shapes, data = b"", b"", b"", b""
+    for name, array in {**arrays, "special:model.yml": text}.items():
+        kind, content = (0x404, array.tobytes()) if array.dtype == np.float32 else (0x101, array.tobytes())
+        if scale and len(array) > 1 and array.dtype == np.float32:
+            stored = array if name == "Wemb" else array.T
+            content = np.rint(stored * scale).astype(np.int8).tobytes() + np.float32(scale).tobytes()
+            kind = 0x4101
+        content += b"\0" * (-len(content) % 256)
+        headers += struct.pack("<4Q", len(name) + 1, kind, array.ndim, len(content))
+        names, data = names + name.encode() + b"\0", data + content
+        shapes += struct.pack(f"<{array.ndim}i", *array.shape)
+    start = struct.pack("<2Q", 1, len(arrays) + 1) + headers + names + shapes
+    padding = -(len(start) + 8) % 256
+    file.write_bytes(start + struct.pack("<Q", padding) + b"\0" * padding + data)
+
+
+def write_marian_files(folder: Path, original: Path, weights: str) -> None:
+    """The decoder's config and the vocabularies of Marian for the model in the folder `original`."""
+    ids = json.loads((original / "vocab.json").read_text(encoding="utf-8"))
+    folder.mkdir(parents=True)
+    (folder / "vocab.yml").write_text(
+        "".join(f"{json.dumps(piece, ensure_ascii=False)}: {id}\n" for piece, id in ids.items() if piece != "<pad>"),
+        encoding="utf-8",
+    )
+    for name in ("source.spm", "target.spm"):
+        shutil.copy(original / name, folder)
+    decoding = {"models": [f"/elsewhere/{weights}"], "vocabs": ["vocab.yml", "vocab.yml"], "beam-size": 3}
+    (folder / "decoder.yml").write_text(yaml.safe_dump({**decoding, "normalize": 0.8, "mini-batch": 64}))

@@ -9,7 +9,9 @@ import typer
 
 
 def import_(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of Hugging Face.", show_default=False)],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A folder of Hugging Face, or of Marian.", show_default=False)
+    ],
     run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The new run directory.", show_default=False)],
     source_language: Annotated[
         str | None,
@@ -43,7 +45,8 @@ def import_(
         typer.Option(metavar="FILE", help="Lines to verify with. [random words of the vocabulary]"),
     ] = None,
 ) -> None:
-    """Make a run directory of a pretrained model in the format of Hugging Face: Marian (OPUS-MT), M2M100, NLLB, T5.
+    """Make a run directory of a pretrained model in the format of Hugging Face: Marian (OPUS-MT), M2M100, NLLB, T5;
+    or of a Marian model in its own files: decoder.yml, weights in .npz or .bin, and vocabularies.
 
     The run translates, draws attention, aligns, is evaluated, exported and trained further like any other. Where
     transformers is installed, both translate the same lines, and the command reports the share of equal tokens. In
@@ -64,7 +67,7 @@ def import_(
     options = ImportOptions(positions, punctuation, source_language, to, source_prefix)
     report = import_run(folder, run, options, allow_pickle=allow_pickle, verify_with=verify_with)
     if report is None:
-        typer.echo("not verified: transformers is not installed (pip install 'seq2attn[pretrained]')", err=True)
+        typer.echo("not verified: transformers is not installed, or has no such model", err=True)
     else:
         typer.echo(report)
     typer.echo(f"imported to {run}", err=True)

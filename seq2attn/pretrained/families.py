@@ -9,16 +9,19 @@ from seq2attn.io.hf_folder import CONFIG_FILE, check_files, read_hf_config
 from seq2attn.pretrained.family import Family
 from seq2attn.pretrained.m2m100 import M2M100
 from seq2attn.pretrained.marian import Marian
+from seq2attn.pretrained.marian_files import MarianFiles, find_marian_files
 from seq2attn.pretrained.t5 import MT5, T5
 
 FAMILIES: tuple[type[Family], ...] = (Marian, M2M100, T5, MT5)
 
 
 def read_family(folder: Path, *, allow_pickle: bool) -> Family:
-    """The model in a folder, by `model_type` in its `config.json`.
+    """The model in a folder, by `model_type` in its `config.json`, or in Marian's own files.
 
     Raises: DataError with the file and the key that cannot be used.
     """
+    if not (folder / CONFIG_FILE).is_file() and (file := find_marian_files(folder)):
+        return MarianFiles(file)
     check_files(folder, allow_pickle=allow_pickle, pickle_hint="is a pickle: --allow-pickle reads it")
     config = read_hf_config(folder / CONFIG_FILE)
     families = {family.model_type: family for family in FAMILIES}

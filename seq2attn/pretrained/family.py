@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -18,6 +19,7 @@ from seq2attn.errors import DataError, UserError
 from seq2attn.io.hf_folder import CONFIG_FILE, read_hf_config, validate_fields
 from seq2attn.nn.layers import SinusoidalPositionEncoding
 from seq2attn.pretrained.hf_weights import Tables, WeightNames
+from seq2attn.pretrained.pickled_weights import weights_folder
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.vocabulary import BOS, SPECIAL_TOKENS
 
@@ -89,6 +91,10 @@ class Family(ABC):
         """The JSON object in a file of the folder; empty without the file. Raises DataError."""
         return read_hf_config(self.folder / name) if (self.folder / name).is_file() else {}
 
+    def weights_folder(self, *, allow_pickle: bool) -> AbstractContextManager[Path]:
+        """A folder with the weights in safetensors, temporary where they are converted. Raises DataError."""
+        return weights_folder(self.folder, allow_pickle=allow_pickle)
+
     @property
     @abstractmethod
     def tables(self) -> Tables:
@@ -156,7 +162,7 @@ class Family(ABC):
                     raise DataError(f"{self.folder}: `{name}` has other positions than sinusoids")
 
     def load_original(self, tensors: Mapping[str, Tensor], options: ImportOptions) -> Any:
-        """The original model with its `tensors`; `from_pretrained` would follow other files."""
+        """The original model with its `tensors`; `from_pretrained` would follow other files. None if there is none."""
         from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
         config = AutoConfig.for_model(self.model_type, **self.architecture.model_dump())

@@ -23,7 +23,6 @@ from seq2attn.pretrained.families import read_family
 from seq2attn.pretrained.family import Family, ImportOptions
 from seq2attn.pretrained.hf_weights import convert_weights, read_tensors
 from seq2attn.pretrained.peft_adapter import Adapter
-from seq2attn.pretrained.pickled_weights import weights_folder
 from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig, SearchConfig
@@ -48,8 +47,8 @@ def import_run(
     """Make the run directory `run` of the model in `folder`; `allow_pickle` reads `pytorch_model.bin` too.
 
     Returns its agreement with the original on the lines of `verify_with`, or on words of its vocabulary; None where
-    `transformers` is not installed. Raises UserError, leaving nothing behind, for a model that cannot be imported, or
-    when the two do not agree.
+    `transformers` is not installed, or has no such model. Raises UserError, leaving nothing behind, for a model that
+    cannot be imported, or when the two do not agree.
     """
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise UserError(f"{run}: exists; give another directory, or move it away")
@@ -64,7 +63,7 @@ def import_run(
     sizes = len(source.vocabulary), len(target.vocabulary)
     with SkipInit(), torch.device("meta"):
         empty = build_model(experiment.model, *sizes)
-    with weights_folder(original_folder, allow_pickle=allow_pickle) as weights_in:
+    with family.weights_folder(allow_pickle=allow_pickle) as weights_in:
         tensors = read_tensors(original_folder, weights_in, empty, family.tables)
     if adapter is not None:
         tensors = adapter.merge(tensors, family.tables)
@@ -83,7 +82,9 @@ def import_run(
             return None
         assert isinstance(source, SentencePieceTokenizer)
         check_tokenizer(folder, source, rows[0], family.original_encoder(options), lines)
-        original = TransformersEngine(family.load_original(tensors, options), rows)
+        if (loaded := family.load_original(tensors, options)) is None:
+            return None
+        original = TransformersEngine(loaded, rows)
         lengths = experiment.search.lengths
         greedy = GreedyConfig(kind="greedy", lengths=lengths)
         beam = BeamConfig(kind="beam", patience=None, lengths=lengths)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -78,10 +78,16 @@ class Marian(BartFamily):
                 (SOURCE_MODEL, TARGET_MODEL), self.vocabulary_files, self.language_codes, strict=True
             )
         )
-        known = re.findall(">>(\\S+)<<", " ".join(read_pieces(self.folder / VOCABULARY_FILE)))
-        self.check_language(options.target_language, known, "--to")
+        return source | {"tag": self.language_tag(read_pieces(self.folder / VOCABULARY_FILE), options)}, target
+
+    def language_tag(self, pieces: Iterable[str], options: ImportOptions) -> str | None:
+        """The token before each source line; None for a model with one language.
+
+        Raises: UserError for a language that has no tag among the pieces, or that is missing.
+        """
+        self.check_language(options.target_language, re.findall(">>(\\S+)<<", " ".join(pieces)), "--to")
         self.check_language(options.source_language, (), "--from")
-        return source | {"tag": self._tag(options)}, target
+        return None if options.target_language is None else f">>{options.target_language}<<"
 
     @property
     def language_codes(self) -> tuple[str, str]:
@@ -125,9 +131,5 @@ class Marian(BartFamily):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about sacremoses, which it does not call
             tokenizer = MarianTokenizer(*files)
-        tag = self._tag(options)
+        tag = self.language_tag(read_pieces(self.folder / VOCABULARY_FILE), options)
         return lambda line: list(tokenizer(line if tag is None else f"{tag} {line}").input_ids)
-
-    @staticmethod
-    def _tag(options: ImportOptions) -> str | None:
-        return None if options.target_language is None else f">>{options.target_language}<<"

@@ -15,6 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
 from pydantic import Field, TypeAdapter, model_validator
 
 from seq2attn.config.base import Config, FieldError, InputPath
@@ -40,7 +41,8 @@ class SentencePieceTokenizerConfig(Config):
     path: InputPath
     """File of the SentencePiece model."""
     vocabulary: InputPath | None = None
-    """JSON file with the id of each piece, such as `vocab.json` of Hugging Face; none: the pieces of the model."""
+    """File with the id of each piece: JSON such as `vocab.json` of Hugging Face, or Marian's `.yml`; none: the pieces
+    of the model."""
     punctuation: str | None = Field(None, pattern="^[a-z]{2,3}$")
     """Language code for Moses' normalization of punctuation, with which OPUS-MT models were trained; none: off. Needs
     sacremoses."""
@@ -108,11 +110,11 @@ def load_processor(model: bytes, path: Path) -> Any:
 
 
 def read_pieces(path: Path) -> list[str]:
-    """The pieces of a JSON file in the order of their ids.
+    """The pieces of a JSON file, or of Marian's `.yml`, in the order of their ids.
 
     Raises: RunError unless the ids are 0, 1, 2 and so on, each once.
     """
-    ids = read_object(path, FILE_HINT)
+    ids = _read_yaml_ids(path) if path.suffix == ".yml" else read_object(path, FILE_HINT)
     for piece, id in ids.items():
         if type(id) is not int:
             raise RunError(f"{path}: the id of `{piece}` is {id!r}, no number; {FILE_HINT}")
@@ -127,6 +129,16 @@ def find_languages(tokens: Iterable[str]) -> dict[str, str]:
     """The tag of each language that has one among the tokens."""
     matches = map(_LANGUAGE_TAG.fullmatch, tokens)
     return {match[match.lastindex or 0]: match[0] for match in matches if match}
+
+
+def _read_yaml_ids(path: Path) -> dict[str, Any]:
+    """The ids in a YAML file, where a piece such as `no` is a string. Raises RunError."""
+    try:
+        ids = yaml.load(read_bytes(path, FILE_HINT), getattr(yaml, "CBaseLoader", yaml.BaseLoader))
+        return {piece: int(id) for piece, id in ids.items()}
+    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise RunError(f"{path}: is not a vocabulary of Marian ({reason}); {FILE_HINT}") from None
 
 
 class SentencePieceTokenizer(Tokenizer):

@@ -1,0 +1,199 @@
+"""Marian models in Marian's own files, such as the originals of OPUS-MT and the small models of Bergamot.
+
+decoder.yml             `models` and `vocabs`, which are searched in the same folder, and the search
+model.npz, model.bin    weights, with the options of the training
+vocab.spm               SentencePiece model whose ids are those of the tables, for each side or both, or
+vocab.yml               ids of the pieces of source.spm and target.spm
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import safetensors.torch
+import yaml
+from pydantic import Field, NonNegativeFloat, PositiveInt
+from torch import Tensor
+
+from seq2attn.config.base import Config
+from seq2attn.errors import DataError, RunError
+from seq2attn.io.files import read_bytes
+from seq2attn.io.hf_folder import WEIGHTS_FILE, validate_fields
+from seq2attn.pretrained.family import Generation, ImportOptions
+from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, Marian, MarianArchitecture
+from seq2attn.pretrained.marian_weights import read_marian_weights, to_hf_tensors
+from seq2attn.tokenizers.sentencepiece_model import load_processor, read_pieces
+
+PATTERNS = ("decoder.yml", "*.decoder.yml", "config*.yml")
+"""Names of the decoder's config, as Marian's training, OPUS-MT and Bergamot write it."""
+HINT = "take the files that belong to the model"
+
+
+class MarianOptions(Config):
+    """Options of a training that define the model; dashes of their names are underscores."""
+
+    type: Literal["transformer"]
+    dim_emb: PositiveInt
+    dim_vocabs: tuple[PositiveInt, PositiveInt]
+    enc_depth: PositiveInt
+    dec_depth: PositiveInt
+    dec_cell: str = "gru"
+    transformer_decoder_autoreg: Literal["self-attention", "rnn"] = "self-attention"
+    transformer_heads: PositiveInt
+    transformer_dim_ffn: PositiveInt
+    transformer_ffn_activation: Literal["relu", "swish"]
+    transformer_ffn_depth: Literal[2] = 2
+    transformer_preprocess: Literal[""]
+    transformer_postprocess: Literal["dan"]
+    transformer_postprocess_emb: Literal["", "d"] = "d"
+    transformer_postprocess_top: Literal[""] = ""
+    transformer_attention_mask: Literal["default"] = "default"
+    transformer_decoder_dim_ffn: Literal[0] = 0
+    transformer_decoder_ffn_depth: Literal[0] = 0
+    transformer_disable_position_embeddings: Literal[False] = False
+    transformer_no_affine: Literal[False] = False
+    transformer_no_projection: Literal[False] = False
+    transformer_rnn_projection: Literal[False] = False
+    transformer_tied_layers: tuple[()] = ()
+    transformer_train_position_embeddings: Literal[False] = False
+    lemma_dim_emb: Literal[0] = 0
+    right_left: Literal[False] = False
+    tied_embeddings: bool = False
+    tied_embeddings_src: bool = False
+    tied_embeddings_all: bool = False
+
+
+class MarianDecoding(Config):
+    """The files of a model and its search."""
+
+    models: tuple[str] = Field(min_length=1, max_length=1)
+    vocabs: tuple[str, str]
+    beam_size: PositiveInt = 12
+    normalize: NonNegativeFloat = 0.0
+    word_penalty: Literal[0] = 0
+
+
+class MarianFiles(Marian):
+    """Marian's own files."""
+
+    def __init__(self, file: Path) -> None:
+        """The model of a decoder's config. Raises DataError with the file and the key that cannot be used."""
+        self.folder, self.tokenizer_settings = file.parent, {}
+        try:
+            content = yaml.safe_load(read_bytes(file, HINT))
+        except (RunError, yaml.YAMLError, UnicodeDecodeError) as error:
+            reason = " ".join(str(error).split())
+            raise DataError(f"{file}: cannot be read ({reason})") from None
+        if not isinstance(content, dict):
+            raise DataError(f"{file}: has no keys")
+        decoding = validate_fields(MarianDecoding, _with_underscores(content), file)
+        self.vocabularies = tuple(self.folder / Path(name).name for name in decoding.vocabs)
+        self.generation = Generation(
+            num_beams=decoding.beam_size, length_penalty=decoding.normalize, early_stopping=True
+        )
+        weights = self.folder / Path(decoding.models[0]).name
+        options, self.arrays = read_marian_weights(weights)
+        self.options = one = validate_fields(MarianOptions, _with_underscores(options), weights)
+        if self.is_ssru and one.dec_cell != "ssru":
+            raise DataError(f"{weights}: `dec_cell` is `{one.dec_cell}`, expected `ssru`")
+        pad = max(one.dim_vocabs)
+        self.architecture = MarianArchitecture(
+            vocab_size=pad + 1,
+            pad_token_id=pad,  # a row of zeros, with which Marian starts
+            decoder_start_token_id=pad,
+            eos_token_id=0,
+            d_model=one.dim_emb,
+            encoder_layers=one.enc_depth,
+            decoder_layers=one.dec_depth,
+            encoder_attention_heads=one.transformer_heads,
+            decoder_attention_heads=one.transformer_heads,
+            encoder_ffn_dim=one.transformer_dim_ffn,
+            decoder_ffn_dim=one.transformer_dim_ffn,
+            activation_function=one.transformer_ffn_activation,
+            scale_embedding=True,
+            share_encoder_decoder_embeddings=one.tied_embeddings_all or one.tied_embeddings_src,
+            tie_word_embeddings=one.tied_embeddings_all or one.tied_embeddings,
+        )
+
+    @property
+    def is_ssru(self) -> bool:
+        """True if the decoder has recurrent units in the place of its self-attention."""
+        return self.options.transformer_decoder_autoreg == "rnn"
+
+    @contextmanager
+    def weights_folder(self, *, allow_pickle: bool) -> Iterator[Path]:
+        """A temporary folder with the weights in safetensors."""
+        with TemporaryDirectory() as temporary:
+            tensors = to_hf_tensors(self.arrays, self.architecture.vocab_size)
+            safetensors.torch.save_file(tensors, Path(temporary) / WEIGHTS_FILE)
+            yield Path(temporary)
+
+    def model(self, options: ImportOptions) -> dict[str, Any]:
+        """The model section."""
+        section = super().model(options)
+        if self.is_ssru:
+            unused = ("heads", "attention_dropout")
+            decoder = {key: value for key, value in section["decoder"].items() if key not in unused}
+            section["decoder"] = {**decoder, "kind": "ssru"}
+        return section
+
+    def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The tokenizer sections of both sides."""
+        sections = []
+        for vocabulary, model in zip(self.vocabularies, (SOURCE_MODEL, TARGET_MODEL), strict=True):
+            section: dict[str, Any] = {"kind": "sentencepiece", "path": vocabulary.resolve()}
+            if vocabulary.suffix != ".spm":
+                section |= {"path": self.folder.resolve() / model, "vocabulary": vocabulary.resolve()}
+                section |= {"punctuation": "und" if options.punctuation else None}
+            sections.append(section)
+        return sections[0] | {"tag": self.language_tag(self.pieces(self.vocabularies[0]), options)}, sections[1]
+
+    def pieces(self, vocabulary: Path) -> dict[str, int]:
+        """The id of each piece of a vocabulary. Raises DataError."""
+        try:
+            if vocabulary.suffix != ".spm":
+                return {piece: id for id, piece in enumerate(read_pieces(vocabulary))}
+            processor = load_processor(read_bytes(vocabulary, HINT), vocabulary)
+        except RunError as error:
+            raise DataError(str(error)) from None
+        return {processor.id_to_piece(id): id for id in range(len(processor))}
+
+    def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
+        """A vocabulary and its id of each token, for both sides, up to that of the row of zeros."""
+        pad, sides = self.architecture.pad_token_id, []
+        for file, size in zip(self.vocabularies, self.options.dim_vocabs, strict=True):
+            ids = self.pieces(file)
+            if len(ids) != size:
+                raise DataError(f"{file}: has {len(ids)} entries, and the model {size} by its `dim-vocabs`")
+            sides.append((file, {**ids, **{f"<row {id}>": id for id in range(size, pad)}, "<pad>": pad}))
+        return sides[0], sides[1]
+
+    def load_original(self, tensors: Mapping[str, Tensor], options: ImportOptions) -> Any:
+        """The model of `transformers`, which has none with SSRUs."""
+        return None if self.is_ssru else super().load_original(tensors, options)
+
+    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
+        """SentencePiece by itself: a normalized line -> ids with that of EOS."""
+        section, _ = self.tokenizers(options)
+        processor, ids = load_processor(read_bytes(section["path"], HINT), section["path"]), self.token_ids()[0][1]
+        prefix = [] if section["tag"] is None else [section["tag"]]
+        return lambda line: [
+            ids.get(piece, ids["<unk>"]) for piece in (*prefix, *processor.encode(line, out_type=str), "</s>")
+        ]
+
+
+def find_marian_files(folder: Path) -> Path | None:
+    """The config of the decoder in a folder; None without one. Raises DataError for several."""
+    files = sorted({file for pattern in PATTERNS for file in folder.glob(pattern)})
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise DataError(f"{folder}: has several models of Marian, {names}; put one of them into another folder")
+    return files[0] if files else None
+
+
+def _with_underscores(content: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(key).replace("-", "_"): value for key, value in content.items()}

@@ -1,0 +1,153 @@
+"""Weight files of Marian: `.npz` of NumPy, or `.bin`, whose matrices may be 8-bit integers (marian-dev, binary.cpp).
+
+A `.bin` file has a version, the number of arrays, all headers, all names, all shapes, padding, and the data. Integers
+are divided by a scale, which follows them. Matrices of products are stored transposed, tables of embeddings are not.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+import zipfile
+from collections.abc import Iterator, Mapping
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seq2attn.errors import DataError
+from seq2attn.io.files import open_regular
+from seq2attn.pretrained.bart import BART_NAMES
+
+OPTIONS = "special:model.yml"
+ACTIVATION_SCALE = "_QuantMultA"
+HEADER = struct.Struct("<4Q")  # length of the name, type, number of dimensions, bytes of data
+DTYPES = {0x101: "<i1", 0x402: "<f2", 0x404: "<f4", 0x4101: "<i1"}
+SCALED_INT8 = 0x4101
+TABLES = {
+    "Wemb": BART_NAMES.shared,
+    "encoder_Wemb": BART_NAMES.source,
+    "decoder_Wemb": BART_NAMES.target,
+    "decoder_ff_logit_out_W": BART_NAMES.output,
+    "decoder_ff_logit_out_b": BART_NAMES.bias,
+}
+NORMS = {
+    "self_Wo": "self_attn_layer_norm",
+    "context_Wo": "encoder_attn_layer_norm",
+    "ffn_ffn": "final_layer_norm",
+    "rnn_ffn": "ssru_residual.norm",
+}
+ATTENTION = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
+PROJECTIONS = {
+    **{f"self_{letter}": f"self_attn.{name}" for letter, name in ATTENTION.items()},
+    **{f"context_{letter}": f"encoder_attn.{name}" for letter, name in ATTENTION.items()},
+    "ffn_1": "fc1",
+    "ffn_2": "fc2",
+    "rnn_": "ssru.input_proj",
+    "rnn_f": "ssru.forget_gate",
+}
+"""Layers and letters of Marian, and names of Hugging Face; SSRUs, which it does not have, are named as here."""
+
+
+def read_marian_weights(file: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Options of the training, and arrays by name. Raises DataError for a file that is none of Marian's."""
+    try:
+        with open_regular(file) as stream:
+            arrays = dict(_read_npz(stream) if file.suffix == ".npz" else _read_bin(stream.read()))
+        options = yaml.safe_load(arrays.pop(OPTIONS).tobytes().rstrip(b"\0"))
+        if not isinstance(options, dict):
+            raise ValueError("its options are no mapping")
+    except FileNotFoundError:
+        raise DataError(f"{file}: there is no such file") from None
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        EOFError,
+        MemoryError,
+        struct.error,
+        zipfile.BadZipFile,
+        yaml.YAMLError,
+    ) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{file}: is not a complete model of Marian ({reason})") from None
+    return options, arrays
+
+
+def _read_npz(stream: BufferedReader) -> Iterator[tuple[str, NDArray[Any]]]:
+    with zipfile.ZipFile(stream) as archive:
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+            raise ValueError("it is compressed, as Marian's files are not")
+    stream.seek(0)
+    with np.load(stream, allow_pickle=False) as arrays:
+        yield from arrays.items()
+
+
+def _read_bin(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
+    version, count = struct.unpack_from("<2Q", data)
+    if version != 1:
+        raise ValueError(f"version {version}, expected 1")
+    headers = [HEADER.unpack_from(data, 16 + number * HEADER.size) for number in range(count)]
+    position = 16 + count * HEADER.size
+    names, shapes = list[str](), list[tuple[int, ...]]()
+    for length, *_ in headers:
+        names.append(data[position : position + length - 1].decode())
+        position += length
+    for _, _, dims, _ in headers:
+        shapes.append(struct.unpack_from(f"<{dims}i", data, position))
+        position += 4 * dims
+    position += 8 + struct.unpack_from("<Q", data, position)[0]
+    for name, shape, (_, kind, _, size) in zip(names, shapes, headers, strict=True):
+        if min(shape) < 1 or kind not in DTYPES:
+            raise ValueError(f"`{name}` has the shape {shape} and the type {kind:#x}")
+        if not name.endswith(ACTIVATION_SCALE):
+            yield name, _array(data, position, name, shape, kind)
+        position += size
+
+
+def _array(data: bytes, position: int, name: str, shape: tuple[int, ...], kind: int) -> NDArray[Any]:
+    values = np.frombuffer(data, DTYPES[kind], math.prod(shape), position)
+    if kind != SCALED_INT8:
+        return values.reshape(shape)
+    (scale,) = np.frombuffer(data, "<f4", 1, position + values.nbytes)
+    scaled = values.astype(np.float32) / scale
+    return scaled.reshape(shape) if name.endswith("Wemb") else scaled.reshape(shape[::-1]).T
+
+
+def to_hf_tensors(arrays: Mapping[str, NDArray[Any]], size: int) -> dict[str, Tensor]:
+    """Float32 tensors with the names of Hugging Face; tables of embeddings get rows of zeros up to `size`."""
+    tensors = {}
+    for name, array in arrays.items():
+        rows = size - (array.shape[-1] if name == "decoder_ff_logit_out_b" else array.shape[0])
+        if re.search("_W[qkvo12f]?$", name):
+            array, rows = array.T, size - array.shape[-1]
+        tensor = torch.tensor(array, dtype=torch.float32)
+        if name == "decoder_ff_logit_out_b":
+            tensor = torch.nn.functional.pad(tensor, (0, rows))
+        elif name in TABLES:
+            tensor = torch.nn.functional.pad(tensor, (0, 0, 0, rows))
+        elif tensor.dim() == 2 and len(tensor) == 1:
+            tensor = tensor[0]
+        tensors[_hf_name(name)] = tensor.contiguous()
+    return tensors
+
+
+def _hf_name(name: str) -> str:
+    """The name of Hugging Face, or the same where there is none."""
+    if name in TABLES:
+        return TABLES[name]
+    layer = re.fullmatch(r"(encoder|decoder)_l([1-9]\d*)_(\w+)", name)
+    if layer is None:
+        return name
+    prefix, part = f"model.{layer[1]}.layers.{int(layer[2]) - 1}.", layer[3]
+    if (norm := re.fullmatch("(.*)_ln_(scale|bias)", part)) and norm[1] in NORMS:
+        return f"{prefix}{NORMS[norm[1]]}.{'weight' if norm[2] == 'scale' else 'bias'}"
+    if (linear := re.fullmatch("(self_|context_|ffn_|rnn_)([Wb])(.?)", part)) and linear[1] + linear[3] in PROJECTIONS:
+        return f"{prefix}{PROJECTIONS[linear[1] + linear[3]]}.{'weight' if linear[2] == 'W' else 'bias'}"
+    return name
