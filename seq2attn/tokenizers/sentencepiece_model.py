@@ -134,8 +134,8 @@ def find_languages(tokens: Iterable[str]) -> dict[str, str]:
 def _read_yaml_ids(path: Path) -> dict[str, Any]:
     """The ids in a YAML file, where a piece such as `no` is a string. Raises RunError."""
     try:
-        ids = yaml.load(read_bytes(path, FILE_HINT), getattr(yaml, "CBaseLoader", yaml.BaseLoader))
-        return {piece: int(id) for piece, id in ids.items()}
+        root: Any = yaml.compose(read_bytes(path, FILE_HINT), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return {piece.value: int(id.value) for piece, id in root.value}
     except (yaml.YAMLError, UnicodeDecodeError, AttributeError, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise RunError(f"{path}: is not a vocabulary of Marian ({reason}); {FILE_HINT}") from None
