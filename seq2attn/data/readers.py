@@ -76,21 +76,24 @@ class PlainTextConfig(_CorpusConfig):
                 )
 
 
-class TSVConfig(_CorpusConfig):
-    """A file with a pair a line, in columns separated by tabs (quotes are ordinary characters)."""
-
-    kind: Literal["tsv"] = "tsv"
+class _OneFileConfig(_CorpusConfig):
     path: InputPath
     """The file; .gz and .xz are decompressed."""
-    source: PositiveInt = 1
-    """Column of the source language; the first is 1."""
-    target: PositiveInt = 2
-    """Column of the target language."""
 
     @property
     def files(self) -> tuple[Path, ...]:
         """All files of the corpus."""
         return (self.path,)
+
+
+class TSVConfig(_OneFileConfig):
+    """A file with a pair a line, in columns separated by tabs (quotes are ordinary characters)."""
+
+    kind: Literal["tsv"] = "tsv"
+    source: PositiveInt = 1
+    """Column of the source language; the first is 1."""
+    target: PositiveInt = 2
+    """Column of the target language."""
 
     def pairs_with_alignments(self) -> Iterator[tuple[Pair, WordAlignment | None]]:
         """Two columns of each line."""
@@ -103,21 +106,14 @@ class TSVConfig(_CorpusConfig):
             yield (columns[self.source - 1], columns[self.target - 1]), None
 
 
-class JSONLinesConfig(_CorpusConfig):
+class JSONLinesConfig(_OneFileConfig):
     """A file with a JSON object a line."""
 
     kind: Literal["jsonl"] = "jsonl"
-    path: InputPath
-    """The file; .gz and .xz are decompressed."""
     source: str = "source"
     """Key of the source text."""
     target: str = "target"
     """Key of the target text."""
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """All files of the corpus."""
-        return (self.path,)
 
     def pairs_with_alignments(self) -> Iterator[tuple[Pair, WordAlignment | None]]:
         """Two values of each object."""
