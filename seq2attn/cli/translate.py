@@ -51,6 +51,14 @@ def translate(
     prefix: Annotated[
         str, typer.Option(metavar="TEXT", help="The beginning of each translation.", show_default=False)
     ] = "",
+    glossary: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Terms that translations must have, in beam search: source term, tab, target term, line by line.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line, with scores.")] = False,
     attention: Annotated[
         str | None,
@@ -95,7 +103,6 @@ def translate(
       echo "Das Haus ist alt." | seq2attn translate runs/phrasebook --n-best 3
       seq2attn translate runs/phrasebook "Das Haus ist alt." --attention - --whole-words
       seq2attn translate runs/phrasebook "Das Haus ist alt." --prefix "This house"
-      seq2attn translate runs/phrasebook "Das Haus ist alt." --mbr 32
       seq2attn translate runs/nllb "Das Haus ist alt." --to fra_Latn
       seq2attn translate runs/a "Das Haus ist alt." --ensemble runs/b --ensemble runs/c
       seq2attn translate runs/phrasebook --set search.kind=sample --set search.temperature=0.8 "Guten Tag."
@@ -113,6 +120,7 @@ def translate(
         output_file=output_file,
         n_best=n_best,
         prefix=prefix,
+        glossary=glossary,
         as_json=as_json,
         attention=attention,
         attention_selection=AttentionSelection(attention_kind, layer, head, whole_words, color_scale),

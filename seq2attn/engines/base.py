@@ -32,13 +32,20 @@ class Engine(Protocol):
         ...
 
     def translate(
-        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
+        self,
+        sources: TokenIds,
+        search: SearchConfig,
+        *,
+        budget: int,
+        prefixes: TokenIds | None = None,
+        phrases: Sequence[TokenIds] | None = None,
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each source (ids without EOS), best first, in the order of the sources.
 
         A batch has at most `budget` source tokens, with padding, times the hypotheses of each. An empty source has one
         empty hypothesis. The hypotheses of a source begin with its prefix, which counts in length, log-probability and
-        score. Raises EngineError for a search that the engine does not support, even without sources.
+        score, and those of a beam
+        contain its `phrases`. Raises EngineError for a search that the engine does not support, even without sources.
         """
         ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -31,12 +32,24 @@ class NativeEngine:
         return f"native {self.precision}{' with CUDA graphs' if self.cuda_graphs else ''}"
 
     def translate(
-        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
+        self,
+        sources: TokenIds,
+        search: SearchConfig,
+        *,
+        budget: int,
+        prefixes: TokenIds | None = None,
+        phrases: Sequence[TokenIds] | None = None,
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each source, best first."""
         with autocast(self.precision, self.model.device):
             return translate_ids(
-                self.model, sources, search, budget=budget, prefixes=prefixes, cuda_graphs=self.cuda_graphs
+                self.model,
+                sources,
+                search,
+                budget=budget,
+                prefixes=prefixes,
+                phrases=phrases,
+                cuda_graphs=self.cuda_graphs,
             )
 
     @torch.no_grad()

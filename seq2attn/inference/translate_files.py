@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2attn.errors import DataError, UserError
+from seq2attn.inference.glossary import Glossary, check_search
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.source_line import encode_prefix
 from seq2attn.inference.translation import Translation
@@ -36,6 +37,7 @@ class TranslateOptions:
     output_file: Path | None
     n_best: int
     prefix: str
+    glossary: Path | None
     as_json: bool
     attention: str | None
     attention_selection: AttentionSelection
@@ -65,6 +67,9 @@ def translate_input(translator: Translator, search: SearchConfig, options: Trans
     """
     check_tag(translator.source, options.tag)
     encode_prefix(translator.target, options.prefix)
+    if options.glossary is not None:
+        check_search(search)
+        translator.glossary = Glossary.load(options.glossary, translator.target)
     if options.attention is not None:  # raises errors about layers and heads before the work
         selection = options.attention_selection
         select = selection.select_all if options.draws_html else selection.select
@@ -86,7 +91,7 @@ def _translate(
     folder: Path,
 ) -> list[AttentionWeights]:
     """Write the translations of all lines, batch by batch. Returns the attention weights to be drawn."""
-    checker, weights = InputChecker(translator.training_report), list[AttentionWeights]()
+    checker, weights, terms = InputChecker(translator.training_report), list[AttentionWeights](), list[bool]()
     for lines in batches:
         number = checker.num_lines + 1
         with_attention = options.attention is not None and (number == 1 or options.draws_html)
@@ -99,6 +104,8 @@ def _translate(
             checker=checker,
         )
         for line, translation in enumerate(translations, number):
+            if translator.glossary is not None:
+                terms += translator.glossary.is_met(lines[line - number], translation.text)
             out.write(_format(line, lines[line - number], translation, options))
             if translation.attention_weights is not None:
                 weights.append(translation.attention_weights)
@@ -106,6 +113,8 @@ def _translate(
         if with_attention and not options.draws_html:
             _draw(weights, options, folder)
     print_warnings(checker.warnings())
+    if translator.glossary is not None:
+        print(f"glossary: {sum(terms):,} of {len(terms):,} terms met", file=sys.stderr)
     return weights
 
 

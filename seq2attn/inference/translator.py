@@ -20,6 +20,7 @@ from seq2attn.engines.base import Engine
 from seq2attn.engines.native import NativeEngine, SearchPrecision
 from seq2attn.engines.targets import load_exported_engine
 from seq2attn.errors import UserError
+from seq2attn.inference.glossary import Glossary
 from seq2attn.inference.input_checks import InputChecker, InputWarning
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
 from seq2attn.inference.source_line import (
@@ -51,7 +52,8 @@ RankedHypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
 class Translator:
     """A trained model with its tokenizers and an inference engine, the native one by default.
 
-    If `replace_unk` is set, unknown words of `words` tokenizers are replaced by source words.
+    If `replace_unk` is set, unknown words of `words` tokenizers are replaced by source words. With a `glossary`,
+    translations by beam search have its terms.
     """
 
     def __init__(
@@ -69,7 +71,8 @@ class Translator:
         self.model, self.source, self.target, self.search = model, source, target, search
         self.engine, self.max_batch_tokens = engine or NativeEngine(model), default_batch_tokens(model.device)
         self.source_limit, self.training_report = source_limit, training_report
-        self.replace_unk = False  # replace unknown words by source words
+        self.replace_unk = False
+        self.glossary: Glossary | None = None
 
     @classmethod
     def load(
@@ -237,7 +240,10 @@ class Translator:
         """The hypotheses of all segments of each line."""
         segments = [segment for line in lines for segment in self._segments(line)]
         prefixes = [ids for line in lines for ids in line.prefixes(self.target.line_prefix)]
-        translate = partial(self.engine.translate, segments, search, prefixes=prefixes)
+        phrases = None
+        if self.glossary is not None:
+            phrases = [self.glossary.phrases(text, search) for line in lines for text in line.texts]
+        translate = partial(self.engine.translate, segments, search, prefixes=prefixes, phrases=phrases)
         output, self.max_batch_tokens = retry_with_smaller_batches(
             translate, self.max_batch_tokens, max(map(len, segments))
         )

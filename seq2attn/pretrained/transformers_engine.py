@@ -49,7 +49,13 @@ class TransformersEngine:
 
     @torch.no_grad()
     def translate(
-        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
+        self,
+        sources: TokenIds,
+        search: SearchConfig,
+        *,
+        budget: int,
+        prefixes: TokenIds | None = None,
+        phrases: Sequence[TokenIds] | None = None,
     ) -> list[list[Hypothesis]]:
         """The best hypothesis of each source, by a beam that ends when no other can become better."""
         from transformers import GenerationConfig

@@ -1,9 +1,9 @@
-"""Length limits and forced prefix of translations, and the length penalty."""
+"""Length limits, forced prefix and phrases of translations, and the length penalty."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -12,16 +12,17 @@ from torch import Tensor
 from seq2attn.nn.decoding_state import map_tensors
 
 FREE = -1
-"""Placeholder for any token in a prefix."""
+"""Placeholder for any token in a prefix, and after the end of a phrase."""
 
 
 @dataclass(frozen=True)
 class LengthLimits:
-    """Minimum and maximum length of each translation, including EOS, and its prefix."""
+    """Minimum and maximum length of each translation, including EOS, its prefix and phrases."""
 
     min_length: Tensor  # [B] long, at least 1
     max_length: Tensor  # [B] long, at least `min_length`
     prefix: Tensor | None = None  # [B, P] long, the first tokens; FREE after a shorter prefix
+    phrases: Tensor | None = None  # [B, C, M] long, tokens that it contains; FREE after a shorter phrase
 
     def with_prefixes(self, prefixes: Sequence[Sequence[int]]) -> LengthLimits:
         """The same with a prefix for each sentence, and a maximum length of at least the prefix and EOS."""
@@ -30,6 +31,18 @@ class LengthLimits:
             return self
         prefix = torch.tensor([[*ids, *[FREE] * (width - len(ids))] for ids in prefixes])
         return LengthLimits(self.min_length, torch.maximum(self.max_length, (prefix != FREE).sum(1) + 1), prefix)
+
+    def with_phrases(self, phrases: Sequence[Sequence[Sequence[int]]]) -> LengthLimits:
+        """The same with phrases for each sentence, and a maximum length of at least prefix, phrases and EOS."""
+        width, longest = max(map(len, phrases)), max((len(ids) for row in phrases for ids in row), default=0)
+        if not width:
+            return self
+        padded = torch.full((len(phrases), width, longest), FREE)
+        for row, sentence in enumerate(phrases):
+            for number, ids in enumerate(sentence):
+                padded[row, number, : len(ids)] = torch.tensor(ids)
+        count = (padded != FREE).sum((1, 2)) + (0 if self.prefix is None else (self.prefix != FREE).sum(1))
+        return replace(self, max_length=torch.maximum(self.max_length, count + 1), phrases=padded)
 
     def to(self, device: torch.device) -> LengthLimits:
         """The same on a device."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from seq2attn.nn.decoding_state import reorder_beams, repeat_rows, select_rows, select_sentences
 from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
+from seq2attn.search.lexical_constraints import constrained_continuations
 from seq2attn.search.ngram_blocking import block_repeated_ngrams
 from seq2attn.search.strategies import NEG_INF, SearchStrategy
 
@@ -81,9 +83,10 @@ def search(
 
     for t in range(1, constraints.max_length + 1):
         log_probs, state = _step(step, live, t, state, memory)
-        if t == 1:
-            state = repeat_rows(state, k)
-        parent, token, score = strategy(constraints.apply(log_probs, limits, t, live).expand(-1, k, -1), scores)
+        state = state if t > 1 else repeat_rows(state, k)
+        log_probs = constraints.apply(log_probs, limits, t, live).expand(-1, k, -1)
+        select = strategy if limits.phrases is None else partial(constrained_continuations, live[..., 1:t], limits, eos)
+        parent, token, score = select(log_probs, scores)
         ended = token == eos
         best = _merge_ended(best, live, parent, score, ended, penalties[t], end_score and end_score(state))
         scores, index = score.masked_fill(ended, NEG_INF).topk(k)

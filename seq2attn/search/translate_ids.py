@@ -76,12 +76,14 @@ def translate_ids(
     *,
     budget: int,
     prefixes: TokenIds | None = None,
+    phrases: Sequence[TokenIds] | None = None,
     cuda_graphs: bool = False,
 ) -> list[list[Hypothesis]]:
     """Hypotheses of each source (ids without EOS), best first, in the order of the sources.
 
     A batch has at most `budget` source tokens, with padding, times the beam size. An empty source has one empty
-    hypothesis. The hypotheses of a source begin with its prefix. `cuda_graphs`: capture the step of each batch.
+    hypothesis. The hypotheses of a source begin with its prefix, and those of a beam contain its phrases.
+    `cuda_graphs`: capture the step of each batch.
     """
     strategy = config.build(model.device)
     if config.coverage_penalty:
@@ -93,6 +95,8 @@ def translate_ids(
         limits = config.lengths.limits(torch.tensor([len(source) for source in batch]))
         if prefixes is not None:
             limits = limits.with_prefixes([prefixes[row] for row in rows])
+        if phrases is not None:
+            limits = limits.with_phrases([phrases[row] for row in rows])
         memory, state = model.encode_sources(batch)
         limits = limits.to(model.device)
         if strategy.groups > 1:  # each group is searched as a sentence

@@ -55,9 +55,17 @@ class CTranslate2Engine:
         return f"{ENGINE_NAME} {self._translator.compute_type}"
 
     def translate(
-        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
+        self,
+        sources: TokenIds,
+        search: SearchConfig,
+        *,
+        budget: int,
+        prefixes: TokenIds | None = None,
+        phrases: Sequence[TokenIds] | None = None,
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each source, best first. Raises EngineError for a search that CTranslate2 does not support."""
+        if phrases is not None:
+            raise UserError(f"{ENGINE_NAME} has no lexical constraints: use --glossary with --engine native")
         if mistakes := unsupported_search(search):
             raise EngineError(ENGINE_NAME, mistakes)
         width, patience = search.num_hypotheses, 1.0

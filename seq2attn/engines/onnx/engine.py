@@ -7,7 +7,7 @@ Shapes: B sentences, K hypotheses per sentence, N = B*K rows, S source tokens, V
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -123,13 +123,19 @@ class OnnxEngine(NativeEngine):
     model: OnnxModel
 
     def translate(
-        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
+        self,
+        sources: TokenIds,
+        search: SearchConfig,
+        *,
+        budget: int,
+        prefixes: TokenIds | None = None,
+        phrases: Sequence[TokenIds] | None = None,
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each source, best first. Raises EngineError for a search that needs attention weights."""
         if search.coverage_penalty:
             message = "the graphs give no attention weights; use 0, or --engine native"
             raise EngineError(ENGINE_NAME, [FieldError("search.coverage_penalty", message)])
-        return super().translate(sources, search, budget=budget, prefixes=prefixes)
+        return super().translate(sources, search, budget=budget, prefixes=prefixes, phrases=phrases)
 
     @property
     def description(self) -> str:

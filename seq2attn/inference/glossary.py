@@ -1,0 +1,86 @@
+"""Glossaries: terms of the source with the terms that their translations must have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from seq2attn.errors import DataError, UserError
+from seq2attn.io.text_lines import read_lines
+from seq2attn.search.config import BeamConfig, SearchConfig
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.vocabulary import UNK
+
+
+@dataclass(frozen=True)
+class Term:
+    """A target term and its token ids."""
+
+    text: str
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """Target terms by their source terms."""
+
+    terms: Mapping[str, Term]
+
+    @classmethod
+    def load(cls, path: Path, target: Tokenizer) -> Glossary:
+        """The glossary of a file: in each line a source term, a tab and a target term.
+
+        Raises: DataError for another line, for a source term with two target terms, and for a target term that the
+        vocabulary cannot produce.
+        """
+        terms, lines = dict[str, Term](), dict[str, int]()
+        for number, line in enumerate(read_lines(path), start=1):
+            source, *others = (column.strip() for column in line.split("\t"))
+            if len(others) != 1 or not source or not others[0]:
+                raise DataError(f"{path}:{number}: expected a source term, a tab and a target term")
+            ids = tuple(target.encode(others[0])[len(target.line_prefix) :])
+            if UNK in ids or not ids:
+                raise DataError(f"{path}:{number}: the model cannot produce {others[0]!r}: not all tokens are known")
+            if terms.setdefault(source, Term(others[0], ids)).text != others[0]:
+                raise DataError(f"{path}:{number}: {source!r} has another target term in line {lines[source]}")
+            lines.setdefault(source, number)
+        return cls(terms)
+
+    def find(self, text: str) -> list[Term]:
+        """The target terms of the source terms in a text, each once; of overlapping source terms the longest."""
+        return list(dict.fromkeys(self.terms[match[0]] for match in self._pattern.finditer(text)))
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        sources = map(re.escape, sorted(self.terms, key=len, reverse=True))
+        return re.compile(rf"(?<!\w)(?:{'|'.join(sources) or '(?!)'})(?!\w)")
+
+    def phrases(self, text: str, search: SearchConfig) -> tuple[tuple[int, ...], ...]:
+        """The token ids of all target terms for a text.
+
+        Raises: UserError if they are longer than a translation may be.
+        """
+        phrases = tuple(term.ids for term in self.find(text))
+        if (count := sum(map(len, phrases))) > search.lengths.max_length:
+            limit = f"`search.lengths.max_length` allows {search.lengths.max_length:,}"
+            raise UserError(f"the glossary has target terms of {count:,} tokens for {text[:50]!r}, and {limit}")
+        return phrases
+
+    def is_met(self, source: str, translation: str) -> Iterator[bool]:
+        """For each term of a line, True if the translation has it."""
+        return (term.text in translation for term in self.find(source))
+
+
+def check_search(search: SearchConfig) -> None:
+    """Raises UserError for a search that cannot follow a glossary."""
+    if not isinstance(search, BeamConfig):
+        raise UserError("--glossary needs beam search: --beam 5")
+    for key, is_other in (
+        ("num_beam_groups", search.num_beam_groups > 1),
+        ("no_repeat_ngram_size", search.no_repeat_ngram_size is not None),
+    ):
+        if is_other:
+            raise UserError(f"--glossary and `search.{key}` exclude each other")

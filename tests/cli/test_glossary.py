@@ -1,0 +1,85 @@
+"""`seq2attn translate --glossary`, as a user gives it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seq2attn.engines.ctranslate2.engine import CTranslate2Engine
+from seq2attn.errors import UserError
+from seq2attn.inference.glossary import Glossary
+from seq2attn.run_directory import RunDirectory
+from seq2attn.search.config import BeamConfig
+from seq2attn.tokenizers.words import WordTokenizerConfig
+from tests.cli.conftest import Invoke
+from tests.safe.untrained import WORDS, untrained
+
+GIVEN = b"a few words\n\nnot fewer\nof words which\n"
+TERMS = "few\tnot many\nwords\tof\nwords which\twhich there are\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    (tmp_path / "terms").write_text(TERMS, encoding="utf-8")
+    return untrained(tmp_path)
+
+
+def test_translations_have_the_terms(invoke: Invoke, run: RunDirectory) -> None:
+    command = "translate", run.folder, "--ensemble", run.folder
+    done = invoke(*command, "--glossary", "terms", given=GIVEN)
+    first, empty, other, last = done.out.splitlines()
+    assert "not many" in first and "of" in first.split() and empty == "" and "which there are" in last
+    assert other == invoke(*command, given=GIVEN).out.splitlines()[2]
+    assert "glossary: 3 of 3 terms met\n" in done.err
+    split = invoke(*command, "few of words", "--glossary", "terms", "--set", "search.lengths.max_source_length=1")
+    assert "not many" in split.out and "2 of 2 terms" in split.err
+
+
+def test_the_longest_source_term_at_word_boundaries_counts(run: RunDirectory, tmp_path: Path) -> None:
+    glossary = Glossary.load(tmp_path / "terms", WordTokenizerConfig().train(WORDS))
+    for text, terms in {
+        "a few words, few": ["not many", "of"],
+        "fewer swords": [],
+        "(words which": ["which there are"],
+        "words words which": ["of", "which there are"],
+    }.items():
+        assert [term.text for term in glossary.find(text)] == terms
+        assert sum(glossary.is_met(text, "of not many")) == len([term for term in terms if term[0] != "w"])
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("few\tnot\n\n", "terms:2: expected a source term, a tab and a target term"),
+        ("few\n", "terms:1: expected a source term, a tab and a target term"),
+        ("few\t \n", "terms:1: expected a source term, a tab and a target term"),
+        ("few\tnot\ta\n", "terms:1: expected a source term, a tab and a target term"),
+        ("few\tnot\nfew\tnot\nfew\tmany\n", "terms:3: 'few' has another target term in line 1"),
+        ("few\tnot\na\tstrange a\n", "terms:2: the model cannot produce 'strange a'"),
+        (
+            "few\t" + 10 * "not " + "\n",
+            "10 tokens for 'a few words', and `search.lengths.max_length` allows 9",
+        ),
+    ],
+)
+def test_mistakes(invoke: Invoke, run: RunDirectory, tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "terms").write_text(content, encoding="utf-8")
+    command = "translate", run.folder, "--glossary", "terms", "-o", "out"
+    assert said in invoke(*command, given=GIVEN, code=2).err and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--greedy"], "--glossary needs beam search"),
+        (["--mbr", "4"], "--glossary needs beam search"),
+        (["--set", "search.num_beam_groups=3"], "--glossary and `search.num_beam_groups` exclude each other"),
+        (["--set", "search.no_repeat_ngram_size=3"], "--glossary and `search.no_repeat_ngram_size` exclude each other"),
+    ],
+)
+def test_searches_without_terms(invoke: Invoke, run: RunDirectory, options: list[str], said: str) -> None:
+    assert said in invoke("translate", run.folder, "--glossary", "terms", *options, given=GIVEN, code=2).err
+    engine = CTranslate2Engine(run.folder, (), None, 1)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="no lexical constraints: use --glossary with --engine native"):
+        engine.translate([[4]], BeamConfig(kind="beam"), budget=1, phrases=[[]])
