@@ -16,6 +16,7 @@ from seq2attn.models.seq2seq import IdPairs
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, TokenIds
+from seq2attn.tokenizers.base import Tokenizer
 
 
 class Engine(Protocol):
@@ -89,6 +90,10 @@ class ExportTarget(Protocol):
     def load(self, run: RunDirectory, folder: Path, device: torch.device) -> Engine:
         """The engine of a model that `export` wrote."""
         ...
+
+    def check_tokenizer(self, source: Tokenizer, folder: Path, lines: Sequence[str]) -> None:
+        """Raises UserError if an export has a tokenizer of its own that gives other ids than `source` for a line."""
+        return
 
     def usage(self, run: RunDirectory, folder: Path) -> str:
         """Instructions, in Markdown, for translating with the export in `folder`."""

@@ -44,13 +44,14 @@ def export_run(
         raise run.config_error(mistakes)
     lines = _verification_lines(run, verify_with)
     model, source, tokenizer = run.load_model()
-    sources = [source.encode(line) for line in lines]
     lengths = experiment.search.lengths
     greedy, beam = GreedyConfig(kind="greedy", lengths=lengths), BeamConfig(kind="beam", beam_size=5, lengths=lengths)
     check_replaceable(where)
     with atomic_dir(where) as partial:
         target.export(run, partial, dtype)
+        target.check_tokenizer(source, partial, lines)
         engine = target.load(run, partial, torch.device("cpu"))
+        sources = [source.encode(line)[: engine.max_source_length] for line in lines]
         searches: list[tuple[str, SearchConfig]] = [("greedy", greedy), ("beam 5", beam)]
         report = compare_engines(NativeEngine(model), engine, sources, searches, prefix=tokenizer.line_prefix)
         if dtype == "float32" and report.min_token_agreement < MIN_AGREEMENT:

@@ -72,14 +72,17 @@ def build_model_card(run: RunDirectory, dtype: str, agreement: AgreementReport, 
 
 
 def known_languages(experiment: ExperimentConfig) -> tuple[str, str] | None:
-    """ISO 639-1 codes of source and target: of the tokenizers, or the suffixes of training files such as `train.de`."""
-    codes = [str(getattr(one, "punctuation", None)) for one in experiment.tokenizer.per_side]
+    """ISO 639 codes of source and target: of the tokenizers, or the suffixes of training files such as `train.de`."""
+    source, target = (getattr(one, "punctuation", None) for one in experiment.tokenizer.per_side)
+    if source and target and "und" not in (source, target):
+        return source, target
     for corpus in experiment.data.train:
-        if isinstance(corpus, PlainTextConfig) and not all(re.fullmatch("[a-z]{2}", code) for code in codes):
+        if isinstance(corpus, PlainTextConfig):
             names = [path.name.removesuffix(".gz").removesuffix(".xz") for path in (corpus.source, corpus.target)]
-            codes = [name.rpartition(".")[2] for name in names]
-    source, target = codes
-    return (source, target) if source != target and all(re.fullmatch("[a-z]{2}", code) for code in codes) else None
+            source, target = (name.rpartition(".")[2] for name in names)
+            if source != target and all(re.fullmatch("[a-z]{2}", code) for code in (source, target)):
+                return source, target
+    return None
 
 
 def _model(run: RunDirectory, experiment: ExperimentConfig, dtype: str) -> str:

@@ -37,6 +37,7 @@ class MarianArchitecture(BartArchitecture):
     normalize_embedding: Literal[False] = False
     add_final_layer_norm: Literal[False] = False
     static_position_embeddings: Literal[True] = True
+    wavelengths: Literal["tensor2tensor", "paper"] | None = None  # of the training, known of exports of this package
 
 
 class Marian(BartFamily):
@@ -57,8 +58,12 @@ class Marian(BartFamily):
 
     def layers(self, options: ImportOptions) -> dict[str, Any]:
         """Post-norm, and Marian's sinusoids or those that `transformers` puts in their place."""
-        wavelengths = {"transformers": "paper"}.get(options.positions, options.positions)
-        return {"norm_order": "post", "wavelengths": wavelengths}
+        return {"norm_order": "post", "wavelengths": self._wavelengths(options)}
+
+    def _wavelengths(self, options: ImportOptions) -> Literal["tensor2tensor", "paper"]:
+        by_option: Literal["tensor2tensor", "paper"]
+        by_option = "tensor2tensor" if options.positions == "tensor2tensor" else "paper"
+        return self.architecture.wavelengths or by_option
 
     def model(self, options: ImportOptions) -> dict[str, Any]:
         """The model section; translations begin with a zero vector, which stays zero in further training."""
@@ -67,12 +72,13 @@ class Marian(BartFamily):
 
     def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides; a multilingual model has a tag before each source line."""
+        normalizes = options.punctuation and self.tokenizer_settings.get("normalize_punctuation") is not False
         source, target = (
             {
                 "kind": "sentencepiece",
                 "path": self.folder.resolve() / model,
                 "vocabulary": self.folder.resolve() / vocabulary,
-                "punctuation": code if options.punctuation else None,
+                "punctuation": code if normalizes else None,
             }
             for model, vocabulary, code in zip(
                 (SOURCE_MODEL, TARGET_MODEL), self.vocabulary_files, self.language_codes, strict=True
@@ -116,11 +122,10 @@ class Marian(BartFamily):
     def load_original(self, tensors: Mapping[str, Tensor], options: ImportOptions) -> Any:
         """The original model with its `tensors` and the given positions."""
         model = super().load_original(tensors, options)
-        if options.positions == "tensor2tensor":
-            encoding = SinusoidalPositionEncoding(self.architecture.d_model, options.positions)
-            table = encoding(torch.arange(self.max_positions))
-            for side in (model.model.encoder, model.model.decoder):
-                side.embed_positions.weight.data.copy_(table)
+        encoding = SinusoidalPositionEncoding(self.architecture.d_model, self._wavelengths(options))
+        table = encoding(torch.arange(self.max_positions))
+        for side in (model.model.encoder, model.model.decoder):
+            side.embed_positions.weight.data.copy_(table)
         return model
 
     def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:

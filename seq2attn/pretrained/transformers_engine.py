@@ -16,7 +16,7 @@ from seq2attn.models.seq2seq import IdPairs
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, TokenIds
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
-from seq2attn.tokenizers.vocabulary import EOS, PAD
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 
 def check_tokenizer(
@@ -41,6 +41,7 @@ class TransformersEngine:
     model: Any  # of `transformers`, in evaluation mode
     rows: tuple[Sequence[int], Sequence[int]]  # their id of each of our ids, of both sides
     max_source_length: int | None = None
+    renormalize: bool = True  # after PAD and BOS, which are never decoded, are left out
 
     @property
     def description(self) -> str:
@@ -63,12 +64,16 @@ class TransformersEngine:
         lengths = torch.tensor([len(source) for source in sources])
         limits = search.lengths.limits(lengths).max_length.tolist()
         output = []
-        beam = search.num_hypotheses
+        beam, penalty = search.num_hypotheses, search.lengths.build_penalty()
+        alpha = penalty.alpha if penalty.kind == "average" else 0.0
         for source, limit, prefix in zip(sources, limits, prefixes or [()] * len(sources), strict=True):
+            if not source:
+                output.append([Hypothesis((), 0.0, 0.0)])
+                continue
             config = GenerationConfig(
                 num_beams=beam,
                 max_new_tokens=max(limit, len(prefix) + 1),
-                **({"length_penalty": search.lengths.alpha, "early_stopping": "never"} if beam > 1 else {}),
+                **({"length_penalty": alpha, "early_stopping": "never"} if beam > 1 else {}),
                 eos_token_id=self.rows[1][EOS],
                 pad_token_id=self.rows[1][PAD],
                 decoder_start_token_id=self._start,
@@ -79,32 +84,38 @@ class TransformersEngine:
             ids = ids[1 : ids.index(self.rows[1][EOS], 1)]
             tokens = tuple(map(self.rows[1].index, ids))
             log_prob = sum(self.token_log_probs([(source, tokens)], budget=budget)[0])
-            penalty = search.lengths.build_penalty().penalty(torch.tensor(len(tokens) + 1)).item()
-            output.append([Hypothesis(tokens, log_prob / penalty, log_prob)])
+            score = log_prob / penalty.penalty(torch.tensor(len(tokens) + 1)).item()
+            output.append([Hypothesis(tokens, score, log_prob)])
         return output
 
     @torch.no_grad()
     def token_log_probs(self, pairs: IdPairs, *, budget: int) -> list[list[float]]:
-        """Forced decoding: the log-probability of each target token and of EOS, without those of PAD."""
+        """Forced decoding: the log-probability of each target token and of EOS."""
         output = []
         for source, target in pairs:
             labels = [self.rows[1][id] for id in (*target, EOS)]
             logits = self.model(
                 input_ids=self._source(source), decoder_input_ids=torch.tensor([[self._start, *labels[:-1]]])
             ).logits[0]
-            logits[:, self.rows[1][PAD]] = -torch.inf
+            if self.renormalize:
+                logits[:, self._suppressed] = -torch.inf
             output.append(logits.log_softmax(-1).gather(1, torch.tensor(labels)[:, None]).squeeze(1).tolist())
         return output
 
     def _constrain(self, ids: Tensor, scores: Tensor, *, limit: int, prefix: Sequence[int]) -> Tensor:
-        """Log-probabilities of the next token without PAD; in the prefix and at the limit, of one token alone."""
-        pad, end = self.rows[1][PAD], self.rows[1][EOS]
-        scores = scores.index_fill(1, torch.tensor([pad]), -torch.inf).log_softmax(1)
-        length = ids.size(1)  # with the first token
+        """Log-probabilities of the next token; in the prefix and at the limit, of one token alone."""
+        scores = scores.index_fill(1, torch.tensor(self._suppressed), -torch.inf)
+        scores = scores.log_softmax(1) if self.renormalize else scores
+        end, length = self.rows[1][EOS], ids.size(1)  # with the first token
         if len(prefix) < length < limit:
             return scores
         forced = self.rows[1][prefix[length - 1]] if length <= len(prefix) else end
         return torch.full_like(scores, -torch.inf).index_copy(1, torch.tensor([forced]), scores[:, [forced]])
+
+    @property
+    def _suppressed(self) -> list[int]:
+        """Tokens that are never decoded; the first token of some models is EOS, which is."""
+        return [id for id in (self.rows[1][PAD], self.rows[1][BOS]) if id != self.rows[1][EOS]]
 
     @property
     def _start(self) -> int:

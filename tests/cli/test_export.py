@@ -4,11 +4,12 @@ import json
 import re
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Done, Invoke, invoke_in, write_toy
+from tests.cli.conftest import Done, Invoke, invoke_in, run_process, write_toy
 from tests.safe.untrained import untrained
 
 SIZE = "layers: 1, heads: 4, ffn_dim: 64"
@@ -43,14 +44,30 @@ def test_the_report(exported: tuple[Path, Done]) -> None:
 
 def test_the_command_of_the_model_card(exported: tuple[Path, Done]) -> None:
     run, _ = exported
-    card = (run / "ctranslate2" / "README.md").read_text(encoding="utf-8")
+    readme = (run / "ctranslate2" / "README.md").read_text(encoding="utf-8")
     assert (
-        card.startswith("---\nlanguage:\n- de\n- en\nlibrary_name: ctranslate2\n")
-        and "\n120 pairs: `train.de`, `train.en`.\n" in card
+        readme.startswith("---\nlanguage:\n- de\n- en\nlibrary_name: ctranslate2\n")
+        and "\n120 pairs: `train.de`, `train.en`.\n" in readme
     )
-    (command,) = re.findall("^seq2attn (.*)$", card, re.MULTILINE)
+    (command,) = re.findall("^seq2attn (.*)$", readme, re.MULTILINE)
     (run.parents[1] / "input.txt").write_text("rot haus\n", encoding="utf-8")
     assert invoke_in(run.parents[1], *shlex.split(command)).out == "red house\n"
+
+
+@pytest.mark.slow
+def test_a_program_of_transformers_translates_the_same(tmp_path: Path) -> None:
+    """The program in the model card, in a process of its own."""
+    write_toy(tmp_path)
+    changes = *CHANGES, "model.embeddings.tie=all"
+    invoke_in(tmp_path, "train", "toy.yaml", *(f"--set={change}" for change in changes))
+    report = invoke_in(tmp_path, "export", "runs/toy", "--to", "huggingface", "--verify-with", "text/short.de").out
+    assert re.search(r"^greedy +20 +100.00% +100.0%", report, re.MULTILINE)
+    readme = (tmp_path / "runs/toy/huggingface/README.md").read_text(encoding="utf-8")
+    (code,) = re.findall("^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    lines = (tmp_path / "text/short.de").read_text(encoding="utf-8") + "rot\t haus\u00a0alt\n"
+    (tmp_path / "input.txt").write_text(lines, encoding="utf-8")
+    output = run_process(tmp_path, [sys.executable, "-c", code]).out
+    assert output == invoke_in(tmp_path, "translate", "runs/toy", "-i", "input.txt").out
 
 
 @pytest.mark.parametrize("search", [["--greedy"], [], ["--beam", "6", "--n-best", "2"]])

@@ -52,7 +52,7 @@ def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, 
     copy = Path(shutil.copytree(marian, tmp_path / "opus-mt-de-en"))
 
     of_one_pair = [command for command in commands("docs/pretrained.md") if "nllb" not in command]
-    imported, *others, train, compare, look, export_adapted, import_adapter = [
+    imported, *others, train, compare, look, export_adapted, share, import_adapter = [
         shlex.split(command)[1:] for command in of_one_pair
     ]
     done = invoke(*imported, "--verify-with", "test.de")
@@ -97,6 +97,12 @@ def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, 
     )
     changes = [(before[name] - after[name]).abs().max() for name in before]
     assert 0 < max(changes) < 1e-4  # of one update with this learning rate
+    assert re.search(r"^greedy +3 +100.00%", invoke(*share).out, re.MULTILINE)
+    readme = (tmp_path / "runs/adapted/huggingface/README.md").read_text(encoding="utf-8")
+    assert "began with the weights of `de-en`" in readme and 'MosesPunctNormalizer("de", ' in readme
+    invoke("import", "runs/adapted/huggingface", "runs/again", "--verify-with", "test.de")
+    beam = [invoke("translate", f"runs/{name}", "-i", "test.de").out for name in ("adapted", "again")]
+    assert beam[0] == beam[1] and beam[0].count("\n") == 3
     table = after["source_embedding.embedding.weight"]  # of both sides
     assert not table[BOS].any()
     spoiled = tmp_path / "runs/de-en/model.safetensors"

@@ -6,14 +6,11 @@ from pathlib import Path
 
 import torch
 
-from seq2attn.attention.alignment import GlobalAlignmentConfig
-from seq2attn.attention.scores import MultiHeadScoreConfig
 from seq2attn.config.base import FieldError
-from seq2attn.decoders.transformer import TransformerDecoderConfig
-from seq2attn.encoders.transformer import TransformerEncoderConfig
 from seq2attn.engines.base import ExportTarget
 from seq2attn.engines.ctranslate2.engine import ENGINE_NAME, CTranslate2Engine, import_ctranslate2
 from seq2attn.engines.ctranslate2.spec import MAX_POSITIONS, build_spec
+from seq2attn.engines.transformer_parts import no_option, unsupported_parts
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.run_directory import RunDirectory
 
@@ -27,23 +24,12 @@ class CTranslate2Target(ExportTarget):
     def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:
         """Options of a model that CTranslate2 has no layer for, with their config keys."""
         import_ctranslate2()
-        encoder, decoder = experiment.model.encoder, experiment.model.decoder
-        mistakes = []
-        if not isinstance(encoder, TransformerEncoderConfig):
-            mistakes.append(_no("encoder.kind", f"encoder `{encoder.kind}`, only `transformer`"))
-        if not isinstance(decoder, TransformerDecoderConfig):
-            return [*mistakes, _no("decoder.kind", f"decoder `{decoder.kind}`, only `transformer`")]
-        score, align = decoder.attention.score, decoder.attention.align
-        if not isinstance(score, MultiHeadScoreConfig):
-            mistakes.append(_no("decoder.attention.score.kind", f"score `{score.kind}`, only `multi-head`"))
-        elif score.heads != decoder.heads:
-            message = f"decoder of {decoder.heads} heads with cross-attention of another number"
-            mistakes.append(_no("decoder.attention.score.heads", message))
-        if not isinstance(align, GlobalAlignmentConfig):
-            mistakes.append(_no("decoder.attention.align.kind", f"alignment `{align.kind}`, only `global`"))
-        if isinstance(encoder, TransformerEncoderConfig) and encoder.norm_type != decoder.norm_type:
-            message = f"norm for the decoder that differs from the encoder's, `{encoder.norm_type}`"
-            mistakes.append(_no("decoder.norm_type", message))
+        model = experiment.model
+        mistakes = unsupported_parts(ENGINE_NAME, model)
+        norms = [getattr(part, "norm_type", None) for part in (model.encoder, model.decoder)]
+        if None not in norms and norms[0] != norms[1]:
+            message = f"norm for the decoder that differs from the encoder's, `{norms[0]}`"
+            mistakes.append(no_option(ENGINE_NAME, "decoder.norm_type", message))
         return mistakes
 
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
@@ -62,7 +48,3 @@ class CTranslate2Target(ExportTarget):
         has_table = run.load_config().model.encoder.position_encoding in ("sinusoidal", "learned")  # type: ignore[union-attr]
         max_source_length = MAX_POSITIONS - 1 if has_table else None
         return CTranslate2Engine(folder, (source.vocabulary, target.vocabulary), device, threads, max_source_length)
-
-
-def _no(key: str, option: str) -> FieldError:
-    return FieldError(f"model.{key}", f"{ENGINE_NAME} has no {option}")

@@ -1,0 +1,205 @@
+"""An exported run, loaded by `transformers`, has the tokens and probabilities of the run, and so has its import."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from seq2attn.config.load import load
+from seq2attn.data.collate import collate_source
+from seq2attn.engines.export_run import export_run
+from seq2attn.engines.targets import get_target
+from seq2attn.errors import ConfigError, UserError
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.inference.translator import Translator
+from seq2attn.io.weights import unique_state_dict
+from seq2attn.models import build_model
+from seq2attn.pretrained.family import ImportOptions
+from seq2attn.pretrained.huggingface_target import EXPORT_TARGETS, HuggingFaceTarget, get_export_target
+from seq2attn.pretrained.import_run import import_run
+from seq2attn.run_directory import RunDirectory
+from seq2attn.search.config import GreedyConfig
+from seq2attn.tokenizers.vocabulary import BOS, EOS
+from tests.small_marian import SOURCE, TARGET
+
+CONFIG = """\
+run_dir: run
+data:
+  train: {kind: plain, source: train.de, target: train.en}
+  dev: {kind: plain, source: train.de, target: train.en}
+tokenizer: TOKENIZER
+model:
+  embeddings: {dim: 16, tie: all}
+  encoder: {kind: transformer, layers: 2, heads: 2, ffn_dim: 32}
+  decoder: {kind: transformer, layers: 1, heads: 4, ffn_dim: 24, attention: {score: {kind: multi-head, heads: 4}}}
+search: {kind: beam, beam_size: 3, no_repeat_ngram_size: 1, lengths: {max_length: 9}}
+"""
+JOINT, EACH = "{joint: {kind: bpe}}", "{source: {kind: unigram}, target: {kind: bpe}}"
+POST = ["model.encoder.norm_order=post", "model.decoder.norm_order=post"]
+POSITIONS = [f"model.{side}.position_encoding=learned" for side in ("encoder", "decoder")]
+PAPER = [f"model.{side}.wavelengths=paper" for side in ("encoder", "decoder")]
+GELU = [f"model.{side}.activation=gelu" for side in ("encoder", "decoder")]
+SILU = [f"model.{side}.activation=silu" for side in ("encoder", "decoder")]
+MODELS: dict[str, tuple[str, list[str]]] = {
+    "Pegasus": (JOINT, []),
+    "Pegasus, learned positions": (JOINT.replace("bpe", "unigram, lowercase: true"), [*POSITIONS, *GELU]),
+    "Marian": (JOINT.replace("bpe", "bpe, normalization: nfkc"), POST),
+    "Marian, learned positions": (JOINT.replace("bpe", "bpe, normalization: none"), [*POST, *POSITIONS]),
+    "Marian, two vocabularies": (EACH, [*POST, *PAPER, *SILU, "model.embeddings.tie=output"]),
+    "Marian, three tables": (EACH, [*POST, "model.embeddings.tie=none", "model.embeddings.scaled=false"]),
+}
+LINES = (*SOURCE, "", "Das\tHaus \u00a0 u\u0308ber dem Flu\u00df \u2581 ﬁx", "ÄÖÜ Ꙃ 😀 A\u030a", SOURCE[2] * 9)
+
+
+def make_run(folder: Path, tokenizer: str = JOINT, changes: list[str] | None = None) -> RunDirectory:
+    """`folder/run` with random weights; no translation ends before its limit, so that beams do not end by chance."""
+    for suffix, lines in (("de", SOURCE), ("en", TARGET)):
+        (folder / f"train.{suffix}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    too_long = "Ein neues Boot. " * 400  # more tokens than positions
+    (folder / "lines").write_text("\n".join([*LINES, too_long, ""]), encoding="utf-8")
+    (folder / "own.yaml").write_text(CONFIG.replace("TOKENIZER", tokenizer), encoding="utf-8")
+    experiment = load(folder / "own.yaml", ExperimentConfig, changes or [])
+    run = RunDirectory(folder / "run")
+    run.save_config(experiment)
+    text = [*SOURCE, *TARGET]
+    if experiment.tokenizer.is_joint:
+        source = target = experiment.tokenizer.per_side[0].train(text)
+    else:
+        source, target = (one.train(text) for one in experiment.tokenizer.per_side)
+    source.save(run.folder / "source")
+    target.save(run.folder / "target")
+    torch.manual_seed(1)
+    model = build_model(experiment.model, len(source.vocabulary), len(target.vocabulary))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * (0.35 if parameter.dim() > 1 else 0.1))
+        model.output_projection.bias[[BOS, EOS]] += torch.tensor([1.0, -30.0])
+    run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
+    return run
+
+
+def read(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+SLOW = ("Pegasus, learned positions", "Marian, learned positions")
+
+
+@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.slow] * (one in SLOW)) for one in MODELS])
+def test_transformers_computes_what_the_run_does(name: str, tmp_path: Path) -> None:
+    tokenizer, changes = MODELS[name]
+    run, folder = make_run(tmp_path, tokenizer, changes), tmp_path / "hf"
+    report = export_run(run, HuggingFaceTarget(), folder, verify_with=tmp_path / "lines")
+    assert [one.token_agreement for one in report.searches] == [1, 1] and report.max_forced_difference < 1e-4
+
+    model, source, target = run.load_model()
+    theirs: Any = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    assert type(theirs).__name__ == {"P": "PegasusForConditionalGeneration", "M": "MarianMTModel"}[name[0]]
+    encode: Any = AutoTokenizer.from_pretrained(folder)
+    lines = [line for line in LINES if line]
+    batch = encode(lines, return_tensors="pt", padding=True)
+    ids, mask = collate_source([source.encode(line) for line in lines])
+    assert batch.input_ids.equal(ids) and batch.attention_mask.bool().equal(mask)
+    target_ids = torch.tensor([[BOS, *target.encode(TARGET[0])]]).expand(len(lines), -1)
+    expected = model.output_projection(model(ids, mask, target_ids).hidden)
+    torch.testing.assert_close(theirs(**batch, decoder_input_ids=target_ids).logits, expected, rtol=1e-4, atol=1e-4)
+
+    greedy = GreedyConfig(kind="greedy", no_repeat_ngram_size=1, lengths=run.load_config().search.lengths)
+    ours = Translator.load(run.folder, "cpu").translate(lines, greedy)
+    output = theirs.generate(**batch, num_beams=1)
+    texts = [" ".join(text.split()) for text in encode.batch_decode(output, skip_special_tokens=True)]
+    assert texts == [one.text for one in ours]
+
+
+@pytest.mark.parametrize("name", ["Marian", "Marian, two vocabularies"])
+def test_an_export_can_be_imported(name: str, tmp_path: Path) -> None:
+    tokenizer, changes = MODELS[name]
+    run = make_run(tmp_path, tokenizer, changes)
+    export_run(run, HuggingFaceTarget(), tmp_path / "hf", verify_with=tmp_path / "lines")
+    (tmp_path / "probe").write_text("\n".join(SOURCE), encoding="utf-8")
+    import_run(tmp_path / "hf", tmp_path / "again", ImportOptions(), verify_with=tmp_path / "probe")
+    before, after = (Translator.load(tmp_path / name, "cpu") for name in ("run", "again"))
+    assert before.source.vocabulary == after.source.vocabulary
+    assert after.search.lengths.max_length == before.search.lengths.max_length
+    lines = [*SOURCE, "„Wo“ — ‘Boot’…"]  # which Moses' normalization changes
+    for one, other in zip(*(one.translate(lines, before.search) for one in (before, after)), strict=True):
+        assert (one.tokens, one.text) == (other.tokens, other.text)
+
+
+def test_the_search_is_that_of_the_run(tmp_path: Path) -> None:
+    def search(*changes: str) -> dict[str, Any]:
+        run, folder = make_run(tmp_path, changes=[*changes]), tmp_path / "hf"
+        folder.mkdir(exist_ok=True)
+        HuggingFaceTarget().export(run, folder, "float32")
+        return read(folder / "generation_config.json")
+
+    beam = {"num_beams": 3, "length_penalty": 1.0, "early_stopping": False, "max_length": 11, "no_repeat_ngram_size": 1}
+    assert search().items() >= beam.items()
+    lengths = "search.lengths={length_penalty: average, alpha: 0.6, max_length: 7}"
+    settings = search(lengths, "search.patience=null", "search.beam_size=4", "search.no_repeat_ngram_size=2")
+    beam = {"num_beams": 4, "length_penalty": 0.6, "early_stopping": "never", "max_length": 9}
+    assert settings.items() >= {**beam, "no_repeat_ngram_size": 2}.items()
+    beam = {"length_penalty": 0.0, "early_stopping": True}
+    assert search("search.lengths.length_penalty=none", "search.patience=1").items() >= beam.items()
+    assert "num_beams" not in search("search={kind: greedy}")
+
+
+REFUSED = {
+    "model.decoder.attention.score.heads": "2",
+    "model.decoder.attention.score.kv_heads": "2",
+    "model.decoder.attention.align": "{kind: sparsemax}",
+    "model.decoder.norm_type": "rmsnorm",
+    "model.encoder.position_encoding": "rotary",
+    "model.decoder.activation": "swiglu",
+    "model.encoder.kv_heads": "1",
+    "model.encoder.head_dim": "5",
+    "model.decoder.bias": "false",
+    "model.decoder.norm_order": "post",
+    "model.embeddings.tie": "output",
+    "tokenizer.joint": "{kind: characters}",
+    "data.train.tag": "news",
+    "search": "{kind: sample}",
+    "search.lengths.length_penalty": "gnmt",
+    "search.lengths.min_length_ratio": "0.5",
+    "search.coverage_penalty": "0.2",
+}
+
+
+def test_all_options_that_do_not_fit_are_refused_with_their_keys(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    target = HuggingFaceTarget()
+    assert target.unsupported(run.load_config()) == []
+    for key, value in REFUSED.items():
+        experiment = load(tmp_path / "own.yaml", ExperimentConfig, [f"{key}={value}"])
+        fields = [mistake.field for mistake in target.unsupported(experiment)]
+        expected = {"data.train.tag": "data.train"}.get(key, key)
+        assert fields and fields[0].startswith(expected), key
+    run.save_config(load(tmp_path / "own.yaml", ExperimentConfig, [f"{key}={REFUSED[key]}" for key in BOTH]))
+    with pytest.raises(ConfigError, match=r"config\.yaml:\d+:\d+: `model\.decoder\.norm_type`: huggingface ") as error:
+        export_run(run, target, tmp_path / "hf")
+    assert "`search.lengths.length_penalty`" in str(error.value) and not (tmp_path / "hf").exists()
+
+
+BOTH = ("model.decoder.norm_type", "search.lengths.length_penalty")
+
+
+def test_a_tokenizer_that_gives_other_ids_is_refused(tmp_path: Path) -> None:
+    """SentencePiece replaces letters one by one; Greek lower case depends on the end of the word."""
+    run = make_run(tmp_path, JOINT.replace("bpe", "bpe, lowercase: true"))
+    (tmp_path / "lines").write_text("Boot\nΟΔΟΣ\n", encoding="utf-8")
+    with pytest.raises(UserError, match="the exported tokenizer does not agree on 'ΟΔΟΣ'"):
+        export_run(run, HuggingFaceTarget(), tmp_path / "hf", verify_with=tmp_path / "lines")
+    assert not (tmp_path / "hf").exists()
+
+
+def test_it_is_no_engine(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no engine `huggingface`"):
+        get_target("huggingface")
+    with pytest.raises(UserError, match="--to torch: there is no such format; known: ctranslate2, onnx, huggingface"):
+        get_export_target("torch")
+    assert all(target.name == name for name, target in EXPORT_TARGETS.items())
