@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from seq2attn.encoders.base import EncoderOutput
 from seq2attn.nn.rnn.ssru import SSRU, ssru_recurrence
-from tests.laws.parts import rand, shuffled
+from tests.laws.parts import WIDTH, model, rand, shuffled
 
 
 @pytest.mark.parametrize("steps", [1, 2, 6])
@@ -36,3 +37,9 @@ def test_cells_of_bfloat16_inputs_are_float32(steps):
     assert half.dtype == torch.bfloat16 and last.dtype == torch.float32
     torch.testing.assert_close(last, expected_last)  # cells in bfloat16 would stay at 0.87
     torch.testing.assert_close(half, expected.bfloat16())
+
+
+def test_cells_of_a_source_in_bfloat16_are_float32():
+    keys, mask = torch.zeros(2, 3, WIDTH, dtype=torch.bfloat16), torch.ones(2, 3, dtype=torch.bool)
+    _, state = model("gru", "ssru").decoder.bfloat16().init_state(EncoderOutput(keys, keys, mask, ()))
+    assert {cell.dtype for cell in state.cells} == {torch.float32}
