@@ -60,6 +60,9 @@ class BartArchitecture(Architecture):
     scale_embedding: bool = False
     dropout: float = Field(0.1, ge=0, lt=1)
     attention_dropout: float = Field(0.0, ge=0, lt=1)
+    activation_dropout: float = Field(0.0, ge=0, lt=1)
+    encoder_layerdrop: float = Field(0.0, ge=0, lt=1)
+    decoder_layerdrop: float = Field(0.0, ge=0, lt=1)
 
 
 class BartFamily(Family):
@@ -91,14 +94,16 @@ class BartFamily(Family):
             "activation": {"swish": "silu"}.get(one.activation_function, one.activation_function),
             "dropout": one.dropout,
             "attention_dropout": one.attention_dropout,
+            "activation_dropout": one.activation_dropout,
         } | self.layers(options)
         score = {"kind": "multi-head", "heads": one.decoder_attention_heads}
         tie = "none" if not tables.tied else "all" if tables.shared else "output"
         return {
             "embeddings": {"dim": one.d_model, "tie": tie, "scaled": one.scale_embedding},
             "encoder": both
-            | {"layers": one.encoder_layers, "heads": one.encoder_attention_heads, "ffn_dim": one.encoder_ffn_dim},
+            | {"layers": one.encoder_layers, "heads": one.encoder_attention_heads, "ffn_dim": one.encoder_ffn_dim}
+            | {"layer_dropout": one.encoder_layerdrop},
             "decoder": both
             | {"layers": one.decoder_layers, "heads": one.decoder_attention_heads, "ffn_dim": one.decoder_ffn_dim}
-            | {"attention": {"score": score, "dropout": one.attention_dropout}},
+            | {"attention": {"score": score, "dropout": one.attention_dropout}, "layer_dropout": one.decoder_layerdrop},
         }

@@ -17,6 +17,7 @@ from seq2attn.errors import UserError
 from seq2attn.inference.translator import Translator
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import check_agreement, import_run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.small_marian import SOURCE, make_marian
@@ -74,6 +75,17 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     columns = [encoder[token] for token in target.tokens[EOS:]]
     torch.testing.assert_close(logits[..., EOS:], expected[..., columns], rtol=1e-5, atol=1e-5)
     assert logits.softmax(-1)[..., :EOS].max() < 1e-12  # PAD and BOS, which the original has not
+
+
+def test_dropout_is_imported_by_its_place(tmp_path: Path) -> None:
+    sides = {"encoder_layerdrop": 0.3, "decoder_layerdrop": 0.4}
+    make_marian(tmp_path / "hf", dropout=0.1, attention_dropout=0.2, activation_dropout=0.15, **sides)
+    import_run(tmp_path / "hf", tmp_path / "run", ImportOptions(punctuation=False))
+    model: Any = RunDirectory(tmp_path / "run").load_config().model
+    for part, layer_dropout in ((model.encoder, 0.3), (model.decoder, 0.4)):
+        found = part.dropout, part.attention_dropout, part.activation_dropout, part.layer_dropout
+        assert found == (0.1, 0.2, 0.15, layer_dropout)
+    assert model.decoder.attention.dropout == 0.2
 
 
 def test_a_model_that_differs_from_the_original_is_refused(tmp_path: Path) -> None:
