@@ -20,7 +20,7 @@ def affine(linear, x):
 def plain_score(name, score, q, k, s, t, covered):
     """One query [Dq] at t and one key [Dk] at s, with the sum of its weights so far in each head [H] -> [H]"""
     kind, heads = SCORES[name]["kind"], score.heads
-    shares = (q.reshape(heads, -1), k.reshape(heads, -1)) if len(k) % heads == 0 else None
+    shares = (q.reshape(heads, -1), k.reshape(heads, -1)) if len(k) % heads == len(q) % heads == 0 else None
     scale = math.sqrt(len(q) / heads) if SCORES[name].get("scaled") else 1
     if kind == "dot":
         return (shares[0] * shares[1]).sum(-1) / scale

@@ -21,7 +21,7 @@ MODERN = {
 }  # fmt: skip
 RELATIVE = {"transformer-relative": {**MODERN, "position_encoding": "relative", "max_distance": 3}}
 T5 = {
-    "kind": "transformer", "layers": 2, "heads": 4, "head_dim": 6, "ffn_dim": 32, "norm_type": "rmsnorm", "bias": False,
+    "kind": "transformer", "layers": 2, "heads": 3, "head_dim": 6, "ffn_dim": 32, "norm_type": "rmsnorm", "bias": False,
     "activation": "geglu_tanh", "position_encoding": "relative-bias", "num_buckets": 6, "max_distance": 4,
 }  # fmt: skip
 ENCODERS = {
@@ -58,7 +58,7 @@ SCORES = {
     "concat": {"kind": "concat", "dim": 8},
     "additive-4-heads": {"kind": "additive", "dim": 8, "heads": 4},
     "multi-head": {"kind": "multi-head", "heads": 4},
-    "multi-head-wide": {"kind": "multi-head", "heads": 4, "head_dim": 6, "bias": False},
+    "multi-head-wide": {"kind": "multi-head", "heads": 3, "head_dim": 6, "bias": False},
     "multi-head-2-groups": {"kind": "multi-head", "heads": 4, "kv_heads": 2},
     "cosine": {"kind": "cosine"},
     "cosine-2-heads": {"kind": "cosine", "heads": 2},
