@@ -13,7 +13,6 @@ from torch import Tensor
 from seq2attn.io.tables import format_table
 from seq2attn.io.weights import load_tensors
 from seq2attn.run_directory import RunDirectory
-from seq2attn.training.checkpoints.checkpoint import load_weights
 from seq2attn.training.checkpoints.retention import validated_checkpoints
 from seq2attn.training.metrics_logger import (
     LOG_FILE,
@@ -59,7 +58,7 @@ def _weights(run: RunDirectory) -> Items:
     return {
         f"update {checkpoint.train_state.update}: {name}": tensor
         for checkpoint in validated_checkpoints(run.folder)
-        for name, tensor in load_weights(checkpoint).items()
+        for name, tensor in load_tensors(checkpoint.model_path).items()
     }
 
 
@@ -67,7 +66,11 @@ def _training_state(run: RunDirectory) -> Items:
     return {
         f"update {checkpoint.train_state.update}: {name}": repr(value)
         for checkpoint in validated_checkpoints(run.folder)
-        for name, value in {**asdict(checkpoint.train_state), **checkpoint.optimizer_scalars}.items()
+        for name, value in {
+            **asdict(checkpoint.train_state),
+            **checkpoint.optimizer_scalars,
+            "digest of frozen weights": checkpoint.frozen,
+        }.items()
         if name not in TIMING_METRICS
     }
 
