@@ -100,14 +100,25 @@ class TestTranslate:
         assert [one["score"] for one in best] == sorted((one["score"] for one in best), reverse=True)
 
     def test_attention_of_every_line_as_a_page(self, toy: Toy, tmp_path: Path) -> None:
-        invoke_in(tmp_path, "translate", toy.run, *SENTENCES, "", "--attention", "page.html", "--color-scale", "row")
+        invoke_in(
+            tmp_path,
+            "translate",
+            toy.run,
+            *SENTENCES,
+            "",
+            "--attention",
+            "page.html",
+            "--color-scale",
+            "row",
+            "--whole-words",
+        )
         data = page_data((tmp_path / "page.html").read_text(encoding="utf-8"))
         assert (data["run"], data["scale"]) == (str(toy.run), "row")
         sentences = data["sentences"]
         assert len(sentences) == len(SENTENCES)
         for sentence, line in zip(sentences, SENTENCES, strict=True):
             (drawn,) = sentence["maps"]
-            assert drawn["keys"]["words"] == [*line.split(), "</s>"]
+            assert drawn["keys"]["tokens"] == [*line.split(), "</s>"]
 
     def test_attention_of_an_encoder(self, invoke: Invoke, toy: Toy, tmp_path: Path) -> None:
         run, encoder = tmp_path / "few", "model.encoder={kind: transformer, layers: 2, heads: 4, ffn_dim: 16}"
