@@ -1,8 +1,8 @@
 """Lexical constraints: beam search for translations that contain given phrases (Post & Vilar 2018).
 
 As in dynamic beam allocation, the beam is shared by banks of hypotheses with the same number of tokens of the phrases:
-the best of each bank is kept, then the second-best of each. A hypothesis ends when it has all phrases, and none is kept
-that has too few steps left for them one after the other.
+the best of each bank is kept, then the second-best of each. A hypothesis ends when it has all phrases. One always does,
+as the next token of a phrase is a candidate for the hypothesis that lacks the fewest.
 
 Shapes: b sentences, K hypotheses, n hypotheses of any number, T tokens so far, C phrases of at most M tokens.
 """
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seq2attn.search.length_penalty import FREE, LengthLimits
+from seq2attn.search.length_penalty import FREE
 
 NEG_INF = float("-inf")
 
@@ -27,24 +27,22 @@ def matched_tokens(tokens: Tensor, phrases: Tensor) -> Tensor:
         return matched
     for size in range(1, min(longest - 1, count) + 1):
         is_begun = (tokens[:, :, None, count - size :] == phrases[:, None, :, :size]).all(-1)
-        matched = matched.masked_fill(is_begun & (lengths > size), size)
+        matched = matched.masked_fill(is_begun, size)
     windows = F.pad(tokens, (0, longest - 1), value=FREE - 1).unfold(-1, longest, 1)  # [b, n, T, M]
     expected = phrases[:, None, :, None]
     is_met = ((windows[:, :, None] == expected) | (expected == FREE)).all(-1).any(-1)
     return torch.where(is_met, lengths, matched)
 
 
-def constrained_continuations(
-    tokens: Tensor, limits: LengthLimits, eos: int, log_probs: Tensor, scores: Tensor
+def phrase_continuations(
+    tokens: Tensor, phrases: Tensor, eos: int, log_probs: Tensor, scores: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """tokens [b, K, T], log_probs [b, K, V], scores [b, K] -> parent, token, score, each [b, 2K], best first
+    """tokens [b, K, T], phrases [b, C, M], log_probs [b, K, V], scores [b, K] -> parent, token, score, each [b, 2K]
 
-    The K continuations that are kept, and those that end; other scores are -inf. Without phrases, they are those of a
-    beam search.
+    The K continuations that are kept, and those that end, best first; other scores are -inf. Without phrases, they are
+    those of a beam search.
     """
-    assert limits.phrases is not None
-    k, phrases = scores.size(1), limits.phrases
-    lengths = (phrases != FREE).sum(-1).unsqueeze(1)
+    k, lengths = scores.size(1), (phrases != FREE).sum(-1).unsqueeze(1)
     matched = matched_tokens(tokens, phrases)
     may_end = (matched == lengths).all(-1)
     end = log_probs[..., eos].masked_fill(~may_end, NEG_INF)
@@ -55,8 +53,6 @@ def constrained_continuations(
     matched = matched_tokens(grown, phrases)
     is_met, ended = matched == lengths, token == eos
     missing = lengths.masked_fill(is_met, 0).sum(-1) - matched.masked_fill(is_met, 0).amax(-1)
-    steps_left = (limits.max_length - tokens.size(-1) - 1).unsqueeze(1)
-    score = score.masked_fill(~ended & (missing >= steps_left), NEG_INF)
     is_kept = _allocate(missing, ~ended & (score > NEG_INF), k, banks=phrases[0].numel() + 1)
     among_best = torch.arange(score.size(1), device=score.device) < 2 * k
     is_kept |= ended & (among_best | (lengths.sum(-1) > 0))

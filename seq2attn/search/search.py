@@ -18,7 +18,7 @@ from torch import Tensor
 
 from seq2attn.nn.decoding_state import reorder_beams, repeat_rows, select_rows, select_sentences
 from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
-from seq2attn.search.lexical_constraints import constrained_continuations
+from seq2attn.search.lexical_constraints import phrase_continuations
 from seq2attn.search.ngram_blocking import block_repeated_ngrams
 from seq2attn.search.strategies import NEG_INF, SearchStrategy
 
@@ -85,7 +85,9 @@ def search(
         log_probs, state = _step(step, live, t, state, memory)
         state = state if t > 1 else repeat_rows(state, k)
         log_probs = constraints.apply(log_probs, limits, t, live).expand(-1, k, -1)
-        select = strategy if limits.phrases is None else partial(constrained_continuations, live[..., 1:t], limits, eos)
+        select = (
+            strategy if limits.phrases is None else partial(phrase_continuations, live[..., 1:t], limits.phrases, eos)
+        )
         parent, token, score = select(log_probs, scores)
         ended = token == eos
         best = _merge_ended(best, live, parent, score, ended, penalties[t], end_score and end_score(state))

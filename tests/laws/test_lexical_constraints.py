@@ -40,7 +40,9 @@ def test_matched_tokens_are_the_whole_phrase_or_its_beginning_at_the_end(seed):
 
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("phrases", [[[5]], [[4, 4]], [[4, 4, 6]], [[7, 3], [8]], [[6], [5]]], ids=str)
+@pytest.mark.parametrize(
+    "phrases", [[[5]], [[4, 4]], [[4, 4, 6]], [[7, 3], [8]], [[7, 3], [3, 7]], [[6], [5]]], ids=str
+)
 def test_a_wide_beam_finds_the_best_with_all_phrases(seed, phrases):
     (table, step), rule = markov(seed), RULES[1]
     options = {"strategy": BeamSearch(200), "bos": BOS, "eos": EOS, "lengths": rule}
@@ -80,6 +82,16 @@ def test_every_translation_has_the_phrases(decoder, width):
             assert all(contains(one.tokens, phrase) for one in beam for phrase in phrases)
             forced = NativeEngine(net).token_log_probs([(line, one.tokens) for one in beam], budget=1000)
             assert [one.log_prob for one in beam] == pytest.approx(list(map(sum, forced)), abs=1e-4)
+
+
+def test_a_translation_with_all_phrases_ends_though_others_are_more_likely():
+    table = torch.full((WORDS, WORDS), -2.5)
+    table[:, 6], table[:, 5], table[:, EOS] = -0.2, -20.0, -1.0
+    options = {"strategy": BeamSearch(2), "bos": BOS, "eos": EOS}
+    best = search(
+        lambda tokens, *rest: (table[tokens], rest[0]), (), (), limits=limits(1, 9).with_phrases([[[5]]]), **options
+    )
+    assert best.tokens[0, 0, :2].tolist() == [5, EOS] and best.scores[0, 0] == -21
 
 
 @pytest.mark.parametrize("seed", range(4))
