@@ -34,6 +34,8 @@ def test_translations_have_the_terms(invoke: Invoke, run: RunDirectory) -> None:
     assert "glossary: 3 of 3 terms met\n" in done.err
     split = invoke(*command, "few of words", "--glossary", "terms", "--set", "search.lengths.max_source_length=1")
     assert "not many" in split.out and "2 of 2 terms" in split.err
+    parts = [invoke(*command, part, "--glossary", "terms").out.strip() for part in ("few", "of", "words")]
+    assert split.out.strip() == " ".join(parts)  # a part has its own terms only
 
 
 def test_the_longest_source_term_at_word_boundaries_counts(run: RunDirectory, tmp_path: Path) -> None:
