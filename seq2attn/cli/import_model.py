@@ -45,7 +45,7 @@ def import_(
         typer.Option(metavar="FILE", help="Lines to verify with. [random words of the vocabulary]"),
     ] = None,
 ) -> None:
-    """Make a run directory of a pretrained model in the format of Hugging Face: Marian (OPUS-MT), M2M100, NLLB, T5;
+    """Make a run directory of a pretrained model of Hugging Face: OPUS-MT, M2M100, NLLB, mBART, BART, Pegasus, T5;
     or of a Marian model in its own files: decoder.yml, weights in .npz or .bin, and vocabularies.
 
     The run translates, draws attention, aligns, is evaluated, exported and trained further like any other. Where

@@ -38,6 +38,7 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
         super().__init__()
         self.position_encoding = config.build_position_encoding(dim)
         self.position_bias = config.build_position_bias(bidirectional=False)
+        self.embedding_norm = config.build_embedding_norm(dim)
         self.dropout, self.layer_drop = Dropout(config.dropout), LayerDrop(config.layer_dropout)
         self.layers = nn.ModuleList(TransformerDecoderLayer(config, dim, encoder) for _ in range(config.layers))
         self.norm = config.build_final_norm(dim)
@@ -70,7 +71,7 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
         initial, and cannot be used afterwards.
         """
         position = next_positions(state.position, embedded) if layout is None else layout.positions
-        x = self.dropout(embedded + self.position_encoding(position).to(embedded.dtype))
+        x = self.dropout(self.embedding_norm(embedded + self.position_encoding(position).to(embedded.dtype)))
         update = state.kv_cache.extend(embedded.size(1))
         bias = None if self.position_bias is None else self._position_bias(update, position, layout)
         entries: list[KeyValue] = []

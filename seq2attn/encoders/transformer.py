@@ -118,8 +118,14 @@ class TransformerConfig(TransformerLayersConfig):
     """Maximum distance of relative positions; farther ones are clipped. none: 16, or 128 for relative-bias."""
     num_buckets: int = Field(32, ge=4)
     """Number of buckets of distances for relative-bias."""
+    embedding_norm: bool = False
+    """Norm of the embeddings with positions, before the first layer, as in BART (Lewis et al. 2020)."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout of self-attention weights (on a CPU anything but 0 disables the fused kernel)."""
+
+    def build_embedding_norm(self, dim: int) -> nn.Module:
+        """Norm before the first layer, or identity."""
+        return self._norm(dim) if self.embedding_norm else nn.Identity()
 
     def build_self_attention(self, dim: int) -> Attention:
         """Self-attention of width `dim`. Raises ValueError when the heads do not divide `dim`."""
@@ -151,6 +157,7 @@ class TransformerEncoder(Encoder):
         super().__init__()
         self.position_encoding = config.build_position_encoding(dim)
         self.position_bias = config.build_position_bias(bidirectional=True)
+        self.embedding_norm = config.build_embedding_norm(dim)
         self.dropout, self.layer_drop = Dropout(config.dropout), LayerDrop(config.layer_dropout)
         self.layers = nn.ModuleList(TransformerEncoderLayer(config, dim) for _ in range(config.layers))
         self.norm = config.build_final_norm(dim)
@@ -169,7 +176,7 @@ class TransformerEncoder(Encoder):
         self, embedded: Tensor, mask: Tensor, layout: SequenceLayout | None, *, need_weights: bool
     ) -> tuple[EncoderOutput, Tensor | None]:
         position = torch.arange(embedded.size(1), device=embedded.device) if layout is None else layout.positions
-        x = self.dropout(embedded + self.position_encoding(position).to(embedded.dtype))
+        x = self.dropout(self.embedding_norm(embedded + self.position_encoding(position).to(embedded.dtype)))
         bias = None if self.position_bias is None else self._position_bias(mask, layout)
         all_weights = []
         for layer in self.layers:

@@ -1,12 +1,17 @@
-"""Architectures that descend from BART (Lewis et al. 2020): their fields, weights and layers."""
+"""BART (Lewis et al. 2020), and the fields, weights and layers of what descends from it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, PositiveInt
 
-from seq2attn.pretrained.family import Architecture, Family, ImportOptions
+from seq2attn.errors import DataError
+from seq2attn.io.hf_folder import read_hf_config
+from seq2attn.pretrained.family import HF_TOKENIZER_FILE, OUR_START, Architecture, Family, ImportOptions
 from seq2attn.pretrained.hf_weights import Tables, WeightNames
 
 LAYER_NAMES = (
@@ -22,6 +27,8 @@ LAYER_NAMES = (
     ("feed_forward.up_proj", "fc1"),
     ("feed_forward.down_proj", "fc2"),
     ("coder.norm", "coder.layer_norm"),
+    ("embedding_norm", "layernorm_embedding"),
+    ("position_encoding.embedding", "embed_positions"),
 )
 """Parts of our names, and theirs."""
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
@@ -43,6 +50,8 @@ BART_NAMES = WeightNames(
     bias="final_logits_bias",
     sinusoids=POSITIONS,
 )
+BART_OFFSET = 2
+"""Row of the first position in BART's tables of learned positions."""
 
 
 class BartArchitecture(Architecture):
@@ -107,3 +116,55 @@ class BartFamily(Family):
             | {"layers": one.decoder_layers, "heads": one.decoder_attention_heads, "ffn_dim": one.decoder_ffn_dim}
             | {"attention": {"score": score, "dropout": one.attention_dropout}, "layer_dropout": one.decoder_layerdrop},
         }
+
+
+class BartModelArchitecture(BartArchitecture):
+    """Fields of `config.json` that define a BART, with their names there."""
+
+    normalize_before: Literal[False] = False
+    normalize_embedding: Literal[True] = True
+    add_final_layer_norm: Literal[False] = False
+    static_position_embeddings: Literal[False] = False
+
+
+class Bart(BartFamily):
+    """Post-norm layers with a norm of the embeddings, and learned positions; lines of both sides begin with `<s>`."""
+
+    model_type = "bart"
+    architecture_class = BartModelArchitecture
+    names = replace(BART_NAMES, sinusoids=(), learned=POSITIONS, first_position=BART_OFFSET)
+
+    @property
+    def file(self) -> Path:
+        """The tokenizer."""
+        return self.folder / HF_TOKENIZER_FILE
+
+    def layers(self, options: ImportOptions) -> dict[str, Any]:
+        """Settings that encoder and decoder share: norms and positions."""
+        positions = {"position_encoding": "learned", "max_positions": self.max_positions}
+        return {"norm_order": "post", "embedding_norm": True, **positions}
+
+    def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The tokenizer sections of both sides."""
+        self.check_language(options.target_language, (), "--to")
+        self.check_language(options.source_language, (), "--from")
+        section = {"kind": "hugging-face", "path": self.file.resolve(), "tag": OUR_START}
+        return section, section
+
+    def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
+        """A file and its id of each token, for both sides."""
+        content = read_hf_config(self.file)
+        try:
+            added = {entry["content"]: int(entry["id"]) for entry in content["added_tokens"]}
+            ids = {**content["model"]["vocab"], **added}
+            ids[OUR_START] = ids.pop("<s>")
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{self.file}: is not the tokenizer of a BART ({error!r})") from None
+        return (self.file, ids), (self.file, ids)
+
+    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
+        """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
+        from transformers import BartTokenizer
+
+        tokenizer = self.load_tokenizer(BartTokenizer)
+        return lambda line: list(tokenizer(line).input_ids)

@@ -24,6 +24,9 @@ from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.vocabulary import BOS, SPECIAL_TOKENS
 
 GENERATION_FILE, TOKENIZER_FILE = "generation_config.json", "tokenizer_config.json"
+HF_TOKENIZER_FILE = "tokenizer.json"
+OUR_START = "<bos>"
+"""Our name of their `<s>` where it is not the first token of a translation."""
 Positions = Literal["tensor2tensor", "transformers"]
 
 
@@ -148,6 +151,10 @@ class Family(ABC):
         """Weights of the same function in our layers, where these differ in scale; with the same names."""
         return tensors
 
+    def computed(self) -> dict[str, Tensor]:
+        """Weights that a file may lack, by their names there."""
+        return {}
+
     def check_positions(self, tensors: Mapping[str, Tensor]) -> None:
         """Raises DataError for a table of positions in the file that is not of either formula."""
         for name in self.names.sinusoids:
@@ -163,12 +170,21 @@ class Family(ABC):
 
     def load_original(self, tensors: Mapping[str, Tensor], options: ImportOptions) -> Any:
         """The original model with its `tensors`; `from_pretrained` would follow other files. None if there is none."""
-        from transformers import AutoConfig, AutoModelForSeq2SeqLM
+        from transformers import AutoConfig, AutoModelForSeq2SeqLM, GenerationConfig
 
         config = AutoConfig.for_model(self.model_type, **self.architecture.model_dump())
         model = AutoModelForSeq2SeqLM.from_config(config).eval()
+        model.generation_config = GenerationConfig()  # without a forced EOS
         model.load_state_dict({**tensors, **self.tables.all_names(tensors)}, strict=False)
         return model
+
+    def load_tokenizer(self, tokenizer_class: Any, **options: Any) -> Any:
+        """The original tokenizer of the folder. Raises DataError when `transformers` cannot read it."""
+        try:
+            return tokenizer_class.from_pretrained(self.folder, local_files_only=True, **options)
+        except Exception as error:  # corrupt files raise many kinds
+            reason = str(error).partition("\n")[0]
+            raise DataError(f"{self.folder}: `transformers` cannot read its tokenizer ({reason})") from None
 
     @abstractmethod
     def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:

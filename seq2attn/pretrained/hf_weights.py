@@ -5,7 +5,7 @@ Layers differ in names only. The tables of embeddings and the output layer also 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +36,8 @@ class WeightNames:
     bias: str = ""  # of the output; empty where the family has none
     sinusoids: tuple[str, ...] = ()  # tables of computed positions, which a file may have
     unused: tuple[str, ...] = ()  # weights that a file may have, and that have no effect
+    learned: tuple[str, ...] = ()  # tables of learned positions
+    first_position: int = 0  # the row of the first position in these
 
 
 @dataclass(frozen=True)
@@ -78,21 +80,26 @@ class Tables:
         return {self.names.source: (self.source_size, self.dim), **tables, self.names.bias: (1, self.target_size)}
 
 
-def read_tensors(folder: Path, weights: Path, model: nn.Module, tables: Tables) -> dict[str, Tensor]:
+def read_tensors(
+    folder: Path, weights: Path, model: nn.Module, tables: Tables, computed: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     """The weights in the folder `weights`, in float32 and with their names there; `folder` is that of the model.
 
-    `model`, perhaps on the meta device, is ours. The headers are compared with the model before anything is read.
+    `model`, perhaps on the meta device, is ours. `computed` replace weights that the files lack. The headers are
+    compared with the model before anything is read.
 
     Raises: DataError with the first weight that is missing, unknown, of another shape, or not finite.
     """
     specs = read_hf_specs(weights)
     parameters = {name: tuple(tensor.shape) for name, tensor in unique_state_dict(model).items()}
     layers = {tables.names.layer(name): shape for name, shape in parameters.items() if "coder." in name}
+    for name in tables.names.learned:
+        layers[name] = layers[name][0] + tables.names.first_position, *layers[name][1:]
     for names in tables.groups.values():
         if not any(name in specs for name in names):
             raise DataError(f"{folder}: its weights lack `{names[0]}`")
-    _check_specs(folder, specs, layers, tables)
-    tensors = {name: tensor.float() for name, tensor in read_hf_tensors(weights).items()}
+    _check_specs(folder, specs, layers, tables, computed)
+    tensors = {**computed} | {name: tensor.float() for name, tensor in read_hf_tensors(weights).items()}
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
             raise DataError(f"{folder}: `{name}` has values that are NaN or infinite")
@@ -108,9 +115,13 @@ def read_tensors(folder: Path, weights: Path, model: nn.Module, tables: Tables) 
 
 
 def _check_specs(
-    folder: Path, specs: Mapping[str, TensorSpec], required: Mapping[str, tuple[int, ...]], tables: Tables
+    folder: Path,
+    specs: Mapping[str, TensorSpec],
+    required: Mapping[str, tuple[int, ...]],
+    tables: Tables,
+    computed: Collection[str],
 ) -> None:
-    if missing := [name for name in required if name not in specs]:
+    if missing := [name for name in required if name not in specs and name not in computed]:
         more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise DataError(f"{folder}: its weights lack `{missing[0]}`{more}")
     known = {**tables.shapes(), **required}
@@ -143,5 +154,6 @@ def convert_weights(
             bias = tensors[tables.names.bias][0] if tables.names.bias in tensors else torch.zeros(tables.target_size)
             weights[name] = bias[target].index_fill(0, torch.tensor([PAD, BOS]), FORBIDDEN_LOGIT)
         else:
-            weights[name] = tensors[tables.names.layer(name)]
+            theirs = tables.names.layer(name)
+            weights[name] = tensors[theirs][tables.names.first_position if theirs in tables.names.learned else 0 :]
     return weights

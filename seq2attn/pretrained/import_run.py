@@ -26,6 +26,7 @@ from seq2attn.pretrained.peft_adapter import Adapter
 from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig, SearchConfig
+from seq2attn.tokenizers.hf_tokenizer import BYTE_SPACE, HFTokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
 from seq2attn.tokenizers.vocabulary import Vocabulary
@@ -64,7 +65,7 @@ def import_run(
     with SkipInit(), torch.device("meta"):
         empty = build_model(experiment.model, *sizes)
     with family.weights_folder(allow_pickle=allow_pickle) as weights_in:
-        tensors = read_tensors(original_folder, weights_in, empty, family.tables)
+        tensors = read_tensors(original_folder, weights_in, empty, family.tables, family.computed())
     if adapter is not None:
         tensors = adapter.merge(tensors, family.tables)
     family.check_positions(tensors)
@@ -80,7 +81,7 @@ def import_run(
         model, *_ = directory.load_model()
         if find_spec("transformers") is None:
             return None
-        assert isinstance(source, SentencePieceTokenizer)
+        assert isinstance(source, SentencePieceTokenizer | HFTokenizer)
         check_tokenizer(folder, source, rows[0], family.original_encoder(options), lines)
         if (loaded := family.load_original(tensors, options)) is None:
             return None
@@ -139,6 +140,6 @@ def _probe_lines(vocabulary: Vocabulary, file: Path | None) -> Sequence[str]:
             raise DataError(f"{file}: has no line to verify with")
         return lines
     random = Random(0)
-    words = [token.removeprefix(SPACE_MARK) for token in vocabulary.tokens if token.startswith(SPACE_MARK)]
+    words = [token[1:] for token in vocabulary.tokens if token.startswith((SPACE_MARK, BYTE_SPACE))]
     words = [word for word in words if word.isalpha()] or ["a"]
     return [" ".join(random.choices(words, k=random.randint(1, MAX_PROBE_WORDS))) for _ in range(NUM_PROBE_LINES)]

@@ -34,7 +34,7 @@ class M2M100(Multilingual):
         from transformers import M2M100Tokenizer, NllbTokenizer
 
         if not self.vocabulary.is_file():
-            return NllbTokenizer.from_pretrained(self.folder, src_lang=options.source_language)
+            return self.load_tokenizer(NllbTokenizer, src_lang=options.source_language)
         files = [str(path) for path in (self.vocabulary, self.folder / MODEL_FILE)]
         codes = self.tokenizer_settings.get("language_codes", "m2m100")
         return M2M100Tokenizer(*files, src_lang=options.source_language, language_codes=codes)

@@ -40,35 +40,8 @@ class MarianArchitecture(BartArchitecture):
     wavelengths: Literal["tensor2tensor", "paper"] | None = None  # of the training, known of exports of this package
 
 
-class Marian(BartFamily):
-    """Post-norm layers and sinusoids; SentencePiece models for each side, with ids from a vocabulary."""
-
-    model_type = "marian"
-    architecture_class = MarianArchitecture
-    architecture: MarianArchitecture
-
-    @property
-    def tables(self) -> Tables:
-        """The embeddings and the output layer."""
-        one = self.architecture
-        shared, target_size = one.share_encoder_decoder_embeddings, one.vocab_size
-        if not shared:
-            target_size = one.decoder_vocab_size or one.vocab_size
-        return Tables(self.names, one.vocab_size, target_size, one.d_model, shared, one.tie_word_embeddings)
-
-    def layers(self, options: ImportOptions) -> dict[str, Any]:
-        """Post-norm, and Marian's sinusoids or those that `transformers` puts in their place."""
-        return {"norm_order": "post", "wavelengths": self._wavelengths(options)}
-
-    def _wavelengths(self, options: ImportOptions) -> Literal["tensor2tensor", "paper"]:
-        by_option: Literal["tensor2tensor", "paper"]
-        by_option = "tensor2tensor" if options.positions == "tensor2tensor" else "paper"
-        return self.architecture.wavelengths or by_option
-
-    def model(self, options: ImportOptions) -> dict[str, Any]:
-        """The model section; translations begin with a zero vector, which stays zero in further training."""
-        model = super().model(options)
-        return model | {"embeddings": model["embeddings"] | {"frozen_bos": True}}
+class MarianTokens(BartFamily):
+    """A SentencePiece model for each side, with ids from a vocabulary."""
 
     def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides; a multilingual model has a tag before each source line."""
@@ -109,8 +82,7 @@ class Marian(BartFamily):
     @property
     def vocabulary_files(self) -> tuple[str, str]:
         """The vocabularies of both sides."""
-        separate = self.tokenizer_settings.get("separate_vocabs") is True
-        separate = separate or not self.architecture.share_encoder_decoder_embeddings
+        separate = self.tokenizer_settings.get("separate_vocabs") is True or not self.tables.shared
         return VOCABULARY_FILE, TARGET_VOCABULARY_FILE if separate else VOCABULARY_FILE
 
     def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
@@ -118,15 +90,6 @@ class Marian(BartFamily):
         files = [self.folder / name for name in self.vocabulary_files]
         source, target = ((file, {piece: id for id, piece in enumerate(read_pieces(file))}) for file in files)
         return source, target
-
-    def load_original(self, tensors: Mapping[str, Tensor], options: ImportOptions) -> Any:
-        """The original model with its `tensors` and the given positions."""
-        model = super().load_original(tensors, options)
-        encoding = SinusoidalPositionEncoding(self.architecture.d_model, self._wavelengths(options))
-        table = encoding(torch.arange(self.max_positions))
-        for side in (model.model.encoder, model.model.decoder):
-            side.embed_positions.weight.data.copy_(table)
-        return model
 
     def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
         """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
@@ -138,3 +101,43 @@ class Marian(BartFamily):
             tokenizer = MarianTokenizer(*files)
         tag = self.language_tag(read_pieces(self.folder / VOCABULARY_FILE), options)
         return lambda line: list(tokenizer(line if tag is None else f"{tag} {line}").input_ids)
+
+
+class Marian(MarianTokens):
+    """Post-norm layers and sinusoids."""
+
+    model_type = "marian"
+    architecture_class = MarianArchitecture
+    architecture: MarianArchitecture
+
+    @property
+    def tables(self) -> Tables:
+        """The embeddings and the output layer."""
+        one = self.architecture
+        shared, target_size = one.share_encoder_decoder_embeddings, one.vocab_size
+        if not shared:
+            target_size = one.decoder_vocab_size or one.vocab_size
+        return Tables(self.names, one.vocab_size, target_size, one.d_model, shared, one.tie_word_embeddings)
+
+    def layers(self, options: ImportOptions) -> dict[str, Any]:
+        """Post-norm, and Marian's sinusoids or those that `transformers` puts in their place."""
+        return {"norm_order": "post", "wavelengths": self._wavelengths(options)}
+
+    def _wavelengths(self, options: ImportOptions) -> Literal["tensor2tensor", "paper"]:
+        by_option: Literal["tensor2tensor", "paper"]
+        by_option = "tensor2tensor" if options.positions == "tensor2tensor" else "paper"
+        return self.architecture.wavelengths or by_option
+
+    def model(self, options: ImportOptions) -> dict[str, Any]:
+        """The model section; translations begin with a zero vector, which stays zero in further training."""
+        model = super().model(options)
+        return model | {"embeddings": model["embeddings"] | {"frozen_bos": True}}
+
+    def load_original(self, tensors: Mapping[str, Tensor], options: ImportOptions) -> Any:
+        """The original model with its `tensors` and the given positions."""
+        model = super().load_original(tensors, options)
+        encoding = SinusoidalPositionEncoding(self.architecture.d_model, self._wavelengths(options))
+        table = encoding(torch.arange(self.max_positions))
+        for side in (model.model.encoder, model.model.decoder):
+            side.embed_positions.weight.data.copy_(table)
+        return model

@@ -15,14 +15,12 @@ from typing import Any
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import read_bytes
 from seq2attn.pretrained.bart import BartFamily
-from seq2attn.pretrained.family import ImportOptions
+from seq2attn.pretrained.family import HF_TOKENIZER_FILE, OUR_START, ImportOptions
 from seq2attn.tokenizers.sentencepiece_model import FILE_HINT, find_languages, load_processor, read_pieces
 
 MODEL_FILE, VOCABULARY_FILE = "sentencepiece.bpe.model", "vocab.json"
-SPECIAL_TOKENS_FILE, HF_TOKENIZER_FILE = "special_tokens_map.json", "tokenizer.json"
+SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 FAIRSEQ_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
-OUR_START = "<bos>"
-"""Our name of their `<s>`, which is not the first token of a translation."""
 MAX_UNUSED = 8
 """Maximum number of rows without a token at the end of the table: fairseq's made-up words."""
 

@@ -15,13 +15,14 @@ from seq2attn.errors import UserError
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, TokenIds
+from seq2attn.tokenizers.hf_tokenizer import HFTokenizer
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 
 def check_tokenizer(
     folder: Path,
-    source: SentencePieceTokenizer,
+    source: SentencePieceTokenizer | HFTokenizer,
     rows: Sequence[int],
     original: Callable[[str], list[int]],
     lines: Sequence[str],

@@ -13,6 +13,7 @@ from seq2attn.errors import RunError
 from seq2attn.io.files import read_bytes, read_object
 from seq2attn.tokenizers.base import TOKENIZER_FILE, VOCABULARY_FILE, Tokenizer
 from seq2attn.tokenizers.characters import CharacterTokenizer, CharacterTokenizerConfig
+from seq2attn.tokenizers.hf_tokenizer import BACKEND_FILE, HFTokenizer, HFTokenizerConfig
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import MODEL_FILE, BPETokenizerConfig, UnigramTokenizerConfig, load_subwords
 from seq2attn.tokenizers.tags import load_tags
@@ -26,7 +27,8 @@ TokenizerConfig = Annotated[
     | WordTokenizerConfig
     | CharacterTokenizerConfig
     | WordPieceTokenizerConfig
-    | SentencePieceTokenizerConfig,
+    | SentencePieceTokenizerConfig
+    | HFTokenizerConfig,
     Field(discriminator="kind"),
 ]
 
@@ -141,4 +143,6 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         case SentencePieceTokenizerConfig():
             model = read_bytes(folder / MODEL_FILE, TOKENIZER_HINT)
             tokenizer = SentencePieceTokenizer(config, model, vocabulary)
+        case HFTokenizerConfig():
+            tokenizer = HFTokenizer(config, read_bytes(folder / BACKEND_FILE, TOKENIZER_HINT), vocabulary)
     return load_tags(tokenizer, folder, TOKENIZER_HINT)

@@ -58,18 +58,7 @@ class SentencePieceTokenizerConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _fill_in_digest(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or data.get("digest") or not isinstance(data.get("path"), str | Path):
-            return data
-        if is_of_run(data["path"]):
-            raise FieldError("digest", "is missing from the config of a run, whose files are not read")
-        files = {key: data[key] for key in ("path", "vocabulary") if isinstance(data.get(key), str | Path)}
-        digests = []
-        for key, path in files.items():
-            try:
-                digests.append(sha256_of(_INPUT_PATH.validate_python(path)))
-            except OSError as error:
-                raise FieldError(key, f"{path} cannot be read ({error.strerror})") from None
-        return {**data, "digest": sha256_json(digests)}
+        return fill_in_digest(data, "path", "vocabulary")
 
     @property
     def vocabulary_source(self) -> tuple[object, ...]:
@@ -95,6 +84,25 @@ class SentencePieceTokenizerConfig(Config):
             return SentencePieceTokenizer(self, model, Vocabulary.from_tokens(tokens))
         except RunError as error:
             raise DataError(str(error)) from None
+
+
+def fill_in_digest(data: Any, *keys: str) -> Any:
+    """The fields of a config with the SHA-256 of the files that it names, `path` first.
+
+    Raises: FieldError for a file that cannot be read.
+    """
+    if not isinstance(data, dict) or data.get("digest") or not isinstance(data.get("path"), str | Path):
+        return data
+    if is_of_run(data["path"]):
+        raise FieldError("digest", "is missing from the config of a run, whose files are not read")
+    files = {key: data[key] for key in keys if isinstance(data.get(key), str | Path)}
+    digests = []
+    for key, path in files.items():
+        try:
+            digests.append(sha256_of(_INPUT_PATH.validate_python(path)))
+        except OSError as error:
+            raise FieldError(key, f"{path} cannot be read ({error.strerror})") from None
+    return {**data, "digest": sha256_json(digests)}
 
 
 def load_processor(model: bytes, path: Path) -> Any:

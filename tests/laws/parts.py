@@ -34,7 +34,7 @@ ENCODERS = {
     },
     "transformer-post-learned": {
         "kind": "transformer", "layers": 2, "heads": 2, "ffn_dim": 32, "norm_order": "post",
-        "position_encoding": "learned",
+        "position_encoding": "learned", "embedding_norm": True,
     },
     **RELATIVE,
     "transformer-t5": T5,
@@ -99,7 +99,7 @@ DECODERS = {
     "transformer": {"kind": "transformer", "layers": 2, "heads": 4, "ffn_dim": 32},
     "transformer-post-learned": {
         "kind": "transformer", "layers": 1, "heads": 2, "ffn_dim": 32, "norm_order": "post",
-        "position_encoding": "learned",
+        "position_encoding": "learned", "embedding_norm": True,
     },
     "transformer-rotary": {**MODERN, "position_encoding": "rotary"},
     "transformer-t5": T5,

@@ -59,6 +59,7 @@ def _options(config: TransformerConfig, dim: int) -> dict[str, Any]:
         "pre_norm": config.norm_order == "pre",
         "activation": activations[activation],
         "ffn_glu": config.activation in GATED_ACTIVATIONS,
+        "layernorm_embedding": config.embedding_norm,
         "rms_norm": config.norm_type == "rmsnorm",
         "relative_position": config.position_encoding == "relative",
         "relative_attention_bias": config.position_encoding == "relative-bias",
@@ -75,6 +76,8 @@ def _fill_stack(spec: Spec, table: Spec, embedding: Any, stack: Any) -> None:
     spec.scale_embeddings = embedding.scale != 1.0
     if isinstance(stack.position_encoding, SinusoidalPositionEncoding | LearnedPositionEmbedding):
         spec.position_encodings.encodings = stack.position_encoding(torch.arange(MAX_POSITIONS)).detach()
+    if hasattr(spec, "layernorm_embedding"):
+        _fill_norm(spec.layernorm_embedding, stack.embedding_norm)
     for theirs, ours in zip(spec.layer, stack.layers, strict=True):
         _fill_self_attention(theirs.self_attention, ours.self_attention, ours.self_attention_residual.norm)
         if stack.position_bias is not None:

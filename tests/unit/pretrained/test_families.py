@@ -9,17 +9,25 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import M2M100Tokenizer, NllbTokenizer
+from transformers import (
+    BartTokenizer,
+    M2M100Tokenizer,
+    MarianTokenizer,
+    MBart50Tokenizer,
+    NllbTokenizer,
+    PegasusTokenizer,
+)
 
 from seq2attn.data.collate import collate_source
 from seq2attn.errors import UserError
+from seq2attn.inference.ensemble import EnsembleTranslator
 from seq2attn.inference.translator import Translator
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.search.config import BeamConfig, GreedyConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.small_marian import SOURCE
-from tests.small_multilingual import make_m2m100
+from tests.small_multilingual import make_bart, make_m2m100, make_mbart, make_pegasus
 
 
 @dataclass(frozen=True)
@@ -27,15 +35,29 @@ class Case:
     """A model with languages, and its original tokenizer for a source language."""
 
     make: Callable[[Path], Any]
-    tokenizer: Callable[[Path, str], Any]
-    languages: tuple[str, str, str]  # of the source, of the import, and another
+    tokenizer: Callable[[Path, Any], Any]
+    languages: tuple[str | None, str | None, str | None]  # of the source, of the import, and another
     tag: str = "{}"
+
+
+INPUTS = ("input_ids", "attention_mask")
 
 
 def m2m100_tokenizer(folder: Path, language: str) -> Any:
     """The tokenizer for a source language."""
     files = [str(folder / name) for name in ("vocab.json", "sentencepiece.bpe.model")]
     return M2M100Tokenizer(*files, src_lang=language, language_codes="wmt21")
+
+
+@dataclass(frozen=True)
+class LastToken:
+    """EOS alone as the 20th token, with its own probability; `forced_eos_token_id` gives it that of 1."""
+
+    end: int
+
+    def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        others = torch.arange(scores.size(1)) != self.end
+        return scores.log_softmax(1).masked_fill(others & (ids.size(1) == 19), -torch.inf)
 
 
 CASES = {
@@ -50,6 +72,22 @@ CASES = {
         ("de", "en", "cs"),
         "__{}__",
     ),
+    "mbart": Case(
+        make_mbart,
+        lambda folder, language: MBart50Tokenizer.from_pretrained(folder, src_lang=language),
+        ("de_DE", "en_XX", "fr_XX"),
+    ),
+    "bart": Case(
+        make_bart, lambda folder, language: BartTokenizer.from_pretrained(folder), (None, None, None), "<bos>"
+    ),
+    "pegasus": Case(
+        make_pegasus, lambda folder, language: PegasusTokenizer.from_pretrained(folder), (None, None, None)
+    ),
+    "pegasus with Marian's tokenizer": Case(
+        lambda folder: make_pegasus(folder, marian=True),
+        lambda folder, language: MarianTokenizer.from_pretrained(folder),
+        (None, None, None),
+    ),
 }
 
 
@@ -57,37 +95,40 @@ CASES = {
 def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     original = case.make(tmp_path / "hf")
+    pad, end, start = (getattr(original.config, f"{key}_token_id") for key in ("pad", "eos", "decoder_start"))
     source, first, second = case.languages
     (tmp_path / "lines").write_text(f"{SOURCE[0]}\n{SOURCE[2]}")
-    choices = ImportOptions(source_language=source, target_language=first)
+    choices = ImportOptions(punctuation=False, source_language=source, target_language=first)
     report = import_run(tmp_path / "hf", tmp_path / "run", choices, verify_with=tmp_path / "lines")
     assert report is not None and report.searches[0].token_agreement == 1
     translator = Translator.load(tmp_path / "run", "cpu")
     tokenizer = case.tokenizer(tmp_path / "hf", source)
-    inputs = tokenizer(list(SOURCE), return_tensors="pt", padding=True)
+    inputs = {key: tokenizer(list(SOURCE), return_tensors="pt", padding=True)[key] for key in INPUTS}
     lengths = translator.search.lengths
     assert isinstance(translator.search, BeamConfig) and lengths.alpha == 0  # so that a tag's probability is no matter
     greedy = GreedyConfig(kind="greedy", lengths=lengths)
-    names: list[str] = ["<bos>", *tokenizer.convert_ids_to_tokens(range(1, original.config.vocab_size))]
+    names: list[str] = tokenizer.convert_ids_to_tokens(range(original.config.vocab_size))
+    names = ["<bos>" if name == "<s>" else name for name in names]
     for language in (first, second):
-        tag = tokenizer.convert_tokens_to_ids(case.tag.format(language))
+        word = case.tag.format(language)
+        tag = names.index(word) if word in names else None
         for search, beam in ((None, {"early_stopping": "never"}), (greedy, {"num_beams": 1})):
-            limits = {"forced_bos_token_id": tag, "forced_eos_token_id": 2, "bad_words_ids": [[1]]}
-            output = original.generate(**inputs, **beam, **limits, renormalize_logits=True)
+            options = {"forced_bos_token_id": tag, "bad_words_ids": [[pad]], "logits_processor": [LastToken(end)]}
+            output = original.generate(**inputs, **beam, **options)
             for ours, ids in zip(translator.translate(list(SOURCE), search, to=language), output.tolist(), strict=True):
-                expected = [names[id] for id in ids[1:] if id not in (1, 2)]
-                assert len(ours.tokens) > 2 and expected[0] == case.tag.format(language)
+                expected = [names[id] for id in ids[1:] if id not in (pad, end)]
+                assert len(ours.tokens) > 2 and (tag is None or expected[0] == word)
                 assert [token if "unused" not in token else "<unk>" for token in ours.tokens] == expected
 
-    pieces = [translator.target.vocabulary.tokens[id] for id in (*translator.target.line_prefix, 4, 9, 17, EOS)]
-    labels = torch.tensor([[2, *tokenizer.convert_tokens_to_ids(pieces)]]).expand(len(SOURCE), -1)
+    tokens = translator.target.vocabulary.tokens
+    pieces = [tokens[id] for id in (*translator.target.line_prefix, len(tokens) - 9, 9, 17, EOS)]
+    labels = torch.tensor([[start, *map(names.index, pieces)]]).expand(len(SOURCE), -1)
     expected_logits = original(**inputs, decoder_input_ids=labels).logits
     ids, mask = collate_source([translator.source.encode(line) for line in SOURCE])
     target_ids = torch.tensor([[BOS, *map(translator.target.vocabulary.id, pieces)]]).expand(len(SOURCE), -1)
     logits = translator.model.output_projection(translator.model(ids, mask, target_ids).hidden)
-    tokens = translator.target.vocabulary.tokens
-    assert len(tokens) == original.config.vocab_size + 1  # theirs have no BOS beside EOS
-    columns = [0 if t == "<bos>" else int(t[7:-1]) if "unused" in t else names.index(t) for t in tokens[EOS:]]
+    assert len(tokens) == original.config.vocab_size + 1  # theirs have no BOS beside EOS or PAD
+    columns = [int(t[7:-1]) if t.startswith("<unused") else names.index(t) for t in tokens[EOS:]]
     torch.testing.assert_close(logits[..., EOS:], expected_logits[..., columns], rtol=1e-5, atol=1e-5)
 
 
@@ -110,5 +151,10 @@ def test_the_language_is_the_first_token_everywhere(tmp_path: Path) -> None:
     log_probs = translator.model.token_log_probs([(translator.source.encode(SOURCE[0]), ids)])
     assert float(log_probs.sum()) == pytest.approx(prefixed.log_prob, abs=1e-4)
     assert translator.translate(["", SOURCE[0]])[0].text == ""
+    other = Translator.load(tmp_path / "run", "cpu")
+    ensemble = EnsembleTranslator([other, other])
+    assert ensemble.translate(SOURCE[0], to="fra_Latn").tokens == translator.translate(SOURCE[0]).tokens
+    special = [translator.target.vocabulary.id(token) for token in ("eng_Latn", "<bos>", "<mask>", "<unused97>")]
+    assert translator.target.decode([*special, *translator.target.encode("The red")]) == "The red"
     with pytest.raises(UserError, match="not translate into `xxx`: its languages are deu_Latn, eng_Latn, fra_Latn"):
         translator.translate("Das", to="xxx")

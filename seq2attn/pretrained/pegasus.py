@@ -1,0 +1,88 @@
+"""Pegasus (Zhang et al. 2020), with its own tokenizer or the files of Marian's.
+
+spiece.model    a SentencePiece model; its pieces follow 105 tokens of pretraining and of control
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from seq2attn.errors import DataError, RunError
+from seq2attn.io.files import read_bytes
+from seq2attn.nn.layers import SinusoidalPositionEncoding
+from seq2attn.pretrained.bart import BART_NAMES, POSITIONS, BartArchitecture
+from seq2attn.pretrained.family import ImportOptions
+from seq2attn.pretrained.marian import SOURCE_MODEL, MarianTokens
+from seq2attn.tokenizers.sentencepiece_model import FILE_HINT, load_processor
+
+MODEL_FILE = "spiece.model"
+PRETRAINING_TOKENS = ("<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, 103)))
+
+
+class PegasusArchitecture(BartArchitecture):
+    """Fields of `config.json` that define a model of this kind, with their names there."""
+
+    normalize_before: Literal[True] = True
+    normalize_embedding: Literal[False] = False
+    add_final_layer_norm: Literal[True] = True
+
+
+class Pegasus(MarianTokens):
+    """Pre-norm layers; a table of positions, sinusoids if it is not in the file."""
+
+    model_type = "pegasus"
+    architecture_class = PegasusArchitecture
+    names = replace(BART_NAMES, sinusoids=(), learned=POSITIONS)
+
+    def layers(self, options: ImportOptions) -> dict[str, Any]:
+        """Settings that encoder and decoder share: the order of norms and the positions."""
+        return {"norm_order": "pre", "position_encoding": "learned", "max_positions": self.max_positions}
+
+    def computed(self) -> dict[str, Tensor]:
+        """Tables of positions for a file without them."""
+        encoding = SinusoidalPositionEncoding(self.architecture.d_model, "paper")
+        return {name: encoding(torch.arange(self.max_positions)) for name in self.names.learned}
+
+    @property
+    def has_own_tokenizer(self) -> bool:
+        """True if the tokenizer is not Marian's."""
+        return not (self.folder / SOURCE_MODEL).is_file()
+
+    def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The tokenizer sections of both sides."""
+        if not self.has_own_tokenizer:
+            return super().tokenizers(options)
+        self.check_language(options.target_language, (), "--to")
+        self.check_language(options.source_language, (), "--from")
+        path = self.folder.resolve() / MODEL_FILE
+        section = {"kind": "sentencepiece", "path": path, "special_tokens": [*PRETRAINING_TOKENS]}
+        return section, section
+
+    def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
+        """A file and its id of each token, for both sides."""
+        if not self.has_own_tokenizer:
+            return super().token_ids()
+        file = self.folder / MODEL_FILE
+        try:
+            processor = load_processor(read_bytes(file, FILE_HINT), file)
+        except RunError as error:
+            raise DataError(str(error)) from None
+        pieces = [processor.id_to_piece(id) for id in range(len(processor))]
+        tokens = (*pieces[:2], *PRETRAINING_TOKENS, *pieces[2:])
+        side = file, {token: id for id, token in enumerate(tokens)}
+        return side, side
+
+    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
+        """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
+        if not self.has_own_tokenizer:
+            return super().original_encoder(options)
+        from transformers import PegasusTokenizer
+
+        tokenizer = self.load_tokenizer(PegasusTokenizer)
+        return lambda line: list(tokenizer(line).input_ids)

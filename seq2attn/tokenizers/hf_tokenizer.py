@@ -1,0 +1,112 @@
+"""A given `tokenizer.json` of Hugging Face's library `tokenizers`: byte-level BPE (Radford et al. 2019) for BART."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import model_validator
+
+from seq2attn.config.base import Config, InputPath
+from seq2attn.errors import DataError, RunError, UserError
+from seq2attn.io.files import read_bytes, sha256_json, sha256_of, write_bytes
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_whitespace
+from seq2attn.tokenizers.sentencepiece_model import FILE_HINT, fill_in_digest
+from seq2attn.tokenizers.vocabulary import CONTROL_IDS, UNK, Vocabulary
+
+BACKEND_FILE = "backend.json"
+BYTE_SPACE = "Ġ"
+"""The mark of a space in tokens of byte-level BPE."""
+
+
+class HFTokenizerConfig(Config):
+    """A given `tokenizer.json`, which is not trained."""
+
+    kind: Literal["hugging-face"]
+    path: InputPath
+    """The file `tokenizer.json`."""
+    tag: str | None = None
+    """Token before every line, such as `<bos>` for BART; without text, and added if the file lacks it."""
+    digest: str = ""
+    """SHA-256 of the file; filled in, so that a run does not need it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_digest(cls, data: Any) -> Any:
+        return fill_in_digest(data, "path")
+
+    @property
+    def vocabulary_source(self) -> tuple[object, ...]:
+        """The origin of the tokens: equal for two tokenizers with the same vocabulary."""
+        return self.path, self.tag
+
+    def train(self, lines: Iterable[str]) -> HFTokenizer:
+        """The tokenizer in the file; `lines` are not used.
+
+        Raises: DataError for a file that is missing or corrupt, or was changed.
+        """
+        try:
+            content = read_bytes(self.path, FILE_HINT)
+            backend = load_backend(content, self.path)
+        except RunError as error:
+            raise DataError(str(error)) from None
+        if sha256_json([sha256_of(self.path)]) != self.digest:
+            raise DataError(f"{self.path}: the file is not that of the config's `digest`; leave that out")
+        ids: dict[str, int] = backend.get_vocab(with_added_tokens=True)
+        tokens = dict.fromkeys((*sorted(ids, key=ids.__getitem__), *([self.tag] if self.tag else [])))
+        return HFTokenizer(self, content, Vocabulary.from_tokens(tokens))
+
+
+def load_backend(content: bytes, path: Path) -> Any:
+    """The tokenizer of the library. Raises RunError when `content`, that of `path`, is none; UserError without it."""
+    try:
+        from tokenizers import Tokenizer as Backend
+    except ImportError:
+        raise UserError("this tokenizer needs the package tokenizers: pip install 'seq2attn[pretrained]'") from None
+    try:
+        backend = Backend.from_str(content.decode())
+    except Exception as error:  # `tokenizers` raises no other class
+        raise RunError(f"{path}: is not a tokenizer of Hugging Face ({error}); {FILE_HINT}") from None
+    backend.no_truncation()
+    backend.no_padding()
+    return backend
+
+
+class HFTokenizer(Tokenizer):
+    """Segmentation by the library, without its special tokens."""
+
+    config: HFTokenizerConfig
+
+    def __init__(self, config: HFTokenizerConfig, content: bytes, vocabulary: Vocabulary) -> None:
+        """Raises RunError for a file that is no tokenizer, UserError without the library."""
+        super().__init__(config, vocabulary)
+        self.content, self._backend = content, load_backend(content, config.path)
+        if config.tag is not None:
+            self.line_prefix = (vocabulary.id(config.tag),)
+        self._silent = {*CONTROL_IDS, *self.line_prefix}
+
+    def normalize(self, line: str) -> str:
+        """The line that the library segments."""
+        return collapse_whitespace(line)
+
+    def encode(self, line: str) -> list[int]:
+        """The ids of a line's tokens, without BOS and EOS; empty for an empty line."""
+        tokens = self._backend.encode(self.normalize(line), add_special_tokens=False).tokens
+        ids = map(self.vocabulary.id, tokens)
+        return [*self.line_prefix, *(UNK if id in CONTROL_IDS else id for id in ids)] if tokens else []
+
+    def _surfaces(self, ids: Sequence[int]) -> Iterable[str]:
+        tokens = ("" if id in self._silent else self.vocabulary.tokens[int(id)] for id in ids)
+        return (token.replace(BYTE_SPACE, " ").replace(SPACE_MARK, " ") for token in tokens)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text, always one line, without special tokens; UNK becomes `<unk>`, invalid bytes `�`."""
+        tokens = [self.vocabulary.tokens[int(id)] for id in ids if id not in self._silent]
+        return collapse_whitespace(self._backend.decoder.decode(tokens))
+
+    def save(self, folder: Path) -> None:
+        """Write the files that `load_tokenizer` reads."""
+        write_bytes(folder / BACKEND_FILE, self.content)
+        super().save(folder)
