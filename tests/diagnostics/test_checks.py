@@ -112,9 +112,9 @@ def second_best_token(original, log_probs, scores, count):
     return tuple(part[:, start:][:, :count] for part in original(log_probs, scores, count + 1))
 
 
-def high_scores(original, best):
+def high_scores(original, *arguments):
     """A search whose log-probabilities are higher than those of forced decoding."""
-    return [[dataclasses.replace(one, log_prob=one.log_prob + 0.1) for one in beam] for beam in original(best)]
+    return [[dataclasses.replace(one, log_prob=one.log_prob + 0.1) for one in beam] for beam in original(*arguments)]
 
 
 def truncated_inputs(original, self, x):
@@ -143,7 +143,7 @@ def test_a_planted_defect_is_found(defect, tmp_path, monkeypatch):
 
 
 def test_a_check_that_raises_an_error_fails(run, monkeypatch):
-    monkeypatch.setattr(translate_ids, "to_hypotheses", lambda best: 1 / 0)
+    monkeypatch.setattr(translate_ids, "to_hypotheses", lambda *arguments: 1 / 0)
     done = doctor(run.folder, "--sentences", "4")
     assert (done.exit_code, done.stderr.count("Traceback")) == (1, 0)
     assert [line.split("  ")[0] for line in done.stdout.splitlines() if "FAIL" in line] == [BATCHING, SCORES]
