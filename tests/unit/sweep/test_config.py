@@ -108,6 +108,13 @@ def test_a_mistake_in_a_choice_has_its_place(error_of):
     assert message.startswith("sweep.yaml:9:31: `model.encoder.dim` should be a whole number, not 'wide' (in the trial")
 
 
+def test_an_empty_choice_adds_no_key(plan):
+    trials = plan(("decoder: fixed}", "decoder: fixed, score: own}")).trials
+    assert [trial.experiment.model.decoder.kind for trial in trials if trial.name == "bigru+fixed+own"] == [
+        "fixed-context"
+    ]
+
+
 labels = st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True)
 grids = st.lists(st.dictionaries(st.sampled_from("xyz"), labels, min_size=1), min_size=1, max_size=3)
 
