@@ -16,7 +16,6 @@ from typing import Any
 from seq2attn.errors import DataError, UserError
 from seq2attn.inference.glossary import Glossary, check_search
 from seq2attn.inference.input_checks import InputChecker
-from seq2attn.inference.source_line import encode_prefix
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import text_output
@@ -66,7 +65,6 @@ def translate_input(translator: Translator, search: SearchConfig, options: Trans
     that is to be drawn.
     """
     check_tag(translator.source, options.tag)
-    encode_prefix(translator.target, options.prefix)
     if options.glossary is not None:
         check_search(search)
         translator.glossary = Glossary.load(options.glossary, translator.target)
