@@ -80,6 +80,7 @@ COMMANDS = {
     "train": ("own.yaml", "--dry-run"),
     "translate": ("run", "a few words"),
     "evaluate": ("run", "--greedy"),
+    "compare": ("run", "another"),
     "align": ("run", "--source", "lines.txt", "--target", "lines.txt"),
     "score": ("run", "--source", "lines.txt", "--target", "lines.txt"),
     "prepare": ("own.yaml", "--set", "run_dir=other"),
@@ -94,7 +95,7 @@ COMMANDS = {
     "config show": ("own.yaml",),
     "config schema": (),
 }
-SILENT = {"prepare", "average", "export", "import", "verify-resume", "init"}
+SILENT = {"compare", "prepare", "average", "export", "import", "verify-resume", "init"}
 """Commands that print nothing to standard output here."""
 
 
