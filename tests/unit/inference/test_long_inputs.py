@@ -182,13 +182,19 @@ class SmallMemoryEngine:
     description: str = "small"
 
     def translate(
-        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds | None = None
+        self,
+        sources: TokenIds,
+        search: SearchConfig,
+        *,
+        budget: int,
+        prefixes: TokenIds | None = None,
+        phrases: Sequence[TokenIds] | None = None,
     ) -> list[list[Hypothesis]]:
         width = search.num_hypotheses
         for rows in batch_by_length(sources, max(1, budget // width)):
             if len(rows) * (len(sources[rows[0]]) + 1) * width > self.max_tokens:
                 raise self.error
-        return self.inner.translate(sources, search, budget=budget, prefixes=prefixes)
+        return self.inner.translate(sources, search, budget=budget, prefixes=prefixes, phrases=phrases)
 
 
 OOM_ERRORS = [

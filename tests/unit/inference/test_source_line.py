@@ -87,7 +87,7 @@ def test_segments_fit_and_are_the_sentences(name: str, line: str, most: int) -> 
     assert all(len(ids) <= most for ids in encoded.segments)
     sentences = [id for one in split_sentences(line, "en") for id in tokenizer.encode(one)]
     assert [id for ids in encoded.segments for id in ids] == sentences
-    assert len(encoded.segment_texts) == len(encoded.segments) == len(encoded.prefixes)
+    assert len(encoded.segment_texts) == len(encoded.segments) == len(encoded.prefixes((4, 5)))
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
