@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from benchmark.programs.writing import translate_all
 from seq2attn.inference.translator import Translator
@@ -16,11 +15,11 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     for name, kind in (("source", Path), ("output", Path), ("beam", int), ("times", Path)):
         parser.add_argument(f"--{name}", type=kind, required=True)
-    parser.add_argument("--engine")
+    parser.add_argument("--engine", default="native")
+    parser.add_argument("--export-dir", type=Path)
     options = parser.parse_args()
     options.batch = 1
-    keywords: dict[str, Any] = {} if options.engine is None else {"engine": options.engine}
-    translator = Translator.load(options.run, **keywords)
+    translator = Translator.load(options.run, engine=options.engine, export_dir=options.export_dir)
     beam = None if options.beam == 1 else options.beam
     search = resolve_search(translator.search, beam=beam, greedy=beam is None)
     lines = [[line] for line in options.source.read_text("utf-8").split("\n")[:-1]]

@@ -97,16 +97,17 @@ class Ours(System):
         strategy = ["--greedy"] if job.beam == 1 else ["--beam", str(job.beam)]
         source = self.setting.data / f"{job.source}.de"
         command = ours("translate", self.run(job.model), "-i", source, "-o", job.output, *strategy)
-        whole = Translating([*command, *self.engine()], job.output, pieces=False)
-        if not self.setting.gpu or self.engine():
+        engine = self.engine(job.model)
+        whole = Translating([*command, *engine], job.output, pieces=False)
+        if not self.setting.gpu or engine:
             return [whole]
         output = job.output.with_suffix(".bfloat16.txt")
         command = ours("translate", self.run(job.model), "-i", source, "-o", output, *strategy)
         faster = Translating([*command, "--precision", "bfloat16"], output, pieces=False, variant="bfloat16")
         return [whole, faster]
 
-    def engine(self) -> list[str]:
-        """Option of the engine."""
+    def engine(self, model: str) -> list[str]:
+        """Options of the engine."""
         return []
 
     def _one_by_one(self, job: Job) -> Translating:
@@ -114,7 +115,7 @@ class Ours(System):
         command = [
             sys.executable, "-m", "benchmark.programs.translator", str(self.run(job.model)),
             "--source", str(self.setting.data / f"{job.source}.de"), "--output", str(job.output),
-            "--beam", str(job.beam), "--times", str(times), *self.engine(),
+            "--beam", str(job.beam), "--times", str(times), *self.engine(job.model),
         ]  # fmt: skip
         return Translating(command, job.output, pieces=False, times=times)
 
@@ -124,45 +125,79 @@ class Ours(System):
         if self.has_model("t"):
             sentence = "Ein Mann schläft in einem grünen Raum auf einem Sofa."
             command = ours("translate", self.run("t"), sentence)
-            starts.append(Start("first translation", "T, beam 5", [*command, *self.engine()]))
+            starts.append(Start("first translation", "T, beam 5", [*command, *self.engine("t")]))
         return starts
 
 
 @dataclass(frozen=True)
-class OursCTranslate2(Ours):
-    """seq2attn with the CTranslate2 engine, for exports of Transformers."""
+class OursExported(Ours):
+    """seq2attn with another engine, for the exports of our models."""
 
-    name: ClassVar[str] = "ours-ctranslate2"
-    title: ClassVar[str] = "seq2attn --engine ctranslate2"
-    packages: ClassVar[tuple[str, ...]] = ("torch", "ctranslate2")
+    target: ClassVar[str]  # of `seq2attn export --to`
+    quantization: ClassVar[str] = "float32"
+    models: ClassVar[tuple[str, ...]] = (*TRANSFORMERS, *RECURRENT)
 
     def missing(self) -> str | None:
-        """Installation command, unless CTranslate2 can be imported."""
-        return None if find_spec("ctranslate2") else "pip install 'seq2attn[ctranslate2]'"
+        """Installation command, unless the engine can be imported."""
+        return None if find_spec(self.packages[-1]) else f"pip install 'seq2attn[{self.target}]'"
 
     def fitted(self, model: str) -> Path:
         """The export in our run."""
-        return self.run(model) / "ctranslate2"
+        return self.run(model) / f"{self.target}-{self.quantization}"
 
     def fit(self, model: str) -> list[str]:
         """Export of our model."""
-        return ours("export", self.run(model), "--to", "ctranslate2") if model in TRANSFORMERS else []
+        if model not in self.models:
+            return []
+        return ours(
+            "export", self.run(model), self.fitted(model), "--to", self.target, "--quantization", self.quantization
+        )
 
     def trainings(self, model: str) -> list[Training]:
         """No training."""
         return []
 
     def translations(self, job: Job) -> list[Translating]:
-        """Translation of Transformers only."""
-        return super().translations(job) if job.model in TRANSFORMERS else []
+        """Translation by the models that can be exported."""
+        return super().translations(job) if job.model in self.models else []
 
-    def engine(self) -> list[str]:
-        """Option for `translate`, and for the program of single sentences."""
-        return ["--engine", "ctranslate2"]
+    def engine(self, model: str) -> list[str]:
+        """Options for `translate`, and for the program of single sentences."""
+        return ["--engine", self.target, "--export-dir", str(self.fitted(model))]
 
     def starts(self) -> list[Start]:
         """The first translation; the help is the same."""
         return super().starts()[1:] if self.fitted("t").exists() else []
+
+
+@dataclass(frozen=True)
+class OursCTranslate2(OursExported):
+    """seq2attn with the CTranslate2 engine."""
+
+    name: ClassVar[str] = "ours-ctranslate2"
+    title: ClassVar[str] = "seq2attn --engine ctranslate2"
+    packages: ClassVar[tuple[str, ...]] = ("torch", "ctranslate2")
+    target: ClassVar[str] = "ctranslate2"
+    models: ClassVar[tuple[str, ...]] = (*TRANSFORMERS,)
+
+
+@dataclass(frozen=True)
+class OursOnnx(OursExported):
+    """seq2attn with ONNX Runtime."""
+
+    name: ClassVar[str] = "ours-onnx"
+    title: ClassVar[str] = "seq2attn --engine onnx"
+    packages: ClassVar[tuple[str, ...]] = ("torch", "onnxruntime")
+    target: ClassVar[str] = "onnx"
+
+
+@dataclass(frozen=True)
+class OursOnnxInt8(OursOnnx):
+    """The same with int8 weights."""
+
+    name: ClassVar[str] = "ours-onnx-int8"
+    title: ClassVar[str] = "seq2attn --engine onnx (int8)"
+    quantization: ClassVar[str] = "int8"
 
 
 def progress_of(line: str, metrics: Path) -> Progress | None:
