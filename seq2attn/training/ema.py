@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 AVERAGE = "average"
 """Key of the average in the optimizer's state of a parameter."""
@@ -29,16 +30,20 @@ class WeightAverage:
         The first updates decay faster, by (1 + update) / (10 + update), so that the initial weights are forgotten.
         """
         decay = min(self.decay, (1 + update) / (10 + update))
-        for parameter in self._parameters():
-            average = self.optimizer.state[parameter].setdefault(AVERAGE, parameter.detach().clone())
-            average.lerp_(parameter, 1 - decay)
+        parameters, state = self._parameters(), self.optimizer.state
+        for parameter in parameters:
+            if AVERAGE not in state[parameter]:
+                state[parameter][AVERAGE] = parameter.detach().clone()
+        get_ema_multi_avg_fn(decay)([state[parameter][AVERAGE] for parameter in parameters], parameters, None)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
         """The averages as weights of the model, and the weights in the optimizer's state."""
         self.swap()
-        yield
-        self.swap()
+        try:
+            yield
+        finally:
+            self.swap()
 
     @torch.no_grad()
     def swap(self) -> None:
