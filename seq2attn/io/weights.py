@@ -75,11 +75,19 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[st
     contents = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     digest = tensors_digest(contents, metadata or {})
     text = json.dumps({**(metadata or {}), "digest": digest}, sort_keys=True)
+    write_safetensors(contents, path, {METADATA_KEY: text})
+    return digest
+
+
+def write_safetensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+    """Write a safetensors file with the permissions of any other file: the library's are its owner's alone."""
+    path.touch()
+    mode = path.stat().st_mode
     try:
-        safetensors.torch.save_file(contents, path, {METADATA_KEY: text})
+        safetensors.torch.save_file(tensors, path, metadata)
     except safetensors.SafetensorError as error:
         raise RunError(f"{path}: cannot be written ({error})") from None
-    return digest
+    path.chmod(mode)
 
 
 def load_tensors(path: Path, *, digest: str | None = None) -> dict[str, Tensor]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from seq2attn.attention.scores import MultiHeadScoreConfig
@@ -24,7 +23,7 @@ from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import write_json
 from seq2attn.io.hf_folder import CONFIG_FILE, WEIGHTS_FILE
-from seq2attn.io.weights import unique_state_dict
+from seq2attn.io.weights import unique_state_dict, write_safetensors
 from seq2attn.models import ModelConfig, Seq2Seq
 from seq2attn.pretrained.bart import BART_NAMES, POSITIONS
 from seq2attn.pretrained.family import GENERATION_FILE
@@ -80,7 +79,7 @@ class HuggingFaceTarget(ExportTarget):
         write_json(folder / CONFIG_FILE, architecture)
         write_json(folder / GENERATION_FILE, _generation(experiment.search))
         weights = _weights(experiment.model, model, architecture["max_position_embeddings"])
-        save_file(weights, folder / WEIGHTS_FILE, {"format": "pt"})
+        write_safetensors(weights, folder / WEIGHTS_FILE, {"format": "pt"})
         export_tokenizers(experiment, tokenizers, folder, _max_source_length(experiment) + 1)
 
     def load(self, run: RunDirectory, folder: Path, device: torch.device) -> TransformersEngine:
