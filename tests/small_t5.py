@@ -1,7 +1,5 @@
 """A small T5 model with random weights and a SentencePiece model, as in folders on Hugging Face."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

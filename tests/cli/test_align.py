@@ -88,9 +88,6 @@ def test_a_head_is_selected_and_saved(invoke: Invoke, home: Path, tmp_path: Path
     assert invoke("align", run, "--select-head", *files(home, "dev"), *gold).out == selection.out
 
 
-# ---------------------------------------------------------------------- mistakes
-
-
 def test_missing_and_conflicting_options(mistake, home: Path, tmp_path: Path) -> None:
     run = home / "runs/toy"
     assert mistake("align", run) == "error: give --source and --target\n"

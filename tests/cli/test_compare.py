@@ -1,7 +1,5 @@
 """`seq2attn compare`: significance by sacreBLEU's own command, words by frequency, examples, and mistakes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

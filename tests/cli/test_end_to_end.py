@@ -29,9 +29,7 @@ def test_a_wheel_has_the_whole_package(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     subprocess.run([*pip, "install", "--no-deps", "--target", str(site), str(wheel)], check=True)
     script = subprocess.run(
-        [site / "bin" / "seq2attn", "--version"],
-        env={**ENVIRONMENT, "PYTHONPATH": str(site)},
-        capture_output=True,
+        [site / "bin" / "seq2attn", "--version"], env={**ENVIRONMENT, "PYTHONPATH": str(site)}, capture_output=True
     )
     assert (script.returncode, script.stdout, script.stderr) == (0, b"seq2attn 0.1.0\n", b"")
     here = ROOT / "seq2attn"

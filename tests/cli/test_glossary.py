@@ -1,7 +1,5 @@
 """`seq2attn translate --glossary`, as a user gives it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -59,10 +57,7 @@ def test_the_longest_source_term_at_word_boundaries_counts(run: RunDirectory, tm
         ("few\tnot\ta\n", "terms:1: expected a source term, a tab and a target term"),
         ("few\tnot\nfew\tnot\nfew\tmany\n", "terms:3: 'few' has another target term in line 1"),
         ("few\tnot\na\tstrange a\n", "terms:2: the model cannot produce 'strange a'"),
-        (
-            "few\t" + 10 * "not " + "\n",
-            "10 tokens for 'a few words', and `search.lengths.max_length` allows 9",
-        ),
+        ("few\t" + 10 * "not " + "\n", "10 tokens for 'a few words', and `search.lengths.max_length` allows 9"),
     ],
 )
 def test_mistakes(invoke: Invoke, run: RunDirectory, tmp_path: Path, content: str, said: str) -> None:

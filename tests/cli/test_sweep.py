@@ -164,9 +164,6 @@ def test_a_dry_run_trains_nothing(invoke: Invoke, tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-# ---------------------------------------------------------------------- kills
-
-
 def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     line = command("sweep", "sweep.yaml", *arguments)
     return subprocess.Popen(line, cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

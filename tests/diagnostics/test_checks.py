@@ -83,9 +83,6 @@ def test_user_errors(run, tmp_path, monkeypatch):
     (tmp_path / "dev").rename(dev)
 
 
-# ---------------------------------------------------------------------- defects
-
-
 def padding_in_mean(original, self, embedded, mask):
     """An encoder whose outputs depend on embeddings of padding."""
     encoded = original(self, embedded, mask)

@@ -176,9 +176,7 @@ override = st.builds(
     st.one_of(st.sampled_from(paths), st.text(max_size=6)),
     st.sampled_from(["=", "=", "=", "", "=="]),
     st.one_of(
-        st.text(max_size=12),
-        odd.map(str),
-        st.sampled_from(["{", "[1, 2", "&a [*a]", "{kind: beam, beam_size: 2}"]),
+        st.text(max_size=12), odd.map(str), st.sampled_from(["{", "[1, 2", "&a [*a]", "{kind: beam, beam_size: 2}"])
     ),
 )
 

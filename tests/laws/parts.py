@@ -1,7 +1,5 @@
 """Tables of all components, for the laws: a new component adds a row."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

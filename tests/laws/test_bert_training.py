@@ -38,11 +38,7 @@ def options(folder, **bert):
     decoder = {"kind": "luong", "dim": 8, "attention": {"score": {"kind": "additive", "dim": 8}}}
     return {
         "tokenizer": {"source": {"kind": "wordpiece", "path": path}, "target": {"kind": "words"}},
-        "model": {
-            "embeddings": {"dim": 8},
-            "encoder": {"kind": "bert", "path": path, **bert},
-            "decoder": decoder,
-        },
+        "model": {"embeddings": {"dim": 8}, "encoder": {"kind": "bert", "path": path, **bert}, "decoder": decoder},
     }
 
 

@@ -105,9 +105,6 @@ def test_two_resumable_checkpoints_are_kept(run):
         assert [c.optimizer_path.is_file() for c in list_checkpoints(run)] == [True, True]
 
 
-# ---------------------------------------------------------------------- the weights for translation
-
-
 def corrupt_weights(run):
     path = run / "model.safetensors"
     content = bytearray(path.read_bytes())
@@ -151,9 +148,6 @@ def test_tensors_of_any_dtype_and_shape_are_stored(tmp_path):
     assert_same(load_tensors(tmp_path / "t", digest=digest), tensors)
     with pytest.raises(CorruptFileError):
         load_tensors(tmp_path / "t", digest="0" * 64)
-
-
-# ---------------------------------------------------------------------- one process per run
 
 
 def test_a_run_is_locked_until_its_process_ends(run):

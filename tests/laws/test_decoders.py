@@ -198,9 +198,6 @@ def test_log_probabilities_of_samples_are_summed_over_layers(decoder):
     torch.testing.assert_close(total, log_probs[0] + log_probs[1])
 
 
-# ---------------------------------------------------------------------- nothing is read from the device
-
-
 @pytest.mark.parametrize(
     ("encoder", "decoder"),
     [*((name, "bahdanau-gru") for name in ENCODERS if name != "gru"), *(("gru", name) for name in EVERY_DECODER)],

@@ -33,9 +33,6 @@ def ngrams(tokens, size):
     return [tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)]
 
 
-# ---------------------------------------------------------------------- n-gram blocking
-
-
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_blocked_tokens_are_those_of_transformers(size):
     from transformers import NoRepeatNGramLogitsProcessor
@@ -90,9 +87,6 @@ def test_a_token_is_repeated_if_no_other_is_left(search_config):
         assert one.tokens[:3] == (5, 5, 5) and len({*one.tokens[2:9]}) == 7
 
 
-# ---------------------------------------------------------------------- coverage penalty
-
-
 def coverage(net, source, tokens):
     """Wu et al. 2016, eq. 14, of forced decoding."""
     (weights,) = cross_attention_weights(net, [(source, tokens)])
@@ -140,9 +134,6 @@ def test_a_wide_beam_finds_the_best_with_a_coverage_penalty():
 def test_a_decoder_without_attention_has_no_coverage():
     with pytest.raises(UserError, match=r"`search.coverage_penalty` needs a decoder with attention"):
         translate_ids(model("gru", "fixed-gru"), LINES, beam(coverage_penalty=1.0), budget=100)
-
-
-# ---------------------------------------------------------------------- diverse beam search
 
 
 def diverse_beam(table, groups, width, weight, max_length, rule):

@@ -38,9 +38,6 @@ def optimizer_of(run):
     return load_tensors(list_checkpoints(run.folder)[-1].optimizer_path)
 
 
-# ---------------------------------------------------------------------- one update
-
-
 @pytest.mark.parametrize("model", [BAHDANAU, MODELS["hard"]], ids=["soft", "hard"])
 @pytest.mark.parametrize(("optimizer", "fault"), [*((name, "states") for name in OPTIMIZERS), ("adam", "one gradient")])
 def test_a_skipped_update_changes_nothing(corpus, model, optimizer, fault):
@@ -98,8 +95,6 @@ def test_a_fault_in_any_micro_batch_skips_the_update_and_is_logged(corpus, fault
     assert event["update"] == 2 and not math.isfinite(float(event["gradient_norm"]))
     assert "update 2 skipped: loss " in log_of(run)
 
-
-# ---------------------------------------------------------------------- many in a row
 
 DIVERGING = {"model": faulty(range(7, 99)), "report_every": 1, "max_consecutive_skips": 2}
 """Updates from 7 on are skipped."""

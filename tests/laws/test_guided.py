@@ -33,9 +33,6 @@ def random_alignment(rows, steps, sources, seed=0):
     return alignment / np.maximum(alignment.sum(-1, keepdims=True), 1)
 
 
-# ---------------------------------------------------------------------- the formula
-
-
 def test_the_loss_is_the_cross_entropy_of_aligned_rows():
     alignment, weights = random_alignment(3, 5, 4), np.random.default_rng(1).dirichlet(np.ones(4), (3, 5))
     loss, num_aligned = guided_alignment_loss(torch.tensor(weights), torch.tensor(alignment))
@@ -68,8 +65,6 @@ def test_weights_of_zero_have_a_finite_loss_and_no_gradient():
     assert gradient[0, 1, 0] == pytest.approx(-2)
     assert gradient[0, 2, 0] < -1e29
 
-
-# ---------------------------------------------------------------------- any decoder
 
 PAIRS = [([4, 5, 6, 7], [7, 8]), ([9], [3, 4, 5, 6]), ([3, 4, 5], [6])]
 
@@ -104,9 +99,6 @@ def test_the_objective_adds_the_loss_for_any_decoder(decoder, align):
     torch.testing.assert_close(TrainingLoss(net, 0.1, guided)(collate(PAIRS)).loss, plain.loss)
 
 
-# ---------------------------------------------------------------------- trainings
-
-
 def guided(folder, run, *, resume=False, guide=None, **options):
     """A training on reversed text, with its word alignments."""
     lines = (folder / "train.src").read_text().splitlines()
@@ -137,8 +129,6 @@ def test_a_resumed_guided_training_equals_an_uninterrupted_one(corpus):
         corpus, 12, train=guided, batch={"tokens": 160}, report_every=1, validation=validation, **options
     )
 
-
-# ---------------------------------------------------------------------- errors
 
 LUONG, TRANSFORMER = {"kind": "luong", "dim": 8}, MODELS["transformer"]["decoder"]
 

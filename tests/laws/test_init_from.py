@@ -1,7 +1,5 @@
 """Laws of trainings that begin with the weights of another run: `training.init_from`, `frozen`, `tokenizer.run_dir`."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 

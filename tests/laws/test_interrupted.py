@@ -32,10 +32,7 @@ CASES = {
         "batch": {"tokens": 150, "micro_batch_tokens": 50},
     },
     "adadelta": {"optimizer": {"kind": "adadelta"}, "report_every": 1, "batch": {"tokens": "auto"}},
-    "momentum": {
-        "optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9},
-        "batch": {"gradient_accumulation": 2},
-    },
+    "momentum": {"optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9}, "batch": {"gradient_accumulation": 2}},
     "moving average": {"ema_decay": 0.9, "checkpoints": LAST, **FAST},
     "early stop": {"validation": {"every": "2 updates", "metric": "loss", "patience": 2}, **FAST},
 }
@@ -97,9 +94,6 @@ def test_checkpoints_of_interruptions_are_not_ranked_or_averaged(corpus):
     assert kept[7] == [(3, True), (6, True), (7, False), (8, False)]
     assert all(c.optimizer_path.is_file() for c in checkpoints)
     assert average_run(corpus / "run", last=2, best=None).endswith("00000003, 00000006")
-
-
-# ---------------------------------------------------------------------- after a kill
 
 
 def test_logs_are_truncated_to_the_checkpoint(corpus):

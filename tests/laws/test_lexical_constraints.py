@@ -1,7 +1,5 @@
 """Laws of lexical constraints: compared with enumeration, with a plain beam, and with forced decoding."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

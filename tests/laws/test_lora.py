@@ -1,7 +1,5 @@
 """Laws of LoRA: kernels see the update, merged weights equal it, only it is trained, and resuming is exact."""
 
-from __future__ import annotations
-
 import itertools
 from copy import deepcopy
 

@@ -38,9 +38,6 @@ def lengths_of(run):
     return load_prepared(run.folder).train.corpus.lengths
 
 
-# ---------------------------------------------------------------------- halves
-
-
 @pytest.mark.parametrize(("error", "backward"), [("cuda", True), ("cpu", False), ("python", True)])
 def test_halved_batches_equal_whole_ones(corpus, backward, error):
     options = {"batch": {"tokens": 150}, "max_duration": ["4 updates"], "report_every": 1, **SGD}
@@ -83,9 +80,6 @@ def test_an_update_without_any_pair_keeps_weights_finite(corpus):
     run = trained(corpus, "run", model=limited(max_length=1, spares=1), max_duration=["3 updates"], **SGD)
     assert last_state(run).target_tokens == 0
     assert all(tensor.isfinite().all() for tensor in last_weights(run).values())
-
-
-# ---------------------------------------------------------------------- the largest first
 
 
 def test_a_batch_that_does_not_fit_ends_training_before_the_first_update(corpus):
@@ -133,8 +127,6 @@ def test_a_process_with_too_little_memory_ends_with_the_message(corpus):
     assert "the largest batch does not fit in the memory of cpu" in done.stderr
     assert "Traceback" not in done.stderr
 
-
-# ---------------------------------------------------------------------- several processes
 
 TWO = {"optimizer": {"kind": "sgd", "lr": 0.5}, "validation": {"every": "1 epoch"}}
 

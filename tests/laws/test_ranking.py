@@ -29,9 +29,6 @@ def every(unit="2 updates", **options):
     return {"every": unit, **options}
 
 
-# ---------------------------------------------------------------------- scores
-
-
 @pytest.fixture
 def run(corpus):
     """A trained run whose references are not reproduced by its tokenizer."""
@@ -113,9 +110,6 @@ def test_the_references_limit_translations_without_eos(run):
     assert tokens == longest + longest // 2 + 10 < 7 * 3 + 10
 
 
-# ---------------------------------------------------------------------- ranking
-
-
 def checkpoint(update, digest="a", **scores):
     return Checkpoint(None, TrainState(update, validation_digest=digest, scores=scores), {}, {}, {})
 
@@ -171,9 +165,6 @@ def test_with_zero_bleu_the_loss_ranks_and_a_warning_is_logged(corpus, metric, o
     (place,) = places
     assert "validation at update 4" in log[place - 1]
     assert all(advice in log[place] for advice in ("`evaluation.tokenize`", "chrf or loss", "train longer"))
-
-
-# ---------------------------------------------------------------------- another metric
 
 
 CHRF = {"metric": "chrf"}
@@ -233,9 +224,6 @@ def test_an_average_of_the_best_needs_comparable_scores(corpus):
         average_run(run.folder, last=None, best=2)
     average_run(run.folder, last=None, best=1)
     assert run.weights_origin()["checkpoints"] == ["00000006"]
-
-
-# ---------------------------------------------------------------------- before the first validation
 
 
 def test_before_the_first_validation_an_interrupted_training_translates(corpus):

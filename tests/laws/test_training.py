@@ -13,8 +13,6 @@ from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train_state import is_due
 from tests.laws.small import assert_near, assert_same, last_state, last_weights, log_of, metrics, trained
 
-# ---------------------------------------------------------------------- sums
-
 SGD = {"optimizer": {"kind": "sgd", "lr": 0.5}, "max_duration": ["3 epochs"], "validation": {"every": "1 epoch"}}
 
 
@@ -47,9 +45,6 @@ def test_a_resumed_training_keeps_the_tokens_that_fitted(corpus):
         trained(corpus, "new", batch={"tokens": "fit"})
 
 
-# ---------------------------------------------------------------------- resuming
-
-
 def test_an_epoch_is_resumed_at_the_same_fraction_with_other_batches(corpus):
     run = trained(corpus, "run", max_duration=["1.5 epochs"], batch={"tokens": 24})
     before = last_state(run)
@@ -58,9 +53,6 @@ def test_an_epoch_is_resumed_at_the_same_fraction_with_other_batches(corpus):
     whole = len(plan_batches(load_prepared(run.folder).train.corpus.lengths, tokens=150, seed=1, epoch=1))
     assert (after.epoch, after.updates_in_epoch) == (2, 0)
     assert after.update - before.update == pytest.approx(whole / 2, abs=1)
-
-
-# ---------------------------------------------------------------------- kept checkpoints
 
 
 def test_the_best_checkpoints_are_kept_and_translate(corpus):

@@ -10,12 +10,7 @@ from seq2attn.search.translate_ids import translate_ids
 from seq2attn.training.loss import TrainingLoss
 from tests.laws.parts import ALIGNS, ENCODERS, EVERY_DECODER, SCORES, WORDS, calm, config
 
-PAIRS = [
-    ([3, 4, 5], [5, 4, 3]),
-    ([6, 7], [7, 6, 6, 7]),
-    ([8, 4, 9, 3], [3, 9]),
-    ([4], [10, 10, 4, 8, 5]),
-]
+PAIRS = [([3, 4, 5], [5, 4, 3]), ([6, 7], [7, 6, 6, 7]), ([8, 4, 9, 3], [3, 9]), ([4], [10, 10, 4, 8, 5])]
 LR, UPDATES, MAX_LOSS = 0.02, 400, 0.03
 """The loss of all 18 tokens together is less than log 2, so each is the most probable one."""
 

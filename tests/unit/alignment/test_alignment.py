@@ -30,8 +30,6 @@ from seq2attn.tokenizers.words import WordTokenizerConfig
 from seq2attn.training.guided_alignment import GuidedAlignmentConfig
 from tests.laws.parts import model
 
-# ---------------------------------------------------------------------- error rate
-
 SURE = frozenset({(0, 0), (1, 1), (2, 3)})
 GOLD = WordAlignment(SURE, SURE | {(1, 2), (3, 2)})
 
@@ -54,8 +52,6 @@ def test_error_rates() -> None:
     empty = rate([], WordAlignment(frozenset(), frozenset()))
     assert (empty.precision, empty.recall, empty.error_rate) == (1, 1, 0)
 
-
-# ---------------------------------------------------------------------- words
 
 PAIRS = [
     ("the lantern, slowly", "a wandering river"),
@@ -129,9 +125,6 @@ def test_links_are_the_largest_weights_of_target_words() -> None:
     assert argmax_links(weights) == [(1, 0), (0, 1)]
 
 
-# ---------------------------------------------------------------------- heads
-
-
 def weights_with(right: AttentionHead, gold: WordAlignment) -> WordAttention:
     """Weights [2, L, H, 4, 4] with one correct head; the others attend to word 3."""
     weights = np.zeros((2, 2, 3, 4, 4), dtype=np.float32)
@@ -161,8 +154,7 @@ def test_the_best_head_is_first(right: AttentionHead) -> None:
 def test_the_mean_is_that_of_the_heads() -> None:
     weights = np.random.default_rng(0).random((2, 2, 3, 4, 5)).astype(np.float32)
     np.testing.assert_allclose(
-        AttentionHead(2, "mean").select(weights),
-        sum(AttentionHead(2, h).select(weights) for h in (1, 2, 3)) / 3,
+        AttentionHead(2, "mean").select(weights), sum(AttentionHead(2, h).select(weights) for h in (1, 2, 3)) / 3
     )
     assert AttentionHead(1, "mean") not in all_heads(weights[:, :, :1])
     assert score_heads([(None, GOLD)]) == {}

@@ -99,8 +99,7 @@ def test_tokens_of_long_sources_share_the_last_position(folder):
 
 
 @pytest.mark.parametrize(
-    ("frozen", "embeds", "layers"),
-    [("none", True, {0, 1}), (0, False, {0, 1}), (1, False, {1}), ("all", False, set())],
+    ("frozen", "embeds", "layers"), [("none", True, {0, 1}), (0, False, {0, 1}), (1, False, {1}), ("all", False, set())]
 )
 def test_frozen_parts_have_no_gradient_and_no_dropout(tmp_path, frozen, embeds, layers):
     folder = make_bert(tmp_path, WORDS, hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.0)

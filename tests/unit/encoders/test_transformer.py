@@ -49,8 +49,7 @@ def test_learned_positions_beyond_the_last_share_it():
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["transformer", "transformer-post-learned", "transformer-rotary", "transformer-relative", "transformer-t5"],
+    "kind", ["transformer", "transformer-post-learned", "transformer-rotary", "transformer-relative", "transformer-t5"]
 )
 def test_the_order_of_the_tokens_matters(kind):
     # Without positions, the last token of one layer does not depend on the order of the others.

@@ -5,8 +5,6 @@ before its limit: in untrained models the best hypothesis often ends by an unlik
 consider. Beams that end are compared for a trained model, in tests/cli/test_export.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Export: supported models, comparison with the native engine, and checks before an export is used."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

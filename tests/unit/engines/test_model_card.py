@@ -1,7 +1,5 @@
 """The model card of an export: what is known of a run and nothing else, for whoever reads or edits it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

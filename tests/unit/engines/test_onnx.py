@@ -1,7 +1,5 @@
 """Models in ONNX Runtime: the same probabilities and translations by every search, for each family of decoders."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

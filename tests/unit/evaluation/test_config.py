@@ -52,10 +52,7 @@ def test_warnings_about_words_in_text_without_spaces():
     assert EvaluationConfig(tokenize="13a").build(["今天天气"]).warnings(["chrf"]) == []
 
 
-REFERENCES = [
-    ["The small dog sleeps.", "we drink Tea, or?"],
-    ["A little dog is asleep.", "We drink tea, right?"],
-]
+REFERENCES = [["The small dog sleeps.", "we drink Tea, or?"], ["A little dog is asleep.", "We drink tea, right?"]]
 HYPOTHESES = ["the little dog sleeps.", "We drink tea."]
 
 

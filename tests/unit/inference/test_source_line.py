@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2attn.inference.source_line import (
-    SourceLimit,
-    SourceLine,
-    join_sentences,
-    split_sentences,
-    split_tokens,
-)
+from seq2attn.inference.source_line import SourceLimit, SourceLine, join_sentences, split_sentences, split_tokens
 from seq2attn.search.config import LengthsConfig
 from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig

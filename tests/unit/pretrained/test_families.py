@@ -1,7 +1,5 @@
 """Imported models of every family have the logits and the translations of the originals in `transformers`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An exported run, loaded by `transformers`, has the tokens and probabilities of the run, and so has its import."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

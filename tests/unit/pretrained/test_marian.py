@@ -1,7 +1,5 @@
 """An imported Marian model has the logits and the translations of the original in `transformers`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Marian's own files become the run that the same model of Hugging Face becomes; bad files leave nothing behind."""
 
-from __future__ import annotations
-
 import io
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Adapters of the package `peft`: imported with the same logits, and refused where they do not fit."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An imported T5 model has the logits and the translations of the original in `transformers`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

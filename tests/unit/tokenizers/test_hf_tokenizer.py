@@ -1,7 +1,5 @@
 """A given `tokenizer.json` segments as `transformers` does, and restores the text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

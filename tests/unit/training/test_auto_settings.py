@@ -137,9 +137,6 @@ def test_a_warm_up_is_compared_with_a_time_limit_by_the_speed(warmup, max_durati
     assert warning is None if expected is None else expected in warning
 
 
-# ---------------------------------------------------------------------- trainings
-
-
 def train_auto(folder, run, **options):
     validation = {"every": "20 updates", "metric": "loss"}
     defaults = {"batch": {}, "lr_schedule": AUTO, "report_every": 1, "validation": validation}

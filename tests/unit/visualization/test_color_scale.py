@@ -50,9 +50,6 @@ def test_shades_in_a_terminal_and_their_legend(scale: ColorScale, rows: list[str
     assert lines[-1] == legend
 
 
-# pictures
-
-
 @pytest.fixture
 def saved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The matplotlib figures that are saved."""
@@ -135,9 +132,6 @@ def test_fonts_for_characters_that_the_first_does_not_have(monkeypatch: pytest.M
     assert font_families(chr(0xF0000)) == ["DejaVu Sans"]
     monkeypatch.setattr(figure, "PREFERRED_FAMILIES", ("STIXGeneral",))
     assert font_families(script) == ["DejaVu Sans", "STIXGeneral"]
-
-
-# the page
 
 
 @pytest.fixture

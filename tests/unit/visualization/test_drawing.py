@@ -41,9 +41,6 @@ def columns(line: str) -> int:
     return sum(wide.get(unicodedata.east_asian_width(c), 1) for c in visible)
 
 
-# as text
-
-
 def test_text_has_a_row_per_target_token_and_headings_or_numbers_above_columns():
     lines = heatmap_text(SOURCE, TARGET, np.eye(len(TARGET))).splitlines()
     first = lines.index("  ▁The ██")
@@ -93,9 +90,6 @@ def test_control_characters_are_removed():
 def test_weights_of_another_shape_are_refused():
     with pytest.raises(ValueError, match="weights are"):
         as_map(["a", "b"], ["x", "y", "z"], np.zeros((1, 4, 2, 3)))
-
-
-# as pictures
 
 
 def pixels(path: Path) -> np.ndarray:
