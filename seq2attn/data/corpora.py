@@ -1,0 +1,285 @@
+"""Public corpora by name: homes, texts and SHA-256 sums; a text is downloaded or copied, and checked.
+
+Fetching again continues an interrupted transfer; texts that are already right stay as they are.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import shutil
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from seq2attn.data.corpus_formats import plain, sgml_segments, tatoeba, ted_train, ted_valid, unescaped, xml_segments
+from seq2attn.errors import DataError
+from seq2attn.io.download import download
+from seq2attn.io.files import atomic_path
+
+CORRUPT_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, KeyError)
+"""Errors of an archive, without those of a disk."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file at `url`, or the file `member` of the archive there, whose lines `lines` prepares.
+
+    Archives are .tgz, .tar and .zip by their name; a file ending in .gz is decompressed.
+    """
+
+    url: str
+    member: str | None = None
+    lines: Callable[[Iterable[bytes]], Iterable[bytes]] = plain
+
+
+@dataclass(frozen=True)
+class Text:
+    """One side of one split: its parts, joined. `sha256` is that of the text, where it is known."""
+
+    name: str
+    parts: tuple[Part, ...]
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Texts of a corpus. The home of a living corpus changes: sums are those of one copy, and checked for mirrors."""
+
+    description: str
+    texts: tuple[Text, ...]
+    is_living: bool = False
+
+
+@dataclass(frozen=True)
+class FetchResult:
+    """Texts of a corpus after a fetch: new ones, those already there, and those without a known checksum."""
+
+    new: tuple[str, ...]
+    present: tuple[str, ...]
+    unchecked: tuple[str, ...]
+
+
+def fetch_corpus(name: str, folder: Path, *, mirror: Path | None = None) -> FetchResult:
+    """Download of the texts of a corpus that `folder` lacks; with a mirror, copies of `mirror/NAME/TEXT` instead.
+
+    Raises: DataError for an unknown corpus, and for a text that is not there, or not the one expected.
+    """
+    if name not in CORPORA:
+        raise DataError(f"{name}: unknown corpus; known are {', '.join(CORPORA)}")
+    if mirror and not (mirror / name).is_dir():
+        raise DataError(f"{mirror / name}: no such folder; a mirror has a folder for each corpus")
+    corpus = CORPORA[name]
+    sums = {text.name: None if corpus.is_living and not mirror else text.sha256 for text in corpus.texts}
+    folder.mkdir(parents=True, exist_ok=True)
+    new = [text for text in corpus.texts if not _is_right(folder / text.name, sums[text.name])]
+    if corpus.is_living and new:
+        new = [*corpus.texts]  # all of one day
+    for position, text in enumerate(new, start=1):
+        with atomic_path(folder / text.name) as unchecked:
+            if mirror:
+                _copy(mirror / name / text.name, unchecked)
+            else:
+                _write(text, unchecked, folder)
+            try:
+                _check(unchecked, sums[text.name], f"{mirror / name / text.name}" if mirror else _origin(text))
+            except DataError:
+                _remove_downloads([text], folder)
+                raise
+        _remove_downloads(corpus.texts, folder, needed_by=new[position:])
+    names = [text.name for text in new]
+    present = [name for name in sums if name not in names]
+    return FetchResult(tuple(names), tuple(present), tuple(name for name, known in sums.items() if not known))
+
+
+def _remove_downloads(texts: Iterable[Text], folder: Path, *, needed_by: Iterable[Text] = ()) -> None:
+    for url in _urls(texts) - _urls(needed_by):
+        _download_path(url, folder).unlink(missing_ok=True)
+
+
+def _urls(texts: Iterable[Text]) -> set[str]:
+    return {part.url for text in texts for part in text.parts}
+
+
+def _is_right(path: Path, sha256: str | None) -> bool:
+    return path.is_file() and sha256 in (None, _sum(path))
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _origin(text: Text) -> str:
+    return " + ".join(part.url + (f" ({part.member})" if part.member else "") for part in text.parts)
+
+
+def _check(path: Path, sha256: str | None, origin: str) -> None:
+    if not path.stat().st_size:
+        raise DataError(f"{origin}: no text; the origin has changed, use a copy with --mirror DIR")
+    found = _sum(path) if sha256 else None
+    if found != sha256:
+        hint = "run this again; if the error stays, the origin has changed: use a copy with --mirror DIR"
+        raise DataError(f"{origin}: not the text expected (SHA-256 {found} instead of {sha256}); removed, {hint}")
+
+
+def _copy(origin: Path, path: Path) -> None:
+    try:
+        shutil.copyfile(origin, path)
+    except OSError as error:
+        raise DataError(f"{origin}: cannot be copied: {error.strerror}") from error
+
+
+def _write(text: Text, path: Path, folder: Path) -> None:
+    """The text from its downloads, which `folder` holds until all texts of the corpus are written."""
+    with path.open("wb") as output:
+        for part in text.parts:
+            file = _download_path(part.url, folder)
+            download(part.url, file)
+            try:
+                with _open(file, part) as lines:
+                    output.writelines(part.lines(lines))
+            except CORRUPT_ERRORS as error:
+                file.unlink()
+                raise DataError(f"{_origin(Text('', (part,)))}: corrupt ({error}); removed, run this again") from error
+
+
+def _download_path(url: str, folder: Path) -> Path:
+    return folder / f"{url.partition('//')[2].replace('/', '_').replace(':', '_')}.part"
+
+
+@contextmanager
+def _open(file: Path, part: Part) -> Iterator[Iterable[bytes]]:
+    """The lines of a part. Nothing of an archive is unpacked to a path."""
+    with ExitStack() as stack:
+        content: IO[bytes]
+        if part.member is None:
+            content = stack.enter_context(file.open("rb"))
+        elif part.url.endswith(".zip"):
+            content = stack.enter_context(stack.enter_context(zipfile.ZipFile(file)).open(part.member))
+        else:
+            content = _tar_member(stack.enter_context(tarfile.open(file, "r|*")), part.member)
+        yield gzip.GzipFile(fileobj=content) if (part.member or part.url).endswith(".gz") else content
+
+
+def _tar_member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    for member in archive:
+        content = archive.extractfile(member) if member.name.removeprefix("./") == name and member.isfile() else None
+        if content:
+            return content
+    raise KeyError(f"there is no file {name}")
+
+
+def _multi30k(form: str, ending: str, sums: dict[str, str]) -> tuple[Text, ...]:
+    home = f"https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/{form}"
+    texts = [(name, *name.rsplit(".", 1), sha256) for name, sha256 in sums.items()]
+    return tuple(Text(n, (Part(f"{home}/{ending.format(split, side)}"),), sha256) for n, split, side, sha256 in texts)
+
+
+def _stanford(folder: str, splits: str, sides: str) -> tuple[Text, ...]:
+    """Texts of the Stanford NLP group, tokenized, with entities such as `&apos;`."""
+    home = f"https://nlp.stanford.edu/projects/nmt/data/{folder}"
+    names = [f"{split}.{side}" for split in splits.split() for side in sides.split()]
+    return tuple(Text(name, (Part(f"{home}/{name}", lines=unescaped),)) for name in names)
+
+
+def _iwslt14(side: str) -> Iterator[Text]:
+    """The splits of fairseq's `prepare-iwslt14.sh`."""
+    archive = partial(Part, "http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz")
+    yield Text(f"train.{side}", (archive(f"de-en/train.tags.de-en.{side}", ted_train),))
+    yield Text(f"dev.{side}", (archive(f"de-en/train.tags.de-en.{side}", ted_valid),))
+    sets = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
+    yield Text(f"test.{side}", tuple(archive(f"de-en/IWSLT14.{name}.de-en.{side}.xml", xml_segments) for name in sets))
+
+
+_WMT14 = {
+    "wmt13/training-parallel-europarl-v7.tgz": "training/europarl-v7.{pair}.{side}",
+    "wmt13/training-parallel-commoncrawl.tgz": "commoncrawl.{pair}.{side}",
+    "wmt14/training-parallel-nc-v9.tgz": "training/news-commentary-v9.{pair}.{side}",
+}
+_WMT14_FRENCH = {
+    "wmt13/training-parallel-un.tgz": "un/undoc.2000.{pair}.{side}",
+    "wmt10/training-giga-fren.tar": "giga-fren.release2.fixed.{side}.gz",
+}
+
+
+def _wmt14(language: str, train: dict[str, str], dev: tuple[int, ...]) -> Iterator[Text]:
+    """Training text of the organizers, newstest of the years `dev`, and the whole newstest2014."""
+    home = "https://www.statmt.org"
+    for side in ("en", language):
+        members = {url: member.format(pair=f"{language}-en", side=side) for url, member in train.items()}
+        yield Text(f"train.{side}", tuple(Part(f"{home}/{url}", member) for url, member in members.items()))
+        members = {f"wmt{year % 100}/test.tgz": f"test/newstest{year}-src.{side}.sgm" for year in dev}
+        yield Text(f"dev.{side}", tuple(Part(f"{home}/{url}", m, sgml_segments) for url, m in members.items()))
+        member = f"test-full/newstest2014-{language}en-{'src' if side == 'en' else 'ref'}.{side}.sgm"
+        yield Text(f"test.{side}", (Part(f"{home}/wmt14/test-full.tgz", member, sgml_segments),))
+
+
+def _tatoeba(sums: dict[str, str]) -> Iterator[Text]:
+    for name, sha256 in sums.items():
+        split, side = name.split(".")
+        lines = partial(tatoeba, split=split, column=("en", "de").index(side))
+        yield Text(name, (Part("http://www.manythings.org/anki/deu-eng.zip", "deu.txt", lines),), sha256)
+
+
+_MULTI30K = {
+    "train.de": "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
+    "train.en": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
+    "val.de": "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
+    "val.en": "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
+    "test_2016_flickr.de": "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
+    "test_2016_flickr.en": "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
+    "test_2017_flickr.de": "c3078bc3b36808bf9d20eb2347ed6137016179ef59ec0d2b9b8ecc3fb2880081",
+    "test_2017_flickr.en": "ce1450ddc5ab0834502579d77a170849952e15a2938b34cc503bdc25ebb4fb98",
+    "test_2017_mscoco.de": "58277df3c75f92f7145a11b910b553d1cf82c439249d4dc237c899609eafac22",
+    "test_2017_mscoco.en": "43051fdfa86fd5395182e718a94ca67b1b227b9f7c79596ff0f6b813216981d2",
+}
+_MULTI30K_TOKENIZED = {
+    "train.de": "cb5a23529b65ec2061f1dc446192a9c37382b63cc75f81a0be59d34894b3a505",
+    "train.en": "08925f8e0572bcd5a006702fc5fe20e2d77c6917d4eebd576fc20de6693c2119",
+    "val.de": "97232bd273eceb7207f689527386a97e4be2616b18ada47576bdaf96c8ae1f00",
+    "val.en": "46573ce391ae227f1c72f873392436a20ef18e0a6d518098cfbd70b77c8572ec",
+    "test_2016_flickr.de": "c6a33d39d48f9f510de147651316cd9d918e09ad0219df734a2f16b6baccacc4",
+    "test_2016_flickr.en": "5b7f32627cf99eced828311b955dae9800bb52bc8b91cf8b6526829e605b29d2",
+    "test_2017_flickr.de": "02067e4a9402786a4fcb8c1b6f4307e4a5073ced64800abead5273b54f5f31f6",
+    "test_2017_flickr.en": "c9d1dfd7a26add989382e534af235af9f0f658b2a30e7eb0efdaf142496ee54f",
+    "test_2017_mscoco.de": "e2825990b8a4e5289d2cdba801d57c187810bab9b4f5d87a30c35800a0d871b6",
+    "test_2017_mscoco.en": "fe69ae004d71c42ead0301e70c57de5b1b6b5fb7f52210d42b22801e98e656f3",
+}
+_TATOEBA = {
+    "train.de": "724ea7e830269ba5d4c0bec292cc10acad2eb88278e2afa515345c5d342d5c28",
+    "train.en": "e49715e2e23a8a8829a829ff005a38045d7192b7299a4585dbcaf893f8cc95b5",
+    "dev.de": "da190f4ced12a39ab82d22d1f3a6f45e98978d2522611d91ceabf650d1abd66b",
+    "dev.en": "4225e728e6ddae5679b690510c4d8c224ae5b85c21b4192daf2bc92574f29cba",
+    "test.de": "74d05ec005ffebbfae0328424ea54a650ebbd43d6ff3a8898a5549d5a0885a6d",
+    "test.en": "50ee23b24277b915dd005ee8ce89cc7af0cb7d1a6385c12225a606cd3960a4d6",
+}
+CORPORA = {
+    "multi30k": Corpus("image captions, 29,000 pairs", _multi30k("raw", "{}.{}.gz", _MULTI30K)),
+    "multi30k-lc-tok": Corpus(
+        "the same, lower-cased and tokenized", _multi30k("tok", "{}.lc.norm.tok.{}", _MULTI30K_TOKENIZED)
+    ),
+    "tatoeba-de-en": Corpus(
+        "short sentences, 164,000 pairs in 2018",
+        tuple(_tatoeba(_TATOEBA)),
+        is_living=True,
+    ),
+    "iwslt14-de-en": Corpus("TED talks, 167,000 pairs", (*_iwslt14("de"), *_iwslt14("en"))),
+    "iwslt15-en-vi": Corpus(
+        "TED talks, tokenized, 133,000 pairs", _stanford("iwslt15.en-vi", "train tst2012 tst2013", "en vi")
+    ),
+    "wmt14-en-de": Corpus("news and others, 4.5 million pairs", tuple(_wmt14("de", _WMT14, (2013,)))),
+    "wmt14-en-de-tok": Corpus(
+        "the same, tokenized, of Luong et al. 2015",
+        _stanford("wmt14.en-de", "train newstest2013 newstest2014 newstest2015", "en de"),
+    ),
+    "wmt14-en-fr": Corpus(
+        "news and others, 41 million pairs", tuple(_wmt14("fr", _WMT14 | _WMT14_FRENCH, (2012, 2013)))
+    ),
+}
