@@ -41,7 +41,9 @@ def evaluate(
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(help="bleu, chrf, chrf++, ter, exact or token-error-rate. Repeatable.", metavar="NAME"),
+        typer.Option(
+            help="bleu, chrf, chrf++, ter, exact, token-error-rate or paper_bleu. Repeatable.", metavar="NAME"
+        ),
     ] = None,
     tokenize: Annotated[
         str | None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from pydantic import PositiveInt
@@ -15,6 +15,7 @@ from seq2attn.config.base import Config, FieldError
 from seq2attn.errors import UserError
 from seq2attn.evaluation.error_rate import ExactMatch, TokenErrorRate
 from seq2attn.evaluation.metrics import MetricName, Metrics
+from seq2attn.evaluation.paper_bleu import PaperBLEU
 from seq2attn.tokenizers.unicode_scripts import CHINESE, unspaced_script
 
 Tokenize = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores200"]
@@ -52,44 +53,67 @@ class TerConfig(Config):
     """With `normalized`: split Han characters; with `no_punct`: remove Asian punctuation too."""
 
 
+class PaperBleuConfig(Config):
+    """BLEU as a paper computed it, on tokenized text: not comparable with sacreBLEU's."""
+
+    moses: str | None = None
+    """Language of Moses' tokenizer, such as `de`; needs sacremoses. Unless given, the text is tokenized already."""
+    lowercase: bool = False
+    """Ignore case."""
+    split_compounds: bool = False
+    """Split words at hyphens, as Vaswani et al. 2017 for German (`get_ende_bleu.sh` of tensor2tensor)."""
+
+
+def _check_paper_bleu(metrics: Sequence[MetricName] | None, paper_bleu: PaperBleuConfig | None) -> list[FieldError]:
+    if "paper_bleu" not in (metrics or ()) or paper_bleu is not None:
+        return []
+    return [FieldError("metrics", "`paper_bleu` needs the section `evaluation.paper_bleu`: the tokens of the paper")]
+
+
 class EvaluationConfig(Config):
     """Scoring of translations in validation, `evaluate` and sweeps."""
 
+    rules = (_check_paper_bleu,)
+
     metrics: tuple[MetricName, ...] | None = None
-    """Metrics of `evaluate`: bleu, chrf, chrf++, ter, exact, token-error-rate. Unless given: bleu, chrf and ter, with
-    token-error-rate instead of ter for references without spaces between words."""
+    """Metrics of `evaluate`: bleu, chrf, chrf++, ter, exact, token-error-rate, paper_bleu. Unless given: bleu, chrf,
+    ter, or token-error-rate for references without spaces between words, and paper_bleu if it is set."""
     tokenize: Tokenize = "auto"
     """sacreBLEU's tokenizer for BLEU. auto: by the script of the references: Han without kana: zh; kana, Thai, Lao,
     Khmer and Burmese: char; else 13a. ja-mecab needs sacrebleu[ja], ko-mecab sacrebleu[ko]; flores200 downloads a
     model at first use."""
     lowercase: bool = False
-    """Ignore case in all metrics."""
+    """Ignore case in all metrics but paper_bleu."""
     chrf: ChrfConfig = ChrfConfig()
     ter: TerConfig = TerConfig()
     error_rate_tokens: Literal["auto", "words", "char"] = "auto"
     """Tokens of the token error rate. auto: char for references without spaces between words, else words."""
+    paper_bleu: PaperBleuConfig | None = None
+    """BLEU of tokenized text, to compare with the number of a paper."""
 
     def build(self, references: Iterable[str]) -> Metrics:
         """The metrics; `auto` settings depend on the script of the references.
 
-        Raises: UserError when a package of the tokenizer is not installed.
+        Raises: UserError when a package of the tokenizer is not installed, or does not know the language.
         """
         script = unspaced_script(references)
         best = "zh" if script == CHINESE else "char" if script else "13a"
         tokenize = best if self.tokenize == "auto" else self.tokenize
-        default: tuple[MetricName, ...] = ("bleu", "chrf", "token-error-rate" if script else "ter")
+        default: list[MetricName] = ["bleu", "chrf", "token-error-rate" if script else "ter"]
+        default += ["paper_bleu"] * (self.paper_bleu is not None)
         by_script = "char" if script else "words"
         tokens = by_script if self.error_rate_tokens == "auto" else self.error_rate_tokens
         return Metrics(
             by_name=self._metrics(tokenize, tokens),
-            names=self.metrics or default,
+            names=self.metrics or tuple(default),
             note=_note(script, tokenize) if self.tokenize == "auto" and best != "13a" else None,
             cautions=self._cautions(script, tokenize, best) if script else {},
         )
 
     def _metrics(self, tokenize: str, tokens: str) -> dict[MetricName, Metric]:
         chrf = self.chrf.model_dump(exclude={"word_order"})
-        return {
+        paper_bleu = PaperBLEU(**self.paper_bleu.model_dump()) if self.paper_bleu else None
+        metrics: dict[MetricName, Metric] = {
             "bleu": _bleu(tokenize, self.lowercase),
             "chrf": CHRF(lowercase=self.lowercase, **chrf),
             "chrf++": CHRF(lowercase=self.lowercase, word_order=self.chrf.word_order, **chrf),
@@ -98,6 +122,7 @@ class EvaluationConfig(Config):
             "exact": ExactMatch(lowercase=self.lowercase),
             "token-error-rate": TokenErrorRate(tokens=tokens, lowercase=self.lowercase),
         }
+        return metrics if paper_bleu is None else {**metrics, "paper_bleu": paper_bleu}
 
     def _cautions(self, script: str | None, tokenize: str, best: str) -> dict[MetricName, str]:
         words = f"counts words between spaces, of which {script} text has few: take"

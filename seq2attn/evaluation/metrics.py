@@ -15,7 +15,7 @@ from seq2attn.errors import DataError
 from seq2attn.io.tables import format_table
 from seq2attn.tokenizers.unicode_scripts import unspaced_script
 
-MetricName = Literal["bleu", "chrf", "chrf++", "ter", "exact", "token-error-rate"]
+MetricName = Literal["bleu", "chrf", "chrf++", "ter", "exact", "token-error-rate", "paper_bleu"]
 SignificanceTest = Literal["bootstrap", "randomization"]
 SAMPLES: dict[SignificanceTest, tuple[str, int]] = {"bootstrap": ("bs", 1000), "randomization": ("ar", 10_000)}
 """sacreBLEU's name of each paired test, and its number of samples."""

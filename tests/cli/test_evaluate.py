@@ -89,6 +89,17 @@ def test_options_for_metrics_and_tokenizer(invoke: Invoke, tmp_path: Path) -> No
         assert value in error
 
 
+def test_paper_bleu_has_its_own_name_and_signature(invoke: Invoke, tmp_path: Path) -> None:
+    run = untrained(tmp_path)
+    error = invoke("evaluate", run.folder, "--metric", "paper_bleu", code=2).err
+    assert "`evaluation.metrics`: `paper_bleu` needs the section `evaluation.paper_bleu`" in error
+    done = invoke("evaluate", run.folder, "--set", "evaluation.paper_bleu={split_compounds: true}")
+    assert done.out.splitlines()[0].split() == ["system", "BLEU", "chrF2", "TER", "paper_bleu"]
+    assert "\npaper_bleu: nrefs:1|case:mixed|eff:no|tok:none+compounds|smooth:exp|" in done.out
+    override = "evaluation.paper_bleu={moses: german}"
+    assert "Moses has no language `german`" in invoke("evaluate", run.folder, "--set", override, code=2).err
+
+
 def test_the_tokenizer_of_each_set_depends_on_its_script(invoke: Invoke, tmp_path: Path) -> None:
     run = untrained(tmp_path)
     write_lines(tmp_path / "zh", ["今天天气很好。", "我们去公园散步。", "他们学习中文。"])

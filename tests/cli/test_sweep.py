@@ -27,7 +27,7 @@ changes:
   model: {embeddings: {dim: 16}, encoder: {dim: 16}}
   training: {max_duration: [2 updates], validation: {every: 1 update}, optimizer: {lr: 0.02}}
   search: {kind: greedy}
-  evaluation: {lowercase: true, metrics: [bleu, exact]}
+  evaluation: {lowercase: true, metrics: [bleu, exact, paper_bleu], paper_bleu: {lowercase: true}}
 axes:
   model:
     at: model
@@ -102,7 +102,7 @@ def test_a_run_equals_those_of_train_and_evaluate(swept: tuple[Path, Done], invo
     for name in ("short", "mixed"):
         scores = report["sets"][name]["scores"]
         assert scores == record["sets"][name]["scores"]
-        assert [score["name"] for score in scores] == ["BLEU", "exact match"]
+        assert [score["name"] for score in scores] == ["BLEU", "exact match", "paper_bleu"]
         assert all("|case:lc|" in score["signature"] for score in scores)
     invoke("train", run / "config.yaml", "--set", "run_dir=own")
     assert_same(load_tensors(tmp_path / "own/model.safetensors"), load_tensors(run / "model.safetensors"))

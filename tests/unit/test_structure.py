@@ -30,7 +30,7 @@ LAYERS = """
     decoders
     models
     search
-    evaluation.metrics  evaluation.error_rate
+    evaluation.metrics  evaluation.error_rate  evaluation.paper_bleu
     evaluation.config  training.guided_alignment  training.optimizers  training.lr_schedules
     training.config
     experiment
