@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seq2attn.attention.config import AttentionConfig
+from seq2attn.attention.hard import ReinforceAlignmentConfig
 from seq2attn.config.base import Config, FieldError
 from seq2attn.config.load import load
 from seq2attn.data.config import DataConfig
@@ -64,6 +65,14 @@ def _check_guided_alignment(data: DataConfig, model: ModelConfig, training: Trai
     return mistakes
 
 
+def _check_minimum_risk(model: ModelConfig, training: TrainingConfig) -> list[FieldError]:
+    attention = getattr(model.decoder, "attention", None)
+    if training.minimum_risk is None or not isinstance(getattr(attention, "align", None), ReinforceAlignmentConfig):
+        return []
+    message = "needs another alignment than `hard-reinforce`, whose sampled positions it does not train"
+    return [FieldError("training.minimum_risk", message)]
+
+
 def _check_padding_free(model: ModelConfig, training: TrainingConfig) -> list[FieldError]:
     if not training.batch.padding_free:
         return []
@@ -110,6 +119,7 @@ class ExperimentConfig(Config):
         _check_bert_tokenizer,
         _check_tags,
         _check_guided_alignment,
+        _check_minimum_risk,
         _check_padding_free,
         _check_coverage_penalty,
     )

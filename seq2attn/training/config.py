@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, Posit
 
 from seq2attn.config.base import Config, FieldError, FieldErrors
 from seq2attn.config.duration import Duration, DurationField, OneOrMore, TimeField
+from seq2attn.search.config import MAX_BEAM_SIZE
 from seq2attn.training.guided_alignment import GuidedAlignmentConfig
 from seq2attn.training.lr_schedules import InverseSquareRootScheduleConfig, LRScheduleConfig
 from seq2attn.training.optimizers import AdamConfig, OptimizerConfig
@@ -79,6 +80,21 @@ class ScheduledSamplingConfig(Config):
         return self.max_probability * min(1.0, update / max(self.warmup_updates, 1))
 
 
+class MinimumRiskConfig(Config):
+    """Minimum risk training: the expected cost of translations that the model samples (Shen et al. 2016).
+
+    It replaces the cross-entropy, for a model that is already trained (`training.init_from`). An update searches for
+    the samples, and then decodes `num_samples` times as many sentences.
+    """
+
+    num_samples: int = Field(20, ge=1, le=MAX_BEAM_SIZE)
+    """Samples for each source; equal ones count once, and the reference is a candidate too. 100 in the paper."""
+    alpha: PositiveFloat = 0.005
+    """Exponent of the probabilities of the candidates, before they are made to sum to 1: small is even, large sharp."""
+    metric: Literal["bleu", "chrf"] = "bleu"
+    """The cost of a candidate is 1 minus its sentence BLEU or chrF by sacreBLEU, of text, as in `evaluation`."""
+
+
 class ValidationConfig(Config):
     """Validation on the dev set: loss, and BLEU, chrF and exact match of greedy translations."""
 
@@ -133,10 +149,27 @@ def _check_lora(lora: LoRAConfig | None, frozen: tuple[str, ...]) -> list[FieldE
     return [FieldError("frozen", "`lora` freezes all weights but its own: leave this out")] if both else []
 
 
+def _check_minimum_risk(
+    minimum_risk: MinimumRiskConfig | None,
+    batch: BatchConfig,
+    r_drop: float | None,
+    scheduled_sampling: ScheduledSamplingConfig | None,
+    guided_alignment: GuidedAlignmentConfig | None,
+) -> list[FieldError]:
+    others = {
+        "batch.padding_free": batch.padding_free,
+        "r_drop": r_drop,
+        "scheduled_sampling": scheduled_sampling,
+        "guided_alignment": guided_alignment,
+    }
+    message = "cannot be combined with `minimum_risk`, which has an objective of its own: leave this out"
+    return [FieldError(key, message) for key, other in others.items() if minimum_risk is not None and other]
+
+
 class TrainingConfig(Config):
     """Duration, batches, optimizer, validation and checkpoints of a training."""
 
-    rules = (_check_lora,)
+    rules = (_check_lora, _check_minimum_risk)
 
     max_duration: Annotated[tuple[DurationField, ...], OneOrMore] = Field((Duration(20, "epochs"),), min_length=1)
     """A duration, or a list of durations, of which the first to be reached ends the training."""
@@ -170,6 +203,8 @@ class TrainingConfig(Config):
     two forward passes; 5 in the paper; none: off."""
     scheduled_sampling: ScheduledSamplingConfig | None = None
     """Predictions of the model as inputs of the decoder; none: always the reference."""
+    minimum_risk: MinimumRiskConfig | None = None
+    """The expected cost of sampled translations as the objective, without label smoothing; none: cross-entropy."""
     guided_alignment: GuidedAlignmentConfig | None = None
     """Training of an attention head on the word alignments of `data.train`; none: off."""
     max_grad_norm: PositiveFloat | None = 1.0

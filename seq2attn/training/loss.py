@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
 from seq2attn.data.collate import IGNORE_INDEX, Batch
@@ -239,6 +240,17 @@ def symmetric_kl(hidden: Tensor, other: Tensor, output: nn.Linear) -> Tensor:
 def _symmetric_kl(hidden: Tensor, other: Tensor, output: nn.Linear) -> Tensor:
     p, q = (torch.log_softmax(output(x).float(), -1) for x in (hidden, other))
     return ((p.exp() - q.exp()) * (p - q)).sum() / 2
+
+
+def label_log_probs(hidden: Tensor, labels: Tensor, output: nn.Linear) -> Tensor:
+    """Log-probabilities of labels, with gradients and without storing the logits: [M, D], [M] -> [M]"""
+    rows = _chunk_rows(output.weight)
+    parts = zip(hidden.split(rows), labels.split(rows), strict=True)
+    return torch.cat([checkpoint(_label_log_probs, *pair, output, use_reentrant=False) for pair in parts])
+
+
+def _label_log_probs(hidden: Tensor, labels: Tensor, output: nn.Linear) -> Tensor:
+    return -cross_entropy(output(hidden).float(), labels, reduction="none")
 
 
 BASELINE_MOMENTUM = 0.9

@@ -37,6 +37,7 @@ from seq2attn.training.interruption import StopRequest
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.memory_check import find_max_tokens
 from seq2attn.training.metrics_logger import MetricsLogger
+from seq2attn.training.minimum_risk import build_loss
 from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.trainer import Trainer
@@ -147,7 +148,7 @@ def _build_trainer(
     state = restore(since, model, optimizer if keeps_optimizer else None) if since else TrainState()
     state.texts = text_digests(config.data)
     reporter.log_session(_start_message(model, world, state))
-    objective = TrainingLoss.from_config(model, config.training)
+    objective = build_loss(model, config, prepared)
     _check_guided_alignment(objective)
     if config.training.batch.tokens == "fit":
         if world.device.type != "cuda":
