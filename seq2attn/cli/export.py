@@ -13,7 +13,7 @@ from seq2attn.cli.options import AllowCode, RunDir
 def export(
     run: RunDir,
     allow_code: AllowCode,
-    to: Annotated[str, typer.Option(metavar="ctranslate2|onnx|huggingface", help="The format to export to.")],
+    to: Annotated[str, typer.Option(metavar="ctranslate2|onnx|huggingface|peft", help="The format to export to.")],
     folder: Annotated[
         Path | None,
         typer.Argument(metavar="[DIR]", help="The output directory. [RUN_DIR/FORMAT]", show_default=False),
@@ -29,7 +29,7 @@ def export(
         typer.Option(metavar="FILE", help="Lines to verify with. [the first 200 sources of the dev set]"),
     ] = None,
 ) -> None:
-    """Export a trained model to another inference engine or to Hugging Face's transformers, and verify the export.
+    """Export a trained model to another inference engine or to Hugging Face's transformers and peft, and verify it.
 
     Both engines translate the same sentences, and the command reports the share of equal tokens and the difference of
     scores. In float32 at least 99 % of the tokens must be equal; otherwise the command fails and writes nothing.
@@ -41,9 +41,10 @@ def export(
       seq2attn export runs/phrasebook --to onnx
       seq2attn translate runs/phrasebook --engine onnx "Das Haus ist alt."
       seq2attn export runs/phrasebook --to huggingface
+      seq2attn export runs/adapted --to peft
     """
     from seq2attn.engines.export_run import export_run
-    from seq2attn.pretrained.huggingface_target import get_export_target
+    from seq2attn.pretrained.export_targets import get_export_target
     from seq2attn.run_directory import RunDirectory
 
     target = get_export_target(to)

@@ -17,7 +17,6 @@ from seq2attn.config.base import FieldError
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.engines.base import ExportTarget
-from seq2attn.engines.targets import TARGETS
 from seq2attn.engines.transformer_parts import no_option, unsupported_parts
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
@@ -102,17 +101,6 @@ class HuggingFaceTarget(ExportTarget):
         """A program for the lines of a file, and what to know before."""
         is_marian = run.load_config().model.encoder.norm_order == "post"  # type: ignore[union-attr]
         return usage_code(run.load_tokenizers()[0], folder) + (MARIAN_NOTE if is_marian else "")
-
-
-EXPORT_TARGETS: dict[str, ExportTarget] = {**TARGETS, HuggingFaceTarget.name: HuggingFaceTarget()}
-"""Targets by name: the engines, and Hugging Face. `cli/export.py` lists the names again."""
-
-
-def get_export_target(name: str) -> ExportTarget:
-    """The target of this name. Raises UserError when there is none."""
-    if name not in EXPORT_TARGETS:
-        raise UserError(f"--to {name}: there is no such format; known: {', '.join(EXPORT_TARGETS)}")
-    return EXPORT_TARGETS[name]
 
 
 def _unsupported_layers(model: ModelConfig) -> list[FieldError]:

@@ -106,12 +106,17 @@ def check_exported_tokenizer(source: Tokenizer, folder: Path, lines: Sequence[st
             raise UserError(f"the exported tokenizer does not agree on {line!r}: {ours}, and {theirs} by transformers")
 
 
-def usage_code(source: Tokenizer, folder: Path) -> str:
-    """A program that translates the lines of a file, in Markdown."""
-    code, line = "", "line"
+def usage_code(source: Tokenizer, folder: Path, adapter: Path | None = None) -> str:
+    """A program that translates the lines of a file by a model, with an adapter of `peft` if given, in Markdown."""
+    packages, code, adapt, line = ["transformers", "sentencepiece", "torch"], "", "", "line"
+    if adapter is not None:
+        packages.append("peft")
+        code = "from peft import PeftModel\n"
+        adapt = f'\nmodel = PeftModel.from_pretrained(model, "{adapter}")'
     if isinstance(source, SentencePieceTokenizer):
         if source.config.punctuation is not None:
-            code = (
+            packages.append("sacremoses")
+            code += (
                 "from sacremoses import MosesPunctNormalizer\n\n"
                 f'moses = MosesPunctNormalizer("{source.config.punctuation}", pre_replace_unicode_punct=True)\n'
             )
@@ -119,7 +124,7 @@ def usage_code(source: Tokenizer, folder: Path) -> str:
         if source.config.tag is not None:
             line = f'"{source.config.tag} " + {line}'
     return f"""```bash
-pip install transformers sentencepiece torch
+pip install {" ".join(packages)}
 ```
 
 ```python
@@ -127,7 +132,7 @@ from pathlib import Path
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 {code}
 folder = "{folder}"
-tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder)
+tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder){adapt}
 lines = [{line} for line in Path("input.txt").read_text(encoding="utf-8").splitlines()]
 output = model.generate(**tokenizer(lines, return_tensors="pt", padding=True))
 print(*tokenizer.batch_decode(output, skip_special_tokens=True), sep="\\n")

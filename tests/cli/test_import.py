@@ -16,7 +16,7 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import BOS
 from tests.cli.conftest import ROOT, Invoke
 from tests.cli.test_pages import commands
-from tests.small_marian import SOURCE, TARGET, make_marian
+from tests.small_marian import SOURCE, TARGET, make_marian, marian_arrays, marian_options, write_marian_files, write_npz
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,8 @@ def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, 
             (tmp_path / f"{name}.{side}").write_text(text, encoding="utf-8")
     copy = Path(shutil.copytree(marian, tmp_path / "opus-mt-de-en"))
 
-    of_one_pair = [command for command in commands("docs/pretrained.md") if "nllb" not in command]
-    imported, *others, train, compare, look, export_adapted, share, import_adapter = [
+    of_one_pair = [command for command in commands("docs/pretrained.md") if not re.search("nllb|t5|enpt", command)]
+    imported, *others, train, compare, look, export_adapted, share, import_adapter, train_lora, export_base, to_peft = [
         shlex.split(command)[1:] for command in of_one_pair
     ]
     done = invoke(*imported, "--verify-with", "test.de")
@@ -81,18 +81,23 @@ def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, 
     assert re.findall(r"^(\w+ runs/\S+) +\d+\.\d+ ", compared, re.MULTILINE) == rows and " p " in compared
     assert "\nlayer 2" in invoke(*look).out
     assert invoke("translate", "runs/de-en", "Das", "--ensemble", "runs/adapted").out.count("\n") == 1
-    invoke(*train, "--set", "run_dir=runs/lora", "--set", "training.lora={rank: 2}")
+    invoke(*train_lora)
     assert "is now the mean of 00000001" in invoke("average", "runs/lora", "--last", "1").err
-    export_lora = ["runs/lora" if word == "runs/adapted" else word for word in export_adapted]  # as of any other run
-    assert re.search(r"^greedy +3 +100.00%", invoke(*export_lora).out, re.MULTILINE)
     before, after = (
         safetensors.torch.load_file(tmp_path / f"runs/{name}/model.safetensors") for name in ("de-en", "adapted")
     )
     changes = [(before[name] - after[name]).abs().max() for name in before]
     assert 0 < max(changes) < 1e-4  # of one update with this learning rate
-    assert re.search(r"^greedy +3 +100.00%", invoke(*share).out, re.MULTILINE)
+    for command in (export_adapted, share):
+        assert re.search(r"^greedy +3 +100.00%", invoke(*command).out, re.MULTILINE)
     readme = (tmp_path / "runs/adapted/huggingface/README.md").read_text(encoding="utf-8")
     assert "began with the weights of `de-en`" in readme and 'MosesPunctNormalizer("de", ' in readme
+    refused = invoke(*to_peft, code=2).err
+    assert "runs/de-en/huggingface: has no exported model; make it: seq2attn export runs/de-en --to hugg" in refused
+    invoke(*export_base)
+    assert re.search(r"^greedy +3 +100.00%", invoke(*to_peft).out, re.MULTILINE)
+    card = (tmp_path / "runs/lora/peft/README.md").read_text(encoding="utf-8")
+    assert 'folder = "runs/de-en/huggingface"' in card and 'from_pretrained(model, "runs/lora/peft")' in card
     invoke("import", "runs/adapted/huggingface", "runs/again", "--verify-with", "test.de")
     beam = [invoke("translate", f"runs/{name}", "-i", "test.de").out for name in ("adapted", "again")]
     assert beam[0] == beam[1] and beam[0].count("\n") == 3
@@ -103,6 +108,15 @@ def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, 
     error = invoke("translate", "runs/de-en", "Das", code=2).err
     assert f"{spoiled.relative_to(tmp_path)}: " in error and "; import the model again" in error
     assert "runs/de-en: exists; give another directory" in invoke("import", marian, "runs/de-en", code=2).err
+
+
+def test_files_of_marian_itself_are_imported(invoke: Invoke, tmp_path: Path) -> None:
+    """The command of docs/pretrained.md."""
+    model = make_marian(tmp_path / "hf", encoder_attention_heads=4, decoder_ffn_dim=32)
+    write_marian_files(tmp_path / "enpt", tmp_path / "hf", "model.npz")
+    write_npz(tmp_path / "enpt" / "model.npz", marian_arrays(model), marian_options())
+    (command,) = [command for command in commands("docs/pretrained.md") if "enpt" in command]
+    assert re.search(r"^greedy +20 +100.00% +100.0%", invoke(*shlex.split(command)[1:]).out, re.MULTILINE)
 
 
 def change(name: str, **fields: Any) -> Callable[[Path], object]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from seq2attn.run_directory import RunDirectory
 from tests.cli.conftest import Invoke
+from tests.cli.test_pages import commands
 from tests.small_marian import SOURCE
 from tests.small_t5 import PREFIX, TASKS, make_t5
 
@@ -36,6 +38,19 @@ def test_commands_work_on_an_imported_model(t5: Path, invoke: Invoke, tmp_path: 
     assert re.search(r"^greedy +3 +100.00%", export, re.MULTILINE)
     assert invoke("translate", "run", *greedy, "--engine", "ctranslate2").out == translations
     assert invoke("doctor", "run", "-i", "lines", "--sentences", "2").out.count("pass") == 4
+
+
+def test_the_commands_of_the_page_run(invoke: Invoke, tmp_path: Path) -> None:
+    """With models that have the task of the page, or none."""
+    task = {"translation_en_to_de": {"prefix": "translate English to German: "}}
+    make_t5(tmp_path / "t5-small", task_specific_params=task)
+    make_t5(tmp_path / "flan-t5-small", gated=True)
+    listed = [shlex.split(command)[1:] for command in commands("docs/pretrained.md") if "t5" in command]
+    assert len(listed) == 2
+    for command in listed:
+        assert re.search(r"^greedy +20 +100.00% +100.0%", invoke(*command).out, re.MULTILINE)
+        tokenizer = RunDirectory(tmp_path / command[2]).load_config().tokenizer
+        assert getattr(tokenizer.source, "prefix", "").strip() == "translate English to German:"
 
 
 def test_another_text_with_the_search_of_the_task(t5: Path, invoke: Invoke, tmp_path: Path) -> None:

@@ -236,6 +236,13 @@ def test_torchrun_and_slurm_blocks_have_valid_syntax_and_options(tmp_path: Path)
             parse_args([*launcher.split()[1:], "seq2attn"])
 
 
+def test_all_commands_are_in_blocks_that_are_run() -> None:
+    """Except those of torchrun and Slurm, and those of `--help` on a page that is made of it."""
+    pages = ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md") if path.name != "cli.md")]
+    plain = [line for page in pages for block in blocks(page, "") for line in block.splitlines()]
+    assert [line for line in plain if line.startswith("seq2attn ")] == []
+
+
 def test_pages_name_all_pages_checks_and_public_names_and_existing_files(request: pytest.FixtureRequest) -> None:
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
     assert {page for page in pages if f"({page})" not in text("docs/index.md")} == set()

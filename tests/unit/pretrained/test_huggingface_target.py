@@ -17,8 +17,9 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
+from seq2attn.pretrained.export_targets import EXPORT_TARGETS, get_export_target
 from seq2attn.pretrained.family import ImportOptions
-from seq2attn.pretrained.huggingface_target import EXPORT_TARGETS, HuggingFaceTarget, get_export_target
+from seq2attn.pretrained.huggingface_target import HuggingFaceTarget
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import GreedyConfig
@@ -201,6 +202,6 @@ def test_a_tokenizer_that_gives_other_ids_is_refused(tmp_path: Path) -> None:
 def test_it_is_no_engine(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no engine `huggingface`"):
         get_target("huggingface")
-    with pytest.raises(UserError, match="--to torch: there is no such format; known: ctranslate2, onnx, huggingface"):
+    with pytest.raises(UserError, match="--to torch: there is no such format; known: ctranslate2, onnx, huggingf"):
         get_export_target("torch")
     assert all(target.name == name for name, target in EXPORT_TARGETS.items())

@@ -1,4 +1,4 @@
-"""Adapters of the package `peft`: imported with the same logits, and refused where they do not fit."""
+"""Adapters of the package `peft`: imported and exported with the same logits, and refused where they do not fit."""
 
 import json
 from pathlib import Path
@@ -7,15 +7,23 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import MarianMTModel, MarianTokenizer
+from transformers import AutoModelForSeq2SeqLM, MarianMTModel, MarianTokenizer
 
+from seq2attn.config.load import load
 from seq2attn.data.collate import collate_source
-from seq2attn.errors import DataError
+from seq2attn.engines.export_run import export_run
+from seq2attn.errors import ConfigError, DataError, RunError
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.io.weights import load_tensors
 from seq2attn.pretrained.family import ImportOptions
+from seq2attn.pretrained.huggingface_target import HuggingFaceTarget
 from seq2attn.pretrained.import_run import import_run
+from seq2attn.pretrained.peft_target import PeftTarget
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import BOS, EOS
+from seq2attn.training.train import train
 from tests.small_marian import SOURCE, TARGET, make_marian
+from tests.unit.pretrained.test_huggingface_target import make_run
 
 peft = pytest.importorskip("peft")
 OPTIONS = ImportOptions("transformers", punctuation=False)
@@ -88,3 +96,110 @@ def test_adapters_that_do_not_fit_are_refused(name: str, folders: tuple[Path, Pa
     with pytest.raises(DataError, match=message) as error:
         import_run(folders[1], tmp_path / "run", OPTIONS)
     assert str(folders[1]) in str(error.value) and not (tmp_path / "run").exists()
+
+
+ADAPTED = """\
+extends: run/config.yaml
+run_dir: adapted
+data: {train: {kind: plain, source: train.de, target: train.en}, dev: {kind: plain, source: train.de, target: train.en}}
+tokenizer: {run_dir: run}
+training:
+  init_from: {run_dir: run}
+  lora: {rank: 9, alpha: 5}
+  max_duration: [2 updates]
+  optimizer: {kind: adam, lr: 0.1}
+  lr_schedule: {kind: constant}
+  validation: {every: 1 update, metric: loss}
+  checkpoints: {average: last}
+"""
+
+
+def adapt(folder: Path, *changes: str) -> RunDirectory:
+    """`folder/adapted`, trained with LoRA after `folder/run`."""
+    (folder / "adapted.yaml").write_text(ADAPTED, encoding="utf-8")
+    return train(load(folder / "adapted.yaml", ExperimentConfig, [*changes]))
+
+
+@pytest.fixture
+def pegasus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
+    """A run that becomes a Pegasus model, in the working directory, and its export."""
+    monkeypatch.chdir(tmp_path)
+    make_run(Path())
+    export_run(RunDirectory(Path("run")), HuggingFaceTarget(), Path("run/huggingface"), verify_with=Path("lines"))
+    return RunDirectory(Path("run"))
+
+
+def assert_exported(base: RunDirectory, run: RunDirectory, rank: int) -> None:
+    """`transformers` with the adapter computes what the run does, and so does its import."""
+    report = export_run(run, PeftTarget(), Path("peft"), verify_with=Path("train.de"))
+    assert report.searches[0].token_agreement == 1 and report.max_forced_difference < 1e-4
+    assert {
+        tensor.size(int("lora_B" in name)) for name, tensor in load_file("peft/adapter_model.safetensors").items()
+    } == {rank}
+    adapted = peft.PeftModel.from_pretrained(AutoModelForSeq2SeqLM.from_pretrained(base.folder / "huggingface"), "peft")
+    model, source, target = run.load_model()
+    ids, mask = collate_source([source.encode(line) for line in SOURCE])
+    target_ids = torch.tensor([[BOS, *target.encode(TARGET[0])]]).expand(len(SOURCE), -1)
+    theirs = adapted.eval()(input_ids=ids, attention_mask=mask.long(), decoder_input_ids=target_ids).logits
+    ours = model.output_projection(model(ids, mask, target_ids).hidden)
+    torch.testing.assert_close(theirs, ours, rtol=1e-5, atol=1e-5)
+    import_run(Path("peft"), Path("again"), ImportOptions(), verify_with=Path("train.de"))
+    again, before, after = (load_tensors(Path(one) / "model.safetensors") for one in ("again", base.folder, run.folder))
+    layers = {f"{name}.weight" for name, part in model.named_modules() if isinstance(part, torch.nn.Linear)}
+    for name in {name for name in after if not before[name].equal(after[name])} | {*again} & layers:
+        torch.testing.assert_close(again[name], after[name], rtol=1e-5, atol=1e-6)
+    assert RunDirectory(Path("again")).load_tokenizers()[0].vocabulary == source.vocabulary
+
+
+def test_an_adapter_of_a_run_is_exported_for_the_export_of_its_first_run(pegasus: RunDirectory) -> None:
+    """A is of the rank of the mean of two updates, more than the layers have rows."""
+    assert_exported(pegasus, adapt(Path()), 18)
+
+
+@pytest.mark.slow
+def test_an_adapter_of_an_imported_model_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_marian(Path("hf"))
+    for suffix, lines in (("de", SOURCE), ("en", TARGET)):
+        Path(f"train.{suffix}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    import_run(Path("hf"), Path("run"), OPTIONS, verify_with=Path("train.de"))
+    base = RunDirectory(Path("run"))
+    run = adapt(Path(), "training.lora.parts=[decoder.layers.1.feed_forward]", "training.checkpoints.average=none")
+    with pytest.raises(RunError, match="run/huggingface: has no exported model; make it: seq2attn export run --to "):
+        export_run(run, PeftTarget(), Path("peft"), verify_with=Path("train.de"))
+    export_run(base, HuggingFaceTarget(), Path("run/huggingface"), verify_with=Path("train.de"))
+    assert_exported(base, run, 9)
+    assert_same_logits(
+        run, Path("hf"), peft.PeftModel.from_pretrained(MarianMTModel.from_pretrained("hf"), "peft").eval()
+    )
+
+
+REFUSED = {
+    "training.lora=null": r"adapted/config.yaml:\d+:\d+: `training.lora`: peft has adapters of runs trained with",
+    "training.init_from=null": r"adapted/config.yaml:\d+:\d+: `training.init_from`: peft has adapters of runs that",
+    "model.decoder.norm_type=rmsnorm": r"adapted/config.yaml:\d+:\d+: `model.decoder.norm_type`: huggingface has no",
+}
+
+
+def test_what_is_no_adapter_of_an_export_is_refused(pegasus: RunDirectory) -> None:
+    run = adapt(Path())
+    experiment, config = run.load_config(), run.config_path.read_text()
+    for change, message in REFUSED.items():
+        run.save_config(load(Path("adapted/config.yaml"), ExperimentConfig, [change]))
+        with pytest.raises(ConfigError, match=message):
+            export_run(run, PeftTarget(), Path("peft"), verify_with=Path("train.de"))
+        run.config_path.write_text(config)
+    vocabularies = [tokenizer.vocabulary for tokenizer in run.load_tokenizers()]
+    before, after = (load_tensors(one.weights_path) for one in (pegasus, run))
+    bias = "encoder.layers.0.feed_forward.up_proj.bias"
+    for weights, message in (
+        (
+            after | {bias: after[bias] + 1},
+            f"`training.init_from`: `{bias}` differs from that of run; peft has adapters",
+        ),
+        (before, "`training.init_from`: no weight differs from those of run; peft has adapters"),
+    ):
+        run.save_model(weights, (vocabularies[0], vocabularies[1]), {"checkpoints": ["00000001"]})
+        with pytest.raises(ConfigError, match=message):
+            export_run(run, PeftTarget(), Path("peft"), verify_with=Path("train.de"))
+    assert not Path("peft").exists() and experiment.training.lora is not None
