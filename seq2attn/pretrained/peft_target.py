@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -55,8 +56,9 @@ class PeftTarget(HuggingFaceTarget):
         for name, update in layers.items():
             weights[f"{PREFIX}{name}{UP}"], weights[f"{PREFIX}{name}{DOWN}"] = factorize(update, rank)
         save_file(weights, folder / ADAPTER_WEIGHTS, {"format": "pt"})
-        content = {"peft_type": "LORA", "task_type": "SEQ_2_SEQ_LM", "base_model_name_or_path": str(exported)}
-        content |= {"r": rank, "lora_alpha": rank, "target_modules": [*layers], "inference_mode": True}
+        content: dict[str, Any] = {"peft_type": "LORA", "task_type": "SEQ_2_SEQ_LM", "inference_mode": True}
+        content |= {"base_model_name_or_path": str(exported), "target_modules": [*layers]}
+        content |= {"r": rank, "lora_alpha": rank}
         write_json(folder / ADAPTER_CONFIG, content)
 
     def load(self, run: RunDirectory, folder: Path, device: torch.device) -> TransformersEngine:
