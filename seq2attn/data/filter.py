@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, PositiveInt
 
@@ -23,6 +23,9 @@ class EncodedPair:
     text: tuple[str, str]
     ids: tuple[list[int], list[int]]
     alignment: WordAlignment | None = None
+
+
+Pair = TypeVar("Pair", bound=EncodedPair)
 
 
 class FiltersConfig(Config):
@@ -73,7 +76,7 @@ class PairFilter:
         self._counts: Counter[str] = Counter()
         self._digests: set[bytes] = set()
 
-    def filter(self, pairs: Iterable[EncodedPair]) -> Iterator[EncodedPair]:
+    def filter(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """The pairs of a corpus that are kept, in their order; resets the counts of `report`."""
         self._counts.clear()
         for pair in pairs:

@@ -38,6 +38,7 @@ likely = st.tuples(
                      ("translate", "run", "-i", "odd"), ("translate", "run", "-i", "lines", "-o", "new.txt"),
                      ("evaluate", "run", "--source", "lines", "--reference", "lines"),
                      ("align", "run", "--source", "lines", "--target", "lines"), ("verify-resume", "config.yaml"),
+                     ("distill", "run", "--source", "lines", "-o", "new"), ("back-translate", "run", "--target", "odd"),
                      ("translate", "run", "ba be", "--attention"), ("export", "run", "--to", "ctranslate2")]),
     st.lists(st.one_of(st.tuples(st.sampled_from(OPTIONS), st.sampled_from(VALUES)), st.tuples(word)), max_size=3),
 ).map(lambda both: (both[0][0], [*both[0][1:], *(word for pair in both[1] for word in pair)]))  # fmt: skip

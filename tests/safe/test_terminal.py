@@ -83,6 +83,8 @@ COMMANDS = {
     "compare": ("run", "another"),
     "align": ("run", "--source", "lines.txt", "--target", "lines.txt"),
     "score": ("run", "--source", "lines.txt", "--target", "lines.txt"),
+    "distill": ("run", "--source", "lines.txt", "-o", "distilled"),
+    "back-translate": ("run", "--target", "lines.txt", "-o", "back-translated"),
     "prepare": ("own.yaml", "--set", "run_dir=other"),
     "average": ("run", "--last", "1"),
     "export": ("run", "--to", "ctranslate2"),
@@ -95,7 +97,7 @@ COMMANDS = {
     "config show": ("own.yaml",),
     "config schema": (),
 }
-SILENT = {"compare", "prepare", "average", "export", "import", "verify-resume", "init"}
+SILENT = {"compare", "distill", "back-translate", "prepare", "average", "export", "import", "verify-resume", "init"}
 """Commands that print nothing to standard output here."""
 
 

@@ -86,6 +86,8 @@ del RUN_COMMANDS["import"]  # makes a run of a folder without code
 OPTIONS = {
     "export": ("--to", "ctranslate2"),
     "score": ("--source", "own.yaml", "--target", "own.yaml"),
+    "distill": ("--source", "own.yaml", "-o", "out"),
+    "back-translate": ("--target", "own.yaml", "-o", "out"),
     "average": ("--last", "1"),
     "align": ("--select-head",),
     "compare": ("another",),

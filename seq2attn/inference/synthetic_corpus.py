@@ -1,0 +1,224 @@
+"""Synthetic parallel corpora: a text and its translations by a trained model, filtered, to train other models on.
+
+Sequence-level distillation (Kim & Rush 2016) translates the sources of a training corpus; back-translation
+(Sennrich et al. 2016) translates text in the target language.
+
+settings.json              hashes of model and text, and the options of the translations
+translations/0.jsonl ...   all translations; each file is named after its first line, counted from 0
+report.json                numbers of pairs kept, and left out by reason
+source.txt target.txt      the corpus; source.txt is written last
+scores.txt                 the log-probability per token of each translation, with EOS
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from itertools import count, islice
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+from sacrebleu.metrics.chrf import CHRF
+from tqdm import tqdm
+
+from seq2attn.data.filter import EncodedPair, FilterReport, FiltersConfig, PairFilter
+from seq2attn.data.prepare import file_digest
+from seq2attn.data.readers import PlainTextConfig, check_regular
+from seq2attn.errors import DataError, RunError, UserError
+from seq2attn.inference.input_checks import InputChecker
+from seq2attn.inference.translate_files import print_warnings
+from seq2attn.inference.translation import Translation
+from seq2attn.inference.translator import Translator
+from seq2attn.io.files import FORMAT_VERSION, read_object, text_output, write_bytes, write_json
+from seq2attn.io.lock import LOCK_FILE, lock_directory
+from seq2attn.io.text_lines import read_lines
+from seq2attn.run_directory import RunDirectory
+from seq2attn.search.config import SearchConfig, check_num_hypotheses
+from seq2attn.tokenizers.tags import add_tag, check_tag
+
+CHUNK = 4096
+"""Lines that are translated together: at most so many are translated again after a kill."""
+SETTINGS, REPORT, TRANSLATIONS = "settings.json", "report.json", "translations"
+SOURCE, TARGET, SCORES = "source.txt", "target.txt", "scores.txt"
+
+
+@dataclass(frozen=True)
+class SyntheticPair:
+    """A line and its translation, not yet filtered."""
+
+    source: str
+    target: str
+    log_prob: float  # of the translation, per token and with EOS
+    truncated: bool
+
+
+_PAIR = TypeAdapter(SyntheticPair)
+
+
+@dataclass(frozen=True)
+class ScoredPair(EncodedPair):
+    """A pair with the log-probability of its translation."""
+
+    log_prob: float = 0.0
+
+
+@dataclass(frozen=True)
+class SyntheticReport(FilterReport):
+    """Numbers of pairs that were kept, and left out by reason."""
+
+    truncated: int = 0  # the translation has the maximum length
+    unlikely: int = 0
+
+
+@dataclass(frozen=True)
+class SyntheticCorpus:
+    """The folder of a synthetic corpus and the text that it is made of.
+
+    With a `reference`, the hypothesis with the highest chrF against its line is taken in place of the best one:
+    sequence-level interpolation (Kim & Rush 2016, section 3.3).
+    """
+
+    folder: Path
+    text: Path
+    side: Literal["source", "target"]  # of the text
+    reference: Path | None = None
+    tag: str | None = None  # of the lines, for a model with tags
+    to: str | None = None  # language, for a model with several
+
+    def make(
+        self,
+        runs: Sequence[RunDirectory],
+        translator: Translator,
+        search: SearchConfig,
+        filters: FiltersConfig,
+        min_log_prob: float | None = None,
+    ) -> SyntheticReport:
+        """Translate the lines that `folder` has no translation of, and write the corpus of all that pass the filters.
+
+        `runs`: those that the translator was loaded from.
+
+        Raises: DataError for text that cannot be used, or if no pair is left; UserError for a folder with other
+        translations.
+        """
+        if self.to is not None:
+            translator = translator.with_target_language(self.to)
+        check_tag(translator.source, self.tag)
+        check_num_hypotheses(search, 1 if self.reference is None else 2)
+        check_regular(PlainTextConfig(source=self.text, target=self.reference or self.text))
+        num_lines = sum(1 for _ in self._lines())
+        settings = {
+            "format": FORMAT_VERSION,
+            "side": self.side,
+            "model": [file_digest(run.weights_path) for run in runs],
+            "text": file_digest(self.text),
+            "reference": self.reference and file_digest(self.reference),
+            "search": search.model_dump(mode="json"),
+            "tag": self.tag,
+            "language": self.to,
+            "engine": translator.engine.description,
+            "chunk": CHUNK,
+        }
+        with self._open(settings):
+            self._translate(translator, search, num_lines)
+            return self._filter(translator, filters, min_log_prob)
+
+    @contextmanager
+    def _open(self, settings: dict[str, Any]) -> Iterator[None]:
+        """Lock the folder. Raises UserError unless it is new or has translations with the same settings."""
+        path, advice = self.folder / SETTINGS, "give another --output, or remove the folder"
+        names = [one.name for one in self.folder.iterdir()] if self.folder.exists() else []
+        if SETTINGS not in names and any(name != LOCK_FILE and not name.endswith(".partial") for name in names):
+            raise UserError(f"{self.folder}: has other files, and no {SETTINGS}; {advice}")
+        with lock_directory(self.folder, advice="give another --output"):
+            for partial in self.folder.rglob("*.partial"):  # after a kill
+                partial.unlink()
+            if not path.exists():
+                write_json(path, settings)
+            saved = read_object(path, advice)
+            if others := [key for key, value in settings.items() if saved.get(key) != value]:
+                raise UserError(f"{self.folder}: its translations were made with another {', '.join(others)}; {advice}")
+            yield
+
+    def _lines(self) -> Iterator[tuple[str, str | None]]:
+        """Each line of the text, and its reference if there is one."""
+        if self.reference is None:
+            return ((line, None) for line in read_lines(self.text))
+        return PlainTextConfig(source=self.text, target=self.reference).pairs()
+
+    def _translate(self, translator: Translator, search: SearchConfig, num_lines: int) -> None:
+        """Write the files of translations that are missing."""
+        lines, checker = self._lines(), InputChecker(translator.training_report)
+        with tqdm(total=num_lines, unit=" lines", disable=None) as bar:
+            for start in range(0, num_lines, CHUNK):
+                chunk, path = list(islice(lines, CHUNK)), self._translations(start)
+                if path.exists():
+                    checker.num_lines += len(chunk)
+                else:
+                    translations = translator.translate_iterable(
+                        [add_tag(line, self.tag) for line, _ in chunk],
+                        search,
+                        num_hypotheses=1 if self.reference is None else None,
+                        checker=checker,
+                    )
+                    pairs = (self._pair(*line, one) for line, one in zip(chunk, translations, strict=True))
+                    records = [json.dumps(asdict(pair), ensure_ascii=False) + "\n" for pair in pairs]
+                    write_bytes(path, "".join(records).encode())
+                bar.update(len(chunk))
+        print_warnings(checker.warnings())
+
+    def _pair(self, line: str, reference: str | None, translation: Translation) -> SyntheticPair:
+        if reference is not None:
+            hypotheses, chrf = (translation, *translation.alternatives), CHRF()
+            translation = max(hypotheses, key=lambda one: chrf.sentence_score(one.text, [reference]).score)
+        texts = (line, translation.text) if self.side == "source" else (translation.text, line)
+        num_tokens = len(translation.tokens) + max(1, len(translation.segments))
+        return SyntheticPair(*texts, round(translation.log_prob / num_tokens, 4), translation.truncated)
+
+    def _translations(self, start: int) -> Path:
+        return self.folder / TRANSLATIONS / f"{start}.jsonl"
+
+    def _filter(self, translator: Translator, filters: FiltersConfig, min_log_prob: float | None) -> SyntheticReport:
+        """Write the pairs that pass all filters, and the report. Raises DataError if there are none."""
+        pair_filter, left_out = PairFilter(filters), Counter[str]()
+        tokenizers = translator.source, translator.target
+        source, target = tokenizers if self.side == "source" else tokenizers[::-1]
+
+        def encoded_pairs() -> Iterator[ScoredPair]:
+            for pair in self._read_pairs():
+                if pair.truncated:
+                    left_out["truncated"] += 1
+                elif min_log_prob is not None and not pair.log_prob >= min_log_prob:
+                    left_out["unlikely"] += 1
+                else:
+                    ids = source.encode(pair.source), target.encode(pair.target)
+                    yield ScoredPair((pair.source, pair.target), ids, log_prob=pair.log_prob)
+
+        with ExitStack() as stack:
+            files = [stack.enter_context(text_output(self.folder / name)) for name in (SOURCE, TARGET, SCORES)]
+            for pair in pair_filter.filter(encoded_pairs()):
+                for file, value in zip(files, (*pair.text, pair.log_prob), strict=True):
+                    file.write(f"{value}\n")
+            counts = asdict(pair_filter.report) | left_out
+            report = SyntheticReport(**counts | {"num_read": counts["num_read"] + left_out.total()})
+            if not report.num_kept:
+                raise DataError(f"{self.text}: no pair is left: {report}; see --min-log-prob and `data.filters`")
+            (self.folder / SOURCE).unlink(missing_ok=True)  # the last of the files to be replaced
+            write_json(self.folder / REPORT, asdict(report))
+        return report
+
+    def _read_pairs(self) -> Iterator[SyntheticPair]:
+        """All lines and their translations. Raises RunError for a corrupt file."""
+        for start in count(step=CHUNK):
+            path = self._translations(start)
+            if not path.exists():
+                return
+            for number, record in enumerate(read_lines(path), start=1):
+                try:
+                    yield _PAIR.validate_json(record)
+                except ValueError:
+                    message = "is not a pair with its log-probability; remove the file and start again"
+                    raise RunError(f"{path}:{number}: {message}") from None
