@@ -22,6 +22,8 @@ from seq2attn.cli.options import (
     Overrides,
     Precision,
     ReplaceUnknown,
+    Rerank,
+    RerankBackward,
     RunDirs,
     Tag,
     To,
@@ -33,6 +35,8 @@ def evaluate(
     overrides: Overrides,
     allow_code: AllowCode,
     ensemble: EnsembleRuns,
+    rerank: Rerank,
+    rerank_backward: RerankBackward,
     source: Annotated[
         Path | None, typer.Option(help="Evaluate on this file instead of the config's test sets.", metavar="FILE")
     ] = None,
@@ -85,6 +89,7 @@ def evaluate(
       seq2attn evaluate runs/a --ensemble runs/b --ensemble runs/c
     """
     from seq2attn.evaluation.evaluate_runs import EvaluateOptions, evaluate_runs
+    from seq2attn.inference.reranking import parse_rerank_runs
     from seq2attn.sweep.significance import format_differences
     from seq2attn.visualization.curves import draw_bleu_by_length
     from seq2attn.visualization.figure import check_picture
@@ -104,6 +109,7 @@ def evaluate(
         replace_unk=replace_unk,
         long_inputs=long_inputs,
         ensemble=tuple(ensemble),
+        rerank=parse_rerank_runs(rerank, rerank_backward),
         engine=engine,
         export_dir=export_dir,
         device=device,

@@ -37,6 +37,29 @@ EnsembleRuns: TypeAlias = Annotated[
     ),
 ]
 
+Rerank: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--rerank",
+        metavar="RUN_DIR[:WEIGHT]",
+        default_factory=list,
+        show_default=False,
+        help="Rerank the hypotheses of each line by this run of the same direction too, with a weight of 1 or WEIGHT."
+        " Repeatable.",
+    ),
+]
+
+RerankBackward: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--rerank-backward",
+        metavar="RUN_DIR[:WEIGHT]",
+        default_factory=list,
+        show_default=False,
+        help="The same by a run from target to source. Repeatable.",
+    ),
+]
+
 RunDirs: TypeAlias = Annotated[
     list[Path],
     typer.Argument(metavar="RUN_DIR...", help="The run directories of one or more trainings.", show_default=False),

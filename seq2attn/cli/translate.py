@@ -22,6 +22,8 @@ from seq2attn.cli.options import (
     Overrides,
     Precision,
     ReplaceUnknown,
+    Rerank,
+    RerankBackward,
     RunDir,
     Tag,
     To,
@@ -33,6 +35,8 @@ def translate(
     overrides: Overrides,
     allow_code: AllowCode,
     ensemble: EnsembleRuns,
+    rerank: Rerank,
+    rerank_backward: RerankBackward,
     sentences: Annotated[
         list[str] | None,
         typer.Argument(metavar="[SENTENCE]...", help="Sentences to translate.", show_default=False),
@@ -105,10 +109,12 @@ def translate(
       seq2attn translate runs/phrasebook "Das Haus ist alt." --prefix "This house"
       seq2attn translate runs/nllb "Das Haus ist alt." --to fra_Latn
       seq2attn translate runs/a "Das Haus ist alt." --ensemble runs/b --ensemble runs/c
+      seq2attn translate runs/a "Das Haus ist alt." --rerank runs/right-to-left --rerank-backward runs/en-de:0.5
       seq2attn translate runs/phrasebook --set search.kind=sample --set search.temperature=0.8 "Guten Tag."
     """
     from seq2attn.engines.base import check_engine_supports
     from seq2attn.inference.ensemble import load
+    from seq2attn.inference.reranking import load_rerankers, parse_rerank_runs
     from seq2attn.inference.translate_files import TranslateOptions, translate_input
     from seq2attn.run_directory import RunDirectory
     from seq2attn.search.config import check_num_hypotheses, check_size, resolve_search
@@ -133,9 +139,11 @@ def translate(
     if beam is None and mbr is None:
         check_size(search, folder.config_path, overrides)
     check_num_hypotheses(search, n_best)
+    rerank_runs = parse_rerank_runs(rerank, rerank_backward)
     translator = load(
         run, device, ensemble=ensemble, engine=engine, export_dir=export_dir, precision=precision, replace_unk=copy
     )
+    translator.rerankers = load_rerankers(rerank_runs, folder, translator.source, search, device, to=to)
     if to is not None:
         translator = translator.with_target_language(to)
     translator.max_batch_tokens = batch_tokens or translator.max_batch_tokens

@@ -11,7 +11,8 @@ from seq2attn.data.config import DataConfig
 from seq2attn.errors import DataError
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.config import TokenizerConfig, TokenizersConfig, load_tokenizer
-from seq2attn.tokenizers.tags import TaggedTokenizer
+from seq2attn.tokenizers.right_to_left import with_direction
+from seq2attn.tokenizers.tags import TaggedTokenizer, tags_of
 
 Log = Callable[[str], None]
 
@@ -26,11 +27,11 @@ def copy_tokenizers(data: DataConfig, text: TokenizersConfig, run: Path, folder:
                 f"{run}: its {side} tokenizer has `{keys[0]}: {found.get(keys[0])}`, and the config"
                 f" {expected.get(keys[0])}; leave all of `tokenizer` out but `run_dir`, or `run_dir`"
             )
-        known = tokenizer.tags if isinstance(tokenizer, TaggedTokenizer) else ()
+        known = tags_of(tokenizer)
         if side == "source" and (tags := [tag for tag in data.tags if tag not in known]):
             raise DataError(f"{run}: its source tokenizer has no tag {tags[0]}, which a corpus of `data.train` has")
         shutil.rmtree(folder / side, ignore_errors=True)
-        tokenizer.save(folder / side)
+        with_direction(tokenizer, right_to_left=text.right_to_left and side == "target").save(folder / side)
     log(f"tokenizers: those of {run}")
 
 
@@ -53,7 +54,7 @@ def train_tokenizers(data: DataConfig, text: TokenizersConfig, folder: Path, log
             description += f", and the tags {' '.join(data.tags)}"
         for side in sides:
             shutil.rmtree(folder / side, ignore_errors=True)
-            tokenizer.save(folder / side)
+            with_direction(tokenizer, right_to_left=text.right_to_left and side == "target").save(folder / side)
         log(description)
 
     source, target = text.per_side

@@ -20,6 +20,7 @@ from seq2attn.io.files import atomic_dir, write_bytes
 from seq2attn.io.text_lines import read_lines
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig, SearchConfig
+from seq2attn.tokenizers.right_to_left import is_right_to_left
 
 NUM_VERIFICATION_SENTENCES = 200
 """Sentences of the dev set that both engines translate."""
@@ -44,6 +45,8 @@ def export_run(
         raise run.config_error(mistakes)
     lines = _verification_lines(run, verify_with)
     model, source, tokenizer = run.load_model()
+    if is_right_to_left(tokenizer):
+        raise UserError(f"{run.folder}: writes from right to left, which other programs do not expect; not exported")
     lengths = experiment.search.lengths
     greedy, beam = GreedyConfig(kind="greedy", lengths=lengths), BeamConfig(kind="beam", beam_size=5, lengths=lengths)
     check_replaceable(where)

@@ -18,6 +18,7 @@ from seq2attn.evaluation.evaluate import TestSetResult, evaluate_run, load_with_
 from seq2attn.evaluation.metrics import LengthBucket, length_table, score_table
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.ensemble import load
+from seq2attn.inference.reranking import RerankRun, load_rerankers
 from seq2attn.inference.translate_files import print_warnings
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import LongInputs, SearchConfig, check_size, resolve_search
@@ -40,6 +41,7 @@ class EvaluateOptions:
     replace_unk: bool
     long_inputs: LongInputs | None
     ensemble: tuple[Path, ...]
+    rerank: tuple[RerankRun, ...]
     engine: str
     export_dir: Path | None
     device: str
@@ -133,6 +135,7 @@ def _evaluate(
         replace_unk=options.replace_unk,
     )
     translator, origin = load_with_origin([run, *map(RunDirectory, options.ensemble)], load_translator)
+    translator.rerankers = load_rerankers(options.rerank, run, translator.source, search, options.device, to=options.to)
     if options.to is not None:
         translator = translator.with_target_language(options.to)
     translator.max_batch_tokens = options.batch_tokens or translator.max_batch_tokens
@@ -141,5 +144,6 @@ def _evaluate(
     for line in dict.fromkeys(result.note for result in results if result.note):
         print(line, file=sys.stderr)
     print_warnings(warning for result in results for warning in result.warnings)
-    engine = translator.engine.description + ", unknown words replaced" * options.replace_unk
+    settings_of_call = [*["unknown words replaced"] * options.replace_unk, *map(str, options.rerank)]
+    engine = ", ".join([translator.engine.description, *settings_of_call])
     return results, write_reports(run, origin, results, search, engine)

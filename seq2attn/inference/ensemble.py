@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from seq2attn.engines.native import NativeEngine, SearchPrecision
 from seq2attn.errors import RunError, UserError
@@ -12,8 +13,8 @@ from seq2attn.inference.translator import Translator
 from seq2attn.inference.unknown_words import check_replaceable
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.models.ensemble import Ensemble, EnsembleSource
-from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.tags import TaggedTokenizer
+from seq2attn.tokenizers.right_to_left import is_right_to_left
+from seq2attn.tokenizers.tags import tags_of
 from seq2attn.tokenizers.vocabulary import check_same
 
 
@@ -39,11 +40,13 @@ class EnsembleTranslator(Translator):
             ),
             training_report=first.training_report,
         )
-        self.members, self.precision = tuple(members), precision
+        self.members = tuple(members)
 
-    def with_target_language(self, language: str) -> EnsembleTranslator:
+    def with_target_language(self, language: str) -> Self:
         """The same into another language of multilingual models. Raises UserError if one has no such language."""
-        return EnsembleTranslator([one.with_target_language(language) for one in self.members], self.precision)
+        translator = super().with_target_language(language)
+        translator.members = tuple(one.with_target_language(language) for one in self.members)
+        return translator
 
     def __repr__(self) -> str:
         return f"EnsembleTranslator({', '.join(map(repr, self.members))})"
@@ -99,10 +102,8 @@ def _check_member(member: Translator, run: Path, first: Translator, first_run: P
         check_same(first.target.vocabulary, member.target.vocabulary, run / "target" / "vocabulary.json")
     except RunError as error:
         raise RunError(f"{message}, which has another target vocabulary. {error}") from None
-    if _tags(member.source) != _tags(first.source):
-        tags = [", ".join(_tags(one.source)) or "none" for one in (member, first)]
+    if is_right_to_left(member.target) != is_right_to_left(first.target):
+        raise RunError(f"{message}: one writes from left to right, the other from right to left")
+    if tags_of(member.source) != tags_of(first.source):
+        tags = [", ".join(tags_of(one.source)) or "none" for one in (member, first)]
         raise RunError(f"{message}, which has other tags: {tags[1]}, not {tags[0]}")
-
-
-def _tags(tokenizer: Tokenizer) -> tuple[str, ...]:
-    return tokenizer.tags if isinstance(tokenizer, TaggedTokenizer) else ()

@@ -20,6 +20,7 @@ from seq2attn.search.config import LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import collapse_whitespace
+from seq2attn.tokenizers.right_to_left import is_right_to_left
 from seq2attn.tokenizers.unicode_scripts import is_east_asian
 from seq2attn.tokenizers.vocabulary import UNK
 
@@ -153,7 +154,9 @@ def _split(tokenizer: Tokenizer, line: str, max_tokens: int, language: str) -> I
 
 
 def encode_prefix(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
-    """The ids of a prefix of translations. Raises UserError for text with unknown tokens."""
+    """The ids of a prefix of translations. Raises UserError for text with unknown tokens, and from right to left."""
+    if is_right_to_left(tokenizer):
+        raise UserError(f"no translation can begin with {text!r}: the model writes from right to left")
     ids = tuple(tokenizer.encode(text))
     if UNK in ids:
         raise UserError(f"no translation can begin with {text!r}: the model does not know all of its tokens")

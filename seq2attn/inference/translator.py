@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias, TypeVar, overload
+from typing import Self, TypeAlias, overload
 from warnings import warn
 
 import torch
@@ -23,6 +23,7 @@ from seq2attn.errors import UserError
 from seq2attn.inference.glossary import Glossary
 from seq2attn.inference.input_checks import InputChecker, InputWarning
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
+from seq2attn.inference.reranking import Reranker, rerank
 from seq2attn.inference.source_line import (
     SourceLimit,
     SourceLine,
@@ -38,7 +39,7 @@ from seq2attn.inference.unknown_words import replace_unknown_words
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.models.build import count_parameters
-from seq2attn.nn.device import is_oom_error, resolve_device
+from seq2attn.nn.device import resolve_device, retry_with_smaller_batches
 from seq2attn.nn.linear import prepack_linears
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import LengthsConfig, SearchConfig, check_num_hypotheses, resolve_search
@@ -53,7 +54,7 @@ class Translator:
     """A trained model with its tokenizers and an inference engine, the native one by default.
 
     If `replace_unk` is set, unknown words of `words` tokenizers are replaced by source words. With a `glossary`,
-    translations by beam search have its terms.
+    translations by beam search have its terms. `rerankers` order the hypotheses of a search again.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Translator:
         self.source_limit, self.training_report = source_limit, training_report
         self.replace_unk = False
         self.glossary: Glossary | None = None
+        self.rerankers: Sequence[Reranker] = ()
 
     @classmethod
     def load(
@@ -119,7 +121,7 @@ class Translator:
             training_report=report.train if report else None,
         )
 
-    def with_target_language(self, language: str) -> Translator:
+    def with_target_language(self, language: str) -> Self:
         """The same into another language of a multilingual model. Raises UserError if it has no such language."""
         translator = copy(self)
         translator.source, translator.target = translate_into(self.source, self.target, language)
@@ -249,6 +251,9 @@ class Translator:
         )
         if search.mbr:
             output = [rank_by_expected_chrf(hypotheses, search, self.target.decode) for hypotheses in output]
+        if self.rerankers:
+            sources = [self.source.split_tag(text) for line in lines for text in line.texts]
+            output = rerank(self.rerankers, sources, output, search.lengths.build_penalty(), self.target.decode)
         hypotheses = iter(output)
         return [[next(hypotheses) for _ in line.segments] for line in lines]
 
@@ -281,23 +286,6 @@ class Translator:
 
     def _compute_weights(self, source: Sequence[int], target: Sequence[int]) -> AttentionWeights:
         return AttentionWeights.compute(self.model, (self.source, self.target), source, target)
-
-
-Output = TypeVar("Output")
-
-
-def retry_with_smaller_batches(fn: Callable[..., Output], budget: int, min_budget: int = 1) -> tuple[Output, int]:
-    """`fn(budget=budget)`, with the budget halved while it does not fit in memory, and the budget that does.
-
-    Raises the out-of-memory error of a budget of at most `min_budget`.
-    """
-    while True:
-        try:
-            return fn(budget=budget), budget
-        except (RuntimeError, MemoryError, UserError) as error:
-            if not is_oom_error(error) or budget <= min_budget:
-                raise
-        budget //= 2  # outside of the except clause, whose error refers to tensors
 
 
 def _warn(checker: InputChecker) -> None:

@@ -15,6 +15,7 @@ from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.right_to_left import is_right_to_left
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizer
@@ -26,7 +27,7 @@ def check_replaceable(model: Seq2Seq, tokenizers: tuple[Tokenizer, Tokenizer]) -
         raise UserError("--replace-unk needs attention, and the decoder has none")
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         if not isinstance(_plain(tokenizer), WordTokenizer):
-            kind = getattr(tokenizer.config, "kind", type(tokenizer).__name__)
+            kind = "right-to-left" if is_right_to_left(tokenizer) else getattr(tokenizer.config, "kind", "custom")
             raise UserError(f"--replace-unk needs `words` tokenizers on both sides; that of the {side} is `{kind}`")
 
 

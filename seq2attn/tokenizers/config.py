@@ -14,6 +14,7 @@ from seq2attn.io.files import read_bytes, read_object
 from seq2attn.tokenizers.base import TOKENIZER_FILE, VOCABULARY_FILE, Tokenizer
 from seq2attn.tokenizers.characters import CharacterTokenizer, CharacterTokenizerConfig
 from seq2attn.tokenizers.hf_tokenizer import BACKEND_FILE, HFTokenizer, HFTokenizerConfig
+from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import MODEL_FILE, BPETokenizerConfig, UnigramTokenizerConfig, load_subwords
 from seq2attn.tokenizers.tags import load_tags
@@ -51,25 +52,37 @@ def _check_wordpiece(joint: TokenizerConfig | None, target: TokenizerConfig | No
     ]
 
 
+def _check_direction(
+    joint: TokenizerConfig | None, target: TokenizerConfig | None, right_to_left: bool
+) -> list[FieldError]:
+    one = joint or target
+    if not right_to_left or not isinstance(one, SentencePieceTokenizerConfig | HFTokenizerConfig):
+        return []
+    return [FieldError("right_to_left", f"needs a trained tokenizer: `{one.kind}` may begin lines with a language")]
+
+
 def _read_sides(run: Path) -> dict[str, Any]:
     """The settings of the tokenizers of a run: `joint` if both sides have the same."""
     hint = "give the run directory of a training"
     try:
         source, target = (
-            [read_object(run / side / name, hint) for name in (TOKENIZER_FILE, VOCABULARY_FILE)]
+            (
+                read_object(run / side / TOKENIZER_FILE, hint).get("config"),
+                read_object(run / side / VOCABULARY_FILE, hint),
+            )
             for side in ("source", "target")
         )
     except RunError as error:
         raise FieldError("run_dir", str(error)) from None
     if source == target:
-        return {"joint": source[0].get("config")}
-    return {"source": source[0].get("config"), "target": target[0].get("config")}
+        return {"joint": source[0]}
+    return {"source": source[0], "target": target[0]}
 
 
 class TokenizersConfig(Config):
     """The tokenizers of both languages: one `joint`, or one for `source` and one for `target`, or those of a run."""
 
-    rules = (_check_sides, _check_wordpiece)
+    rules = (_check_sides, _check_wordpiece, _check_direction)
 
     joint: TokenizerConfig | None = None
     """One tokenizer and one vocabulary, trained on both sides."""
@@ -80,6 +93,8 @@ class TokenizersConfig(Config):
     run_dir: Path | None = None
     """Take the tokenizers and vocabularies of this run, relative to the working directory, instead of training new
     ones. Their settings are filled in, and then the run is only needed to prepare the text."""
+    right_to_left: bool = False
+    """Target tokens in reverse order, for a model that writes translations from their end (Liu et al. 2016)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -145,4 +160,5 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             tokenizer = SentencePieceTokenizer(config, model, vocabulary)
         case HFTokenizerConfig():
             tokenizer = HFTokenizer(config, read_bytes(folder / BACKEND_FILE, TOKENIZER_HINT), vocabulary)
-    return load_tags(tokenizer, folder, TOKENIZER_HINT)
+    tagged = load_tags(tokenizer, folder, TOKENIZER_HINT)
+    return with_direction(tagged, right_to_left=header.get("right_to_left") is True)

@@ -94,9 +94,14 @@ def load_tags(tokenizer: Tokenizer, folder: Path, fix: str) -> Tokenizer:
     return TaggedTokenizer(tokenizer, tuple(tags), content.get("required") is True)
 
 
+def tags_of(tokenizer: Tokenizer) -> tuple[str, ...]:
+    """The tags of a tokenizer, such as `<2en>`."""
+    return tokenizer.tags if isinstance(tokenizer, TaggedTokenizer) else ()
+
+
 def check_tag(tokenizer: Tokenizer, tag: str | None) -> None:
     """Raises UserError unless a tag is None or one that the model of a source tokenizer was trained with."""
-    tags = tokenizer.tags if isinstance(tokenizer, TaggedTokenizer) else ()
+    tags = tags_of(tokenizer)
     if tag is not None and f"<{tag}>" not in tags:
         known = ", ".join(f"`{known[1:-1]}`" for known in tags)
         has = f"its tags are {known}" if tags else "it was trained without tags (`data.train` with `tag`)"

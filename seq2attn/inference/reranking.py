@@ -1,0 +1,150 @@
+"""Reranking of n-best lists by other runs: from right to left (Liu et al. 2016), or of the other direction.
+
+A hypothesis has the score of its search plus those of the runs, each times its weight. With runs from target to source
+this is the noisy channel (Yee et al. 2019, equation 3, without a language model).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from seq2attn.data.readers import PlainTextConfig
+from seq2attn.errors import UserError
+from seq2attn.inference.scoring import score_pairs
+from seq2attn.models import Seq2Seq
+from seq2attn.nn.device import resolve_device
+from seq2attn.run_directory import RunDirectory
+from seq2attn.search.config import SearchConfig
+from seq2attn.search.length_penalty import LengthPenalty
+from seq2attn.search.translate_ids import Hypothesis
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.tags import tags_of
+
+TaggedLine = tuple[str, str]
+"""The tag of a line, or an empty string, and its text."""
+
+
+@dataclass(frozen=True)
+class RerankRun:
+    """A run for reranking, as an option gives it."""
+
+    folder: Path
+    weight: float = 1.0
+    is_backward: bool = False
+
+    @classmethod
+    def parse(cls, text: str, *, is_backward: bool) -> RerankRun:
+        """The run of `RUN_DIR` or `RUN_DIR:WEIGHT`. Raises UserError for a weight that is negative or infinite."""
+        folder, _, number = text.rpartition(":")
+        try:
+            weight = float(number) if folder else 1.0
+        except ValueError:
+            folder, weight = "", 1.0
+        if not 0 <= weight < math.inf:
+            raise UserError(f"{_option(is_backward)} {text}: the weight should be a number from 0, not {number}")
+        return cls(Path(folder or text), weight, is_backward)
+
+    def __str__(self) -> str:
+        return f"{_option(self.is_backward)} {self.folder}:{self.weight:g}"
+
+
+def parse_rerank_runs(forward: Sequence[str], backward: Sequence[str]) -> tuple[RerankRun, ...]:
+    """The runs of both options."""
+    return (
+        *(RerankRun.parse(text, is_backward=False) for text in forward),
+        *(RerankRun.parse(text, is_backward=True) for text in backward),
+    )
+
+
+def _option(is_backward: bool) -> str:
+    return "--rerank-backward" if is_backward else "--rerank"
+
+
+@dataclass(frozen=True)
+class Reranker:
+    """A model with its tokenizers that scores a translation given its source, or if `is_backward` the reverse."""
+
+    model: Seq2Seq
+    tokenizers: tuple[Tokenizer, Tokenizer]
+    weight: float
+    is_backward: bool
+
+    def scores(self, sources: Sequence[TaggedLine], texts: Sequence[str], penalty: LengthPenalty) -> list[float]:
+        """The log-probability of each pair, as by `seq2attn score`, divided by the length penalty of its target."""
+        if self.is_backward:
+            pairs = [(text, source) for (_, source), text in zip(sources, texts, strict=True)]
+        else:
+            pairs = [(f"{tag} {source}".strip(), text) for (tag, source), text in zip(sources, texts, strict=True)]
+        scored = list(score_pairs(self.model, self.tokenizers, pairs))
+        lengths = torch.tensor([max(len(pair.tokens), 1) for pair in scored])
+        return [pair.log_prob / by for pair, by in zip(scored, penalty.penalty(lengths).tolist(), strict=True)]
+
+
+def rerank(
+    rerankers: Sequence[Reranker],
+    sources: Sequence[TaggedLine],
+    ranked: Sequence[Sequence[Hypothesis]],
+    penalty: LengthPenalty,
+    decode: Callable[[Sequence[int]], str],
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each source with their sums of scores, best first; equal ones keep their order."""
+    repeated = [source for source, hypotheses in zip(sources, ranked, strict=True) for _ in hypotheses]
+    texts = [decode(one.tokens) for hypotheses in ranked for one in hypotheses]
+    columns = [[one.weight * score for score in one.scores(repeated, texts, penalty)] for one in rerankers]
+    added = iter([sum(scores) for scores in zip(*columns, strict=True)])
+    scored = [[replace(one, score=one.score + next(added)) for one in hypotheses] for hypotheses in ranked]
+    return [sorted(hypotheses, key=lambda one: -one.score) for hypotheses in scored]
+
+
+def load_rerankers(
+    runs: Sequence[RerankRun],
+    first: RunDirectory,
+    source: Tokenizer,
+    search: SearchConfig,
+    device: str,
+    *,
+    to: str | None = None,
+) -> list[Reranker]:
+    """The models that rerank the translations of the run `first`, whose source tokenizer is `source`.
+
+    Raises: UserError for a search with a single hypothesis or minimum Bayes risk, for another language `to` than that
+    of the run, and for a run of the other direction or with other tags.
+    """
+    if runs and to is not None:
+        raise UserError(f"{_option(runs[0].is_backward)} and --to exclude each other")
+    if runs and (search.num_hypotheses == 1 or search.mbr):
+        why = "minimum Bayes risk decoding orders them otherwise" if search.mbr else "this search finds one (--beam 5)"
+        raise UserError(f"{runs[0]}: reranking is for several hypotheses by their scores, and {why}")
+    rerankers = []
+    for run in runs:
+        folder = RunDirectory(run.folder)
+        _check_direction(run, folder, first)
+        model, *tokenizers = folder.load_model(resolve_device(device))
+        expected = () if run.is_backward else tags_of(source)
+        if (tags := tags_of(tokenizers[0])) != expected:
+            known, wanted = (", ".join(one) or "none" for one in (tags, expected))
+            raise UserError(f"{run}: its source has other tags than it would get: {known}, not {wanted}")
+        rerankers.append(Reranker(model, (tokenizers[0], tokenizers[1]), run.weight, run.is_backward))
+    return rerankers
+
+
+def _check_direction(run: RerankRun, folder: RunDirectory, first: RunDirectory) -> None:
+    """Raises UserError if the training text of both runs shows that `run` has the other direction."""
+    (sources, targets), (first_sources, first_targets) = _training_files(folder), _training_files(first)
+    same = bool(sources & first_sources or targets & first_targets)
+    reverse = bool(sources & first_targets or targets & first_sources)
+    if same != reverse and reverse != run.is_backward:
+        direction = "the same direction as" if same else "the other direction than"
+        message = f"by the files of `data.train` it was trained in {direction} {first.folder}"
+        raise UserError(f"{run}: {message}; give {_option(not run.is_backward)}")
+
+
+def _training_files(run: RunDirectory) -> tuple[set[Path], set[Path]]:
+    """The files of the training sources and of the targets, where they are separate."""
+    corpora = [corpus for corpus in run.load_config().data.train if isinstance(corpus, PlainTextConfig)]
+    return {corpus.source for corpus in corpora}, {corpus.target for corpus in corpora}
