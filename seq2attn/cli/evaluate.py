@@ -16,6 +16,7 @@ from seq2attn.cli.options import (
     EngineName,
     EnsembleRuns,
     ExportDir,
+    GlossaryFile,
     Greedy,
     LongInputs,
     MinimumBayesRisk,
@@ -63,6 +64,7 @@ def evaluate(
     beam: Beam = None,
     mbr: MinimumBayesRisk = None,
     replace_unk: ReplaceUnknown = False,
+    glossary: GlossaryFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Plot BLEU by source length: FILE.png or FILE.svg.", metavar="FILE")
@@ -107,6 +109,7 @@ def evaluate(
         greedy=greedy,
         mbr=mbr,
         replace_unk=replace_unk,
+        glossary=glossary,
         long_inputs=long_inputs,
         ensemble=tuple(ensemble),
         rerank=parse_rerank_runs(rerank, rerank_backward),

@@ -82,7 +82,20 @@ MinimumBayesRisk: TypeAlias = Annotated[
 
 ReplaceUnknown: TypeAlias = Annotated[
     bool,
-    typer.Option("--replace-unk", help="Replace unknown words by the source words with the most attention."),
+    typer.Option(
+        "--replace-unk",
+        help="Replace unknown words by the source words with the most attention, or their terms in --glossary.",
+    ),
+]
+
+GlossaryFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--glossary",
+        metavar="FILE",
+        help="Terms that translations must have, in beam search: source term, tab, target term, line by line.",
+        show_default=False,
+    ),
 ]
 
 EngineName: TypeAlias = Annotated[

@@ -15,6 +15,7 @@ from seq2attn.cli.options import (
     EngineName,
     EnsembleRuns,
     ExportDir,
+    GlossaryFile,
     Greedy,
     LongInputs,
     MinimumBayesRisk,
@@ -55,14 +56,7 @@ def translate(
     prefix: Annotated[
         str, typer.Option(metavar="TEXT", help="The beginning of each translation.", show_default=False)
     ] = "",
-    glossary: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Terms that translations must have, in beam search: source term, tab, target term, line by line.",
-            show_default=False,
-        ),
-    ] = None,
+    glossary: GlossaryFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line, with scores.")] = False,
     attention: Annotated[
         str | None,
@@ -104,13 +98,10 @@ def translate(
     Examples:
       seq2attn translate runs/phrasebook "Das Haus ist alt." "Wo wohnt der Arzt?"
       seq2attn translate runs/phrasebook -i input.de -o output.en --beam 10
-      echo "Das Haus ist alt." | seq2attn translate runs/phrasebook --n-best 3
+      echo "Das Haus ist alt." | seq2attn translate runs/phrasebook --n-best 3 --prefix "This house"
       seq2attn translate runs/phrasebook "Das Haus ist alt." --attention - --whole-words
-      seq2attn translate runs/phrasebook "Das Haus ist alt." --prefix "This house"
       seq2attn translate runs/nllb "Das Haus ist alt." --to fra_Latn
-      seq2attn translate runs/a "Das Haus ist alt." --ensemble runs/b --ensemble runs/c
-      seq2attn translate runs/a "Das Haus ist alt." --rerank runs/right-to-left --rerank-backward runs/en-de:0.5
-      seq2attn translate runs/phrasebook --set search.kind=sample --set search.temperature=0.8 "Guten Tag."
+      seq2attn translate runs/a -i input.de --ensemble runs/b --rerank runs/r2l --rerank-backward runs/en-de:0.5
     """
     from seq2attn.engines.base import check_engine_supports
     from seq2attn.inference.ensemble import load
@@ -134,16 +125,16 @@ def translate(
     )
     options.check()
     folder = RunDirectory(run)
-    configured = folder.load_config(overrides).search
-    search = resolve_search(configured, beam=beam, greedy=greedy, mbr=mbr, long_inputs=long_inputs)
+    search = folder.load_config(overrides).search
+    search = resolve_search(search, beam=beam, greedy=greedy, mbr=mbr, long_inputs=long_inputs)
     if beam is None and mbr is None:
         check_size(search, folder.config_path, overrides)
     check_num_hypotheses(search, n_best)
-    rerank_runs = parse_rerank_runs(rerank, rerank_backward)
     translator = load(
         run, device, ensemble=ensemble, engine=engine, export_dir=export_dir, precision=precision, replace_unk=copy
     )
-    translator.rerankers = load_rerankers(rerank_runs, folder, translator.source, search, device, to=to)
+    reranking = parse_rerank_runs(rerank, rerank_backward)
+    translator.rerankers = load_rerankers(reranking, folder, translator.source, search, device, to=to)
     if to is not None:
         translator = translator.with_target_language(to)
     translator.max_batch_tokens = batch_tokens or translator.max_batch_tokens

@@ -26,6 +26,7 @@ from seq2attn.evaluation.metrics import (
     bleu_by_length,
 )
 from seq2attn.experiment import ExperimentConfig
+from seq2attn.inference.glossary import TermCounts
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import read_object, write_bytes, write_json
@@ -91,6 +92,7 @@ class TestSetResult:
     translations: tuple[str, ...]
     note: str | None  # on the choice of the tokenizer of BLEU
     warnings: tuple[str, ...]  # about the set and its scores
+    glossary: TermCounts | None = None
 
     def score(self, name: str) -> Score:
         """The score of a metric."""
@@ -189,6 +191,7 @@ def _evaluate(
         translations=translations,
         note=test.metrics.note,
         warnings=warnings,
+        glossary=translator.glossary.count_met(test.sources, translations) if translator.glossary else None,
     )
 
 

@@ -18,6 +18,7 @@ from seq2attn.evaluation.evaluate import TestSetResult, evaluate_run, load_with_
 from seq2attn.evaluation.metrics import LengthBucket, length_table, score_table
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.ensemble import load
+from seq2attn.inference.glossary import load_glossary
 from seq2attn.inference.reranking import RerankRun, load_rerankers
 from seq2attn.inference.translate_files import print_warnings
 from seq2attn.run_directory import RunDirectory
@@ -39,6 +40,7 @@ class EvaluateOptions:
     greedy: bool
     mbr: int | None
     replace_unk: bool
+    glossary: Path | None
     long_inputs: LongInputs | None
     ensemble: tuple[Path, ...]
     rerank: tuple[RerankRun, ...]
@@ -93,6 +95,7 @@ class RunResults:
         speeds = (
             f"{label}: {result.sentences} sentences in {result.seconds:.1f} s,"
             f" {result.sentences / result.seconds:.1f} sentences/s, {result.num_tokens / result.seconds:.0f} tokens/s"
+            + (f"; glossary: {result.glossary}" if result.glossary else "")
             for label, result in self.by_label.items()
         )
         scores = score_table({label: result.scores for label, result in self.by_label.items()})
@@ -138,12 +141,14 @@ def _evaluate(
     translator.rerankers = load_rerankers(options.rerank, run, translator.source, search, options.device, to=options.to)
     if options.to is not None:
         translator = translator.with_target_language(options.to)
+    translator.glossary = load_glossary(options.glossary, translator.target, search, replace_unk=options.replace_unk)
     translator.max_batch_tokens = options.batch_tokens or translator.max_batch_tokens
     check_engine_supports(translator.engine, search, run, options.overrides)
     results = evaluate_run(run, translator, sets, search, settings)
     for line in dict.fromkeys(result.note for result in results if result.note):
         print(line, file=sys.stderr)
     print_warnings(warning for result in results for warning in result.warnings)
-    settings_of_call = [*["unknown words replaced"] * options.replace_unk, *map(str, options.rerank)]
-    engine = ", ".join([translator.engine.description, *settings_of_call])
+    glossary = [f"--glossary {options.glossary}"] if options.glossary else []
+    options_of_call = [*["unknown words replaced"] * options.replace_unk, *map(str, options.rerank), *glossary]
+    engine = ", ".join([translator.engine.description, *options_of_call])
     return results, write_reports(run, origin, results, search, engine)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,19 @@ class Term:
     """A target term and its token ids."""
 
     text: str
-    ids: tuple[int, ...]
+    ids: tuple[int, ...]  # empty for one that only replaces unknown words
+
+
+@dataclass(frozen=True)
+class TermCounts:
+    """The target terms of a text that its translations have."""
+
+    met: int
+    terms: int
+
+    def __str__(self) -> str:
+        share = f" ({self.met / self.terms:.1%})" if self.terms else ""
+        return f"{self.met:,} of {self.terms:,} terms met{share}"
 
 
 @dataclass(frozen=True)
@@ -30,11 +42,11 @@ class Glossary:
     terms: Mapping[str, Term]
 
     @classmethod
-    def load(cls, path: Path, target: Tokenizer) -> Glossary:
+    def load(cls, path: Path, target: Tokenizer, *, replace_unk: bool = False) -> Glossary:
         """The glossary of a file: in each line a source term, a tab and a target term.
 
         Raises: DataError for another line, for a source term with two target terms, and for a target term that the
-        vocabulary cannot produce.
+        vocabulary cannot produce, unless its source term is a word and `replace_unk` puts it in place of `<unk>`.
         """
         terms, lines = dict[str, Term](), dict[str, int]()
         for number, line in enumerate(read_lines(path), start=1):
@@ -42,7 +54,9 @@ class Glossary:
             if len(others) != 1 or not source or not others[0]:
                 raise DataError(f"{path}:{number}: expected a source term, a tab and a target term")
             ids = tuple(target.encode(others[0])[len(target.line_prefix) :])
-            if UNK in ids or not ids:
+            if replace_unk and UNK in ids and len(source.split()) == 1:
+                ids = ()
+            elif UNK in ids or not ids:
                 raise DataError(f"{path}:{number}: the model cannot produce {others[0]!r}: not all tokens are known")
             if terms.setdefault(source, Term(others[0], ids)).text != others[0]:
                 raise DataError(f"{path}:{number}: {source!r} has another target term in line {lines[source]}")
@@ -63,19 +77,35 @@ class Glossary:
 
         Raises: UserError if they are longer than a translation may be.
         """
-        phrases = tuple(term.ids for term in self.find(text))
+        phrases = tuple(term.ids for term in self.find(text) if term.ids)
         if (count := sum(map(len, phrases))) > search.lengths.max_length:
             limit = f"`search.lengths.max_length` allows {search.lengths.max_length:,}"
             raise UserError(f"the glossary has target terms of {count:,} tokens for {text[:50]!r}, and {limit}")
         return phrases
+
+    def word(self, source: str) -> str:
+        """The target term of a source word; the word itself if it has none."""
+        return self.terms[source].text if source in self.terms else source
+
+    def count_met(self, sources: Iterable[str], translations: Iterable[str]) -> TermCounts:
+        """The terms of all lines that their translations have."""
+        met = [one for line in zip(sources, translations, strict=True) for one in self.is_met(*line)]
+        return TermCounts(sum(met), len(met))
 
     def is_met(self, source: str, translation: str) -> Iterator[bool]:
         """For each term of a line, True if the translation has it."""
         return (term.text in translation for term in self.find(source))
 
 
-def check_search(search: SearchConfig) -> None:
-    """Raises UserError for a search that cannot follow a glossary."""
+def load_glossary(path: Path | None, target: Tokenizer, search: SearchConfig, *, replace_unk: bool) -> Glossary | None:
+    """The glossary of `--glossary`, if it is given. Raises UserError for a search that cannot follow it."""
+    if path is None:
+        return None
+    _check_search(search)
+    return Glossary.load(path, target, replace_unk=replace_unk)
+
+
+def _check_search(search: SearchConfig) -> None:
     if not isinstance(search, BeamConfig):
         raise UserError("--glossary needs beam search: --beam 5")
     for key, is_other in (

@@ -16,8 +16,8 @@ from seq2attn.inference.source_line import model_source_limit
 from seq2attn.io.files import text_output
 from seq2attn.io.text_lines import escape_breaks
 from seq2attn.models import Seq2Seq
-from seq2attn.nn.device import retry_with_smaller_batches
 from seq2attn.run_directory import RunDirectory
+from seq2attn.search.translate_ids import retry_with_smaller_batches
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.vocabulary import EOS, UNK
 

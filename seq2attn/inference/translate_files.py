@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2attn.errors import DataError, UserError
-from seq2attn.inference.glossary import Glossary, check_search
+from seq2attn.inference.glossary import TermCounts, load_glossary
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
@@ -65,9 +65,7 @@ def translate_input(translator: Translator, search: SearchConfig, options: Trans
     that is to be drawn.
     """
     check_tag(translator.source, options.tag)
-    if options.glossary is not None:
-        check_search(search)
-        translator.glossary = Glossary.load(options.glossary, translator.target)
+    translator.glossary = load_glossary(options.glossary, translator.target, search, replace_unk=translator.replace_unk)
     if options.attention is not None:  # raises errors about layers and heads before the work
         selection = options.attention_selection
         select = selection.select_all if options.draws_html else selection.select
@@ -112,7 +110,7 @@ def _translate(
             _draw(weights, options, folder)
     print_warnings(checker.warnings())
     if translator.glossary is not None:
-        print(f"glossary: {sum(terms):,} of {len(terms):,} terms met", file=sys.stderr)
+        print(f"glossary: {TermCounts(sum(terms), len(terms))}", file=sys.stderr)
     return weights
 
 

@@ -39,11 +39,11 @@ from seq2attn.inference.unknown_words import replace_unknown_words
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.models.build import count_parameters
-from seq2attn.nn.device import resolve_device, retry_with_smaller_batches
+from seq2attn.nn.device import resolve_device
 from seq2attn.nn.linear import prepack_linears
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import LengthsConfig, SearchConfig, check_num_hypotheses, resolve_search
-from seq2attn.search.translate_ids import Hypothesis, default_batch_tokens
+from seq2attn.search.translate_ids import Hypothesis, default_batch_tokens, retry_with_smaller_batches
 from seq2attn.tokenizers.base import Tokenizer, translate_into
 
 RankedHypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
@@ -53,8 +53,8 @@ RankedHypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
 class Translator:
     """A trained model with its tokenizers and an inference engine, the native one by default.
 
-    If `replace_unk` is set, unknown words of `words` tokenizers are replaced by source words. With a `glossary`,
-    translations by beam search have its terms. `rerankers` order the hypotheses of a search again.
+    If `replace_unk` is set, unknown words of `words` tokenizers are replaced by source words, or by their terms in the
+    `glossary`. With a `glossary`, translations by beam search have its terms. `rerankers` order hypotheses again.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class Translator:
             checks.add_lines(encoded, self.source)
             ranked = self._search(encoded, search)
             if self.replace_unk:
-                ranked = replace_unknown_words(self.model, (self.source, self.target), encoded, ranked)
+                ranked = replace_unknown_words(self.model, (self.source, self.target), encoded, ranked, self.glossary)
             truncated = _are_truncated(encoded, ranked, search.lengths)
             checks.add_truncated([line for line, is_truncated in enumerate(truncated, number) if is_truncated])
             for line, hypotheses, is_truncated in zip(encoded, ranked, truncated, strict=True):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from seq2attn.errors import UserError
+from seq2attn.inference.glossary import Glossary
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
@@ -36,8 +37,12 @@ def replace_unknown_words(
     tokenizers: tuple[Tokenizer, Tokenizer],
     lines: Sequence[SourceLine],
     ranked: Sequence[Sequence[Sequence[Hypothesis]]],
+    glossary: Glossary | None = None,
 ) -> list[Sequence[Sequence[Hypothesis]]]:
-    """The hypotheses of each segment of each line, with the texts of those that have unknown words."""
+    """The hypotheses of each segment of each line, with the texts of those that have unknown words.
+
+    A source word with a term in the `glossary` gives that term.
+    """
     source, target = tokenizers
     parts = [
         (ids, words) for line in lines for ids, words in zip(line.segments, _source_words(source, line), strict=True)
@@ -57,7 +62,8 @@ def replace_unknown_words(
         attention = next(weights)
         assert attention is not None, "`load` has checked it"
         aligned = attention[-1].mean(0)[:, len(ids) - len(words) : len(ids)].argmax(1)  # without a tag
-        unknown = (words[aligned[step]] for step, id in enumerate(one.tokens) if id == UNK)
+        unknown = [words[aligned[step]] for step, id in enumerate(one.tokens) if id == UNK]
+        unknown = unknown if glossary is None else [*map(glossary.word, unknown)]
         return replace(one, text=_plain(target).decode_with(one.tokens, unknown))
 
     output = iter([with_text(one, *part) for one in each] for part, each in zip(parts, segments, strict=True))

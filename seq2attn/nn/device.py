@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import torch
 
@@ -62,23 +62,6 @@ def is_oom_error(error: Exception) -> bool:
     """True if the error was caused by too little memory."""
     message = str(error).lower()
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(part in message for part in OOM_MESSAGES)
-
-
-Output = TypeVar("Output")
-
-
-def retry_with_smaller_batches(fn: Callable[..., Output], budget: int, min_budget: int = 1) -> tuple[Output, int]:
-    """`fn(budget=budget)`, with the budget halved while it does not fit in memory, and the budget that does.
-
-    Raises the out-of-memory error of a budget of at most `min_budget`.
-    """
-    while True:
-        try:
-            return fn(budget=budget), budget
-        except (RuntimeError, MemoryError, UserError) as error:
-            if not is_oom_error(error) or budget <= min_budget:
-                raise
-        budget //= 2  # outside of the except clause, whose error refers to tensors
 
 
 @contextmanager

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from seq2attn.data.batch_planner import batch_by_length
+from seq2attn.errors import UserError
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.nn.decoding_state import select_rows
+from seq2attn.nn.device import is_oom_error
 from seq2attn.search.captured_step import CapturedStep
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.coverage_penalty import weighted_coverage, with_coverage
@@ -152,6 +154,20 @@ def to_hypotheses(best: Hypotheses, groups: int = 1) -> list[list[Hypothesis]]:
 
 Batch = TypeVar("Batch")
 Result = TypeVar("Result")
+
+
+def retry_with_smaller_batches(fn: Callable[..., Result], budget: int, min_budget: int = 1) -> tuple[Result, int]:
+    """`fn(budget=budget)`, with the budget halved while it does not fit in memory, and the budget that does.
+
+    Raises the out-of-memory error of a budget of at most `min_budget`.
+    """
+    while True:
+        try:
+            return fn(budget=budget), budget
+        except (RuntimeError, MemoryError, UserError) as error:
+            if not is_oom_error(error) or budget <= min_budget:
+                raise
+        budget //= 2  # outside of the except clause, whose error refers to tensors
 
 
 def map_parallel(fn: Callable[[Batch], Result], batches: Sequence[Batch]) -> Iterator[Result]:

@@ -1,16 +1,20 @@
 """`seq2attn translate --glossary`, as a user gives it."""
 
+import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from seq2attn.engines.ctranslate2.engine import CTranslate2Engine
 from seq2attn.errors import UserError
-from seq2attn.inference.glossary import Glossary
+from seq2attn.inference.glossary import Glossary, TermCounts
+from seq2attn.io.weights import unique_state_dict
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig
+from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizerConfig
-from tests.cli.conftest import Invoke
+from tests.cli.conftest import Invoke, write_lines
 from tests.safe.untrained import WORDS, untrained
 
 GIVEN = b"a few words\n\nnot fewer\nof words which\n"
@@ -29,7 +33,7 @@ def test_translations_have_the_terms(invoke: Invoke, run: RunDirectory) -> None:
     first, empty, other, last = done.out.splitlines()
     assert "not many" in first and "of" in first.split() and empty == "" and "which there are" in last
     assert other == invoke(*command, given=GIVEN).out.splitlines()[2]
-    assert "glossary: 3 of 3 terms met\n" in done.err
+    assert "glossary: 3 of 3 terms met (100.0%)\n" in done.err
     split = invoke(*command, "few of words", "--glossary", "terms", "--set", "search.lengths.max_source_length=1")
     assert "not many" in split.out and "2 of 2 terms" in split.err
     parts = [invoke(*command, part, "--glossary", "terms").out.strip() for part in ("few", "of", "words")]
@@ -64,6 +68,42 @@ def test_mistakes(invoke: Invoke, run: RunDirectory, tmp_path: Path, content: st
     (tmp_path / "terms").write_text(content, encoding="utf-8")
     command = "translate", run.folder, "--glossary", "terms", "-o", "out"
     assert said in invoke(*command, given=GIVEN, code=2).err and not (tmp_path / "out").exists()
+
+
+def test_evaluate_has_the_terms_and_their_share(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
+    options = "--glossary", "terms", "--beam", "4"
+    write_lines(tmp_path / "in", GIVEN.decode().splitlines())
+    table = invoke("evaluate", run.folder, "--source", "in", "--reference", "in", *options).out
+    assert "; glossary: 3 of 3 terms met (100.0%)\n" in table
+    report = json.loads((run.folder / "evaluation/in.json").read_text(encoding="utf-8"))
+    assert report["glossary"] == {"met": 3, "terms": 3} and "--glossary terms" in report["engine"]
+    translations = (run.folder / "evaluation/in.txt").read_text(encoding="utf-8")
+    assert translations == invoke("translate", run.folder, "-i", "in", *options).out
+    invoke("evaluate", run.folder)
+    assert json.loads((run.folder / "evaluation/ours.json").read_text(encoding="utf-8"))["glossary"] is None
+    for counts, text in {(0, 0): "0 of 0 terms met", (1, 3): "1 of 3 terms met (33.3%)"}.items():
+        assert str(TermCounts(*counts)) == text
+
+
+def test_terms_replace_unknown_words(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
+    """Also those that the vocabulary does not have; an unknown word without a term is copied."""
+    model, source, target = run.load_model()
+    with torch.no_grad():
+        model.output_projection.bias[UNK] = 9
+    run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
+    (tmp_path / "terms").write_text("Zoe\tZo\u00eb Ann\nfew\tnot many\n", encoding="utf-8")
+    command = "translate", run.folder, "--beam", "4"
+    for word, expected in {"Zoe": "Zo\u00eb Ann", "Bob": "Bob"}.items():
+        plain = invoke(*command, word).out
+        done = invoke(*command, word, "--glossary", "terms", "--replace-unk")
+        assert "<unk>" in plain and done.out == plain.replace("<unk>", expected)
+        assert ("1 of 1 terms" if word == "Zoe" else "0 of 0 terms") in done.err
+    assert "not many" in invoke(*command, "a few words", "--glossary", "terms", "--replace-unk").out
+    invoke("evaluate", run.folder, "--beam", "4", "--glossary", "terms", "--replace-unk")
+    said = "terms:1: the model cannot produce 'Zo\u00eb Ann'"
+    assert said in invoke(*command, "Zoe", "--glossary", "terms", code=2).err
+    (tmp_path / "terms").write_text("Zoe Bob\tZo\u00eb\n", encoding="utf-8")
+    assert "cannot produce" in invoke(*command, "Zoe", "--glossary", "terms", "--replace-unk", code=2).err
 
 
 @pytest.mark.parametrize(
