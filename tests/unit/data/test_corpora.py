@@ -131,6 +131,7 @@ def test_iwslt14_has_the_splits_of_fairseq(server: Server, tmp_path: Path) -> No
     assert fetch_corpus("iwslt14-de-en", tmp_path).unchecked == tuple(
         f"{split}.{side}" for side in ("de", "en") for split in ("train", "dev", "test")
     )
+    assert server.ranges.count(None) == 1  # one download
     train, dev, test = ((tmp_path / f"{split}.de").read_text().splitlines() for split in ("train", "dev", "test"))
     assert dev == ["de 22", "de 45"] and train[0] == "de & title"  # lines 23 and 46 with the title
     assert train[1:] == [line for line in (f"de {i}" for i in range(1, 60)) if line not in dev]
@@ -185,11 +186,25 @@ def test_tatoeba_as_it_is_today_has_no_checksum(server: Server, tmp_path: Path) 
         fetch_corpus("tatoeba-de-en", tmp_path, mirror=mirror)
 
 
-def test_every_text_has_a_home_and_two_sides(tmp_path: Path) -> None:
-    for name, corpus in CORPORA.items():
-        splits = [text.name.split(".")[0] for text in corpus.texts]
-        assert len(corpus.texts) == len({text.name for text in corpus.texts}) and len(splits) == 2 * len({*splits})
-        assert all(part.url.startswith("http") for text in corpus.texts for part in text.parts), name
+@pytest.mark.parametrize(
+    ("corpus", "text", "url"),
+    [
+        ("multi30k", "val.de", "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/val.de.gz"),
+        (
+            "multi30k-lc-tok",
+            "test_2017_mscoco.en",
+            "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/tok/test_2017_mscoco.lc.norm.tok.en",
+        ),
+        ("tatoeba-de-en", "dev.de", "http://www.manythings.org/anki/deu-eng.zip"),
+        ("iwslt14-de-en", "test.de", "http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"),
+        ("iwslt15-en-vi", "tst2012.vi", "https://nlp.stanford.edu/projects/nmt/data/iwslt15.en-vi/tst2012.vi"),
+        ("wmt14-en-de-tok", "train.en", "https://nlp.stanford.edu/projects/nmt/data/wmt14.en-de/train.en"),
+        ("wmt14-en-de", "dev.de", "https://www.statmt.org/wmt13/test.tgz"),
+    ],
+)
+def test_homes(corpus: str, text: str, url: str) -> None:
+    (found,) = (one for one in CORPORA[corpus].texts if one.name == text)
+    assert {part.url for part in found.parts} == {url}
 
 
 def test_a_mirror_is_copied_and_checked(small: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
