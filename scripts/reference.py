@@ -33,8 +33,9 @@ CLI_INTRO = f"""\
 
 {NOTE}
 
-Each command with `--help`. Exit codes: 0 for success, 1 if `doctor`, `verify-resume` or a sweep found a failure, 2 for
-an error of the input; 75, 129, 130 and 143 for an interrupted training that was saved: [training](training.md#resume).
+Each command with `--help`. Exit codes: 0 for success, 1 if `doctor`, `verify-resume`, a sweep or a reproduction
+found a failure, 2 for an error of the input; 75, 129, 130 and 143 for an interrupted training that was saved:
+[training](training.md#resume).
 """
 Schema = Mapping[str, Any]
 TABLE = "| key | type | default | meaning |\n|---|---|---|---|"

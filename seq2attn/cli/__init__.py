@@ -25,6 +25,7 @@ from seq2attn.cli import (
     import_model,
     init,
     prepare,
+    reproduce,
     score,
     sweep,
     synthetic_corpus,
@@ -156,6 +157,7 @@ app = command_group(
     export.export,
     import_model.import_,
     sweep.sweep,
+    reproduce.reproduce,
     doctor.doctor,
     verify_resume.verify_resume,
 )

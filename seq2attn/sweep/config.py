@@ -6,11 +6,11 @@ import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator, Field, PositiveInt, StringConstraints
 
-from seq2attn.config.base import Config, FieldError, InputPath, to_list
+from seq2attn.config.base import Config, FieldError, InputPath, PathString, Rule, to_list
 from seq2attn.config.hints import suggest_or_list
 
 
@@ -35,7 +35,8 @@ class AxisConfig(Config):
     at: str | None = None
     """Key of the experiment that the choices are values of, such as model.encoder; unless given, the experiment."""
     choices: dict[Label, Any] = Field(min_length=1)
-    """Values by label, each merged into the experiment as a file into the one it extends; {} changes nothing."""
+    """Values by label, each merged into the experiment as a file into the one it extends; {} changes nothing. Without
+    `at`, a choice may be the path of a config, to which `changes` are made as to the base."""
 
 
 Axes: TypeAlias = dict[AxisName, AxisConfig]
@@ -78,13 +79,19 @@ def _check_changes(changes: Mapping[str, Any]) -> list[FieldError]:
     return [FieldError("changes", RESERVED)] if _sets_reserved_key(changes) else []
 
 
+def is_config(choice: Any) -> bool:
+    """Return True for the path of a config."""
+    return isinstance(choice, PathString) and choice.endswith((".yaml", ".yml"))
+
+
 def _check_choices(axes: Axes) -> list[FieldError]:
     mistakes = []
     for name, axis in axes.items():
         keys = axis.at.split(".")[::-1] if axis.at else []
-        choices = [functools.reduce(lambda value, key: {key: value}, keys, one) for one in axis.choices.values()]
+        values = [one for one in axis.choices.values() if axis.at or not is_config(one)]
+        choices = [functools.reduce(lambda value, key: {key: value}, keys, one) for one in values]
         if not all(isinstance(choice, Mapping) for choice in choices):
-            message = "a choice should be a mapping, or the axis should have the key `at` of its values"
+            message = "a choice should be a mapping, the path of a .yaml file, or a value of the key `at` of the axis"
             mistakes.append(FieldError(f"axes.{name}.choices", message))
         elif any(map(_sets_reserved_key, choices)):
             mistakes.append(FieldError(f"axes.{name}", RESERVED))
@@ -124,7 +131,7 @@ def _unknown(grid: Mapping[str, Iterable[str]], axes: Axes, key: str) -> list[Fi
 class SweepConfig(Config):
     """A grid of trainings: a base experiment and its variations."""
 
-    rules = (_check_base, _check_seeds, _check_changes, _check_choices, _check_trials)
+    rules: ClassVar[Sequence[Rule]] = (_check_base, _check_seeds, _check_changes, _check_choices, _check_trials)
 
     base: InputPath
     """Config of an experiment; the trials are evaluated on its test sets."""
@@ -142,3 +149,9 @@ class SweepConfig(Config):
     """The trial that all others are compared with."""
     jobs: PositiveInt = 1
     """Number of simultaneous trainings; they share the CPU cores."""
+
+    def configs(self, choices: Choices) -> list[Path]:
+        """The files of the choices that are configs."""
+        axes = ((self.axes[name], label) for name, label in choices.items())
+        values = [axis.choices[label] for axis, label in axes if axis.at is None]
+        return [value.folder / value for value in values if is_config(value)]

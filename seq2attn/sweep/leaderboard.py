@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import EvaluationSet
 from seq2attn.sweep.plan import SweepPlan, Trial, TrialRun
-from seq2attn.sweep.record import RunRecord, TrainingSummary, changed_parts, read_record
+from seq2attn.sweep.record import RunRecord, TrainingSummary, changed_parts, conditions, read_record
 from seq2attn.sweep.significance import Comparison, OverallComparison, combine_seeds, compare_systems
 
 Comparisons = Mapping[str, Sequence[Comparison]]
@@ -82,14 +82,7 @@ class Leaderboard:
     @property
     def conditions(self) -> list[str]:
         """Machines, versions and dates of the measurements, each combination once."""
-        trainings = (seed.training for row in self.rows for seed in row.seeds)
-        return sorted(
-            {
-                f"{one.machine}; torch {one.torch}; {one.threads} thread{'s' * (one.threads > 1)} per training,"
-                f" up to {one.jobs} simultaneous; {one.date}"
-                for one in trainings
-            }
-        )
+        return conditions(seed.training for row in self.rows for seed in row.seeds)
 
 
 def build_leaderboard(plan: SweepPlan) -> Leaderboard:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 
 from seq2attn.config.explain import validate
@@ -15,7 +15,7 @@ from seq2attn.config.yaml_tree import Entry, YAMLTree, merge
 from seq2attn.errors import ConfigError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device
-from seq2attn.sweep.config import Choices, SweepConfig, expand, trial_name
+from seq2attn.sweep.config import Choices, SweepConfig, expand, is_config, trial_name
 
 
 @dataclass(frozen=True)
@@ -73,29 +73,29 @@ class SweepPlan:
         return [TrialRun(trial, seed) for seed in self.sweep.seeds for trial in self.trials]
 
 
-def load_plan(path: Path, overrides: Sequence[str] = ()) -> SweepPlan:
-    """The sweep in a file, with the experiment of each trial.
+def load_plan(path: Path, overrides: Sequence[str] = (), model: type[SweepConfig] = SweepConfig) -> SweepPlan:
+    """The sweep in a file, with the experiment of each trial; `model` is the class of its config.
 
     Raises:
         ConfigError: all mistakes at once, each with its place and its trials.
     """
-    sweep, tree = load_with_locations(path, SweepConfig, overrides)
-    base, mistakes, _ = read_merged(sweep.base, ExperimentConfig)
-    if mistakes:
-        raise format_diagnostics(sweep.base, mistakes)
-    if sweep.changes:
-        base, dropped = override(base, tree.subtree(("changes",)), ExperimentConfig)
-        for message in dropped:
-            print(message, file=sys.stderr)
+    sweep, tree = load_with_locations(path, model, overrides)
+    base, messages = _read(sweep.base), list[str]()
     diagnostics: dict[str, tuple[Diagnostic, list[str]]] = {}
     trials: list[Trial] = []
     for choices in expand(sweep.axes, sweep.trials):
-        experiment, mistakes, _ = validate(ExperimentConfig, _merge_choices(base, tree, choices))
+        merged = reduce(merge, map(_read, sweep.configs(choices)), base)
+        if sweep.changes:
+            merged, dropped = override(merged, tree.subtree(("changes",)), ExperimentConfig)
+            messages += dropped
+        experiment, mistakes, _ = validate(ExperimentConfig, _merge_choices(merged, tree, choices))
         for diagnostic in mistakes:
             diagnostics.setdefault(str(diagnostic), (diagnostic, []))[1].append(trial_name(choices))
         if experiment is not None:
             run_dir = sweep.folder / "trials" / trial_name(choices)
             trials.append(Trial(choices, experiment.model_copy(update={"run_dir": run_dir})))
+    for message in dict.fromkeys(messages):
+        print(message, file=sys.stderr)
     if diagnostics:
         raise format_diagnostics(path, [_with_trials(*entry) for entry in diagnostics.values()])
     plan = SweepPlan(path, sweep, tuple(trials))
@@ -103,14 +103,22 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> SweepPlan:
     return plan
 
 
+def _read(path: Path) -> YAMLTree:
+    tree, mistakes, _ = read_merged(path, ExperimentConfig)
+    if mistakes:
+        raise format_diagnostics(path, mistakes)
+    return tree
+
+
 def _merge_choices(base: YAMLTree, sweep: YAMLTree, choices: Choices) -> YAMLTree:
-    """The YAML of a trial; each value keeps its place in its file."""
+    """The YAML of a trial whose configs are merged already; each value keeps its place in its file."""
     for name, label in choices.items():
         choice = sweep.subtree(("axes", name, "choices", label))
-        if choice.data in ({}, []):
-            continue  # an empty choice changes nothing, even where the base has no such key
         found, at = sweep.find(("axes", name, "at"))
-        if found[-1] == "at" and at is not None:
+        is_whole = found[-1] != "at" or at is None
+        if choice.data in ({}, []) or (is_whole and is_config(choice.data)):
+            continue  # an empty choice changes nothing, even where the base has no such key
+        if not is_whole:
             place = Entry(None, sweep.entries[found].node)
             names = tuple(at.split("."))
             choice = choice.nest(names, [place] * len(names))

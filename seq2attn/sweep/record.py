@@ -6,7 +6,7 @@ result.json     written last: a training with a result is finished
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,17 @@ class TrainingSummary:
     machine: str
     torch: str
     date: str
+
+
+def conditions(trainings: Iterable[TrainingSummary]) -> list[str]:
+    """Machines, versions and dates of trainings, each combination once."""
+    return sorted(
+        {
+            f"{one.machine}; torch {one.torch}; {one.threads} thread{'s' * (one.threads > 1)} per training,"
+            f" up to {one.jobs} simultaneous; {one.date}"
+            for one in trainings
+        }
+    )
 
 
 @dataclass(frozen=True)

@@ -223,6 +223,14 @@ def test_settings_of_training_commands_of_all_pages_are_valid() -> None:
         invoke_in(ROOT, "config", "show", config, *(f"--set={setting}" for setting in settings))
 
 
+def test_reproductions_of_all_pages_are_valid() -> None:
+    pages = ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+    listed = {command for page in pages for command in commands(page) if command.startswith("seq2attn reproduce")}
+    assert len(listed) > 2
+    for command in listed:
+        assert "baseline" in invoke_in(ROOT, *dict.fromkeys([*shlex.split(command)[1:], "--dry-run"])).out
+
+
 def test_torchrun_and_slurm_blocks_have_valid_syntax_and_options(tmp_path: Path) -> None:
     listed = [block for block in blocks("docs/training.md", r"\w*") if "my.yaml" in block]
     assert ["torchrun" in block for block in listed] == [True, False]

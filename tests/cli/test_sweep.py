@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -164,8 +164,8 @@ def test_a_dry_run_trains_nothing(invoke: Invoke, tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    line = command("sweep", "sweep.yaml", *arguments)
+def start(folder: Path, *arguments: str, name: Sequence[str] = ("sweep", "sweep.yaml")) -> subprocess.Popen[bytes]:
+    line = command(*name, *arguments)
     return subprocess.Popen(line, cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 

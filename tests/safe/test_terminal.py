@@ -22,7 +22,7 @@ from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.metrics_logger import MetricsLogger
 from tests.cli.conftest import Invoke, all_commands
-from tests.safe.untrained import CONFIG, SWEEP, untrained
+from tests.safe.untrained import CONFIG, RECIPE, SWEEP, untrained
 
 FULL = Path("/dev/full")
 ESCAPE = "\x1b]0;title\x07\x9b31m\u202edrow\x7f\r"
@@ -73,6 +73,7 @@ def _close(stream: TextIO | None) -> None:
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     (tmp_path / "sweep.yaml").write_text(SWEEP.format("own.yaml"), encoding="utf-8")
+    (tmp_path / "recipe.yaml").write_text(RECIPE.format("own.yaml"), encoding="utf-8")
     return untrained(tmp_path)
 
 
@@ -90,6 +91,7 @@ COMMANDS = {
     "export": ("run", "--to", "ctranslate2"),
     "import": ("run", "imported"),
     "sweep": ("sweep.yaml", "--dry-run"),
+    "reproduce": ("recipe.yaml", "--dry-run"),
     "doctor": ("run", "--input", "lines.txt"),
     "verify-resume": ("none.yaml",),
     "init": ("lines.txt", "lines.txt", "--dev-source", "none.txt", "--dev-target", "none.txt"),

@@ -19,7 +19,7 @@ from seq2attn.inference.translator import Translator
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.averaging import average_run
 from tests.cli.conftest import all_commands, invoke_in
-from tests.safe.untrained import CONFIG, LINES, SWEEP, untrained
+from tests.safe.untrained import CONFIG, LINES, RECIPE, SWEEP, untrained
 
 PLUGIN = """
 from pathlib import Path
@@ -81,7 +81,7 @@ def commands(argument: str) -> dict[str, Any]:
     return {name: one for name, one in all_commands().items() if names & {parameter.name for parameter in one.params}}
 
 
-RUN_COMMANDS, CONFIG_COMMANDS = commands("run"), commands("config")
+RUN_COMMANDS, CONFIG_COMMANDS = commands("run"), commands("config") | commands("recipe")
 del RUN_COMMANDS["import"]  # makes a run of a folder without code
 OPTIONS = {
     "export": ("--to", "ctranslate2"),
@@ -96,7 +96,9 @@ OPTIONS = {
 
 def test_the_commands_are_found() -> None:
     assert {*RUN_COMMANDS} >= {"translate", "evaluate", "align", "average", "export", "doctor"}
-    assert {*CONFIG_COMMANDS} == {"train", "prepare", "verify-resume", "sweep", "config check", "config show"}
+    assert {*CONFIG_COMMANDS} == {
+        "train", "prepare", "verify-resume", "sweep", "reproduce", "config check", "config show",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RUN_COMMANDS)
@@ -115,7 +117,9 @@ def test_commands_with_a_config_in_a_run_import_no_code(
     """The module is in the run directory too, which is the working directory."""
     (run.folder.parent / module).rename(run.folder / module)
     (run.folder / "sweep.yaml").write_text(SWEEP.format("config.yaml"), encoding="utf-8")
-    config, mistake = ("sweep.yaml", "axes.size.at=nothing") if name == "sweep" else ("config.yaml", "no=1")
+    (run.folder / "recipe.yaml").write_text(RECIPE.format("config.yaml"), encoding="utf-8")
+    config = {"sweep": "sweep.yaml", "reproduce": "recipe.yaml"}.get(name, "config.yaml")
+    mistake = "no=1" if config == "config.yaml" else "axes.size.at=nothing"
     monkeypatch.chdir(run.folder)
     error = invoke_in(run.folder, *name.split(), config, code=2).err
     assert f"would run code of the module `{module}.inner`" in error and f"--allow-code {module}" in error

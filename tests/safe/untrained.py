@@ -47,6 +47,13 @@ seeds: [1]
 baseline: {{size: small}}
 axes: {{size: {{at: model.embeddings.dim, choices: {{small: 8, large: 16}}}}}}
 """
+RECIPE = f"""\
+{SWEEP}title: A recipe
+paper: A paper
+published_in: a table
+published: {{{{small: {{{{ours: 1}}}}}}}}
+deviations: [All.]
+"""
 TRANSFORMER_CONFIG = CONFIG.replace(GRU, TRANSFORMER)
 
 

@@ -43,6 +43,7 @@ LAYERS = """
     training
     alignment
     sweep
+    reproduction
     diagnostics
     cli
     __main__

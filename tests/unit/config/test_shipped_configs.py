@@ -13,7 +13,7 @@ from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, cou
 ROOT = Path(__file__).parents[3]
 CONFIGS = ROOT / "configs"
 PATHS = [path for path in sorted(CONFIGS.rglob("*.yaml")) if path.name != "base.yaml"]
-ELSEWHERE = ("sweeps", "bert.yaml")  # tests/unit/sweep/test_config.py, tests/cli/test_pages.py
+ELSEWHERE = ("sweeps", "reproduce", "bert.yaml")  # their own tests, and tests/cli/test_pages.py
 BUILT = [path for path in PATHS if not {path.name, path.parent.name} & {*ELSEWHERE}]
 RECIPES = [path for path in PATHS if path.parent.name in ("wmt14", "iwslt14", "iwslt15", "tatoeba")]
 PUBLISHED_SIZES = {

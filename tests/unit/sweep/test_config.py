@@ -59,7 +59,11 @@ OTHER_AXIS = "  other: {choices: {fixed: {}}}\n"
 MISTAKES = [
     ("base.yaml", "bas.yaml", "sweep.yaml:1:7: `base`: there is no file "),
     ("[1, 2]", "[1, 1]", "sweep.yaml:24:8: `seeds`: a seed is repeated"),
-    ("    at: model.decoder\n    choices:\n", "    choices:\n      gru: gru\n", "a choice should be a mapping, or"),
+    (
+        "    at: model.decoder\n    choices:\n",
+        "    choices:\n      gru: gru\n",
+        "choice should be a mapping, the path",
+    ),
     ("baseline: {encoder", "baseline: {encodr", "sweep.yaml:25:20: `baseline.encodr`: there is no axis `encodr`; did"),
     ("own}", "oun}", "`baseline.score`: `score` has no choice `oun`; did you mean `own`?"),
     (", score: own}", "}", "`baseline`: is none of the 6 trials: bigru+luong+own, bigru+luong+additive, small+luong"),
@@ -159,6 +163,27 @@ def test_a_choice_may_change_several_keys(plan):
     assert trial.experiment.model.embeddings.dim == 24
     assert trial.experiment.model.encoder.dim == 8  # of the later axis
     assert trial.experiment.training.label_smoothing == 0.0
+
+
+def test_a_choice_may_be_a_config(plan, error_of, tmp_path):
+    """It is merged into the base before the changes, and the other choices into both."""
+    (tmp_path / "sizes").mkdir()
+    (tmp_path / "sizes/large.yaml").write_text(
+        "extends: small.yaml\nrun_dir: x\nmodel: {embeddings: {dim: 24}}\ntraining: {max_duration: [9 updates]}\n"
+    )
+    small = tmp_path / "sizes/small.yaml"
+    small.write_text("training: {label_smoothing: 0, seed: 9}\nmodel: {encoder: {dim: 24}}\n")
+    size = "  size:\n    choices:\n      large: sizes/large.yaml\n      plain: {}\n"
+    replacements = ("  encoder:\n", size + "  encoder:\n"), ("{encoder", "{size: large, encoder")
+    (trial,) = (one for one in plan(*replacements).trials if one.name == "large+small+luong+own")
+    model, training = trial.experiment.model, trial.experiment.training
+    assert (model.embeddings.dim, model.encoder.dim, training.label_smoothing) == (24, 8, 0)
+    assert str(training.max_duration[0]) == "3 updates" and trial.experiment.run_dir.name == trial.name
+    small.write_text("training: {label_smoothing: 0, label_smoothing: 1}\n")
+    assert error_of(*replacements).startswith("sizes/small.yaml:1:32: the key `label_smoothing` is here twice")
+    small.unlink()
+    assert "sizes/large.yaml:1:10: `extends`: there is no file sizes/small.yaml" in error_of(*replacements)
+    assert "large.yml: there is no file" in error_of(*replacements, ("large.yaml", "large.yml"))
 
 
 def test_the_shipped_sweep_and_that_of_the_page_are_valid(tmp_path):

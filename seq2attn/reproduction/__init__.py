@@ -1,0 +1,1 @@
+"""Reproduction of published numbers: recipes, their trainings, and a report."""

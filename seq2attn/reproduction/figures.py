@@ -1,0 +1,47 @@
+"""Figures of a report: BLEU by source length, and alignments (Bahdanau et al. 2015, figures 2 and 3)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seq2attn.data.readers import read_pairs
+from seq2attn.inference.translator import Translator
+from seq2attn.reproduction.recipe import Recipe
+from seq2attn.reproduction.results import Records
+from seq2attn.visualization.attention import AttentionSelection, draw_attention
+from seq2attn.visualization.curves import draw_bleu_by_length
+
+NUM_ALIGNMENTS = 4
+ALIGNMENT_LENGTHS = range(10, 21)
+"""Number of words of the sentences whose alignments are drawn (Bahdanau et al. 2015, section 5.2.1)."""
+
+
+def draw_figures(recipe: Recipe, records: Records, folder: Path) -> dict[str, Path]:
+    """The figures of the recipe as SVG files, by their captions; those of finished trainings only."""
+    figures = dict[str, Path]()
+    if "bleu-by-length" in recipe.config.figures:
+        first = {trial: next(iter(seeds.items())) for trial, seeds in records.items() if seeds}
+        for name in recipe.plan.baseline.experiment.data.test if first else ():
+            path = folder / f"bleu-by-length-{name}.svg"
+            lines = {f"{trial} seed {seed}": record.sets[name].by_length for trial, (seed, record) in first.items()}
+            draw_bleu_by_length(lines, path)
+            figures[f"BLEU by source length, {name}"] = path
+    if "alignments" in recipe.config.figures and (seeds := records[recipe.plan.baseline.name]):
+        figures |= _draw_alignments(recipe, next(iter(seeds)), folder)
+    return figures
+
+
+def _draw_alignments(recipe: Recipe, seed: int, folder: Path) -> dict[str, Path]:
+    """Attention weights of the baseline for the first sentences of usual length; the mean of all heads."""
+    baseline = recipe.plan.baseline
+    pairs = (pair for corpus in baseline.experiment.data.test.values() for pair in read_pairs(corpus))
+    sources = [source for source, _ in pairs if len(source.split()) in ALIGNMENT_LENGTHS]
+    translator = Translator.load(baseline.experiment.run_dir / f"seed-{seed}")
+    selection, figures = AttentionSelection(head="mean", whole_words=True), dict[str, Path]()
+    for number, line in enumerate(sources[:NUM_ALIGNMENTS], start=1):
+        weights = translator.translate(line, attention=True).attention_weights
+        assert weights is not None, "the line is not empty"
+        path = folder / f"alignment-{number}.svg"
+        draw_attention(weights, path, selection)
+        figures[f"Alignment {number}, {baseline.name} seed {seed}"] = path
+    return figures

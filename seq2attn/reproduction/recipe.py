@@ -1,0 +1,123 @@
+"""Recipes: sweeps with the published numbers that their trainings are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveFloat
+
+from seq2attn.config.base import FieldError
+from seq2attn.config.hints import suggest_or_list
+from seq2attn.data.corpora import CORPORA
+from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
+from seq2attn.errors import ConfigError, UserError
+from seq2attn.sweep.config import Axes, SubGrid, SweepConfig, expand, trial_name
+from seq2attn.sweep.plan import SweepPlan, load_plan
+
+FOLDER = Path("configs/reproduce")
+"""Folder of the recipes, relative to the working directory."""
+Figure = Literal["bleu-by-length", "alignments"]
+
+
+def _check_published(
+    axes: Axes, trials: Sequence[SubGrid] | None, published: Mapping[str, Mapping[str, float]]
+) -> list[FieldError]:
+    names = [trial_name(trial) for trial in (*expand(axes, trials), *expand(axes, None))]  # `trials` may leave some out
+    unknown = [name for name in published if name not in names]
+    return [FieldError("published", f"there is no trial `{name}`{suggest_or_list(name, names)}") for name in unknown]
+
+
+def _check_corpus(corpus: str | None) -> list[FieldError]:
+    if corpus is None or corpus in CORPORA:
+        return []
+    return [FieldError("corpus", f"there is no corpus `{corpus}`{suggest_or_list(corpus, CORPORA)}")]
+
+
+class RecipeConfig(SweepConfig):
+    """A sweep with the published numbers that it reproduces."""
+
+    rules = (*SweepConfig.rules, _check_published, _check_corpus)
+
+    title: str
+    """Heading of the report."""
+    paper: str
+    """Citation of the paper, with its address."""
+    corpus: str | None = None
+    """Corpus that is fetched to the folder of the training text; none: the text is there."""
+    metric: Literal["bleu", "paper_bleu"] = "bleu"
+    """Metric of the published scores."""
+    published: dict[str, Annotated[dict[str, PositiveFloat], Field(min_length=1)]] = Field(min_length=1)
+    """Published scores by trial and test set, in the order of the report."""
+    published_in: str
+    """Table or figure of the paper that has the scores."""
+    is_ladder: bool = False
+    """Each trial adds something to the one above: the report has the differences."""
+    deviations: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Known differences from the paper, a sentence each."""
+    figures: tuple[Figure, ...] = ()
+    """bleu-by-length: BLEU of all trials by source length, on each test set; alignments: attention weights of the
+    baseline for the first four sentences of the test sets with 10 to 20 words."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A valid recipe and its trials."""
+
+    config: RecipeConfig
+    plan: SweepPlan
+    overrides: tuple[str, ...]  # of the command line
+
+    @property
+    def corpus_folder(self) -> Path:
+        """The folder of the training text."""
+        return self.plan.baseline.experiment.data.train[0].files[0].parent
+
+
+def find_recipe(name: str) -> Path:
+    """The file of a recipe: `name` if it ends in .yaml, else that of this name in the folder of recipes.
+
+    Raises: UserError for an unknown name.
+    """
+    path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
+    known = sorted(file.stem for file in FOLDER.glob("*.yaml"))
+    if path.is_file():
+        return path
+    if not known:
+        raise UserError(
+            f"{path}: there is no such recipe; work in a clone of the repository, or give the path of a file"
+        )
+    raise UserError(f"{path}: there is no such recipe{suggest_or_list(name, known)}")
+
+
+def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe of a name or path.
+
+    Raises:
+        UserError: there is no such recipe.
+        ConfigError: all mistakes at once, each with its place.
+    """
+    path = find_recipe(name)
+    plan = load_plan(path, overrides, RecipeConfig)
+    assert isinstance(plan.sweep, RecipeConfig), "the given class"
+    recipe = Recipe(plan.sweep, plan, tuple(overrides))
+    if mistakes := _mistakes(recipe):
+        raise ConfigError("\n".join(f"{path}: {mistake}" for mistake in mistakes))
+    return recipe
+
+
+def _mistakes(recipe: Recipe) -> list[str]:
+    """Settings of the recipe that the experiments of its trials do not have."""
+    experiment, config = recipe.plan.baseline.experiment, recipe.config
+    tests, evaluation = experiment.data.test, experiment.evaluation
+    unknown = dict.fromkeys(test for scores in config.published.values() for test in scores if test not in tests)
+    mistakes = [f"`published`: there is no test set `{name}`{suggest_or_list(name, tests)}" for name in unknown]
+    if config.metric == "paper_bleu" and not (
+        evaluation.paper_bleu and "paper_bleu" in (evaluation.metrics or ["paper_bleu"])
+    ):
+        mistakes.append("`metric: paper_bleu` needs `evaluation.paper_bleu` in the base or in `changes`")
+    if "alignments" in config.figures and isinstance(experiment.model.decoder, FixedContextDecoderConfig):
+        mistakes.append("`figures: [alignments]` needs a baseline with attention")
+    return mistakes
