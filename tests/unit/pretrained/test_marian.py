@@ -44,7 +44,9 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     report = import_run(tmp_path / "hf", tmp_path / "run", choices, verify_with=tmp_path / "lines")
     assert report is not None and report.searches[0].token_agreement == 1
 
-    theirs: Any = MarianMTModel.from_pretrained(tmp_path / "hf", dtype=torch.float32).eval()
+    theirs: Any = MarianMTModel.from_pretrained(
+        tmp_path / "hf", dtype=torch.float32, attn_implementation="eager"
+    ).eval()
     if "positions" not in options:
         for side in (theirs.model.encoder, theirs.model.decoder):
             side.embed_positions.weight.data = tensor2tensor(64, 16)
@@ -66,12 +68,16 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     words = [target.tokens[-5], *target.tokens[4:9], "</s>"]
     encoder = tokenizer.target_encoder if made.get("separate") else tokenizer.encoder
     decoder_ids = torch.tensor([[pad, *map(encoder.__getitem__, words)]]).expand(len(SOURCE), -1)
-    expected = theirs(**inputs, decoder_input_ids=decoder_ids).logits
+    expected = theirs(**inputs, decoder_input_ids=decoder_ids, output_attentions=True)
     source, mask = collate_source([translator.source.encode(line) for line in SOURCE])
     target_ids = torch.tensor([[BOS, *map(target.id, words)]]).expand(len(SOURCE), -1)
     logits = translator.model.output_projection(translator.model(source, mask, target_ids).hidden)
     columns = [encoder[token] for token in target.tokens[EOS:]]
-    torch.testing.assert_close(logits[..., EOS:], expected[..., columns], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(logits[..., EOS:], expected.logits[..., columns], rtol=1e-5, atol=1e-5)
+    weights = translator.model.encoder_self_attention(source, mask)
+    attentions = torch.stack(expected.encoder_attentions, 1)
+    is_query = mask[:, None, None, :, None].expand_as(weights)
+    torch.testing.assert_close(weights[is_query], attentions[is_query], rtol=1e-4, atol=1e-5)
     assert logits.softmax(-1)[..., :EOS].max() < 1e-12  # PAD and BOS, which the original has not
 
 
