@@ -6,15 +6,13 @@ from pathlib import Path
 import torch
 from transformers import BertConfig, BertModel
 
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-
 
 def make_bert(
     folder: Path, words: Sequence[str], *, kind: type = BertModel, shard: str = "1GB", **shape: object
 ) -> Path:
     """A checkpoint in `folder` with `words` as its vocabulary; `shape` overrides fields of the config."""
     folder.mkdir(parents=True, exist_ok=True)
-    tokens = ["[PAD]", "[unused0]", *SPECIAL[1:], *words]
+    tokens = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
     (folder / "vocab.txt").write_text("".join(token + "\n" for token in tokens), encoding="utf-8")
     small = {
         "vocab_size": len(tokens),

@@ -1,13 +1,11 @@
 """Small models with random weights, as the folders of M2M100, NLLB, mBART, BART and Pegasus on Hugging Face."""
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tokenizers import ByteLevelBPETokenizer
 from transformers import (
     BartConfig,
@@ -23,42 +21,23 @@ from transformers import (
 )
 from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES
 
-from tests.small_marian import SOURCE, TARGET, make_vocabulary, train_pieces
+from tests.small_marian import SMALL as SMALL_MARIAN
+from tests.small_marian import SOURCE, TARGET, make_vocabulary, randomize, train_pieces
 
 LANGUAGES = {"nllb": ("deu_Latn", "eng_Latn", "fra_Latn"), "m2m100": ("de", "en", "fr")}
 NUM_UNUSED = 3
 SMALL = {
-    "d_model": 16,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 32,
-    "decoder_ffn_dim": 24,
-    "max_position_embeddings": 64,
-    "scale_embedding": True,
+    **SMALL_MARIAN,
     "pad_token_id": 1,
     "bos_token_id": 0,
     "eos_token_id": 2,
     "decoder_start_token_id": 2,
-    "init_std": 0.35,  # large, so that tokens differ in probability
 }
 
 
 def train_model(folder: Path) -> list[str]:
     """A BPE model for both languages; returns its pieces, without special tokens."""
-    folder.mkdir(parents=True, exist_ok=True)
-    model = io.BytesIO()
-    SentencePieceTrainer.train(
-        sentence_iterator=iter((*SOURCE, *TARGET) * 9),
-        model_writer=model,
-        vocab_size=90,
-        model_type="bpe",
-        minloglevel=2,
-    )
-    (folder / "sentencepiece.bpe.model").write_bytes(model.getvalue())
-    processor = SentencePieceProcessor(model_proto=model.getvalue())
-    return [processor.id_to_piece(id) for id in range(3, len(processor))]
+    return train_pieces((*SOURCE, *TARGET), folder / "sentencepiece.bpe.model", vocab_size=90, model_type="bpe")
 
 
 def make_nllb_tokenizer(folder: Path) -> int:
@@ -83,14 +62,6 @@ def make_m2m100_tokenizer(folder: Path) -> int:
     return len(tokens) + len(tags)
 
 
-def randomize(model: Any) -> None:
-    """Random norms and biases in place of ones and zeros."""
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith(("bias", "norm.weight", "layernorm_embedding.weight")):
-                parameter.add_(torch.randn_like(parameter) / 5)
-
-
 def make_m2m100(folder: Path, *, nllb: bool, **changes: object) -> M2M100ForConditionalGeneration:
     """A folder with a model, which is returned; `changes` override fields of the config."""
     size = (make_nllb_tokenizer if nllb else make_m2m100_tokenizer)(folder) + NUM_UNUSED
@@ -99,8 +70,6 @@ def make_m2m100(folder: Path, *, nllb: bool, **changes: object) -> M2M100ForCond
 
 
 def make_mbart(folder: Path) -> MBartForConditionalGeneration:
-    """A folder with an mBART-50, which is returned."""
-    folder.mkdir(parents=True)
     pieces = train_pieces((*SOURCE, *TARGET), folder / "sentencepiece.bpe.model")
     (folder / "special_tokens_map.json").write_text(json.dumps({"additional_special_tokens": FAIRSEQ_LANGUAGE_CODES}))
     size = 4 + len(pieces) + len(FAIRSEQ_LANGUAGE_CODES) + 1
@@ -121,7 +90,6 @@ def make_bart_tokenizer(folder: Path) -> int:
 
 
 def make_bart(folder: Path) -> BartForConditionalGeneration:
-    """A folder with a BART, which is returned."""
     size = make_bart_tokenizer(folder)
     torch.manual_seed(0)
     model = BartForConditionalGeneration(BartConfig(**SMALL | {"vocab_size": size}))
@@ -131,27 +99,14 @@ def make_bart(folder: Path) -> BartForConditionalGeneration:
 
 def make_pegasus(folder: Path, *, marian: bool = False) -> PegasusForConditionalGeneration:
     """A folder with a Pegasus, which is returned; with `marian` it has other positions, and Marian's tokenizer."""
-    folder.mkdir(parents=True)
     special = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "forced_eos_token_id": 1}
     if marian:
         size = make_vocabulary(folder)
         special = {"pad_token_id": size - 1, "eos_token_id": 0, "decoder_start_token_id": size - 1}
         special["forced_eos_token_id"] = 0
     else:
-        model = io.BytesIO()
-        SentencePieceTrainer.train(
-            sentence_iterator=iter((*SOURCE, *TARGET) * 9),
-            model_writer=model,
-            vocab_size=80,
-            hard_vocab_limit=False,
-            minloglevel=2,
-            pad_id=0,
-            eos_id=1,
-            unk_id=2,
-            bos_id=-1,
-        )
-        (folder / "spiece.model").write_bytes(model.getvalue())
-        size = len(SentencePieceProcessor(model_proto=model.getvalue())) + 103
+        ids = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+        size = len(train_pieces((*SOURCE, *TARGET), folder / "spiece.model", **ids)) + 3 + 103
     torch.manual_seed(0)
     pegasus = PegasusForConditionalGeneration(PegasusConfig(**SMALL | {"vocab_size": size} | special))
     pegasus.final_logits_bias.normal_()[0, special["eos_token_id"]] = -2

@@ -1,15 +1,13 @@
 """A small T5 model with random weights and a SentencePiece model, as in folders on Hugging Face."""
 
-import io
 import json
 from pathlib import Path
 
 import safetensors.torch
 import torch
-from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from transformers import MT5Config, MT5ForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
-from tests.small_marian import SOURCE, TARGET
+from tests.small_marian import SOURCE, TARGET, randomize, train_pieces
 
 PREFIX = "translate German to English: "
 NUM_UNUSED = 3
@@ -27,15 +25,10 @@ def make_t5(
 
     `tied`: without an own output, as `transformers` 5 saves a T5 1.1 that it made.
     """
-    folder.mkdir(parents=True)
-    pieces = io.BytesIO()
-    SentencePieceTrainer.train(
-        sentence_iterator=iter([*SOURCE, *TARGET, PREFIX] * 9), model_writer=pieces, vocab_size=120, pad_id=0, eos_id=1,
-        unk_id=2, bos_id=-1, hard_vocab_limit=False, minloglevel=2,
-    )  # fmt: skip
-    (folder / "spiece.model").write_bytes(pieces.getvalue())
+    ids = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+    pieces = train_pieces([*SOURCE, *TARGET, PREFIX], folder / "spiece.model", vocab_size=120, **ids)
     small = {
-        "vocab_size": len(SentencePieceProcessor(model_proto=pieces.getvalue())) + 100 + NUM_UNUSED,
+        "vocab_size": len(pieces) + 3 + 100 + NUM_UNUSED,
         "d_model": 16,
         "d_kv": 6,
         "d_ff": 24,
@@ -53,10 +46,7 @@ def make_t5(
     torch.manual_seed(0)
     config, kind = (MT5Config, MT5ForConditionalGeneration) if multilingual else (T5Config, T5ForConditionalGeneration)
     model = kind(config(**small | changes)).eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith(("norm.weight", "bias.weight")):
-                parameter.add_(torch.randn_like(parameter) / 3)
+    randomize(model)
     if gated and not tied:
         model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.shared.weight) / 3)
     model.save_pretrained(folder)

@@ -1,21 +1,19 @@
-"""Models of other families than Marian become runs, with their languages; bad folders leave nothing behind."""
+"""Models of other families than Marian become runs, with their languages, or the text of their task."""
 
-import json
 import re
 import shlex
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from seq2attn.inference.translator import Translator
+from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import GreedyConfig
 from tests.cli.conftest import Invoke
-from tests.cli.test_import import TABLE, change, weights
 from tests.cli.test_pages import commands
-from tests.small_marian import SOURCE, TARGET, make_marian, train_pieces
-from tests.small_multilingual import make_bart, make_m2m100, make_mbart, make_pegasus
+from tests.small_marian import SOURCE, TARGET, make_marian
+from tests.small_multilingual import make_m2m100
+from tests.small_t5 import PREFIX, TASKS, make_t5
 
 ADAPTED_DATA = "".join(f"  {name}: {{kind: plain, source: test.de, target: test.fr}}\n" for name in ("train", "dev"))
 ADAPTED = """\
@@ -74,57 +72,44 @@ def test_the_language_of_a_marian_model_can_be_another_one(invoke: Invoke, tmp_p
     assert "leave it out (--from LANG)" in invoke("import", "hf", "a", "--to", "fra", "--from", "x", code=2).err
 
 
-MULTILINGUAL: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no language": (lambda hf: None, "{hf}: the model has the languages deu_Latn, eng_Latn, fra_Latn; give one ("),
-    "other pieces": (
-        lambda hf: train_pieces(SOURCE, hf / "sentencepiece.bpe.model"), "{hf}: the ids of its languages do not follow"
-    ),
-    "no pieces": (lambda hf: (hf / "sentencepiece.bpe.model").unlink(), "{hf}/sentencepiece.bpe.model"),
-    "no tags": (lambda hf: (hf / "tokenizer.json").unlink(), "special_tokens_map.json lacks `additional_special_tok"),
-    "size": (change("config.json", vocab_size=199), "{hf}/sentencepiece.bpe.model: has 95 entries, and the model 199"),
-    "too small": (change("config.json", vocab_size=90), "{hf}/sentencepiece.bpe.model: has 95 entries, and the"),
-    "padding": (change("config.json", pad_token_id=0), "`<pad>` has the id 1, expected `pad_token_id`, 0"),
-    "activation": (change("config.json", activation_function="relu2"), "{hf}/config.json: `activation_function`: "),
-    "tensor": (weights(model__encoder__layer_norm__weight=None), "{hf}: its weights lack `model.encoder.layer_norm"),
-}  # fmt: skip
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hf") / "t5"
+    make_t5(folder, task_specific_params=TASKS)
+    return folder
 
 
-@pytest.mark.parametrize("name", MULTILINGUAL)
-def test_a_bad_multilingual_folder_leaves_nothing_behind(name: str, invoke: Invoke, tmp_path: Path) -> None:
-    spoil, message = MULTILINGUAL[name]
-    folder = tmp_path / "hf"
-    make_m2m100(folder, nllb=True)
-    spoil(folder)
-    languages = [] if name == "no language" else ["--from", "deu_Latn", "--to", "fra_Latn"]
-    error = invoke("import", folder, "run", *languages, code=2).err
-    assert message.format(hf=folder) in error and error.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["hf"]
+def test_commands_work_on_an_imported_model(t5: Path, invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("\n".join(SOURCE), encoding="utf-8")
+    imported = invoke("import", t5, "run", "--to", "en", "--verify-with", "lines").out
+    assert re.search(r"^greedy +3 +100.00% +100.0%", imported, re.MULTILINE)
+    prefixed = invoke("import", t5, "same", "--source-prefix", PREFIX.strip()).out
+    assert re.search(r"^greedy +20 +100.00% +100.0%", prefixed, re.MULTILINE)
+    greedy = ["--greedy", "-i", "lines", "--device", "cpu"]
+    translations = invoke("translate", "run", *greedy).out
+    longer = invoke("translate", "same", *greedy).out.splitlines()  # without the maximum length of the task
+    assert all(line.startswith(short) for line, short in zip(longer, translations.splitlines(), strict=True))
+    assert "\nlayer 2" in invoke("translate", "run", SOURCE[0], "--attention", "-").out
+    export = invoke("export", "run", "--to", "ctranslate2", "--verify-with", "lines").out
+    assert re.search(r"^greedy +3 +100.00%", export, re.MULTILINE)
+    assert invoke("translate", "run", *greedy, "--engine", "ctranslate2").out == translations
+    assert invoke("doctor", "run", "-i", "lines", "--sentences", "2").out.count("pass") == 4
 
 
-def test_other_families_are_refused_with_their_place(invoke: Invoke, tmp_path: Path) -> None:
-    mbart, pegasus = tmp_path / "mbart", tmp_path / "pegasus"
-    make_mbart(mbart)
-    make_pegasus(pegasus)
-    (mbart / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "MBartTokenizer"}))
-    error = invoke("import", mbart, "run", "--from", "de_DE", "--to", "en_XX", code=2).err
-    assert f"{mbart}/tokenizer_config.json: `tokenizer_class` is that of the first mBART" in error
-    assert "has no tags of languages; leave it out" in invoke("import", pegasus, "run", "--to", "x", code=2).err
-    for spoil, message in [
-        (weights(model__encoder__layernorm_embedding__weight=TABLE), "`model.encoder.layernorm_embedding.weight`"),
-        (weights(model__encoder__embed_positions__weight=TABLE), "positions.weight` is 55 x 16, and 64 x 16 by config"),
-        (lambda hf: (hf / "spiece.model").write_bytes(b"x"), "spiece.model: is not a SentencePiece model"),
-        (lambda hf: (hf / "spiece.model").unlink(), "spiece.model"),
-    ]:
-        copy = Path(shutil.copytree(pegasus, tmp_path / "copy"))
-        spoil(copy)
-        error = invoke("import", copy, "run", code=2).err
-        assert message in error and error.count("\n") == 1
-        shutil.rmtree(copy)
-    make_bart(tmp_path / "bart")
-    no_tokenizer = "is not a tokenizer of Hugging Face"
-    for content, message in (("{}", no_tokenizer), ("[]", no_tokenizer), (None, "tokenizer.json cannot be read")):
-        file = tmp_path / "bart/tokenizer.json"
-        file.unlink() if content is None else file.write_text(content)
-        error = invoke("import", tmp_path / "bart", "run", code=2).err
-        assert message in error and error.count("\n") == 1
-    assert not (tmp_path / "run").exists()
+def test_the_commands_of_the_page_about_t5_run(invoke: Invoke, tmp_path: Path) -> None:
+    """With models that have the task of the page, or none."""
+    task = {"translation_en_to_de": {"prefix": "translate English to German: "}}
+    make_t5(tmp_path / "t5-small", task_specific_params=task)
+    make_t5(tmp_path / "flan-t5-small", gated=True)
+    listed = [shlex.split(command)[1:] for command in commands("docs/pretrained.md") if "t5" in command]
+    assert len(listed) == 2
+    for command in listed:
+        assert re.search(r"^greedy +20 +100.00% +100.0%", invoke(*command).out, re.MULTILINE)
+        tokenizer = RunDirectory(tmp_path / command[2]).load_config().tokenizer
+        assert getattr(tokenizer.source, "prefix", "").strip() == "translate English to German:"
+
+
+def test_another_text_with_the_search_of_the_task(t5: Path, invoke: Invoke, tmp_path: Path) -> None:
+    invoke("import", t5, "run", "--from", "de", "--to", "en", "--source-prefix", "Wo ist")
+    config = RunDirectory(tmp_path / "run").load_config()
+    assert getattr(config.tokenizer.source, "prefix", None) == "Wo ist" and config.search.num_hypotheses == 3

@@ -27,6 +27,8 @@ from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.small_marian import SOURCE
 from tests.small_multilingual import make_bart, make_m2m100, make_mbart, make_pegasus
 
+INPUTS = ("input_ids", "attention_mask")
+
 
 @dataclass(frozen=True)
 class Case:
@@ -38,11 +40,7 @@ class Case:
     tag: str = "{}"
 
 
-INPUTS = ("input_ids", "attention_mask")
-
-
 def m2m100_tokenizer(folder: Path, language: str) -> Any:
-    """The tokenizer for a source language."""
     files = [str(folder / name) for name in ("vocab.json", "sentencepiece.bpe.model")]
     return M2M100Tokenizer(*files, src_lang=language, language_codes="wmt21")
 

@@ -56,6 +56,8 @@ MODELS: dict[str, tuple[str, list[str]]] = {
     "Marian, three tables": (EACH, [*POST, "model.embeddings.tie=none", "model.embeddings.scaled=false"]),
 }
 LINES = (*SOURCE, "", "Das\tHaus \u00a0 u\u0308ber dem Flu\u00df \u2581 ﬁx", "ÄÖÜ Ꙃ 😀 A\u030a", SOURCE[2] * 9)
+SLOW = ("Marian, learned positions", "Marian, three tables")
+BOTH = ("model.decoder.norm_type", "search.lengths.length_penalty")
 
 
 def make_run(folder: Path, tokenizer: str = JOINT, changes: list[str] | None = None) -> RunDirectory:
@@ -87,9 +89,6 @@ def make_run(folder: Path, tokenizer: str = JOINT, changes: list[str] | None = N
 
 def read(file: Path) -> dict[str, Any]:
     return json.loads(file.read_text(encoding="utf-8"))
-
-
-SLOW = ("Marian, learned positions", "Marian, three tables")
 
 
 @pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.slow] * (one in SLOW)) for one in MODELS])
@@ -185,9 +184,6 @@ def test_all_options_that_do_not_fit_are_refused_with_their_keys(tmp_path: Path)
     with pytest.raises(ConfigError, match=r"config\.yaml:\d+:\d+: `model\.decoder\.norm_type`: huggingface ") as error:
         export_run(run, target, tmp_path / "hf")
     assert "`search.lengths.length_penalty`" in str(error.value) and not (tmp_path / "hf").exists()
-
-
-BOTH = ("model.decoder.norm_type", "search.lengths.length_penalty")
 
 
 def test_a_tokenizer_that_gives_other_ids_is_refused(tmp_path: Path) -> None:

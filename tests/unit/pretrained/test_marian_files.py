@@ -1,6 +1,5 @@
 """Marian's own files become the run that the same model of Hugging Face becomes; bad files leave nothing behind."""
 
-import io
 import re
 import shutil
 from collections.abc import Callable
@@ -13,7 +12,6 @@ import pytest
 import torch
 import yaml
 from numpy.typing import NDArray
-from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from seq2attn.errors import DataError
 from seq2attn.io.weights import load_tensors
@@ -27,6 +25,7 @@ from tests.small_marian import (
     make_marian,
     marian_arrays,
     marian_options,
+    train_pieces,
     write_bin,
     write_marian_files,
     write_npz,
@@ -45,7 +44,6 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Arrays]:
 
 @pytest.fixture
 def npz(original: tuple[Path, Arrays], tmp_path: Path) -> Path:
-    """A folder of Marian."""
     write_marian_files(tmp_path / "marian", original[0], "model.npz")
     write_npz(tmp_path / "marian" / "model.npz", original[1], marian_options())
     return tmp_path / "marian"
@@ -118,17 +116,13 @@ def test_a_decoder_with_recurrent_units(original: tuple[Path, Arrays], npz: Path
 
 def test_a_sentencepiece_model_may_be_the_vocabulary(original: tuple[Path, Arrays], npz: Path, tmp_path: Path) -> None:
     decoder(vocabs=["vocab.spm", "vocab.spm"])(npz, {})
-    model = io.BytesIO()
-    special = {"bos_id": -1, "eos_id": 0, "unk_id": 1, "hard_vocab_limit": False, "minloglevel": 2}
-    SentencePieceTrainer.train(sentence_iterator=iter(SOURCE * 9), model_writer=model, vocab_size=80, **special)
-    (npz / "vocab.spm").write_bytes(model.getvalue())
-    processor, random = SentencePieceProcessor(model_proto=model.getvalue()), np.random.default_rng(0)
-    tables = {"Wemb": random.normal(size=(len(processor), 16)).astype("f")}
-    tables["decoder_ff_logit_out_b"] = np.arange(len(processor), dtype="f")[None] / 99
-    write_npz(npz / "model.npz", original[1] | tables, marian_options(dim_vocabs=[len(processor)] * 2))
+    tokens = ["</s>", "<unk>", *train_pieces(SOURCE, npz / "vocab.spm", bos_id=-1, eos_id=0, unk_id=1)]
+    tables = {"Wemb": np.random.default_rng(0).normal(size=(len(tokens), 16)).astype("f")}
+    tables["decoder_ff_logit_out_b"] = np.arange(len(tokens), dtype="f")[None] / 99
+    write_npz(npz / "model.npz", original[1] | tables, marian_options(dim_vocabs=[len(tokens)] * 2))
     import_run(npz, tmp_path / "run", TRANSFORMERS)
     vocabulary, ours = RunDirectory(tmp_path / "run").load_tokenizers()[0].vocabulary, weights(tmp_path / "run")
-    ids = [processor.piece_to_id(token) for token in vocabulary.tokens[2:]]
+    ids = [tokens.index(token) for token in vocabulary.tokens[2:]]
     np.testing.assert_array_equal(ours["source_embedding.embedding.weight"][2:], tables["Wemb"][ids])
     np.testing.assert_array_equal(ours["output_projection.bias"][2:], tables["decoder_ff_logit_out_b"][0, ids])
     assert not ours["source_embedding.embedding.weight"][BOS].any()  # Marian starts from zeros

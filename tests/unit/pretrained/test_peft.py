@@ -31,7 +31,6 @@ OPTIONS = ImportOptions("transformers", punctuation=False)
 
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[Path, Path]:
-    """A model and an adapter of it."""
     model = make_marian(tmp_path / "hf")
     model.name_or_path = str(tmp_path / "hf")
     layers = ["q_proj", "v_proj", "fc2"]
