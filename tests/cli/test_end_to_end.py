@@ -12,7 +12,7 @@ import pytest
 
 from seq2attn.run_directory import RunDirectory
 from tests.cli.conftest import ENVIRONMENT, ROOT, Invoke, Toy, command, invoke_in
-from tests.unit.visualization.weights import page_data
+from tests.unit.visualization.conftest import page_data
 
 SENTENCES = ["rot haus", "blau und alt"]
 

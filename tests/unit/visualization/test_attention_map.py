@@ -6,7 +6,7 @@ import pytest
 from seq2attn.errors import UserError
 from seq2attn.visualization.attention import AttentionSelection, attention_text, draw_attention
 from seq2attn.visualization.attention_map import AttentionMap
-from tests.unit.visualization.weights import SOURCE, TARGET, random_weights
+from tests.unit.visualization.conftest import SOURCE, TARGET, random_weights
 
 
 @pytest.mark.parametrize("kind", ["cross", "encoder"])

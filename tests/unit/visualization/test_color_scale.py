@@ -1,7 +1,6 @@
 """Color scales, legends, titles and labels of maps: in a terminal, in pictures and on the page."""
 
 import os
-import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,10 @@ from seq2attn.visualization import figure
 from seq2attn.visualization.attention import AttentionSelection, attention_text, draw_attention
 from seq2attn.visualization.attention_map import ColorScale, scale_weights
 from seq2attn.visualization.figure import font_families
-from tests.unit.browser import Browser
-from tests.unit.visualization.conftest import Show
-from tests.unit.visualization.weights import random_weights
+from tests.unit.visualization.conftest import Show, alphas, random_weights
 
 SCALES: tuple[ColorScale, ...] = ("max", "row", "0-1")
+BACKGROUND = "element => getComputedStyle(element).backgroundColor"
 WEIGHTS = random_weights()
 FAINT = AttentionWeights(
     TokenizedText.from_words(["a", "b", "</s>"]),
@@ -30,7 +28,6 @@ FAINT = AttentionWeights(
 
 
 def expected(weights: np.ndarray, scale: ColorScale) -> np.ndarray:
-    """Shares of the full color by the formula."""
     full = {"max": weights.max(), "row": weights.max(-1, keepdims=True), "0-1": 1}[scale]
     return np.asarray(weights / full)
 
@@ -52,7 +49,6 @@ def test_shades_in_a_terminal_and_their_legend(scale: ColorScale, rows: list[str
 
 @pytest.fixture
 def saved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The matplotlib figures that are saved."""
     figure = pytest.importorskip("matplotlib.figure").Figure
     figures, savefig = [], figure.savefig
 
@@ -139,19 +135,12 @@ def draw(show: Show) -> Show:
     return partial(show, run="runs/<b>mine")
 
 
-def alphas(page: Browser) -> np.ndarray:
-    """Shares of the full color of the cells."""
-    colors = page.get(
-        "[...document.querySelectorAll('#map td[data-at]')].map(td => getComputedStyle(td).backgroundColor)"
-    )
-    return np.array([float(re.split(r"/|rgba.*,", color.rstrip(")") + "/1")[1]) for color in colors])
-
-
 @pytest.mark.parametrize("scale", SCALES)
 def test_cells_of_the_page_and_its_legend(draw: Show, scale: ColorScale) -> None:
     page = draw(FAINT, AttentionSelection(color_scale=scale))
     assert FAINT.cross_attention is not None
-    np.testing.assert_allclose(alphas(page), expected(FAINT.cross_attention, scale).ravel(), atol=4e-3)
+    colors = page.get(f"[...document.querySelectorAll('#map td[data-at]')].map({BACKGROUND})")
+    np.testing.assert_allclose(alphas(colors), expected(FAINT.cross_attention, scale).ravel(), atol=4e-3)
     scaled = scale_weights(FAINT.cross_attention, scale)
     numbers = page.get("[...document.querySelectorAll('#legend .ends span')].map(s => s.textContent)")
     assert numbers == [scaled.number(share) for share in (0, 0.5, 1)]

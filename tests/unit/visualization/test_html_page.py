@@ -10,9 +10,8 @@ from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.visualization.attention import AttentionSelection
 from seq2attn.visualization.attention_map import AttentionMap
 from seq2attn.visualization.html_page import attention_html
-from tests.unit.browser import Browser
-from tests.unit.visualization.conftest import Show
-from tests.unit.visualization.weights import SOURCE, TARGET, page_data, random_weights
+from tests.unit.conftest import Browser
+from tests.unit.visualization.conftest import SOURCE, TARGET, Show, alphas, page_data, random_weights
 
 FIRST, SECOND = random_weights(), random_weights(seed=1)
 TOKENS = "[...document.querySelectorAll('#map [data-side={}]')].map(th => th.textContent)"
@@ -36,13 +35,7 @@ def test_the_page_has_all_weights_and_needs_no_network():
 
 @pytest.fixture
 def page(show: Show) -> Browser:
-    """A page with two sentences."""
     return show([FIRST, SECOND])
-
-
-def alphas(colors: list[str]) -> list[float]:
-    """The opacity of each color."""
-    return [float(re.split(r"/|rgba.*,", color.rstrip(")") + "/1")[1]) for color in colors]
 
 
 def status(page: Browser) -> str:
