@@ -1,4 +1,4 @@
-"""Languages without spaces, from training to scores with the right tokenizer of BLEU."""
+"""A language without spaces, with the right tokenizer of BLEU, and tags of languages, from configs to scores."""
 
 import json
 import random
@@ -9,7 +9,7 @@ import pytest
 import sacrebleu
 
 from seq2attn.run_directory import RunDirectory
-from tests.cli.conftest import Invoke, write_toy
+from tests.cli.conftest import WORDS, Invoke, write_lines, write_toy
 
 ENGLISH = "{who} {did} {what} {when}."
 PARTS = {
@@ -18,56 +18,45 @@ PARTS = {
     "did": ["bought", "found", "lost"],
     "when": ["yesterday", "on 3 May", "at 10:30"],
 }
-LANGUAGES = {
-    "japanese": (
-        "{when}{who}は{what}を{did}。",
-        {
-            "who": ["先生", "わたしの母", "お医者さん"],
-            "what": ["パン", "本を2さつ", "Wi-Fi"],
-            "did": ["買いました", "見つけました", "なくしました"],
-            "when": ["きのう、", "5月3日に", "10:30に"],
-        },
-    ),
-    "chinese": (
-        "{when}，{who}{did}{what}。",
-        {
-            "who": ["老师", "我的母亲", "医生"],
-            "what": ["面包", "两本书", "Wi-Fi"],
-            "did": ["买了", "找到了", "弄丢了"],
-            "when": ["昨天", "5月3日", "10:30"],
-        },
-    ),
+CHINESE = {
+    "who": ["老师", "我的母亲", "医生"],
+    "what": ["面包", "两本书", "Wi-Fi"],
+    "did": ["买了", "找到了", "弄丢了"],
+    "when": ["昨天", "5月3日", "10:30"],
 }
+TAGGED = """\
+extends: toy.yaml
+run_dir: run
+data:
+  train: [{kind: tsv, path: en.tsv, tag: 2en}, {kind: tsv, path: fr.tsv, tag: 2fr, repeat: 2}]
+  dev: {kind: tsv, path: fr.tsv, tag: 2fr}
+  test: {english: {kind: tsv, path: en.tsv, tag: 2en}}
+tokenizer: {joint: {kind: words}}
+training: {max_duration: [60 updates]}
+"""
+PAIR = ["--source", "lines", "--target", "answers"]
 
 
 def sentence(order: str, parts: dict[str, list[str]], indices: tuple[int, ...]) -> str:
     return order.format(**{name: words[index] for (name, words), index in zip(parts.items(), indices, strict=True)})
 
 
-@pytest.mark.parametrize(
-    ("language", "tokenizer", "tokenize"),
-    [
-        ("chinese", "{kind: characters}", "zh"),
-        pytest.param("japanese", "{kind: unigram, vocab_size: 400}", "char", marks=pytest.mark.slow),
-    ],
-)
-def test_a_small_model_learns_a_toy_language(
-    language: str, tokenizer: str, tokenize: str, invoke: Invoke, tmp_path: Path
-) -> None:
+def test_a_small_model_learns_a_toy_language(invoke: Invoke, tmp_path: Path) -> None:
     points = list(product(range(3), repeat=len(PARTS)))
-    pairs = [(sentence(ENGLISH, PARTS, point), sentence(*LANGUAGES[language], point)) for point in points]
+    chinese = [sentence("{when}，{who}{did}{what}。", CHINESE, point) for point in points]
+    pairs = list(zip([sentence(ENGLISH, PARTS, point) for point in points], chinese, strict=True))
     random.Random(1).shuffle(pairs)
     write_toy(tmp_path, pairs={"train": pairs[:65], **dict.fromkeys(("dev", "short", "mixed"), pairs[65:])})
     changes = [
-        f"tokenizer={{joint: null, source: {{kind: words}}, target: {tokenizer}}}",
+        "tokenizer={joint: null, source: {kind: words}, target: {kind: characters}}",
         "training={max_duration: [60 updates], validation: {every: 10 updates}, optimizer: {lr: 0.02}}",
     ]
     trained = invoke("train", "toy.yaml", *(f"--set={change}" for change in changes))
     run = RunDirectory(Path("runs/toy"))
-    assert f"(tok:{tokenize}), as the references are in " in trained.err
+    assert "(tok:zh), as the references are in " in trained.err
     records = [json.loads(line) for line in run.metrics_path.read_text(encoding="utf-8").split("\n")[:-1]]
     validations = {one["update"]: one for one in records if one["kind"] == "validation"}
-    assert all(f"|tok:{tokenize}|" in one["signature"] for one in validations.values())
+    assert all("|tok:zh|" in one["signature"] for one in validations.values())
     best = max(validations, key=lambda update: (validations[update]["bleu"], -validations[update]["loss"]))
     assert [int(name) for name in run.weights_origin()["checkpoints"]] == [best]
     assert validations[best]["bleu"] >= 40
@@ -78,6 +67,38 @@ def test_a_small_model_learns_a_toy_language(
     assert dev["scores"][0]["value"] == pytest.approx(validations[best]["bleu"])
     assert dev["by_length"][0]["unit"] == "words"  # of the source, English
     translations = (run.folder / "evaluation/dev.de.txt").read_text(encoding="utf-8").split("\n")[:-1]
-    expected = sacrebleu.corpus_bleu(translations, [[target for _, target in pairs[65:]]], tokenize=tokenize).score
+    expected = sacrebleu.corpus_bleu(translations, [[target for _, target in pairs[65:]]], tokenize="zh").score
     assert dev["scores"][0]["value"] == pytest.approx(expected)
     assert (dev["scores"][2]["name"], dev["scores"][2]["value"] < 60) == ("token error rate", True)
+
+
+def test_tags_choose_the_translation(invoke: Invoke, tmp_path: Path) -> None:
+    write_toy(tmp_path)
+    for language, answer in (("en", "the answer"), ("fr", "la réponse")):
+        write_lines(tmp_path / f"{language}.tsv", [f"{a} {b}\t{answer}" for a, b in product(WORDS, WORDS)])
+    (tmp_path / "tags.yaml").write_text(TAGGED, encoding="utf-8")
+    invoke("train", "tags.yaml")
+    for options, lines, expected in (
+        (["--tag", "2en"], "haus boot\n\nalt neu\n", "the answer\n\nthe answer\n"),
+        (["--tag", "2fr"], "haus boot\n", "la réponse\n"),
+        ([], "<2fr> haus boot\n<2en> haus boot\n", "la réponse\nthe answer\n"),
+    ):
+        done = invoke("translate", "run", "--greedy", *options, given=lines.encode())
+        assert done.out == expected
+        assert "no tag, which" not in done.err
+    assert '"source": "haus"' in invoke("translate", "run", "--tag", "2en", "--json", "haus").out
+    invoke("evaluate", "run", "--greedy")
+    assert (tmp_path / "run/evaluation/english.txt").read_text(encoding="utf-8") == "the answer\n" * 49
+    done = invoke("translate", "run", "haus boot")
+    assert "line 1: no tag, which all training text had (see `--tag`)" in done.err
+    write_lines(tmp_path / "lines", ["haus baum"])
+    write_lines(tmp_path / "answers", ["la réponse"])
+    french, english = (float(invoke("score", "run", *PAIR, "--tag", tag).out) for tag in ("2fr", "2en"))
+    assert french > english
+    own_set = ["--source", "lines", "--reference", "answers"]
+    invoke("evaluate", "run", "--greedy", *own_set, "--tag", "2fr")
+    assert (tmp_path / "run/evaluation/lines.txt").read_text(encoding="utf-8") == "la réponse\n"
+    assert "data.test.NAME.tag" in invoke("evaluate", "run", "--tag", "2fr", code=2).err
+    for command in (["translate", "run", "haus"], ["evaluate", "run", *own_set], ["score", "run", *PAIR]):
+        done = invoke(*command, "--tag", "2 de", code=2)
+        assert done.err == "error: the model does not know the tag `2 de`: its tags are `2en`, `2fr`\n" and not done.out
