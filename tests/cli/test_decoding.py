@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
 from seq2attn.engines.ctranslate2.engine import unsupported_search
 from seq2attn.engines.onnx.engine import OnnxEngine
@@ -16,7 +15,7 @@ from seq2attn.search.config import BeamConfig
 from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from tests.cli.conftest import Invoke
-from tests.safe.untrained import CONFIG, TRANSFORMER_CONFIG, WORDS, untrained
+from tests.safe.untrained import CONFIG, TRANSFORMER_CONFIG, WORDS, change_weights, untrained
 
 GIVEN = b"a few words\n\nnot many\n"
 
@@ -75,10 +74,7 @@ def test_searches_that_an_engine_or_a_model_does_not_have(invoke: Invoke, tmp_pa
 
 
 def test_unknown_words(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
-    model, source, target = run.load_model()
-    with torch.no_grad():
-        model.output_projection.bias[UNK] = 9
-    run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
+    change_weights(run, lambda model: model.output_projection.bias[UNK].fill_(9))
     command = "translate", run.folder, "Zoe", "--n-best", "2", "--ensemble", run.folder
     plain, replaced = (invoke(*command, *options).out.split() for options in ([], ["--replace-unk"]))
     assert "<unk>" in plain and replaced == ["Zoe" if word == "<unk>" else word for word in plain]

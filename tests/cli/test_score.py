@@ -9,12 +9,11 @@ import pytest
 import torch
 
 from seq2attn.inference.translator import Translator
-from seq2attn.io.weights import unique_state_dict
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK
 from tests.cli.conftest import Invoke, write_lines
-from tests.safe.untrained import untrained
+from tests.safe.untrained import change_weights, untrained
 
 LINES = ("a few words", "not many words are there", "", "words of which there are many", "a")
 FILES = ("--source", "in", "--target", "out")
@@ -24,10 +23,7 @@ FILES = ("--source", "in", "--target", "out")
 def run(tmp_path: Path) -> RunDirectory:
     """A model that never predicts `<unk>`, which has no text."""
     run = untrained(tmp_path)
-    model, source, target = run.load_model()
-    with torch.no_grad():
-        model.output_projection.bias[UNK] -= 50
-    run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
+    change_weights(run, lambda model: model.output_projection.bias[UNK].sub_(50))
     return run
 
 

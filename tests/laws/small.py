@@ -18,6 +18,14 @@ from seq2attn.training.metrics_logger import TIMING_METRICS
 from seq2attn.training.train import train
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in ("a", "e", "i", "o", "ul")]
+BAHDANAU = {
+    "embeddings": {"dim": 8},
+    "encoder": {"kind": "gru", "dim": 8},
+    "decoder": {"kind": "bahdanau", "dim": 8, "attention": {"score": {"kind": "additive", "dim": 8}}},
+}
+HARD = {"score": {"kind": "coverage", "dim": 8}, "align": {"kind": "hard-reinforce"}}
+TRANSFORMER = {"kind": "transformer", "layers": 1, "heads": 2, "ffn_dim": 16, "dropout": 0.2}
+MULTI_HEAD = {"attention_dropout": 0.2, "attention": {"score": {"kind": "multi-head", "heads": 2}}}
 MODELS = {
     "recurrent": {
         "embeddings": {"dim": 8, "dropout": 0.2},
@@ -26,31 +34,10 @@ MODELS = {
     },
     "transformer": {
         "embeddings": {"dim": 8, "dropout": 0.2, "tie": "output"},
-        "encoder": {"kind": "transformer", "layers": 1, "heads": 2, "ffn_dim": 16, "dropout": 0.2},
-        "decoder": {
-            "kind": "transformer",
-            "layers": 1,
-            "heads": 2,
-            "ffn_dim": 16,
-            "dropout": 0.2,
-            "attention_dropout": 0.2,
-            "attention": {"score": {"kind": "multi-head", "heads": 2}},
-        },
+        "encoder": TRANSFORMER,
+        "decoder": TRANSFORMER | MULTI_HEAD,
     },
-    "hard": {
-        "embeddings": {"dim": 8},
-        "encoder": {"kind": "gru", "dim": 8},
-        "decoder": {
-            "kind": "bahdanau",
-            "dim": 8,
-            "attention": {"score": {"kind": "coverage", "dim": 8}, "align": {"kind": "hard-reinforce"}},
-        },
-    },
-}
-BAHDANAU = {
-    "embeddings": {"dim": 8},
-    "encoder": {"kind": "gru", "dim": 8},
-    "decoder": {"kind": "bahdanau", "dim": 8, "attention": {"score": {"kind": "additive", "dim": 8}}},
+    "hard": {**BAHDANAU, "decoder": {"kind": "bahdanau", "dim": 8, "attention": HARD}},
 }
 WORD_TOKENIZERS = {"source": {"kind": "words"}, "target": {"kind": "words"}}
 BPE_DROPOUT = {"joint": {"kind": "bpe", "vocab_size": 300, "dropout": 0.3}}
@@ -67,7 +54,6 @@ def write_corpus(folder, train=48, dev=6, max_words=7):
 
 
 def content(folder, run, *, model=BAHDANAU, tokenizer=WORD_TOKENIZERS, **training):
-    """The content of a config file."""
     defaults = {
         "batch": {"tokens": 64},
         "lr_schedule": {"kind": "constant"},
@@ -79,13 +65,8 @@ def content(folder, run, *, model=BAHDANAU, tokenizer=WORD_TOKENIZERS, **trainin
         name: {"kind": "plain", "source": str(folder / f"{name}.src"), "target": str(folder / f"{name}.tgt")}
         for name in ("train", "dev")
     }
-    return {
-        "run_dir": str(folder / run),
-        "data": data,
-        "tokenizer": tokenizer,
-        "model": model,
-        "training": {**defaults, **training},
-    }
+    parts = {"data": data, "tokenizer": tokenizer, "model": model, "training": {**defaults, **training}}
+    return {"run_dir": str(folder / run), **parts}
 
 
 def trained(folder, run, *, resume=False, **options):
@@ -119,7 +100,6 @@ def log_of(run):
 
 
 def last_state(run):
-    """Training state of the last checkpoint."""
     return list_checkpoints(run.folder)[-1].train_state
 
 

@@ -1,14 +1,15 @@
 """Small untrained runs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from seq2attn.config.load import load
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import unique_state_dict
-from seq2attn.models import build_model
+from seq2attn.models import Seq2Seq, build_model
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.words import WordTokenizerConfig
@@ -21,12 +22,7 @@ GRU = """\
 """
 TRANSFORMER = """\
   encoder: {kind: transformer, layers: 1, heads: 2, ffn_dim: 8}
-  decoder:
-    kind: transformer
-    layers: 1
-    heads: 2
-    ffn_dim: 8
-    attention: {score: {kind: multi-head, heads: 2}}
+  decoder: {kind: transformer, layers: 1, heads: 2, ffn_dim: 8, attention: {score: {kind: multi-head, heads: 2}}}
 """
 CONFIG = f"""\
 run_dir: run
@@ -75,3 +71,12 @@ def untrained(
     model = build_model(experiment.model, len(source.vocabulary), len(target.vocabulary))
     run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
     return run
+
+
+def change_weights(run: RunDirectory, change: Callable[[Seq2Seq], object], origin: Any = None) -> None:
+    """Weights of a run after `change`."""
+    model, source, target = run.load_model()
+    with torch.no_grad():
+        change(model)
+    vocabularies = source.vocabulary, target.vocabulary
+    run.save_model(unique_state_dict(model), vocabularies, origin or {"checkpoints": []})

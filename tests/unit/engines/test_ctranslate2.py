@@ -22,6 +22,7 @@ from seq2attn.models import ModelConfig, Seq2Seq, build_model
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import TokenIds
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, Vocabulary
+from tests.laws.parts import MODERN, T5
 
 SIZE = 24
 VOCABULARY = Vocabulary.from_tokens([f"w{number}" for number in range(SIZE - 4)])
@@ -49,22 +50,8 @@ MODELS: dict[str, dict[str, dict[str, Any]]] = {
         "both": {"bias": False, "head_dim": 6, "activation": "gelu_tanh"},
         "score": {"bias": False, "head_dim": 2},
     },
-    "of t5": {
-        "both": {
-            "position_encoding": "relative-bias",
-            "num_buckets": 6,
-            "max_distance": 5,
-            "norm_type": "rmsnorm",
-            "activation": "geglu_tanh",
-            "head_dim": 6,
-            "bias": False,
-        },
-        "score": {"bias": False, "head_dim": 6},
-    },
-    "modern": {
-        "both": {"position_encoding": "rotary", "norm_type": "rmsnorm", "activation": "swiglu", "kv_heads": 2},
-        "embeddings": {"tie": "all"},
-    },
+    "of t5": {"both": T5, "score": {"bias": False, "head_dim": 6}},
+    "modern": {"both": MODERN | {"position_encoding": "rotary"}, "embeddings": {"tie": "all"}},
     "odd width": {"embeddings": {"dim": 15}, "both": {"heads": 3}, "score": {"heads": 3}},
 }
 GREEDY = GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length_ratio=1.5))

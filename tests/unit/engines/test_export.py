@@ -14,12 +14,12 @@ from seq2attn.engines.export_run import export_run
 from seq2attn.engines.native import NativeEngine
 from seq2attn.engines.targets import TARGETS, get_target, load_exported_engine
 from seq2attn.errors import ConfigError, DataError, RunError, UserError
-from seq2attn.io.weights import unique_state_dict
+from seq2attn.models import Seq2Seq
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
-from tests.safe.untrained import TRANSFORMER, TRANSFORMER_CONFIG, untrained
+from tests.safe.untrained import TRANSFORMER, TRANSFORMER_CONFIG, change_weights, untrained
 
 TARGET = CTranslate2Target()
 CPU = torch.device("cpu")
@@ -30,13 +30,15 @@ def save_weights(run: RunDirectory, seed: int) -> None:
 
     A beam over random weights ends by chance, and CTranslate2 does not score the EOS of truncated hypotheses.
     """
-    model, source, target = run.load_model()
-    torch.manual_seed(seed)
-    with torch.no_grad():
+
+    def change(model: Seq2Seq) -> None:
+        torch.manual_seed(seed)
+        bias = model.output_projection.bias
         model.output_projection.weight.mul_(0.5)
-        model.output_projection.bias.copy_(4.0 * torch.randperm(len(target.vocabulary)))
-        model.output_projection.bias[[PAD, BOS, EOS]] -= 1000
-    run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"seed": seed})
+        bias.copy_(4.0 * torch.randperm(len(bias)))
+        bias[[PAD, BOS, EOS]] -= 1000
+
+    change_weights(run, change, {"seed": seed})
 
 
 @pytest.fixture
@@ -52,10 +54,7 @@ class WrongTarget(CTranslate2Target):
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         other = RunDirectory(folder.parent / "other")
         shutil.copytree(run.folder, other.folder, dirs_exist_ok=True)
-        model, source, target = other.load_model()
-        with torch.no_grad():
-            model.output_projection.bias.zero_()
-        other.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {})
+        change_weights(other, lambda model: model.output_projection.bias.zero_())
         super().export(other, folder, dtype)
 
 
@@ -127,7 +126,7 @@ REFUSED = {
     "model.decoder.attention.score.kind": ("{kind: multi-head, heads: 2}", "{kind: dot, scaled: true}"),
     "model.decoder.attention.score.heads": ("{kind: multi-head, heads: 2}", "{kind: multi-head, heads: 4}"),
     "model.decoder.attention.align.kind": ("heads: 2}}", "heads: 2}, align: {kind: sparsemax}}"),
-    "model.decoder.norm_type": ("kind: transformer\n", "kind: transformer\n    norm_type: rmsnorm\n"),
+    "model.decoder.norm_type": ("ffn_dim: 8, att", "ffn_dim: 8, norm_type: rmsnorm, att"),
 }  # fmt: skip
 
 
