@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.errors import UserError
 from seq2attn.inference.source_line import SourceLimit
 from seq2attn.inference.translator import Translator
@@ -143,21 +141,6 @@ def test_models_without_attention_have_no_weights() -> None:
     translation = translator("fixed").translate("a few words", attention=True)
     assert (translation.cross_attention, translation.attention_weights is None) == (None, False)
     assert translator("luong").translate("a few words").attention_weights is None
-
-
-def test_a_custom_encoder_need_not_have_attention_weights() -> None:
-    class CustomEncoder(Encoder):
-        def __init__(self, inner: Encoder) -> None:
-            super().__init__()
-            self.inner = inner
-
-        def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:  # type: ignore[override]
-            return self.inner(embedded, mask)
-
-    one = translator("luong")
-    one.model.encoder = CustomEncoder(one.model.encoder)
-    weights = one.translate("a few words", attention=True).attention_weights
-    assert weights is not None and weights.cross_attention is not None and weights.encoder_self_attention is None
 
 
 def test_search_options_keep_the_lengths() -> None:
