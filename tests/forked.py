@@ -52,11 +52,9 @@ class Command:
         return True
 
     def finish(self) -> tuple[int, str]:
-        """The exit code and the output."""
         return self.wait(), self.output()
 
     def output(self) -> str:
-        """Standard output and standard error."""
         return self.log.read_text(errors="replace") if self.log.is_file() else ""
 
 

@@ -46,6 +46,8 @@ training:
   report_every: 100
 search: {kind: beam, beam_size: 4}
 """
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+Pairs = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,6 @@ def all_commands() -> dict[str, Any]:
     group: Any = typer.main.get_command(app)
     subcommands = {f"config {name}": one for name, one in group.commands["config"].commands.items()}
     return {name: one for name, one in group.commands.items() if name != "config"} | subcommands
-
-
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
 def command(*arguments: object) -> list[str]:
@@ -140,9 +139,6 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
 def run_copy(toy: Toy, tmp_path: Path) -> Path:
     """A run of one's own to spoil."""
     return Path(shutil.copytree(toy.run, tmp_path / "run"))
-
-
-Pairs = Sequence[tuple[str, str]]
 
 
 def write_toy(folder: Path, config: str = CONFIG, pairs: Mapping[str, Pairs] | None = None) -> None:

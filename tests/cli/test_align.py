@@ -20,7 +20,6 @@ SMALL = ("training.max_duration=[60 updates]", "training.optimizer.lr=0.02", "mo
 
 
 def write_aligned_toy(folder: Path) -> None:
-    """The toy with reversed targets and their alignments."""
     pairs = {name: [(a, " ".join(b.split()[::-1])) for a, b in pairs] for name, pairs in toy_pairs().items()}
     write_toy(folder, ALIGNED, pairs)
     for name, sentences in pairs.items():

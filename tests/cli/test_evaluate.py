@@ -21,6 +21,8 @@ from seq2attn.search.config import BeamConfig
 from tests.cli.conftest import Invoke, write_lines
 from tests.safe.untrained import CONFIG, LINES, TRANSFORMER_CONFIG, untrained
 
+TEST_LINES = [*LINES, "few words of many", "there are words which are not many"] * 4
+
 
 def report_of(run: RunDirectory, name: str) -> dict[str, Any]:
     return json.loads((run.folder / "evaluation" / f"{name}.json").read_text(encoding="utf-8"))
@@ -152,9 +154,6 @@ def test_reports_wait_for_those_of_another_command(tmp_path: Path) -> None:
         writer.result()
     assert sorted(path.name for path in folder.iterdir()) == ["evaluation.lock", "set.json", "set.txt"]
     assert report_of(RunDirectory(tmp_path), "set")["digests"]["translations"] == digest(folder / "set.txt")
-
-
-TEST_LINES = [*LINES, "few words of many", "there are words which are not many"] * 4
 
 
 def two_runs(folder: Path) -> tuple[RunDirectory, RunDirectory]:

@@ -35,7 +35,6 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(raw: Path, tmp_path: Path) -> Path:
-    """A copy of the run, to be changed."""
     return Path(shutil.copytree(raw, tmp_path / "run"))
 
 

@@ -55,17 +55,16 @@ def test_nothing_is_overwritten(tmp_path, invoke):
     assert (tmp_path / "my.yaml").read_text(encoding="utf-8") == "mine"
 
 
-def test_a_dev_set_is_asked_for(tmp_path, invoke):
-    write_toy(tmp_path)
-    assert "--dev-source and --dev-target" in invoke("init", *TEXT[:4], code=2).err
-    assert not (tmp_path / "my.yaml").exists()
-
-
 @pytest.mark.parametrize(
-    ("lines", "message"), [(["a"], "1 line and text/dev.en has 12 lines"), ([], "text/dev.de: is empty")]
+    ("arguments", "lines", "message"),
+    [
+        (TEXT[:4], ["a"], "--dev-source and --dev-target"),
+        (TEXT, ["a"], "1 line and text/dev.en has 12 lines"),
+        (TEXT, [], "text/dev.de: is empty"),
+    ],
 )
-def test_text_that_is_not_parallel_is_refused(tmp_path, invoke, lines, message):
+def test_a_dev_set_that_is_missing_or_not_parallel_is_refused(tmp_path, invoke, arguments, lines, message):
     write_toy(tmp_path)
     write_lines(tmp_path / "text/dev.de", lines)
-    assert message in invoke("init", *TEXT, code=2).err.replace(f"{tmp_path}/", "")
+    assert message in invoke("init", *arguments, code=2).err.replace(f"{tmp_path}/", "")
     assert not (tmp_path / "my.yaml").exists()

@@ -17,6 +17,8 @@ from tests.cli.conftest import Invoke
 from tests.safe.untrained import LINES, TRANSFORMER_CONFIG, WORDS, untrained
 
 SHORT = ("--set", "search.lengths.max_length=2")
+TEXT = "".join(line + "\n" for line in LINES).encode()
+GIVEN = b"a few words\n\nnot many\n"
 
 
 def test_translate(tmp_path: Path, invoke: Invoke) -> None:
@@ -106,9 +108,6 @@ def test_names_of_parts_are_those_of_a_dry_run(invoke: Invoke, tmp_path: Path) -
     assert "elsewhere: is no run directory" in invoke("train", "own.yaml", *options, code=2).err
 
 
-TEXT = "".join(line + "\n" for line in LINES).encode()
-
-
 def test_runs_are_combined(invoke: Invoke, tmp_path: Path) -> None:
     run, other = untrained(tmp_path), untrained(tmp_path / "other", TRANSFORMER_CONFIG)
     alone, same = (invoke("translate", run.folder, *options, given=TEXT).out for options in ([], ["--ensemble", "run"]))
@@ -144,9 +143,6 @@ def test_mistakes_of_ensembles(invoke: Invoke, tmp_path: Path) -> None:
     command = "translate", run, "a", "--ensemble", run
     assert "an ensemble has no attention weights" in invoke(*command, "--attention", "-", code=2).err
     assert "native engine, not by `ctranslate2`" in invoke(*command, "--engine", "ctranslate2", code=2).err
-
-
-GIVEN = b"a few words\n\nnot many\n"
 
 
 @pytest.fixture

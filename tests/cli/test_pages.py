@@ -140,7 +140,6 @@ def check_attention(outputs: dict[str, str], home: Path) -> None:
 
 
 def check_bert(outputs: dict[str, str], home: Path) -> None:
-    """The heads solve their tasks."""
     shown = re.findall(r"^.*: \d+ of \d+ held-out examples right \(100\.0%\)$", text("docs/bert.md"), re.MULTILINE)
     assert len(shown) == 2
     assert [line for line in outputs["python scripts/bert_heads.py"].splitlines() if "held-out" in line] == shown

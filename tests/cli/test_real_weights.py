@@ -29,6 +29,7 @@ LINES = [
     "The president said that the new law is a threat to freedom.",
 ]
 """English sentences, which are translated beside those of the phrasebook."""
+NAMES = {"weight_ih": "w_ih", "weight_hh": "w_hh", "bias_ih": "b_ih", "bias_hh": "b_hh"}
 
 
 @pytest.fixture
@@ -100,6 +101,3 @@ def test_a_gru_of_g2p_is_its_formula(unpack: Callable[[str], Path]) -> None:
     with torch.no_grad():
         output = encoder(torch.from_numpy(embedded)[None], torch.ones(1, len(embedded), dtype=torch.bool))
     np.testing.assert_allclose(output.keys[0], states, atol=1e-5)
-
-
-NAMES = {"weight_ih": "w_ih", "weight_hh": "w_hh", "bias_ih": "b_ih", "bias_hh": "b_hh"}

@@ -43,7 +43,6 @@ VARIABLE = ("seconds", "sentences_per_second", "folder", "jobs", "date", "condit
 
 
 def home(folder: Path, sweep: str = SWEEP) -> Path:
-    """A folder with a base, its text and a sweep."""
     folder.mkdir(exist_ok=True)
     write_toy(folder)
     (folder / "sweep.yaml").write_text(sweep, encoding="utf-8")
@@ -69,14 +68,12 @@ def results(folder: Path) -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
-    """A finished sweep."""
     folder = home(tmp_path_factory.mktemp("swept"))
     return folder, invoke_in(folder, "sweep", "sweep.yaml")
 
 
 @pytest.fixture
 def failing_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make all trainings fail."""
     script = tmp_path / "script"
     fail = 'case "$*" in *sweep.worker*) echo error: no space; exit 2; esac'
     script.write_text(f'#!/bin/sh\n{fail}\nexec {sys.executable} "$@"\n')
@@ -182,7 +179,6 @@ def wait_for(pattern: str, folder: Path) -> None:
 
 
 def workers(folder: Path) -> list[int]:
-    """The workers of a sweep in a folder."""
     ids = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

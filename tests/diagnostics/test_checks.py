@@ -35,7 +35,6 @@ def doctor(*arguments):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """An untrained run, which no test changes."""
     return make_run(tmp_path_factory.mktemp("fixed"), *FAMILIES["fixed"])
 
 

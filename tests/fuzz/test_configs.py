@@ -63,6 +63,7 @@ edit = st.tuples(
     ),
 )  # fmt: skip
 """A change of the text: True for one before a value, its place, the length that is cut, and an insertion."""
+changes = st.one_of(*(st.lists(one, min_size=1, max_size=4) for one in (change, change, edit, st.one_of(change, edit))))
 
 
 def places(tree: Any) -> Iterator[tuple[Any, Any]]:
@@ -125,7 +126,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check_message(error: ConfigError, path: Path) -> None:
-    """The message has a place and a count."""
     message = str(error)
     if WHOLE_FILE.match(message):
         return
@@ -153,9 +153,6 @@ def try_config(path: Path, overrides: list[str]) -> None:
 def is_small(tree: Any) -> bool:
     layers = (owner[key] for owner, key in places(tree) if key in ("layers", "num_hidden_layers"))
     return all(number <= DEEPEST for number in layers if isinstance(number, int))
-
-
-changes = st.one_of(*(st.lists(one, min_size=1, max_size=4) for one in (change, change, edit, st.one_of(change, edit))))
 
 
 @fuzzed(st.tuples(st.sampled_from(PATHS), changes), quick=150, slow=3800)

@@ -59,7 +59,6 @@ filters = st.sampled_from([{}, {}, {"max_length": 3}, {"max_length_ratio": 1.5}]
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of text and run."""
     return tmp_path_factory.mktemp("corpora")
 
 

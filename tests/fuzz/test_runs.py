@@ -21,8 +21,6 @@ TEXTS = {
     "pieces": {"joint": {"kind": "bpe", "vocab_size": 320}},
     "exported": {"joint": {"kind": "unigram", "vocab_size": 320}},
 }
-
-
 UNSEALED = ("config.yaml", "*/tokenizer.json", "*/sentencepiece.model")
 """Files without a digest: a changed one may give other translations."""
 
@@ -39,7 +37,6 @@ class Original:
 
 
 def translated(run: Path, engine: str) -> tuple[int, str, str]:
-    """Exit code, output and messages of `translate`."""
     handler = logging.StreamHandler(io.StringIO())
     logging.getLogger("seq2attn").addHandler(handler)
     try:
@@ -52,7 +49,6 @@ def translated(run: Path, engine: str) -> tuple[int, str, str]:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Original]:
-    """A run of words, one of pieces, and one that was exported."""
     originals = {}
     for name, text in TEXTS.items():
         folder = tmp_path_factory.mktemp(name)

@@ -39,7 +39,6 @@ options = st.sampled_from(
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run per tokenizer."""
     runs = {}
     for name, text in TEXTS.items():
         folder = tmp_path_factory.mktemp(name)

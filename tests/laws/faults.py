@@ -39,8 +39,6 @@ class _Custom(torch.autograd.Function):
 
 
 class Blind:
-    """A decoder without attention."""
-
     class Config(RecurrentDecoderBaseConfig):
         kind: str
 

@@ -183,7 +183,6 @@ def shuffled(module: Any) -> Any:
 
 
 def tensors(tree: Any) -> list[Tensor]:
-    """All tensors of a state or a memory."""
     leaves: list[Tensor] = []
     map_tensors(lambda x: leaves.append(x) or x, tree)
     return leaves

@@ -33,7 +33,6 @@ def scaled(lr_scale):
 
 
 def options(folder, **bert):
-    """Tokenizer and model of a config with BERT."""
     path = str(folder)
     decoder = {"kind": "luong", "dim": 8, "attention": {"score": {"kind": "additive", "dim": 8}}}
     return {
@@ -43,7 +42,6 @@ def options(folder, **bert):
 
 
 def moved(run, folder):
-    """The change of each weight of BERT."""
     before, after = load_file(folder / "model.safetensors"), last_weights(run)
     source = run.load_tokenizers()[0]
     distances = {}

@@ -30,7 +30,6 @@ def original(tmp_path_factory):
 
 @pytest.fixture
 def run(original, tmp_path):
-    """A copy to be damaged."""
     return shutil.copytree(original.folder, tmp_path / "copy")
 
 

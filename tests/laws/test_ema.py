@@ -13,7 +13,6 @@ OPTIMIZERS = [{"kind": "adam", "lr": 0.05}, {"kind": "sgd", "lr": 0.5}, {"kind":
 
 
 def checkpoints(run):
-    """The weights of each checkpoint, oldest first."""
     return [load_tensors(checkpoint.model_path) for checkpoint in list_checkpoints(run.folder)]
 
 

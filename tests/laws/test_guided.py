@@ -24,6 +24,10 @@ from tests.laws.small import (
     metrics,
 )
 
+PAIRS = [([4, 5, 6, 7], [7, 8]), ([9], [3, 4, 5, 6]), ([3, 4, 5], [6])]
+SGD = {"optimizer": {"kind": "sgd", "lr": 0.5}, "max_duration": ["2 epochs"], "validation": {"every": "1 epoch"}}
+LUONG, TRANSFORMER = {"kind": "luong", "dim": 8}, MODELS["transformer"]["decoder"]
+
 
 def random_alignment(rows, steps, sources, seed=0):
     """Rows that sum to 1 or are empty."""
@@ -64,9 +68,6 @@ def test_weights_of_zero_have_a_finite_loss_and_no_gradient():
     assert gradient[0, 0].tolist() == [0, 0]
     assert gradient[0, 1, 0] == pytest.approx(-2)
     assert gradient[0, 2, 0] < -1e29
-
-
-PAIRS = [([4, 5, 6, 7], [7, 8]), ([9], [3, 4, 5, 6]), ([3, 4, 5], [6])]
 
 
 def aligned_batch():
@@ -110,9 +111,6 @@ def guided(folder, run, *, resume=False, guide=None, **options):
     return train(ExperimentConfig.model_validate(values), resume=resume)
 
 
-SGD = {"optimizer": {"kind": "sgd", "lr": 0.5}, "max_duration": ["2 epochs"], "validation": {"every": "1 epoch"}}
-
-
 def test_accumulated_batches_equal_one_large_batch(corpus):
     parts = guided(corpus, "parts", batch={"tokens": 24, "gradient_accumulation": 1000}, **SGD)
     whole = guided(corpus, "whole", batch={"tokens": 10_000}, **SGD)
@@ -128,9 +126,6 @@ def test_a_resumed_guided_training_equals_an_uninterrupted_one(corpus):
     assert_exact_resume(
         corpus, 12, train=guided, batch={"tokens": 160}, report_every=1, validation=validation, **options
     )
-
-
-LUONG, TRANSFORMER = {"kind": "luong", "dim": 8}, MODELS["transformer"]["decoder"]
 
 
 @pytest.mark.parametrize(

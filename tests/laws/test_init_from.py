@@ -31,8 +31,6 @@ from tests.laws.small import (
 
 NO_UPDATE = {"optimizer": {"kind": "sgd", "lr": 1e-40}, "max_duration": ["1 update"]}
 """An update that changes no weight, except those that are zero, by less than a float can hold otherwise."""
-
-
 SIDES = {
     "source": ["source_embedding.embedding.weight"],
     "target": ["target_embedding.embedding.weight", "output_projection.weight", "output_projection.bias"],

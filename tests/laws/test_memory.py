@@ -28,6 +28,7 @@ from tests.laws.small import (
 )
 
 SGD = {"optimizer": {"kind": "sgd", "lr": 0.5}, "validation": {"every": "99 updates"}}
+TWO = {"optimizer": {"kind": "sgd", "lr": 0.5}, "validation": {"every": "1 epoch"}}
 
 
 def limited(**limits):
@@ -126,9 +127,6 @@ def test_a_process_with_too_little_memory_ends_with_the_message(corpus):
     assert done.returncode == 0, done.stderr[-3000:]
     assert "the largest batch does not fit in the memory of cpu" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-TWO = {"optimizer": {"kind": "sgd", "lr": 0.5}, "validation": {"every": "1 epoch"}}
 
 
 @pytest.mark.slow

@@ -200,7 +200,6 @@ def test_pretrained_vectors_are_those_of_the_vocabulary_of_their_side(corpus):
 
 
 def dropouts(net):
-    """Names and probabilities of all dropout modules."""
     for name, module in net.named_modules():
         if isinstance(module, Dropout | LayerDrop):
             yield name, module.p

@@ -31,8 +31,6 @@ ATTENTIONS = {
     "scaled dot": {"score": {"kind": "dot", "scaled": True, "heads": 2}},
     "scaled general": {"score": {"kind": "general", "scaled": True}},
 }
-
-
 SSRU = {"kind": "ssru", "layers": 2, "ffn_dim": 24, "dropout": 0.0}
 
 

@@ -23,6 +23,7 @@ from tests.laws.small import assert_same, content, log_of, metrics, trained
 
 NO_PROGRESS = {"kind": "sgd", "lr": 1e-12}
 KEEP = {"keep_last": 9, "keep_best": 2}
+CHRF = {"metric": "chrf"}
 
 
 def every(unit="2 updates", **options):
@@ -165,9 +166,6 @@ def test_with_zero_bleu_the_loss_ranks_and_a_warning_is_logged(corpus, metric, o
     (place,) = places
     assert "validation at update 4" in log[place - 1]
     assert all(advice in log[place] for advice in ("`evaluation.tokenize`", "chrf or loss", "train longer"))
-
-
-CHRF = {"metric": "chrf"}
 
 
 @pytest.mark.parametrize(

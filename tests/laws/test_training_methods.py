@@ -18,6 +18,7 @@ from tests.laws.small import BPE_DROPOUT, MODELS, assert_exact_resume
 
 PAIRS = [([3, 4, 5, 6], [5, 4, 3]), ([6, 5], [3, 3, 4, 6, 7])]
 ALWAYS = ScheduledSamplingConfig(max_probability=1.0, warmup_updates=0)
+LAYERS = {"kind": "transformer", "layers": 4, "heads": 2, "ffn_dim": 16, "dropout": 0, "layer_dropout": 0.5}
 
 
 def hidden_of(net, batch):
@@ -68,9 +69,6 @@ def test_the_share_of_predictions_grows_to_its_maximum():
 def test_resuming_is_exact(corpus, name):
     methods = {"r_drop": 3.0, "scheduled_sampling": {"max_probability": 0.5, "warmup_updates": 6}}
     assert_exact_resume(corpus, 8, model=MODELS[name], tokenizer=BPE_DROPOUT, **methods)
-
-
-LAYERS = {"kind": "transformer", "layers": 4, "heads": 2, "ffn_dim": 16, "dropout": 0, "layer_dropout": 0.5}
 
 
 def test_layer_drop_skips_layers_in_training_only():

@@ -19,7 +19,6 @@ VOCABULARIES = Vocabulary.from_tokens(["a"]), Vocabulary.from_tokens(["b"])
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
-    """The calls so far."""
     recorded: list[Call] = []
     real = {name: getattr(os, name) for name in ("fsync", "rename", "replace")}
 

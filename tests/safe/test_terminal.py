@@ -27,8 +27,6 @@ from tests.safe.untrained import CONFIG, RECIPE, SWEEP, untrained
 FULL = Path("/dev/full")
 ESCAPE = "\x1b]0;title\x07\x9b31m\u202edrow\x7f\r"
 VISIBLE = r"\x1b]0;title\x07\x9b31m\u202edrow\x7f\x0d"
-
-
 Command = Callable[..., tuple[int, str, str]]
 
 

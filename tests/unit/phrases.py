@@ -4,15 +4,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 Pairs = list[tuple[str, str]]
-PHRASES: Pairs = list(
-    zip(
-        *(
-            (ROOT / f"data/phrasebook/train.{side}").read_text(encoding="utf-8").split("\n")[:1200]
-            for side in ("de", "en")
-        ),
-        strict=True,
-    )
-)
+SIDES = [(ROOT / f"data/phrasebook/train.{side}").read_text("utf-8").split("\n")[:1200] for side in ("de", "en")]
+PHRASES: Pairs = list(zip(*SIDES, strict=True))
 
 
 def write_phrases(folder: Path, sizes: dict[str, int]) -> None:

@@ -52,6 +52,7 @@ LAYERS = """
 `evaluation`, the longer name is the one that counts."""
 
 LAYER = {f"seq2attn.{part}": row for row, line in enumerate(LAYERS.split("\n")) for part in line.split()}
+HEAVY = {"torch", "numpy", "rich", "sacrebleu", "sentencepiece", "torchtext", "matplotlib", "transformers"}
 
 
 def part_of(module: str) -> str:
@@ -141,9 +142,6 @@ def test_nothing_of_unix_alone_is_imported():
         for module, path in MODULES.items()
     }
     assert [module for module, names in imported.items() if names & of_unix] == []
-
-
-HEAVY = {"torch", "numpy", "rich", "sacrebleu", "sentencepiece", "torchtext", "matplotlib", "transformers"}
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,6 @@ class Root(Config):
 
 @pytest.fixture
 def write(tmp_path, monkeypatch):
-    """Writes a YAML file below the working directory."""
     monkeypatch.chdir(tmp_path)
 
     def write_(name: str, text: str) -> Path:

@@ -27,6 +27,7 @@ model:
   decoder: {kind: luong, dim: 16, cell: lstm, input_feeding: false}
 search: {kind: beam, beam_size: 3, patience: 1.5, lengths: {max_length: 9}}
 """
+TOKENS, WARMUP = "batch: {tokens: 0}", "lr_schedule: {kind: inverse-sqrt, warmup_updates: 0}"
 
 
 @pytest.fixture
@@ -116,9 +117,6 @@ class TestAnotherKind:
     def test_an_unknown_kind_is_the_only_mistake(self, write: Write) -> None:
         text = error_of(write(WHOLE), "search.kind=greedi")
         assert "did you mean `greedy`?" in text and text.endswith("1 mistake in " + str(write(WHOLE)))
-
-
-TOKENS, WARMUP = "batch: {tokens: 0}", "lr_schedule: {kind: inverse-sqrt, warmup_updates: 0}"
 
 
 class TestOneForAList:

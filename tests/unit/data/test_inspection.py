@@ -33,6 +33,7 @@ from tests.unit.phrases import PHRASES, Pairs
 
 WORDS = WordTokenizerConfig().train([source for source, _ in PHRASES[:50]])
 CHARACTERS = CharacterTokenizerConfig().train(line for pair in PHRASES for line in pair)
+TOKENIZED = "the source is tokenized differently from the training text: 100%"
 
 
 def style(lines: Iterable[str]) -> TextStyle:
@@ -141,9 +142,6 @@ class TestTextStyle:
 @pytest.fixture(scope="module")
 def train() -> CorpusReport:
     return inspect_pairs(PHRASES[:800], CHARACTERS, CHARACTERS)
-
-
-TOKENIZED = "the source is tokenized differently from the training text: 100%"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,10 @@ from seq2attn.errors import DataError
 from seq2attn.io.text_lines import read_lines
 from tests.unit.data.corpora import write_corpus
 
+BROKEN = "the compressed file is broken after line "
+PAIR = ("a b c", "x y")
+LINKS = st.frozensets(st.tuples(st.integers(0, 30), st.integers(0, 30)))
+
 
 def write(path: Path, content: bytes | str) -> Path:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -53,9 +57,6 @@ def test_lines(tmp_path: Path, content: str, lines: list[str]) -> None:
 def test_any_lines_are_read_as_written(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     path = write(tmp_path_factory.getbasetemp() / "lines.txt", "".join(f"{line}\n" for line in lines))
     assert list(read_lines(path)) == lines
-
-
-BROKEN = "the compressed file is broken after line "
 
 
 @pytest.mark.parametrize(
@@ -122,10 +123,6 @@ def test_json_lines(tmp_path: Path) -> None:
 def test_invalid_json_lines(tmp_path: Path, line: str, message: str) -> None:
     path = write(tmp_path / "t.jsonl", f'{{"source": "a", "target": "b"}}\n{line}\n')
     assert error_of(JSONLinesConfig(path=path)) == f"{path}:2: {message}"
-
-
-PAIR = ("a b c", "x y")
-LINKS = st.frozensets(st.tuples(st.integers(0, 30), st.integers(0, 30)))
 
 
 @given(sure=LINKS, possible=LINKS)

@@ -26,6 +26,10 @@ from tests.unit.data.corpora import write_corpus
 WORDS = TokenizersConfig(source=WordTokenizerConfig(), target=WordTokenizerConfig())
 STOCHASTIC = TokenizersConfig(joint=BPETokenizerConfig(vocab_size=300, dropout=0.5))
 Pairs = list[tuple[str, str]]
+A, B = {"kind": "tsv", "path": "a.tsv"}, {"kind": "tsv", "path": "b.tsv", "tag": "2en"}
+TAG = "`data.dev.tag`: no corpus of `data.train` has the tag `2de`; known: `2en`"
+REFERENCES = {"kind": "plain", "source": "a", "target": "b", "references": ["c"]}
+WORDPIECE = "`data.train`: has a `tag`, for which the vocabulary of `wordpiece` has no"
 
 
 def corpus(folder: Path, name: str, pairs: Pairs, links: list[str] | None = None, **options: Any) -> dict[str, Any]:
@@ -150,12 +154,6 @@ def experiment(folder: Path, data: dict[str, Any], **changes: Any) -> Path:
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
     return path
-
-
-A, B = {"kind": "tsv", "path": "a.tsv"}, {"kind": "tsv", "path": "b.tsv", "tag": "2en"}
-TAG = "`data.dev.tag`: no corpus of `data.train` has the tag `2de`; known: `2en`"
-REFERENCES = {"kind": "plain", "source": "a", "target": "b", "references": ["c"]}
-WORDPIECE = "`data.train`: has a `tag`, for which the vocabulary of `wordpiece` has no"
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ TOKENIZERS: dict[str, Tokenizer] = {
     "nfkc": BPETokenizerConfig(vocab_size=400, normalization="nfkc", lowercase=True).train(TEXT),
     "nfkc words": WordTokenizerConfig(normalization="nfkc", lowercase=True).train([*TEXT, "a ,b c"]),
 }
+LINES = 30
 
 
 def check_word_ids(tokenizer: Tokenizer, line: str, ids: list[int], indices: list[int]) -> None:
@@ -58,8 +59,6 @@ def test_words_of_tokens_in_random_segmentation(name: str, lines: list[str], see
 
 
 class _JoiningTokenizer:
-    """A tokenizer that joins words."""
-
     def encode(self, line: str) -> list[int]:
         return [7 if len(line) > 3 else 8] * bool(line)
 
@@ -70,9 +69,6 @@ class _JoiningTokenizer:
 def test_a_tokenizer_that_joins_words_is_an_error() -> None:
     with pytest.raises(DataError, match='cannot assign tokens to the words of "one two"'):
         encode_with_word_ids(_JoiningTokenizer(), "one two")  # type: ignore[arg-type]
-
-
-LINES = 30
 
 
 @pytest.fixture

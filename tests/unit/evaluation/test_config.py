@@ -20,6 +20,10 @@ TEXTS = {
     "zh": ["今天天气很好。", "他说：“你好！” OK", "這是一本書の"],
     "char": ["きょうは晴れです。", "カタカナ", "ｶﾀｶﾅ", "วันนี้อากาศดี", "ខ្ញុំស្រលាញ់អ្នក", "ຂ້ອຍຮັກເຈົ້າ", "မင်္ဂလာပါ"],
 }
+REFERENCES = [["The small dog sleeps.", "we drink Tea, or?"], ["A little dog is asleep.", "We drink tea, right?"]]
+HYPOTHESES = ["the little dog sleeps.", "We drink tea."]
+SENTENCES = ["The little dog sleeps under the table.", "We drank tea.", "Nobody has seen Anna since Monday, right?"]
+SCORERS = EvaluationConfig().build(SENTENCES)
 
 
 @pytest.mark.parametrize(("tokenize", "text"), [(tok, text) for tok, texts in TEXTS.items() for text in texts])
@@ -50,10 +54,6 @@ def test_warnings_about_words_in_text_without_spaces():
     asian = TerConfig(normalized=True, asian_support=True)
     assert warnings("今天天气", ter=asian) == []
     assert EvaluationConfig(tokenize="13a").build(["今天天气"]).warnings(["chrf"]) == []
-
-
-REFERENCES = [["The small dog sleeps.", "we drink Tea, or?"], ["A little dog is asleep.", "We drink tea, right?"]]
-HYPOTHESES = ["the little dog sleeps.", "We drink tea."]
 
 
 def test_scores_are_those_of_sacrebleu():
@@ -141,10 +141,6 @@ def test_a_missing_extra_is_an_error(tokenize, module):
 def test_asian_support_without_effect_is_an_error():
     with pytest.raises(ValueError, match="needs `normalized: true` or `no_punct: true`"):
         TerConfig(asian_support=True)
-
-
-SENTENCES = ["The little dog sleeps under the table.", "We drank tea.", "Nobody has seen Anna since Monday, right?"]
-SCORERS = EvaluationConfig().build(SENTENCES)
 
 
 def sentences(count: int, longest: int = 30) -> list[str]:

@@ -4,10 +4,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from pydantic import TypeAdapter
 
 from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.engines.base import Engine
@@ -18,8 +20,8 @@ from seq2attn.inference.input_checks import MAX_EXAMPLES, InputChecker, InputWar
 from seq2attn.inference.source_line import SourceLimit, join_sentences, model_source_limit
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
-from seq2attn.search.translate_ids import Hypothesis, TokenIds
+from seq2attn.search.config import SearchConfig
+from seq2attn.search.translate_ids import TokenIds
 from tests.laws.small import content
 from tests.unit.inference.test_translator import WORDS, translator
 
@@ -27,6 +29,8 @@ LIMIT = SourceLimit(6, "it is a test")
 PARTS = ["A few words.", "Of which, not many!", "Words?"]
 LONG = " ".join(PARTS)
 LINES = ["a few words", LONG, "", f"{LONG} {LONG}", "not many", "a " * 40]
+TRANSFORMER = {"kind": "transformer", "heads": 4, "max_positions": 9}
+ADDITIVE, LOCATION = {"kind": "additive"}, {"kind": "location", "max_positions": 7}
 
 
 def limited(kind: str = "luong", limit: SourceLimit | None = LIMIT) -> Translator:
@@ -37,17 +41,12 @@ def limited(kind: str = "luong", limit: SourceLimit | None = LIMIT) -> Translato
 
 
 def search(kind: str = "beam", long_inputs: str = "split", **lengths: float) -> SearchConfig:
-    limits = LengthsConfig.model_validate({"max_length": 12, "long_inputs": long_inputs, **lengths})
-    if kind == "greedy":
-        return GreedyConfig(kind="greedy", lengths=limits)
-    if kind == "sample":
-        return SampleConfig(kind="sample", num_samples=3, lengths=limits)
-    return BeamConfig(kind="beam", beam_size=3, lengths=limits)
+    widths = {"beam": {"beam_size": 3}, "sample": {"num_samples": 3}}
+    content = {"kind": kind, "lengths": {"max_length": 12, "long_inputs": long_inputs, **lengths}}
+    return TypeAdapter(SearchConfig).validate_python(content | widths.get(kind, {}))
 
 
-def translate(
-    one: Translator, lines: Sequence[str], config: SearchConfig, **options: object
-) -> tuple[list[Translation], list[str]]:
+def translate(one: Translator, lines: Sequence[str], config: SearchConfig, **options: object) -> Any:
     """Translations and warnings about lengths."""
     checker = InputChecker()
     translations = list(one.translate_iterable(lines, config, checker=checker, **options))
@@ -93,10 +92,6 @@ def test_each_line_has_one_translation(kind: str, long_inputs: str) -> None:
             (beginning,), _ = translate(one, each.segments, search())
             assert (each.text, each.score) == (beginning.text, pytest.approx(beginning.score))
             assert beginning.source_tokens == each.source_tokens
-
-
-TRANSFORMER = {"kind": "transformer", "heads": 4, "max_positions": 9}
-ADDITIVE, LOCATION = {"kind": "additive"}, {"kind": "location", "max_positions": 7}
 
 
 @pytest.mark.parametrize(
@@ -181,20 +176,12 @@ class SmallMemoryEngine:
     max_source_length: int | None = None
     description: str = "small"
 
-    def translate(
-        self,
-        sources: TokenIds,
-        search: SearchConfig,
-        *,
-        budget: int,
-        prefixes: TokenIds | None = None,
-        phrases: Sequence[TokenIds] | None = None,
-    ) -> list[list[Hypothesis]]:
+    def translate(self, sources: TokenIds, search: SearchConfig, *, budget: int, **options: Any) -> Any:
         width = search.num_hypotheses
         for rows in batch_by_length(sources, max(1, budget // width)):
             if len(rows) * (len(sources[rows[0]]) + 1) * width > self.max_tokens:
                 raise self.error
-        return self.inner.translate(sources, search, budget=budget, prefixes=prefixes, phrases=phrases)
+        return self.inner.translate(sources, search, budget=budget, **options)
 
 
 OOM_ERRORS = [

@@ -20,9 +20,6 @@ def lines(name: str) -> list[str]:
 
 SIZES = {"train": 9000, "dev": 500, "test": 500, "long": 300}
 PAIRS = {part: list(zip(lines(f"{part}.de"), lines(f"{part}.en"), strict=True)) for part in SIZES}
-
-
-# Links by hand; `?` is one that an auxiliary may have.
 LINKS = [
     "der=The Köchin=cook gefällt?does nicht.=not gefällt=like Diese=this interessante=interesting Zeitung=newspaper.",
     "Die=The Gäste=guests sollen=should einschlafen,=fall einschlafen,=asleep, aber=but Sophie=Sophie freut=looks "
@@ -32,6 +29,7 @@ LINKS = [
     "Ich=I muss=have muss=to in=to dieses=this Dorf=village gehen,=go um=in um=order zu=to suchen.=look suchen.=for "
     "das=the alte=old Hemd=shirt.",
 ]
+"""By hand; `?` is one that an auxiliary may have."""
 
 
 def test_links_of_sentences() -> None:

@@ -77,12 +77,12 @@ MISTAKES = [
     ("at: model.decoder\n", "at: run_dir\n", f"`axes.decoder`: {RESERVED}"),
     ("max_duration: [3 updates]", "seed: 3", f"`changes`: {RESERVED}"),
 ]
+labels = st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True)
+grids = st.lists(st.dictionaries(st.sampled_from("xyz"), labels, min_size=1), min_size=1, max_size=3)
 
 
 @pytest.fixture
 def plan(tmp_path):
-    """Loads the sweep after text replacements."""
-
     def load(*replacements, base=BASE, overrides=()):
         text = SWEEP
         for old, new in replacements:
@@ -117,10 +117,6 @@ def test_an_empty_choice_adds_no_key(plan):
     assert [trial.experiment.model.decoder.kind for trial in trials if trial.name == "bigru+fixed+own"] == [
         "fixed-context"
     ]
-
-
-labels = st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True)
-grids = st.lists(st.dictionaries(st.sampled_from("xyz"), labels, min_size=1), min_size=1, max_size=3)
 
 
 @given(grids)

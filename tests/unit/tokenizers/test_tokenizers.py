@@ -1,18 +1,23 @@
-"""Tokenizers: decoding restores the text, sampling is reproducible, folders are loaded."""
+"""Tokenizers: decoding restores the text, sampling is reproducible, folders are loaded, training can be stopped."""
 
 import json
 import math
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
+from io import BytesIO
 from pathlib import Path
 from random import Random
+from types import FrameType
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
+from sentencepiece import SentencePieceTrainer
 
 from seq2attn.errors import DataError, RunError
 from seq2attn.tokenizers.characters import CharacterTokenizerConfig
@@ -38,6 +43,7 @@ STOCHASTIC = {
     "bpe": BPETokenizerConfig(vocab_size=400, dropout=0.2).train(TEXT),
     "unigram": UnigramTokenizerConfig(vocab_size=320, alpha=0.2).train(TEXT),
 }
+BPE, WORD = {"kind": "bpe"}, {"kind": "words"}
 
 
 def normalize(line: str) -> str:
@@ -222,9 +228,6 @@ def test_corrupt_folders_are_errors(tmp_path: Path) -> None:
     assert "describes no tokenizer known" in message("tokenizer.json")
 
 
-BPE, WORD = {"kind": "bpe"}, {"kind": "words"}
-
-
 @pytest.mark.parametrize(
     ("sides", "keys"),
     [({}, ["source", "target"]), ({"source": BPE}, ["target"]), ({"joint": BPE, "target": BPE}, ["target"])],
@@ -240,3 +243,51 @@ def test_sides() -> None:
     joint, separate = adapter.validate_python({"joint": BPE}), adapter.validate_python({"source": BPE, "target": WORD})
     assert joint.is_joint and joint.per_side == (joint.joint, joint.joint)
     assert not separate.is_joint and separate.per_side == (separate.source, separate.target)
+
+
+def random_lines(count: int) -> list[str]:
+    chance = Random(0)
+    return ["".join(chance.choices("abcdefghijklmnop  ", k=150)) for _ in range(count)]
+
+
+def test_an_interruption_ends_training_at_once() -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    text = random_lines(20_000)  # minutes of training
+    before = signal.signal(signal.SIGALRM, interrupt)
+    start = time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, 1.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            UnigramTokenizerConfig(vocab_size=8000).train(text)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - start < 15
+
+
+@pytest.mark.parametrize("config", [BPETokenizerConfig(vocab_size=400), UnigramTokenizerConfig(vocab_size=400)])
+def test_the_model_is_that_of_sentencepiece(config: BPETokenizerConfig | UnigramTokenizerConfig) -> None:
+    text, model = [*random_lines(50), "a\rb c\x0bd"], BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(map(config.normalize, text)),
+        model_writer=model,
+        model_type=config.kind,
+        vocab_size=400,
+        hard_vocab_limit=False,
+        character_coverage=1.0,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        pad_id=0,
+        bos_id=1,
+        eos_id=2,
+        unk_id=3,
+        pad_piece="<pad>",
+        unk_surface=" <unk> ",
+        max_sentence_length=2**16,
+        num_threads=2,
+        minloglevel=2,
+    )
+    assert config.train(text).model == model.getvalue()

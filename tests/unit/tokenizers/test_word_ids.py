@@ -15,6 +15,8 @@ from seq2attn.tokenizers.unicode_scripts import is_unspaced
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 from tests.unit.tokenizers.test_tokenizers import TEXT, TRAINED
 
+LETTERS = ["a", "boat", "ß", "é", "日本", "天", "ก", "คำ", "😀", "👩🏽", "x\u0301", " ", ","]
+
 
 def check_word_by_word(tokenizer: Tokenizer, ids: Sequence[int]) -> None:
     indices = tokenizer.word_ids(ids)
@@ -100,9 +102,6 @@ def test_subwords_of_scripts_without_spaces_are_not_joined() -> None:
     text = TokenizedText.from_ids(tokenizer, tokenizer.encode(lines[0]))
     assert "".join(text.words) == lines[0]
     assert len(text.words) == sum(token != "▁" for token in text.tokens) > 3
-
-
-LETTERS = ["a", "boat", "ß", "é", "日本", "天", "ก", "คำ", "😀", "👩🏽", "x\u0301", " ", ","]
 
 
 @pytest.mark.parametrize("name", TRAINED)

@@ -29,7 +29,6 @@ def lengths_of(pairs, length):
 
 
 def resolve(lengths, world=ALONE, **training):
-    """The resolved config and the logged lines."""
     lines = []
     return resolve_auto(TrainingConfig(**training), lengths, world, lines.append), lines
 
