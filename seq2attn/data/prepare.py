@@ -39,7 +39,6 @@ from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, sha256_json, sha256_of, write_json
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer
-from seq2attn.tokenizers.words import WordTokenizerConfig
 
 PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
 PREPARE_HINT = "remove the folder it is in, and prepare the data again"
@@ -268,12 +267,11 @@ def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: T
 
     Raises: DataError when a file cannot be read.
     """
-    vocab_files = [one.vocab_file for one in text.per_side if isinstance(one, WordTokenizerConfig) and one.vocab_file]
     of_a_run = [] if text.run_dir is None else ["of a run"]  # `prepare` compares the vocabularies
     parts = {
-        "corpora": [[_options(corpus), *map(_content, corpus.files)] for corpus in corpora],
+        "corpora": [[_options(one), *((file.suffix, file_digest(file)) for file in one.files)] for one in corpora],
         "filters": _options(filters),
-        "tokenizer": [text.is_joint, *map(_options, text.per_side), *map(_content, vocab_files), *of_a_run],
+        "tokenizer": [text.is_joint, *map(_options, text.per_side), *of_a_run],
     }
     return sha256_json(parts)
 
@@ -281,10 +279,6 @@ def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: T
 def _options(config: Config) -> dict[str, Any]:
     """All options except paths, so that files can be moved."""
     return {key: value for key, value in dict(config).items() if not isinstance(value, Path | tuple)}
-
-
-def _content(path: Path) -> list[str]:
-    return [path.suffix, file_digest(path)]
 
 
 def file_digest(path: Path) -> str:

@@ -6,26 +6,20 @@ the punctuation carries the joiner `￭` (U+FFED) on that side; between two punc
     Don't wait, (she) said.   ->   Don ￭'￭ t wait ￭, (￭ she ￭) said ￭.
 
 Joining with spaces and removing each `￭` with the space beside it restores the line. A `￭` in the text becomes `■`.
-Punctuation that is not in the vocabulary with its joiners is searched with other joiners or none (vocabularies of other
-programs have `.`, not `￭.`); otherwise it is `<unk>`.
+Punctuation that is not in the vocabulary with its joiners is searched with other joiners or none, or is `<unk>`.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
-from seq2attn.config.base import FieldError, InputPath
-from seq2attn.errors import DataError
-from seq2attn.io.text_lines import read_lines
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import NormalizeConfig, collapse_whitespace
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary
@@ -33,16 +27,8 @@ from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, UNK, Voc
 JOINER = "￭"
 
 
-def _check_vocab_file(min_frequency: int, vocab_size: int | None, vocab_file: Path | None) -> list[FieldError]:
-    is_set = {"min_frequency": min_frequency != 1, "vocab_size": vocab_size is not None}
-    message = "is for counting words, and `vocab_file` takes them from a file: leave one of the two out"
-    return [FieldError(key, message) for key in is_set if is_set[key] and vocab_file is not None]
-
-
 class WordTokenizerConfig(NormalizeConfig):
     """A token for each word and punctuation mark of the training text; `￭` marks where no space was."""
-
-    rules = (_check_vocab_file,)
 
     kind: Literal["words"] = "words"
     pre_tokenizer: Literal["punctuation", "whitespace"] = "punctuation"
@@ -51,17 +37,9 @@ class WordTokenizerConfig(NormalizeConfig):
     """Words that are rarer in the training text become `<unk>`."""
     vocab_size: Annotated[int, Field(gt=4)] | None = None
     """Maximum size of the vocabulary, including the four special tokens; none: no limit."""
-    vocab_file: InputPath | None = None
-    """Take the words from this file instead of counting them: `.txt` (a word a line) or `.json`
-    (a `vocabulary.json` of a run)."""
 
     def train(self, lines: Iterable[str]) -> WordTokenizer:
-        """A tokenizer whose vocabulary is counted in `lines`, or read from `vocab_file`.
-
-        Raises: DataError or RunError for a vocabulary file that cannot be used.
-        """
-        if self.vocab_file is not None:
-            return WordTokenizer(self, _read_vocabulary(self.vocab_file))
+        """A tokenizer whose vocabulary is the words of `lines`."""
         tokens = (token for line in lines for token in self.segment(line))
         return WordTokenizer(self, Vocabulary.from_counts(tokens, self.min_frequency, self.vocab_size))
 
@@ -122,15 +100,3 @@ def _token_pattern() -> re.Pattern[str]:
     # `\w` lacks the vowel signs and accents that many scripts write as separate characters.
     marks = "".join(chr(c) for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c))[0] == "M")
     return re.compile(rf"(?P<word>[\w{marks}]+)|\S")
-
-
-def _read_vocabulary(path: Path) -> Vocabulary:
-    if path.suffix == ".json":
-        return Vocabulary.load(path)
-    if path.suffix != ".txt":
-        raise DataError(f"{path}: expected a vocabulary as .txt (a word a line) or .json")
-    line_numbers: dict[str, int] = {}
-    for number, word in enumerate(read_lines(path), start=1):
-        if (first := line_numbers.setdefault(word, number)) != number:
-            raise DataError(f"{path}:{number}: {json.dumps(word, ensure_ascii=False)} is in line {first} too")
-    return Vocabulary.from_tokens(line_numbers)

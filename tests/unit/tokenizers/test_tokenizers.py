@@ -25,7 +25,7 @@ from seq2attn.tokenizers.config import TokenizerConfig, TokenizersConfig, load_t
 from seq2attn.tokenizers.normalize import NormalizeConfig
 from seq2attn.tokenizers.subword_regularization import BPEDropoutSampler, UnigramSampler
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer, UnigramTokenizerConfig
-from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK, Vocabulary
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 from seq2attn.tokenizers.words import WordTokenizerConfig
 
 WORDS = ("red", "green", "lantern", "river", "mountain", "slowly", "wandering", "thunder", "paper", "boat")
@@ -106,34 +106,6 @@ def test_segmentation_into_words() -> None:
     assert tokenizer.convert_ids_to_tokens(tokenizer.encode("a ,b( a")) == ["a", "￭,", "b", "(￭", "a"]
     whitespace = TRAINED["whitespace"]
     assert whitespace.encode("<s> red </s> <pad>") == [UNK, *whitespace.encode("red"), UNK, UNK]
-
-
-def test_words_from_a_file(tmp_path: Path) -> None:
-    (tmp_path / "v.txt").write_text("<unk>\nred\n.\nboat\n")
-    tokenizer = WordTokenizerConfig(vocab_file=tmp_path / "v.txt").train([])
-    assert tokenizer.vocabulary.tokens[4:] == ("red", ".", "boat")
-    assert tokenizer.convert_ids_to_tokens(tokenizer.encode("red boat. sea")) == ["red", "boat", ".", "<unk>"]
-    Vocabulary.from_tokens(["sea"]).save(tmp_path / "v.json")
-    assert WordTokenizerConfig(vocab_file=tmp_path / "v.json").train([]).vocabulary.tokens[4:] == ("sea",)
-    with pytest.raises(ValidationError, match="takes them from a file"):
-        WordTokenizerConfig(vocab_size=9, vocab_file=tmp_path / "v.txt")
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("twice.txt", '{path}:3: "red" is in line 1 too'),
-        ("list.csv", "{path}: expected a vocabulary as .txt (a word a line) or .json"),
-        ("none.txt", "{path}: there is no such file"),
-    ],
-)
-def test_invalid_vocab_files(tmp_path: Path, name: str, message: str) -> None:
-    path = tmp_path / name
-    if name != "none.txt":
-        path.write_text("red\nboat\nred\n")
-    with pytest.raises(DataError) as error:
-        WordTokenizerConfig(vocab_file=path).train([])
-    assert str(error.value) == message.format(path=path)
 
 
 @pytest.mark.parametrize("config", [BPETokenizerConfig(), UnigramTokenizerConfig()])
