@@ -6,8 +6,8 @@ Shapes: B sentences, K hypotheses per sentence, V vocabulary, C >= K candidates.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -17,44 +17,30 @@ from seq2attn.tokenizers.vocabulary import EOS
 NEG_INF = float("-inf")
 
 
-class SearchStrategy(Protocol):
+@dataclass(frozen=True)
+class SearchStrategy(ABC):
     """Selection of candidates among all continuations of the hypotheses of a sentence."""
 
-    @property
-    def beam_size(self) -> int:
-        """K: number of hypotheses per sentence."""
-        ...
-
-    @property
-    def groups(self) -> int:
-        """Rows of the search for each sentence, next to each other; each has `beam_size` hypotheses."""
-        ...
+    beam_size: int = 1  # K: number of hypotheses per sentence
+    groups = 1
+    """Rows of the search for each sentence, next to each other; each has `beam_size` hypotheses."""
 
     @property
     def max_finished(self) -> float:
         """Number of finished hypotheses that end the search for a sentence."""
-        ...
+        return math.inf
 
     def initial_scores(self, scores: Tensor) -> Tensor:
         """Scores of the K equal hypotheses before the first token: zeros [B, K] -> [B, K]"""
-        ...
+        return scores
 
+    @abstractmethod
     def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log_probs [B, K, V], scores [B, K] -> parent, token, score, each [B, C]"""
-        ...
 
 
-@dataclass(frozen=True)
-class GreedySearch:
+class GreedySearch(SearchStrategy):
     """The most likely token at each step. A beam of one differs: it also considers second-best tokens that end."""
-
-    beam_size: int = 1
-    max_finished: float = math.inf
-    groups: ClassVar[int] = 1
-
-    def initial_scores(self, scores: Tensor) -> Tensor:
-        """[B, 1]"""
-        return scores
 
     def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log_probs [B, 1, V], scores [B, 1] -> parent, token, score, each [B, 1]"""
@@ -62,12 +48,11 @@ class GreedySearch:
 
 
 @dataclass(frozen=True)
-class BeamSearch:
+class BeamSearch(SearchStrategy):
     """The 2K most likely continuations of all K hypotheses, enough if K of them end."""
 
     beam_size: int = 5
     patience: float | None = None
-    groups: int = 1
 
     @property
     def max_finished(self) -> float:
@@ -90,6 +75,7 @@ class DiverseBeamSearch(BeamSearch):
     The penalty decides which K hypotheses are kept at a step (algorithm 1); their scores stay log-probabilities.
     """
 
+    groups: int = 1
     penalty: float = 0.5
     eos: int = EOS
 
@@ -118,20 +104,13 @@ class DiverseBeamSearch(BeamSearch):
 
 
 @dataclass(frozen=True)
-class Sampling:
+class Sampling(SearchStrategy):
     """K independent samples, with top-k and nucleus (top-p) filtering."""
 
-    beam_size: int = 1
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float = 1.0
     generator: torch.Generator | None = None
-    max_finished: float = math.inf
-    groups: ClassVar[int] = 1
-
-    def initial_scores(self, scores: Tensor) -> Tensor:
-        """[B, K], unchanged"""
-        return scores
 
     def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log_probs [B, K, V], scores [B, K] -> parent, token, score, each [B, K]"""
