@@ -42,7 +42,8 @@ class ConvolutionalDecoder(Decoder[ConvolutionalDecoderState]):
         self.position_embedding = LearnedPositionEmbedding(input_dim, config.max_positions)
         self.dropout = Dropout(config.dropout)
         self.input_proj, self.output_proj = Linear(input_dim, config.dim), Linear(config.dim, input_dim)
-        self.layers = nn.ModuleList(ConvolutionalDecoderLayer(config, input_dim, encoder) for _ in range(config.layers))
+        layers = nn.ModuleList(ConvolutionalDecoderLayer(config, input_dim, encoder) for _ in range(config.layers))
+        self.layers = cast("list[ConvolutionalDecoderLayer]", layers)
         self.dim, self.conv_buffer_shape = input_dim, (config.kernel_size - 1, config.dim)
         initialize_parameters(self)
 
@@ -51,7 +52,7 @@ class ConvolutionalDecoder(Decoder[ConvolutionalDecoderState]):
 
         The attentions of all L layers send gradients to the encoder: they are scaled by 1 / (2 L) (section 3.4).
         """
-        attentions = [layer.cross_attention for layer in self._layers()]
+        attentions = [layer.cross_attention for layer in self.layers]
         keys, values = (scale_gradient(x, 1 / (2 * len(attentions))) for x in (encoded.keys, encoded.values))
         memory = tuple(attention.project_memory(keys, values, encoded.mask) for attention in attentions)
         buffer = encoded.keys.new_zeros(encoded.keys.size(0), *self.conv_buffer_shape)
@@ -69,7 +70,7 @@ class ConvolutionalDecoder(Decoder[ConvolutionalDecoderState]):
         buffers: list[Tensor] = []
         outputs: list[AttentionOutput] = []
         for layer, buffer, source, attention_state in zip(
-            self._layers(), state.conv_buffers, memory, state.attention_states, strict=True
+            self.layers, state.conv_buffers, memory, state.attention_states, strict=True
         ):
             x, buffer, output = layer(x, embedded, buffer, source, attention_state, position, need_weights=need_weights)
             buffers.append(buffer)
@@ -78,9 +79,6 @@ class ConvolutionalDecoder(Decoder[ConvolutionalDecoderState]):
             tuple(buffers), tuple(output.state for output in outputs), state.position + embedded.size(1)
         )
         return DecoderOutput.from_attentions(self.dropout(self.output_proj(x)), new_state, outputs)
-
-    def _layers(self) -> list[ConvolutionalDecoderLayer]:
-        return cast("list[ConvolutionalDecoderLayer]", list(self.layers))
 
 
 class ConvolutionalDecoderLayer(nn.Module):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from seq2attn.attention.base import AttentionState
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import MultiHeadScoreConfig
 from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
-from seq2attn.decoders.kv_cache import CacheUpdate, KeyValue, KVCache, StaticKVCache
+from seq2attn.decoders.kv_cache import CacheUpdate, KeyValue, KVCache
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.transformer import TransformerConfig, TransformerLayersConfig
 from seq2attn.nn.dropout import Dropout
@@ -24,34 +25,111 @@ from seq2attn.nn.varlen import SequenceLayout
 
 @dataclass(frozen=True)
 class TransformerDecoderState:
-    """KV cache and attention states after some target tokens."""
+    """Cache and attention states after some target tokens."""
 
-    kv_cache: KVCache | StaticKVCache  # shared by the hypotheses of a sentence
+    cache: Any  # a KV cache, which the hypotheses of a sentence share, or the cells of SSRUs
     attention_states: tuple[AttentionState, ...]  # of the cross-attention of each layer
     position: Tensor  # [N]: number of decoded tokens
+
+
+class CrossAttentionLayer(nn.Module, ABC):
+    """A layer over the target tokens, cross-attention and feed-forward, each with a residual connection."""
+
+    def build_cross_attention(self, config: TransformerLayersConfig, attention: Attention, dim: int) -> None:
+        """Build the submodules of this class, after those of the subclass."""
+        self.cross_attention = attention
+        self.cross_attention_residual = config.build_residual(dim)
+        self.feed_forward = config.build_feed_forward(dim)
+        self.feed_forward_residual = config.build_residual(dim)
+
+    @abstractmethod
+    def empty_cache(self, like: Tensor) -> Any:
+        """Cache of no tokens, for the keys [B, S, Dk] of an encoder."""
+
+    @abstractmethod
+    def attend_target(
+        self, x: Tensor, update: Any, index: int, position: Tensor, layout: SequenceLayout | None, bias: Tensor | None
+    ) -> tuple[Tensor, Any]:
+        """Layer over the target tokens: x [N, T, D] -> [N, T, D], and their part of the cache"""
+
+    def forward(
+        self,
+        x: Tensor,
+        update: Any,
+        index: int,
+        memory: Memory,
+        attention_state: AttentionState,
+        position: Tensor,
+        layout: SequenceLayout | None,
+        bias: Tensor | None,
+        *,
+        need_weights: bool,
+    ) -> tuple[Tensor, Any, AttentionOutput]:
+        """x [N, T, D] -> [N, T, D], the part of the cache, and the output of the cross-attention
+
+        `index`: number of the layer in the `update` of the cache; `bias`: of the scores of the self-attention.
+        """
+        x, cached = self.attend_target(x, update, index, position, layout, bias)
+        y = self.cross_attention_residual.sublayer_input(x)
+        output = self.cross_attention(y, memory, position, attention_state, need_weights=need_weights, layout=layout)
+        x = self.cross_attention_residual.add_output(x, output.context)
+        x = self.feed_forward_residual.add_output(x, self.feed_forward(self.feed_forward_residual.sublayer_input(x)))
+        return x, cached, output
+
+
+class TransformerDecoderLayer(CrossAttentionLayer):
+    """Causal self-attention, cross-attention and feed-forward, each with a residual connection."""
+
+    def __init__(self, config: TransformerDecoderConfig, dim: int, encoder: Encoder) -> None:
+        super().__init__()
+        self.self_attention = config.build_self_attention(dim)
+        self.self_attention_residual = config.build_residual(dim)
+        self.build_cross_attention(config, config.attention.build(dim, encoder.key_dim, encoder.value_dim, dim), dim)
+        self.kv_heads, self.head_dim = self.self_attention.score.kv_heads, config.head_dim or dim // config.heads
+
+    def empty_cache(self, like: Tensor) -> KeyValue:
+        """Empty keys and values: two of [B, G, 0, d]."""
+        empty = like.new_empty(like.size(0), self.kv_heads, 0, self.head_dim)
+        return empty, empty
+
+    def attend_target(
+        self, x: Tensor, update: Any, index: int, position: Tensor, layout: SequenceLayout | None, bias: Tensor | None
+    ) -> tuple[Tensor, KeyValue]:
+        """Causal self-attention: x [N, T, D] -> [N, T, D], and all keys and values, with those of the new tokens"""
+        y = self.self_attention_residual.sublayer_input(x)
+        sentences = update.old_layers[index][0].size(0)
+        tokens, positions = y.reshape(sentences, -1, y.size(-1)), position.reshape(sentences, -1)
+        new = self.self_attention.project_keys_values(tokens, tokens, positions)
+        entries: KeyValue = update.update_layer(index, new)
+        target = Memory(*entries, update.mask, layout, bias)
+        output = self.self_attention(y, target, position, causal=update.causal, layout=layout)
+        return self.self_attention_residual.add_output(x, output.context), entries
 
 
 class TransformerDecoder(Decoder[TransformerDecoderState]):
     """Layers of self-attention, cross-attention and feed-forward over embeddings with positions."""
 
-    def __init__(self, config: TransformerDecoderConfig, dim: int, encoder: Encoder) -> None:
+    layer_type: ClassVar[Any] = TransformerDecoderLayer
+    cache_type: ClassVar[Any] = KVCache
+
+    def __init__(self, config: TransformerLayersConfig, dim: int, encoder: Encoder) -> None:
         super().__init__()
         self.position_encoding = config.build_position_encoding(dim)
         self.position_bias = config.build_position_bias(bidirectional=False)
         self.embedding_norm = config.build_embedding_norm(dim)
         self.dropout, self.layer_drop = Dropout(config.dropout), LayerDrop(config.layer_dropout)
-        self.layers = nn.ModuleList(TransformerDecoderLayer(config, dim, encoder) for _ in range(config.layers))
+        layers = nn.ModuleList(self.layer_type(config, dim, encoder) for _ in range(config.layers))
+        self.layers = cast("list[CrossAttentionLayer]", layers)
         self.norm = config.build_final_norm(dim)
         self.dim = dim
         initialize_parameters(self)
 
     def init_state(self, encoded: EncoderOutput) -> tuple[Memories, TransformerDecoderState]:
-        """Projected source for every layer, and a state with an empty KV cache."""
-        layers = self._layers()
-        attentions = [layer.cross_attention for layer in layers]
+        """Projected source for every layer, and a state with an empty cache."""
+        attentions = [layer.cross_attention for layer in self.layers]
         source = encoded.keys, encoded.values, encoded.mask, encoded.layout
         memory = tuple(attention.project_memory(*source) for attention in attentions)
-        cache = KVCache(tuple(layer.empty_cache(encoded.keys) for layer in layers))
+        cache = self.cache_type(tuple(layer.empty_cache(encoded.keys) for layer in self.layers))
         attention_states = tuple(attention.initial_state(m) for attention, m in zip(attentions, memory, strict=True))
         position = encoded.mask.new_zeros(encoded.mask.size(0), dtype=torch.long)
         return memory, TransformerDecoderState(cache, attention_states, position)
@@ -72,19 +150,19 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
         """
         position = next_positions(state.position, embedded) if layout is None else layout.positions
         x = self.dropout(self.embedding_norm(embedded + self.position_encoding(position).to(embedded.dtype)))
-        update = state.kv_cache.extend(embedded.size(1))
+        update = state.cache.extend(embedded.size(1))
         bias = None if self.position_bias is None else self._position_bias(update, position, layout)
-        entries: list[KeyValue] = []
+        cached: list[Any] = []
         outputs: list[AttentionOutput] = []
-        for layer, source, attention_state in zip(self._layers(), memory, state.attention_states, strict=True):
-            y, new_entries, output = layer(
-                x, update, len(entries), source, attention_state, position, layout, bias, need_weights=need_weights
+        for layer, source, attention_state in zip(self.layers, memory, state.attention_states, strict=True):
+            y, new, output = layer(
+                x, update, len(cached), source, attention_state, position, layout, bias, need_weights=need_weights
             )
             x = self.layer_drop(x, y)
-            entries.append(new_entries)
+            cached.append(new)
             outputs.append(output)
         new_state = TransformerDecoderState(
-            update.finish(entries), tuple(output.state for output in outputs), state.position + embedded.size(1)
+            update.finish(cached), tuple(output.state for output in outputs), state.position + embedded.size(1)
         )
         return DecoderOutput.from_attentions(self.norm(x), new_state, outputs)
 
@@ -101,80 +179,6 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
             mask = mask.tril(entries)[None, None]
         bias: Tensor = self.position_bias(position[: mask.size(0)], mask)
         return bias
-
-    def _layers(self) -> list[TransformerDecoderLayer]:
-        return cast("list[TransformerDecoderLayer]", list(self.layers))
-
-
-class CrossAttentionLayer(nn.Module):
-    """Cross-attention and feed-forward, each with a residual connection; a subclass adds a layer before them."""
-
-    def build_cross_attention(self, config: TransformerLayersConfig, attention: Attention, dim: int) -> None:
-        """Build the submodules of this class, after those of the subclass."""
-        self.cross_attention = attention
-        self.cross_attention_residual = config.build_residual(dim)
-        self.feed_forward = config.build_feed_forward(dim)
-        self.feed_forward_residual = config.build_residual(dim)
-
-    def attend_source(
-        self,
-        x: Tensor,
-        memory: Memory,
-        attention_state: AttentionState,
-        position: Tensor,
-        layout: SequenceLayout | None,
-        *,
-        need_weights: bool,
-    ) -> tuple[Tensor, AttentionOutput]:
-        """x [N, T, D] -> [N, T, D], and the output of the cross-attention"""
-        y = self.cross_attention_residual.sublayer_input(x)
-        output = self.cross_attention(y, memory, position, attention_state, need_weights=need_weights, layout=layout)
-        x = self.cross_attention_residual.add_output(x, output.context)
-        x = self.feed_forward_residual.add_output(x, self.feed_forward(self.feed_forward_residual.sublayer_input(x)))
-        return x, output
-
-
-class TransformerDecoderLayer(CrossAttentionLayer):
-    """Causal self-attention, cross-attention and feed-forward, each with a residual connection."""
-
-    def __init__(self, config: TransformerDecoderConfig, dim: int, encoder: Encoder) -> None:
-        super().__init__()
-        self.self_attention = config.build_self_attention(dim)
-        self.self_attention_residual = config.build_residual(dim)
-        self.build_cross_attention(config, config.attention.build(dim, encoder.key_dim, encoder.value_dim, dim), dim)
-        self.kv_heads, self.head_dim = self.self_attention.score.kv_heads, config.head_dim or dim // config.heads
-
-    def empty_cache(self, like: Tensor) -> KeyValue:
-        """Empty keys and values: two of [B, G, 0, d]."""
-        empty = like.new_empty(like.size(0), self.kv_heads, 0, self.head_dim)
-        return empty, empty
-
-    def forward(
-        self,
-        x: Tensor,
-        update: CacheUpdate,
-        index: int,
-        memory: Memory,
-        attention_state: AttentionState,
-        position: Tensor,
-        layout: SequenceLayout | None,
-        bias: Tensor | None,
-        *,
-        need_weights: bool,
-    ) -> tuple[Tensor, KeyValue, AttentionOutput]:
-        """x [N, T, D] -> [N, T, D], keys and values with the new tokens, and the output of the cross-attention
-
-        `index`: number of the layer in `update`; `bias`: of the scores of the self-attention.
-        """
-        y = self.self_attention_residual.sublayer_input(x)
-        sentences = update.old_layers[index][0].size(0)
-        tokens, positions = y.reshape(sentences, -1, y.size(-1)), position.reshape(sentences, -1)
-        entries = update.update_layer(index, self.self_attention.project_keys_values(tokens, tokens, positions))
-        target = Memory(*entries, update.mask, layout, bias)
-        output = self.self_attention(y, target, position, causal=update.causal, layout=layout)
-        x = self.self_attention_residual.add_output(x, output.context)
-        x, output = self.attend_source(x, memory, attention_state, position, layout, need_weights=need_weights)
-        return x, entries, output
 
 
 class TransformerDecoderConfig(TransformerConfig):

@@ -93,6 +93,14 @@ class TransformerLayersConfig(Config):
         """Final norm of pre-norm layers; identity for post-norm."""
         return self._norm(dim) if self.norm_order == "pre" else nn.Identity()
 
+    def build_embedding_norm(self, dim: int) -> nn.Module:
+        """Norm before the first layer, or identity."""
+        return nn.Identity()
+
+    def build_position_bias(self, *, bidirectional: bool) -> RelativePositionBias | None:
+        """Term of the scores of all layers; None without one."""
+        return None
+
     def _norm(self, dim: int) -> nn.Module:
         """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019, eq. 4)."""
         return nn.LayerNorm(dim) if self.norm_type == "layernorm" else nn.RMSNorm(dim, eps=1e-6)

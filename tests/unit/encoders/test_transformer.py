@@ -126,6 +126,6 @@ def test_the_kv_cache_and_the_memory_are_grouped():
     ).build(DIM, encoder).double()  # fmt: skip
     x = rand(3, TOKENS, DIM)
     memory, state = decoder.init_state(EncoderOutput(x, x, MASK, (x[:, :1],)))
-    tensors = [y for pair in decoder(x, state, memory).state.kv_cache.layers for y in pair]
+    tensors = [y for pair in decoder(x, state, memory).state.cache.layers for y in pair]
     tensors += [y for m in memory for y in (m.keys, m.values)]
     assert [y.shape for y in tensors] == [(3, KV_HEADS, TOKENS, DIM // HEADS)] * 4 * LAYERS
