@@ -15,7 +15,7 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
-from seq2attn.search.translate_ids import Hypothesis, TokenIds
+from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
 from seq2attn.tokenizers.base import Tokenizer
 
 
@@ -33,20 +33,14 @@ class Engine(Protocol):
         ...
 
     def translate(
-        self,
-        sources: TokenIds,
-        search: SearchConfig,
-        *,
-        budget: int,
-        prefixes: TokenIds | None = None,
-        phrases: Sequence[TokenIds] | None = None,
+        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each source (ids without EOS), best first, in the order of the sources.
 
         A batch has at most `budget` source tokens, with padding, times the hypotheses of each. An empty source has one
         empty hypothesis. The hypotheses of a source begin with its prefix, which counts in length, log-probability and
-        score, and those of a beam
-        contain its `phrases`. Raises EngineError for a search that the engine does not support, even without sources.
+        score, and those of a beam contain its `phrases`. Raises EngineError for a search that the engine does not
+        support, even without sources.
         """
         ...
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -12,7 +11,7 @@ from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.nn.linear import autocast
 from seq2attn.search.config import SearchConfig
-from seq2attn.search.translate_ids import Hypothesis, SearchModel, TokenIds, translate_ids
+from seq2attn.search.translate_ids import Hypothesis, Phrases, SearchModel, TokenIds, translate_ids
 
 SearchPrecision: TypeAlias = Literal["float32", "bfloat16"]
 
@@ -32,13 +31,7 @@ class NativeEngine:
         return f"native {self.precision}{' with CUDA graphs' if self.cuda_graphs else ''}"
 
     def translate(
-        self,
-        sources: TokenIds,
-        search: SearchConfig,
-        *,
-        budget: int,
-        prefixes: TokenIds | None = None,
-        phrases: Sequence[TokenIds] | None = None,
+        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each source, best first."""
         with autocast(self.precision, self.model.device):

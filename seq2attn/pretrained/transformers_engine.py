@@ -14,7 +14,7 @@ from torch import Tensor
 from seq2attn.errors import UserError
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.search.config import SearchConfig
-from seq2attn.search.translate_ids import Hypothesis, TokenIds
+from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
 from seq2attn.tokenizers.hf_tokenizer import HFTokenizer
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
@@ -51,13 +51,7 @@ class TransformersEngine:
 
     @torch.no_grad()
     def translate(
-        self,
-        sources: TokenIds,
-        search: SearchConfig,
-        *,
-        budget: int,
-        prefixes: TokenIds | None = None,
-        phrases: Sequence[TokenIds] | None = None,
+        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
     ) -> list[list[Hypothesis]]:
         """The best hypothesis of each source, by a beam that ends when no other can become better."""
         from transformers import GenerationConfig

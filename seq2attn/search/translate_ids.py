@@ -24,6 +24,8 @@ from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 TokenIds: TypeAlias = Sequence[Sequence[int]]
 """Token ids of several sentences, without BOS and EOS."""
+Phrases: TypeAlias = Sequence[TokenIds]
+"""Token ids of phrases, for each of several sentences."""
 MIN_BATCH_TOKENS = 1024
 """Smallest batch in tokens; batches are made small enough for two per thread, so that threads end at the same time."""
 MAX_BATCH_TOKENS = 8192
@@ -77,8 +79,8 @@ def translate_ids(
     config: SearchConfig,
     *,
     budget: int,
-    prefixes: TokenIds | None = None,
-    phrases: Sequence[TokenIds] | None = None,
+    prefixes: TokenIds = (),
+    phrases: Phrases = (),
     cuda_graphs: bool = False,
 ) -> list[list[Hypothesis]]:
     """Hypotheses of each source (ids without EOS), best first, in the order of the sources.
@@ -95,9 +97,9 @@ def translate_ids(
     def translate(rows: list[int]) -> list[list[Hypothesis]]:
         batch = [sources[row] for row in rows]
         limits = config.lengths.limits(torch.tensor([len(source) for source in batch]))
-        if prefixes is not None:
+        if prefixes:
             limits = limits.with_prefixes([prefixes[row] for row in rows])
-        if phrases is not None:
+        if phrases:
             limits = limits.with_phrases([phrases[row] for row in rows])
         memory, state = model.encode_sources(batch)
         limits = limits.to(model.device)

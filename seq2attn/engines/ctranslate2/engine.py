@@ -28,7 +28,7 @@ from seq2attn.engines.base import EngineError
 from seq2attn.errors import UserError
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
-from seq2attn.search.translate_ids import Hypothesis, TokenIds
+from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
 from seq2attn.tokenizers.vocabulary import EOS, Vocabulary
 
 ENGINE_NAME = "ctranslate2"
@@ -55,16 +55,10 @@ class CTranslate2Engine:
         return f"{ENGINE_NAME} {self._translator.compute_type}"
 
     def translate(
-        self,
-        sources: TokenIds,
-        search: SearchConfig,
-        *,
-        budget: int,
-        prefixes: TokenIds | None = None,
-        phrases: Sequence[TokenIds] | None = None,
+        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each source, best first. Raises EngineError for a search that CTranslate2 does not support."""
-        if phrases is not None:
+        if phrases:
             raise UserError(f"{ENGINE_NAME} has no lexical constraints: use --glossary with --engine native")
         if mistakes := unsupported_search(search):
             raise EngineError(ENGINE_NAME, mistakes)

@@ -7,7 +7,7 @@ Shapes: B sentences, K hypotheses per sentence, N = B*K rows, S source tokens, V
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -31,7 +31,7 @@ from seq2attn.nn.decoding_state import (
     select_sentences,
 )
 from seq2attn.search.config import SearchConfig
-from seq2attn.search.translate_ids import Hypothesis, TokenIds
+from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
 
 Tensors = tuple[Tensor, ...]
 
@@ -123,13 +123,7 @@ class OnnxEngine(NativeEngine):
     model: OnnxModel
 
     def translate(
-        self,
-        sources: TokenIds,
-        search: SearchConfig,
-        *,
-        budget: int,
-        prefixes: TokenIds | None = None,
-        phrases: Sequence[TokenIds] | None = None,
+        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each source, best first. Raises EngineError for a search that needs attention weights."""
         if search.coverage_penalty:
