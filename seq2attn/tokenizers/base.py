@@ -9,7 +9,7 @@ from typing import Self
 
 from seq2attn.config.base import Config
 from seq2attn.errors import UserError
-from seq2attn.io.files import write_json
+from seq2attn.io.files import write_bytes, write_json
 from seq2attn.tokenizers.normalize import collapse_whitespace
 from seq2attn.tokenizers.vocabulary import Vocabulary
 
@@ -26,6 +26,8 @@ class Tokenizer(ABC):
     """Whether `sample` differs from `encode`."""
     line_prefix: tuple[int, ...] = ()
     """Ids before those of each line: the language of a multilingual model."""
+    files: Mapping[str, bytes] = {}
+    """Content of files beside the config and the vocabulary, by name."""
 
     def __init__(self, config: Config, vocabulary: Vocabulary) -> None:
         self.config, self.vocabulary = config, vocabulary
@@ -48,6 +50,9 @@ class Tokenizer(ABC):
 
     def _surfaces(self, ids: Sequence[int]) -> Iterable[str]:
         """The text of each id with its spaces; nothing for PAD, BOS and EOS."""
+        return map(self._surface, ids)
+
+    def _surface(self, id: int) -> str:
         raise NotImplementedError
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -69,6 +74,8 @@ class Tokenizer(ABC):
 
     def save(self, folder: Path) -> None:
         """Write the files that `load_tokenizer` reads; the header is written last."""
+        for name, content in self.files.items():
+            write_bytes(folder / name, content)
         self.vocabulary.save(folder / VOCABULARY_FILE)
         write_json(folder / TOKENIZER_FILE, {"config": self.config.model_dump(mode="json")})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
@@ -40,8 +40,5 @@ class CharacterTokenizer(Tokenizer):
         """The ids of a line's characters, without BOS and EOS."""
         return [self.vocabulary.id(character) for character in self.config.segment(line)]
 
-    def _surfaces(self, ids: Sequence[int]) -> list[str]:
-        tokens = self.convert_ids_to_tokens(ids)
-        return [
-            "" if id in CONTROL_IDS else token.replace(SPACE_MARK, " ") for id, token in zip(ids, tokens, strict=True)
-        ]
+    def _surface(self, id: int) -> str:
+        return "" if id in CONTROL_IDS else self.vocabulary.tokens[int(id)].replace(SPACE_MARK, " ")

@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from seq2attn.config.base import Config, InputPath
 from seq2attn.errors import DataError, RunError, UserError
-from seq2attn.io.files import read_bytes, sha256_json, sha256_of, write_bytes
+from seq2attn.io.files import read_bytes, sha256_json, sha256_of
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_whitespace
 from seq2attn.tokenizers.sentencepiece_model import FILE_HINT, fill_in_digest
@@ -82,7 +82,7 @@ class HFTokenizer(Tokenizer):
     def __init__(self, config: HFTokenizerConfig, content: bytes, vocabulary: Vocabulary) -> None:
         """Raises RunError for a file that is no tokenizer, UserError without the library."""
         super().__init__(config, vocabulary)
-        self.content, self._backend = content, load_backend(content, config.path)
+        self.files, self._backend = {BACKEND_FILE: content}, load_backend(content, config.path)
         if config.tag is not None:
             self.line_prefix = (vocabulary.id(config.tag),)
         self._silent = {*CONTROL_IDS, *self.line_prefix}
@@ -105,8 +105,3 @@ class HFTokenizer(Tokenizer):
         """The text, always one line, without special tokens; UNK becomes `<unk>`, invalid bytes `�`."""
         tokens = [self.vocabulary.tokens[int(id)] for id in ids if id not in self._silent]
         return collapse_whitespace(self._backend.decoder.decode(tokens))
-
-    def save(self, folder: Path) -> None:
-        """Write the files that `load_tokenizer` reads."""
-        write_bytes(folder / BACKEND_FILE, self.content)
-        super().save(folder)

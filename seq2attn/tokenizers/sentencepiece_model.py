@@ -21,7 +21,7 @@ from pydantic import Field, TypeAdapter, model_validator
 from seq2attn.config.base import Config, FieldError, InputPath
 from seq2attn.config.plugin import is_of_run
 from seq2attn.errors import DataError, RunError, UserError
-from seq2attn.io.files import read_bytes, read_object, sha256_json, sha256_of, write_bytes
+from seq2attn.io.files import read_bytes, read_object, sha256_json, sha256_of
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_whitespace
 from seq2attn.tokenizers.subwords import MODEL_FILE, UNK_SURFACE
@@ -157,7 +157,8 @@ class SentencePieceTokenizer(Tokenizer):
     def __init__(self, config: SentencePieceTokenizerConfig, model: bytes, vocabulary: Vocabulary) -> None:
         """Raises RunError for a model that is none, UserError for an unknown tag, or when sacremoses is missing."""
         super().__init__(config, vocabulary)
-        self.model, self._processor = model, load_processor(model, config.path)
+        self.model, self.files = model, {MODEL_FILE: model}
+        self._processor = load_processor(model, config.path)
         self._moses = None if config.punctuation is None else _load_moses(config.punctuation)
         if config.tag is not None:
             if config.tag not in vocabulary.tokens[len(SPECIAL_TOKENS) :]:
@@ -225,11 +226,6 @@ class SentencePieceTokenizer(Tokenizer):
         runs = groupby(tokens, SPECIAL_TOKENS[UNK].__eq__)
         texts = (" ".join(run) if is_unknown else self._processor.decode_pieces([*run]) for is_unknown, run in runs)
         return collapse_whitespace(" ".join(texts))
-
-    def save(self, folder: Path) -> None:
-        """Write the files that `load_tokenizer` reads."""
-        write_bytes(folder / MODEL_FILE, self.model)
-        super().save(folder)
 
 
 def _load_moses(language: str) -> Any:

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from seq2attn.errors import DataError, RunError
-from seq2attn.io.files import read_bytes, write_bytes
+from seq2attn.io.files import read_bytes
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, NormalizeConfig, collapse_whitespace
 from seq2attn.tokenizers.subword_regularization import BPEDropoutSampler, UnigramSampler
@@ -129,7 +129,7 @@ class SubwordTokenizer(Tokenizer):
     def __init__(self, config: BPETokenizerConfig | UnigramTokenizerConfig, model: bytes) -> None:
         from sentencepiece import SentencePieceProcessor
 
-        self.model = model
+        self.model, self.files = model, {MODEL_FILE: model}
         self._processor: Any = SentencePieceProcessor(model_proto=model)
         ids = range(len(self._processor))
         super().__init__(config, Vocabulary(tuple(map(self._processor.id_to_piece, ids))))
@@ -162,9 +162,6 @@ class SubwordTokenizer(Tokenizer):
             return (self.vocabulary.id(symbol),)
         return [self.vocabulary.id(f"<0x{byte:02X}>") for byte in symbol.encode()]
 
-    def _surfaces(self, ids: Sequence[int]) -> Iterable[str]:
-        return map(self._surface, ids)
-
     def _surface(self, id: int) -> str:
         if id in CONTROL_IDS:
             return ""
@@ -178,11 +175,6 @@ class SubwordTokenizer(Tokenizer):
     def decode(self, ids: Sequence[int]) -> str:
         """The text, always one line, without PAD, BOS and EOS; UNK becomes `<unk>`, invalid bytes `�`."""
         return collapse_whitespace(self._processor.decode([int(id) for id in ids if id not in CONTROL_IDS]))
-
-    def save(self, folder: Path) -> None:
-        """Write the files that `load_tokenizer` reads."""
-        write_bytes(folder / MODEL_FILE, self.model)
-        super().save(folder)
 
 
 def load_subwords(config: BPETokenizerConfig | UnigramTokenizerConfig, folder: Path, fix: str) -> SubwordTokenizer:

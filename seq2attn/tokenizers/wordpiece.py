@@ -128,9 +128,6 @@ class WordPieceTokenizer(Tokenizer):
         ids = self._backend.encode(line, add_special_tokens=False).ids
         return [BOS, *(self._from_bert_id.get(id, UNK) for id in ids)] if ids else []
 
-    def _surfaces(self, ids: Sequence[int]) -> Iterable[str]:
-        return map(self._surface, ids)
-
     def _surface(self, id: int) -> str:
         token = self.vocabulary.tokens[int(id)]
         if id in CONTROL_IDS:
