@@ -32,7 +32,7 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import FORMAT_VERSION, atomic_path, check_format, read_object, write_bytes, write_json
 from seq2attn.io.weights import WEIGHTS_HINT, is_corrupt, read_metadata
 from seq2attn.models import Seq2Seq
-from seq2attn.models.weights import Vocabularies, check_vocabularies, load_model, save_weights
+from seq2attn.models.build import Vocabularies, check_vocabularies, load_model, save_weights
 from seq2attn.nn.device import configure_cuda
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.config import load_tokenizer

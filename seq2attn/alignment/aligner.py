@@ -12,12 +12,13 @@ from seq2attn.alignment.head_selection import (
     ALIGNMENT_HINT,
     AlignmentErrorRate,
     AttentionHead,
+    WordAttention,
     default_head,
     load_selected_head,
     save_selected_head,
     score_heads,
+    word_attention_weights,
 )
-from seq2attn.alignment.word_attention import WordAttention, word_attention_weights
 from seq2attn.data.readers import PlainTextConfig, check_regular, read_pairs_with_alignments
 from seq2attn.data.word_alignment import WordAlignment, format_pharaoh
 from seq2attn.errors import RunError, UserError

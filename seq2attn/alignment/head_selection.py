@@ -1,19 +1,60 @@
-"""Selection of the attention head for word alignment, and its record in the run directory."""
+"""Cross-attention between words, and the attention head for word alignment: selection, and record in the run directory.
+
+L layers, H heads, T target words, S source words: words separated by white space, not tokens.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias, cast
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import PositiveInt, TypeAdapter, ValidationError
 
-from seq2attn.alignment.word_attention import INPUT_STEP, OUTPUT_STEP, WordAttention, argmax_links
-from seq2attn.data.word_alignment import AlignmentLink, WordAlignment
+from seq2attn.data.word_alignment import AlignmentLink, WordAlignment, pair_word_ids, split_words
 from seq2attn.errors import RunError
 from seq2attn.io.files import read_object, write_json
+from seq2attn.models import Seq2Seq
+from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.run_directory import RunDirectory
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.tokenized_text import pool_to_words
 from seq2attn.training.guided_alignment import GuidedAlignmentConfig
+
+WordAttention: TypeAlias = NDArray[np.float32]
+OUTPUT_STEP, INPUT_STEP = 0, 1
+"""Decoder steps of a target word: the step with the word as output, or as input (Chen et al. 2020)."""
+
+
+def word_attention_weights(
+    model: Seq2Seq, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]], *, budget: int = 4096
+) -> list[WordAttention | None]:
+    """For each pair [2, L, H, T, S], output steps first; None for a pair with an empty side, or without attention.
+
+    Weights of forced decoding, summed over a source word and averaged over a target word; those on the EOS of the
+    source are dropped. `budget`: maximum rows times the longer side of a batch.
+    """
+    ids = [(tokenizers[0].encode(source), tokenizers[1].encode(target)) for source, target in pairs]
+    rows = [row for row, sides in enumerate(ids) if all(sides)]
+    output: list[WordAttention | None] = [None] * len(pairs)
+    all_weights = cross_attention_weights(model, [ids[row] for row in rows], budget=budget)
+    for row, weights in zip(rows, all_weights, strict=True):
+        if weights is not None:
+            source, target = pair_word_ids(tokenizers, pairs[row], ids[row])
+            steps = np.stack([weights[:, :, : len(target)], weights[:, :, 1:]])[..., : len(source)]
+            num_sources, num_targets = (len(split_words(line)) for line in pairs[row])
+            output[row] = pool_to_words(steps, (target, num_targets), (source, num_sources))
+    return output
+
+
+def argmax_links(weights: WordAttention) -> list[AlignmentLink]:
+    """weights [T, S] -> each target word's link to the source word of largest weight (Garg et al. 2019, section 3).
+
+    The first of equals; no link for a row of zeros.
+    """
+    return [(int(row.argmax()), word) for word, row in enumerate(weights) if row.any()]
 
 
 @dataclass(frozen=True)

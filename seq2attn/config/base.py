@@ -58,7 +58,7 @@ InputPath = Annotated[Path, BeforeValidator(_resolve_path)]
 
 def to_list(value: Any) -> Any:
     """A single value as a list of one; for fields that accept a value in the place of a list."""
-    return value if isinstance(value, list | tuple) else [value]
+    return value if type(value) in (list, tuple) else [value]  # a duration is a tuple of another type
 
 
 class FieldError(ValueError):

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
+from seq2attn.config.base import to_list
+
 Unit = Literal["updates", "epochs", "seconds", "minutes", "hours"]
 SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600}
 PATTERN = r"^\s*(\d+(?:\.\d+)?)\s+(update|epoch|second|minute|hour)s?\s*$"
@@ -55,9 +57,5 @@ TimeField = Annotated[DurationField, AfterValidator(_check_time)]
 """A config field with a duration in seconds, minutes or hours."""
 
 
-def _to_list(value: Any) -> Any:
-    return value if isinstance(value, list | tuple) and not isinstance(value, Duration) else [value]
-
-
-OneOrMore = BeforeValidator(_to_list, json_schema_input_type=DurationField | list[DurationField])
+OneOrMore = BeforeValidator(to_list, json_schema_input_type=DurationField | list[DurationField])
 """A single duration in the place of a list of one."""

@@ -11,8 +11,7 @@ from pydantic_core import ErrorDetails
 
 from seq2attn.config.base import Config, FieldError, FieldErrors, ValidationContext, check_rules, valid_fields
 from seq2attn.config.hints import our_key, suggest, suggest_or_list
-from seq2attn.config.source_location import MAX_SHOWN, Diagnostic
-from seq2attn.config.yaml_tree import MISSING, Names, YAMLTree, child
+from seq2attn.config.yaml_tree import MAX_SHOWN, MISSING, Diagnostic, Names, YAMLTree, child
 
 C = TypeVar("C", bound=Config)
 TYPE_NAMES = {

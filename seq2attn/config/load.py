@@ -13,9 +13,8 @@ from pydantic import ValidationError
 
 from seq2attn.config.base import Config, FieldError
 from seq2attn.config.explain import locate, place_errors, validate
-from seq2attn.config.source_location import Diagnostic, format_diagnostics
 from seq2attn.config.yaml_reader import YAMLReader
-from seq2attn.config.yaml_tree import Names, YAMLTree, merge
+from seq2attn.config.yaml_tree import Diagnostic, Names, YAMLTree, format_diagnostics, merge
 from seq2attn.errors import ConfigError
 
 C = TypeVar("C", bound=Config)

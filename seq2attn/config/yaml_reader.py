@@ -17,8 +17,7 @@ from yaml.reader import ReaderError
 from seq2attn.config.base import PathString
 from seq2attn.config.hints import suggest
 from seq2attn.config.plugin import is_run
-from seq2attn.config.source_location import COMMAND_LINE, Diagnostic, format_diagnostics
-from seq2attn.config.yaml_tree import Entry, Names, YAMLTree, merge
+from seq2attn.config.yaml_tree import COMMAND_LINE, Diagnostic, Entry, Names, YAMLTree, format_diagnostics, merge
 from seq2attn.errors import ConfigError
 from seq2attn.io.files import open_regular
 

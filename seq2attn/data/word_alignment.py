@@ -72,16 +72,6 @@ def format_pharaoh(links: Iterable[AlignmentLink]) -> str:
     return " ".join(f"{source}-{target}" for source, target in ordered)
 
 
-IdsWithWords = tuple[list[int], list[int]]
-"""The ids of a line, and the index of the word of each."""
-
-
-def encode_with_word_ids(tokenizer: Tokenizer, line: str) -> IdsWithWords:
-    """The ids of a line, and the word of each. Raises DataError as `word_ids`."""
-    ids = tokenizer.encode(line)
-    return ids, word_ids(tokenizer, line, ids)
-
-
 def pair_word_ids(
     tokenizers: tuple[Tokenizer, Tokenizer], texts: tuple[str, str], ids: tuple[list[int], list[int]]
 ) -> tuple[list[int], list[int]]:

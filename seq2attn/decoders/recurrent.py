@@ -25,8 +25,7 @@ from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.linear import Linear, is_grad_recording
-from seq2attn.nn.rnn.cells import RNNState
-from seq2attn.nn.rnn.fused_cells import DeferredLinear
+from seq2attn.nn.rnn.cells import DeferredLinear, RNNState
 from seq2attn.nn.rnn.stacked import (
     Bridge,
     InputFedRNN,

@@ -27,6 +27,7 @@ from seq2attn.inference.reranking import Reranker, rerank
 from seq2attn.inference.source_line import (
     SourceLimit,
     SourceLine,
+    Translation,
     combined_score,
     effective_source_limit,
     encode_prefix,
@@ -34,7 +35,6 @@ from seq2attn.inference.source_line import (
     model_source_limit,
     zip_by_rank,
 )
-from seq2attn.inference.translation import Translation
 from seq2attn.inference.unknown_words import replace_unknown_words
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import AttentionWeights
@@ -242,9 +242,8 @@ class Translator:
         """The hypotheses of all segments of each line."""
         segments = [segment for line in lines for segment in self._segments(line)]
         prefixes = [ids for line in lines for ids in line.prefixes(self.target.line_prefix)]
-        phrases = None
-        if self.glossary is not None:
-            phrases = [self.glossary.phrases(text, search) for line in lines for text in line.texts]
+        texts = [text for line in lines for text in line.texts]
+        phrases = [] if self.glossary is None else [self.glossary.phrases(text, search) for text in texts]
         translate = partial(self.engine.translate, segments, search, prefixes=prefixes, phrases=phrases)
         output, self.max_batch_tokens = retry_with_smaller_batches(
             translate, self.max_batch_tokens, max(map(len, segments))

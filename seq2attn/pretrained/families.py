@@ -8,10 +8,9 @@ from seq2attn.errors import DataError
 from seq2attn.io.hf_folder import CONFIG_FILE, check_files, read_hf_config
 from seq2attn.pretrained.bart import Bart
 from seq2attn.pretrained.family import Family
-from seq2attn.pretrained.m2m100 import M2M100
 from seq2attn.pretrained.marian import Marian
 from seq2attn.pretrained.marian_files import MarianFiles, find_marian_files
-from seq2attn.pretrained.mbart import MBart
+from seq2attn.pretrained.multilingual import M2M100, MBart
 from seq2attn.pretrained.pegasus import Pegasus
 from seq2attn.pretrained.t5 import MT5, T5
 

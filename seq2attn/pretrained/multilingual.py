@@ -1,4 +1,4 @@
-"""Models that descend from BART, with the tag of a language before the lines of both sides.
+"""M2M100, NLLB and mBART-50: descendants of BART with the tag of a language before the lines of both sides.
 
 sentencepiece.bpe.model    a SentencePiece model for all languages
 vocab.json                 ids of its pieces; without this file fairseq's: four special tokens, then the pieces
@@ -7,15 +7,16 @@ special_tokens_map.json tokenizer_config.json tokenizer.json    the tags, in one
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import read_bytes
-from seq2attn.pretrained.bart import BartFamily
-from seq2attn.pretrained.family import HF_TOKENIZER_FILE, OUR_START, ImportOptions
+from seq2attn.pretrained.bart import BART_NAMES, BART_OFFSET, POSITIONS, BartArchitecture, BartFamily
+from seq2attn.pretrained.family import HF_TOKENIZER_FILE, OUR_START, TOKENIZER_FILE, ImportOptions
 from seq2attn.tokenizers.sentencepiece_model import FILE_HINT, find_languages, load_processor, read_pieces
 
 MODEL_FILE, VOCABULARY_FILE = "sentencepiece.bpe.model", "vocab.json"
@@ -109,3 +110,70 @@ class Multilingual(BartFamily):
         """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
         tokenizer = self.original_tokenizer(options)
         return lambda line: list(tokenizer(line).input_ids)
+
+
+class M2M100Architecture(BartArchitecture):
+    """Fields of `config.json` that define a model of this kind, with their names there."""
+
+    scale_embedding: bool = True
+
+
+class M2M100(Multilingual):
+    """Pre-norm layers; tensor2tensor's sinusoids, of which the first token has the one after that of padding."""
+
+    model_type = "m2m_100"
+    architecture_class = M2M100Architecture
+    names = replace(
+        BART_NAMES, bias="", sinusoids=tuple(f"model.{side}coder.embed_positions.weights" for side in ("en", "de"))
+    )
+
+    def layers(self, options: ImportOptions) -> dict[str, Any]:
+        """Settings that encoder and decoder share: the order of norms and the positions."""
+        return {"norm_order": "pre", "position_offset": self.architecture.pad_token_id + 1}
+
+    def original_tokenizer(self, options: ImportOptions) -> Any:
+        """The original tokenizer with the language of the sources."""
+        from transformers import M2M100Tokenizer, NllbTokenizer
+
+        if not self.vocabulary.is_file():
+            return self.load_tokenizer(NllbTokenizer, src_lang=options.source_language)
+        files = [str(path) for path in (self.vocabulary, self.folder / MODEL_FILE)]
+        codes = self.tokenizer_settings.get("language_codes", "m2m100")
+        return M2M100Tokenizer(*files, src_lang=options.source_language, language_codes=codes)
+
+
+class MBartArchitecture(BartArchitecture):
+    """Fields of `config.json` that define a model of this kind, with their names there."""
+
+    normalize_before: Literal[True] = True
+    normalize_embedding: Literal[True] = True
+    add_final_layer_norm: Literal[True] = True
+    static_position_embeddings: Literal[False] = False
+
+
+class MBart(Multilingual):
+    """Pre-norm layers with a norm of the embeddings, and learned positions."""
+
+    model_type = "mbart"
+    architecture_class = MBartArchitecture
+    names = replace(BART_NAMES, sinusoids=(), learned=POSITIONS, first_position=BART_OFFSET)
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        """Raises DataError with the file and the key that cannot be used."""
+        super().__init__(folder, config)
+        if self.tokenizer_settings.get("tokenizer_class") in ("MBartTokenizer", "MBartTokenizerFast"):
+            raise DataError(
+                f"{folder / TOKENIZER_FILE}: `tokenizer_class` is that of the first mBART, whose sources end with their"
+                " language; only mBART-50 can be imported"
+            )
+
+    def layers(self, options: ImportOptions) -> dict[str, Any]:
+        """Settings that encoder and decoder share: norms and positions."""
+        positions = {"position_encoding": "learned", "max_positions": self.max_positions}
+        return {"norm_order": "pre", "embedding_norm": True, **positions}
+
+    def original_tokenizer(self, options: ImportOptions) -> Any:
+        """The original tokenizer with the language of the sources."""
+        from transformers import MBart50Tokenizer
+
+        return self.load_tokenizer(MBart50Tokenizer, src_lang=options.source_language)

@@ -19,7 +19,6 @@ from torch import Tensor
 from seq2attn.nn.decoding_state import reorder_beams, repeat_rows, select_rows, select_sentences
 from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
 from seq2attn.search.lexical_constraints import phrase_continuations
-from seq2attn.search.ngram_blocking import block_repeated_ngrams
 from seq2attn.search.strategies import NEG_INF, SearchStrategy
 
 Step = Callable[[Tensor, Any, Any], tuple[Tensor, Any]]
@@ -228,3 +227,18 @@ def _update(finished: Hypotheses, sentences: Tensor, best: Hypotheses) -> Hypoth
 def _gather(x: Tensor, index: Tensor) -> Tensor:
     """x [b, K, L], index [b, C] -> [b, C, L]"""
     return x.gather(1, index.unsqueeze(-1).expand(-1, -1, x.size(-1)))
+
+
+def block_repeated_ngrams(log_probs: Tensor, tokens: Tensor, size: int) -> Tensor:
+    """log_probs [b, K, V] with -inf for tokens that would repeat an n-gram of the hypotheses `tokens` [b, K, T].
+
+    A hypothesis that could not be continued otherwise is left as it is, for example where a prefix is forced.
+    """
+    if tokens.size(-1) < size:
+        return log_probs
+    ngrams = tokens.unfold(-1, size, 1)  # [b, K, T - size + 1, size]
+    last = tokens[..., tokens.size(-1) - size + 1 :]
+    is_repeated = (ngrams[..., :-1] == last.unsqueeze(-2)).all(-1)
+    bounds = torch.full_like(is_repeated, float("inf"), dtype=log_probs.dtype).masked_fill(is_repeated, float("-inf"))
+    blocked = log_probs.scatter_reduce(-1, ngrams[..., -1], bounds, "amin")
+    return torch.where((blocked == float("-inf")).all(-1, keepdim=True), log_probs, blocked)

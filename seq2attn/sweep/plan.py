@@ -10,8 +10,7 @@ from pathlib import Path
 
 from seq2attn.config.explain import validate
 from seq2attn.config.load import load_with_locations, override, read_merged
-from seq2attn.config.source_location import Diagnostic, format_diagnostics
-from seq2attn.config.yaml_tree import Entry, YAMLTree, merge
+from seq2attn.config.yaml_tree import Diagnostic, Entry, YAMLTree, format_diagnostics, merge
 from seq2attn.errors import ConfigError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device

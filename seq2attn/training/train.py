@@ -16,7 +16,7 @@ from seq2attn.errors import RunError, UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.lock import lock_directory
 from seq2attn.models import Seq2Seq, build_model
-from seq2attn.models.weights import check_vocabularies
+from seq2attn.models.build import check_vocabularies
 from seq2attn.nn.device import configure_cuda, deterministic
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import EOS

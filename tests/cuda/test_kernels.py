@@ -7,7 +7,7 @@ import torch
 from seq2attn.attention.additive_kernel import additive_scores
 from seq2attn.attention.attention import attend_in_groups
 from seq2attn.attention.entmax import masked_entmax
-from seq2attn.nn.rnn.fused_cells import FUSED_CELLS
+from seq2attn.nn.rnn.cells import FUSED_CELLS
 from seq2attn.nn.rnn.packed import run_rnn
 from seq2attn.nn.varlen import SequenceLayout, varlen_attention
 from seq2attn.training.loss import linear_cross_entropy

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from seq2attn.nn.linear import autocast_dtype, linear
-from seq2attn.nn.rnn.cells import RNNState
-from seq2attn.nn.rnn.fused_cells import FUSED_CELLS, CellType
+from seq2attn.nn.rnn.cells import FUSED_CELLS, CellType, RNNState
 
 Inputs = TypeVar("Inputs", Tensor, PackedSequence)
 

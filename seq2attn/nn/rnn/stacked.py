@@ -16,8 +16,7 @@ from seq2attn.config.base import Config
 from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import init_gates, initialize_parameters, open_forget_gate
 from seq2attn.nn.linear import Linear, is_grad_recording
-from seq2attn.nn.rnn.cells import RNNState, gru_cell, lstm_cell
-from seq2attn.nn.rnn.fused_cells import FUSED_CELLS, CellType
+from seq2attn.nn.rnn.cells import FUSED_CELLS, CellType, RNNState, gru_cell, lstm_cell
 from seq2attn.nn.rnn.packed import run_rnn
 
 

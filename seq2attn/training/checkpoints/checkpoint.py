@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 from seq2attn.errors import CorruptFileError, RunError
 from seq2attn.io.files import atomic_dir, atomic_path, read_object, sha256_json, write_json
 from seq2attn.io.weights import copy_weights, load_tensors, save_tensors, tensors_digest, unique_state_dict
-from seq2attn.models.weights import Vocabularies, save_weights
+from seq2attn.models.build import Vocabularies, save_weights
 from seq2attn.training.train_state import TrainState
 
 CHECKPOINTS_FOLDER, STATE_FILE = "checkpoints", "train_state.json"

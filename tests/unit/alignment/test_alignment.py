@@ -10,13 +10,15 @@ import torch
 from seq2attn.alignment.head_selection import (
     AlignmentErrorRate,
     AttentionHead,
+    WordAttention,
     all_heads,
+    argmax_links,
     default_head,
     load_selected_head,
     save_selected_head,
     score_heads,
+    word_attention_weights,
 )
-from seq2attn.alignment.word_attention import WordAttention, argmax_links, word_attention_weights
 from seq2attn.data.collate import collate
 from seq2attn.data.word_alignment import WordAlignment
 from seq2attn.errors import RunError

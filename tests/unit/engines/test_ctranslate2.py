@@ -15,7 +15,7 @@ import torch
 
 from seq2attn.engines.base import EngineError
 from seq2attn.engines.ctranslate2.engine import CTranslate2Engine, user_errors
-from seq2attn.engines.ctranslate2.spec import build_spec
+from seq2attn.engines.ctranslate2.target import build_spec
 from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import UserError
 from seq2attn.models import ModelConfig, Seq2Seq, build_model

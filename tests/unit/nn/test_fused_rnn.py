@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from seq2attn.attention import additive_kernel
-from seq2attn.nn.rnn.fused_cells import FUSED_CELLS, DeferredLinear
+from seq2attn.nn.rnn.cells import FUSED_CELLS, DeferredLinear
 from seq2attn.nn.rnn.packed import run_packed
 from seq2attn.nn.rnn.stacked import FusedSteps, InputFedRNN, ReferenceSteps, stack_layer_states, unstack_layer_states
 from tests.laws.parts import rand

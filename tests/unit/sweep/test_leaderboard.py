@@ -13,10 +13,9 @@ from sacrebleu.significance import PairedTest
 from seq2attn.errors import ConfigError, RunError
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.evaluate import Digests, TestSetResult, text_digest
-from seq2attn.sweep.leaderboard import SeedStatistics, build_leaderboard
+from seq2attn.sweep.leaderboard import SeedStatistics, build_leaderboard, leaderboard_html, leaderboard_markdown
 from seq2attn.sweep.plan import load_plan
 from seq2attn.sweep.record import TRIAL_FILE, RunRecord, TrainingSummary, write_record, write_trial
-from seq2attn.sweep.report import leaderboard_html, leaderboard_markdown
 from seq2attn.sweep.significance import Comparison, combine_seeds, compare_systems
 from tests.safe.untrained import CONFIG
 

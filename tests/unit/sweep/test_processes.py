@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.sweep.processes import SWEEP_LOG, run_all
+from seq2attn.sweep.run_sweep import SWEEP_LOG, run_all
 
 
 @dataclass(frozen=True)
