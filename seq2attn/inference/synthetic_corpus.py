@@ -30,8 +30,8 @@ from seq2attn.data.prepare import file_digest
 from seq2attn.data.readers import PlainTextConfig, check_regular
 from seq2attn.errors import DataError, RunError, UserError
 from seq2attn.inference.input_checks import InputChecker
+from seq2attn.inference.source_line import Translation
 from seq2attn.inference.translate_files import print_warnings
-from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import FORMAT_VERSION, read_object, text_output, write_bytes, write_json
 from seq2attn.io.lock import LOCK_FILE, lock_directory
