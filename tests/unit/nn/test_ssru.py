@@ -42,4 +42,4 @@ def test_cells_of_bfloat16_inputs_are_float32(steps):
 def test_cells_of_a_source_in_bfloat16_are_float32():
     keys, mask = torch.zeros(2, 3, WIDTH, dtype=torch.bfloat16), torch.ones(2, 3, dtype=torch.bool)
     _, state = model("gru", "ssru").decoder.bfloat16().init_state(EncoderOutput(keys, keys, mask, ()))
-    assert {cell.dtype for cell in state.cells} == {torch.float32}
+    assert {cell.dtype for cell in state.cache.layers} == {torch.float32}
