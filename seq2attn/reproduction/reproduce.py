@@ -9,8 +9,7 @@ from seq2attn.data.train_tokenizers import Log
 from seq2attn.errors import UserError
 from seq2attn.reproduction.recipe import Recipe
 from seq2attn.reproduction.report import write_report
-from seq2attn.sweep.processes import FinishedRun
-from seq2attn.sweep.run_sweep import run_sweep, write_leaderboard
+from seq2attn.sweep.run_sweep import FinishedRun, run_sweep, write_leaderboard
 from seq2attn.visualization.figure import check_picture
 
 
