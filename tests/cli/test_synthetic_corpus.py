@@ -3,25 +3,25 @@
 import json
 import random
 import shutil
-import signal
-import time
-from collections.abc import Callable
 from dataclasses import asdict
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from sacrebleu import sentence_chrf
 
 from seq2attn.data.prepare import load_prepared
+from seq2attn.engines.native import NativeEngine
 from seq2attn.inference import synthetic_corpus
-from seq2attn.io.lock import lock_directory
 from seq2attn.io.weights import unique_state_dict
+from seq2attn.models import build_model
 from seq2attn.run_directory import RunDirectory
+from seq2attn.tokenizers.characters import CharacterTokenizerConfig
+from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.vocabulary import EOS
 from tests.cli.conftest import WORDS, Invoke, Toy, write_lines
-from tests.forked import Command
 from tests.safe import untrained as small
 
 FILES = ("source.txt", "target.txt", "scores.txt", "report.json")
@@ -29,7 +29,7 @@ DISTILL = ("--source", "lines", "-o", "out")
 
 
 @pytest.fixture(autouse=True)
-def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthetic_corpus, "CHUNK", 9)
 
 
@@ -37,7 +37,7 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 def lines(toy: Toy, tmp_path: Path) -> list[str]:
     """Text of 28 lines with empty ones, duplicates, a long one, and one of unknown words."""
     mixed = (toy.folder / "text/mixed.de").read_text(encoding="utf-8").splitlines()[:18]
-    lines = [*mixed, "", *mixed[:4], "  ", "haus " * 60, "Zug\x85Wald\u2028", " rot  haus", "boot\r"]
+    lines = [*mixed, "", *mixed[:4], "  ", "haus " * 300, "Zug\x85Wald\u2028", " rot  haus", "boot\r"]
     write_lines(tmp_path / "lines", lines)
     return lines
 
@@ -190,111 +190,59 @@ def test_interpolation_takes_the_hypothesis_most_similar_to_the_reference(
     assert "lines has 24 lines and " in error and "references has 23 lines" in error
 
 
-Change = Callable[[Path], object]
-CHANGES: tuple[tuple[tuple[str, ...], Change | None, str], ...] = (
-    (("--beam", "3"), None, "another search; give another --output"),
-    (("--precision", "bfloat16"), None, "another engine;"),
-    (("--reference", "lines"), None, "another reference;"),
-    (("--tag", "2en"), None, "does not know the tag `2en`"),
-    ((), lambda home: write_lines(home / "lines", ["alt"]), "another text;"),
-    ((), lambda home: (home / "lines").write_bytes(b"a\n\xff\n"), "lines:2: byte 1 of the line (0xff) is not UTF-8"),
-    ((), lambda home: (home / "lines").write_bytes(b""), "lines: is empty"),
-    ((), lambda home: (home / "lines").unlink(), "lines: there is no such file"),
-    ((), lambda home: (home / "out/settings.json").unlink(), "has other files, and no settings.json;"),
-    ((), lambda home: (home / "out/settings.json").write_text("{"), "settings.json: is not JSON"),
-    ((), lambda home: (home / "out/translations/9.jsonl").write_text("{}\n"), "9.jsonl:1: is not a pair"),
-    ((), lambda home: change_weights(home / "run"), "another model;"),
-)
-
-
-def change_weights(folder: Path) -> None:
-    run = RunDirectory(folder)
-    model, source, target = run.load_model()
-    with torch.no_grad():
-        next(iter(model.parameters())).add_(1e-6)
-    run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
-
-
-def test_other_settings_with_the_same_folder_are_refused(
-    invoke: Invoke, run_copy: Path, tmp_path: Path, lines: list[str]
-) -> None:
-    invoke("distill", run_copy, *DISTILL)
-    before, text = contents(tmp_path / "out"), (tmp_path / "lines").read_bytes()
-    shutil.copytree(tmp_path / "out", tmp_path / "copy")
-    for options, change, message in CHANGES:
-        if change is not None:
-            change(tmp_path)
-        done = invoke("distill", run_copy, *DISTILL, *options, code=2)
-        assert message in done.err and done.err.count("\n") == 1 and done.out == ""
-        assert contents(tmp_path / "out") == before
-        shutil.rmtree(tmp_path / "out")
-        shutil.copytree(tmp_path / "copy", tmp_path / "out")
-        (tmp_path / "lines").write_bytes(text)
-
-
-def test_a_corpus_with_source_txt_is_complete(
-    invoke: Invoke, toy: Toy, tmp_path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Interrupted while the last files are replaced: there is no source.txt, or all files are of one corpus."""
-    replace, likely, calls = Path.replace, ("--min-log-prob", "-0.1"), list[Path]()
-    invoke("distill", toy.run, *DISTILL, *likely)
-    whole = contents(tmp_path / "out")
-    for last in range(1, 6):
-
-        def interrupt(self: Path, to: Path, last: int = last) -> Path:
-            calls.append(to)
-            if len(calls) == last:
-                raise KeyboardInterrupt
-            return replace(self, to)
-
-        invoke("distill", toy.run, *DISTILL)
-        assert contents(tmp_path / "out") != whole
-        calls.clear()
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, "replace", interrupt)
-            invoke("distill", toy.run, *DISTILL, *likely, code=130 if last <= 4 else 0)
-        assert (tmp_path / "out/source.txt").exists() == (last == 5)
-        assert not list(tmp_path.rglob("*.partial"))
-    assert [path.name for path in calls] == ["report.json", "scores.txt", "target.txt", "source.txt"]
-    assert contents(tmp_path / "out") == whole
-
-
-@pytest.mark.parametrize("num_kills", [3, pytest.param(40, marks=pytest.mark.slow)])
-def test_killed_at_any_time_equals_uninterrupted(tmp_path: Path, num_kills: int) -> None:
-    run = small.untrained(tmp_path)
-    model, *tokenizers = run.load_model()
+def small_run(folder: Path, config: str = small.CONFIG) -> RunDirectory:
+    """A run with random weights, characters as source tokens, a tag, and short translations."""
+    run = small.untrained(folder, config)
+    source = TaggedTokenizer(CharacterTokenizerConfig().train(small.WORDS), ("<2en>",))
+    source.save(run.folder / "source")
+    target = run.load_tokenizers()[1]
+    torch.manual_seed(1)
+    model = build_model(run.load_config().model, len(source.vocabulary), len(target.vocabulary))
     with torch.no_grad():
         model.output_projection.bias[EOS] += 2
-    run.save_model(unique_state_dict(model), (tokenizers[0].vocabulary, tokenizers[1].vocabulary), {"checkpoints": []})
+    run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
+    return run
+
+
+def random_lines(count: int) -> list[str]:
     rng = random.Random(1)
-    write_lines(
-        tmp_path / "lines", [" ".join(rng.choices(small.WORDS, k=rng.randint(0, 3))) for _ in range(4096 * 2 + 9)]
-    )
-
-    def start(out: str) -> Command:
-        arguments = ("back-translate", run.folder, "--target", tmp_path / "lines", "-o", tmp_path / out)
-        return Command(*arguments, "--set", "search.kind=sample", "--min-log-prob", "-2.3", log=tmp_path / f"{out}.log")
-
-    assert start("whole").wait() == 0
-    whole, parts, kills = contents(tmp_path / "whole"), tmp_path / "parts", 0
-    counts = report(tmp_path / "whole")
-    assert min(counts["unlikely"], counts["num_kept"]) > 500
-    while kills < num_kills:
-        running = start("parts")
-        if kills % 2:
-            running.until(lambda: any(parts.rglob("*.partial")))
-        time.sleep(rng.random() * (0.5, 0.003)[kills % 2])
-        running.send(signal.SIGKILL)
-        if running.wait() == 0:
-            shutil.rmtree(parts)
-        kills += 1
-        if (parts / "source.txt").exists():
-            assert contents(parts) == whole
-    assert start("parts").wait() == 0
-    assert contents(parts) == whole and not list(parts.rglob("*.partial"))
+    return [" ".join(rng.choices(small.WORDS, k=rng.randint(0, 3))) for _ in range(count)]
 
 
-def test_a_second_process_is_refused(invoke: Invoke, toy: Toy, tmp_path: Path, lines: list[str]) -> None:
-    with lock_directory(tmp_path / "out"):
-        done = invoke("distill", toy.run, *DISTILL, code=2)
-    assert "is at work in it" in done.err and not (tmp_path / "out/settings.json").exists()
+def test_options_reach_the_translation(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, other = small_run(tmp_path).folder, small_run(tmp_path / "other", small.TRANSFORMER_CONFIG).folder
+    write_lines(tmp_path / "lines", random_lines(30))
+    budgets, translate, scores = list[int](), NativeEngine.translate, list[bytes]()
+
+    def record(self: NativeEngine, *arguments: Any, budget: int, **options: Any) -> Any:
+        budgets.append(budget)
+        return translate(self, *arguments, budget=budget, **options)
+
+    monkeypatch.setattr(NativeEngine, "translate", record)
+    search = ("--set", "search.lengths.min_length=2")
+    cases = ((), ("--tag", "2en"), ("--ensemble", other), ("--batch-tokens", "77", "--precision", "bfloat16"))
+    for number, options in enumerate(cases):
+        invoke("distill", run, "--source", "lines", "-o", f"out-{number}", *search, *options)
+        translated = invoke("translate", run, "-i", "lines", *search, *options).out.splitlines()
+        if "--precision" not in options:  # whose results depend on the batches
+            assert [text for _, text, _ in read(tmp_path / f"out-{number}")] == [*filter(None, translated)]
+        scores.append((tmp_path / f"out-{number}/scores.txt").read_bytes())
+    assert len({*scores}) == len(cases) and budgets.count(77) == 4 + 1
+    for options in cases[1:]:
+        error = invoke("distill", run, "--source", "lines", "-o", "out-0", *search, *options, code=2).err
+        expected = {"--tag": "tag", "--ensemble": "model", "--batch-tokens": "engine"}[options[0]]
+        assert f"were made with another {expected};" in error
+
+
+@pytest.mark.parametrize(("command", "side"), [("distill", "source"), ("back-translate", "target")])
+def test_lengths_are_those_in_the_tokens_of_each_side(invoke: Invoke, tmp_path: Path, command: str, side: str) -> None:
+    run = small_run(tmp_path)
+    source, target = run.load_tokenizers()
+    write_lines(tmp_path / "lines", random_lines(40))
+    arguments = (command, run.folder, f"--{side}", "lines", "-o", "out", "--set", "search.kind=sample")
+    invoke(*arguments)
+    everything = read(tmp_path / "out", side)
+    invoke(*arguments, "--set", "data.filters.max_length_ratio=3")
+    lengths = [sorted((len(source.encode(line)), len(target.encode(text)))) for line, text, _ in everything]
+    kept = [pair for pair, (low, high) in zip(everything, lengths, strict=True) if high <= 3 * low]
+    assert read(tmp_path / "out", side) == kept != everything
