@@ -1,5 +1,6 @@
 """Models of other families than Marian become runs, with their languages, or the text of their task."""
 
+import json
 import re
 import shlex
 from pathlib import Path
