@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt
 
 from seq2attn.errors import DataError
 from seq2attn.io.hf_folder import read_hf_config
-from seq2attn.pretrained.family import HF_TOKENIZER_FILE, OUR_START, Architecture, Family, ImportOptions
+from seq2attn.pretrained.family import HF_TOKENIZER_FILE, OUR_START, Architecture, Family, ImportOptions, NumLayers
 from seq2attn.pretrained.hf_weights import Tables, WeightNames
 
 LAYER_NAMES = (
@@ -58,8 +58,8 @@ class BartArchitecture(Architecture):
     """Fields of `config.json` of a model that descends from BART, with their names there."""
 
     d_model: PositiveInt
-    encoder_layers: PositiveInt
-    decoder_layers: PositiveInt
+    encoder_layers: NumLayers
+    decoder_layers: NumLayers
     encoder_attention_heads: PositiveInt
     decoder_attention_heads: PositiveInt
     encoder_ffn_dim: PositiveInt

@@ -27,7 +27,7 @@ def read_family(folder: Path, *, allow_pickle: bool) -> Family:
     check_files(folder, allow_pickle=allow_pickle, pickle_hint="is a pickle: --allow-pickle reads it")
     config = read_hf_config(folder / CONFIG_FILE)
     families = {family.model_type: family for family in FAMILIES}
-    if (model_type := config.get("model_type")) not in families:
+    if (model_type := str(config.get("model_type"))) not in families:
         known = ", ".join(f"`{name}`" for name in families)
         raise DataError(f"{folder / CONFIG_FILE}: `model_type` is `{model_type}`; only {known} can be imported")
     return families[model_type](folder, config)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
@@ -28,6 +28,8 @@ HF_TOKENIZER_FILE = "tokenizer.json"
 OUR_START = "<bos>"
 """Our name of their `<s>` where it is not the first token of a translation."""
 Positions = Literal["tensor2tensor", "transformers"]
+NumLayers = Annotated[int, Field(gt=0, le=1000)]
+"""Number of layers; the model of a corrupt number would be built for hours."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,6 @@ class Family(ABC):
     """The fields of `config.json`."""
     names: ClassVar[WeightNames]
     """Names of the weights in the file."""
-    has_tasks: ClassVar[bool] = False
-    """Whether text before a line tells the model what to do with it."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         """Raises DataError with the file and the key that cannot be used."""
@@ -97,6 +97,11 @@ class Family(ABC):
     def weights_folder(self, *, allow_pickle: bool) -> AbstractContextManager[Path]:
         """A folder with the weights in safetensors, temporary where they are converted. Raises DataError."""
         return weights_folder(self.folder, allow_pickle=allow_pickle)
+
+    @property
+    def own_options(self) -> tuple[str, ...]:
+        """Fields of `ImportOptions`, besides languages, that have an effect on this model."""
+        return ()
 
     @property
     @abstractmethod
@@ -143,7 +148,9 @@ class Family(ABC):
                     raise DataError(f"{file}: `{token}` has the id {ids.get(token)}, expected `{key}`, {expected}")
             if "<unk>" not in ids:
                 raise DataError(f"{file}: lacks `<unk>`")
-            ids = ids | {SPECIAL_TOKENS[BOS]: self.architecture.decoder_start_token_id}
+            if (start := self.architecture.decoder_start_token_id) >= size:
+                raise DataError(f"{self.folder / CONFIG_FILE}: `decoder_start_token_id` is {start} of {size} entries")
+            ids = ids | {SPECIAL_TOKENS[BOS]: start}
             sides.append([ids[token] for token in tokenizer.vocabulary.tokens])
         return sides[0], sides[1]
 

@@ -31,6 +31,8 @@ from seq2attn.tokenizers.normalize import SPACE_MARK
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
 from seq2attn.tokenizers.vocabulary import Vocabulary
 
+OPTIONS = {"positions": "--positions", "punctuation": "--no-punctuation", "source_prefix": "--source-prefix"}
+"""Options of the command for some models, by the fields of `ImportOptions`."""
 NUM_PROBE_LINES, MAX_PROBE_WORDS = 20, 12
 MAX_FORCED_DIFFERENCE = 0.01
 """Largest difference of the log-probabilities of a sentence. Beams may differ more: `transformers` leaves out some
@@ -56,8 +58,9 @@ def import_run(
     adapter = Adapter.read(folder)
     original_folder = folder if adapter is None else adapter.model
     family = read_family(original_folder, allow_pickle=allow_pickle)
-    if options.source_prefix is not None and not family.has_tasks:
-        raise UserError(f"{folder}: a model of the kind `{family.model_type}` has no tasks; leave out --source-prefix")
+    for name, option in OPTIONS.items():
+        if getattr(options, name) != getattr(ImportOptions(), name) and name not in family.own_options:
+            raise UserError(f"{folder}: {option} has no effect on this model (`{family.model_type}`); leave it out")
     experiment = _experiment(family, run, options)
     source, target = (one.train([]) for one in experiment.tokenizer.per_side)
     rows = family.rows(source, target)

@@ -43,6 +43,11 @@ class MarianArchitecture(BartArchitecture):
 class MarianTokens(BartFamily):
     """A SentencePiece model for each side, with ids from a vocabulary."""
 
+    @property
+    def own_options(self) -> tuple[str, ...]:
+        """The normalization of punctuation."""
+        return ("punctuation",)
+
     def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides; a multilingual model has a tag before each source line."""
         normalizes = options.punctuation and self.tokenizer_settings.get("normalize_punctuation") is not False
@@ -109,6 +114,11 @@ class Marian(MarianTokens):
     model_type = "marian"
     architecture_class = MarianArchitecture
     architecture: MarianArchitecture
+
+    @property
+    def own_options(self) -> tuple[str, ...]:
+        """The normalization of punctuation, and positions that are not known."""
+        return super().own_options if self.architecture.wavelengths else (*super().own_options, "positions")
 
     @property
     def tables(self) -> Tables:

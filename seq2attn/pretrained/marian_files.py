@@ -23,7 +23,7 @@ from seq2attn.config.base import Config
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import read_bytes
 from seq2attn.io.hf_folder import WEIGHTS_FILE, validate_fields
-from seq2attn.pretrained.family import Generation, ImportOptions
+from seq2attn.pretrained.family import Generation, ImportOptions, NumLayers
 from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, Marian, MarianArchitecture
 from seq2attn.pretrained.marian_weights import read_marian_weights, to_hf_tensors
 from seq2attn.tokenizers.sentencepiece_model import load_processor, read_pieces
@@ -39,8 +39,8 @@ class MarianOptions(Config):
     type: Literal["transformer"]
     dim_emb: PositiveInt
     dim_vocabs: tuple[PositiveInt, PositiveInt]
-    enc_depth: PositiveInt
-    dec_depth: PositiveInt
+    enc_depth: NumLayers
+    dec_depth: NumLayers
     dec_cell: str = "gru"
     transformer_decoder_autoreg: Literal["self-attention", "rnn"] = "self-attention"
     transformer_heads: PositiveInt
@@ -123,6 +123,11 @@ class MarianFiles(Marian):
     def is_ssru(self) -> bool:
         """True if the decoder has recurrent units in the place of its self-attention."""
         return self.options.transformer_decoder_autoreg == "rnn"
+
+    @property
+    def own_options(self) -> tuple[str, ...]:
+        """Those of Marian; punctuation is normalized for vocabularies in `.yml`, as those of OPUS-MT are."""
+        return ("positions", *["punctuation"] * any(file.suffix != ".spm" for file in self.vocabularies))
 
     @contextmanager
     def weights_folder(self, *, allow_pickle: bool) -> Iterator[Path]:

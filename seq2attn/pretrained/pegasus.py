@@ -50,6 +50,11 @@ class Pegasus(MarianTokens):
         return {name: encoding(torch.arange(self.max_positions)) for name in self.names.learned}
 
     @property
+    def own_options(self) -> tuple[str, ...]:
+        """The normalization of punctuation, for Marian's tokenizer."""
+        return () if self.has_own_tokenizer else super().own_options
+
+    @property
     def has_own_tokenizer(self) -> bool:
         """True if the tokenizer is not Marian's."""
         return not (self.folder / SOURCE_MODEL).is_file()

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import read_bytes
 from seq2attn.io.hf_folder import CONFIG_FILE, validate_fields
-from seq2attn.pretrained.family import Architecture, Family, Generation, ImportOptions
+from seq2attn.pretrained.family import Architecture, Family, Generation, ImportOptions, NumLayers
 from seq2attn.pretrained.hf_weights import OUR_OUTPUT, Tables, WeightNames
 from seq2attn.tokenizers.sentencepiece_model import FILE_HINT, load_processor
 
@@ -65,8 +65,8 @@ class T5Architecture(Architecture):
     d_model: PositiveInt
     d_kv: PositiveInt
     d_ff: PositiveInt
-    num_layers: PositiveInt
-    num_decoder_layers: PositiveInt | None = None
+    num_layers: NumLayers
+    num_decoder_layers: NumLayers | None = None
     num_heads: PositiveInt
     decoder_start_token_id: NonNegativeInt = 0
     n_positions: PositiveInt = 512
@@ -100,7 +100,6 @@ class T5(Family):
     """Pre-norm layers without biases, a relative position bias, and one vocabulary."""
 
     model_type = "t5"
-    has_tasks = True
     architecture_class = T5Architecture
     architecture: T5Architecture
     names = WeightNames(
@@ -111,6 +110,11 @@ class T5(Family):
         output="lm_head.weight",
         unused=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
     )
+
+    @property
+    def own_options(self) -> tuple[str, ...]:
+        """The text before each line."""
+        return ("source_prefix",)
 
     @property
     def tables(self) -> Tables:

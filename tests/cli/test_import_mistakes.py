@@ -80,7 +80,13 @@ MISTAKES["marian"] = {
     ),
     "vocabulary": (change("vocab.json", extra=55), "{hf}/vocab.json: has 56 entries, and the model 55 by config.json"),
     "special token": (config(eos_token_id=1), "`</s>` has the id 0, expected `eos_token_id`, 1"),
-    "task": (Path.exists, "{hf}: a model of the kind `marian` has no tasks; leave out -", ["--source-prefix", "to:"]),
+    "task": (Path.exists, "{hf}: --source-prefix has no effect on this model (`marian`)", ["--source-prefix", "to:"]),
+    "known positions": (
+        config(wavelengths="paper"), "{hf}: --positions has no effect on this model", ["--positions", "transformers"]
+    ),
+    "start": (config(decoder_start_token_id=55), "{hf}/config.json: `decoder_start_token_id` is 55 of 55 entries"),
+    "layers": (config(encoder_layers=10**6), "{hf}/config.json: `encoder_layers`: Input should be less than or equal"),
+    "no name": (config(model_type=["marian"]), "{hf}/config.json: `model_type` is `['marian']`; only `marian`"),
     "language": (Path.exists, "{hf}: the model has no tags of languages; leave it out (--to LANG)", ["--to", "fra"]),
     "tokenizer": (Path.exists, "{hf}: the tokenizers do not agree on 'Das</s>Haus'", ["--verify-with", "hf/lines"]),
     "no pieces": (lambda hf: (hf / "source.spm").write_bytes(b"x"), "{hf}/source.spm: is not a SentencePiece model"),
@@ -103,6 +109,8 @@ MISTAKES["t5"] = {
     "task": (Path.exists, "{hf}: the model has the languages en; give one (--to LANG)", []),
     "language": (Path.exists, "{hf}: the model has the languages en; give one (--to LANG)", ["--to", "fr"]),
     "source": (Path.exists, "{hf}: the model has the languages de; give one (--from", ["--from", "fr", "--to", "en"]),
+    "positions": (Path.exists, "{hf}: --positions has no effect on this", ["--to", "en", "--positions", "transformers"]),
+    "punctuation": (Path.exists, "{hf}: --no-punctuation has no effect on this", ["--to", "en", "--no-punctuation"]),
     "no tasks": (config(task_specific_params=None), "{hf}: the model has no tags of languages", ["--to", "fr"]),
     "prefix": (Path.exists, "the model does not know all tokens of the `prefix` 'Ω'", ["--source-prefix", "Ω"]),
     "rows": (config(vocab_size=60), "{hf}/spiece.model: has 69 entries, and"),
