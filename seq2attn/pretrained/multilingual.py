@@ -68,7 +68,11 @@ class Multilingual(BartFamily):
     @cached_property
     def added(self) -> dict[str, int]:
         """The id of each token after the pieces: tags, `<mask>`, and unused rows. Raises DataError."""
-        ids = self._listed_ids()
+        try:
+            ids = self._listed_ids()
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            files = ", ".join((SPECIAL_TOKENS_FILE, TOKENIZER_FILE, HF_TOKENIZER_FILE))
+            raise DataError(f"{self.folder}: the tokens in one of {files} cannot be read ({error!r})") from None
         first, size = len(self.pieces), self.architecture.vocab_size
         unused = range(first + len(ids), size)
         if len(unused) <= MAX_UNUSED:

@@ -104,21 +104,12 @@ def _load_run(model: Seq2Seq, config: ExperimentConfig, init: InitFromConfig, pr
     old_model, *old_tokenizers = run.load_model()
     for change in config_changes(run.load_config().model, config.model, "model"):
         log(f"{run.folder}: {change}")
-    excluded = {
-        id(parameter) for parameter in select_parameters(model, init.exclude, "training.init_from.exclude").values()
-    }
-    tensors = {name: t for name, t in model.state_dict(keep_vars=True).items() if id(t) not in excluded}
     weights = old_model.state_dict()
     rows = {
         side: RowMapping.between(old.vocabulary, new.vocabulary)
         for side, old, new in zip(("source", "target"), old_tokenizers, (prepared.source, prepared.target), strict=True)
     }
-    if mistakes := _mismatches(tensors, weights, is_same_source=rows["source"].is_identity):
-        more = f", and {len(mistakes) - 1} more" if len(mistakes) > 1 else ""
-        raise UserError(
-            f"`training.init_from`: {run.folder}: {mistakes[0]}{more}; take the `model` of this run, or name the part"
-            " in `training.init_from.exclude`"
-        )
+    tensors = _copied_tensors(model, weights, init, is_same_source=rows["source"].is_identity)
     with torch.no_grad():
         for name, tensor in tensors.items():
             side = VOCABULARY_TABLES.get(name)
@@ -128,6 +119,37 @@ def _load_run(model: Seq2Seq, config: ExperimentConfig, init: InitFromConfig, pr
         log(f"{side} vocabulary: {mapping}")
     if unused := [name for name in weights if name not in model.state_dict()]:
         log(f"warning: {len(unused)} parameters of {run.folder} have no place in the model, such as `{unused[0]}`")
+
+
+def check_initial_run(config: ExperimentConfig) -> None:
+    """Compare the sizes of the model with those of the run of `training.init_from`, before anything is written.
+
+    Raises UserError for weights that the model cannot take, RunError without a run.
+    """
+    if (init := config.training.init_from) is None:
+        return
+    run = RunDirectory(init.run_dir)
+    models = run.load_config().model, config.model
+    sizes = [len(tokenizer.vocabulary) for tokenizer in run.load_tokenizers()]
+    old, new = (build_on_meta_device(model, *sizes) for model in models)
+    _copied_tensors(new, old.state_dict(), init, is_same_source=True)
+
+
+def _copied_tensors(
+    model: nn.Module, weights: dict[str, Tensor], init: InitFromConfig, *, is_same_source: bool
+) -> dict[str, Tensor]:
+    """The tensors of a model that begin with those of a run. Raises UserError if they cannot."""
+    excluded = {
+        id(parameter) for parameter in select_parameters(model, init.exclude, "training.init_from.exclude").values()
+    }
+    tensors = {name: t for name, t in model.state_dict(keep_vars=True).items() if id(t) not in excluded}
+    if mistakes := _mismatches(tensors, weights, is_same_source=is_same_source):
+        more = f", and {len(mistakes) - 1} more" if len(mistakes) > 1 else ""
+        raise UserError(
+            f"`training.init_from`: {init.run_dir}: {mistakes[0]}{more}; take the `model` of this run, or name the part"
+            " in `training.init_from.exclude`"
+        )
+    return tensors
 
 
 def _mismatches(tensors: dict[str, Tensor], weights: dict[str, Tensor], *, is_same_source: bool) -> list[str]:
@@ -143,7 +165,7 @@ def _mismatches(tensors: dict[str, Tensor], weights: dict[str, Tensor], *, is_sa
             mistakes.append(f"`{name}` is {found}, expected {expected}")
         elif name.startswith("source_embedding.embeddings.") and not is_same_source:
             mistakes.append(f"`{name}` is for another source vocabulary")
-        elif tied != name and not torch.equal(weights[name], weights[tied]):
+        elif tied != name and not tensor.is_meta and not torch.equal(weights[name], weights[tied]):
             mistakes.append(f"`{tied}` and `{name}` differ, and are tied in the model (`model.embeddings.tie`)")
     return mistakes
 

@@ -32,7 +32,7 @@ from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, ref
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.config_changes import changes_since, keep_config, text_digests
 from seq2attn.training.distributed import DistributedContext, init_distributed, training_device
-from seq2attn.training.initial_weights import check_parts, freeze_parameters, load_initial_weights
+from seq2attn.training.initial_weights import check_initial_run, check_parts, freeze_parameters, load_initial_weights
 from seq2attn.training.interruption import StopRequest
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.memory_check import find_max_tokens
@@ -62,6 +62,8 @@ def train(
     except FieldError as error:
         raise UserError(f"`{error.field}`: {error.message}") from None
     run = RunDirectory(config.run_dir)
+    if not (resume and checkpoint_folders(run.folder)):
+        check_initial_run(config)
     with (
         deterministic(config.training.deterministic),
         init_distributed(device) as world,
