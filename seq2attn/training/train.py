@@ -57,13 +57,8 @@ def train(
     """
     start, device = time.monotonic(), training_device(config.training.device)
     allow_code(plugin_modules(config))  # plug-ins in the user's own config are trusted
-    try:
-        check_parts(config)
-    except FieldError as error:
-        raise UserError(f"`{error.field}`: {error.message}") from None
     run = RunDirectory(config.run_dir)
-    if not (resume and checkpoint_folders(run.folder)):
-        check_initial_run(config)
+    _check(config, is_resumed=bool(resume and checkpoint_folders(run.folder)))
     with (
         deterministic(config.training.deterministic),
         init_distributed(device) as world,
@@ -94,6 +89,16 @@ def train(
         finally:
             reporter.close()
     return run
+
+
+def _check(config: ExperimentConfig, *, is_resumed: bool) -> None:
+    """Raises UserError for names and sizes of parts that do not fit, before anything is written."""
+    try:
+        check_parts(config)
+    except FieldError as error:
+        raise UserError(f"`{error.field}`: {error.message}") from None
+    if not is_resumed:
+        check_initial_run(config)
 
 
 def _find_checkpoint(
