@@ -58,9 +58,7 @@ def import_run(
     adapter = Adapter.read(folder)
     original_folder = folder if adapter is None else adapter.model
     family = read_family(original_folder, allow_pickle=allow_pickle)
-    for name, option in OPTIONS.items():
-        if getattr(options, name) != getattr(ImportOptions(), name) and name not in family.own_options:
-            raise UserError(f"{folder}: {option} has no effect on this model (`{family.model_type}`); leave it out")
+    _check_options(family, options)
     experiment = _experiment(family, run, options)
     source, target = (one.train([]) for one in experiment.tokenizer.per_side)
     rows = family.rows(source, target)
@@ -98,6 +96,14 @@ def import_run(
         report = compare_engines(NativeEngine(model), original, sources, searches, prefix=target.line_prefix)
         check_agreement(report, folder)
     return report
+
+
+def _check_options(family: Family, options: ImportOptions) -> None:
+    """Raises UserError for an option that has no effect on a model."""
+    for name, option in OPTIONS.items():
+        if getattr(options, name) != getattr(ImportOptions(), name) and name not in family.own_options:
+            where = f"{family.folder}: {option}"
+            raise UserError(f"{where} has no effect on this model (`{family.model_type}`); leave it out")
 
 
 def check_agreement(report: AgreementReport, folder: Path) -> None:
