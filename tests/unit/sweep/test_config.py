@@ -183,7 +183,13 @@ def test_a_choice_may_be_a_config(plan, error_of, tmp_path):
 
 
 def test_the_shipped_sweep_and_that_of_the_page_are_valid(tmp_path):
-    assert len(load_plan(ROOT / "configs/sweeps/phrasebook.yaml").trials) == 39
+    plans = {path.stem: load_plan(path) for path in (ROOT / "configs/sweeps").glob("*.yaml")}
+    assert len(plans["phrasebook"].trials) == 39
+    trainings = [trial.experiment.training for trial in plans["multi30k-methods"].trials]
+    for method in ("r_drop", "scheduled_sampling", "minimum_risk", "ema_decay"):
+        assert sum(bool(getattr(training, method)) for training in trainings) == 1
+    kinds = [training.lr_schedule.kind for training in trainings]
+    assert all(kind in kinds for kind in ("cosine", "inverse-sqrt", "noam", "halving", "plateau"))
     (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/sweep.md").read_text("utf-8"), re.DOTALL)
     path = tmp_path / "sweep.yaml"
     path.write_text(block.replace("base: ", f"base: {ROOT}/configs/"), encoding="utf-8")
