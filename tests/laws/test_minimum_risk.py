@@ -17,7 +17,7 @@ from seq2attn.training.config import MinimumRiskConfig
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.minimum_risk import MinimumRiskLoss, expected_cost, sentence_metric
 from tests.laws.parts import EVERY_DECODER, model
-from tests.laws.small import BPE_DROPOUT, MODELS, assert_exact_resume, content, log_of, metrics, trained
+from tests.laws.small import MODELS, assert_exact_resume, content, log_of, metrics, trained
 
 PAIRS = [([4, 5, 6], [6, 5, 4]), ([7, 8], [8, 9, 10, 7, 5]), ([6], [6])]
 TARGET = WordTokenizer(WordTokenizerConfig(), Vocabulary.from_tokens(["a", "cat", "sees", "the", "old", "dogs", "now"]))
@@ -131,13 +131,13 @@ def test_costs_are_those_of_the_sentence_metric(name, reference):
     assert training.costs(ids)[0] == pytest.approx(0, abs=1e-9) and training.costs(ids)[3] == 1
 
 
-@pytest.mark.parametrize("name", ["recurrent", "transformer"])
+@pytest.mark.parametrize("name", [pytest.param("recurrent", marks=pytest.mark.slow), "transformer"])
 def test_resuming_is_exact(corpus, name):
     options = {"validation": {"every": "2 updates", "metric": "loss"}, "minimum_risk": {"num_samples": 3}}
-    assert_exact_resume(corpus, 4, model=MODELS[name], tokenizer=BPE_DROPOUT, **options)
+    assert_exact_resume(corpus, 4, model=MODELS[name], **options)
 
 
-@pytest.mark.parametrize("alpha", [0.005, 0.5])
+@pytest.mark.parametrize("alpha", [pytest.param(0.005, marks=pytest.mark.slow), 0.5])
 def test_training_raises_the_metric_of_samples(alpha):
     training, batch = objective("luong", CHRF(), alpha=alpha, num_samples=30), collate(PAIRS)
     optimizer = torch.optim.Adam(training.model.parameters(), lr=0.02)

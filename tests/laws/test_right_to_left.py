@@ -8,7 +8,7 @@ from seq2attn.inference.ensemble import load
 from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer
 from seq2attn.tokenizers.right_to_left import RightToLeftTokenizer
 from tests.cli.conftest import invoke_in
-from tests.laws.small import BPE_DROPOUT, MODELS, assert_same, content, last_weights, metrics, trained
+from tests.laws.small import MODELS, assert_same, content, last_weights, metrics, trained
 from tests.unit.tokenizers.test_tokenizers import STOCHASTIC, TEXT, TRAINED
 
 WHITESPACE = {side: {"kind": "words", "pre_tokenizer": "whitespace"} for side in ("source", "target")}
@@ -31,7 +31,7 @@ def test_ids_are_reversed_and_text_is_not(tokenizer, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*the translation has the maximum length")
-@pytest.mark.parametrize("name", ["recurrent", "transformer"])
+@pytest.mark.parametrize("name", [pytest.param("recurrent", marks=pytest.mark.slow), "transformer"])
 def test_a_training_is_that_on_reversed_words(corpus, name):
     """The same weights and dev loss, and translations with the words in the usual order."""
     plain = {side: one | {"vocab_file": str(corpus / "words.txt")} for side, one in WHITESPACE.items()}
@@ -51,7 +51,7 @@ def test_a_training_is_that_on_reversed_words(corpus, name):
 
 
 def test_the_vocabulary_of_a_run_serves_both_directions(corpus):
-    left = trained(corpus, "left", tokenizer=BPE_DROPOUT, max_duration=["2 updates"])
+    left = trained(corpus, "left", tokenizer={"joint": {"kind": "characters"}}, max_duration=["2 updates"])
     shared = {"run_dir": str(left.folder), "right_to_left": True}
     right = trained(corpus, "right", tokenizer=shared, max_duration=["2 updates"])
     again = trained(corpus, "again", tokenizer={"run_dir": str(right.folder)}, max_duration=["2 updates"])
