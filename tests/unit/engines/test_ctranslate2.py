@@ -50,7 +50,7 @@ MODELS: dict[str, dict[str, dict[str, Any]]] = {
         "both": {"bias": False, "head_dim": 6, "activation": "gelu_tanh"},
         "score": {"bias": False, "head_dim": 2},
     },
-    "of t5": {"both": T5, "score": {"bias": False, "head_dim": 6}},
+    "of t5": {"both": T5, "score": {"heads": 3, "bias": False, "head_dim": 6}},
     "modern": {"both": MODERN | {"position_encoding": "rotary"}, "embeddings": {"tie": "all"}},
     "odd width": {"embeddings": {"dim": 15}, "both": {"heads": 3}, "score": {"heads": 3}},
 }
