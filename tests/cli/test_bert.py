@@ -108,6 +108,9 @@ OVERRIDES = {
     ],
     "`tokenizer.source.path`: should be the folder of `model.encoder`, {bert}": ["tokenizer.source.path=other"],
     "`tokenizer.target.kind`: `wordpiece` is for the source": ["tokenizer.target={kind: wordpiece, path: bert}"],
+    "`tokenizer.joint.kind`: `wordpiece` is for the source": [
+        "tokenizer.source=null", "tokenizer.target=null", "tokenizer.joint={kind: wordpiece, path: bert}",
+    ],
     "`model.embeddings.tie`: BERT has its own source embeddings": ["model.embeddings.tie=all"],
     "`model.embeddings.source_vectors`: BERT has its own source embeddings": ["model.embeddings.source_vectors=v.txt"],
     "`model.encoder.frozen`: there are 2 layers to freeze, not 3": ["model.encoder.frozen=3"],

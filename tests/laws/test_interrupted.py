@@ -7,7 +7,7 @@ import pytest
 
 from seq2attn.config.duration import Duration
 from seq2attn.diagnostics.compare_runs import compare_runs, format_comparison_table
-from seq2attn.errors import RunError, TrainingInterrupted
+from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import load_tensors
 from seq2attn.run_directory import RunDirectory
@@ -135,13 +135,3 @@ def test_partial_files_are_removed_and_checkpoints_kept(corpus):
     trained(corpus, "run", resume=True, **options)
     assert sorted(path.name for path in folder.iterdir()) == ["00000012", "00000013"]
     assert not list(run.folder.glob("*.partial"))
-
-
-def test_resume_needs_a_checkpoint_and_if_exists_does_not(corpus):
-    with pytest.raises(RunError, match="no checkpoint to resume"):
-        trained(corpus, "run", resume=True, **PLAIN)
-    whole = trained(corpus, "whole", **PLAIN)
-    trained(corpus, "run", resume="if-exists", **{**PLAIN, "max_duration": ["6 updates"]})
-    with pytest.raises(RunError, match="already contains a training"):
-        trained(corpus, "run", **PLAIN)
-    assert_identical(whole, trained(corpus, "run", resume="if-exists", **PLAIN))

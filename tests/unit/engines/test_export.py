@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2attn.engines.agreement import SearchAgreement, compare_engines
+from seq2attn.engines.agreement import SearchAgreement
 from seq2attn.engines.ctranslate2.target import CTranslate2Target
 from seq2attn.engines.export_run import export_run
-from seq2attn.engines.native import NativeEngine
 from seq2attn.engines.targets import TARGETS, get_target, load_exported_engine
 from seq2attn.errors import ConfigError, DataError, RunError, UserError
 from seq2attn.models import Seq2Seq
 from seq2attn.run_directory import RunDirectory
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.safe.untrained import TRANSFORMER, TRANSFORMER_CONFIG, change_weights, untrained
@@ -56,22 +54,6 @@ class WrongTarget(CTranslate2Target):
         shutil.copytree(run.folder, other.folder, dirs_exist_ok=True)
         change_weights(other, lambda model: model.output_projection.bias.zero_())
         super().export(other, folder, dtype)
-
-
-def test_an_export_translates_as_the_run_does(run: RunDirectory, tmp_path: Path) -> None:
-    where = tmp_path / "exported"
-    (tmp_path / "lines.de").write_text("a few\n\nmany words\n", encoding="utf-8")
-    report = export_run(run, TARGET, where, verify_with=tmp_path / "lines.de")
-    assert [one.sentences for one in report.searches] == [3, 3]
-    header = json.loads((where / "manifest.json").read_text(encoding="utf-8"))
-    assert (header["engine"], header["dtype"], len(header["weights"])) == ("ctranslate2", "float32", 64)
-    assert header["agreement"]["searches"][0]["token_agreement"] == report.searches[0].token_agreement == 1.0
-    engine = load_exported_engine(run, "ctranslate2", where, CPU)
-    model, source, _ = run.load_model()
-    sources = [source.encode("a few words"), [], source.encode("many")]
-    search = GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=9))
-    native = NativeEngine(model).translate(sources, search, budget=100)
-    assert [best.tokens for (best,) in engine.translate(sources, search, budget=100)] == [b.tokens for (b,) in native]
 
 
 def test_a_wrong_conversion_is_deleted(run: RunDirectory, tmp_path: Path) -> None:
@@ -163,12 +145,3 @@ def test_agreement_counts_positions_and_sentences() -> None:
     # 4 5 6 EOS and 4 7 EOS: one of four positions; two empty ones: one of one
     other = SearchAgreement.from_hypotheses("it", [best(4, 5, 6), best()], [best(4, 7), best()])
     assert (other.token_agreement, other.sentence_agreement, other.max_score_difference) == (2 / 5, 1 / 2, 0)
-
-
-def test_engines_are_compared_by_searches_and_forced_decoding(run: RunDirectory) -> None:
-    model, source, _ = run.load_model()
-    sources = [source.encode(line) for line in ("a few words", "", "many")]
-    searches = [("greedy", GreedyConfig(kind="greedy")), ("beam", BeamConfig(kind="beam", beam_size=2))]
-    report = compare_engines(NativeEngine(model), NativeEngine(model), sources, searches)
-    assert (report.min_token_agreement, report.max_forced_difference) == (1.0, 0.0)
-    assert [line.split()[0] for line in str(report).split("\n")] == ["search", "greedy", "beam", "forced"]

@@ -5,12 +5,11 @@ import shutil
 
 import pytest
 import torch
-from pydantic import TypeAdapter, ValidationError
 from transformers import BertTokenizerFast
 
 from seq2attn.data.collate import collate_source
 from seq2attn.errors import DataError, RunError
-from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer
+from seq2attn.tokenizers.config import load_tokenizer
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, UNK
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from tests.small_bert import make_bert
@@ -134,12 +133,3 @@ def test_vocabularies_that_are_not_of_a_bert(folder):
     Tokenizer(models.BPE({"a": 0, "b": 1}, [])).save(str(folder / "tokenizer.json"))
     with pytest.raises(DataError, match="bert: its vocabulary "):
         train(folder)
-
-
-def test_it_is_for_the_source(checkpoint):
-    config = {"kind": "wordpiece", "path": str(checkpoint)}
-    both = {"source": config, "target": {"kind": "words"}}
-    assert TypeAdapter(TokenizersConfig).validate_python(both).source.path == checkpoint
-    for wrong in ({"joint": config}, {"source": {"kind": "words"}, "target": config}):
-        with pytest.raises(ValidationError, match="`wordpiece` is for the source"):
-            TypeAdapter(TokenizersConfig).validate_python(wrong)
