@@ -100,18 +100,8 @@ class TestTranslate:
         assert [one["score"] for one in best] == sorted((one["score"] for one in best), reverse=True)
 
     def test_attention_of_every_line_as_a_page(self, toy: Toy, tmp_path: Path) -> None:
-        invoke_in(
-            tmp_path,
-            "translate",
-            toy.run,
-            *SENTENCES,
-            "",
-            "--attention",
-            "page.html",
-            "--color-scale",
-            "row",
-            "--whole-words",
-        )
+        options = "--attention", "page.html", "--color-scale", "row", "--whole-words"
+        invoke_in(tmp_path, "translate", toy.run, *SENTENCES, "", *options)
         data = page_data((tmp_path / "page.html").read_text(encoding="utf-8"))
         assert (data["run"], data["scale"]) == (str(toy.run), "row")
         sentences = data["sentences"]

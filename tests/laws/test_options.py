@@ -54,16 +54,9 @@ def shrink_target_vocabulary(corpus):
 def test_an_update_is_its_formula(corpus, smoothing, clip, decay):
     """Gradient of the label-smoothed cross-entropy per token, clipped, plus weight decay, times the learning rate."""
     shrink_target_vocabulary(corpus)
-    run = trained(
-        corpus,
-        "run",
-        optimizer={"kind": "sgd", "lr": 2.0, "weight_decay": decay},
-        lr_schedule={"kind": "constant", "warmup_updates": 4},
-        label_smoothing=smoothing,
-        max_grad_norm=clip,
-        seed=3,
-        **WHOLE,
-    )
+    sgd = {"kind": "sgd", "lr": 2.0, "weight_decay": decay}
+    options = {"lr_schedule": {"kind": "constant", "warmup_updates": 4}, "label_smoothing": smoothing, "seed": 3}
+    run = trained(corpus, "run", optimizer=sgd, max_grad_norm=clip, **options, **WHOLE)
     prepared = load_prepared(run.folder)
     torch.manual_seed(3)
     sizes = len(prepared.source.vocabulary), len(prepared.target.vocabulary)

@@ -63,11 +63,7 @@ def test_adamw_resumes_with_the_state_of_adam(corpus):
     ("part", "value", "change"),
     [
         ("model", {"embeddings": {"dim": 4}}, "model.embeddings.dim` was 8 and is 4"),
-        (
-            "tokenizer",
-            {"source": {"kind": "words", "vocab_size": 20}},
-            "tokenizer.source.vocab_size` was null and is 20",
-        ),
+        ("tokenizer", {"source": {"kind": "words", "vocab_size": 20}}, "source.vocab_size` was null and is 20"),
     ],
 )
 def test_another_model_or_tokenizer_is_refused(corpus, part, value, change):

@@ -56,14 +56,9 @@ def test_an_epoch_is_resumed_at_the_same_fraction_with_other_batches(corpus):
 
 
 def test_the_best_checkpoints_are_kept_and_translate(corpus):
-    run = trained(
-        corpus,
-        "run",
-        max_duration=["20 updates"],
-        optimizer={"kind": "adam", "lr": 0.3},  # too high, so that validations get worse at times
-        validation={"every": "2 updates", "metric": "loss"},
-        checkpoints={"keep_last": 1, "keep_best": 3},
-    )
+    options = {"max_duration": ["20 updates"], "optimizer": {"kind": "adam", "lr": 0.3}}  # it overshoots
+    validation, checkpoints = {"every": "2 updates", "metric": "loss"}, {"keep_last": 1, "keep_best": 3}
+    run = trained(corpus, "run", validation=validation, checkpoints=checkpoints, **options)
     by_update = {line["update"]: line["loss"] for line in metrics(run, "validation")}
     assert len(by_update) == 10
     ranked = sorted(by_update, key=by_update.get)

@@ -242,24 +242,10 @@ def test_an_interruption_ends_training_at_once() -> None:
 @pytest.mark.parametrize("config", [BPETokenizerConfig(vocab_size=400), UnigramTokenizerConfig(vocab_size=400)])
 def test_the_model_is_that_of_sentencepiece(config: BPETokenizerConfig | UnigramTokenizerConfig) -> None:
     text, model = [*random_lines(50), "a\rb c\x0bd"], BytesIO()
-    SentencePieceTrainer.train(
-        sentence_iterator=iter(map(config.normalize, text)),
-        model_writer=model,
-        model_type=config.kind,
-        vocab_size=400,
-        hard_vocab_limit=False,
-        character_coverage=1.0,
-        byte_fallback=True,
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=False,
-        pad_id=0,
-        bos_id=1,
-        eos_id=2,
-        unk_id=3,
-        pad_piece="<pad>",
-        unk_surface=" <unk> ",
-        max_sentence_length=2**16,
-        num_threads=2,
-        minloglevel=2,
-    )
+    special = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3, "pad_piece": "<pad>", "unk_surface": " <unk> "}
+    as_it_is = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False, "max_sentence_length": 2**16}
+    special |= as_it_is | {"character_coverage": 1.0, "byte_fallback": True, "num_threads": 2, "minloglevel": 2}
+    lines = iter(map(config.normalize, text))
+    options = {"model_type": config.kind, "vocab_size": 400, "hard_vocab_limit": False, **special}
+    SentencePieceTrainer.train(sentence_iterator=lines, model_writer=model, **options)
     assert config.train(text).model == model.getvalue()

@@ -44,12 +44,6 @@ def test_values_and_gradients(chunk, smoothing):
     torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_gradients_by_differences(chunk, smoothing):
-    *tensors, labels = inputs()
-    assert torch.autograd.gradcheck(lambda *x: linear_cross_entropy(*x, labels, smoothing)[0], tensors)
-
-
 def test_large_logits_stay_finite(chunk):
     *tensors, labels = inputs(torch.float32, scale=300.0)
     ours, theirs = (f(*tensors, labels, 0.1) for f in (linear_cross_entropy, reference))
