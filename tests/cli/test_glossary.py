@@ -81,6 +81,8 @@ def test_evaluate_has_the_terms_and_their_share(invoke: Invoke, run: RunDirector
     assert translations == invoke("translate", run.folder, "-i", "in", *options).out
     invoke("evaluate", run.folder)
     assert json.loads((run.folder / "evaluation/ours.json").read_text(encoding="utf-8"))["glossary"] is None
+    glossary = Glossary.load(tmp_path / "terms", run.load_tokenizers()[1])
+    assert glossary.count_met(["a few words", "few"], ["of", "not many"]) == TermCounts(2, 3)
     for counts, text in {(0, 0): "0 of 0 terms met", (1, 3): "1 of 3 terms met (33.3%)"}.items():
         assert str(TermCounts(*counts)) == text
 

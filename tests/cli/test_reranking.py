@@ -116,10 +116,13 @@ def test_weights_add_up_and_evaluate_reranks_too(
 
 
 def test_each_part_of_a_long_line_is_reranked(invoke: Invoke, run: RunDirectory, other: RunDirectory) -> None:
-    options = "--rerank", f"{other.folder}:2.5", "--beam", "4"
-    split = invoke("translate", run.folder, "few not of", *options, "--set", "search.lengths.max_source_length=1").out
-    parts = [invoke("translate", run.folder, part, *options).out.strip() for part in ("few", "not", "of")]
-    assert split.strip() == " ".join(filter(None, parts))
+    """The score is the mean of those of the parts, which have as many tokens."""
+    options = "--rerank", f"{other.folder}:2.5", "--beam", "4", "--json"
+    limit = "--set", "search.lengths.max_source_length=1"
+    split = json.loads(invoke("translate", run.folder, "few not of", *options, *limit).out)
+    parts = [json.loads(invoke("translate", run.folder, part, *options).out) for part in ("few", "not", "of")]
+    assert split["text"] == " ".join(filter(None, (part["text"] for part in parts)))
+    assert split["score"] == pytest.approx(sum(part["score"] for part in parts) / 3, abs=1e-4)
 
 
 def test_tags_are_for_runs_of_the_same_direction(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
