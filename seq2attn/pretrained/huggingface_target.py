@@ -143,8 +143,9 @@ def _unsupported_text(experiment: ExperimentConfig) -> list[FieldError]:
         if one is not None and one.kind not in EXPORTED_KINDS
     ]
     for side, one in sides.items():
-        if getattr(one, "special_tokens", ()) or (side == "target" and getattr(one, "tag", None)):
-            mistakes.append(FieldError(f"tokenizer.{side}", f"{NAME} has no tokenizer with such tags of languages"))
+        if (tag := getattr(one, "tag", None)) and (side == "target" or not tag.startswith(">>")):
+            message = f"{NAME} has no tokenizer with the tag `{tag}`, only with Marian's, `>>...<<`, of the source"
+            mistakes.append(FieldError(f"tokenizer.{side}.tag", message))
     if experiment.data.tags:
         mistakes.append(FieldError("data.train", f"{NAME} has no tokenizer with a `tag`"))
     return mistakes

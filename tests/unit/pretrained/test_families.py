@@ -17,11 +17,14 @@ from transformers import (
 )
 
 from seq2attn.data.collate import collate_source
+from seq2attn.engines.export_run import export_run
 from seq2attn.errors import UserError
 from seq2attn.inference.ensemble import EnsembleTranslator
 from seq2attn.inference.translator import Translator
 from seq2attn.pretrained.family import ImportOptions
+from seq2attn.pretrained.huggingface_target import HuggingFaceTarget
 from seq2attn.pretrained.import_run import import_run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.small_marian import SOURCE
@@ -126,6 +129,12 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     assert len(tokens) == original.config.vocab_size + 1  # theirs have no BOS beside EOS or PAD
     columns = [int(t[7:-1]) if t.startswith("<unused") else names.index(t) for t in tokens[EOS:]]
     torch.testing.assert_close(logits[..., EOS:], expected_logits[..., columns], rtol=1e-5, atol=1e-5)
+    run = RunDirectory(tmp_path / "run")
+    mistakes = HuggingFaceTarget().unsupported(run.load_config())
+    assert ("tokenizer.target.tag" in [mistake.field for mistake in mistakes]) == ("pegasus" not in name)
+    if not mistakes:
+        back = export_run(run, HuggingFaceTarget(), tmp_path / "back", verify_with=tmp_path / "lines")
+        assert [search.token_agreement for search in back.searches] == [1, 1]
 
 
 def test_the_language_is_the_first_token_everywhere(tmp_path: Path) -> None:
