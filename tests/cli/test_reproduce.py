@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.conftest import CONFIG, Done, Invoke, invoke_in, write_toy
 from tests.cli.test_sweep import results, start, wait_for, wait_until, workers
-from tests.unit.browser import CHROMIUM, browser
+from tests.unit.conftest import CHROMIUM, browser
 
 RECIPE = """\
 title: A toy
