@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seq2attn.nn.decoding_state import SharedState
+from seq2attn.nn.decoding_state import SharedState, map_tensors, reorder_beams, select_rows, select_sentences
 
 KeyValue = tuple[Tensor, Tensor]
 """Keys and values, each [B, G, C, d]."""
@@ -38,7 +38,7 @@ class CacheBuffer:
         """A buffer with a copy of the entries of `layers`, and room for more than `new` others."""
         entries = layers[0][0].size(2)
         capacity = max(2 * (entries + new), INITIAL_CAPACITY * new)
-        return cls(tuple((_with_capacity(k, capacity), _with_capacity(v, capacity)) for k, v in layers), entries)
+        return cls(map_tensors(lambda x: _with_capacity(x, capacity), layers), entries)
 
     def has_room(self, entries: int, new: int) -> bool:
         """True if `new` entries fit after the first `entries`, and nothing has been written there."""
@@ -91,17 +91,12 @@ class KVCache(SharedState):
 
     def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
         """The same without the buffer."""
-        visibility = None if self.visibility is None else fn(self.visibility)
-        return type(self)(tuple((fn(k), fn(v)) for k, v in self.layers), visibility)
+        return type(self)(*map_tensors(fn, (self.layers, self.visibility)))
 
     def select_rows(self, rows: Tensor) -> Self:
         """Rows, each as a sentence."""
-        if self.visibility is None:
-            return self.map_tensors(lambda x: x.index_select(0, rows))
-        beam_size = self.visibility.size(0) // self.layers[0][0].size(0)
-        sentences = rows // beam_size
-        layers = tuple((k.index_select(0, sentences), v.index_select(0, sentences)) for k, v in self.layers)
-        return type(self)(layers, self.visibility.index_select(0, rows))
+        beam_size = 1 if self.visibility is None else self.visibility.size(0) // self.layers[0][0].size(0)
+        return type(self)(select_rows(self.layers, rows // beam_size), select_rows(self.visibility, rows))
 
     def repeat_rows(self, times: int) -> Self:
         """The same entries, with the visibility repeated."""
@@ -114,26 +109,18 @@ class KVCache(SharedState):
 
     def reorder(self, parent: Tensor) -> Self:
         """Visibility of the parents."""
-        if self.visibility is None:
-            return self
-        visibility = self.visibility.view(*parent.shape, -1)
-        visibility = visibility.gather(1, parent.unsqueeze(2).expand(-1, -1, visibility.size(2)))
-        return type(self)(self.layers, visibility.flatten(0, 1), self.buffer)
+        return type(self)(self.layers, reorder_beams(self.visibility, parent), self.buffer)
 
     def select_sentences(self, sentences: Tensor, beam_size: int) -> Self:
         """With the buffer, which need not be allocated again."""
         entries, buffer = self.layers[0][0].size(2), self.buffer
-        selected = tuple(
-            (k.index_select(0, sentences), v.index_select(0, sentences))
-            for k, v in (self.layers if buffer is None else buffer.layers)
-        )
-        visibility = self.visibility
-        if visibility is not None:
-            visibility = visibility.unflatten(0, (-1, beam_size)).index_select(0, sentences).flatten(0, 1)
+        selected = select_rows(self.layers if buffer is None else buffer.layers, sentences)
+        visibility = select_sentences(self.visibility, sentences, beam_size)
         if buffer is None:
             return type(self)(selected, visibility)
-        layers = tuple((k[:, :, :entries], v[:, :, :entries]) for k, v in selected)
-        return type(self)(layers, visibility, CacheBuffer(selected, entries))
+        return type(self)(
+            map_tensors(lambda x: x[:, :, :entries], selected), visibility, CacheBuffer(selected, entries)
+        )
 
     def with_fixed_capacity(self, steps: int) -> StaticKVCache:
         """A copy that is updated in place."""
@@ -195,12 +182,12 @@ class StaticKVCache(SharedState):
 
     def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
         """All tensors, each sentence by sentence."""
-        return self._map(fn, fn)
+        return type(self)(*map_tensors(fn, (self.layers, self.visibility, self.length)))
 
     def select_rows(self, rows: Tensor) -> Self:
         """Rows, each as a sentence."""
-        sentences = rows // (len(self.visibility) // len(self.length))
-        return self._map(lambda x: x.index_select(0, sentences), lambda x: x.index_select(0, rows))
+        layers, length = select_rows((self.layers, self.length), rows // (len(self.visibility) // len(self.length)))
+        return type(self)(layers, select_rows(self.visibility, rows), length)
 
     def repeat_rows(self, times: int) -> Self:
         """The same entries, with the visibility repeated; the capacity is for fewer tokens."""
@@ -208,28 +195,20 @@ class StaticKVCache(SharedState):
 
     def reorder(self, parent: Tensor) -> Self:
         """Visibility of the parents."""
-        visibility = self.visibility.view(*parent.shape, -1)
-        index = parent.unsqueeze(2).expand_as(visibility)
-        return replace(self, visibility=visibility.gather(1, index).flatten(0, 1))
+        return replace(self, visibility=reorder_beams(self.visibility, parent))
 
     def select_sentences(self, sentences: Tensor, beam_size: int) -> Self:
         """Copies of the sentences."""
-        return self._map(
-            lambda x: x.index_select(0, sentences),
-            lambda x: x.unflatten(0, (-1, beam_size)).index_select(0, sentences).flatten(0, 1),
-        )
+        layers, length = select_rows((self.layers, self.length), sentences)
+        return type(self)(layers, select_sentences(self.visibility, sentences, beam_size), length)
 
     def with_fixed_capacity(self, steps: int) -> Self:
         """A copy with more capacity, in all a multiple of 8, as PyTorch's attention needs of a mask."""
         (rows, capacity), sentences = self.visibility.shape, len(self.length)
         more = steps * (rows // sentences)
         more += -(capacity + more) % 8
-        layers = tuple((F.pad(k, (0, 0, 0, more)), F.pad(v, (0, 0, 0, more))) for k, v in self.layers)
+        layers = map_tensors(lambda x: F.pad(x, (0, 0, 0, more)), self.layers)
         return replace(self, layers=layers, visibility=F.pad(self.visibility, (0, more)))
-
-    def _map(self, per_sentence: Callable[[Tensor], Tensor], per_row: Callable[[Tensor], Tensor]) -> Self:
-        layers = tuple((per_sentence(k), per_sentence(v)) for k, v in self.layers)
-        return type(self)(layers, per_row(self.visibility), per_sentence(self.length))
 
 
 @dataclass(frozen=True)
