@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,18 @@ def check_code(kind: str) -> None:
 def is_of_run(value: str) -> bool:
     """True for a value from a YAML file beside the files of a run, which may be untrusted."""
     return isinstance(value, PathString) and is_run(value.folder)
+
+
+def fill_in(data: Any, field: str, read: Callable[[dict[str, Any]], Any]) -> Any:
+    """The fields of a config with one that `read` makes of its files, of which `path` is one, unless it is given.
+
+    Raises: FieldError for the config of a run, whose files are not read.
+    """
+    if not isinstance(data, dict) or data.get(field) or not isinstance(data.get("path"), str | Path):
+        return data
+    if is_of_run(data["path"]):
+        raise FieldError(field, "is missing from the config of a run, and the files that it is made of are not read")
+    return {**data, field: read(data)}
 
 
 def is_run(folder: Path) -> bool:

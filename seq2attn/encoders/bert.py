@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import torch
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationInfo, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from seq2attn.attention.scores import split_heads
 from seq2attn.config.base import Config, FieldError, InputPath
-from seq2attn.config.plugin import is_of_run
+from seq2attn.config.plugin import fill_in
 from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.hf_folder import (
@@ -223,13 +223,9 @@ class BertEncoderConfig(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_architecture(cls, data: Any, info: ValidationInfo) -> Any:
+    def _read_architecture(cls, data: Any) -> Any:
         check_dependency()
-        if not isinstance(data, dict) or data.get("architecture") or not isinstance(data.get("path"), str | Path):
-            return data
-        if is_of_run(data["path"]):
-            raise FieldError("architecture", "is missing, which a run has: the folder that it names is not read")
-        return {**data, "architecture": read_bert_config(resolve_folder(data["path"]))}
+        return fill_in(data, "architecture", lambda fields: read_bert_config(resolve_folder(fields["path"])))
 
     @property
     def required_architecture(self) -> BertArchitectureConfig:

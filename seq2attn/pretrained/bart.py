@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -162,9 +161,8 @@ class Bart(BartFamily):
             raise DataError(f"{self.file}: is not the tokenizer of a BART ({error!r})") from None
         return (self.file, ids), (self.file, ids)
 
-    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
-        """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
+    def original_tokenizer(self, options: ImportOptions) -> Any:
+        """The original tokenizer."""
         from transformers import BartTokenizer
 
-        tokenizer = self.load_tokenizer(BartTokenizer)
-        return lambda line: list(tokenizer(line).input_ids)
+        return self.load_tokenizer(BartTokenizer)

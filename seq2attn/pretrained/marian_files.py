@@ -26,7 +26,7 @@ from seq2attn.io.hf_folder import WEIGHTS_FILE, validate_fields
 from seq2attn.pretrained.family import Generation, ImportOptions, NumLayers
 from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, Marian, MarianArchitecture
 from seq2attn.pretrained.marian_weights import read_marian_weights, to_hf_tensors
-from seq2attn.tokenizers.sentencepiece_model import load_processor, read_pieces
+from seq2attn.tokenizers.sentencepiece_model import load_processor, read_model_pieces, read_pieces
 
 PATTERNS = ("decoder.yml", "*.decoder.yml", "config*.yml")
 """Names of the decoder's config, as Marian's training, OPUS-MT and Bergamot write it."""
@@ -159,13 +159,8 @@ class MarianFiles(Marian):
 
     def pieces(self, vocabulary: Path) -> dict[str, int]:
         """The id of each piece of a vocabulary. Raises DataError."""
-        try:
-            if vocabulary.suffix != ".spm":
-                return {piece: id for id, piece in enumerate(read_pieces(vocabulary))}
-            processor = load_processor(read_bytes(vocabulary, HINT), vocabulary)
-        except RunError as error:
-            raise DataError(str(error)) from None
-        return {processor.id_to_piece(id): id for id in range(len(processor))}
+        read = read_model_pieces if vocabulary.suffix == ".spm" else read_pieces
+        return {piece: id for id, piece in enumerate(read(vocabulary))}
 
     def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
         """A vocabulary and its id of each token, for both sides, up to that of the row of zeros."""

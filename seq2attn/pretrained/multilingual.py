@@ -7,17 +7,16 @@ special_tokens_map.json tokenizer_config.json tokenizer.json    the tags, in one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from seq2attn.errors import DataError, RunError
-from seq2attn.io.files import read_bytes
+from seq2attn.errors import DataError
 from seq2attn.pretrained.bart import BART_NAMES, BART_OFFSET, POSITIONS, BartArchitecture, BartFamily
 from seq2attn.pretrained.family import HF_TOKENIZER_FILE, OUR_START, TOKENIZER_FILE, ImportOptions
-from seq2attn.tokenizers.sentencepiece_model import FILE_HINT, find_languages, load_processor, read_pieces
+from seq2attn.tokenizers.sentencepiece_model import find_languages, read_model_pieces, read_pieces
 
 MODEL_FILE, VOCABULARY_FILE = "sentencepiece.bpe.model", "vocab.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
@@ -53,16 +52,10 @@ class Multilingual(BartFamily):
     @cached_property
     def pieces(self) -> dict[str, int]:
         """The id of each piece, and of fairseq's special tokens. Raises DataError."""
-        model = self.folder / MODEL_FILE
-        try:
-            if self.vocabulary.is_file():
-                tokens = read_pieces(self.vocabulary)
-            else:
-                processor = load_processor(read_bytes(model, FILE_HINT), model)
-                pieces = [processor.id_to_piece(id) for id in range(len(processor))]
-                tokens = [*dict.fromkeys((*FAIRSEQ_TOKENS, *pieces))]
-        except RunError as error:
-            raise DataError(str(error)) from None
+        if self.vocabulary.is_file():
+            tokens = read_pieces(self.vocabulary)
+        else:
+            tokens = [*dict.fromkeys((*FAIRSEQ_TOKENS, *read_model_pieces(self.folder / MODEL_FILE)))]
         return {piece: id for id, piece in enumerate(tokens)}
 
     @cached_property
@@ -105,15 +98,6 @@ class Multilingual(BartFamily):
         ids[OUR_START] = ids.pop("<s>")
         side = (self.vocabulary if self.vocabulary.is_file() else self.folder / MODEL_FILE), ids
         return side, side
-
-    def original_tokenizer(self, options: ImportOptions) -> Any:
-        """The original tokenizer with the language of the sources."""
-        raise NotImplementedError
-
-    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
-        """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
-        tokenizer = self.original_tokenizer(options)
-        return lambda line: list(tokenizer(line).input_ids)
 
 
 class M2M100Architecture(BartArchitecture):

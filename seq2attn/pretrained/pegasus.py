@@ -13,13 +13,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from seq2attn.errors import DataError, RunError
-from seq2attn.io.files import read_bytes
 from seq2attn.nn.layers import SinusoidalPositionEncoding
 from seq2attn.pretrained.bart import BART_NAMES, POSITIONS, BartArchitecture
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.marian import SOURCE_MODEL, MarianTokens
-from seq2attn.tokenizers.sentencepiece_model import FILE_HINT, load_processor
+from seq2attn.tokenizers.sentencepiece_model import read_model_pieces
 
 MODEL_FILE = "spiece.model"
 PRETRAINING_TOKENS = ("<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, 103)))
@@ -74,11 +72,7 @@ class Pegasus(MarianTokens):
         if not self.has_own_tokenizer:
             return super().token_ids()
         file = self.folder / MODEL_FILE
-        try:
-            processor = load_processor(read_bytes(file, FILE_HINT), file)
-        except RunError as error:
-            raise DataError(str(error)) from None
-        pieces = [processor.id_to_piece(id) for id in range(len(processor))]
+        pieces = read_model_pieces(file)
         tokens = (*pieces[:2], *PRETRAINING_TOKENS, *pieces[2:])
         side = file, {token: id for id, token in enumerate(tokens)}
         return side, side

@@ -20,12 +20,10 @@ from typing import Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
-from seq2attn.errors import DataError, RunError
-from seq2attn.io.files import read_bytes
 from seq2attn.io.hf_folder import CONFIG_FILE, validate_fields
 from seq2attn.pretrained.family import Architecture, Family, Generation, ImportOptions, NumLayers
 from seq2attn.pretrained.hf_weights import OUR_OUTPUT, Tables, WeightNames
-from seq2attn.tokenizers.sentencepiece_model import FILE_HINT, load_processor
+from seq2attn.tokenizers.sentencepiece_model import read_model_pieces
 
 PIECES_FILE = "spiece.model"
 NUM_EXTRA_IDS = 100
@@ -175,12 +173,7 @@ class T5(Family):
     @cached_property
     def pieces(self) -> list[str]:
         """The pieces in the order of their ids. Raises DataError."""
-        model = self.folder / PIECES_FILE
-        try:
-            processor = load_processor(read_bytes(model, FILE_HINT), model)
-        except RunError as error:
-            raise DataError(str(error)) from None
-        return [processor.id_to_piece(id) for id in range(len(processor))]
+        return read_model_pieces(self.folder / PIECES_FILE)
 
     def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
         """The model of the pieces, and the id of each token: pieces, extra ids from the last to 0, unused rows."""

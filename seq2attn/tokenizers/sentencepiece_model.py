@@ -19,7 +19,7 @@ import yaml
 from pydantic import Field, TypeAdapter, model_validator
 
 from seq2attn.config.base import Config, FieldError, InputPath
-from seq2attn.config.plugin import is_of_run
+from seq2attn.config.plugin import fill_in
 from seq2attn.errors import DataError, RunError, UserError
 from seq2attn.io.files import read_bytes, read_object, sha256_json, sha256_of
 from seq2attn.tokenizers.base import Tokenizer
@@ -73,11 +73,7 @@ class SentencePieceTokenizerConfig(Config):
         files = [self.path] if self.vocabulary is None else [self.path, self.vocabulary]
         try:
             model = read_bytes(self.path, FILE_HINT)
-            if self.vocabulary is None:
-                processor = load_processor(model, self.path)
-                pieces = [processor.id_to_piece(id) for id in range(len(processor))]
-            else:
-                pieces = read_pieces(self.vocabulary)
+            pieces = read_model_pieces(self.path) if self.vocabulary is None else read_pieces(self.vocabulary)
             if sha256_json([sha256_of(file) for file in files]) != self.digest:
                 raise DataError(f"{self.path}: the files are not those of the config's `digest`; leave that out")
             tokens = dict.fromkeys((*pieces, *self.special_tokens))
@@ -91,18 +87,18 @@ def fill_in_digest(data: Any, *keys: str) -> Any:
 
     Raises: FieldError for a file that cannot be read.
     """
-    if not isinstance(data, dict) or data.get("digest") or not isinstance(data.get("path"), str | Path):
-        return data
-    if is_of_run(data["path"]):
-        raise FieldError("digest", "is missing from the config of a run, whose files are not read")
-    files = {key: data[key] for key in keys if isinstance(data.get(key), str | Path)}
-    digests = []
-    for key, path in files.items():
-        try:
-            digests.append(sha256_of(_INPUT_PATH.validate_python(path)))
-        except OSError as error:
-            raise FieldError(key, f"{path} cannot be read ({error.strerror})") from None
-    return {**data, "digest": sha256_json(digests)}
+
+    def digest(fields: dict[str, Any]) -> str:
+        return sha256_json([_file_digest(key, fields[key]) for key in keys if isinstance(fields.get(key), str | Path)])
+
+    return fill_in(data, "digest", digest)
+
+
+def _file_digest(key: str, path: str | Path) -> str:
+    try:
+        return sha256_of(_INPUT_PATH.validate_python(path))
+    except OSError as error:
+        raise FieldError(key, f"{path} cannot be read ({error.strerror})") from None
 
 
 def load_processor(model: bytes, path: Path) -> Any:
@@ -117,19 +113,31 @@ def load_processor(model: bytes, path: Path) -> Any:
         raise RunError(f"{path}: is not a SentencePiece model ({error}); {FILE_HINT}") from None
 
 
+def read_model_pieces(path: Path) -> list[str]:
+    """The pieces of a SentencePiece model in the order of their ids. Raises DataError when it cannot be read."""
+    try:
+        processor = load_processor(read_bytes(path, FILE_HINT), path)
+    except RunError as error:
+        raise DataError(str(error)) from None
+    return [processor.id_to_piece(id) for id in range(len(processor))]
+
+
 def read_pieces(path: Path) -> list[str]:
     """The pieces of a JSON file, or of Marian's `.yml`, in the order of their ids.
 
-    Raises: RunError unless the ids are 0, 1, 2 and so on, each once.
+    Raises: DataError for a corrupt file, and unless the ids are 0, 1, 2 and so on, each once.
     """
-    ids = _read_yaml_ids(path) if path.suffix == ".yml" else read_object(path, FILE_HINT)
+    try:
+        ids = _read_yaml_ids(path) if path.suffix == ".yml" else read_object(path, FILE_HINT)
+    except RunError as error:
+        raise DataError(str(error)) from None
     for piece, id in ids.items():
         if type(id) is not int:
-            raise RunError(f"{path}: the id of `{piece}` is {id!r}, no number; {FILE_HINT}")
+            raise DataError(f"{path}: the id of `{piece}` is {id!r}, no number; {FILE_HINT}")
     pieces = sorted(ids, key=ids.__getitem__)
     for number, piece in enumerate(pieces):
         if ids[piece] != number:
-            raise RunError(f"{path}: `{piece}` has the id {ids[piece]}, expected {number}; {FILE_HINT}")
+            raise DataError(f"{path}: `{piece}` has the id {ids[piece]}, expected {number}; {FILE_HINT}")
     return pieces
 
 

@@ -17,10 +17,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import TypeAdapter, ValidationInfo, model_validator
+from pydantic import TypeAdapter, model_validator
 
 from seq2attn.config.base import Config, FieldError, InputPath
-from seq2attn.config.plugin import is_of_run
+from seq2attn.config.plugin import fill_in
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import read_object, sha256_json, sha256_of, write_json
 from seq2attn.tokenizers.base import Tokenizer
@@ -68,13 +68,9 @@ class WordPieceTokenizerConfig(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_in_digest(cls, data: Any, info: ValidationInfo) -> Any:
+    def _fill_in_digest(cls, data: Any) -> Any:
         check_dependency()
-        if not isinstance(data, dict) or data.get("digest") or not isinstance(data.get("path"), str | Path):
-            return data
-        if is_of_run(data["path"]):
-            raise FieldError("digest", "is missing from the config of a run, whose BERT folder is not read")
-        return {**data, "digest": _digest(resolve_folder(data["path"]))}
+        return fill_in(data, "digest", lambda fields: _digest(resolve_folder(fields["path"])))
 
     def train(self, lines: Iterable[str]) -> WordPieceTokenizer:
         """The tokenizer in the folder; `lines` are not used.
