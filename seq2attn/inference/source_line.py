@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import sentencex
+import torch
 from numpy.typing import NDArray
 
 from seq2attn.attention.config import AttentionConfig
@@ -22,9 +23,8 @@ from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.search.config import LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import collapse_whitespace
+from seq2attn.tokenizers.normalize import collapse_whitespace, is_east_asian
 from seq2attn.tokenizers.right_to_left import is_right_to_left
-from seq2attn.tokenizers.unicode_scripts import is_east_asian
 from seq2attn.tokenizers.vocabulary import UNK
 
 _BLOCKS = re.compile(r".{1,10000}(?:(?<=[.!?…।] )|(?<=[。！？])|$)|.{1,10000}")
@@ -179,6 +179,15 @@ def combined_score(line: SourceLine, hypotheses: Sequence[Hypothesis]) -> float:
     weights = [len(segment) for segment in line.segments]
     scores = zip(weights, hypotheses, strict=True)
     return sum(weight * one.score for weight, one in scores) / max(sum(weights), 1)
+
+
+def are_truncated(
+    lines: Sequence[SourceLine], ranked: Sequence[Sequence[Sequence[Hypothesis]]], lengths: LengthsConfig
+) -> list[bool]:
+    """For each line, True if the best hypothesis of a segment has the maximum length, so that only EOS can follow."""
+    sizes = torch.tensor([len(segment) for line in lines for segment in line.segments])
+    limits = iter((lengths.limits(sizes).max_length - 1).tolist())
+    return [max(len(best.tokens) - next(limits) for best, *_ in segments) >= 0 for segments in ranked]
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Self, TypeAlias, overload
 from warnings import warn
 
-import torch
-
 from seq2attn.config import plugin
 from seq2attn.data.inspection import CorpusReport, DataReport
 from seq2attn.engines.base import Engine
@@ -28,6 +26,7 @@ from seq2attn.inference.source_line import (
     SourceLimit,
     SourceLine,
     Translation,
+    are_truncated,
     combined_score,
     effective_source_limit,
     encode_prefix,
@@ -42,7 +41,7 @@ from seq2attn.models.build import count_parameters
 from seq2attn.nn.device import resolve_device
 from seq2attn.nn.linear import prepack_linears
 from seq2attn.run_directory import RunDirectory
-from seq2attn.search.config import LengthsConfig, SearchConfig, check_num_hypotheses, resolve_search
+from seq2attn.search.config import SearchConfig, check_num_hypotheses, resolve_search
 from seq2attn.search.translate_ids import Hypothesis, default_batch_tokens, retry_with_smaller_batches
 from seq2attn.tokenizers.base import Tokenizer, translate_into
 
@@ -228,12 +227,14 @@ class Translator:
             ranked = self._search(encoded, search)
             if self.replace_unk:
                 ranked = replace_unknown_words(self.model, (self.source, self.target), encoded, ranked, self.glossary)
-            truncated = _are_truncated(encoded, ranked, search.lengths)
+            truncated = are_truncated(encoded, ranked, search.lengths)
             checks.add_truncated([line for line, is_truncated in enumerate(truncated, number) if is_truncated])
             for line, hypotheses, is_truncated in zip(encoded, ranked, truncated, strict=True):
                 translation = replace(self._translation(line, hypotheses, num_hypotheses), truncated=is_truncated)
                 if attention and any(line.segments):
-                    translation = replace(translation, attention_weights=self._best_weights(line, hypotheses))
+                    best = [(segment, one.tokens) for segment, (one, *_) in zip(line.segments, hypotheses, strict=True)]
+                    weights = AttentionWeights.concat([self._compute_weights(*pair) for pair in best])
+                    translation = replace(translation, attention_weights=weights)
                 yield translation
         if checker is None:
             _warn(checks)
@@ -279,10 +280,6 @@ class Translator:
         """The attention weights of a given translation of a line, by forced decoding."""
         return self._compute_weights(self.source.encode(source), self.target.encode(target))
 
-    def _best_weights(self, line: SourceLine, ranked: RankedHypotheses) -> AttentionWeights:
-        pairs = zip(line.segments, ranked, strict=True)
-        return AttentionWeights.concat([self._compute_weights(segment, best.tokens) for segment, (best, *_) in pairs])
-
     def _compute_weights(self, source: Sequence[int], target: Sequence[int]) -> AttentionWeights:
         return AttentionWeights.compute(self.model, (self.source, self.target), source, target)
 
@@ -291,12 +288,3 @@ def _warn(checker: InputChecker) -> None:
     """Warnings with the place of the caller's caller."""
     for message in checker.warnings():
         warn(message, InputWarning, stacklevel=3)
-
-
-def _are_truncated(
-    lines: Sequence[SourceLine], ranked: Sequence[RankedHypotheses], lengths: LengthsConfig
-) -> list[bool]:
-    """For each line, True if the best hypothesis of a segment has the maximum length, so that only EOS can follow."""
-    sizes = torch.tensor([len(segment) for line in lines for segment in line.segments])
-    limits = iter((lengths.limits(sizes).max_length - 1).tolist())
-    return [max(len(best.tokens) - next(limits) for best, *_ in segments) >= 0 for segments in ranked]
