@@ -16,7 +16,6 @@ import typer
 
 from seq2attn.cli import (
     align,
-    average,
     compare,
     config,
     doctor,
@@ -24,14 +23,12 @@ from seq2attn.cli import (
     export,
     import_model,
     init,
-    prepare,
     reproduce,
     score,
     sweep,
     synthetic_corpus,
     train,
     translate,
-    verify_resume,
 )
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.io.import_path import leave_out_working_directory
@@ -152,17 +149,16 @@ app = command_group(
     score.score,
     synthetic_corpus.distill,
     synthetic_corpus.back_translate,
-    prepare.prepare,
-    average.average,
+    train.prepare,
+    train.average,
     export.export,
     import_model.import_,
     sweep.sweep,
     reproduce.reproduce,
     doctor.doctor,
-    verify_resume.verify_resume,
+    doctor.verify_resume,
 )
 app.callback()(_options)
 app.add_typer(
-    command_group("Check, show and describe configs.", config.check, config.show, config.schema),
-    name="config",
+    command_group("Check, show and describe configs.", config.check, config.show, config.schema), name="config"
 )

@@ -17,8 +17,7 @@ def align(
     target: Annotated[Path | None, typer.Option(help="Its translation, line by line.", metavar="FILE")] = None,
     output_file: OutputFile = None,
     gold: Annotated[
-        Path | None,
-        typer.Option(help="Gold alignments (`0-0 1-2`, possible `1?2`) to compare with.", metavar="FILE"),
+        Path | None, typer.Option(help="Gold alignments (`0-0 1-2`, possible `1?2`) to compare with.", metavar="FILE")
     ] = None,
     select_head: Annotated[
         bool,

@@ -16,8 +16,7 @@ def compare(
     runs: RunDirs,
     allow_code: AllowCode,
     source: Annotated[
-        Path | None,
-        typer.Option(help="The file of `evaluate --source`, for its translations.", metavar="FILE"),
+        Path | None, typer.Option(help="The file of `evaluate --source`, for its translations.", metavar="FILE")
     ] = None,
     reference: Annotated[
         list[Path] | None, typer.Option(help="Reference translations of --source. Repeatable.", metavar="FILE")

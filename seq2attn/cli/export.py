@@ -15,8 +15,7 @@ def export(
     allow_code: AllowCode,
     to: Annotated[str, typer.Option(metavar="ctranslate2|onnx|huggingface|peft", help="The format to export to.")],
     folder: Annotated[
-        Path | None,
-        typer.Argument(metavar="[DIR]", help="The output directory. [RUN_DIR/FORMAT]", show_default=False),
+        Path | None, typer.Argument(metavar="[DIR]", help="The output directory. [RUN_DIR/FORMAT]", show_default=False)
     ] = None,
     quantization: Annotated[
         str | None,
@@ -25,8 +24,7 @@ def export(
         ),
     ] = None,
     verify_with: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Lines to verify with. [the first 200 sources of the dev set]"),
+        Path | None, typer.Option(metavar="FILE", help="Lines to verify with. [the first 200 sources of the dev set]")
     ] = None,
 ) -> None:
     """Export a trained model to another inference engine or to Hugging Face's transformers and peft, and verify it.

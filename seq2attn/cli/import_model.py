@@ -18,8 +18,7 @@ def import_(
         typer.Option("--from", metavar="LANG", help="The language of the sources, for a model with several."),
     ] = None,
     to: Annotated[
-        str | None,
-        typer.Option(metavar="LANG", help="The language to translate into, for a model with several."),
+        str | None, typer.Option(metavar="LANG", help="The language to translate into, for a model with several.")
     ] = None,
     source_prefix: Annotated[
         str | None,
@@ -41,8 +40,7 @@ def import_(
         ),
     ] = False,
     verify_with: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Lines to verify with. [random words of the vocabulary]"),
+        Path | None, typer.Option(metavar="FILE", help="Lines to verify with. [random words of the vocabulary]")
     ] = None,
 ) -> None:
     """Make a run directory of a pretrained model of Hugging Face: OPUS-MT, M2M100, NLLB, mBART, BART, Pegasus, T5;

@@ -28,8 +28,7 @@ def init(
         "my.yaml"
     ),
     run_dir: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="The run directory. [runs/my for my.yaml]", show_default=False),
+        Path | None, typer.Option(metavar="DIR", help="The run directory. [runs/my for my.yaml]", show_default=False)
     ] = None,
 ) -> None:
     """Write a commented config for two text files, with model and vocabulary of a suitable size.

@@ -108,8 +108,7 @@ EngineName: TypeAlias = Annotated[
 ]
 
 ExportDir: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--export-dir", metavar="DIR", help="The output directory of `export`. [RUN_DIR/ENGINE]"),
+    Path | None, typer.Option("--export-dir", metavar="DIR", help="The output directory of `export`. [RUN_DIR/ENGINE]")
 ]
 
 AllowCode: TypeAlias = Annotated[
@@ -128,8 +127,7 @@ AllowCode: TypeAlias = Annotated[
 LongInputs: TypeAlias = Annotated[
     Literal["split", "truncate"] | None,
     typer.Option(
-        "--long-inputs",
-        help="Lines too long for the model: split at sentence boundaries, or truncated. [split]",
+        "--long-inputs", help="Lines too long for the model: split at sentence boundaries, or truncated. [split]"
     ),
 ]
 
@@ -154,8 +152,7 @@ Tag: TypeAlias = Annotated[
 """The tag of all sources; checked by `tokenizers.tags.check_tag`."""
 
 To: TypeAlias = Annotated[
-    str | None,
-    typer.Option(metavar="LANG", help="Translate into this language, for an imported model with several."),
+    str | None, typer.Option(metavar="LANG", help="Translate into this language, for an imported model with several.")
 ]
 
 Device: TypeAlias = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]

@@ -14,8 +14,7 @@ from seq2attn.cli.options import AllowCode, Overrides
 
 def reproduce(
     recipe: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="A file of configs/reproduce, or the path of one.", show_default=False),
+        str, typer.Argument(metavar="NAME", help="A file of configs/reproduce, or the path of one.", show_default=False)
     ],
     overrides: Overrides,
     allow_code: AllowCode,

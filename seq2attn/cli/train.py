@@ -1,13 +1,35 @@
-"""`seq2attn train`."""
+"""`seq2attn prepare`, `seq2attn train` and `seq2attn average`."""
 
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, ConfigPath, Overrides
+from seq2attn.cli.options import AllowCode, ConfigPath, Overrides, RunDir
+
+
+def prepare(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> None:
+    """Check the text of a config, train its tokenizers and encode it. `train` does this if it was not done before.
+
+    \b
+    Examples:
+      seq2attn prepare configs/phrasebook.yaml
+    """
+    from seq2attn.data import prepare as preparation
+    from seq2attn.experiment import load_config
+    from seq2attn.io.lock import lock_directory
+    from seq2attn.run_directory import RunDirectory
+    from seq2attn.training.checkpoints.retention import refuse_existing_training
+
+    experiment = load_config(config, overrides)
+    folder = experiment.run_dir
+    with lock_directory(folder):
+        refuse_existing_training(folder)
+        preparation.prepare(experiment.data, experiment.tokenizer, folder, partial(typer.echo, err=True))
+        RunDirectory(folder).save_config(experiment)
 
 
 def train(
@@ -75,3 +97,22 @@ def train(
         command = ["seq2attn", "train", str(config), *(f"--set={value}" for value in overrides), "--resume"]
         typer.echo(f"resume with: {shlex.join(command)}", err=True)
         raise typer.Exit(interruption.exit_code) from None
+
+
+def average(
+    run: RunDir,
+    allow_code: AllowCode,
+    last: Annotated[int | None, typer.Option(min=1, help="Average the newest N checkpoints.", metavar="N")] = None,
+    best: Annotated[int | None, typer.Option(min=1, help="Average the best N checkpoints.", metavar="N")] = None,
+) -> None:
+    """Average the weights of several checkpoints, and translate with the result from then on.
+
+    \b
+    Examples:
+      seq2attn average runs/phrasebook --best 3
+      seq2attn average runs/phrasebook --last 5
+      seq2attn average runs/phrasebook --best 1     (back to the best checkpoint)
+    """
+    from seq2attn.training.checkpoints.averaging import average_run
+
+    typer.echo(average_run(run, last=last, best=best), err=True)

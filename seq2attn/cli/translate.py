@@ -39,8 +39,7 @@ def translate(
     rerank: Rerank,
     rerank_backward: RerankBackward,
     sentences: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[SENTENCE]...", help="Sentences to translate.", show_default=False),
+        list[str] | None, typer.Argument(metavar="[SENTENCE]...", help="Sentences to translate.", show_default=False)
     ] = None,
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", help="Translate the lines of FILE.", metavar="FILE")
@@ -70,8 +69,7 @@ def translate(
         typer.Option(help="Cross-attention, or the encoder's self-attention. [cross; in HTML both]"),
     ] = None,
     layer: Annotated[
-        str | None,
-        typer.Option(metavar="N|top|all", help="The layers to draw; 1 is the lowest. [top; in HTML all]"),
+        str | None, typer.Option(metavar="N|top|all", help="The layers to draw; 1 is the lowest. [top; in HTML all]")
     ] = None,
     head: Annotated[
         str | None, typer.Option(metavar="N|mean|all", help="The heads to draw. [all; in the terminal their mean]")
