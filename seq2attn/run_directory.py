@@ -35,7 +35,7 @@ from seq2attn.models import Seq2Seq
 from seq2attn.models.build import Vocabularies, check_vocabularies, load_model, save_weights
 from seq2attn.nn.device import configure_cuda
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.config import load_tokenizer
+from seq2attn.tokenizers.config import load_tokenizers
 
 logger = logging.getLogger("seq2attn")
 HINT = "train it, or give another run directory"
@@ -58,11 +58,6 @@ class RunDirectory:
     def weights_path(self) -> Path:
         """The weights for translation."""
         return self.folder / "model.safetensors"
-
-    @property
-    def metrics_path(self) -> Path:
-        """Metrics of training and validation, one JSON object per line."""
-        return self.folder / "metrics.jsonl"
 
     def load_config(self, overrides: Sequence[str] = ()) -> ExperimentConfig:
         """The config of the training, with overrides.
@@ -95,7 +90,7 @@ class RunDirectory:
 
     def load_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Tokenizers of source and target. Raises RunError if files are missing or do not match."""
-        return load_tokenizer(self.folder / "source"), load_tokenizer(self.folder / "target")
+        return load_tokenizers(self.folder)
 
     def save_model(self, weights: Mapping[str, Tensor], vocabularies: Vocabularies, origin: Mapping[str, Any]) -> None:
         """Write the weights for translation and, in the same file, their origin, which names their checkpoints."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -130,14 +130,9 @@ def run_head_selection(aligner: Aligner, corpus: PlainTextConfig) -> None:
     """Compare all heads, record the best, and print the table, best first."""
     pairs = [(pair, gold) for pair, gold in read_pairs_with_alignments(corpus) if gold is not None]
     rates = aligner.select_head(pairs)
-    print(_format_rates(rates))
-    best = next(iter(rates))
-    print(f"{aligner.run.folder / ALIGNMENT_FILE}: links are now by {best}", file=sys.stderr)
-
-
-def _format_rates(rates: Mapping[AttentionHead, AlignmentErrorRate]) -> str:
     rows = [
         (str(head.layer), str(head.head), head.step, *(f"{x:.1%}" for x in (one.precision, one.recall, one.error_rate)))
         for head, one in rates.items()
     ]
-    return format_table([("layer", "head", "step", "precision", "recall", "AER"), *rows], num_text_columns=3)
+    print(format_table([("layer", "head", "step", "precision", "recall", "AER"), *rows], num_text_columns=3))
+    print(f"{aligner.run.folder / ALIGNMENT_FILE}: links are now by {next(iter(rates))}", file=sys.stderr)

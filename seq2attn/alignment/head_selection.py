@@ -145,9 +145,7 @@ def default_head(weights: WordAttention, guided: GuidedAlignmentConfig | None) -
     return AttentionHead(layers, "mean" if heads > 1 else 1)
 
 
-def score_heads(
-    pairs: Iterable[tuple[WordAttention | None, WordAlignment]],
-) -> dict[AttentionHead, AlignmentErrorRate]:
+def score_heads(pairs: Iterable[tuple[WordAttention | None, WordAlignment]]) -> dict[AttentionHead, AlignmentErrorRate]:
     """Error rates of all heads on gold alignments, best first, of equals the lowest layer and head first.
 
     Empty for a model without attention.

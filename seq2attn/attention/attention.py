@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from seq2attn.attention.alignment import AlignmentFunction, GlobalAlignment
 from seq2attn.attention.base import NO_STATE, AttentionComponent, AttentionState, QueryInfo
 from seq2attn.attention.scores import DotScore, ScoreFunction, repeat_kv, split_heads, width_per_head
-from seq2attn.nn.dropout import Dropout
+from seq2attn.nn.layers import Dropout
 from seq2attn.nn.linear import Linear
 from seq2attn.nn.varlen import SequenceLayout, varlen_attention
 

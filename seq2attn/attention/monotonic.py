@@ -44,7 +44,10 @@ class MonotonicAlignment(AlignmentFunction):
         scores = scores.to(info.state.dtype) + self.score_bias
         is_last = mask & (mask.flip(-1).cumsum(-1).flip(-1) == 1)
         if not self.training:
-            return hard_monotonic_alignment((scores > 0) | is_last, mask, info.state)
+            candidates = ((scores > 0) | is_last) & mask & (info.state.cumsum(-1) > 0.5)
+            return (candidates & (candidates.cumsum(-1) == 1)).to(
+                info.state.dtype
+            )  # the first from the last position on
         if self.sigmoid_noise:
             scores = scores + self.sigmoid_noise * torch.randn_like(scores)
         return expected_alignment(scores, mask, is_last, info.state)
@@ -75,10 +78,3 @@ def expected_alignment(scores: Tensor, mask: Tensor, is_last: Tensor, last: Tens
     ahead = torch.ones(scores.size(-1), scores.size(-1), dtype=torch.bool, device=scores.device).triu()
     passed = (before.unsqueeze(-2) - before.unsqueeze(-1)).masked_fill(~ahead, -torch.inf).exp()  # [..., k, j]
     return stops * (last.unsqueeze(-2) @ passed).squeeze(-2)
-
-
-def hard_monotonic_alignment(stops: Tensor, mask: Tensor, last: Tensor) -> Tensor:
-    """1 at the first stop from the last position on; all [B, H, T, S]"""
-    candidates = stops & mask & (last.cumsum(-1) > 0.5)
-    first = candidates & (candidates.cumsum(-1) == 1)
-    return first.to(last.dtype)

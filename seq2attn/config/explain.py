@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from seq2attn.config.base import Config, FieldError, FieldErrors, ValidationContext, check_rules, valid_fields
-from seq2attn.config.hints import our_key, suggest, suggest_or_list
+from seq2attn.config.hints import OUR_KEYS, suggest, suggest_or_list
 from seq2attn.config.yaml_tree import MAX_SHOWN, MISSING, Diagnostic, Names, YAMLTree, child
 
 C = TypeVar("C", bound=Config)
@@ -110,7 +110,10 @@ def _other(placed: PlacedError, model: type[Config], tree: YAMLTree, context: Va
     names, detail, key = placed.names, placed.detail, ".".join(placed.names)
     match detail["type"]:
         case "extra_forbidden":
-            ours, owner = our_key(names[-1]), context.models.get(id(tree.find(names[:-1])[1]))
+            ours, owner = (
+                OUR_KEYS.get(names[-1].lower().replace("-", "_")),
+                context.models.get(id(tree.find(names[:-1])[1])),
+            )
             known = owner.model_fields if owner else ()
             hint = f"; seq2attn calls it {ours}" if ours else suggest_or_list(names[-1], known)
             return tree.diagnostic(names, f"unknown key `{key}`{hint}", at_key=True)

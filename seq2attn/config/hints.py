@@ -79,6 +79,7 @@ HINTS = {
 """Keys of seq2attn, with the names of the same setting in other toolkits."""
 
 OUR_KEYS = {name: key for key, names in HINTS.items() for name in names.split()}
+"""Keys of seq2attn by the names in other toolkits, in lower case with underscores."""
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -91,8 +92,3 @@ def suggest_or_list(name: str, known: Iterable[str]) -> str:
     """`suggest`, or the list of all known names if none is similar."""
     known = list(known)
     return suggest(name, known) or (f"; known: {', '.join(known)}" if known else "")
-
-
-def our_key(key: str) -> str | None:
-    """The seq2attn key for another toolkit's `key`, in any spelling; None if it is unknown."""
-    return OUR_KEYS.get(key.lower().replace("-", "_"))

@@ -47,10 +47,7 @@ def load_with_locations(
 
 
 def errors_at(
-    path: Path,
-    model: type[Config],
-    errors: Sequence[FieldError],
-    overrides: Sequence[str] = (),
+    path: Path, model: type[Config], errors: Sequence[FieldError], overrides: Sequence[str] = ()
 ) -> ConfigError:
     """A ConfigError for errors in a valid config, such as missing files, each with its place."""
     return format_diagnostics(path, locate(errors, read_merged(path, model, overrides)[0]))

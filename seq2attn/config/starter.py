@@ -84,7 +84,9 @@ def starter_config(
 ) -> str:
     """The YAML of a config at `output`, for the source and target files of training and dev text."""
     model = starter_model(num_pairs)
-    source, target, dev_source, dev_target = (_relative(path, output.parent) for path in (*train, *dev))
+    source, target, dev_source, dev_target = (
+        _quoted(str(path) if path.is_absolute() else os.path.relpath(path, output.parent)) for path in (*train, *dev)
+    )
     return TEMPLATE.format(
         **vars(model),
         name=output.name,
@@ -109,11 +111,6 @@ def _table(chosen: StarterModel) -> str:
             f" {model.dim:>4} {model.dropout:>8}  {model.reason}"
         )
     return "\n".join(rows)
-
-
-def _relative(path: Path, folder: Path) -> str:
-    """A path as it is written in a file of `folder`; an absolute one stays."""
-    return _quoted(str(path) if path.is_absolute() else os.path.relpath(path, folder))
 
 
 def _quoted(text: str) -> str:

@@ -44,7 +44,8 @@ class Diagnostic:
         return str(self.start.name), self.start.line, self.start.column
 
     def __str__(self) -> str:
-        line, column = source_line(self.start), self.start.column
+        rest, column = (self.start.buffer or "")[self.start.pointer - self.start.column :], self.start.column
+        line = re.split("[\r\n\x85\u2028\u2029\0]", rest, maxsplit=1)[0].rstrip()
         ends_here = self.end is not None and self.end.line == self.start.line
         width = (self.end.column if self.end and ends_here else len(line)) - column
         number, indent = str(self.start.line + 1), re.sub(r"[^\t]", " ", line[:column])
@@ -53,12 +54,6 @@ class Diagnostic:
             f"{self.start.name}:{number}:{column + 1}: {self.message}\n"
             f"{margin} |\n{number} | {line}\n{margin} | {indent}{'^' * max(width, 1)}"
         )
-
-
-def source_line(mark: Mark) -> str:
-    """The line of YAML with `mark`."""
-    rest = (mark.buffer or "")[mark.pointer - mark.column :]
-    return re.split("[\r\n\x85\u2028\u2029\0]", rest, maxsplit=1)[0].rstrip()
 
 
 def format_diagnostics(path: Path, diagnostics: Sequence[Diagnostic], more: int = 0) -> ConfigError:

@@ -265,11 +265,7 @@ CORPORA = {
     "multi30k-lc-tok": Corpus(
         "the same, lower-cased and tokenized", _multi30k("tok", "{}.lc.norm.tok.{}", _MULTI30K_TOKENIZED)
     ),
-    "tatoeba-de-en": Corpus(
-        "short sentences, 164,000 pairs in 2018",
-        tuple(_tatoeba(_TATOEBA)),
-        is_living=True,
-    ),
+    "tatoeba-de-en": Corpus("short sentences, 164,000 pairs in 2018", tuple(_tatoeba(_TATOEBA)), is_living=True),
     "iwslt14-de-en": Corpus("TED talks, 167,000 pairs", (*_iwslt14("de"), *_iwslt14("en"))),
     "iwslt15-en-vi": Corpus(
         "TED talks, tokenized, 133,000 pairs", _stanford("iwslt15.en-vi", "train tst2012 tst2013", "en vi")

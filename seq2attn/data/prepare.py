@@ -38,7 +38,7 @@ from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, sha256_json, sha256_of, write_json
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer
+from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizers
 
 PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
 PREPARE_HINT = "remove the folder it is in, and prepare the data again"
@@ -83,7 +83,7 @@ def prepare(
         copy_tokenizers(data, text, text.run_dir, folder, log)
     elif not keep_tokenizers:
         train_tokenizers(data, text, folder, log)
-    tokenizers = _load_tokenizers(folder)
+    tokenizers = load_tokenizers(folder)
 
     inspector, pair_filter = CorpusInspector(*tokenizers), PairFilter(data.filters)
     parts = list[TrainingPart]()
@@ -139,7 +139,7 @@ def load_prepared(folder: Path) -> PreparedData:
         parts = TypeAdapter(tuple[TrainingPart, ...]).validate_python(content.get("corpora"))
     except ValueError:
         raise RunError(f"{folder / PREPARED}: has no counts of the training corpora; {PREPARE_HINT}") from None
-    source, target = _load_tokenizers(folder)
+    source, target = load_tokenizers(folder)
     train, dev = (_load_corpus(folder / name, (source, target)) for name in (TRAIN, DEV))
     if sum(part.report.num_kept for part in parts) != len(train):
         raise RunError(
@@ -154,10 +154,6 @@ def load_prepared(folder: Path) -> PreparedData:
         tuple(source for source, _ in streams[0]),
         tuple(tuple(target for _, target in stream) for stream in streams),
     )
-
-
-def _load_tokenizers(folder: Path) -> Tokenizers:
-    return load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
 
 
 def _load_corpus(folder: Path, tokenizers: Tokenizers) -> Corpus:
@@ -175,7 +171,7 @@ def _is_prepared(folder: Path, data: DataConfig, text: TokenizersConfig, *, keep
     if not (folder / PREPARED).is_file():
         return False
     if text.run_dir is not None and not keep_tokenizers:
-        pairs = zip(_load_tokenizers(folder), _load_tokenizers(text.run_dir), strict=True)
+        pairs = zip(load_tokenizers(folder), load_tokenizers(text.run_dir), strict=True)
         if any(one.vocabulary != other.vocabulary for one, other in pairs):
             return False
     content = read_object(folder / PREPARED, PREPARE_HINT)
@@ -221,13 +217,7 @@ def _encode(corpus: CorpusConfig, tokenizers: Tokenizers, name: str, size: int) 
     return (EncodedPair(pair, (source.encode(pair[0]), target.encode(pair[1])), links) for pair, links in pairs)
 
 
-def _save(
-    pairs: Iterable[EncodedPair],
-    tokenizers: Tokenizers,
-    folder: Path,
-    *,
-    with_alignments: bool = False,
-) -> None:
+def _save(pairs: Iterable[EncodedPair], tokenizers: Tokenizers, folder: Path, *, with_alignments: bool = False) -> None:
     """Write the text and ids of pairs, and their alignments: empty ones for pairs that have none."""
     ids = CorpusBuilder(_vocab_size(tokenizers))
     word_ids, links = CorpusBuilder(MAX_WORD_ID), CorpusBuilder(MAX_WORD_ID)

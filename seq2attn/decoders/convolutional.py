@@ -19,9 +19,8 @@ from seq2attn.attention.scores import DotScoreConfig
 from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.convolutional import SQRT_HALF, ConvolutionalConfig
-from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
-from seq2attn.nn.layers import LearnedPositionEmbedding
+from seq2attn.nn.layers import Dropout, LearnedPositionEmbedding
 from seq2attn.nn.linear import Linear
 
 

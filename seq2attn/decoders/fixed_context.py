@@ -13,8 +13,8 @@ from torch import Tensor
 from seq2attn.attention.attention import Memories, Memory
 from seq2attn.decoders.base import Decoder, DecoderOutput
 from seq2attn.encoders.base import Encoder, EncoderOutput
-from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.layers import Dropout
 from seq2attn.nn.linear import Linear
 from seq2attn.nn.rnn.cells import RNNState
 from seq2attn.nn.rnn.stacked import Bridge, RecurrentDecoderBaseConfig, TorchRNN

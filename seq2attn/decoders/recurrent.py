@@ -22,8 +22,8 @@ from seq2attn.attention.scores import AdditiveScoreConfig, GeneralScoreConfig
 from seq2attn.config.base import Config, FieldError
 from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
 from seq2attn.encoders.base import Encoder, EncoderOutput
-from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.layers import Dropout
 from seq2attn.nn.linear import Linear, is_grad_recording
 from seq2attn.nn.rnn.cells import DeferredLinear, RNNState
 from seq2attn.nn.rnn.stacked import (

@@ -17,9 +17,8 @@ from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
 from seq2attn.decoders.kv_cache import CacheUpdate, KeyValue, KVCache
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.transformer import TransformerConfig, TransformerLayersConfig
-from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
-from seq2attn.nn.layers import LayerDrop
+from seq2attn.nn.layers import Dropout, LayerDrop
 from seq2attn.nn.varlen import SequenceLayout
 
 

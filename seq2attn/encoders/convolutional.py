@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from seq2attn.config.base import Config, FieldError
 from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
-from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
-from seq2attn.nn.layers import LearnedPositionEmbedding
+from seq2attn.nn.layers import Dropout, LearnedPositionEmbedding
 from seq2attn.nn.linear import Linear
 
 SQRT_HALF = 0.5**0.5

@@ -10,8 +10,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seq2attn.config.base import Config, FieldError
 from seq2attn.encoders.base import Encoder, EncoderOutput
-from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.layers import Dropout
 from seq2attn.nn.linear import is_grad_recording
 from seq2attn.nn.rnn.packed import run_packed, run_rnn
 

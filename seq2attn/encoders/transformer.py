@@ -13,10 +13,10 @@ from seq2attn.attention.relative_positions import RelativePositionBias, Relative
 from seq2attn.attention.scores import MultiHeadScore, check_kv_heads
 from seq2attn.config.base import Config, FieldError
 from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
-from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import (
     Activation,
+    Dropout,
     FeedForward,
     GatedFeedForward,
     LayerDrop,

@@ -9,9 +9,14 @@ from typing import Protocol
 
 import torch
 
+from seq2attn.attention.alignment import GlobalAlignmentConfig
+from seq2attn.attention.scores import MultiHeadScoreConfig
 from seq2attn.config.base import FieldError
+from seq2attn.decoders.transformer import TransformerDecoderConfig
+from seq2attn.encoders.transformer import TransformerEncoderConfig
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
+from seq2attn.models import ModelConfig
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
@@ -25,12 +30,10 @@ class Engine(Protocol):
     @property
     def description(self) -> str:
         """Name and precision, for reports."""
-        ...
 
     @property
     def max_source_length(self) -> int | None:
         """Maximum tokens of a source, without EOS; None for no limit."""
-        ...
 
     def translate(
         self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
@@ -42,14 +45,12 @@ class Engine(Protocol):
         score, and those of a beam contain its `phrases`. Raises EngineError for a search that the engine does not
         support, even without sources.
         """
-        ...
 
     def token_log_probs(self, pairs: IdPairs, *, budget: int) -> list[list[float]]:
         """Forced decoding: the log-probability of each target token and of EOS, for pairs of ids without EOS.
 
         The list of a pair of two empty sides is empty.
         """
-        ...
 
 
 class ExportTarget(Protocol):
@@ -58,7 +59,6 @@ class ExportTarget(Protocol):
     @property
     def name(self) -> str:
         """Name in `export --to` and `translate --engine`, and of the folder in the run directory."""
-        ...
 
     @property
     def hub_library(self) -> str:
@@ -68,22 +68,18 @@ class ExportTarget(Protocol):
     @property
     def dtypes(self) -> tuple[str, ...]:
         """Data types of the exported weights, the default first."""
-        ...
 
     def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:
         """Options of a model that the target does not support, with their config keys.
 
         Raises UserError when a package of the target is not installed.
         """
-        ...
 
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         """Write the exported model into an empty folder."""
-        ...
 
     def load(self, run: RunDirectory, folder: Path, device: torch.device) -> Engine:
         """The engine of a model that `export` wrote."""
-        ...
 
     def check_tokenizer(self, source: Tokenizer, folder: Path, lines: Sequence[str]) -> None:
         """Raises UserError if an export has a tokenizer of its own that gives other ids than `source` for a line."""
@@ -116,3 +112,29 @@ def check_engine_supports(engine: Engine, search: SearchConfig, run: RunDirector
         engine.translate([], search, budget=1)
     except EngineError as error:
         raise run.config_error(error.errors, overrides) from None
+
+
+def unsupported_parts(engine: str, model: ModelConfig) -> list[FieldError]:
+    """Parts that are not those of the Transformer of Vaswani et al. 2017, with their config keys."""
+    encoder, decoder = model.encoder, model.decoder
+    mistakes = []
+    if not isinstance(encoder, TransformerEncoderConfig):
+        mistakes.append(no_option(engine, "encoder.kind", f"encoder `{encoder.kind}`, only `transformer`"))
+    if not isinstance(decoder, TransformerDecoderConfig):
+        return [*mistakes, no_option(engine, "decoder.kind", f"decoder `{decoder.kind}`, only `transformer`")]
+    score, align = decoder.attention.score, decoder.attention.align
+    if not isinstance(score, MultiHeadScoreConfig):
+        message = f"score `{score.kind}`, only `multi-head`"
+        mistakes.append(no_option(engine, "decoder.attention.score.kind", message))
+    elif score.heads != decoder.heads:
+        message = f"decoder of {decoder.heads} heads with cross-attention of another number"
+        mistakes.append(no_option(engine, "decoder.attention.score.heads", message))
+    if not isinstance(align, GlobalAlignmentConfig):
+        message = f"alignment `{align.kind}`, only `global`"
+        mistakes.append(no_option(engine, "decoder.attention.align.kind", message))
+    return mistakes
+
+
+def no_option(engine: str, key: str, option: str) -> FieldError:
+    """The message that an engine does not have an option, for a key of the `model` section."""
+    return FieldError(f"model.{key}", f"{engine} has no {option}")

@@ -26,7 +26,7 @@ def comparison_text(comparison: RunComparison, *, markdown: bool = False) -> str
     """Tables of each test set, and its sentences that differ most."""
     parts = list[str]()
     for one in comparison.sets:
-        parts += [_heading(f"{one.name}, {one.sentences:,} sentences", markdown), _scores(one, markdown)]
+        parts += [f"{'## ' * markdown}{one.name}, {one.sentences:,} sentences", _scores(one, markdown)]
         signatures = {name: next(iter(column.values())).signature for name, column in one.scores.items()}
         parts.append("\n".join(f"{name}: {signature}" for name, signature in signatures.items()))
         parts.append(length_table(one.by_length, markdown=markdown))
@@ -42,10 +42,6 @@ def comparison_text(comparison: RunComparison, *, markdown: bool = False) -> str
 
 def _notes(comparison: RunComparison) -> list[str]:
     return [TEST_NOTES[comparison.test].format(first=comparison.runs[0])]
-
-
-def _heading(text: str, markdown: bool) -> str:
-    return f"## {text}" if markdown else text
 
 
 def _scores(one: SetComparison, markdown: bool) -> str:

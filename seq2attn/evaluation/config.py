@@ -16,7 +16,7 @@ from seq2attn.errors import UserError
 from seq2attn.evaluation.error_rate import ExactMatch, TokenErrorRate
 from seq2attn.evaluation.metrics import MetricName, Metrics
 from seq2attn.evaluation.paper_bleu import PaperBLEU
-from seq2attn.tokenizers.unicode_scripts import CHINESE, unspaced_script
+from seq2attn.tokenizers.normalize import CHINESE, unspaced_script
 
 Tokenize = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores200"]
 

@@ -18,13 +18,7 @@ from seq2attn.data.inspection import Hashes, inspect_pairs, load_hashes
 from seq2attn.data.readers import CorpusConfig, PlainTextConfig, check_regular, read_pairs, read_references
 from seq2attn.errors import RunError, UserError
 from seq2attn.evaluation.config import EvaluationConfig
-from seq2attn.evaluation.metrics import (
-    LengthBucket,
-    Metrics,
-    References,
-    Score,
-    bleu_by_length,
-)
+from seq2attn.evaluation.metrics import LengthBucket, Metrics, References, Score, bleu_by_length
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.glossary import TermCounts
 from seq2attn.inference.input_checks import InputChecker
@@ -165,10 +159,7 @@ def evaluate_run(
 
 
 def _evaluate(
-    translator: Translator,
-    test: EvaluationSet,
-    search: SearchConfig,
-    train_hashes: Hashes | None,
+    translator: Translator, test: EvaluationSet, search: SearchConfig, train_hashes: Hashes | None
 ) -> TestSetResult:
     checker = InputChecker()
     started = time.monotonic()

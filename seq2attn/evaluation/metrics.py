@@ -13,7 +13,7 @@ from sacrebleu.significance import PairedTest
 
 from seq2attn.errors import DataError
 from seq2attn.io.tables import format_table
-from seq2attn.tokenizers.unicode_scripts import unspaced_script
+from seq2attn.tokenizers.normalize import unspaced_script
 
 MetricName = Literal["bleu", "chrf", "chrf++", "ter", "exact", "token-error-rate", "paper_bleu"]
 SignificanceTest = Literal["bootstrap", "randomization"]
@@ -70,10 +70,7 @@ class Metrics:
         return [self.cautions[name] for name in (self.names if names is None else names) if name in self.cautions]
 
     def scores(
-        self,
-        hypotheses: Sequence[str],
-        references: References,
-        names: Sequence[MetricName] | None = None,
+        self, hypotheses: Sequence[str], references: References, names: Sequence[MetricName] | None = None
     ) -> list[Score]:
         """Scores of detokenized `hypotheses`, in the order of `names`, by default those of the default metrics.
 

@@ -22,6 +22,11 @@ def visible(text: str) -> str:
     return text.translate(_VISIBLE)
 
 
+def shorten(text: str, max_length: int) -> str:
+    """Text of at most `max_length` characters, with an ellipsis where some are left out."""
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
+
+
 class Output:
     """Standard output: unchanged text, except on a terminal, where it is escaped; an OSError names the stream."""
 

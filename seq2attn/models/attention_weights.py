@@ -27,6 +27,7 @@ class AttentionWeights:
     encoder_self_attention: NDArray[np.float32] | None  # [layers, heads, source, source]
 
     @classmethod
+    @torch.no_grad()
     def compute(
         cls, model: Seq2Seq, tokenizers: tuple[Tokenizer, Tokenizer], source: Sequence[int], target: Sequence[int]
     ) -> AttentionWeights:
@@ -34,7 +35,10 @@ class AttentionWeights:
         (cross_attention,) = cross_attention_weights(model, [(source, target)])
         source_text = TokenizedText.from_ids(tokenizers[0], [*source, EOS])
         target_text = TokenizedText.from_ids(tokenizers[1], [*target, EOS])
-        return cls(source_text, target_text, cross_attention, encoder_self_attention_weights(model, source))
+        ids, mask = (tensor.to(model.device) for tensor in collate_source([source]))
+        weights = model.encoder_self_attention(ids, mask)
+        encoder_self_attention = None if weights is None else weights[0].float().cpu().numpy()
+        return cls(source_text, target_text, cross_attention, encoder_self_attention)
 
     def __repr__(self) -> str:
         weights = (self.cross_attention, self.encoder_self_attention)
@@ -64,14 +68,6 @@ def _block_diagonal(blocks: Sequence[NDArray[np.float32] | None]) -> NDArray[np.
     for number, array in enumerate(arrays):
         diagonal[:, :, rows[number] : rows[number + 1], columns[number] : columns[number + 1]] = array
     return diagonal
-
-
-@torch.no_grad()
-def encoder_self_attention_weights(model: Seq2Seq, source: Sequence[int]) -> NDArray[np.float32] | None:
-    """The weights [layers, heads, source + EOS, source + EOS] of the encoder; None where it has no attention."""
-    ids, mask = collate_source([source])
-    weights = model.encoder_self_attention(ids.to(model.device), mask.to(model.device))
-    return None if weights is None else weights[0].float().cpu().numpy()
 
 
 @torch.no_grad()

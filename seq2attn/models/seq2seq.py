@@ -16,8 +16,8 @@ from seq2attn.attention.attention import Memories
 from seq2attn.data.collate import collate, collate_source
 from seq2attn.decoders.base import Decoder, DecoderOutput
 from seq2attn.encoders.base import Encoder
-from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.layers import Dropout
 from seq2attn.nn.varlen import SequenceLayout
 
 IdPairs: TypeAlias = Sequence[tuple[Sequence[int], Sequence[int]]]
@@ -46,12 +46,7 @@ class Seq2Seq(nn.Module):
     """Encoder-decoder model."""
 
     def __init__(
-        self,
-        source: nn.Module,
-        encoder: Encoder,
-        target: TokenEmbedding,
-        decoder: Decoder[Any],
-        output: nn.Linear,
+        self, source: nn.Module, encoder: Encoder, target: TokenEmbedding, decoder: Decoder[Any], output: nn.Linear
     ) -> None:
         super().__init__()
         self.source_embedding = source

@@ -1,19 +1,90 @@
-"""Layers of encoders and decoders: feed-forward, residual connections, position encodings."""
+"""Layers of encoders and decoders: dropout, feed-forward, residual connections, position encodings."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
-from seq2attn.nn.dropout import Dropout
-from seq2attn.nn.linear import Linear, linear_relu, prefers_onednn
+from seq2attn.nn.linear import Linear, linear_gradients, onednn_linear, prefers_onednn
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 """ReLU, GELU (Hendrycks and Gimpel 2016), its approximation by tanh, and SiLU, also called Swish."""
+
+
+class Dropout(nn.Dropout):
+    """Inverted dropout (Srivastava et al. 2014).
+
+    PyTorch samples a float for each element on a CPU, which takes as long as a small matrix product. Here four elements
+    share a random number of 64 bits, and the mask is stored in bytes. The probability is a multiple of 2 ** -16; the
+    scale is exact for it.
+    """
+
+    def effective_p(self) -> float:
+        """The probability in training, 0 otherwise; for kernels with their own dropout."""
+        return self.p if self.training else 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[...] -> [...]"""
+        if not self.training or self.p == 0:
+            return x
+        if x.device.type != "cpu" or torch.compiler.is_compiling():
+            return F.dropout(x, self.p)
+        output: Tensor = _Dropout.apply(x, self.p)  # type: ignore[no-untyped-call]
+        return output
+
+
+def dropout_mask(shape: torch.Size, p: float) -> tuple[Tensor, float]:
+    """Mask [...] in bytes, 0 where dropped, and the scale of the others."""
+    threshold = min(round(p * 2**16), 2**16 - 1)
+    random = torch.empty(-(-shape.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    numbers = random.view(torch.int16)[: shape.numel()].view(shape)
+    mask = (numbers >= threshold - 2**15).view(torch.uint8)  # bytes multiply faster than bools
+    return mask, 2**16 / (2**16 - threshold)
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        mask, ctx.scale = dropout_mask(x.shape, p)
+        ctx.save_for_backward(mask)
+        return (x * mask).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None]:
+        (mask,) = ctx.saved_tensors
+        return (dy * mask).mul_(ctx.scale), None
+
+
+def linear_relu(x: Tensor, weight: Tensor, bias: Tensor | None, p: float) -> Tensor:
+    """Dropout with probability `p` of the ReLU of x W' + b: [..., I], [O, I], [O] -> [..., O]
+
+    It keeps one tensor for the backward pass, where three layers would keep three.
+    """
+    y: Tensor = _LinearReLU.apply(x.flatten(0, -2), weight, bias, p)  # type: ignore[no-untyped-call]
+    return y.unflatten(0, x.shape[:-1])
+
+
+class _LinearReLU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, p: float) -> Tensor:
+        y, ctx.scale = onednn_linear(x, weight, bias, "relu"), 1.0
+        if p:
+            mask, ctx.scale = dropout_mask(y.shape, p)
+            y.mul_(mask).mul_(ctx.scale)
+        ctx.save_for_backward(x, weight, y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, y = ctx.saved_tensors
+        d = torch.ops.aten.threshold_backward(d, y, 0).mul_(ctx.scale)  # zeros are cut off by the ReLU, or dropped
+        return *linear_gradients(ctx, d, x, weight), None
 
 
 class FeedForward(nn.Module):

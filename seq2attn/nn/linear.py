@@ -16,8 +16,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from seq2attn.nn.dropout import dropout_mask
-
 MIN_ROWS = 64
 """Minimum rows of a product: for fewer, reordering the weight costs more than the kernel gains."""
 ROW_MULTIPLE = 32
@@ -123,19 +121,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return y.unflatten(0, x.shape[:-1])
 
 
-def linear_relu(x: Tensor, weight: Tensor, bias: Tensor | None, p: float) -> Tensor:
-    """Dropout with probability `p` of the ReLU of x W' + b: [..., I], [O, I], [O] -> [..., O]
-
-    It keeps one tensor for the backward pass, where three layers would keep three.
-    """
-    y: Tensor = _LinearReLU.apply(x.flatten(0, -2), weight, bias, p)  # type: ignore[no-untyped-call]
-    return y.unflatten(0, x.shape[:-1])
-
-
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
-def _linear_gradients(ctx: Any, d: Tensor, x: Tensor, weight: Tensor) -> Gradients:
+def linear_gradients(ctx: Any, d: Tensor, x: Tensor, weight: Tensor) -> Gradients:
     """Gradients of x, weight and bias from that of the output."""
     needs_x, needs_weight, needs_bias, *_ = ctx.needs_input_grad
     return (
@@ -154,25 +143,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d: Tensor) -> Gradients:
-        return _linear_gradients(ctx, d, *ctx.saved_tensors)
-
-
-class _LinearReLU(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, p: float) -> Tensor:
-        y, ctx.scale = onednn_linear(x, weight, bias, "relu"), 1.0
-        if p:
-            mask, ctx.scale = dropout_mask(y.shape, p)
-            y.mul_(mask).mul_(ctx.scale)
-        ctx.save_for_backward(x, weight, y)
-        return y
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, y = ctx.saved_tensors
-        d = torch.ops.aten.threshold_backward(d, y, 0).mul_(ctx.scale)  # zeros are cut off by the ReLU, or dropped
-        return *_linear_gradients(ctx, d, x, weight), None
+        return linear_gradients(ctx, d, *ctx.saved_tensors)
 
 
 class PrepackedLinear(nn.Linear):

@@ -1,6 +1,6 @@
 """Conversion of pickled weights to safetensors as a separate program: reads one file, writes one, and nothing else.
 
-`pickled_weights.py` runs it in a process, because a pickle may be hostile: `torch.load` with `weights_only` makes
+`family.py` runs it in a process, because a pickle may be hostile: `torch.load` with `weights_only` makes
 tensors only, but had holes. Where the platform lets it, the process has no network, starts no other processes, and is
 limited in time, memory and the size of what it writes. It imports nothing from this package. Exit code 1: the reason is
 on standard error.

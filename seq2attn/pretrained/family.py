@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -16,10 +20,10 @@ from torch import Tensor
 
 from seq2attn.config.base import Config
 from seq2attn.errors import DataError, UserError
-from seq2attn.io.hf_folder import CONFIG_FILE, read_hf_config, validate_fields
+from seq2attn.io.files import open_regular
+from seq2attn.io.hf_folder import CONFIG_FILE, INDEX_FILE, PICKLE_FILE, WEIGHTS_FILE, read_hf_config, validate_fields
 from seq2attn.nn.layers import SinusoidalPositionEncoding
 from seq2attn.pretrained.hf_weights import Tables, WeightNames
-from seq2attn.pretrained.pickled_weights import weights_folder
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.vocabulary import BOS, SPECIAL_TOKENS
 
@@ -30,6 +34,44 @@ OUR_START = "<bos>"
 Positions = Literal["tensor2tensor", "transformers"]
 NumLayers = Annotated[int, Field(gt=0, le=1000)]
 """Number of layers; the model of a corrupt number would be built for hours."""
+
+
+KEPT_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS")
+"""Environment variables of the process; others may be secret."""
+
+
+@contextmanager
+def weights_folder(folder: Path, *, allow_pickle: bool) -> Iterator[Path]:
+    """The folder with the safetensors of a model: `folder`, or a temporary one with converted weights.
+
+    Raises: DataError when the pickle cannot be converted.
+    """
+    if not allow_pickle or any((folder / name).is_file() for name in (WEIGHTS_FILE, INDEX_FILE)):
+        yield folder
+        return
+    with TemporaryDirectory() as temporary:
+        _convert(folder / PICKLE_FILE, Path(temporary) / WEIGHTS_FILE, temporary)
+        yield Path(temporary)
+
+
+def _convert(source: Path, target: Path, home: str) -> None:
+    try:
+        open_regular(source).close()
+    except OSError as error:
+        raise DataError(f"{source}: cannot be read ({error.strerror})") from None
+    program = Path(__file__).with_name("convert_pickle.py")
+    done = subprocess.run(
+        [sys.executable, "-P", str(program), str(source.resolve()), str(target)],
+        env={name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ} | {"HOME": home},
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    if done.returncode:
+        reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or f"exit code {done.returncode}"
+        raise DataError(f"{source}: cannot be converted to safetensors ({reason})")
 
 
 @dataclass(frozen=True)
@@ -193,9 +235,14 @@ class Family(ABC):
             reason = str(error).partition("\n")[0]
             raise DataError(f"{self.folder}: `transformers` cannot read its tokenizer ({reason})") from None
 
-    @abstractmethod
+    def original_tokenizer(self, options: ImportOptions) -> Any:
+        """The original tokenizer, with the language of the sources."""
+        raise NotImplementedError
+
     def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
         """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
+        tokenizer = self.original_tokenizer(options)
+        return lambda line: list(tokenizer(line).input_ids)
 
     def check_language(self, language: str | None, known: Collection[str], option: str) -> None:
         """Raises UserError for a `language` that the model lacks, or that is missing."""

@@ -16,8 +16,7 @@ from seq2attn.attention.scores import MultiHeadScoreConfig
 from seq2attn.config.base import FieldError
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.transformer import TransformerConfig
-from seq2attn.engines.base import ExportTarget
-from seq2attn.engines.transformer_parts import no_option, unsupported_parts
+from seq2attn.engines.base import ExportTarget, no_option, unsupported_parts
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import write_json

@@ -18,12 +18,7 @@ from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import write_bytes, write_json
 from seq2attn.pretrained.family import TOKENIZER_FILE
-from seq2attn.pretrained.marian import (
-    SOURCE_MODEL,
-    TARGET_MODEL,
-    TARGET_VOCABULARY_FILE,
-    VOCABULARY_FILE,
-)
+from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, TARGET_VOCABULARY_FILE, VOCABULARY_FILE
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import NormalizeConfig
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer

@@ -50,19 +50,15 @@ class SearchModel(Protocol):
     @property
     def device(self) -> torch.device:
         """Device of its tensors."""
-        ...
 
     def encode_sources(self, sources: TokenIds) -> tuple[Any, Any]:
         """Memory, and the state before the first token, of token ids without EOS."""
-        ...
 
     def step(self, ids: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any]:
         """Decode one token [N] -> log-probabilities [N, V] of the next token, and the next state."""
-        ...
 
     def token_log_probs(self, pairs: IdPairs) -> Tensor:
         """Log-probabilities of the target tokens and EOS of each pair [B, T], by forced decoding; then padding."""
-        ...
 
 
 def default_batch_tokens(device: torch.device) -> int:

@@ -236,16 +236,12 @@ def _table_row(row: LeaderboardRow) -> list[str]:
     scores = row.sets.values()
     return [
         name,
-        *(_mean(one.bleu) for one in scores),
+        *(f"{one.bleu.mean:.2f}" + ("" if one.bleu.std is None else f" ± {one.bleu.std:.2f}") for one in scores),
         *(_difference(one) for one in scores),
         f"{row.parameters:,}",
         f"{row.seconds.mean / 60:.1f}",
         " / ".join(f"{one.sentences_per_second.mean:,.0f}" for one in scores),
     ]
-
-
-def _mean(values: SeedStatistics) -> str:
-    return f"{values.mean:.2f}" + ("" if values.std is None else f" ± {values.std:.2f}")
 
 
 def _difference(scores: TestSetScores) -> str:

@@ -44,11 +44,7 @@ class OverallComparison:
 
 
 def compare_systems(
-    seed: int,
-    baseline: Sequence[str],
-    systems: Mapping[str, Sequence[str]],
-    metrics: Metrics,
-    references: References,
+    seed: int, baseline: Sequence[str], systems: Mapping[str, Sequence[str]], metrics: Metrics, references: References
 ) -> dict[str, Comparison]:
     """BLEU of each system's translations against the baseline's of the same sentences."""
     (scores,) = paired_scores(metrics, {"": baseline, **systems}, references, ["bleu"]).values()

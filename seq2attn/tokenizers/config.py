@@ -12,7 +12,6 @@ from seq2attn.config.plugin import is_of_run
 from seq2attn.errors import RunError
 from seq2attn.io.files import read_bytes, read_object
 from seq2attn.tokenizers.base import TOKENIZER_FILE, VOCABULARY_FILE, Tokenizer
-from seq2attn.tokenizers.characters import CharacterTokenizer, CharacterTokenizerConfig
 from seq2attn.tokenizers.hf_tokenizer import BACKEND_FILE, HFTokenizer, HFTokenizerConfig
 from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
@@ -20,7 +19,7 @@ from seq2attn.tokenizers.subwords import MODEL_FILE, BPETokenizerConfig, Unigram
 from seq2attn.tokenizers.tags import load_tags
 from seq2attn.tokenizers.vocabulary import Vocabulary, check_same
 from seq2attn.tokenizers.wordpiece import HF_TOKENIZER_FILE, WordPieceTokenizerConfig, load_wordpiece
-from seq2attn.tokenizers.words import WordTokenizer, WordTokenizerConfig
+from seq2attn.tokenizers.words import CharacterTokenizer, CharacterTokenizerConfig, WordTokenizer, WordTokenizerConfig
 
 TokenizerConfig = Annotated[
     BPETokenizerConfig
@@ -162,3 +161,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             tokenizer = HFTokenizer(config, read_bytes(folder / BACKEND_FILE, TOKENIZER_HINT), vocabulary)
     tagged = load_tags(tokenizer, folder, TOKENIZER_HINT)
     return with_direction(tagged, right_to_left=header.get("right_to_left") is True)
+
+
+def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers of source and target that are saved in `folder`. Raises RunError as `load_tokenizer`."""
+    return load_tokenizer(folder / "source"), load_tokenizer(folder / "target")

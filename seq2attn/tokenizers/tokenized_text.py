@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.unicode_scripts import is_unspaced
+from seq2attn.tokenizers.normalize import is_unspaced
 
 MAX_CHARACTER_TOKENS = 4
 """Maximum number of tokens of one character: the bytes of its UTF-8."""

@@ -17,12 +17,7 @@ from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models import Seq2Seq
-from seq2attn.models.build import (
-    assumed_vocab_sizes,
-    build_on_meta_device,
-    count_trained,
-    select_parameters,
-)
+from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_trained, select_parameters
 from seq2attn.models.pretrained_vectors import load_vectors
 from seq2attn.models.seq2seq import TokenEmbedding
 from seq2attn.nn.initialization import SkipInit

@@ -12,6 +12,7 @@ from seq2attn.data.batch_planner import Indices
 from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.training_set import TrainingSet
 from seq2attn.errors import UserError
+from seq2attn.io.terminal import shorten
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.metrics_logger import MetricsLogger, format_all_lines, format_few_lines
 from seq2attn.training.train_state import TrainState
@@ -160,10 +161,7 @@ def _format_longest(rows: Sequence[int], train: TrainingSet) -> list[str]:
     longest = sorted(rows, key=lambda row: -lengths[row])[:MAX_SHOWN_PAIRS]
     texts = {row: text for row, text in enumerate(read_text_pairs(train.text_path)) if row in longest}
     return [
-        f"  {train.text_path}:{row + 1} ({lengths[row]} tokens)\n    " + "\n    ".join(map(_cut, texts[row]))
+        f"  {train.text_path}:{row + 1} ({lengths[row]} tokens)\n    "
+        + "\n    ".join(shorten(text, MAX_SHOWN_CHARACTERS) for text in texts[row])
         for row in longest
     ]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_SHOWN_CHARACTERS else text[: MAX_SHOWN_CHARACTERS - 2] + " …"

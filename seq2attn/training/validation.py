@@ -42,11 +42,7 @@ class Validator:
     """
 
     def __init__(
-        self,
-        config: TrainingConfig,
-        evaluation: EvaluationConfig,
-        prepared: PreparedData,
-        world: DistributedContext,
+        self, config: TrainingConfig, evaluation: EvaluationConfig, prepared: PreparedData, world: DistributedContext
     ) -> None:
         self.config, self.prepared, self.world = config.validation, prepared, world
         self.compiled = config.compile

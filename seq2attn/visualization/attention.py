@@ -37,12 +37,7 @@ class AttentionSelection:
     color_scale: ColorScale = DEFAULT_COLOR_SCALE
 
     def select(
-        self,
-        weights: AttentionWeights,
-        kind: AttentionKind = "cross",
-        *,
-        layer: str = "top",
-        head: str = "all",
+        self, weights: AttentionWeights, kind: AttentionKind = "cross", *, layer: str = "top", head: str = "all"
     ) -> AttentionMap:
         """The selected map; the parameters are defaults for settings that are None.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2attn.io.terminal import shorten
 from seq2attn.visualization.attention_map import (
     DEFAULT_COLOR_SCALE,
     MEAN,
@@ -44,7 +45,9 @@ def draw_heatmap(
     Raises UserError if matplotlib is missing or `path` has another suffix.
     """
     layers, heads, num_queries, num_keys = attention.weights.shape
-    queries, keys = ([_shorten(token) for token in side.tokens] for side in (attention.queries, attention.keys))
+    queries, keys = (
+        [shorten(token, MAX_LABEL_LENGTH) for token in side.tokens] for side in (attention.queries, attention.keys)
+    )
     scaled = scale_weights(attention.weights, color_scale)
     grid = _grid(layers, heads)
     rows, columns = grid.shape
@@ -86,10 +89,6 @@ def _draw_legend(canvas: Figure, image: AxesImage, maps: list[Axes], scaled: Sca
     ticks = (0.0, 0.5, 1.0)
     bar.set_ticks([share * scaled.full for share in ticks], labels=[scaled.number(share) for share in ticks])
     bar.outline.set_visible(False)
-
-
-def _shorten(label: str) -> str:
-    return label if len(label) <= MAX_LABEL_LENGTH else label[: MAX_LABEL_LENGTH - 1] + "…"
 
 
 def _wrap(title: str, width: float) -> list[str]:

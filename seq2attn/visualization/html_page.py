@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from seq2attn.io.terminal import shorten
 from seq2attn.visualization.attention_map import DEFAULT_COLOR_SCALE, LEGENDS, MEAN, AttentionMap, ColorScale
 
 MAX_TITLE_LENGTH = 80
@@ -23,10 +24,7 @@ def render_page(package: str, data: Mapping[str, Any]) -> str:
 
 
 def attention_html(
-    sentences: Sequence[Sequence[AttentionMap]],
-    *,
-    run: str = "",
-    color_scale: ColorScale = DEFAULT_COLOR_SCALE,
+    sentences: Sequence[Sequence[AttentionMap]], *, run: str = "", color_scale: ColorScale = DEFAULT_COLOR_SCALE
 ) -> str:
     """The attention page: maps of one or several sentences, with menus for sentence, layer and head."""
     data = {
@@ -34,15 +32,15 @@ def attention_html(
         "scale": color_scale,
         "legend": LEGENDS[color_scale],
         "sentences": [
-            {"title": _shorten(maps[0].texts[0]), "source": maps[0].texts[1], "maps": list(map(_content, maps))}
+            {
+                "title": shorten(maps[0].texts[0], MAX_TITLE_LENGTH),
+                "source": maps[0].texts[1],
+                "maps": list(map(_content, maps)),
+            }
             for maps in sentences
         ],
     }
     return render_page("seq2attn.visualization", data)
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= MAX_TITLE_LENGTH else text[: MAX_TITLE_LENGTH - 1] + "…"
 
 
 def _content(attention: AttentionMap) -> dict[str, Any]:

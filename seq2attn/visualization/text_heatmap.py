@@ -46,7 +46,8 @@ def heatmap_text(source: Sequence[str], target: Sequence[str], shares: np.ndarra
         lines += [" " * margin + line for line in _upright(headings[part], cell)]
         for label, row in zip(labels, levels[:, part], strict=True):
             shades = "".join(SHADES[level] * cell for level in row)
-            lines.append(f"{_pad_left(label, margin - 1)} {shades.rstrip()}".rstrip())
+            padding = " " * (margin - 1 - display_width(label))
+            lines.append(f"{padding}{label} {shades.rstrip()}".rstrip())
         lines.append("")
     if not fits:
         legend = [f"{i} {_shorten(token, columns // 2)}" for i, token in enumerate(tokens, start=1)]
@@ -75,10 +76,6 @@ def _shorten(clusters: list[str], max_width: int) -> str:
     while display_width("".join(clusters)) > max_width - 1:
         clusters = clusters[:-1]
     return "".join(clusters) + "…"
-
-
-def _pad_left(text: str, width: int) -> str:
-    return " " * (width - display_width(text)) + text
 
 
 def _upright(headings: Sequence[list[str]], cell: int) -> list[str]:

@@ -12,8 +12,8 @@ from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig
-from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.vocabulary import UNK
+from seq2attn.tokenizers.words import CharacterTokenizerConfig
 from tests.cli.conftest import Invoke
 from tests.safe.untrained import CONFIG, TRANSFORMER_CONFIG, WORDS, change_weights, untrained
 

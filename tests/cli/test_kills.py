@@ -55,7 +55,10 @@ def is_saving(run):
 
 
 def has_reported(run, update):
-    return lambda: run.metrics_path.is_file() and f'"update": {update},' in run.metrics_path.read_text()
+    return lambda: (
+        (run.folder / "metrics.jsonl").is_file()
+        and f'"update": {update},' in (run.folder / "metrics.jsonl").read_text()
+    )
 
 
 def assert_valid(run):
@@ -121,7 +124,7 @@ def test_signals_in_every_phase(home):
         return running.output()
 
     def size():
-        return run.metrics_path.stat().st_size if run.metrics_path.is_file() else 0
+        return (run.folder / "metrics.jsonl").stat().st_size if (run.folder / "metrics.jsonl").is_file() else 0
 
     end("starting", lambda: True)
     end("preparing", lambda: (run.folder / "source").is_dir())

@@ -54,7 +54,7 @@ def test_a_small_model_learns_a_toy_language(invoke: Invoke, tmp_path: Path) -> 
     trained = invoke("train", "toy.yaml", *(f"--set={change}" for change in changes))
     run = RunDirectory(Path("runs/toy"))
     assert "(tok:zh), as the references are in " in trained.err
-    records = [json.loads(line) for line in run.metrics_path.read_text(encoding="utf-8").split("\n")[:-1]]
+    records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text(encoding="utf-8").split("\n")[:-1]]
     validations = {one["update"]: one for one in records if one["kind"] == "validation"}
     assert all("|tok:zh|" in one["signature"] for one in validations.values())
     best = max(validations, key=lambda update: (validations[update]["bleu"], -validations[update]["loss"]))

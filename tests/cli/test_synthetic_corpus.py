@@ -18,9 +18,9 @@ from seq2attn.inference import synthetic_corpus
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
 from seq2attn.run_directory import RunDirectory
-from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.vocabulary import EOS
+from seq2attn.tokenizers.words import CharacterTokenizerConfig
 from tests.cli.conftest import WORDS, Invoke, Toy, write_lines
 from tests.safe import untrained as small
 

@@ -6,7 +6,7 @@ import tempfile
 import pytest
 import yaml
 
-from seq2attn.diagnostics.compare_runs import compare_runs
+from seq2attn.diagnostics.verify_resume import compare_runs
 from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.cli.conftest import ROOT, command, invoke_in, run_process
@@ -43,7 +43,7 @@ def test_the_first_differences_are_named(corpus):
         tensors[changed[path]] = tensors[changed[path]] + change
         path.unlink()  # it may be mapped into memory
         save_tensors(tensors, path)
-    edit(other.metrics_path, '"update": 4, ', '"update": 5, ')
+    edit((other.folder / "metrics.jsonl"), '"update": 4, ', '"update": 5, ')
     edit(other.folder / "train.log", "validation at update 3: loss ", "validation at update 3: loss 1")
     edit(other.folder / "samples.txt", "== update 3", "== update 4")
     differences = {row.name: row.difference for row in compare_runs(one, other) if not row.is_identical}

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 import yaml
 
-from seq2attn.diagnostics.compare_runs import compare_runs, format_comparison_table
+from seq2attn.diagnostics.verify_resume import compare_runs, format_comparison_table
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights
@@ -80,7 +80,7 @@ def last_weights(run):
 
 def metrics(run, kind=None):
     """metrics.jsonl without timings."""
-    lines = [json.loads(line) for line in run.metrics_path.read_text().splitlines()]
+    lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     untimed = [{k: v for k, v in line.items() if k not in TIMING_METRICS} for line in lines]
     return [line for line in untimed if kind in (None, line["kind"])]
 

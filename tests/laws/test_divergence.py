@@ -187,5 +187,5 @@ def test_a_huge_learning_rate_ends_with_the_error_and_finite_checkpoints(corpus,
         for path in (checkpoint.model_path, checkpoint.optimizer_path):
             tensors = load_tensors(path) if path.is_file() else {}
             assert [key for key, tensor in tensors.items() if not tensor.isfinite().all()] == []
-    for line in run.metrics_path.read_text().splitlines():
+    for line in (run.folder / "metrics.jsonl").read_text().splitlines():
         json.loads(line, parse_constant=pytest.fail)

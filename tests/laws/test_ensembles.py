@@ -11,8 +11,7 @@ from seq2attn.inference.source_line import SourceLimit
 from seq2attn.inference.translator import Translator
 from seq2attn.models.ensemble import Ensemble
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
-from seq2attn.tokenizers.characters import CharacterTokenizerConfig
-from seq2attn.tokenizers.words import WordTokenizerConfig
+from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 from tests.laws.parts import EVERY_DECODER, WORDS, model
 
 LENGTHS = LengthsConfig(max_length=9)

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from seq2attn.config.duration import Duration
-from seq2attn.diagnostics.compare_runs import compare_runs, format_comparison_table
+from seq2attn.diagnostics.verify_resume import compare_runs, format_comparison_table
 from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import load_tensors

@@ -14,8 +14,7 @@ from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.collate import IGNORE_INDEX, collate
 from seq2attn.data.prepare import load_prepared
 from seq2attn.models import ModelConfig, build_model
-from seq2attn.nn.dropout import Dropout
-from seq2attn.nn.layers import LayerDrop
+from seq2attn.nn.layers import Dropout, LayerDrop
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD

@@ -20,7 +20,7 @@ ALLOWED = {
     ("engines/ctranslate2/engine.py", "importlib.import_module"),  # CTranslate2
     ("pretrained/convert_pickle.py", "torch.load"),  # for --allow-pickle, with `weights_only`, in a limited process
     ("pretrained/convert_pickle.py", "ctypes"),  # to leave the network
-    ("engines/onnx/runtime.py", "importlib.import_module"),  # the packages of ONNX
+    ("engines/onnx/engine.py", "importlib.import_module"),  # the packages of ONNX
 }
 
 

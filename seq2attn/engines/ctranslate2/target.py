@@ -14,9 +14,8 @@ from seq2attn.attention.relative_positions import RelativePositionScore
 from seq2attn.config.base import FieldError
 from seq2attn.decoders.transformer import TransformerDecoderConfig, TransformerDecoderLayer
 from seq2attn.encoders.transformer import GATED_ACTIVATIONS, TransformerConfig
-from seq2attn.engines.base import ExportTarget
+from seq2attn.engines.base import ExportTarget, no_option, unsupported_parts
 from seq2attn.engines.ctranslate2.engine import ENGINE_NAME, CTranslate2Engine, import_ctranslate2
-from seq2attn.engines.transformer_parts import no_option, unsupported_parts
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models import ModelConfig, Seq2Seq
 from seq2attn.nn.layers import GatedFeedForward, LearnedPositionEmbedding, SinusoidalPositionEncoding

@@ -8,8 +8,16 @@ import torch
 
 from seq2attn.config.base import FieldError
 from seq2attn.engines.base import ExportTarget
-from seq2attn.engines.onnx.engine import OnnxEngine, OnnxModel
-from seq2attn.engines.onnx.runtime import DTYPE_KEY, ENCODE_FILE, ENGINE_NAME, STEP_FILE, import_package, quiet
+from seq2attn.engines.onnx.engine import (
+    DTYPE_KEY,
+    ENCODE_FILE,
+    ENGINE_NAME,
+    STEP_FILE,
+    OnnxEngine,
+    OnnxModel,
+    import_package,
+    quiet,
+)
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.run_directory import RunDirectory

@@ -43,13 +43,9 @@ def lstm_cell(inputs: Tensor, hidden: Tensor, state: RNNState) -> RNNState:
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
-def fused_gru_cell(inputs: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
-    """`gru_cell`, fused."""
-    next_h: Tensor = _GRU.apply(inputs, hidden, h)  # type: ignore[no-untyped-call]
-    return next_h
-
-
 class _GRU(torch.autograd.Function):
+    """`gru_cell`, fused."""
+
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
         split = 2 * h.size(1)
@@ -80,13 +76,9 @@ class _GRU(torch.autograd.Function):
         return d_inputs, d_hidden, d_h
 
 
-def fused_lstm_cell(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """`lstm_cell`, fused, of the sum of its gates."""
-    state: tuple[Tensor, Tensor] = _LSTM.apply(gates, c)  # type: ignore[no-untyped-call]
-    return state
-
-
 class _LSTM(torch.autograd.Function):
+    """`lstm_cell`, fused, of the sum of its gates."""
+
     @staticmethod
     def forward(ctx: Any, gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         dim, activated = c.size(1), torch.empty_like(gates)
@@ -190,7 +182,7 @@ class FusedGRUCell:
         else:
             inputs = self._inputs[step]
         (h,) = state
-        return (fused_gru_cell(inputs, self._hidden(step, h), h.to(self._dtype)),)
+        return (_GRU.apply(inputs, self._hidden(step, h), h.to(self._dtype)),)  # type: ignore[no-untyped-call]
 
 
 class FusedLSTMCell:
@@ -205,7 +197,8 @@ class FusedLSTMCell:
         """[n, I], (h, c) -> (h, c)"""
         h, c = state
         gates = self._gates(step, h if x is None else torch.cat([x, h], 1))
-        return fused_lstm_cell(gates, c.to(self._dtype))
+        next_state: RNNState = _LSTM.apply(gates, c.to(self._dtype))  # type: ignore[no-untyped-call]
+        return next_state
 
 
 CellType = Literal["gru", "lstm"]

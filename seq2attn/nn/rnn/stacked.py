@@ -13,8 +13,8 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from seq2attn.config.base import Config
-from seq2attn.nn.dropout import Dropout
 from seq2attn.nn.initialization import init_gates, initialize_parameters, open_forget_gate
+from seq2attn.nn.layers import Dropout
 from seq2attn.nn.linear import Linear, is_grad_recording
 from seq2attn.nn.rnn.cells import FUSED_CELLS, CellType, RNNState, gru_cell, lstm_cell
 from seq2attn.nn.rnn.packed import run_rnn

@@ -14,7 +14,7 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import copy_weights, unique_state_dict
 from seq2attn.nn.lora import merge_adapters, remove_adapters
 from seq2attn.run_directory import RunDirectory
-from seq2attn.training.checkpoints.averaging import average_weights, load_merged
+from seq2attn.training.checkpoints.averaging import WeightAverage, average_weights, load_merged
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, save_checkpoint
 from seq2attn.training.checkpoints.retention import (
     best_checkpoints,
@@ -24,7 +24,6 @@ from seq2attn.training.checkpoints.retention import (
     validated_checkpoints,
 )
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.ema import WeightAverage
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.nonfinite import is_usable_loss
@@ -61,26 +60,23 @@ class CheckpointManager:
 
         Returns the loss. Nothing is saved if that is not finite.
         """
-        with self._averaged():
-            return self._validate_and_save(state)
-
-    def _validate_and_save(self, state: TrainState) -> float:
         start = time.monotonic()
-        result = self.validator.validate(self.objective)
-        loss = result.scores["loss"]
-        if not is_usable_loss(loss):
+        with self._averaged():
+            result = self.validator.validate(self.objective)
+            loss = result.scores["loss"]
+            if not is_usable_loss(loss):
+                return loss
+            (seconds,) = self.world.all_reduce_sum((time.monotonic() - start) / self.world.size)
+            state.seconds += seconds
+            is_best = self._update_state(state, result.scores)
+            self._report(state, result, is_best)
+            if self.world.is_main_process:
+                checkpoint = self._save(state)
+                if is_best:
+                    self._publish_weights(self._merged_weights(), [checkpoint], result.scores)
+                self._prune()
+            self.world.barrier()
             return loss
-        (seconds,) = self.world.all_reduce_sum((time.monotonic() - start) / self.world.size)
-        state.seconds += seconds
-        is_best = self._update_state(state, result.scores)
-        self._report(state, result, is_best)
-        if self.world.is_main_process:
-            checkpoint = self._save(state)
-            if is_best:
-                self._publish_weights(self._merged_weights(), [checkpoint], result.scores)
-            self._prune()
-        self.world.barrier()
-        return loss
 
     def save(self, state: TrainState) -> None:
         """Save a checkpoint at an interruption, without validation.

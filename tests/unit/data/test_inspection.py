@@ -25,9 +25,8 @@ from seq2attn.data.inspection import (
 )
 from seq2attn.data.prepare import prepare
 from seq2attn.errors import RunError
-from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.config import TokenizersConfig
-from seq2attn.tokenizers.words import WordTokenizerConfig
+from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 from tests.unit.data.corpora import write_corpus
 from tests.unit.phrases import PHRASES, Pairs
 

@@ -12,10 +12,9 @@ from seq2attn.data.prepare import load_prepared, prepare
 from seq2attn.data.readers import JSONLinesConfig
 from seq2attn.data.training_set import CHUNK, TrainingSet
 from seq2attn.errors import DataError, RunError
-from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
-from seq2attn.tokenizers.words import WordTokenizerConfig
+from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 from tests.unit.data.corpora import write_corpus
 
 SOURCE = [f"the {color} {thing} ." for color in ("red", "green", "blue") for thing in ("boat", "lantern", "river")]

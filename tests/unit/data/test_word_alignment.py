@@ -16,10 +16,9 @@ from seq2attn.data.readers import PlainTextConfig
 from seq2attn.data.word_alignment import split_words, word_ids
 from seq2attn.errors import DataError
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
-from seq2attn.tokenizers.words import WordTokenizerConfig
+from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 from tests.unit.data.corpora import write_corpus
 from tests.unit.tokenizers.test_tokenizers import STOCHASTIC, TEXT, TRAINED
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from seq2attn.engines.native import NativeEngine
-from seq2attn.engines.onnx.engine import OnnxEngine, OnnxModel, OnnxState
+from seq2attn.engines.onnx.engine import ENCODE_FILE, STEP_FILE, OnnxEngine, OnnxModel, OnnxState
 from seq2attn.engines.onnx.graphs import build_graphs
-from seq2attn.engines.onnx.runtime import ENCODE_FILE, STEP_FILE
 from seq2attn.engines.onnx.target import OnnxTarget
 from seq2attn.errors import UserError
 from seq2attn.models import build_model

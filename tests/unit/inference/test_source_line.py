@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from seq2attn.inference.source_line import SourceLimit, SourceLine, join_sentences, split_sentences, split_tokens
 from seq2attn.search.config import LengthsConfig
-from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
-from seq2attn.tokenizers.words import WordTokenizerConfig
+from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 from tests.unit.phrases import PHRASES
 
 TEXT = st.text(st.sampled_from('ab A.!?…,;: \n\t\r\x0b\x85\xa0"”»)(„。，？「はß\u0301\u200b\u2028🙂12ก।'), max_size=80)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seq2attn.nn.dropout import Dropout
+from seq2attn.nn.layers import Dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seq2attn.nn.layers import FeedForward
+from seq2attn.nn.layers import FeedForward, linear_relu
 from seq2attn.nn.linear import (
     HAS_ONEDNN,
     MIN_ROWS,
@@ -16,7 +16,6 @@ from seq2attn.nn.linear import (
     PrepackedLinear,
     PrepackedWeight,
     linear_input_grad,
-    linear_relu,
     prefers_onednn,
     prepack_linears,
 )

@@ -8,12 +8,11 @@ import pytest
 from seq2attn.errors import RunError, UserError
 from seq2attn.inference.source_line import SourceLimit, SourceLine
 from seq2attn.search.config import LengthsConfig
-from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.config import TokenizerConfig, load_tokenizer
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer, add_tag, check_tag
 from seq2attn.tokenizers.tokenized_text import TokenizedText
-from seq2attn.tokenizers.words import WordTokenizerConfig
+from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 
 LINES = ["the red boat", "a green lantern, by the river", "boats and rivers"]
 CONFIGS: dict[str, TokenizerConfig] = {

@@ -20,13 +20,12 @@ from pydantic import TypeAdapter, ValidationError
 from sentencepiece import SentencePieceTrainer
 
 from seq2attn.errors import DataError, RunError
-from seq2attn.tokenizers.characters import CharacterTokenizerConfig
 from seq2attn.tokenizers.config import TokenizerConfig, TokenizersConfig, load_tokenizer
 from seq2attn.tokenizers.normalize import NormalizeConfig
 from seq2attn.tokenizers.subword_regularization import BPEDropoutSampler, UnigramSampler
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer, UnigramTokenizerConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
-from seq2attn.tokenizers.words import WordTokenizerConfig
+from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 
 WORDS = ("red", "green", "lantern", "river", "mountain", "slowly", "wandering", "thunder", "paper", "boat")
 TEXT = [f"The {a} {b}, and (a {c}) of {b}s." for a in WORDS for b in WORDS for c in WORDS[:3]]

@@ -8,11 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seq2attn.tokenizers.base import Tokenizer, assign_word_ids
-from seq2attn.tokenizers.characters import CharacterTokenizerConfig
+from seq2attn.tokenizers.normalize import is_unspaced
 from seq2attn.tokenizers.subwords import UnigramTokenizerConfig
 from seq2attn.tokenizers.tokenized_text import TokenizedText, _are_of_one_word
-from seq2attn.tokenizers.unicode_scripts import is_unspaced
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
+from seq2attn.tokenizers.words import CharacterTokenizerConfig
 from tests.unit.tokenizers.test_tokenizers import TEXT, TRAINED
 
 LETTERS = ["a", "boat", "ß", "é", "日本", "天", "ก", "คำ", "😀", "👩🏽", "x\u0301", " ", ","]
