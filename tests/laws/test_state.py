@@ -66,7 +66,7 @@ def test_a_shared_state_equals_decoding_each_hypothesis_alone(decoder, beam_size
         parent = torch.randint(0, beam_size, (len(sentences), beam_size), generator=random)
         rows = (parent + torch.arange(0, len(prefix), beam_size)[:, None]).flatten()
         if t == 4:  # any rows, each a sentence
-            selected, ids = torch.tensor([len(prefix) - 1, 0, 0]), targets(3, 1)
+            selected, ids = torch.tensor([len(prefix) - 1, 4, 4]), targets(3, 1)
             one = net.decode(ids, select_rows(state, selected), select_rows(active, selected // beam_size)).hidden
             alone = select_rows((initial, memory), sentences[selected // beam_size])
             both = torch.cat([prefix[selected], ids], 1)
