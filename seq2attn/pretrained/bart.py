@@ -6,11 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from seq2attn.errors import DataError
 from seq2attn.io.hf_folder import read_hf_config
-from seq2attn.pretrained.family import HF_TOKENIZER_FILE, OUR_START, Architecture, Family, ImportOptions, NumLayers
+from seq2attn.pretrained.family import (
+    HF_TOKENIZER_FILE,
+    OUR_START,
+    Architecture,
+    Family,
+    ImportOptions,
+    NumLayers,
+    Size,
+)
 from seq2attn.pretrained.hf_weights import Tables, WeightNames
 
 LAYER_NAMES = (
@@ -56,14 +64,14 @@ BART_OFFSET = 2
 class BartArchitecture(Architecture):
     """Fields of `config.json` of a model that descends from BART, with their names there."""
 
-    d_model: PositiveInt
+    d_model: Size
     encoder_layers: NumLayers
     decoder_layers: NumLayers
-    encoder_attention_heads: PositiveInt
-    decoder_attention_heads: PositiveInt
-    encoder_ffn_dim: PositiveInt
-    decoder_ffn_dim: PositiveInt
-    max_position_embeddings: PositiveInt = 1024
+    encoder_attention_heads: Size
+    decoder_attention_heads: Size
+    encoder_ffn_dim: Size
+    decoder_ffn_dim: Size
+    max_position_embeddings: Size = 1024
     activation_function: Literal["swish", "silu", "relu", "gelu"] = "gelu"
     scale_embedding: bool = False
     dropout: float = Field(0.1, ge=0, lt=1)

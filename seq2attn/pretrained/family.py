@@ -34,6 +34,8 @@ OUR_START = "<bos>"
 Positions = Literal["tensor2tensor", "transformers"]
 NumLayers = Annotated[int, Field(gt=0, le=1000)]
 """Number of layers; the model of a corrupt number would be built for hours."""
+Size = Annotated[int, Field(gt=0, lt=2**31)]
+"""Number of rows or columns, which PyTorch can hold."""
 
 
 KEPT_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS")
@@ -88,7 +90,7 @@ class ImportOptions:
 class Architecture(Config):
     """Fields of `config.json` that all families have, with their names there."""
 
-    vocab_size: PositiveInt
+    vocab_size: Size
     pad_token_id: NonNegativeInt
     eos_token_id: NonNegativeInt
     decoder_start_token_id: NonNegativeInt

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import PositiveInt
 from torch import Tensor
 
 from seq2attn.nn.layers import SinusoidalPositionEncoding
 from seq2attn.pretrained.bart import BartArchitecture, BartFamily
-from seq2attn.pretrained.family import ImportOptions
+from seq2attn.pretrained.family import ImportOptions, Size
 from seq2attn.pretrained.hf_weights import Tables
 from seq2attn.tokenizers.sentencepiece_model import read_pieces
 
@@ -31,7 +30,7 @@ VOCABULARY_FILE, TARGET_VOCABULARY_FILE = "vocab.json", "target_vocab.json"
 class MarianArchitecture(BartArchitecture):
     """Fields of `config.json` that define a Marian model, with their names there."""
 
-    decoder_vocab_size: PositiveInt | None = None
+    decoder_vocab_size: Size | None = None
     share_encoder_decoder_embeddings: bool = True
     normalize_before: Literal[False] = False
     normalize_embedding: Literal[False] = False

@@ -23,7 +23,7 @@ from seq2attn.config.base import Config
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import read_bytes
 from seq2attn.io.hf_folder import WEIGHTS_FILE, validate_fields
-from seq2attn.pretrained.family import Generation, ImportOptions, NumLayers
+from seq2attn.pretrained.family import Generation, ImportOptions, NumLayers, Size
 from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, Marian, MarianArchitecture
 from seq2attn.pretrained.marian_weights import read_marian_weights, to_hf_tensors
 from seq2attn.tokenizers.sentencepiece_model import load_processor, read_model_pieces, read_pieces
@@ -37,14 +37,14 @@ class MarianOptions(Config):
     """Options of a training that define the model; dashes of their names are underscores."""
 
     type: Literal["transformer"]
-    dim_emb: PositiveInt
-    dim_vocabs: tuple[PositiveInt, PositiveInt]
+    dim_emb: Size
+    dim_vocabs: tuple[Size, Size]
     enc_depth: NumLayers
     dec_depth: NumLayers
     dec_cell: str = "gru"
     transformer_decoder_autoreg: Literal["self-attention", "rnn"] = "self-attention"
-    transformer_heads: PositiveInt
-    transformer_dim_ffn: PositiveInt
+    transformer_heads: Size
+    transformer_dim_ffn: Size
     transformer_ffn_activation: Literal["relu", "swish"]
     transformer_ffn_depth: Literal[2] = 2
     transformer_preprocess: Literal[""]

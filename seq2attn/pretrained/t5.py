@@ -17,11 +17,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt
 from torch import Tensor, nn
 
 from seq2attn.io.hf_folder import CONFIG_FILE, validate_fields
-from seq2attn.pretrained.family import Architecture, Family, Generation, ImportOptions, NumLayers
+from seq2attn.pretrained.family import Architecture, Family, Generation, ImportOptions, NumLayers, Size
 from seq2attn.pretrained.hf_weights import OUR_OUTPUT, Tables, WeightNames
 from seq2attn.tokenizers.sentencepiece_model import read_model_pieces
 
@@ -60,16 +60,16 @@ def hf_name(name: str, *, gated: bool) -> str:
 class T5Architecture(Architecture):
     """Fields of `config.json` that define a T5 model, with their names there."""
 
-    d_model: PositiveInt
-    d_kv: PositiveInt
-    d_ff: PositiveInt
+    d_model: Size
+    d_kv: Size
+    d_ff: Size
     num_layers: NumLayers
     num_decoder_layers: NumLayers | None = None
-    num_heads: PositiveInt
+    num_heads: Size
     decoder_start_token_id: NonNegativeInt = 0
-    n_positions: PositiveInt = 512
-    relative_attention_num_buckets: PositiveInt = 32
-    relative_attention_max_distance: PositiveInt = 128
+    n_positions: Size = 512
+    relative_attention_num_buckets: Size = 32
+    relative_attention_max_distance: Size = 128
     feed_forward_proj: Literal["relu", "gated-gelu", "gated-silu"] = "relu"
     dropout_rate: float = Field(0.1, ge=0, lt=1)
     layer_norm_epsilon: float = Field(1e-6, ge=1e-6, le=1e-6)

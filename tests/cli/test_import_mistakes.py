@@ -86,6 +86,7 @@ MISTAKES["marian"] = {
     ),
     "start": (config(decoder_start_token_id=55), "{hf}/config.json: `decoder_start_token_id` is 55 of 55 entries"),
     "layers": (config(encoder_layers=10**6), "{hf}/config.json: `encoder_layers`: Input should be less than or equal"),
+    "size": (config(d_model=10**30), "{hf}/config.json: `d_model`: Input should be less than"),
     "no name": (config(model_type=["marian"]), "{hf}/config.json: `model_type` is `['marian']`; only `marian`"),
     "language": (Path.exists, "{hf}: the model has no tags of languages; leave it out (--to LANG)", ["--to", "fra"]),
     "tokenizer": (Path.exists, "{hf}: the tokenizers do not agree on 'Das</s>Haus'", ["--verify-with", "hf/lines"]),
