@@ -70,11 +70,14 @@ def test_the_language_of_a_marian_model_can_be_another_one(invoke: Invoke, tmp_p
     assert [invoke(*scored, SOURCE[0], "--to", language).out for language in ("eng", "fra")] == tagged
     assert tagged[0] != tagged[1]
     (tmp_path / "lines").write_text(SOURCE[0] + "\n", encoding="utf-8")
+    log_probs = []
     for language, expected in zip(("eng", "fra"), tagged, strict=True):
         error = invoke("distill", "run", "--source", "lines", "-o", language, "--to", language, code=2).err
         assert "left out: 1 truncated" in error  # the weights are random
         pair = json.loads((tmp_path / language / "translations/0.jsonl").read_text(encoding="utf-8"))
         assert pair["target"] == expected.split("\n")[0].split("\t")[2]
+        log_probs.append(pair["log_prob"])
+    assert log_probs[0] != log_probs[1]
     assert "another language;" in invoke("distill", "run", "--source", "lines", "-o", "eng", "--to", "fra", code=2).err
     assert "its languages are fra, eng" in invoke("translate", "run", SOURCE[0], "--to", "deu", code=2).err
     assert "leave it out (--from LANG)" in invoke("import", "hf", "a", "--to", "fra", "--from", "x", code=2).err

@@ -90,17 +90,21 @@ def test_a_corpus_with_source_txt_is_complete(
     invoke: Invoke, toy: Toy, tmp_path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Interrupted while the last files are replaced: there is no source.txt, or all files are of one corpus."""
-    replace, likely, calls = Path.replace, ("--min-log-prob", "-0.1"), list[Path]()
-    invoke("distill", toy.run, *DISTILL, *likely)
+    replace, likely, calls, last = Path.replace, ("--min-log-prob", "-0.1"), list[str](), 0
+    names = ["report.json", "scores.txt", "target.txt", "source.txt"]
+
+    def interrupt(self: Path, to: Path) -> Path:
+        calls.append(to.name)
+        if len(calls) == last:
+            raise KeyboardInterrupt
+        return replace(self, to)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", interrupt)
+        invoke("distill", toy.run, *DISTILL, *likely)
+    assert calls == ["settings.json", *(f"{start}.jsonl" for start in range(0, 28, 9)), *names]
     whole = contents(tmp_path / "out")
     for last in range(1, 6):
-
-        def interrupt(self: Path, to: Path, last: int = last) -> Path:
-            calls.append(to)
-            if len(calls) == last:
-                raise KeyboardInterrupt
-            return replace(self, to)
-
         invoke("distill", toy.run, *DISTILL)
         assert contents(tmp_path / "out") != whole
         calls.clear()
@@ -109,7 +113,7 @@ def test_a_corpus_with_source_txt_is_complete(
             invoke("distill", toy.run, *DISTILL, *likely, code=130 if last <= 4 else 0)
         assert (tmp_path / "out/source.txt").exists() == (last == 5)
         assert not list(tmp_path.rglob("*.partial"))
-    assert [path.name for path in calls] == ["report.json", "scores.txt", "target.txt", "source.txt"]
+    assert calls == names
     assert contents(tmp_path / "out") == whole
 
 
