@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import peft
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -25,7 +26,6 @@ from seq2attn.training.train import train
 from tests.small_marian import SOURCE, TARGET, make_marian
 from tests.unit.pretrained.test_huggingface_target import make_run
 
-peft = pytest.importorskip("peft")
 OPTIONS = ImportOptions("transformers", punctuation=False)
 
 
