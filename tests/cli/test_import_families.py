@@ -107,6 +107,7 @@ def test_commands_work_on_an_imported_model(t5: Path, invoke: Invoke, tmp_path: 
     assert invoke("doctor", "run", "-i", "lines", "--sentences", "2").out.count("pass") == 4
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_about_t5_run(invoke: Invoke, tmp_path: Path) -> None:
     """With models that have the task of the page, or none."""
     task = {"translation_en_to_de": {"prefix": "translate English to German: "}}

@@ -81,7 +81,7 @@ def test_probabilities_are_those_of_ctranslate2(npz: Path, tmp_path: Path) -> No
         np.testing.assert_allclose(score.log_probs, log_probs[0].detach(), atol=1e-4)
 
 
-@pytest.mark.parametrize("scale", [0.0, 60.0])
+@pytest.mark.parametrize("scale", [pytest.param(0.0, marks=pytest.mark.slow), 60.0])
 def test_a_binary_file_is_its_npz(original: tuple[Path, Arrays], npz: Path, tmp_path: Path, scale: float) -> None:
     arrays = dict(original[1])
     write_marian_files(tmp_path / "binary", original[0], "model.bin")

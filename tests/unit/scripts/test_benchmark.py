@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 import psutil
@@ -247,4 +248,5 @@ def _wait_for_status(process, status):
     for _ in range(1000):
         if process.status() == status:
             break
+        time.sleep(0.01)
     return process.status()
