@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from seq2attn.config.base import FieldError
@@ -15,7 +14,7 @@ from seq2attn.engines.targets import check_manifest
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import write_json
-from seq2attn.io.weights import unique_state_dict
+from seq2attn.io.weights import unique_state_dict, write_safetensors
 from seq2attn.pretrained.bart import BART_NAMES
 from seq2attn.pretrained.huggingface_target import HuggingFaceTarget
 from seq2attn.pretrained.peft_adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, DOWN, PREFIX, UP, Adapter
@@ -55,7 +54,7 @@ class PeftTarget(HuggingFaceTarget):
         weights = {}
         for name, update in layers.items():
             weights[f"{PREFIX}{name}{UP}"], weights[f"{PREFIX}{name}{DOWN}"] = factorize(update, rank)
-        save_file(weights, folder / ADAPTER_WEIGHTS, {"format": "pt"})
+        write_safetensors(weights, folder / ADAPTER_WEIGHTS, {"format": "pt"})
         content: dict[str, Any] = {"peft_type": "LORA", "task_type": "SEQ_2_SEQ_LM", "inference_mode": True}
         content |= {"base_model_name_or_path": str(exported), "target_modules": [*layers]}
         content |= {"r": rank, "lora_alpha": rank}
