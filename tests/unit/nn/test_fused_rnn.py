@@ -78,7 +78,7 @@ def test_small_changes_of_the_state_are_not_lost_in_bfloat16(kind, gates):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
             gate = base.to(torch.bfloat16) if autocast else base
             cell = FUSED_CELLS[kind](gate, None, hidden, bias, [1] * steps)
-            cells = tuple(torch.zeros(1, dim) for _ in range(1 if kind == "gru" else 2))
+            cells = tuple(gate.new_zeros(1, dim) for _ in range(1 if kind == "gru" else 2))  # as from a bridge
             for step in range(steps):
                 cells = cell(step, None, cells)
         last.append(cells[-1].float())
