@@ -94,6 +94,7 @@ def test_a_corpus_is_fetched_once(small: Corpus, server: Server, tmp_path: Path)
         ("/all.tgz", tgz(b=b"B\n")),
         ("/all.tgz", tgz(**{"a/train.en": b"", "b": b""})),
     ],
+    ids=["no gzip", "truncated", "other text", "no archive", "no member", "empty"],  # archives have the time in them
 )
 def test_a_wrong_file_is_an_error_and_removed(
     small: Corpus, server: Server, tmp_path: Path, path: str, content: bytes
