@@ -1,4 +1,4 @@
-"""Source lines as token ids, in segments if a line is too long, and their translations."""
+"""Encoding of source lines: token ids, in segments if a line is too long, and the combination of their hypotheses."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import sentencex
 import torch
-from numpy.typing import NDArray
 
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.position_scores import LocationScoreConfig
@@ -19,7 +17,6 @@ from seq2attn.encoders.transformer import TransformerEncoderConfig
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models import ModelConfig
-from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.search.config import LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
@@ -188,31 +185,3 @@ def are_truncated(
     sizes = torch.tensor([len(segment) for line in lines for segment in line.segments])
     limits = iter((lengths.limits(sizes).max_length - 1).tolist())
     return [max(len(best.tokens) - next(limits) for best, *_ in segments) >= 0 for segments in ranked]
-
-
-@dataclass(frozen=True, repr=False)
-class Translation:
-    """A translation of a line, with its alternatives and attention weights."""
-
-    text: str
-    score: float
-    log_prob: float
-    tokens: tuple[str, ...]
-    source_tokens: tuple[str, ...]
-    alternatives: tuple[Translation, ...] = ()  # the other hypotheses, best first
-    attention_weights: AttentionWeights | None = None  # only if requested
-    segments: tuple[str, ...] = ()  # translated parts of a line that is too long
-    truncated: bool = False  # True if it, or a segment, has the maximum length
-
-    @property
-    def cross_attention(self) -> NDArray[np.float32] | None:
-        """Cross-attention weights [layers, heads, tokens + EOS, source tokens + EOS].
-
-        For a line that was split, those of its segments block by block, with an EOS for each.
-        """
-        return None if self.attention_weights is None else self.attention_weights.cross_attention
-
-    def __repr__(self) -> str:
-        more = f", {len(self.alternatives)} alternatives" if self.alternatives else ""
-        weights = "" if self.attention_weights is None else f", {self.attention_weights!r}"
-        return f"Translation({self.text!r}, score={self.score:.4f}{more}{weights})"

@@ -16,7 +16,7 @@ from typing import Any
 from seq2attn.errors import DataError, UserError
 from seq2attn.inference.glossary import TermCounts, load_glossary
 from seq2attn.inference.input_checks import InputChecker
-from seq2attn.inference.source_line import Translation
+from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import text_output
 from seq2attn.io.text_lines import BOM, escape_breaks, read_line_batches

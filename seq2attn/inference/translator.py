@@ -25,7 +25,6 @@ from seq2attn.inference.reranking import Reranker, rerank
 from seq2attn.inference.source_line import (
     SourceLimit,
     SourceLine,
-    Translation,
     are_truncated,
     combined_score,
     effective_source_limit,
@@ -34,6 +33,7 @@ from seq2attn.inference.source_line import (
     model_source_limit,
     zip_by_rank,
 )
+from seq2attn.inference.translation import Translation
 from seq2attn.inference.unknown_words import replace_unknown_words
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import AttentionWeights

@@ -232,7 +232,8 @@ def _gather(x: Tensor, index: Tensor) -> Tensor:
 def block_repeated_ngrams(log_probs: Tensor, tokens: Tensor, size: int) -> Tensor:
     """log_probs [b, K, V] with -inf for tokens that would repeat an n-gram of the hypotheses `tokens` [b, K, T].
 
-    A hypothesis that could not be continued otherwise is left as it is, for example where a prefix is forced.
+    A hypothesis that could not be continued otherwise is left as it is, for example where a prefix is forced
+    (Paulus et al. 2018, section 2.5; `no_repeat_ngram_size` of Hugging Face).
     """
     if tokens.size(-1) < size:
         return log_probs

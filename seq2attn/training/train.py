@@ -20,7 +20,7 @@ from seq2attn.models.build import check_vocabularies, count_parameters
 from seq2attn.nn.device import configure_cuda, deterministic
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import EOS
-from seq2attn.training.auto_settings import find_max_tokens, resolve_auto
+from seq2attn.training.auto_settings import resolve_auto
 from seq2attn.training.checkpoints.checkpoint import (
     CHECKPOINTS_FOLDER,
     Checkpoint,
@@ -35,6 +35,7 @@ from seq2attn.training.distributed import DistributedContext, init_distributed, 
 from seq2attn.training.initial_weights import check_initial_run, check_parts, freeze_parameters, load_initial_weights
 from seq2attn.training.interruption import StopRequest
 from seq2attn.training.loss import TrainingLoss
+from seq2attn.training.memory_check import find_max_tokens
 from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.minimum_risk import build_loss
 from seq2attn.training.optimizers import parameter_groups

@@ -18,11 +18,11 @@ from seq2attn.data.prepare import PreparedData
 from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.run_directory import RunDirectory
-from seq2attn.training.auto_settings import check_memory, time_limit_warning
-from seq2attn.training.checkpoints.averaging import WeightAverage
+from seq2attn.training.auto_settings import time_limit_warning
 from seq2attn.training.checkpoints.manager import CheckpointManager
 from seq2attn.training.checkpoints.retention import remove_nonfinite_checkpoints
 from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.ema import WeightAverage
 from seq2attn.training.gradient_accumulation import (
     GradientAccumulator,
     MicroBatch,
@@ -33,6 +33,7 @@ from seq2attn.training.gradient_accumulation import (
 from seq2attn.training.interruption import StopRequest, stop_reason
 from seq2attn.training.loss import LossSums, TrainingLoss, update_baseline
 from seq2attn.training.lr_schedules import SchedulePoint
+from seq2attn.training.memory_check import check_memory
 from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.nonfinite import AttemptedUpdate, NonFiniteGuard, all_finite, is_usable_loss, nonfinite_flag
 from seq2attn.training.train_state import (

@@ -1,15 +1,10 @@
-"""Averages of weights: of several checkpoints (Vaswani et al. 2017, section 6.1), and a moving one during training."""
+"""Checkpoint averaging: the mean of the weights of several checkpoints (Vaswani et al. 2017, section 6.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import torch
 from torch import Tensor
-from torch.optim import Optimizer
-from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.lock import lock_directory
@@ -77,48 +72,3 @@ def average_weights(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
         for name, total in sums.items():
             total += weights[name]
     return {name: (total / len(checkpoints)).to(first[name].dtype) for name, total in sums.items()}
-
-
-AVERAGE = "average"
-"""Key of the average in the optimizer's state of a parameter."""
-
-
-class WeightAverage:
-    """Moving average of all trained weights, which replaces them for validation and in checkpoints."""
-
-    def __init__(self, optimizer: Optimizer, decay: float) -> None:
-        self.optimizer, self.decay = optimizer, decay
-
-    @torch.no_grad()
-    def update(self, update: int) -> None:
-        """Add the weights after a step of the optimizer; `update` counts from 1.
-
-        The first updates decay faster, by (1 + update) / (10 + update), so that the initial weights are forgotten.
-        """
-        decay = min(self.decay, (1 + update) / (10 + update))
-        parameters, state = self._parameters(), self.optimizer.state
-        for parameter in parameters:
-            if AVERAGE not in state[parameter]:
-                state[parameter][AVERAGE] = parameter.detach().clone()
-        get_ema_multi_avg_fn(decay)([state[parameter][AVERAGE] for parameter in parameters], parameters, None)
-
-    @contextmanager
-    def applied(self) -> Iterator[None]:
-        """The averages as weights of the model, and the weights in the optimizer's state."""
-        self.swap()
-        try:
-            yield
-        finally:
-            self.swap()
-
-    @torch.no_grad()
-    def swap(self) -> None:
-        """Exchange weights and averages; before the first update there is nothing to exchange."""
-        for parameter in self._parameters():
-            if (average := self.optimizer.state.get(parameter, {}).get(AVERAGE)) is not None:
-                weights = parameter.clone()
-                parameter.copy_(average)
-                average.copy_(weights)
-
-    def _parameters(self) -> list[Tensor]:
-        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]

@@ -17,7 +17,8 @@ from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.input_checks import MAX_EXAMPLES, InputChecker, InputWarning
-from seq2attn.inference.source_line import SourceLimit, Translation, join_sentences, model_source_limit
+from seq2attn.inference.source_line import SourceLimit, join_sentences, model_source_limit
+from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import TokenIds

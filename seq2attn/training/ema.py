@@ -1,0 +1,58 @@
+"""Exponential moving average of the weights (Polyak and Juditsky 1992; Junczys-Dowmunt et al. 2018).
+
+The averages are in the state of the optimizer, with which checkpoints save them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+AVERAGE = "average"
+"""Key of the average in the optimizer's state of a parameter."""
+
+
+class WeightAverage:
+    """Moving average of all trained weights, which replaces them for validation and in checkpoints."""
+
+    def __init__(self, optimizer: Optimizer, decay: float) -> None:
+        self.optimizer, self.decay = optimizer, decay
+
+    @torch.no_grad()
+    def update(self, update: int) -> None:
+        """Add the weights after a step of the optimizer; `update` counts from 1.
+
+        The first updates decay faster, by (1 + update) / (10 + update), so that the initial weights are forgotten.
+        """
+        decay = min(self.decay, (1 + update) / (10 + update))
+        parameters, state = self._parameters(), self.optimizer.state
+        for parameter in parameters:
+            if AVERAGE not in state[parameter]:
+                state[parameter][AVERAGE] = parameter.detach().clone()
+        get_ema_multi_avg_fn(decay)([state[parameter][AVERAGE] for parameter in parameters], parameters, None)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The averages as weights of the model, and the weights in the optimizer's state."""
+        self.swap()
+        try:
+            yield
+        finally:
+            self.swap()
+
+    @torch.no_grad()
+    def swap(self) -> None:
+        """Exchange weights and averages; before the first update there is nothing to exchange."""
+        for parameter in self._parameters():
+            if (average := self.optimizer.state.get(parameter, {}).get(AVERAGE)) is not None:
+                weights = parameter.clone()
+                parameter.copy_(average)
+                average.copy_(weights)
+
+    def _parameters(self) -> list[Tensor]:
+        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
