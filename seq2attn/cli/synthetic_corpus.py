@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -26,8 +25,6 @@ from seq2attn.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from seq2attn.inference.synthetic_corpus import SyntheticCorpus
     from seq2attn.inference.translator import Translator
 
@@ -51,12 +48,6 @@ def distill(
     ensemble: EnsembleRuns,
     source: Annotated[Path, typer.Option(help="Text in the source language.", metavar="FILE")],
     output: OutputDir,
-    reference: Annotated[
-        Path | None,
-        typer.Option(
-            help="Take the hypothesis with the highest chrF against this translation of --source.", metavar="FILE"
-        ),
-    ] = None,
     min_log_prob: MinLogProb = None,
     beam: Beam = None,
     tag: Tag = None,
@@ -76,16 +67,13 @@ def distill(
     Examples:
       seq2attn distill runs/teacher --source train.de -o distilled
       seq2attn distill runs/teacher --source train.de -o distilled --ensemble runs/another --min-log-prob -0.5
-      seq2attn distill runs/teacher --source train.de --reference train.en -o interpolated --beam 16
     """
     from seq2attn.inference.ensemble import load
     from seq2attn.inference.synthetic_corpus import SyntheticCorpus
 
-    corpus = SyntheticCorpus(output, source, "source", reference, tag=tag, to=to)
-    load_translator = partial(
-        load, run, device, ensemble=ensemble, engine=engine, export_dir=export_dir, precision=precision
-    )
-    _make(corpus, load_translator, [run, *ensemble], overrides, min_log_prob, beam, batch_tokens)
+    corpus = SyntheticCorpus(output, source, "source", tag=tag, to=to)
+    translator = load(run, device, ensemble=ensemble, engine=engine, export_dir=export_dir, precision=precision)
+    _make(corpus, translator, [run, *ensemble], overrides, min_log_prob, beam, batch_tokens)
 
 
 def back_translate(
@@ -120,15 +108,13 @@ def back_translate(
     from seq2attn.inference.synthetic_corpus import SyntheticCorpus
 
     corpus = SyntheticCorpus(output, target, "target", tag=tag, to=to)
-    load_translator = partial(
-        load, run, device, ensemble=ensemble, engine=engine, export_dir=export_dir, precision=precision
-    )
-    _make(corpus, load_translator, [run, *ensemble], overrides, min_log_prob, beam, batch_tokens)
+    translator = load(run, device, ensemble=ensemble, engine=engine, export_dir=export_dir, precision=precision)
+    _make(corpus, translator, [run, *ensemble], overrides, min_log_prob, beam, batch_tokens)
 
 
 def _make(
     corpus: SyntheticCorpus,
-    load_translator: Callable[[], Translator],
+    translator: Translator,
     runs: list[Path],
     overrides: list[str],
     min_log_prob: float | None,
@@ -146,7 +132,6 @@ def _make(
     search = resolve_search(config.search, beam=beam)
     if beam is None:
         check_size(search, folder.config_path, overrides)
-    translator = load_translator()
     translator.max_batch_tokens = batch_tokens or translator.max_batch_tokens
     check_engine_supports(translator.engine, search, folder, overrides)
     report = corpus.make([*map(RunDirectory, runs)], translator, search, config.data.filters, min_log_prob)

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
-from sacrebleu.metrics.chrf import CHRF
 from tqdm import tqdm
 
 from seq2attn.data.filter import EncodedPair, FilterReport, FiltersConfig, PairFilter
@@ -30,14 +29,14 @@ from seq2attn.data.prepare import file_digest
 from seq2attn.data.readers import PlainTextConfig, check_regular
 from seq2attn.errors import DataError, RunError, UserError
 from seq2attn.inference.input_checks import InputChecker
-from seq2attn.inference.source_line import Translation
 from seq2attn.inference.translate_files import print_warnings
+from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import FORMAT_VERSION, read_object, text_output, write_bytes, write_json
 from seq2attn.io.lock import LOCK_FILE, lock_directory
 from seq2attn.io.text_lines import read_lines
 from seq2attn.run_directory import RunDirectory
-from seq2attn.search.config import SearchConfig, check_num_hypotheses
+from seq2attn.search.config import SearchConfig
 from seq2attn.tokenizers.tags import add_tag, check_tag
 
 CHUNK = 4096
@@ -60,7 +59,7 @@ _PAIR = TypeAdapter(SyntheticPair)
 
 
 @dataclass(frozen=True)
-class ScoredPair(EncodedPair):
+class EncodedTranslation(EncodedPair):
     """A pair with the log-probability of its translation."""
 
     log_prob: float = 0.0
@@ -76,16 +75,11 @@ class SyntheticReport(FilterReport):
 
 @dataclass(frozen=True)
 class SyntheticCorpus:
-    """The folder of a synthetic corpus and the text that it is made of.
-
-    With a `reference`, the hypothesis with the highest chrF against its line is taken in place of the best one:
-    sequence-level interpolation (Kim & Rush 2016, section 3.3).
-    """
+    """The folder of a synthetic corpus and the text that it is made of."""
 
     folder: Path
     text: Path
     side: Literal["source", "target"]  # of the text
-    reference: Path | None = None
     tag: str | None = None  # of the lines, for a model with tags
     to: str | None = None  # language, for a model with several
 
@@ -107,15 +101,13 @@ class SyntheticCorpus:
         if self.to is not None:
             translator = translator.with_target_language(self.to)
         check_tag(translator.source, self.tag)
-        check_num_hypotheses(search, 1 if self.reference is None else 2)
-        check_regular(PlainTextConfig(source=self.text, target=self.reference or self.text))
-        num_lines = sum(1 for _ in self._lines())
+        check_regular(PlainTextConfig(source=self.text, target=self.text))
+        num_lines = sum(1 for _ in read_lines(self.text))
         settings = {
             "format": FORMAT_VERSION,
             "side": self.side,
             "model": [file_digest(run.weights_path) for run in runs],
             "text": file_digest(self.text),
-            "reference": self.reference and file_digest(self.reference),
             "search": search.model_dump(mode="json"),
             "tag": self.tag,
             "language": self.to,
@@ -143,15 +135,9 @@ class SyntheticCorpus:
                 raise UserError(f"{self.folder}: its translations were made with another {', '.join(others)}; {advice}")
             yield
 
-    def _lines(self) -> Iterator[tuple[str, str | None]]:
-        """Each line of the text, and its reference if there is one."""
-        if self.reference is None:
-            return ((line, None) for line in read_lines(self.text))
-        return PlainTextConfig(source=self.text, target=self.reference).pairs()
-
     def _translate(self, translator: Translator, search: SearchConfig, num_lines: int) -> None:
         """Write the files of translations that are missing."""
-        lines, checker = self._lines(), InputChecker(translator.training_report)
+        lines, checker = read_lines(self.text), InputChecker(translator.training_report)
         with tqdm(total=num_lines, unit=" lines", disable=None) as bar:
             for start in range(0, num_lines, CHUNK):
                 chunk, path = list(islice(lines, CHUNK)), self._translations(start)
@@ -159,21 +145,15 @@ class SyntheticCorpus:
                     checker.num_lines += len(chunk)
                 else:
                     translations = translator.translate_iterable(
-                        [add_tag(line, self.tag) for line, _ in chunk],
-                        search,
-                        num_hypotheses=1 if self.reference is None else None,
-                        checker=checker,
+                        [add_tag(line, self.tag) for line in chunk], search, num_hypotheses=1, checker=checker
                     )
-                    pairs = (self._pair(*line, one) for line, one in zip(chunk, translations, strict=True))
+                    pairs = (self._pair(line, one) for line, one in zip(chunk, translations, strict=True))
                     records = [json.dumps(asdict(pair), ensure_ascii=False) + "\n" for pair in pairs]
                     write_bytes(path, "".join(records).encode())
                 bar.update(len(chunk))
         print_warnings(checker.warnings())
 
-    def _pair(self, line: str, reference: str | None, translation: Translation) -> SyntheticPair:
-        if reference is not None:
-            hypotheses, chrf = (translation, *translation.alternatives), CHRF()
-            translation = max(hypotheses, key=lambda one: chrf.sentence_score(one.text, [reference]).score)
+    def _pair(self, line: str, translation: Translation) -> SyntheticPair:
         texts = (line, translation.text) if self.side == "source" else (translation.text, line)
         num_tokens = len(translation.tokens) + max(1, len(translation.segments))
         return SyntheticPair(*texts, round(translation.log_prob / num_tokens, 4), translation.truncated)
@@ -187,7 +167,7 @@ class SyntheticCorpus:
         tokenizers = translator.source, translator.target
         source, target = tokenizers if self.side == "source" else tokenizers[::-1]
 
-        def encoded_pairs() -> Iterator[ScoredPair]:
+        def encoded_pairs() -> Iterator[EncodedTranslation]:
             for pair in self._read_pairs():
                 if pair.truncated:
                     left_out["truncated"] += 1
@@ -195,7 +175,7 @@ class SyntheticCorpus:
                     left_out["unlikely"] += 1
                 else:
                     ids = source.encode(pair.source), target.encode(pair.target)
-                    yield ScoredPair((pair.source, pair.target), ids, log_prob=pair.log_prob)
+                    yield EncodedTranslation((pair.source, pair.target), ids, log_prob=pair.log_prob)
 
         with ExitStack() as stack:
             files = [stack.enter_context(text_output(self.folder / name)) for name in (SOURCE, TARGET, SCORES)]

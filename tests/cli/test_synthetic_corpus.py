@@ -4,13 +4,11 @@ import json
 import random
 import shutil
 from dataclasses import asdict
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from sacrebleu import sentence_chrf
 
 from seq2attn.data.prepare import load_prepared
 from seq2attn.engines.native import NativeEngine
@@ -21,7 +19,7 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.vocabulary import EOS
 from seq2attn.tokenizers.words import CharacterTokenizerConfig
-from tests.cli.conftest import WORDS, Invoke, Toy, write_lines
+from tests.cli.conftest import Invoke, Toy, write_lines
 from tests.safe import untrained as small
 
 FILES = ("source.txt", "target.txt", "scores.txt", "report.json")
@@ -162,38 +160,6 @@ tokenizer: {{joint: {{kind: {kind}}}}}
         source, target = (ids.tolist() for ids in data.train.corpus[row])
         assert source.count(tag) == (row >= original) and tag not in target
         assert row < original or source[0] == tag
-
-
-def test_interpolation_takes_the_hypothesis_most_similar_to_the_reference(
-    invoke: Invoke, toy: Toy, tmp_path: Path
-) -> None:
-    lines, rng, references = (
-        [" ".join(words) for words in permutations(["haus", "neu", "und", "rot"])],
-        random.Random(1),
-        [],
-    )
-    for line in lines:
-        words = [WORDS[word] for word in line.split()]
-        references.append(" ".join(rng.sample(words, 3)))
-    write_lines(tmp_path / "lines", lines)
-    write_lines(tmp_path / "references", references)
-    beam = ("--beam", "6")
-    invoke("distill", toy.run, *DISTILL, *beam, "--reference", "references")
-    listed = invoke("translate", toy.run, "-i", "lines", "--json", *beam, "--n-best", "6").out.splitlines()
-    pairs, differing = read(tmp_path / "out"), 0
-    for pair, line, reference, record in zip(pairs, lines, references, map(json.loads, listed), strict=True):
-        hypotheses = [record, *record["alternatives"]]
-        chrf = {one["text"]: sentence_chrf(one["text"], [reference]).score for one in hypotheses}
-        log_probs = [one["log_prob"] / (len(one["tokens"]) + 1) for one in hypotheses if one["text"] == pair[1]]
-        assert pair[0] == line and chrf[pair[1]] == max(chrf.values())
-        assert pair[2] == pytest.approx(log_probs[0], abs=1e-4)
-        differing += pair[1] != record["text"]
-    assert differing
-    error = invoke("distill", toy.run, *DISTILL, "--beam", "1", "--reference", "references", code=2).err
-    assert "finds 1" in error
-    write_lines(tmp_path / "references", references[1:])
-    error = invoke("distill", toy.run, *DISTILL, "--reference", "references", code=2).err
-    assert "lines has 24 lines and " in error and "references has 23 lines" in error
 
 
 def small_run(folder: Path, config: str = small.CONFIG) -> RunDirectory:

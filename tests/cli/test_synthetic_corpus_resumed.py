@@ -48,7 +48,6 @@ Change = Callable[[Path], object]
 CHANGES: tuple[tuple[tuple[str, ...], Change | None, str], ...] = (
     (("--beam", "3"), None, "another search; give another --output"),
     (("--precision", "bfloat16"), None, "another engine;"),
-    (("--reference", "lines"), None, "another reference;"),
     (("--tag", "2en"), None, "does not know the tag `2en`"),
     ((), lambda home: write_lines(home / "lines", ["alt"]), "another text;"),
     ((), lambda home: (home / "lines").write_bytes(b"a\n\xff\n"), "lines:2: byte 1 of the line (0xff) is not UTF-8"),
