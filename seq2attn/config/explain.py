@@ -110,10 +110,8 @@ def _other(placed: PlacedError, model: type[Config], tree: YAMLTree, context: Va
     names, detail, key = placed.names, placed.detail, ".".join(placed.names)
     match detail["type"]:
         case "extra_forbidden":
-            ours, owner = (
-                OUR_KEYS.get(names[-1].lower().replace("-", "_")),
-                context.models.get(id(tree.find(names[:-1])[1])),
-            )
+            ours = OUR_KEYS.get(names[-1].lower().replace("-", "_"))
+            owner = context.models.get(id(tree.find(names[:-1])[1]))
             known = owner.model_fields if owner else ()
             hint = f"; seq2attn calls it {ours}" if ours else suggest_or_list(names[-1], known)
             return tree.diagnostic(names, f"unknown key `{key}`{hint}", at_key=True)

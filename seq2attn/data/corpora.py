@@ -49,7 +49,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Corpus:
+class PublicCorpus:
     """Texts of a corpus. The home of a living corpus changes: sums are those of one copy, and checked for mirrors."""
 
     description: str
@@ -261,21 +261,21 @@ _TATOEBA = {
     "test.en": "50ee23b24277b915dd005ee8ce89cc7af0cb7d1a6385c12225a606cd3960a4d6",
 }
 CORPORA = {
-    "multi30k": Corpus("image captions, 29,000 pairs", _multi30k("raw", "{}.{}.gz", _MULTI30K)),
-    "multi30k-lc-tok": Corpus(
+    "multi30k": PublicCorpus("image captions, 29,000 pairs", _multi30k("raw", "{}.{}.gz", _MULTI30K)),
+    "multi30k-lc-tok": PublicCorpus(
         "the same, lower-cased and tokenized", _multi30k("tok", "{}.lc.norm.tok.{}", _MULTI30K_TOKENIZED)
     ),
-    "tatoeba-de-en": Corpus("short sentences, 164,000 pairs in 2018", tuple(_tatoeba(_TATOEBA)), is_living=True),
-    "iwslt14-de-en": Corpus("TED talks, 167,000 pairs", (*_iwslt14("de"), *_iwslt14("en"))),
-    "iwslt15-en-vi": Corpus(
+    "tatoeba-de-en": PublicCorpus("short sentences, 164,000 pairs in 2018", tuple(_tatoeba(_TATOEBA)), is_living=True),
+    "iwslt14-de-en": PublicCorpus("TED talks, 167,000 pairs", (*_iwslt14("de"), *_iwslt14("en"))),
+    "iwslt15-en-vi": PublicCorpus(
         "TED talks, tokenized, 133,000 pairs", _stanford("iwslt15.en-vi", "train tst2012 tst2013", "en vi")
     ),
-    "wmt14-en-de": Corpus("news and others, 4.5 million pairs", tuple(_wmt14("de", _WMT14, (2013,)))),
-    "wmt14-en-de-tok": Corpus(
+    "wmt14-en-de": PublicCorpus("news and others, 4.5 million pairs", tuple(_wmt14("de", _WMT14, (2013,)))),
+    "wmt14-en-de-tok": PublicCorpus(
         "the same, tokenized, of Luong et al. 2015",
         _stanford("wmt14.en-de", "train newstest2013 newstest2014 newstest2015", "en de"),
     ),
-    "wmt14-en-fr": Corpus(
+    "wmt14-en-fr": PublicCorpus(
         "news and others, 41 million pairs", tuple(_wmt14("fr", _WMT14 | _WMT14_FRENCH, (2012, 2013)))
     ),
 }

@@ -80,7 +80,7 @@ def _check_changes(changes: Mapping[str, Any]) -> list[FieldError]:
 
 
 def is_config(choice: Any) -> bool:
-    """Return True for the path of a config."""
+    """True for the path of a config."""
     return isinstance(choice, PathString) and choice.endswith((".yaml", ".yml"))
 
 

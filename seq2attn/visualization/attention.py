@@ -105,5 +105,5 @@ def draw_attention(
 
 
 def is_page(path: Path) -> bool:
-    """Return True for the path of a page, which can show several sentences."""
+    """True for the path of a page, which can show several sentences."""
     return path.suffix.lower() == PAGE

@@ -122,6 +122,15 @@ def test_functions_are_short():
     assert long == {}
 
 
+def test_each_class_has_a_name_of_its_own():
+    places: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module)
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
+
+
 def test_rules_are_about_fields():
     # A rule that asks for a field under another name is never checked.
     importlib.import_module("seq2attn.sweep.config")

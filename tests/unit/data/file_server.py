@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from seq2attn.data.corpora import Corpus
+from seq2attn.data.corpora import PublicCorpus
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Server:
     num_failures: int = 0  # requests with status 503 before one succeeds
     ranges: list[str | None] = field(default_factory=list)  # of all requests
 
-    def corpus(self, corpus: Corpus) -> Corpus:
+    def corpus(self, corpus: PublicCorpus) -> PublicCorpus:
         """The same corpus with this server in the place of all others."""
         texts = [
             replace(

@@ -11,7 +11,7 @@ from pathlib import Path
 import download as script
 import pytest
 
-from seq2attn.data.corpora import CORPORA, Corpus, Part, Text, fetch_corpus
+from seq2attn.data.corpora import CORPORA, Part, PublicCorpus, Text, fetch_corpus
 from seq2attn.errors import DataError
 from tests.unit.data.file_server import Server, serve
 
@@ -55,7 +55,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 @pytest.fixture
-def small(server: Server, monkeypatch: pytest.MonkeyPatch) -> Corpus:
+def small(server: Server, monkeypatch: pytest.MonkeyPatch) -> PublicCorpus:
     """A corpus of a compressed file and of an archive."""
     server.files |= {"/train.de.gz": gzip.compress(GERMAN), "/all.tgz": tgz(**{"./a/train.en": ENGLISH, "b": b"B\n"})}
     parts = (Part(f"{server.url}/all.tgz", "a/train.en"), Part(f"{server.url}/all.tgz", "b"))
@@ -63,7 +63,7 @@ def small(server: Server, monkeypatch: pytest.MonkeyPatch) -> Corpus:
         Text("train.de", (Part(f"{server.url}/train.de.gz"),), sha256(GERMAN)),
         Text("train.en", parts),
     )
-    monkeypatch.setitem(CORPORA, "small", Corpus("", texts))
+    monkeypatch.setitem(CORPORA, "small", PublicCorpus("", texts))
     return CORPORA["small"]
 
 
@@ -71,7 +71,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_corpus_is_fetched_once(small: Corpus, server: Server, tmp_path: Path) -> None:
+def test_a_corpus_is_fetched_once(small: PublicCorpus, server: Server, tmp_path: Path) -> None:
     result = fetch_corpus("small", tmp_path / "new")
     assert (result.new, result.present, result.unchecked) == (("train.de", "train.en"), (), ("train.en",))
     assert (tmp_path / "new/train.de").read_bytes() == GERMAN
@@ -97,7 +97,7 @@ def test_a_corpus_is_fetched_once(small: Corpus, server: Server, tmp_path: Path)
     ids=["no gzip", "truncated", "other text", "no archive", "no member", "empty"],  # archives have the time in them
 )
 def test_a_wrong_file_is_an_error_and_removed(
-    small: Corpus, server: Server, tmp_path: Path, path: str, content: bytes
+    small: PublicCorpus, server: Server, tmp_path: Path, path: str, content: bytes
 ) -> None:
     right, server.files[path] = server.files[path], content
     with pytest.raises(DataError, match=rf"{path}.*(run this again|--mirror DIR)") as error:
@@ -109,7 +109,7 @@ def test_a_wrong_file_is_an_error_and_removed(
     assert names(tmp_path) == ["train.de", "train.en"]
 
 
-def test_links_of_archives_are_not_followed(small: Corpus, server: Server, tmp_path: Path) -> None:
+def test_links_of_archives_are_not_followed(small: PublicCorpus, server: Server, tmp_path: Path) -> None:
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
         link = tarfile.TarInfo("a/train.en")
@@ -208,7 +208,9 @@ def test_homes(corpus: str, text: str, url: str) -> None:
     assert {part.url for part in found.parts} == {url}
 
 
-def test_a_mirror_is_copied_and_checked(small: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mirror_is_copied_and_checked(
+    small: PublicCorpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     mirror, output = tmp_path / "small", tmp_path / "output"
     command = ["small", "--output", str(output), "--mirror", str(tmp_path)]
     assert script.main(command) == 2 and not output.exists()
