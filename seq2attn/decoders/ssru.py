@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -47,7 +47,7 @@ class SSRUDecoderLayer(CrossAttentionLayer):
         return like.new_zeros(like.size(0), self.ssru.input_proj.out_features, dtype=dtype)
 
     def attend_target(
-        self, x: Tensor, update: Any, index: int, position: Tensor, layout: SequenceLayout | None, bias: Tensor | None
+        self, x: Tensor, update: Cells, index: int, position: Tensor, layout: SequenceLayout | None, bias: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """SSRU: x [N, T, D] -> [N, T, D], and the cell after the last token [N, D]"""
         hidden, cell = self.ssru(self.ssru_residual.sublayer_input(x), update.layers[index], layout)

@@ -92,14 +92,20 @@ class TransformerDecoderLayer(CrossAttentionLayer):
         return empty, empty
 
     def attend_target(
-        self, x: Tensor, update: Any, index: int, position: Tensor, layout: SequenceLayout | None, bias: Tensor | None
+        self,
+        x: Tensor,
+        update: CacheUpdate,
+        index: int,
+        position: Tensor,
+        layout: SequenceLayout | None,
+        bias: Tensor | None,
     ) -> tuple[Tensor, KeyValue]:
         """Causal self-attention: x [N, T, D] -> [N, T, D], and all keys and values, with those of the new tokens"""
         y = self.self_attention_residual.sublayer_input(x)
         sentences = update.old_layers[index][0].size(0)
         tokens, positions = y.reshape(sentences, -1, y.size(-1)), position.reshape(sentences, -1)
         new = self.self_attention.project_keys_values(tokens, tokens, positions)
-        entries: KeyValue = update.update_layer(index, new)
+        entries = update.update_layer(index, new)
         target = Memory(*entries, update.mask, layout, bias)
         output = self.self_attention(y, target, position, causal=update.causal, layout=layout)
         return self.self_attention_residual.add_output(x, output.context), entries
