@@ -31,7 +31,7 @@ def copy_tokenizers(data: DataConfig, text: TokenizersConfig, run: Path, folder:
         if side == "source" and (tags := [tag for tag in data.tags if tag not in known]):
             raise DataError(f"{run}: its source tokenizer has no tag {tags[0]}, which a corpus of `data.train` has")
         shutil.rmtree(folder / side, ignore_errors=True)
-        with_direction(tokenizer, right_to_left=text.right_to_left and side == "target").save(folder / side)
+        with_direction(tokenizer, right_to_left=text.is_reversed(side)).save(folder / side)
     log(f"tokenizers: those of {run}")
 
 
@@ -54,7 +54,7 @@ def train_tokenizers(data: DataConfig, text: TokenizersConfig, folder: Path, log
             description += f", and the tags {' '.join(data.tags)}"
         for side in sides:
             shutil.rmtree(folder / side, ignore_errors=True)
-            with_direction(tokenizer, right_to_left=text.right_to_left and side == "target").save(folder / side)
+            with_direction(tokenizer, right_to_left=text.is_reversed(side)).save(folder / side)
         log(description)
 
     source, target = text.per_side

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from seq2attn.errors import DataError
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.right_to_left import RightToLeftTokenizer
+from seq2attn.tokenizers.right_to_left import in_reverse, is_right_to_left, with_direction
 
 AlignmentLink: TypeAlias = tuple[int, int]
 """A source word and a target word."""
@@ -88,8 +88,9 @@ def word_ids(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
 
     Raises: DataError when the words of the ids are not those of the line.
     """
-    if isinstance(tokenizer, RightToLeftTokenizer):
-        return word_ids(tokenizer.tokenizer, line, ids[::-1])[::-1]
+    if is_right_to_left(tokenizer):
+        plain = with_direction(tokenizer, right_to_left=False)
+        return in_reverse(tokenizer, line, word_ids(plain, line, in_reverse(tokenizer, line, ids)))
     ids_by_word = [tokenizer.encode(word) for word in split_words(line)]
     if [id for word in ids_by_word for id in word] == ids:
         return [index for index, word in enumerate(ids_by_word) for _ in word]

@@ -21,7 +21,7 @@ from seq2attn.search.config import LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import collapse_whitespace, is_east_asian
-from seq2attn.tokenizers.right_to_left import is_right_to_left
+from seq2attn.tokenizers.right_to_left import in_reverse, is_right_to_left, with_direction
 from seq2attn.tokenizers.vocabulary import UNK
 
 _BLOCKS = re.compile(r".{1,10000}(?:(?<=[.!?…।] )|(?<=[。！？])|$)|.{1,10000}")
@@ -70,6 +70,10 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 def split_tokens(tokenizer: Tokenizer, ids: Sequence[int], max_tokens: int) -> Iterator[tuple[int, ...]]:
     """Ids in runs of at most `max_tokens`, split between words; a longer word is split between tokens."""
+    if is_right_to_left(tokenizer):
+        plain = with_direction(tokenizer, right_to_left=False)
+        yield from (run[::-1] for run in split_tokens(plain, ids[::-1], max_tokens))
+        return
     words = tokenizer.word_ids(ids)
     start = 0
     while len(ids) - start > max_tokens:
@@ -121,7 +125,7 @@ class SourceLine:
         if limit is None or len(ids) <= limit.max_tokens:
             return cls(line, (tuple(ids),), (), len(ids), unknown)
         if lengths.long_inputs == "truncate":
-            segments: tuple[tuple[int, ...], ...] = (tuple(ids[: limit.max_tokens]),)
+            segments: tuple[tuple[int, ...], ...] = (_truncate(tokenizer, line, ids, limit.max_tokens),)
             texts: tuple[str, ...] = (tokenizer.decode(segments[0]),)
             action = "only the beginning is translated"
         else:
@@ -139,6 +143,13 @@ class SourceLine:
     def prefixes(self, line_prefix: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The prefix of each segment: that of the line for the first, `line_prefix` where there is none."""
         return [self.prefix or line_prefix, *[line_prefix] * (len(self.segments) - 1)]
+
+
+def _truncate(tokenizer: Tokenizer, line: str, ids: list[int], max_tokens: int) -> tuple[int, ...]:
+    """The ids of the beginning of a line."""
+    if not is_right_to_left(tokenizer):
+        return tuple(ids[:max_tokens])
+    return tuple(in_reverse(tokenizer, line, in_reverse(tokenizer, line, ids)[:max_tokens]))
 
 
 def _split(tokenizer: Tokenizer, line: str, max_tokens: int, language: str) -> Iterator[tuple[tuple[int, ...], str]]:

@@ -16,19 +16,21 @@ from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.right_to_left import is_right_to_left
+from seq2attn.tokenizers.right_to_left import is_right_to_left, with_direction
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizer
 
 
 def check_replaceable(model: Seq2Seq, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
-    """Raises UserError for a model without attention, and for other tokenizers than `words`."""
+    """Raises UserError for a model without attention or from right to left, and for other tokenizers than `words`."""
     if cross_attention_weights(model, [((), ())])[0] is None:
         raise UserError("--replace-unk needs attention, and the decoder has none")
+    if is_right_to_left(tokenizers[1]):
+        raise UserError("--replace-unk needs a model that writes from left to right, and this one does not")
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         if not isinstance(_plain(tokenizer), WordTokenizer):
-            kind = "right-to-left" if is_right_to_left(tokenizer) else getattr(tokenizer.config, "kind", "custom")
+            kind = getattr(tokenizer.config, "kind", "custom")
             raise UserError(f"--replace-unk needs `words` tokenizers on both sides; that of the {side} is `{kind}`")
 
 
@@ -71,19 +73,21 @@ def replace_unknown_words(
 
 
 def _source_words(tokenizer: Tokenizer, line: SourceLine) -> Iterator[list[str]]:
-    """The words of each segment of a line, with those that the model does not know, without a tag.
+    """The words of each segment of a line in the order of its ids, without a tag and with unknown ones.
 
     Where the text of a part of a sentence is not known, an unknown word stays `<unk>`.
     """
     for text, ids in zip(line.texts, line.segments, strict=True):
         tag, rest = tokenizer.split_tag(line.line if len(line.segments) == 1 else text)
-        words = _plain(tokenizer).words(rest)
         count = len(ids) - bool(tag)
+        words = _plain(tokenizer).words(rest)
         if len(line.segments) > 1 and len(words) != count:
-            words = [tokenizer.decode([id]) for id in ids[len(ids) - count :]]
-        yield words[:count]
+            yield [tokenizer.decode([id]) for id in ids[len(ids) - count :]]
+        else:
+            yield words[:count][::-1] if is_right_to_left(tokenizer) else words[:count]
 
 
 def _plain(tokenizer: Tokenizer) -> Any:
-    """The tokenizer without tags."""
-    return tokenizer.tokenizer if isinstance(tokenizer, TaggedTokenizer) else tokenizer
+    """The tokenizer without tags, from left to right."""
+    plain = with_direction(tokenizer, right_to_left=False)
+    return plain.tokenizer if isinstance(plain, TaggedTokenizer) else plain

@@ -52,12 +52,21 @@ def _check_wordpiece(joint: TokenizerConfig | None, target: TokenizerConfig | No
 
 
 def _check_direction(
-    joint: TokenizerConfig | None, target: TokenizerConfig | None, right_to_left: bool
+    joint: TokenizerConfig | None,
+    source: TokenizerConfig | None,
+    target: TokenizerConfig | None,
+    right_to_left: bool,
+    reverse_source: bool,
 ) -> list[FieldError]:
-    one = joint or target
-    if not right_to_left or not isinstance(one, SentencePieceTokenizerConfig | HFTokenizerConfig):
-        return []
-    return [FieldError("right_to_left", f"needs a trained tokenizer: `{one.kind}` may begin lines with a language")]
+    sides = {
+        "right_to_left": right_to_left and (joint or target),
+        "reverse_source": reverse_source and (joint or source),
+    }
+    return [
+        FieldError(key, f"needs a tokenizer that is trained here; `{one.kind}` belongs to a pretrained model")
+        for key, one in sides.items()
+        if isinstance(one, SentencePieceTokenizerConfig | HFTokenizerConfig | WordPieceTokenizerConfig)
+    ]
 
 
 def _read_sides(run: Path) -> dict[str, Any]:
@@ -94,6 +103,8 @@ class TokenizersConfig(Config):
     ones. Their settings are filled in, and then the run is only needed to prepare the text."""
     right_to_left: bool = False
     """Target tokens in reverse order, for a model that writes translations from their end (Liu et al. 2016)."""
+    reverse_source: bool = False
+    """Source tokens in reverse order, for decoders without attention (Sutskever et al. 2014, section 3.3)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -110,6 +121,10 @@ class TokenizersConfig(Config):
     def is_joint(self) -> bool:
         """True if one tokenizer is trained on both sides."""
         return self.joint is not None
+
+    def is_reversed(self, side: str) -> bool:
+        """True if the tokens of `source` or `target` are in reverse order."""
+        return self.reverse_source if side == "source" else self.right_to_left
 
     @property
     def shares_vocabulary(self) -> bool:
@@ -159,8 +174,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             tokenizer = SentencePieceTokenizer(config, model, vocabulary)
         case HFTokenizerConfig():
             tokenizer = HFTokenizer(config, read_bytes(folder / BACKEND_FILE, TOKENIZER_HINT), vocabulary)
-    tagged = load_tags(tokenizer, folder, TOKENIZER_HINT)
-    return with_direction(tagged, right_to_left=header.get("right_to_left") is True)
+    tokenizer = with_direction(tokenizer, right_to_left=header.get("right_to_left") is True)
+    return load_tags(tokenizer, folder, TOKENIZER_HINT)
 
 
 def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:

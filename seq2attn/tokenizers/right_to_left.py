@@ -1,4 +1,5 @@
-"""Target tokens from right to left: a model that writes a translation from its end (Liu et al. 2016)."""
+"""Tokens from right to left: of a target that is written from its end (Liu et al. 2016), or of a source that is read
+from its end (Sutskever et al. 2014, section 3.3)."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from seq2attn.io.files import write_json
 from seq2attn.tokenizers.base import TOKENIZER_FILE, Tokenizer
+from seq2attn.tokenizers.tags import TaggedTokenizer
 
 
 class RightToLeftTokenizer(Tokenizer):
@@ -40,11 +42,21 @@ class RightToLeftTokenizer(Tokenizer):
 
 
 def with_direction(tokenizer: Tokenizer, *, right_to_left: bool) -> Tokenizer:
-    """The tokenizer with its ids from right to left, or from left to right."""
+    """The tokenizer with its ids from right to left, or from left to right; a tag stays before them."""
+    if isinstance(tokenizer, TaggedTokenizer):
+        plain = with_direction(tokenizer.tokenizer, right_to_left=right_to_left)
+        return TaggedTokenizer(plain, tokenizer.tags, tokenizer.required)
     plain = tokenizer.tokenizer if isinstance(tokenizer, RightToLeftTokenizer) else tokenizer
     return RightToLeftTokenizer(plain) if right_to_left else plain
 
 
 def is_right_to_left(tokenizer: Tokenizer) -> bool:
-    """True if the first id of a line is that of its end."""
-    return isinstance(tokenizer, RightToLeftTokenizer)
+    """True if the first id of a line, after a tag, is that of its end."""
+    plain = tokenizer.tokenizer if isinstance(tokenizer, TaggedTokenizer) else tokenizer
+    return isinstance(plain, RightToLeftTokenizer)
+
+
+def in_reverse(tokenizer: Tokenizer, line: str, items: Sequence[int]) -> list[int]:
+    """The `items`, one for each token of a line, in reverse order; that of a tag stays the first."""
+    num_tags = bool(tokenizer.split_tag(line)[0])
+    return [*items[:num_tags], *items[num_tags:][::-1]]

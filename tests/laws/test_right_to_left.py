@@ -1,12 +1,15 @@
-"""Laws of right-to-left models: a training on text whose target words are reversed, and text as usual outside."""
+"""Laws of tokens in reverse order: a training is that on text with reversed words, and text is as usual outside."""
 
 import pytest
 
 from seq2attn.data.word_alignment import word_ids
 from seq2attn.errors import UserError
 from seq2attn.inference.ensemble import load
+from seq2attn.inference.source_line import SourceLimit, SourceLine
+from seq2attn.search.config import LengthsConfig
 from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer
-from seq2attn.tokenizers.right_to_left import RightToLeftTokenizer
+from seq2attn.tokenizers.right_to_left import RightToLeftTokenizer, in_reverse, is_right_to_left, with_direction
+from seq2attn.tokenizers.tags import TaggedTokenizer
 from tests.cli.conftest import invoke_in
 from tests.laws.small import MODELS, assert_same, content, last_weights, metrics, trained
 from tests.unit.tokenizers.test_tokenizers import STOCHASTIC, TEXT, TRAINED
@@ -31,20 +34,52 @@ def test_ids_are_reversed_and_text_is_not(tokenizer, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*the translation has the maximum length")
-@pytest.mark.parametrize("name", [pytest.param("recurrent", marks=pytest.mark.slow), "transformer"])
-def test_a_training_is_that_on_reversed_words(corpus, name):
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        pytest.param("recurrent", "right_to_left", marks=pytest.mark.slow),
+        ("recurrent", "reverse_source"),
+        ("transformer", "right_to_left"),
+    ],
+)
+def test_a_training_is_that_on_reversed_words(corpus, name, key):
     """The same weights and dev loss, and translations with the words in the usual order."""
     options = {"model": MODELS[name], "max_duration": ["4 updates"], "validation": {"every": "2 updates"}}
-    run = trained(corpus, "right", tokenizer=WHITESPACE | {"right_to_left": True}, **options)
-    for file in corpus.glob("*.tgt"):
+    run = trained(corpus, "right", tokenizer=WHITESPACE | {key: True}, **options)
+    lines = (corpus / "dev.src").read_text().splitlines()
+    for file in corpus.glob("*.tgt" if key == "right_to_left" else "*.src"):
         file.write_text("".join(" ".join(line.split()[::-1]) + "\n" for line in file.read_text().splitlines()))
     other = trained(corpus, "left", tokenizer=WHITESPACE, **options)
     assert_same(last_weights(run), last_weights(other))
     found, expected = ([row["loss"] for row in metrics(one, "validation")] for one in (run, other))
     assert found == expected
-    lines = (corpus / "dev.src").read_text().splitlines()
-    texts, backward = ([one.text for one in load(one.folder).translate(lines)] for one in (run, other))
-    assert texts == [" ".join(text.split()[::-1]) for text in backward] != backward
+    texts = [one.text for one in load(run.folder).translate(lines)]
+    backward = [one.text for one in load(other.folder).translate((corpus / "dev.src").read_text().splitlines())]
+    if key == "right_to_left":
+        assert texts == [" ".join(text.split()[::-1]) for text in backward] != backward
+    else:
+        assert texts == backward
+
+
+@pytest.mark.parametrize("tag", ["", "<2en>"])
+@pytest.mark.parametrize("tokenizer", TRAINED.values())
+def test_a_long_line_is_cut_where_it_would_be_in_the_usual_order(tokenizer, tag, tmp_path):
+    if tag:
+        tokenizer = TaggedTokenizer(tokenizer, (tag,))
+    reversing = with_direction(tokenizer, right_to_left=True)
+    reversing.save(tmp_path)
+    loaded = load_tokenizer(tmp_path)
+    assert is_right_to_left(loaded) and not is_right_to_left(tokenizer)
+    for line in TEXT[:9]:
+        line = f"{tag} {line}".strip()
+        ids = tokenizer.encode(line)
+        assert loaded.encode(line) == in_reverse(loaded, line, ids) and loaded.decode(loaded.encode(line)) == line
+        assert word_ids(loaded, line, loaded.encode(line)) == in_reverse(loaded, line, word_ids(tokenizer, line, ids))
+        for long_inputs in ("truncate", "split"):
+            lengths, limit = LengthsConfig(long_inputs=long_inputs), SourceLimit(len(ids) // 2 + 1, "")
+            found, expected = (SourceLine.encode(one, line, lengths, limit) for one in (loaded, tokenizer))
+            assert found.texts == expected.texts and found.num_unknown == expected.num_unknown
+            assert [in_reverse(loaded, line, part) for part in found.segments] == [*map(list, expected.segments)]
 
 
 def test_the_vocabulary_of_a_run_serves_both_directions(corpus):
@@ -63,11 +98,17 @@ def test_the_vocabulary_of_a_run_serves_both_directions(corpus):
     with pytest.raises(UserError, match="one writes from left to right, the other from right to left"):
         load(left.folder, ensemble=[right.folder])
     error = invoke_in(corpus, "export", right.folder, "--to", "onnx", code=2).err
-    assert "writes from right to left" in error and not (right.folder / "onnx").exists()
+    assert "its target is in reverse order" in error and not (right.folder / "onnx").exists()
+    shared = {"run_dir": str(left.folder), "reverse_source": True}
+    reverse = trained(corpus, "reverse", tokenizer=shared, max_duration=["2 updates"])
+    assert [one.encode(line) for one in reverse.load_tokenizers()] == [ids[1], ids[0]]
+    error = invoke_in(corpus, "export", reverse.folder, "--to", "onnx", code=2).err
+    assert "its source is in reverse order" in error and not (reverse.folder / "onnx").exists()
 
 
 def test_given_tokenizers_are_refused(corpus):
     given = {"kind": "sentencepiece", "path": str(corpus / "train.src")}
-    with pytest.raises(ValueError, match=r"right_to_left.*needs a trained tokenizer: `sentencepiece`"):
-        TokenizersConfig.model_validate({"joint": given, "right_to_left": True})
+    for key in ("right_to_left", "reverse_source"):
+        with pytest.raises(ValueError, match=rf"{key}.*trained here; `sentencepiece` belongs to a pretrained model"):
+            TokenizersConfig.model_validate({"joint": given, key: True})
     assert not TokenizersConfig.model_validate(content(corpus, "run")["tokenizer"]).right_to_left

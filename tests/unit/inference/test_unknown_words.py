@@ -8,6 +8,7 @@ from seq2attn.inference.source_line import SourceLimit
 from seq2attn.inference.translator import Translator
 from seq2attn.search.config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizerConfig
@@ -34,17 +35,18 @@ def translator(decoder: str, source: Tokenizer, limit: int = 99) -> Translator:
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("tagged", [False, True])
 @pytest.mark.parametrize("decoder", ["luong", "bahdanau-gru", "transformer"])
-def test_the_word_has_the_most_attention(decoder: str, tagged: bool) -> None:
-    source: Tokenizer = WordTokenizerConfig().train(KNOWN)
+def test_the_word_has_the_most_attention(decoder: str, tagged: bool, reverse: bool) -> None:
+    source = with_direction(WordTokenizerConfig().train(KNOWN), right_to_left=reverse)
     if tagged:
         source = TaggedTokenizer(source, ("<2en>",))
     one = translator(decoder, source)
     lines = [f"<2en> {line}" if tagged and line else line for line in LINES]
     num_unknown, copied = 0, set[str]()
     for line, translation in zip(LINES, one.translate(lines, attention=True), strict=True):
-        words = line.replace(",", " ,").split()
+        words = line.replace(",", " ,").split()[:: -1 if reverse else 1]
         for each in (translation, *translation.alternatives):
             unknown = [step for step, token in enumerate(each.tokens) if token == "<unk>"]
             num_unknown += len(unknown)
@@ -61,10 +63,16 @@ def test_the_word_has_the_most_attention(decoder: str, tagged: bool) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_parts_of_a_long_line_have_their_own_words() -> None:
-    one = translator("luong", WordTokenizerConfig().train(KNOWN), limit=4)
-    parts = ["Ann sun Bob.", "Eve moon Dan."]
-    whole = one.translate(" ".join(parts))
-    assert whole.text == " ".join(one.translate(part).text for part in parts) and whole.segments == tuple(parts)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("tagged", [False, True])
+def test_parts_of_a_long_line_have_their_own_words(tagged: bool, reverse: bool) -> None:
+    source = with_direction(WordTokenizerConfig().train(KNOWN), right_to_left=reverse)
+    if tagged:
+        source = TaggedTokenizer(source, ("<2en>",))
+    one = translator("luong", source, limit=4 + tagged)
+    tag, parts = "<2en> " if tagged else "", ("Ann sun Bob.", "Eve moon Dan.")
+    whole = one.translate(tag + " ".join(parts))
+    assert whole.text == " ".join(one.translate(tag + part).text for part in parts)
+    assert whole.segments == tuple(tag + part for part in parts)
     truncated = SEARCH.model_copy(update={"lengths": LengthsConfig(long_inputs="truncate", max_length=6, min_length=3)})
-    assert one.translate("Ann sun Bob star Dan", truncated).text == one.translate("Ann sun Bob star").text
+    assert one.translate(f"{tag}Ann sun Bob star Dan", truncated).text == one.translate(f"{tag}Ann sun Bob star").text
