@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 from torch import nn, optim
 from torch.optim.optimizer import ParamsT
 
-from seq2attn.config.base import Config
+from seq2attn.config.base import Config, FieldError
 from seq2attn.models.build import select_parameters
 
 UnitInterval = Annotated[float, Field(ge=0, lt=1)]
@@ -37,20 +37,31 @@ class AdamConfig(Config):
         return cls(parameters, lr=self.lr, betas=self.betas, eps=self.eps, weight_decay=decay, fused=True)
 
 
+def _check_nesterov(momentum: float, nesterov: bool) -> list[FieldError]:
+    return [FieldError("nesterov", "needs `momentum` above 0")] if nesterov and not momentum else []
+
+
 class SGDConfig(Config):
     """Stochastic gradient descent, with optional momentum."""
+
+    rules = (_check_nesterov,)
 
     kind: Literal["sgd"]
     lr: LearningRate = 1.0
     """Learning rate, which the schedule multiplies."""
     momentum: UnitInterval = 0.0
     """Share of the last step that is added to the next."""
+    nesterov: bool = False
+    """Nesterov's momentum (Sutskever et al. 2013)."""
     weight_decay: NonNegativeFloat = 0.0
     """L2 penalty of the weights."""
 
     def build(self, parameters: ParamsT) -> optim.Optimizer:
         """The optimizer of `parameters`, or of groups of them."""
-        return optim.SGD(parameters, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay, fused=True)
+        momentum, decay = self.momentum, self.weight_decay
+        return optim.SGD(
+            parameters, lr=self.lr, momentum=momentum, nesterov=self.nesterov, weight_decay=decay, fused=True
+        )
 
 
 class AdadeltaConfig(Config):

@@ -35,3 +35,16 @@ def test_steps_are_those_of_pytorch_for_each_option(kind):
         ours = TypeAdapter(OptimizerConfig).validate_python({"kind": kind, **changed})
         plain = run(lambda point, o=DEFAULTS[kind] | changed: KINDS[kind](point, **o, foreach=False))
         torch.testing.assert_close(run(ours.build), plain)
+
+
+def test_nesterov_momentum_is_that_of_pytorch():
+    options = {"lr": 0.1, "momentum": 0.6, "nesterov": True}
+    ours = run(TypeAdapter(OptimizerConfig).validate_python({"kind": "sgd", **options}).build)
+    plain = [
+        run(lambda point, o=o: torch.optim.SGD(point, **o, foreach=False))
+        for o in (options, options | {"nesterov": False})
+    ]
+    torch.testing.assert_close(ours, plain[0])
+    assert not torch.equal(*plain)
+    with pytest.raises(ValueError, match="needs `momentum` above 0"):
+        TypeAdapter(OptimizerConfig).validate_python({"kind": "sgd", "nesterov": True})
