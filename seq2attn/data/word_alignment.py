@@ -90,7 +90,7 @@ def word_ids(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
     """
     if is_right_to_left(tokenizer):
         plain = with_direction(tokenizer, right_to_left=False)
-        return in_reverse(tokenizer, line, word_ids(plain, line, in_reverse(tokenizer, line, ids)))
+        return [*in_reverse(tokenizer, line, word_ids(plain, line, [*in_reverse(tokenizer, line, ids)]))]
     ids_by_word = [tokenizer.encode(word) for word in split_words(line)]
     if [id for word in ids_by_word for id in word] == ids:
         return [index for index, word in enumerate(ids_by_word) for _ in word]

@@ -45,12 +45,10 @@ def export_run(
         raise run.config_error(mistakes)
     lines = _verification_lines(run, verify_with)
     model, source, tokenizer = run.load_model()
-    if is_right_to_left(source) or is_right_to_left(tokenizer):
-        side, key = ("source", "reverse_source") if is_right_to_left(source) else ("target", "right_to_left")
-        raise UserError(
-            f"{run.folder}: its {side} is in reverse order (`tokenizer.{key}`), which other programs do not expect;"
-            " not exported"
-        )
+    for side, one in (("source", source), ("target", tokenizer)):
+        if is_right_to_left(one):
+            message = "tokens are in reverse order, which other programs do not expect; not exported"
+            raise UserError(f"{run.folder}: its {side} {message}")
     lengths = experiment.search.lengths
     greedy, beam = GreedyConfig(kind="greedy", lengths=lengths), BeamConfig(kind="beam", beam_size=5, lengths=lengths)
     check_replaceable(where)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sentencex
 import torch
@@ -70,10 +70,6 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 def split_tokens(tokenizer: Tokenizer, ids: Sequence[int], max_tokens: int) -> Iterator[tuple[int, ...]]:
     """Ids in runs of at most `max_tokens`, split between words; a longer word is split between tokens."""
-    if is_right_to_left(tokenizer):
-        plain = with_direction(tokenizer, right_to_left=False)
-        yield from (run[::-1] for run in split_tokens(plain, ids[::-1], max_tokens))
-        return
     words = tokenizer.word_ids(ids)
     start = 0
     while len(ids) - start > max_tokens:
@@ -120,12 +116,15 @@ class SourceLine:
     @classmethod
     def encode(cls, tokenizer: Tokenizer, line: str, lengths: LengthsConfig, limit: SourceLimit | None) -> SourceLine:
         """The line, split or truncated if it has more tokens than `limit`."""
+        if is_right_to_left(tokenizer):
+            forward = cls.encode(with_direction(tokenizer, right_to_left=False), line, lengths, limit)
+            return replace(forward, segments=tuple(in_reverse(tokenizer, line, ids) for ids in forward.segments))
         ids = tokenizer.encode(line)
         unknown = ids.count(UNK)
         if limit is None or len(ids) <= limit.max_tokens:
             return cls(line, (tuple(ids),), (), len(ids), unknown)
         if lengths.long_inputs == "truncate":
-            segments: tuple[tuple[int, ...], ...] = (_truncate(tokenizer, line, ids, limit.max_tokens),)
+            segments: tuple[tuple[int, ...], ...] = (tuple(ids[: limit.max_tokens]),)
             texts: tuple[str, ...] = (tokenizer.decode(segments[0]),)
             action = "only the beginning is translated"
         else:
@@ -143,13 +142,6 @@ class SourceLine:
     def prefixes(self, line_prefix: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The prefix of each segment: that of the line for the first, `line_prefix` where there is none."""
         return [self.prefix or line_prefix, *[line_prefix] * (len(self.segments) - 1)]
-
-
-def _truncate(tokenizer: Tokenizer, line: str, ids: list[int], max_tokens: int) -> tuple[int, ...]:
-    """The ids of the beginning of a line."""
-    if not is_right_to_left(tokenizer):
-        return tuple(ids[:max_tokens])
-    return tuple(in_reverse(tokenizer, line, in_reverse(tokenizer, line, ids)[:max_tokens]))
 
 
 def _split(tokenizer: Tokenizer, line: str, max_tokens: int, language: str) -> Iterator[tuple[tuple[int, ...], str]]:

@@ -4,6 +4,7 @@ from its end (Sutskever et al. 2014, section 3.3)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 
 from seq2attn.io.files import write_json
@@ -44,8 +45,9 @@ class RightToLeftTokenizer(Tokenizer):
 def with_direction(tokenizer: Tokenizer, *, right_to_left: bool) -> Tokenizer:
     """The tokenizer with its ids from right to left, or from left to right; a tag stays before them."""
     if isinstance(tokenizer, TaggedTokenizer):
-        plain = with_direction(tokenizer.tokenizer, right_to_left=right_to_left)
-        return TaggedTokenizer(plain, tokenizer.tags, tokenizer.required)
+        tagged = copy(tokenizer)  # with the same vocabulary, which is large
+        tagged.tokenizer = with_direction(tokenizer.tokenizer, right_to_left=right_to_left)
+        return tagged
     plain = tokenizer.tokenizer if isinstance(tokenizer, RightToLeftTokenizer) else tokenizer
     return RightToLeftTokenizer(plain) if right_to_left else plain
 
@@ -56,7 +58,7 @@ def is_right_to_left(tokenizer: Tokenizer) -> bool:
     return isinstance(plain, RightToLeftTokenizer)
 
 
-def in_reverse(tokenizer: Tokenizer, line: str, items: Sequence[int]) -> list[int]:
+def in_reverse(tokenizer: Tokenizer, line: str, items: Sequence[int]) -> tuple[int, ...]:
     """The `items`, one for each token of a line, in reverse order; that of a tag stays the first."""
     num_tags = bool(tokenizer.split_tag(line)[0])
-    return [*items[:num_tags], *items[num_tags:][::-1]]
+    return (*items[:num_tags], *items[num_tags:][::-1])

@@ -58,9 +58,13 @@ class SGDConfig(Config):
 
     def build(self, parameters: ParamsT) -> optim.Optimizer:
         """The optimizer of `parameters`, or of groups of them."""
-        momentum, decay = self.momentum, self.weight_decay
         return optim.SGD(
-            parameters, lr=self.lr, momentum=momentum, nesterov=self.nesterov, weight_decay=decay, fused=True
+            parameters,
+            lr=self.lr,
+            momentum=self.momentum,
+            nesterov=self.nesterov,
+            weight_decay=self.weight_decay,
+            fused=True,
         )
 
 

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from seq2attn.errors import UserError
 from seq2attn.inference.source_line import SourceLimit
 from seq2attn.inference.translator import Translator
+from seq2attn.inference.unknown_words import check_replaceable
 from seq2attn.search.config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.right_to_left import with_direction
@@ -76,3 +78,10 @@ def test_parts_of_a_long_line_have_their_own_words(tagged: bool, reverse: bool) 
     assert whole.segments == tuple(tag + part for part in parts)
     truncated = SEARCH.model_copy(update={"lengths": LengthsConfig(long_inputs="truncate", max_length=6, min_length=3)})
     assert one.translate(f"{tag}Ann sun Bob star Dan", truncated).text == one.translate(f"{tag}Ann sun Bob star").text
+
+
+def test_a_model_that_writes_from_right_to_left_is_refused() -> None:
+    one = translator("luong", WordTokenizerConfig().train(KNOWN))
+    check_replaceable(one.model, (one.source, one.target))
+    with pytest.raises(UserError, match="writes from left to right"):
+        check_replaceable(one.model, (one.source, with_direction(one.target, right_to_left=True)))
