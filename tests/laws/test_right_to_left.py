@@ -12,6 +12,7 @@ from seq2attn.tokenizers.right_to_left import RightToLeftTokenizer, in_reverse, 
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from tests.cli.conftest import invoke_in
 from tests.laws.small import MODELS, assert_same, content, last_weights, metrics, trained
+from tests.unit.data.test_word_alignment import ODD
 from tests.unit.tokenizers.test_tokenizers import STOCHASTIC, TEXT, TRAINED
 
 WHITESPACE = {side: {"kind": "words", "pre_tokenizer": "whitespace"} for side in ("source", "target")}
@@ -24,7 +25,7 @@ def test_ids_are_reversed_and_text_is_not(tokenizer, tmp_path):
     loaded = load_tokenizer(tmp_path)
     assert loaded.is_stochastic == tokenizer.is_stochastic and loaded.vocabulary == tokenizer.vocabulary
     assert loaded.sample(TEXT[:5], 3) == [ids[::-1] for ids in tokenizer.sample(TEXT[:5], 3)]
-    for line in (*TEXT[:9], "", "red red 語 xyz, red"):
+    for line in (*TEXT[:9], "", "red red 語 xyz, red", ODD):
         ids = tokenizer.encode(line)
         assert loaded.encode(line) == ids[::-1]
         assert loaded.decode(loaded.encode(line)) == tokenizer.decode(ids)
