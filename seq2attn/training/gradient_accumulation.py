@@ -173,7 +173,7 @@ def plan_updates(
     lengths: NDArray[np.int64], config: TrainingConfig, world: DistributedContext, *, epoch: int
 ) -> list[UpdateBatches]:
     """The updates of an epoch in this process, a function of the arguments only. `lengths` is [pairs, 2]."""
-    num_micro_batches = config.batch.num_micro_batches(world.device)
+    num_micro_batches = config.batch.num_micro_batches(world.device, config.precision)
     tokens = config.batch.require_tokens() // num_micro_batches
     rows = plan_batches(lengths, tokens=tokens, seed=config.seed, epoch=epoch, rank=world.rank, world=world.size)
     size = num_micro_batches * config.batch.gradient_accumulation

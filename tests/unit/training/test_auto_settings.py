@@ -9,7 +9,7 @@ import torch
 from seq2attn.config.duration import Duration
 from seq2attn.errors import TrainingInterrupted
 from seq2attn.training.auto_settings import BATCH_TOKENS, MIN_UPDATES, resolve_auto, time_limit_warning
-from seq2attn.training.config import BatchConfig, TrainingConfig
+from seq2attn.training.config import CPU_MICRO_BATCH_TOKENS, BatchConfig, TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import plan_updates
 from seq2attn.training.lr_schedules import InverseSquareRootScheduleConfig, NoamScheduleConfig
@@ -73,6 +73,16 @@ def test_the_batch_size_counts_all_batches_of_an_update():
     assert resolve(lengths, DistributedContext(0, 4, torch.device("cpu")))[0].batch.tokens == 512
     batch = resolve(lengths_of(40, 14), batch={"micro_batch_tokens": 700})[0].batch
     assert BatchConfig.model_validate(batch.model_dump()) == batch  # for `--resume`
+
+
+@pytest.mark.parametrize(("precision", "tokens"), CPU_MICRO_BATCH_TOKENS.items())
+def test_micro_batches_are_smaller_on_a_cpu_and_the_smallest_in_float32(precision, tokens):
+    lengths, config = lengths_of(3_000, MIXED), TrainingConfig(batch={"tokens": 8192}, precision=precision)
+    for device, maximum in (("cpu", tokens), ("cuda", 8192)):
+        updates = plan_updates(lengths, config, DistributedContext(0, 1, torch.device(device)), epoch=0)
+        sizes = [len(rows) * (lengths[rows].max() + 1) for update in updates for rows in update]  # with EOS
+        assert 0.8 * maximum < max(sizes) <= maximum
+    assert CPU_MICRO_BATCH_TOKENS["float32"] <= tokens
 
 
 def test_automatic_values_are_logged_and_configured_ones_kept():
