@@ -1,0 +1,234 @@
+"""BLEU of Joey NMT, trained as runs of seq2attn were: the same text, tokens, architecture, updates, seed and search.
+
+seq2attn sweep configs/sweeps/joeynmt.yaml
+python scripts/joeynmt.py runs/sweeps/joeynmt/trials/*/seed-* --python joeynmt/bin/python
+
+Joey NMT 2.3 has its own environment: python -m venv joeynmt; joeynmt/bin/pip install torch joeynmt importlib_metadata
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seq2attn.data.corpus import read_text_pairs
+from seq2attn.data.prepare import DEV, TRAIN, text_path
+from seq2attn.decoders.recurrent import LuongDecoderConfig
+from seq2attn.decoders.transformer import TransformerDecoderConfig
+from seq2attn.encoders.recurrent import RecurrentEncoderConfig
+from seq2attn.encoders.transformer import TransformerConfig
+from seq2attn.evaluation.evaluate import EvaluationSet, read_translations
+from seq2attn.evaluation.metrics import paired_scores
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.io.tables import format_table
+from seq2attn.models import ModelConfig
+from seq2attn.run_directory import RunDirectory
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
+from seq2attn.training.lr_schedules import InverseSquareRootScheduleConfig
+from seq2attn.training.optimizers import AdamConfig
+
+ATTENTION = {"additive": "bahdanau", "general": "luong"}
+"""Joey NMT's names of scores."""
+DEV_PAIRS = 50
+"""Pairs of its one validation, which writes the checkpoint."""
+
+
+def main() -> None:
+    """Trains Joey NMT like each run, unless it is trained, and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, help="evaluated runs of seq2attn")
+    parser.add_argument("--python", required=True, help="the Python of Joey NMT's environment")
+    options = parser.parse_args()
+    rows = [row for run in options.runs for row in compare(RunDirectory(run), options.python)]
+    print(format_table([["run", "test set", "seq2attn", "Joey NMT", "p"], *rows], markdown=True))
+
+
+def compare(run: RunDirectory, python: str) -> list[list[str]]:
+    """For each test set BLEU of both, and p of sacreBLEU's paired bootstrap."""
+    experiment, (source, target) = run.load_config(), run.load_tokenizers()
+    folder = run.folder / "joeynmt"
+    config, model_dir = folder / "config.yaml", folder / "model"
+    update, epoch = last_update(run)
+    if not (model_dir / f"{update}.ckpt").is_file():
+        folder.mkdir(exist_ok=True)
+        num_pairs = write_text(run, folder, source, target)
+        options = joey_config(experiment, folder, update, batch_size=-(-num_pairs * epoch // update))
+        config.write_text(yaml.safe_dump(options, sort_keys=False), "utf-8")
+        subprocess.run([python, "-m", "joeynmt", "train", str(config), "--skip-test"], check=True)
+    rows = []
+    for name, corpus in experiment.data.test.items():
+        test_set, output = EvaluationSet.read(name, corpus, experiment.evaluation), folder / f"{name}.txt"
+        if not output.is_file():
+            command = [python, "-m", "joeynmt", "translate", str(config)]  # its --output-path fails in version 2.3
+            text = tokenized(source, test_set.sources)
+            done = subprocess.run(command, input=text, text=True, stdout=subprocess.PIPE, check=True)
+            output.write_text(done.stdout, "utf-8")
+        lines = output.read_text("utf-8").split("\n")[:-1]
+        joey = [target.decode([target.vocabulary.id(token) for token in line.split()]) for line in lines]
+        systems = {"seq2attn": read_translations(run, test_set), "Joey NMT": joey}
+        ours, theirs = paired_scores(test_set.metrics, systems, test_set.references, ["bleu"])["BLEU"].values()
+        label = "/".join(run.folder.parts[-2:])
+        rows.append([label, name, f"{ours.value:.2f}", f"{theirs.value:.2f}", f"{theirs.p_value:.3f}"])
+    return rows
+
+
+def last_update(run: RunDirectory) -> tuple[int, float]:
+    """Number of updates and epochs of a training."""
+    last = json.loads((run.folder / "metrics.jsonl").read_text("utf-8").splitlines()[-1])
+    return last["update"], last["epoch"]
+
+
+def write_text(run: RunDirectory, folder: Path, source: Tokenizer, target: Tokenizer) -> int:
+    """Write the tokenized text and the vocabulary of a run. Returns the number of training pairs."""
+    for part, limit in ((TRAIN, None), (DEV, DEV_PAIRS)):
+        pairs = [*itertools.islice(read_text_pairs(text_path(run.folder / part)), limit)]
+        for side, tokenizer, lines in zip(
+            ("source", "target"), (source, target), zip(*pairs, strict=True), strict=True
+        ):
+            (folder / f"{Path(part).name}.{side}").write_text(tokenized(tokenizer, lines), "utf-8")
+        if part == TRAIN:
+            num_pairs = len(pairs)
+    for side, tokenizer in (("source", source), ("target", target)):
+        (folder / f"vocabulary.{side}").write_text("\n".join(tokenizer.vocabulary.tokens) + "\n", "utf-8")
+    return num_pairs
+
+
+def tokenized(tokenizer: Tokenizer, lines: Iterable[str]) -> str:
+    """Lines of tokens."""
+    return "".join(" ".join(tokenizer.convert_ids_to_tokens(tokenizer.encode(line))) + "\n" for line in lines)
+
+
+def joey_config(experiment: ExperimentConfig, folder: Path, updates: int, batch_size: float) -> dict[str, Any]:
+    """Its config for the same training: with batches of `batch_size` sentences it has as many updates per epoch."""
+    training, optimizer, schedule = experiment.training, experiment.training.optimizer, experiment.training.lr_schedule
+    assert isinstance(optimizer, AdamConfig) and isinstance(schedule, InverseSquareRootScheduleConfig)
+    search = experiment.search
+    assert search.kind == "beam" and search.lengths.length_penalty == "gnmt"
+
+    def side(name: str) -> dict[str, Any]:
+        return {
+            "lang": name, "max_length": 1000, "lowercase": False, "normalize": False, "level": "word",
+            "voc_file": str(folder / f"vocabulary.{name}"), "tokenizer_cfg": {"pretokenizer": "none"},
+        }  # fmt: skip
+
+    # It gives the first ids to these tokens, in this order, whatever the vocabulary has.
+    special = {"unk": UNK, "pad": PAD, "bos": BOS, "eos": EOS}
+    ids = {f"{name}_id": id for id, name in enumerate(special)}
+    tokens = {f"{name}_token": SPECIAL_TOKENS[id] for name, id in special.items()}
+    return {
+        "name": "joeynmt",
+        "joeynmt_version": "2.3.0",
+        "model_dir": str(folder / "model"),
+        "use_cuda": False,
+        "fp16": False,
+        "random_seed": training.seed,
+        "data": {
+            "train": str(folder / "train"),
+            "dev": str(folder / "dev"),
+            "dataset_type": "plain",
+            "src": side("source"),
+            "trg": side("target"),
+            "special_symbols": ids | tokens,
+        },
+        "testing": {
+            "n_best": 1,
+            "beam_size": search.beam_size,
+            "beam_alpha": search.lengths.alpha,
+            "batch_size": 64,
+            "batch_type": "sentence",
+            "max_output_length": 100,
+            "eval_metrics": ["bleu"],
+        },
+        "training": {
+            "optimizer": "adam",
+            "adam_betas": list(optimizer.betas),
+            "learning_rate": optimizer.lr,
+            "learning_rate_min": 1e-9,
+            "scheduling": "warmupinversesquareroot",
+            "learning_rate_warmup": schedule.warmup_updates,
+            "clip_grad_norm": training.max_grad_norm,
+            "loss": "crossentropy",
+            "label_smoothing": training.label_smoothing,
+            "batch_size": int(batch_size),
+            "batch_type": "sentence",
+            "normalization": "tokens",
+            "epochs": 1000,
+            "updates": updates,
+            "validation_freq": updates,
+            "logging_freq": 10,
+            "early_stopping_metric": "loss",
+            "overwrite": True,
+            "shuffle": True,
+            "print_valid_sents": [],
+            "keep_best_ckpts": 1,
+        },
+        "model": model_options(experiment.model),
+    }
+
+
+def model_options(model: ModelConfig) -> dict[str, Any]:
+    """The same architecture in its config. Joey NMT has one width of the encoder for each direction."""
+    embeddings: dict[str, Any] = {"embedding_dim": model.embeddings.dim, "scale": model.embeddings.scaled}
+    shared = {"initializer": "xavier_uniform", "embed_initializer": "xavier_uniform", "bias_initializer": "zeros"}
+    match model.encoder, model.decoder:
+        case TransformerConfig() as encoder, TransformerDecoderConfig() as decoder:
+            tied = model.embeddings.tie == "all"
+            return {
+                **shared,
+                "tied_embeddings": tied,
+                "tied_softmax": tied,
+                "encoder": transformer_options(encoder, embeddings),
+                "decoder": transformer_options(decoder, embeddings),
+            }
+        case RecurrentEncoderConfig() as encoder, LuongDecoderConfig() as decoder:
+            embeddings["dropout"] = model.embeddings.dropout
+            recurrent = {"type": "recurrent", "embeddings": embeddings}
+            return {
+                **shared,
+                "encoder": recurrent
+                | {
+                    "rnn_type": encoder.kind,
+                    "hidden_size": encoder.dim // 2,
+                    "bidirectional": encoder.bidirectional,
+                    "num_layers": encoder.layers,
+                    "dropout": encoder.dropout,
+                },
+                "decoder": recurrent
+                | {
+                    "rnn_type": decoder.cell,
+                    "hidden_size": decoder.dim,
+                    "num_layers": decoder.layers,
+                    "dropout": decoder.dropout,
+                    "hidden_dropout": decoder.dropout,
+                    "input_feeding": decoder.input_feeding,
+                    "init_hidden": "bridge",
+                    "attention": ATTENTION[decoder.attention.score.kind],
+                },
+            }
+    raise SystemExit("only Transformers, and Luong's decoder with GRU or LSTM, can be compared with Joey NMT")
+
+
+def transformer_options(config: TransformerConfig, embeddings: dict[str, Any]) -> dict[str, Any]:
+    """Options of a Transformer encoder or decoder."""
+    return {
+        "type": "transformer",
+        "num_layers": config.layers,
+        "num_heads": config.heads,
+        "embeddings": {**embeddings, "dropout": config.dropout},
+        "hidden_size": embeddings["embedding_dim"],
+        "ff_size": config.ffn_dim,
+        "dropout": config.dropout,
+        "layer_norm": config.norm_order,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""`scripts/joeynmt.py`: the text and the config of Joey NMT are those of the run."""
+
+from pathlib import Path
+
+import joeynmt
+import pytest
+
+from seq2attn.data.prepare import load_prepared
+from seq2attn.sweep.plan import load_plan
+from tests.laws.small import MODELS, trained
+
+ROOT = Path(__file__).resolve().parents[3]
+TRIALS = {trial.name: trial.experiment for trial in load_plan(ROOT / "configs/sweeps/joeynmt.yaml").trials}
+
+
+def test_the_text_is_that_of_the_run_in_as_many_updates(corpus, tmp_path):
+    run = trained(corpus, "run", tokenizer={"joint": {"kind": "bpe", "vocab_size": 300}}, max_duration=["2 epochs"])
+    source, target = run.load_tokenizers()
+    num_pairs = joeynmt.write_text(run, tmp_path, source, target)
+    pairs = load_prepared(run.folder).train.corpus
+    assert num_pairs == len(pairs)
+    for side, tokenizer in (("source", source), ("target", target)):
+        tokens = (tmp_path / f"vocabulary.{side}").read_text("utf-8").splitlines()
+        lines = (tmp_path / f"train.{side}").read_text("utf-8").split("\n")[:-1]
+        texts = [tokenizer.decode([tokens.index(token) for token in line.split()]) for line in lines]
+        suffix = {"source": "src", "target": "tgt"}[side]
+        assert texts == (corpus / f"train.{suffix}").read_text("utf-8").splitlines()
+        assert len((tmp_path / f"dev.{side}").read_text("utf-8").splitlines()) == 6
+    updates, epochs = joeynmt.last_update(run)
+    assert epochs == 2 and updates > 4
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_the_config_is_that_of_the_trial(name):
+    experiment = TRIALS[name]
+    config = joeynmt.joey_config(experiment, Path("folder"), 1400, 107)
+    training, ours = config["training"], experiment.training
+    assert (training["updates"], training["validation_freq"], training["batch_size"]) == (1400, 1400, 107)
+    assert training["learning_rate"] == ours.optimizer.lr and training["adam_betas"] == [*ours.optimizer.betas]
+    assert training["learning_rate_warmup"] == ours.lr_schedule.warmup_updates
+    assert training["label_smoothing"] == ours.label_smoothing > 0 and training["clip_grad_norm"] == ours.max_grad_norm
+    assert config["testing"]["beam_size"] == experiment.search.beam_size
+    model, encoder, decoder = config["model"], experiment.model.encoder, experiment.model.decoder
+    assert model["encoder"]["num_layers"] == encoder.layers and model["decoder"]["num_layers"] == decoder.layers
+    assert model["encoder"]["embeddings"]["embedding_dim"] == experiment.model.embeddings.dim
+    if name == "transformer":
+        assert model["tied_softmax"] and model["decoder"]["ff_size"] == decoder.ffn_dim
+        dropouts = {encoder.dropout, encoder.attention_dropout, decoder.attention_dropout, decoder.attention.dropout}
+        assert dropouts == {model["encoder"]["dropout"]}  # it has one for all
+    else:
+        assert 2 * model["encoder"]["hidden_size"] == encoder.dim and model["decoder"]["hidden_size"] == decoder.dim
+        assert model["decoder"]["rnn_type"] == model["encoder"]["rnn_type"] == encoder.kind == decoder.cell
+        assert model["decoder"]["attention"] == name
+
+
+def test_other_architectures_are_refused(corpus):
+    experiment = trained(corpus, "run", model=MODELS["hard"], max_duration=["1 update"]).load_config()
+    with pytest.raises(SystemExit, match="Luong's decoder"):
+        joeynmt.model_options(experiment.model)
