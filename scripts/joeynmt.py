@@ -9,7 +9,6 @@ Joey NMT 2.3 has its own environment: python -m venv joeynmt; joeynmt/bin/pip in
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import subprocess
 from collections.abc import Iterable
@@ -59,7 +58,7 @@ def compare(run: RunDirectory, python: str) -> list[list[str]]:
     update, epoch = last_update(run)
     if not (model_dir / f"{update}.ckpt").is_file():
         folder.mkdir(exist_ok=True)
-        num_pairs = write_text(run, folder, source, target)
+        num_pairs = write_text(run, folder)
         options = joey_config(experiment, folder, update, batch_size=-(-num_pairs * epoch // update))
         config.write_text(yaml.safe_dump(options, sort_keys=False), "utf-8")
         subprocess.run([python, "-m", "joeynmt", "train", str(config), "--skip-test"], check=True)
@@ -82,23 +81,18 @@ def compare(run: RunDirectory, python: str) -> list[list[str]]:
 
 def last_update(run: RunDirectory) -> tuple[int, float]:
     """Number of updates and epochs of a training."""
-    last = json.loads((run.folder / "metrics.jsonl").read_text("utf-8").splitlines()[-1])
+    last = json.loads((run.folder / "metrics.jsonl").read_text("utf-8").split("\n")[-2])
     return last["update"], last["epoch"]
 
 
-def write_text(run: RunDirectory, folder: Path, source: Tokenizer, target: Tokenizer) -> int:
+def write_text(run: RunDirectory, folder: Path) -> int:
     """Write the tokenized text and the vocabulary of a run. Returns the number of training pairs."""
-    for part, limit in ((TRAIN, None), (DEV, DEV_PAIRS)):
-        pairs = [*itertools.islice(read_text_pairs(text_path(run.folder / part)), limit)]
-        for side, tokenizer, lines in zip(
-            ("source", "target"), (source, target), zip(*pairs, strict=True), strict=True
-        ):
-            (folder / f"{Path(part).name}.{side}").write_text(tokenized(tokenizer, lines), "utf-8")
-        if part == TRAIN:
-            num_pairs = len(pairs)
-    for side, tokenizer in (("source", source), ("target", target)):
-        (folder / f"vocabulary.{side}").write_text("\n".join(tokenizer.vocabulary.tokens) + "\n", "utf-8")
-    return num_pairs
+    train, dev = ([*read_text_pairs(text_path(run.folder / part))] for part in (TRAIN, DEV))
+    for side, name, tokenizer in zip((0, 1), ("source", "target"), run.load_tokenizers(), strict=True):
+        for part, pairs in (("train", train), ("dev", dev[:DEV_PAIRS])):
+            (folder / f"{part}.{name}").write_text(tokenized(tokenizer, (pair[side] for pair in pairs)), "utf-8")
+        (folder / f"vocabulary.{name}").write_text("".join(f"{t}\n" for t in tokenizer.vocabulary.tokens), "utf-8")
+    return len(train)
 
 
 def tokenized(tokenizer: Tokenizer, lines: Iterable[str]) -> str:

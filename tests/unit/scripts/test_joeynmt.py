@@ -15,11 +15,8 @@ TRIALS = {trial.name: trial.experiment for trial in load_plan(ROOT / "configs/sw
 
 def test_the_text_is_that_of_the_run_in_as_many_updates(corpus, tmp_path):
     run = trained(corpus, "run", tokenizer={"joint": {"kind": "bpe", "vocab_size": 300}}, max_duration=["2 epochs"])
-    source, target = run.load_tokenizers()
-    num_pairs = joeynmt.write_text(run, tmp_path, source, target)
-    pairs = load_prepared(run.folder).train.corpus
-    assert num_pairs == len(pairs)
-    for side, tokenizer in (("source", source), ("target", target)):
+    assert joeynmt.write_text(run, tmp_path) == len(load_prepared(run.folder).train.corpus)
+    for side, tokenizer in zip(("source", "target"), run.load_tokenizers(), strict=True):
         tokens = (tmp_path / f"vocabulary.{side}").read_text("utf-8").splitlines()
         lines = (tmp_path / f"train.{side}").read_text("utf-8").split("\n")[:-1]
         texts = [tokenizer.decode([tokens.index(token) for token in line.split()]) for line in lines]
