@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# BLEU of decoding methods, each against beam search, by sacreBLEU's paired bootstrap:
+# scripts/decoding.sh SOURCE REFERENCE FOLDER RUN [RUN OF AN ENSEMBLE]...
+set -euo pipefail
+source=$1 reference=$2 folder=$3 run=$4
+systems=()
+ensemble=()
+for other in "${@:5}"; do
+    ensemble+=(--ensemble "$other")
+done
+decode() {
+    local output="$folder/$1"
+    if [ ! -e "$output" ]; then
+        seq2attn translate "$run" -i "$source" -o "$output" "${@:2}"
+    fi
+    systems+=("$output")
+}
+mkdir -p "$folder"
+decode beam-5 --beam 5 # sacreBLEU's baseline
+decode greedy --greedy
+decode beam-10 --beam 10
+decode no-length-penalty --beam 5 --set search.lengths.length_penalty=none
+decode coverage-penalty --beam 5 --set search.coverage_penalty=0.2
+decode no-repeated-trigrams --beam 5 --set search.no_repeat_ngram_size=3
+decode diverse-beam --set search.beam_size=10 --set search.num_beam_groups=5
+decode mbr-of-beam --set search.beam_size=10 --set search.mbr=true
+decode mbr-of-samples --mbr 50
+if [ "${#ensemble[@]}" -gt 0 ]; then
+    decode ensemble --beam 5 "${ensemble[@]}"
+fi
+sacrebleu "$reference" -i "${systems[@]}" -m bleu --paired-bs --format text
