@@ -20,7 +20,9 @@ decode beam-5 --beam 5 # sacreBLEU's baseline
 decode greedy --greedy
 decode beam-10 --beam 10
 decode no-length-penalty --beam 5 --set search.lengths.length_penalty=none
-decode coverage-penalty --beam 5 --set search.coverage_penalty=0.2
+gnmt=(--beam 5 --set search.lengths.length_penalty=gnmt)
+decode gnmt-length-penalty "${gnmt[@]}"
+decode gnmt-coverage-penalty "${gnmt[@]}" --set search.coverage_penalty=0.2
 decode no-repeated-trigrams --beam 5 --set search.no_repeat_ngram_size=3
 decode diverse-beam --set search.beam_size=10 --set search.num_beam_groups=5
 decode mbr-of-beam --set search.beam_size=10 --set search.mbr=true

@@ -29,11 +29,13 @@ def test_each_method_is_compared_with_beam_search(tmp_path):
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
     texts = {path.name: path.read_text().splitlines() for path in folder.iterdir()}
     lengths = run.load_config().search.lengths
+    gnmt = lengths.model_copy(update={"length_penalty": "gnmt"})
     searches = {
         "beam-5": BeamConfig(kind="beam", lengths=lengths),
         "beam-10": BeamConfig(kind="beam", beam_size=10, lengths=lengths),
         "greedy": GreedyConfig(kind="greedy", lengths=lengths),
-        "coverage-penalty": BeamConfig(kind="beam", coverage_penalty=0.2, lengths=lengths),
+        "gnmt-length-penalty": BeamConfig(kind="beam", lengths=gnmt),
+        "gnmt-coverage-penalty": BeamConfig(kind="beam", coverage_penalty=0.2, lengths=gnmt),
         "mbr-of-samples": SampleConfig(kind="sample", num_samples=50, mbr=True, lengths=lengths),
     }
     translator = load(run.folder)
@@ -41,5 +43,5 @@ def test_each_method_is_compared_with_beam_search(tmp_path):
         assert texts[name] == [one.text for one in translator.translate(LINES, search)], name
     both = load(run.folder, ensemble=[other.folder])
     assert texts["ensemble"] == [one.text for one in both.translate(LINES, searches["beam-5"])] != texts["beam-5"]
-    assert len(texts) == 10 and all(len(lines) == len(LINES) for lines in texts.values())
+    assert len(texts) == 11 and all(len(lines) == len(LINES) for lines in texts.values())
     assert all(name in done.stdout.decode() for name in texts)
