@@ -30,4 +30,4 @@ decode mbr-of-samples --mbr 50
 if [ "${#ensemble[@]}" -gt 0 ]; then
     decode ensemble --beam 5 "${ensemble[@]}"
 fi
-sacrebleu "$reference" -i "${systems[@]}" -m bleu --paired-bs --format text
+sacrebleu "$reference" -i "${systems[@]}" -m bleu --paired-bs -w 2 --format text
