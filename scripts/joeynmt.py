@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -59,7 +60,7 @@ def compare(run: RunDirectory, python: str) -> list[list[str]]:
     if not (model_dir / f"{update}.ckpt").is_file():
         folder.mkdir(exist_ok=True)
         num_pairs = write_text(run, folder)
-        options = joey_config(experiment, folder, update, batch_size=-(-num_pairs * epoch // update))
+        options = joey_config(experiment, folder, update, math.ceil(num_pairs * epoch / update))
         config.write_text(yaml.safe_dump(options, sort_keys=False), "utf-8")
         subprocess.run([python, "-m", "joeynmt", "train", str(config), "--skip-test"], check=True)
     rows = []
@@ -100,7 +101,7 @@ def tokenized(tokenizer: Tokenizer, lines: Iterable[str]) -> str:
     return "".join(" ".join(tokenizer.convert_ids_to_tokens(tokenizer.encode(line))) + "\n" for line in lines)
 
 
-def joey_config(experiment: ExperimentConfig, folder: Path, updates: int, batch_size: float) -> dict[str, Any]:
+def joey_config(experiment: ExperimentConfig, folder: Path, updates: int, batch_size: int) -> dict[str, Any]:
     """Its config for the same training: with batches of `batch_size` sentences it has as many updates per epoch."""
     training, optimizer, schedule = experiment.training, experiment.training.optimizer, experiment.training.lr_schedule
     assert isinstance(optimizer, AdamConfig) and isinstance(schedule, InverseSquareRootScheduleConfig)
@@ -151,7 +152,7 @@ def joey_config(experiment: ExperimentConfig, folder: Path, updates: int, batch_
             "clip_grad_norm": training.max_grad_norm,
             "loss": "crossentropy",
             "label_smoothing": training.label_smoothing,
-            "batch_size": int(batch_size),
+            "batch_size": batch_size,
             "batch_type": "sentence",
             "normalization": "tokens",
             "epochs": 1000,
