@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from benchmark.setting import Setting
+from benchmark.systems.base import merge
+from benchmark.systems.others import JoeyNMT
 
 from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.prepare import DEV, TRAIN, text_path
@@ -30,8 +33,8 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.tables import format_table
 from seq2attn.models import ModelConfig
 from seq2attn.run_directory import RunDirectory
+from seq2attn.search.config import BeamConfig
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 from seq2attn.training.lr_schedules import InverseSquareRootScheduleConfig
 from seq2attn.training.optimizers import AdamConfig
 
@@ -59,8 +62,7 @@ def compare(run: RunDirectory, python: str) -> list[list[str]]:
     update, epoch = last_update(run)
     if not (model_dir / f"{update}.ckpt").is_file():
         folder.mkdir(exist_ok=True)
-        num_pairs = write_text(run, folder)
-        options = joey_config(experiment, folder, update, math.ceil(num_pairs * epoch / update))
+        options = joey_config(experiment, folder, update, math.ceil(write_text(run, folder) * epoch / update))
         config.write_text(yaml.safe_dump(options, sort_keys=False), "utf-8")
         subprocess.run([python, "-m", "joeynmt", "train", str(config), "--skip-test"], check=True)
     rows = []
@@ -87,12 +89,17 @@ def last_update(run: RunDirectory) -> tuple[int, float]:
 
 
 def write_text(run: RunDirectory, folder: Path) -> int:
-    """Write the tokenized text and the vocabulary of a run. Returns the number of training pairs."""
+    """Write the tokenized text and the joint vocabulary of a run. Returns the number of training pairs."""
+    tokenizers = run.load_tokenizers()
+    if tokenizers[0].vocabulary != tokenizers[1].vocabulary:
+        raise SystemExit(f"{run.folder}: only runs with one tokenizer for both languages can be compared with Joey NMT")
     train, dev = ([*read_text_pairs(text_path(run.folder / part))] for part in (TRAIN, DEV))
-    for side, name, tokenizer in zip((0, 1), ("source", "target"), run.load_tokenizers(), strict=True):
-        for part, pairs in (("train", train), ("dev", dev[:DEV_PAIRS])):
-            (folder / f"{part}.{name}").write_text(tokenized(tokenizer, (pair[side] for pair in pairs)), "utf-8")
-        (folder / f"vocabulary.{name}").write_text("".join(f"{t}\n" for t in tokenizer.vocabulary.tokens), "utf-8")
+    for side, language, tokenizer in zip((0, 1), ("de", "en"), tokenizers, strict=True):
+        for part, pairs in (("train", train), ("val50", dev[:DEV_PAIRS])):
+            text = tokenized(tokenizer, (pair[side] for pair in pairs))
+            (folder / f"{part}.bpe.{language}").write_text(text, "utf-8")
+    tokens = tokenizers[0].vocabulary.tokens
+    (folder / "vocab.joey.txt").write_text("".join(f"{token}\n" for token in tokens), "utf-8")
     return len(train)
 
 
@@ -102,82 +109,51 @@ def tokenized(tokenizer: Tokenizer, lines: Iterable[str]) -> str:
 
 
 def joey_config(experiment: ExperimentConfig, folder: Path, updates: int, batch_size: int) -> dict[str, Any]:
-    """Its config for the same training: with batches of `batch_size` sentences it has as many updates per epoch."""
-    training, optimizer, schedule = experiment.training, experiment.training.optimizer, experiment.training.lr_schedule
-    assert isinstance(optimizer, AdamConfig) and isinstance(schedule, InverseSquareRootScheduleConfig)
-    search = experiment.search
-    assert search.kind == "beam" and search.lengths.length_penalty == "gnmt"
-
-    def side(name: str) -> dict[str, Any]:
-        return {
-            "lang": name, "max_length": 1000, "lowercase": False, "normalize": False, "level": "word",
-            "voc_file": str(folder / f"vocabulary.{name}"), "tokenizer_cfg": {"pretokenizer": "none"},
-        }  # fmt: skip
-
-    # It gives the first ids to these tokens, in this order, whatever the vocabulary has.
-    special = {"unk": UNK, "pad": PAD, "bos": BOS, "eos": EOS}
-    ids = {f"{name}_id": id for id, name in enumerate(special)}
-    tokens = {f"{name}_token": SPECIAL_TOKENS[id] for name, id in special.items()}
-    return {
-        "name": "joeynmt",
-        "joeynmt_version": "2.3.0",
-        "model_dir": str(folder / "model"),
-        "use_cuda": False,
-        "fp16": False,
+    """Its config of the benchmark, changed to the same training, with batches of `batch_size` sentences."""
+    training, search = experiment.training, experiment.search
+    optimizer, schedule = training.optimizer, training.lr_schedule
+    if not (
+        isinstance(optimizer, AdamConfig)
+        and isinstance(schedule, InverseSquareRootScheduleConfig)
+        and isinstance(search, BeamConfig)
+        and search.lengths.length_penalty == "gnmt"
+    ):
+        raise SystemExit(
+            "Joey NMT is compared with Adam, `inverse-sqrt`, and beam search with the penalty `gnmt` alone"
+        )
+    common, _ = JoeyNMT(Setting(folder, folder, folder)).options(
+        "",
+        data=folder,
+        save=folder / "model",
+        tokens=batch_size,
+        updates=updates,
+        beam=search.beam_size,
+        batch=64,
+        most=100,
+    )
+    changes = {
         "random_seed": training.seed,
-        "data": {
-            "train": str(folder / "train"),
-            "dev": str(folder / "dev"),
-            "dataset_type": "plain",
-            "src": side("source"),
-            "trg": side("target"),
-            "special_symbols": ids | tokens,
-        },
-        "testing": {
-            "n_best": 1,
-            "beam_size": search.beam_size,
-            "beam_alpha": search.lengths.alpha,
-            "batch_size": 64,
-            "batch_type": "sentence",
-            "max_output_length": 100,
-            "eval_metrics": ["bleu"],
-        },
+        "testing": {"beam_alpha": search.lengths.alpha},
         "training": {
-            "optimizer": "adam",
             "adam_betas": list(optimizer.betas),
             "learning_rate": optimizer.lr,
-            "learning_rate_min": 1e-9,
-            "scheduling": "warmupinversesquareroot",
             "learning_rate_warmup": schedule.warmup_updates,
             "clip_grad_norm": training.max_grad_norm,
-            "loss": "crossentropy",
             "label_smoothing": training.label_smoothing,
-            "batch_size": batch_size,
             "batch_type": "sentence",
-            "normalization": "tokens",
-            "epochs": 1000,
-            "updates": updates,
-            "validation_freq": updates,
-            "logging_freq": 10,
-            "early_stopping_metric": "loss",
-            "overwrite": True,
-            "shuffle": True,
-            "print_valid_sents": [],
-            "keep_best_ckpts": 1,
         },
         "model": model_options(experiment.model),
     }
+    return merge(common, changes)
 
 
 def model_options(model: ModelConfig) -> dict[str, Any]:
     """The same architecture in its config. Joey NMT has one width of the encoder for each direction."""
     embeddings: dict[str, Any] = {"embedding_dim": model.embeddings.dim, "scale": model.embeddings.scaled}
-    shared = {"initializer": "xavier_uniform", "embed_initializer": "xavier_uniform", "bias_initializer": "zeros"}
     match model.encoder, model.decoder:
         case TransformerConfig() as encoder, TransformerDecoderConfig() as decoder:
             tied = model.embeddings.tie == "all"
             return {
-                **shared,
                 "tied_embeddings": tied,
                 "tied_softmax": tied,
                 "encoder": transformer_options(encoder, embeddings),
@@ -187,7 +163,6 @@ def model_options(model: ModelConfig) -> dict[str, Any]:
             embeddings["dropout"] = model.embeddings.dropout
             recurrent = {"type": "recurrent", "embeddings": embeddings}
             return {
-                **shared,
                 "encoder": recurrent
                 | {
                     "rnn_type": encoder.kind,

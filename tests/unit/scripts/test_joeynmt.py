@@ -7,7 +7,7 @@ import pytest
 
 from seq2attn.data.prepare import load_prepared
 from seq2attn.sweep.plan import load_plan
-from tests.laws.small import MODELS, trained
+from tests.laws.small import MODELS, last_state, trained
 
 ROOT = Path(__file__).resolve().parents[3]
 TRIALS = {trial.name: trial.experiment for trial in load_plan(ROOT / "configs/sweeps/joeynmt.yaml").trials}
@@ -16,15 +16,14 @@ TRIALS = {trial.name: trial.experiment for trial in load_plan(ROOT / "configs/sw
 def test_the_text_is_that_of_the_run_in_as_many_updates(corpus, tmp_path):
     run = trained(corpus, "run", tokenizer={"joint": {"kind": "bpe", "vocab_size": 300}}, max_duration=["2 epochs"])
     assert joeynmt.write_text(run, tmp_path) == len(load_prepared(run.folder).train.corpus)
-    for side, tokenizer in zip(("source", "target"), run.load_tokenizers(), strict=True):
-        tokens = (tmp_path / f"vocabulary.{side}").read_text("utf-8").splitlines()
-        lines = (tmp_path / f"train.{side}").read_text("utf-8").split("\n")[:-1]
+    tokens = (tmp_path / "vocab.joey.txt").read_text("utf-8").split("\n")
+    for suffix, language, tokenizer in zip(("src", "tgt"), ("de", "en"), run.load_tokenizers(), strict=True):
+        lines = (tmp_path / f"train.bpe.{language}").read_text("utf-8").split("\n")[:-1]
         texts = [tokenizer.decode([tokens.index(token) for token in line.split()]) for line in lines]
-        suffix = {"source": "src", "target": "tgt"}[side]
         assert texts == (corpus / f"train.{suffix}").read_text("utf-8").splitlines()
-        assert len((tmp_path / f"dev.{side}").read_text("utf-8").splitlines()) == 6
+        assert len((tmp_path / f"val50.bpe.{language}").read_text("utf-8").splitlines()) == 6
     updates, epochs = joeynmt.last_update(run)
-    assert epochs == 2 and updates > 4
+    assert (updates, epochs) == (last_state(run).update, 2)
 
 
 @pytest.mark.parametrize("name", TRIALS)
@@ -32,10 +31,12 @@ def test_the_config_is_that_of_the_trial(name):
     experiment = TRIALS[name]
     config = joeynmt.joey_config(experiment, Path("folder"), 1400, 107)
     training, ours = config["training"], experiment.training
-    assert (training["updates"], training["validation_freq"], training["batch_size"]) == (1400, 1400, 107)
+    assert (training["updates"], training["validation_freq"]) == (1400, 1400)
+    assert (training["batch_size"], training["batch_type"]) == (107, "sentence")
     assert training["learning_rate"] == ours.optimizer.lr and training["adam_betas"] == [*ours.optimizer.betas]
     assert training["learning_rate_warmup"] == ours.lr_schedule.warmup_updates
     assert training["label_smoothing"] == ours.label_smoothing > 0 and training["clip_grad_norm"] == ours.max_grad_norm
+    assert config["random_seed"] == ours.seed and config["data"]["train"] == "folder/train.bpe"
     assert config["testing"]["beam_size"] == experiment.search.beam_size
     model, encoder, decoder = config["model"], experiment.model.encoder, experiment.model.decoder
     assert model["encoder"]["num_layers"] == encoder.layers and model["decoder"]["num_layers"] == decoder.layers
