@@ -62,7 +62,7 @@ def compare(run: RunDirectory, python: str) -> list[list[str]]:
     update, epoch = last_update(run)
     if not (model_dir / f"{update}.ckpt").is_file():
         folder.mkdir(exist_ok=True)
-        options = joey_config(experiment, folder, update, math.ceil(write_text(run, folder) * epoch / update))
+        options = joey_config(experiment, folder, update, sentences_per_batch(write_text(run, folder), update, epoch))
         config.write_text(yaml.safe_dump(options, sort_keys=False), "utf-8")
         subprocess.run([python, "-m", "joeynmt", "train", str(config), "--skip-test"], check=True)
     rows = []
@@ -86,6 +86,11 @@ def last_update(run: RunDirectory) -> tuple[int, float]:
     """Number of updates and epochs of a training."""
     last = json.loads((run.folder / "metrics.jsonl").read_text("utf-8").split("\n")[-2])
     return last["update"], last["epoch"]
+
+
+def sentences_per_batch(num_pairs: int, update: int, epoch: float) -> int:
+    """Batch size with as many updates per epoch as in a training of `update` updates in `epoch` epochs."""
+    return math.ceil(num_pairs * epoch / update)
 
 
 def write_text(run: RunDirectory, folder: Path) -> int:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TRIALS = {trial.name: trial.experiment for trial in load_plan(ROOT / "configs/sweeps/joeynmt.yaml").trials}
 
 
-def test_the_text_is_that_of_the_run_in_as_many_updates(corpus, tmp_path):
+def test_the_text_is_that_of_the_run(corpus, tmp_path):
     run = trained(corpus, "run", tokenizer={"joint": {"kind": "bpe", "vocab_size": 300}}, max_duration=["2 epochs"])
     assert joeynmt.write_text(run, tmp_path) == len(load_prepared(run.folder).train.corpus)
     tokens = (tmp_path / "vocab.joey.txt").read_text("utf-8").split("\n")
@@ -24,6 +24,12 @@ def test_the_text_is_that_of_the_run_in_as_many_updates(corpus, tmp_path):
         assert len((tmp_path / f"val50.bpe.{language}").read_text("utf-8").splitlines()) == 6
     updates, epochs = joeynmt.last_update(run)
     assert (updates, epochs) == (last_state(run).update, 2)
+
+
+@pytest.mark.parametrize("per_epoch", [5, 62, 277])
+def test_an_epoch_has_as_many_updates(per_epoch):
+    size = joeynmt.sentences_per_batch(29_000, 1400, 1400 / per_epoch)
+    assert -(-29_000 // size) == per_epoch
 
 
 @pytest.mark.parametrize("name", TRIALS)
@@ -37,7 +43,8 @@ def test_the_config_is_that_of_the_trial(name):
     assert training["learning_rate_warmup"] == ours.lr_schedule.warmup_updates
     assert training["label_smoothing"] == ours.label_smoothing > 0 and training["clip_grad_norm"] == ours.max_grad_norm
     assert config["random_seed"] == ours.seed and config["data"]["train"] == "folder/train.bpe"
-    assert config["testing"]["beam_size"] == experiment.search.beam_size
+    testing, search = config["testing"], experiment.search
+    assert (testing["beam_size"], testing["beam_alpha"]) == (search.beam_size, search.lengths.alpha)
     model, encoder, decoder = config["model"], experiment.model.encoder, experiment.model.decoder
     assert model["encoder"]["num_layers"] == encoder.layers and model["decoder"]["num_layers"] == decoder.layers
     assert model["encoder"]["embeddings"]["embedding_dim"] == experiment.model.embeddings.dim
