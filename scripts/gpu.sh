@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Tests and measurements on a GPU that is lent for minutes, each call in less than ten:
-#   scripts/gpu.sh correctness|laws|counts|training|ways|search [--dry-run]
+#   scripts/gpu.sh correctness|laws|counts|training|ways|search|results [--dry-run]
 # The log and the figures are written to $OUT (runs/gpu by default) as they come. The text is data/multi30k; wheels in
 # build/wheels, for packages that a machine without network lacks, are unpacked. --dry-run prints the commands.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 call=${1:-}
 dry=${2:-}
-calls=(correctness laws counts training ways search)
+calls=(correctness laws counts training ways search results)
 if [[ " ${calls[*]} " != *" $call "* || $# -lt 1 || $# -gt 2 || "${dry:---dry-run}" != --dry-run ]]; then
     echo "usage: scripts/gpu.sh ${calls[*]} [--dry-run], of which one call" >&2
     exit 2
@@ -114,6 +114,17 @@ search() {
         --set training.batch.tokens=25000 --set training.batch.micro_batch_tokens=25000
     measure 330 search runs/bench/transformer-base --source data/multi30k/test_2016_flickr.de --out "$OUT/search.json"
     bench 120 search --model transformer-base --peers hf,ctranslate2 --case "beam 5" --rounds 1 --out "$OUT/search-peers.json"
+}
+
+# The trainings of docs/results.md, eight at a time; a second call on the same machine trains what is left. The archive
+# holds their results, for `seq2attn sweep CONFIG --leaderboard` elsewhere.
+results() {
+    export OMP_NUM_THREADS=2
+    local sweep
+    for sweep in multi30k multi30k-methods; do
+        seq2attn 265 sweep configs/sweeps/$sweep.yaml --jobs 8 --set changes.training.precision=bfloat16
+    done
+    step 30 tar -czf "$OUT/results.tgz" --exclude=data --exclude=checkpoints --exclude=model.safetensors runs/sweeps
 }
 
 if [ -n "$dry" ]; then

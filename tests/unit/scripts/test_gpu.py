@@ -20,12 +20,13 @@ from seq2attn.config.load import load
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.search import captured_step
+from seq2attn.sweep.plan import load_plan
 from tests.safe.untrained import untrained
 
 ROOT = Path(__file__).resolve().parents[3]
 
 SCRIPT = ROOT / "scripts" / "gpu.sh"
-CALLS = ["correctness", "laws", "counts", "training", "ways", "search"]
+CALLS = ["correctness", "laws", "counts", "training", "ways", "search", "results"]
 
 
 def run_script(*arguments):
@@ -53,7 +54,7 @@ def test_each_command_has_known_options_and_files(call, pytestconfig):
         for part in command:
             if "/" in part and "=" not in part and not part.startswith(("runs/", "build/", "data/multi30k")):
                 assert (ROOT / part).exists(), part
-            if part.endswith(".yaml"):
+            if part.endswith(".yaml") and "sweep" not in command:
                 load(ROOT / part, ExperimentConfig, overrides(command))
         match command:
             case ["scripts/bench.py", *arguments]:
@@ -65,6 +66,10 @@ def test_each_command_has_known_options_and_files(call, pytestconfig):
                 assert any(f"source: {folder}/train.de" in option for option in overrides(listed[-1]))
             case ["-m", "pytest", *arguments]:
                 pytestconfig._parser.parse(arguments)
+            case ["-m", "seq2attn", "sweep", config, *_]:
+                assert load_plan(ROOT / config, overrides(command)).trials
+            case ["-czf", archive, *_]:
+                assert archive == "runs/gpu/results.tgz"
             case ["-m", "seq2attn", *arguments]:
                 result = CliRunner().invoke(app, [*arguments, "--help"])
                 assert result.exit_code == 0, result.output
