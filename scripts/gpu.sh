@@ -122,6 +122,7 @@ results() {
     export OMP_NUM_THREADS=2
     local sweep
     for sweep in multi30k multi30k-methods; do
+        if [ "$failed" != 0 ]; then break; fi # minimum-risk training begins with a finished training of the first
         seq2attn 265 sweep configs/sweeps/$sweep.yaml --jobs 8 --set changes.training.precision=bfloat16
     done
     step 30 tar -czf "$OUT/results.tgz" --exclude=data --exclude=checkpoints --exclude=model.safetensors runs/sweeps

@@ -185,7 +185,11 @@ def test_a_choice_may_be_a_config(plan, error_of, tmp_path):
 def test_the_shipped_sweep_and_that_of_the_page_are_valid(tmp_path):
     plans = {path.stem: load_plan(path) for path in (ROOT / "configs/sweeps").glob("*.yaml")}
     assert len(plans["phrasebook"].trials) == 39
+    trained = {trial.choices["model"]: trial for trial in plans["multi30k"].trials}
+    assert {*trained} == {path.stem for path in (ROOT / "configs/multi30k").glob("*.yaml")} - {"base", "tiny"}
     trainings = [trial.experiment.training for trial in plans["multi30k-methods"].trials]
+    start = trained["transformer"].experiment.run_dir / "seed-1"
+    assert [t.init_from.run_dir for t in trainings if t.init_from] == [start, start]
     for method in ("r_drop", "scheduled_sampling", "minimum_risk", "ema_decay"):
         assert sum(bool(getattr(training, method)) for training in trainings) == 1
     kinds = [training.lr_schedule.kind for training in trainings]
