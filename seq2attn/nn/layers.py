@@ -20,7 +20,7 @@ class Dropout(nn.Dropout):
     """Inverted dropout (Srivastava et al. 2014).
 
     PyTorch samples a float for each element on a CPU, which takes as long as a small matrix product. Here four elements
-    share a random number of 64 bits, and the mask is stored in bytes. The probability is a multiple of 2 ** -16; the
+    share a random number of 64 bits, which their mask replaces. The probability is a multiple of 2 ** -16; the
     scale is exact for it.
     """
 
@@ -39,12 +39,11 @@ class Dropout(nn.Dropout):
 
 
 def dropout_mask(shape: torch.Size, p: float) -> tuple[Tensor, float]:
-    """Mask [...] in bytes, 0 where dropped, and the scale of the others."""
+    """Mask [...] of 16-bit integers, 0 where dropped and 1 elsewhere, and the scale of the others."""
     threshold = min(round(p * 2**16), 2**16 - 1)
     random = torch.empty(-(-shape.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     numbers = random.view(torch.int16)[: shape.numel()].view(shape)
-    mask = (numbers >= threshold - 2**15).view(torch.uint8)  # bytes multiply faster than bools
-    return mask, 2**16 / (2**16 - threshold)
+    return numbers.ge_(threshold - 2**15), 2**16 / (2**16 - threshold)
 
 
 class _Dropout(torch.autograd.Function):

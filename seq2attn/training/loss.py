@@ -25,6 +25,8 @@ CHUNK_LOGITS = {"cpu": 2**21}
 """Number of logits in a chunk, by device type: 8 MB in float32 stay in the processor's cache."""
 LARGE_CHUNK = 2**26
 """The same on other devices, where a chunk costs thirty kernel launches and up to 12 bytes per logit."""
+MIN_CHUNK_ROWS = 256
+"""Minimum number of tokens in a chunk: for fewer, adding up gradients of the weight takes longer than their product."""
 
 
 @dataclass(frozen=True)
@@ -181,12 +183,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
         log_probs = total.new_zeros(labels.size(0))
         d_hidden = torch.empty_like(hidden)
         d_weight, d_bias = (torch.zeros_like(x, dtype=total.dtype) for x in (weight, bias))
-        # All chunks share two buffers: allocating memory takes as long as a softmax.
-        logit_buffer = hidden.new_empty(min(rows, hidden.size(0)), weight.size(0))
-        prob_buffer = torch.empty_like(logit_buffer, dtype=total.dtype)
+        # All chunks share these buffers: allocating memory takes as long as a softmax.
+        product_buffer = hidden.new_empty(min(rows, hidden.size(0)), weight.size(0))
+        prob_buffer = torch.empty_like(product_buffer, dtype=total.dtype)
+        is_full = hidden.dtype == total.dtype
+        logit_buffer = product_buffer if is_full else torch.empty_like(prob_buffer)
         for start in range(0, hidden.size(0), rows):
             chunk, chunk_labels = hidden[start : start + rows], labels[start : start + rows]
-            logits = torch.addmm(bias, chunk, weight.t(), out=logit_buffer[: len(chunk)]).to(total.dtype)
+            product = torch.addmm(bias, chunk, weight.t(), out=product_buffer[: len(chunk)])
+            logits = product if is_full else logit_buffer[: len(chunk)].copy_(product)
             probs = torch.softmax(logits, 1, out=prob_buffer[: len(chunk)])
             # log of the softmax's denominator, from the most probable token, whose log never underflows
             log_norm = logits.amax(1, keepdim=True) - probs.amax(1, keepdim=True).log()
@@ -196,13 +201,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
             if smoothing:
                 total -= smoothing * (logits.mean(1, keepdim=True) - log_norm).sum()
             if needs_grad:
-                d_logits = _d_logits(probs, chunk_labels, smoothing).to(hidden.dtype)
+                d_logits = _d_logits(probs, chunk_labels, smoothing)
+                d_bias += d_logits.sum(0)
+                d_logits = d_logits if is_full else product.copy_(d_logits)
                 d_hidden[start : start + rows] = linear_input_grad(d_logits, weight)
-                if hidden.dtype == total.dtype:
+                if is_full:
                     d_weight.addmm_(d_logits.t(), chunk)
                 else:  # the sum over chunks stays in full precision
                     d_weight += d_logits.t() @ chunk
-                d_bias += d_logits.sum(0)
         if needs_grad:
             ctx.save_for_backward(d_hidden, d_weight.to(weight.dtype), d_bias.to(bias.dtype))
         ctx.mark_non_differentiable(log_probs)
@@ -217,7 +223,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 def _chunk_rows(weight: Tensor) -> int:
     """Tokens in a chunk, for an output layer with `weight` [V, D]."""
-    return max(1, CHUNK_LOGITS.get(weight.device.type, LARGE_CHUNK) // weight.size(0))
+    return max(MIN_CHUNK_ROWS, CHUNK_LOGITS.get(weight.device.type, LARGE_CHUNK) // weight.size(0))
 
 
 def _d_logits(probs: Tensor, labels: Tensor, smoothing: float) -> Tensor:

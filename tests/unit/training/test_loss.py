@@ -14,6 +14,7 @@ CHUNKS = {"one": 10_000, "several": 3 * WORDS, "a row each": 1}
 @pytest.fixture(params=CHUNKS)
 def chunk(request, monkeypatch):
     monkeypatch.setitem(loss_module.CHUNK_LOGITS, "cpu", CHUNKS[request.param])
+    monkeypatch.setattr(loss_module, "MIN_CHUNK_ROWS", 1)
 
 
 def inputs(dtype=torch.double, scale=1.0):
