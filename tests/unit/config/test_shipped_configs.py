@@ -60,11 +60,19 @@ def test_its_models_read_one_direction_and_have_their_schedule(path: Path) -> No
     assert getattr(schedule, "dim", experiment.model.embeddings.dim) == experiment.model.embeddings.dim
 
 
+def num_parameters(path: Path) -> int:
+    experiment = load(path, ExperimentConfig)
+    return count_parameters(build_on_meta_device(experiment.model, *assumed_vocab_sizes(experiment.tokenizer)))
+
+
 @pytest.mark.parametrize("recipe", PUBLISHED_SIZES)
 def test_the_number_of_parameters_is_the_published_one(recipe: str) -> None:
-    experiment = load(CONFIGS / f"{recipe}.yaml", ExperimentConfig)
-    model = build_on_meta_device(experiment.model, *assumed_vocab_sizes(experiment.tokenizer))
-    assert count_parameters(model) == pytest.approx(PUBLISHED_SIZES[recipe], rel=0.04)
+    assert num_parameters(CONFIGS / f"{recipe}.yaml") == pytest.approx(PUBLISHED_SIZES[recipe], rel=0.04)
+
+
+def test_the_models_of_a_table_are_of_similar_size() -> None:
+    sizes = [num_parameters(path) for path in BUILT if path.parent.name == "multi30k" and path.stem != "tiny"]
+    assert max(sizes) < 1.5 * min(sizes)
 
 
 def test_every_recipe_is_on_its_page_with_its_corpus() -> None:
