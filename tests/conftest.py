@@ -16,6 +16,14 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    """The same random weights each time: a test that fails, fails again."""
+    import torch  # after `pytest_configure`
+
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     """A folder with a small text; the translation reverses the words."""

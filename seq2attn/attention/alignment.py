@@ -64,9 +64,9 @@ class LocalMonotonicAlignment(AlignmentFunction):
     def window_mask(self, scores: Tensor, mask: Tensor, info: QueryInfo) -> tuple[Tensor, Tensor]:
         """Distance of each key from p_t, and the mask of the window, each [B, 1, T, S]."""
         center = self.center(mask[:, 0].sum(-1), info)[:, None, :, None]
-        offset = torch.arange(scores.size(-1), device=scores.device) - center
-        nearest = offset.round() if offset.is_floating_point() else offset  # ONNX rounds no integers
-        return offset, mask & (nearest.abs() <= self.window)
+        nearest = center.round() if center.is_floating_point() else center  # ONNX rounds no integers
+        keys = torch.arange(scores.size(-1), device=scores.device)
+        return keys - center, mask & ((keys - nearest).abs() <= self.window)
 
     def forward(self, scores: Tensor, mask: Tensor, info: QueryInfo) -> Tensor:
         """scores [B, H, T, S], mask [B, 1, 1, S] -> weights [B, H, T, S]"""

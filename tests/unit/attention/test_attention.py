@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from pydantic import TypeAdapter
 
-from seq2attn.attention.alignment import LocalMonotonicAlignment, LocalPredictiveAlignment, masked_softmax
+from seq2attn.attention.alignment import LocalPredictiveAlignment, masked_softmax
 from seq2attn.attention.attention import Attention, attend_in_groups
 from seq2attn.attention.base import QueryInfo
 from seq2attn.attention.config import AlignmentFunctionConfig, AttentionConfig
@@ -145,18 +145,28 @@ def test_masked_tokens_have_no_weight_however_high_their_scores():
     torch.testing.assert_close(masked_softmax(scores, mask), half)
 
 
-@pytest.mark.parametrize("align", [LocalMonotonicAlignment(3), LocalPredictiveAlignment(QUERY, 3)])
-def test_windows_are_exact_in_long_sources_in_bfloat16(align):
+@pytest.mark.parametrize("kind", ["local-m", "local-p"])
+def test_windows_are_exact_in_long_sources_in_bfloat16(kind):
     # bfloat16 has 8 bits: the integer after 1024 is 1032.
+    align = TypeAdapter(AlignmentFunctionConfig).validate_python({"kind": kind, "window": 3}).build(QUERY)
     query = rand(1, 1, QUERY).to(torch.bfloat16).float()
     scores, mask = torch.zeros(1, 1, 1, 2000), torch.ones(1, 1, 1, 2000, dtype=torch.bool)
     position = torch.tensor([[1027]])
     exact = align(scores, mask, QueryInfo(query, position))
     with torch.autocast("cpu", torch.bfloat16):
         low = align(scores.bfloat16(), mask, QueryInfo(query.bfloat16(), position))
-    if type(align) is LocalMonotonicAlignment:
+    if kind == "local-m":
         assert low.flatten().nonzero().flatten().tolist() == list(range(1024, 1031))
     assert (low > 0).sum() == (exact > 0).sum() == 7
+
+
+@pytest.mark.parametrize("window", [2, 3])
+def test_a_window_between_two_positions_has_no_token_more_or_less(window):
+    align = LocalPredictiveAlignment(QUERY, window)
+    query, mask = torch.zeros(1, 1, QUERY), torch.ones(1, 1, 1, 20, dtype=torch.bool)
+    info = QueryInfo(query, torch.zeros(1, 1, dtype=torch.long))
+    assert align.center(torch.tensor([[20]]), info).item() == 9.5  # sigmoid(0) of 19
+    assert (align(torch.zeros(1, 1, 1, 20), mask, info) > 0).sum() == 2 * window + 1
 
 
 def test_dropout_of_the_weights_in_training_only():
