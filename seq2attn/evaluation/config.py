@@ -113,8 +113,9 @@ class EvaluationConfig(Config):
     def _metrics(self, tokenize: str, tokens: str) -> dict[MetricName, Metric]:
         chrf = self.chrf.model_dump(exclude={"word_order"})
         paper_bleu = PaperBLEU(**self.paper_bleu.model_dump()) if self.paper_bleu else None
+        is_tokenized = self.paper_bleu is not None and self.paper_bleu.moses is None
         metrics: dict[MetricName, Metric] = {
-            "bleu": _bleu(tokenize, self.lowercase),
+            "bleu": _bleu(tokenize, self.lowercase, is_tokenized),
             "chrf": CHRF(lowercase=self.lowercase, **chrf),
             "chrf++": CHRF(lowercase=self.lowercase, word_order=self.chrf.word_order, **chrf),
             # sacreBLEU's own default lower-cases here, and here only.
@@ -139,9 +140,9 @@ def _note(script: str | None, tokenize: str) -> str:
     return f"BLEU counts characters (tok:{tokenize}), {why}"
 
 
-def _bleu(tokenize: str, lowercase: bool) -> BLEU:
+def _bleu(tokenize: str, lowercase: bool, is_tokenized: bool) -> BLEU:
     try:
-        return BLEU(tokenize=tokenize, lowercase=lowercase)
+        return BLEU(tokenize=tokenize, lowercase=lowercase, force=is_tokenized)  # `force` leaves out a warning
     except (RuntimeError, OSError) as error:
         why = "needs a model that cannot be loaded: " + str(error)
         if tokenize.endswith("mecab"):

@@ -112,3 +112,12 @@ def test_mistakes() -> None:
     assert isinstance(error.value.errors()[0]["ctx"]["error"], FieldErrors)
     with pytest.raises(UserError, match="Moses has no language `xx`; known: as, bn"):
         score(HYPOTHESES, REFERENCES, moses="xx")
+
+
+@pytest.mark.parametrize(("paper_bleu", "warns"), [(None, True), ({"moses": "en"}, True), ({}, False)])
+def test_sacrebleus_warning_of_tokenized_text_is_for_text_that_should_not_be(paper_bleu, warns, caplog):
+    lines = ["it rains ."] * 100
+    EvaluationConfig.model_validate({"metrics": ("bleu",), "paper_bleu": paper_bleu}).build(lines).scores(
+        lines, [lines]
+    )
+    assert ("tokenized period" in caplog.text) is warns
