@@ -101,6 +101,11 @@ def changed_parts(run: TrialRun, fingerprint: Mapping[str, Any]) -> list[str]:
     return [part for part in fingerprint if fingerprint[part] != before.get(part)]
 
 
+def options(experiment: ExperimentConfig) -> dict[str, Any]:
+    """The part of the fingerprint of an experiment that needs none of its files."""
+    return experiment.model_dump(mode="json", include={"model", "training", "search", "evaluation"})
+
+
 class ExperimentFingerprints:
     """Fingerprints of experiments: options, and the content of files. Each file is read once."""
 
@@ -109,9 +114,8 @@ class ExperimentFingerprints:
 
     def fingerprint(self, experiment: ExperimentConfig) -> dict[str, Any]:
         """All that the result of an experiment depends on; paths do not count."""
-        parts = experiment.model_dump(mode="json", include={"model", "training", "search", "evaluation"})
         tests = {name: self._hash(experiment, corpus) for name, corpus in experiment.data.test.items()}
-        return {"text": self.text_fingerprint(experiment), "test sets": tests, **parts}
+        return {"text": self.text_fingerprint(experiment), "test sets": tests, **options(experiment)}
 
     def text_fingerprint(self, experiment: ExperimentConfig) -> str:
         """Fingerprint of the prepared text of an experiment."""

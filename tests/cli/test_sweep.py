@@ -120,6 +120,10 @@ def test_changed_configs_and_texts_are_refused_or_repeated(
         "error: runs/sweep: holds trainings of another config or text: luong seed 1 (model);"
         " repeat them by --redo, or give another `folder`\n"
     )
+    listed = re.findall(
+        r"^(fixed|luong) +[\d,]+ +(\S+) +(.*)$", invoke("sweep", "sweep.yaml", "--dry-run").out, re.MULTILINE
+    )
+    assert listed == [("fixed", "1/1", "baseline"), ("luong", "0/1", "1 of another config")]
     write_lines(tmp_path / "text/short.de", ["rot"] * 20)
     assert "fixed seed 1 (test sets)" in invoke("sweep", "sweep.yaml", code=2).err
     message = invoke("sweep", "sweep.yaml", "--leaderboard", code=2).err
