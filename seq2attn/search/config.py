@@ -139,7 +139,7 @@ class SampleConfig(Config):
     num_samples: int = Field(1, ge=1, le=MAX_BEAM_SIZE)
     """Number of samples per sentence."""
     temperature: float = Field(1.0, ge=1e-4, le=1e4)
-    """Divisor of the logits: below 1 sharper, above 1 flatter."""
+    """Divisor of the logits, before `top_k` and `top_p`: below 1 sharper, above 1 flatter."""
     top_k: PositiveInt | None = None
     """Sample from the k most likely tokens."""
     top_p: float = Field(1.0, gt=0, le=1)

@@ -105,7 +105,7 @@ class DiverseBeamSearch(BeamSearch):
 
 @dataclass(frozen=True)
 class Sampling(SearchStrategy):
-    """K independent samples, with top-k and nucleus (top-p) filtering."""
+    """K independent samples, with top-k and nucleus (top-p) filtering of the probabilities at the temperature."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -114,22 +114,23 @@ class Sampling(SearchStrategy):
 
     def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log_probs [B, K, V], scores [B, K] -> parent, token, score, each [B, K]"""
-        probs = (self._filter(log_probs) / self.temperature).softmax(-1)
+        probs = self.probabilities(log_probs)
         token = torch.multinomial(probs.flatten(0, 1), 1, generator=self.generator).view(scores.shape)
         parent = torch.arange(self.beam_size, device=scores.device).expand_as(token)
         return parent, token, scores + log_probs.gather(-1, token.unsqueeze(-1)).squeeze(-1)
 
-    def _filter(self, log_probs: Tensor) -> Tensor:
-        """Log-probabilities [B, K, V] with -inf for the tokens that are filtered out."""
-        if self.top_k is not None and self.top_k < log_probs.size(-1):
-            lowest = log_probs.topk(self.top_k, -1).values[..., -1:]
-            log_probs = log_probs.masked_fill(log_probs < lowest, NEG_INF)
+    def probabilities(self, log_probs: Tensor) -> Tensor:
+        """The distribution [B, K, V] that tokens are drawn from: temperature, then top-k, then top-p."""
+        logits = log_probs / self.temperature
+        if self.top_k is not None and self.top_k < logits.size(-1):
+            lowest = logits.topk(self.top_k, -1).values[..., -1:]
+            logits = logits.masked_fill(logits < lowest, NEG_INF)
         if self.top_p < 1.0:
-            ordered, index = log_probs.sort(-1, descending=True)
+            ordered, index = logits.sort(-1, descending=True)
             before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)  # probability of the more likely tokens
             nucleus = ordered.masked_fill(before >= self.top_p, NEG_INF)
-            log_probs = torch.full_like(log_probs, NEG_INF).scatter(-1, index, nucleus)
-        return log_probs
+            logits = torch.full_like(logits, NEG_INF).scatter(-1, index, nucleus)
+        return logits.softmax(-1)
 
 
 BLOCK_SIZE = 64

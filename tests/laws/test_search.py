@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
 from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
@@ -257,3 +258,13 @@ def test_top_k_and_top_p_keep_the_most_likely_tokens():
         }.items()
     }
     assert sampled == {"k": {0, 1}, "p": {0, 1}, "all": {0, 1, 2, 3}}
+
+
+@pytest.mark.parametrize(("temperature", "top_k", "top_p"), [(0.5, WORDS, 0.7), (2.0, 5, 0.7), (1.0, 4, 1.0)])
+def test_the_distribution_of_samples_is_that_of_hugging_face(temperature, top_k, top_p):
+    logits = torch.randn(2, 3, WORDS)
+    expected = logits.flatten(0, 1)
+    for warper in (TemperatureLogitsWarper(temperature), TopKLogitsWarper(top_k), TopPLogitsWarper(top_p)):
+        expected = warper(None, expected)
+    ours = Sampling(3, temperature, top_k, top_p).probabilities(logits.log_softmax(-1))
+    torch.testing.assert_close(ours, expected.softmax(-1).view_as(ours))
