@@ -185,7 +185,7 @@ class YAMLReader:
                 if not isinstance(value, int) or -(2**63) <= value < 2**63:
                     return value
                 problem = "this number is too large"
-            except (KeyError, ValueError, OverflowError, yaml.YAMLError):
+            except (LookupError, ValueError, OverflowError, yaml.YAMLError):
                 problem = f"{node.value!r} is not a YAML {node.tag.removeprefix(_YAML)}"
         if problem:
             self.diagnostics.append(_at(node, problem))

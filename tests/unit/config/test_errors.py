@@ -125,6 +125,8 @@ MISTAKES = {
         "the key `decoder` is here twice; first in line 1"),
     "python tag": ("decoder: {kind: !!python/name:os.system luong}\n", "1:17", "!!python/name:os.system luong",
         "unknown tag tag:yaml.org,2002:python/name:os.system"),
+    "number without digits": ("decoder: {kind: luong}\nscores: !!int ''\n", "2:9", "!!int ''",
+        "'' is not a YAML int"),
     "merge of no mapping": ("decoder: {kind: luong, <<: 3}\n", "1:28", "3",
         "`<<` should be a mapping, or a list of mappings"),
     "anchor inside itself": ("decoder: &d {kind: luong, score: *d}\n", "1:10", "&d {kind: luong, score: *d}",
