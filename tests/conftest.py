@@ -17,7 +17,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True)
-def seed() -> None:
+def fixed_seed() -> None:
     """The same random weights each time: a test that fails, fails again."""
     import torch  # after `pytest_configure`
 
