@@ -258,17 +258,22 @@ def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: T
     Raises: DataError when a file cannot be read.
     """
     of_a_run = [] if text.run_dir is None else ["of a run"]  # `prepare` compares the vocabularies
+    reversed_sides = [side for side in ("source", "target") if text.is_reversed(side)]
     parts = {
         "corpora": [[_options(one), *((file.suffix, file_digest(file)) for file in one.files)] for one in corpora],
         "filters": _options(filters),
-        "tokenizer": [text.is_joint, *map(_options, text.per_side), *of_a_run],
+        "tokenizer": [text.is_joint, *map(_options, text.per_side), *of_a_run, *reversed_sides],
     }
     return sha256_json(parts)
 
 
 def _options(config: Config) -> dict[str, Any]:
     """All options except paths, so that files can be moved."""
-    return {key: value for key, value in dict(config).items() if not isinstance(value, Path | tuple)}
+    return {key: value for key, value in dict(config).items() if not _is_path(value)}
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, Path) or (isinstance(value, tuple) and all(isinstance(one, Path) for one in value))
 
 
 def file_digest(path: Path) -> str:

@@ -103,7 +103,7 @@ def changed_parts(run: TrialRun, fingerprint: Mapping[str, Any]) -> list[str]:
 
 def options(experiment: ExperimentConfig) -> dict[str, Any]:
     """The part of the fingerprint of an experiment that needs none of its files."""
-    return experiment.model_dump(mode="json", include={"model", "training", "search", "evaluation"})
+    return experiment.model_dump(mode="json", exclude={"run_dir", "data", "tokenizer"})
 
 
 class ExperimentFingerprints:

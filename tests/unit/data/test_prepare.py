@@ -8,11 +8,12 @@ import pytest
 from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.filter import FilterReport, FiltersConfig
-from seq2attn.data.prepare import load_prepared, prepare
+from seq2attn.data.prepare import fingerprint, load_prepared, prepare
 from seq2attn.data.readers import JSONLinesConfig
 from seq2attn.data.training_set import CHUNK, TrainingSet
 from seq2attn.errors import DataError, RunError
 from seq2attn.tokenizers.config import TokenizersConfig
+from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 from tests.unit.data.corpora import write_corpus
@@ -22,6 +23,7 @@ PAIRS = [(line, line.upper()) for line in SOURCE]
 TRAIN = [*PAIRS, ("alone", ""), PAIRS[0]]
 JOINT = TokenizersConfig(joint=BPETokenizerConfig(vocab_size=300))
 SEPARATE = TokenizersConfig(source=WordTokenizerConfig(), target=CharacterTokenizerConfig())
+ORDERS = ("right_to_left", "reverse_source")
 STOCHASTIC = TokenizersConfig(source=BPETokenizerConfig(vocab_size=300, dropout=0.5), target=WordTokenizerConfig())
 
 
@@ -109,10 +111,22 @@ def test_changes_are_prepared_again(tmp_path: Path, data: DataConfig) -> None:
     assert "warning: train: kept 9 of 11 pairs; left out: 1 empty, 1 duplicate" in log
     assert is_prepared_again(strict, JOINT)
     assert not is_prepared_again(strict, JOINT)
+    assert all(is_prepared_again(strict, JOINT.model_copy(update={key: True})) for key in ORDERS)
+    assert is_prepared_again(strict, JOINT)
     moved = strict.model_copy(update={"train": (write_corpus(tmp_path / "new", "train", TRAIN),)})
     assert not is_prepared_again(moved, JOINT)
     write_corpus(tmp_path / "new", "train", [*TRAIN[:-1], PAIRS[1]])
     assert is_prepared_again(moved, JOINT)
+
+
+def test_options_of_given_tokenizers_count_and_their_paths_do_not() -> None:
+    def of(path: str = "a.model", **options: object) -> str:
+        config = {"kind": "sentencepiece", "path": path, "digest": "0", **options}
+        joint = SentencePieceTokenizerConfig.model_validate(config)
+        return fingerprint((), FiltersConfig(), TokenizersConfig(joint=joint))
+
+    assert of() == of("moved/b.model")
+    assert len({of(), of(special_tokens=("de",)), of(special_tokens=("fr",)), of(tag="de"), of(digest="1")}) == 5
 
 
 def test_tokenizers_can_be_kept(tmp_path: Path, data: DataConfig) -> None:

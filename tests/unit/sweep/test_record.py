@@ -1,0 +1,69 @@
+"""The fingerprint of an experiment: all that its result depends on, and no path."""
+
+from pathlib import Path
+
+import pytest
+
+from seq2attn.experiment import ExperimentConfig, load_config
+from seq2attn.sweep.plan import Trial, TrialRun
+from seq2attn.sweep.record import ExperimentFingerprints, changed_parts, write_trial
+from tests.safe.untrained import CONFIG, LINES
+
+FILES = ("train", "dev", "test")
+TEXT = ["text", "test sets"]
+
+
+def load(folder: Path, *overrides: str) -> ExperimentConfig:
+    corpora = [f"data.{key}={{source: {folder / key}, target: {folder / key}}}" for key in ("train", "dev")]
+    test = f"data.test.ours={{source: {folder / 'test'}, target: {folder / 'test'}}}"
+    run = [f"run_dir={folder / 'run'}", "training.seed=1"]
+    return load_config(folder / "own.yaml", [*corpora, test, *run, *overrides])
+
+
+def changes(folder: Path, after: ExperimentConfig) -> list[str]:
+    """The parts that differ from those of the run of `load(folder)`."""
+    return changed_parts(run_of(load(folder)), ExperimentFingerprints().fingerprint(after))
+
+
+def run_of(experiment: ExperimentConfig) -> TrialRun:
+    return TrialRun(Trial((), experiment), seed=1)
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    for name in (*FILES, "lines.txt"):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    (tmp_path / "own.yaml").write_text(CONFIG, encoding="utf-8")
+    run = run_of(load(tmp_path))
+    run.folder.mkdir(parents=True)
+    write_trial(run, ExperimentFingerprints().fingerprint(run.experiment))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("override", "parts"),
+    [
+        ("run_dir=other", []),
+        ("data.train.repeat=2", ["text"]),
+        ("data.filters.drop_duplicates=true", TEXT),
+        ("tokenizer.source.min_frequency=2", TEXT),
+        ("tokenizer.right_to_left=true", TEXT),
+        ("tokenizer.reverse_source=true", TEXT),
+        ("model.embeddings.dim=16", ["model"]),
+        ("training.label_smoothing=0.2", ["training"]),
+        ("search.beam_size=2", ["search"]),
+        ("evaluation.lowercase=true", ["evaluation"]),
+    ],
+)
+def test_each_option_counts(recorded: Path, override: str, parts: list[str]) -> None:
+    assert changes(recorded, load(recorded, override)) == parts
+
+
+@pytest.mark.parametrize(("file", "parts"), [("train", ["text"]), ("dev", ["text"]), ("test", ["test sets"])])
+def test_the_content_of_files_counts_and_not_their_place(recorded: Path, file: str, parts: list[str]) -> None:
+    key = "test.ours" if file == "test" else file
+    (recorded / "moved").write_text((recorded / file).read_text(encoding="utf-8"), encoding="utf-8")
+    after = load(recorded, f"data.{key}.source={recorded / 'moved'}")
+    assert changes(recorded, after) == []
+    (recorded / "moved").write_text("new\n" * len(LINES), encoding="utf-8")
+    assert changes(recorded, after) == parts
