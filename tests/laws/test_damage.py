@@ -98,6 +98,16 @@ def test_with_corrupt_checkpoints_only_no_training_starts(corpus):
     assert len(checkpoint_folders(run.folder)) == 2
 
 
+def test_a_model_without_checkpoints_is_not_overwritten(corpus):
+    run = trained(corpus, "run", **SHORT)
+    shutil.rmtree(run.folder / "checkpoints")
+    weights, config = run.weights_path.read_bytes(), run.config_path.read_bytes()
+    for resume in (False, "if-exists"):
+        with pytest.raises(RunError, match="already contains a model, and no checkpoint to resume"):
+            trained(corpus, "run", resume=resume, **PLAIN)
+    assert (weights, config) == (run.weights_path.read_bytes(), run.config_path.read_bytes())
+
+
 def test_two_resumable_checkpoints_are_kept(run):
     for keep in (1, 2, 5):
         prune(run, [], keep_last=keep)

@@ -11,6 +11,7 @@ from seq2attn.io.files import remove_dir
 from seq2attn.training.checkpoints.checkpoint import (
     CHECKPOINTS_FOLDER,
     FROZEN_PREFIX,
+    WEIGHTS_FILE,
     Checkpoint,
     checkpoint_folders,
     list_checkpoints,
@@ -23,12 +24,12 @@ MIN_RESUMABLE = 2
 
 
 def refuse_existing_training(run: Path) -> None:
-    """Raises RunError if `run` contains a training, whose tokenizers must not change."""
+    """Raises RunError if `run` contains a training or a model, whose tokenizers and weights must not change."""
+    fix = "set another `run_dir` (--set run_dir=DIR), or remove the folder"
     if checkpoint_folders(run):
-        raise RunError(
-            f"{run}: already contains a training; resume it with `train --resume`, set another `run_dir`"
-            " (--set run_dir=DIR), or remove the folder"
-        )
+        raise RunError(f"{run}: already contains a training; resume it with `train --resume`, {fix}")
+    if (run / WEIGHTS_FILE).exists():
+        raise RunError(f"{run}: already contains a model, and no checkpoint to resume; {fix}")
 
 
 def validated_checkpoints(run: Path) -> list[Checkpoint]:
