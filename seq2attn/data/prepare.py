@@ -32,13 +32,13 @@ from seq2attn.data.readers import (
     read_pairs_with_alignments,
     read_references,
 )
-from seq2attn.data.train_tokenizers import Log, copy_tokenizers, train_tokenizers
+from seq2attn.data.train_tokenizers import Log, check_tags, copy_tokenizers, train_tokenizers
 from seq2attn.data.training_set import MAX_WORD_ID, TrainingPart, TrainingSet
 from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, sha256_json, sha256_of, write_json
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizers
+from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer, load_tokenizers
 
 PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
 PREPARE_HINT = "remove the folder it is in, and prepare the data again"
@@ -70,6 +70,8 @@ def prepare(
     """
     for corpus in (*data.train, data.dev, *data.test.values()):
         check_regular(corpus)
+    if keep_tokenizers:
+        check_tags(data, load_tokenizer(folder / "source"), folder)
     test_sizes = {name: _count_pairs(corpus) for name, corpus in data.test.items()}
     if _is_prepared(folder, data, text, keep_tokenizers=keep_tokenizers):
         log(f"{folder}: already prepared from this text")

@@ -27,12 +27,18 @@ def copy_tokenizers(data: DataConfig, text: TokenizersConfig, run: Path, folder:
                 f"{run}: its {side} tokenizer has `{keys[0]}: {found.get(keys[0])}`, and the config"
                 f" {expected.get(keys[0])}; leave all of `tokenizer` out but `run_dir`, or `run_dir`"
             )
-        known = tags_of(tokenizer)
-        if side == "source" and (tags := [tag for tag in data.tags if tag not in known]):
-            raise DataError(f"{run}: its source tokenizer has no tag {tags[0]}, which a corpus of `data.train` has")
+        if side == "source":
+            check_tags(data, tokenizer, run)
         shutil.rmtree(folder / side, ignore_errors=True)
         with_direction(tokenizer, right_to_left=text.is_reversed(side)).save(folder / side)
     log(f"tokenizers: those of {run}")
+
+
+def check_tags(data: DataConfig, source: Tokenizer, run: Path) -> None:
+    """Raises DataError if the source tokenizer of a run lacks a tag of the training text."""
+    known = tags_of(source)
+    if tags := [tag for tag in data.tags if tag not in known]:
+        raise DataError(f"{run}: its source tokenizer has no tag {tags[0]}, which a corpus of `data.train` has")
 
 
 def train_tokenizers(data: DataConfig, text: TokenizersConfig, folder: Path, log: Log) -> None:

@@ -89,6 +89,7 @@ def test_the_tokenizers_of_a_run_are_those_of_its_text(corpus, old):
     shutil.rmtree(old.folder)
     other.folder.rename(old.folder)  # the text is prepared again
     shutil.rmtree(new.folder / "checkpoints")
+    new.weights_path.unlink()
     assert vocabularies(trained(corpus, "new", tokenizer=of_run(old), **NO_UPDATE)) == vocabularies(old)
 
 

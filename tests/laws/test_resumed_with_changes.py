@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from seq2attn.errors import RunError
+from seq2attn.errors import DataError, RunError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
@@ -75,6 +75,16 @@ def test_another_model_or_tokenizer_is_refused(corpus, part, value, change):
         train(ExperimentConfig.model_validate(other), resume=True)
     assert change in str(caught.value)
     assert run.config_path.read_text() == config and not list(run.folder.glob("config.0*.yaml"))
+
+
+def test_a_tag_that_the_vocabulary_lacks_is_refused(corpus):
+    run = trained(corpus, "run", **FIRST)
+    prepared = (run.folder / "data/prepared.json").read_text()
+    other = content(corpus, "run", **NEXT)
+    other["data"]["train"]["tag"] = "2fr"
+    with pytest.raises(DataError, match="its source tokenizer has no tag <2fr>"):
+        train(ExperimentConfig.model_validate(other), resume=True)
+    assert (run.folder / "data/prepared.json").read_text() == prepared
 
 
 def test_another_training_text_is_logged(corpus):
