@@ -13,12 +13,14 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from seq2attn.data.prepare import fingerprint
+from seq2attn.data.prepare import file_digest, fingerprint
 from seq2attn.data.readers import CorpusConfig
+from seq2attn.encoders.bert import BertEncoderConfig
 from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import TestSetResult
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, write_json
+from seq2attn.run_directory import RunDirectory
 from seq2attn.sweep.plan import TrialRun
 
 TRIAL_FILE, RESULT_FILE = "trial.json", "result.json"
@@ -115,7 +117,9 @@ class ExperimentFingerprints:
     def fingerprint(self, experiment: ExperimentConfig) -> dict[str, Any]:
         """All that the result of an experiment depends on; paths do not count."""
         tests = {name: self._hash(experiment, corpus) for name, corpus in experiment.data.test.items()}
-        return {"text": self.text_fingerprint(experiment), "test sets": tests, **options(experiment)}
+        files = [self._digest(file) for file in _input_files(experiment)]
+        parts = {"text": self.text_fingerprint(experiment), "test sets": tests, **options(experiment)}
+        return {**parts, "input files": files} if files else parts
 
     def text_fingerprint(self, experiment: ExperimentConfig) -> str:
         """Fingerprint of the prepared text of an experiment."""
@@ -126,3 +130,27 @@ class ExperimentFingerprints:
         if key not in self._hashes:
             self._hashes[key] = fingerprint(*key)
         return self._hashes[key]
+
+    def _digest(self, file: Path) -> str:
+        if file not in self._hashes:
+            self._hashes[file] = file_digest(file)
+        return self._hashes[file]
+
+
+def _input_files(experiment: ExperimentConfig) -> list[Path]:
+    """The files beside the text that a training reads: tokenizers and weights of another run or of BERT, vectors.
+
+    Raises: RunError if `training.init_from` is no run.
+    """
+    model, init_from, run = experiment.model, experiment.training.init_from, experiment.tokenizer.run_dir
+    runs, files = [run] if run else [], list[Path]()
+    if init_from:
+        initial = RunDirectory(init_from.run_dir)
+        initial.check_exists()
+        runs.append(initial.folder)
+        files.append(initial.weights_path)
+    files += [file for one in runs for side in ("source", "target") for file in sorted(one.glob(f"{side}/*"))]
+    if isinstance(model.encoder, BertEncoderConfig):
+        files += sorted(model.encoder.path.glob("*.safetensors"))
+    vectors = (model.embeddings.source_vectors, model.embeddings.target_vectors)
+    return [*files, *(path for path in vectors if path)]

@@ -15,7 +15,7 @@ from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.evaluate import Digests, TestSetResult, text_digest
 from seq2attn.sweep.leaderboard import SeedStatistics, build_leaderboard, leaderboard_html, leaderboard_markdown
 from seq2attn.sweep.plan import load_plan
-from seq2attn.sweep.record import TRIAL_FILE, RunRecord, TrainingSummary, write_record, write_trial
+from seq2attn.sweep.record import TRIAL_FILE, RunRecord, TrainingSummary, options, write_record, write_trial
 from seq2attn.sweep.significance import Comparison, combine_seeds, compare_systems
 from tests.safe.untrained import CONFIG
 
@@ -183,11 +183,13 @@ class TestLeaderboard:
 
     def test_results_of_other_settings_are_refused(self, plan):
         run = plan.runs[0]
-        write_trial(run, run.experiment.model_dump(mode="json", include={"search", "evaluation"}))
+        write_trial(run, options(run.experiment))
         build_leaderboard(plan)
         changed = with_settings(plan, "changes={evaluation: {tokenize: char, lowercase: true}}")
-        with pytest.raises(RunError, match="a/seed-1: was evaluated with another evaluation; "):
+        with pytest.raises(RunError, match="a/seed-1: was made with another evaluation; "):
             build_leaderboard(changed)
+        with pytest.raises(RunError, match="a/seed-1: was made with another model and training; "):
+            build_leaderboard(with_settings(plan, "changes={model: {embeddings: {dim: 4}}, training: {lora: {}}}"))
         (run.folder / TRIAL_FILE).unlink()
         assert "|case:lc|eff:no|tok:char|" in build_leaderboard(changed).signatures["paired bootstrap"]
         with pytest.raises(ConfigError, match=r"`evaluation\.metrics` needs `bleu`"):

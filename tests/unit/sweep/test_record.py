@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from seq2attn.errors import RunError
 from seq2attn.experiment import ExperimentConfig, load_config
 from seq2attn.sweep.plan import Trial, TrialRun
 from seq2attn.sweep.record import ExperimentFingerprints, changed_parts, write_trial
-from tests.safe.untrained import CONFIG, LINES
+from tests.safe.untrained import CONFIG, LINES, untrained
 
 FILES = ("train", "dev", "test")
 TEXT = ["text", "test sets"]
@@ -67,3 +68,29 @@ def test_the_content_of_files_counts_and_not_their_place(recorded: Path, file: s
     assert changes(recorded, after) == []
     (recorded / "moved").write_text("new\n" * len(LINES), encoding="utf-8")
     assert changes(recorded, after) == parts
+
+
+@pytest.mark.parametrize(
+    ("option", "file"),
+    [
+        ("tokenizer.run_dir={}", "source/vocabulary.json"),
+        ("training.init_from.run_dir={}", "model.safetensors"),
+        ("training.init_from.run_dir={}", "target/vocabulary.json"),
+        ("model.embeddings.target_vectors={}/vectors.txt", "vectors.txt"),
+    ],
+)
+def test_the_content_of_another_run_and_of_vectors_counts(recorded: Path, option: str, file: str) -> None:
+    other = untrained(recorded / "other").folder
+    (other / "vectors.txt").write_text("a 1 2 3 4 5 6 7 8\n")
+    run = run_of(load(recorded, option.format(other)))
+    write_trial(run, ExperimentFingerprints().fingerprint(run.experiment))
+    (other / "train.log").write_text("read by nobody")
+    assert changed_parts(run, ExperimentFingerprints().fingerprint(run.experiment)) == []
+    (other / file).write_bytes(b"changed")
+    assert changed_parts(run, ExperimentFingerprints().fingerprint(run.experiment)) == ["input files"]
+
+
+def test_initial_weights_that_are_not_there_are_named(recorded: Path) -> None:
+    experiment = load(recorded, f"training.init_from.run_dir={recorded / 'nowhere'}")
+    with pytest.raises(RunError, match="nowhere: is no run directory"):
+        ExperimentFingerprints().fingerprint(experiment)
