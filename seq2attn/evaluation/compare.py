@@ -54,6 +54,7 @@ class SetComparison:
 
     name: str
     sentences: int
+    settings: dict[str, dict[str, Any]]  # of search and engine that differ, of each run
     scores: dict[str, dict[str, PairedScore]]  # by sacreBLEU's name of the metric, such as `chrF2`, and run
     by_length: dict[str, list[LengthBucket]]  # BLEU of each run
     by_frequency: list[FrequencyBucket]  # empty without a training text
@@ -88,9 +89,11 @@ def compare_translations(
     compared = []
     for name, corpus in test_sets(experiments, source, references).items():
         texts = EvaluationSet.read(name, corpus, evaluation)
-        translations = {str(run.folder): read_translations(run, texts) for run in directories}
+        outputs = {str(run.folder): read_translations(run, texts) for run in directories}
         counts = _word_counts(directories[0], cast("BLEU", texts.metrics.by_name["bleu"]))
-        compared.append(_compare(texts, translations, counts, test, num_examples))
+        translations = {run: lines for run, (lines, _) in outputs.items()}
+        settings = _differences({run: settings for run, (_, settings) in outputs.items()})
+        compared.append(_compare(texts, translations, settings, counts, test, num_examples))
     configs = [experiment.model_dump(mode="json") for experiment in experiments]
     return RunComparison(tuple(map(str, runs)), test, _seed_groups([*map(str, runs)], configs), tuple(compared))
 
@@ -98,6 +101,7 @@ def compare_translations(
 def _compare(
     test_set: EvaluationSet,
     translations: Mapping[str, Sequence[str]],
+    settings: dict[str, dict[str, Any]],
     counts: Mapping[str, int],
     test: SignificanceTest,
     num_examples: int,
@@ -111,11 +115,19 @@ def _compare(
     return SetComparison(
         name=test_set.name,
         sentences=len(test_set.pairs),
+        settings=settings,
         scores=scores,
         by_length=lengths,
         by_frequency=_by_frequency(test_set, translations, counts) if counts else [],
         examples=_examples(test_set, translations, num_examples),
     )
+
+
+def _differences(settings: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The settings that are not equal in all runs, and their value in each."""
+    keys = dict.fromkeys(key for values in settings.values() for key in values)
+    by_key = {key: {run: values.get(key) for run, values in settings.items()} for key in keys}
+    return {key: values for key, values in by_key.items() if len({*map(repr, values.values())}) > 1}
 
 
 def _word_counts(run: RunDirectory, bleu: BLEU) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 
 from seq2attn.evaluation.compare import FrequencyBucket, RunComparison, SetComparison, seed_spread
@@ -41,7 +42,12 @@ def comparison_text(comparison: RunComparison, *, markdown: bool = False) -> str
 
 
 def _notes(comparison: RunComparison) -> list[str]:
-    return [TEST_NOTES[comparison.test].format(first=comparison.runs[0])]
+    notes = [TEST_NOTES[comparison.test].format(first=comparison.runs[0])]
+    for one in comparison.sets:
+        for key, values in one.settings.items():
+            shown = ", ".join(f"{json.dumps(value, ensure_ascii=False)} of {run}" for run, value in values.items())
+            notes.append(f"{one.name} was translated with different settings: `{key}` is {shown}.")
+    return notes
 
 
 def _scores(one: SetComparison, markdown: bool) -> str:

@@ -186,21 +186,24 @@ def _evaluate(
     )
 
 
-def read_translations(run: RunDirectory, test: EvaluationSet) -> list[str]:
-    """The translations of a test set that `evaluate` wrote to a run.
+def read_translations(run: RunDirectory, test: EvaluationSet) -> tuple[list[str], dict[str, Any]]:
+    """The translations of a test set that `evaluate` wrote to a run, and the settings that they were made with.
 
-    Raises RunError if there are none, if they are of another text, or if they were changed.
+    Raises RunError if there are none, if they are of another text or other weights, or if they were changed.
     """
     folder = run.folder / "evaluation"
     path, report = folder / f"{test.name}.txt", folder / f"{test.name}.json"
     fix = f"make them: seq2attn evaluate {run.folder}"
     if not report.is_file() or not path.is_file():
         raise RunError(f"{run.folder}: has no translations of `{test.name}`; {fix}")
-    lines, digests = list(read_lines(path)), read_object(report, fix).get("digests")
+    lines, content = list(read_lines(path)), read_object(report, fix)
     expected = {"source": test.digests.source, "references": list(test.digests.references)}
-    if digests != {**expected, "translations": text_digest(lines)}:
+    if content.get("digests") != {**expected, "translations": text_digest(lines)}:
         raise RunError(f"{path}: is a translation of another text than `{test.name}`, or was changed; {fix}")
-    return lines
+    if run.weights_path.is_file() and content.get("model") != run.weights_origin():
+        raise RunError(f"{path}: is a translation by other weights than those of the run; {fix}")
+    search = {f"search.{key}": value for key, value in content.get("search", {}).items()}
+    return lines, {"engine": content.get("engine"), **search}
 
 
 def write_reports(

@@ -100,6 +100,9 @@ def test_output_formats(folder: Path, toy: Toy) -> None:
     assert compared(folder)["seeds"] == [["a", "c"]] and "a, c" in text and "± 0.00" in text
     assert '"runs":["a","b","c"]' in page and "http" not in page.replace("http-equiv", "")
     markdown = invoke_in(folder, "compare", "a", "b", "--format", "markdown").out
+    for output in (text, page, markdown):  # `b` has another maximum length
+        assert "mixed was translated with different settings: `search.lengths` is" in output
+        assert "`search.kind`" not in output and "`engine`" not in output
     assert markdown.startswith("## short, 20 sentences") and "| run" in markdown and "**" in markdown
 
 
@@ -110,6 +113,12 @@ def test_mistakes(folder: Path, toy: Toy, invoke: Invoke, tmp_path: Path) -> Non
     write_lines(tmp_path / "new", ["alt", "neu"])
     error = invoke("compare", "a", "b", "--source", "new", "--reference", "new", code=2).err
     assert error == "error: a: has no translations of `new`; make them: seq2attn evaluate a\n"
+    invoke("average", "b", "--last", 1)
+    error = invoke("compare", "a", "b", code=2).err
+    assert error == (
+        "error: b/evaluation/short.txt: is a translation by other weights than those of the run;"
+        " make them: seq2attn evaluate b\n"
+    )
     (tmp_path / "b/evaluation/short.txt").write_text("changed\n" * 20, encoding="utf-8")
     error = invoke("compare", "a", "b", code=2).err
     assert error.startswith(
