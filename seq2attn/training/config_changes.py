@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from seq2attn.config.base import Config
+from seq2attn.config.load import load
 from seq2attn.data.config import DataConfig
 from seq2attn.data.prepare import file_digest
 from seq2attn.errors import RunError
@@ -18,6 +20,7 @@ from seq2attn.training.checkpoints.checkpoint import Checkpoint
 FIXED_SECTIONS = ("model", "tokenizer")
 """Sections of the config that cannot change, because the weights depend on them."""
 NONE = "none"
+KEPT_CONFIGS = "config.[0-9]*.yaml"
 
 Digests = dict[str, dict[str, str]]
 """SHA-256 of each file of the training text and of the dev set."""
@@ -32,6 +35,12 @@ def text_digests(data: DataConfig) -> Digests:
     }
 
 
+def config_before(checkpoint: Checkpoint, run: RunDirectory) -> ExperimentConfig:
+    """The config of the updates before a checkpoint: `config.yaml` may be that of a session that saved none."""
+    run.check_exists()
+    return load(_config_path(run, checkpoint), ExperimentConfig)
+
+
 def changes_since(
     checkpoint: Checkpoint, run: RunDirectory, config: ExperimentConfig, *, new_dev_set: bool
 ) -> list[str]:
@@ -39,7 +48,7 @@ def changes_since(
 
     Raises: RunError if the weights do not match the new config, or for another dev set without `new_dev_set`.
     """
-    before = run.load_config()
+    before = config_before(checkpoint, run)
     for name in FIXED_SECTIONS:
         if lines := config_changes(getattr(before, name), getattr(config, name), name):
             raise RunError(
@@ -66,11 +75,27 @@ def config_changes(before: Config, now: Config, name: str = "") -> list[str]:
     ]
 
 
-def keep_config(run: RunDirectory, checkpoint: Checkpoint) -> None:
-    """Keep a copy of the config up to a checkpoint, before another one replaces it."""
-    path = run.config_path.with_name(f"config.{checkpoint.train_state.update:08d}.yaml")
-    if not path.exists():
-        write_bytes(path, read_bytes(run.config_path, "start a new training"))
+def keep_config(run: RunDirectory, checkpoint: Checkpoint, *, has_changes: bool) -> None:
+    """Keep a copy of the config up to a checkpoint, before another one replaces it.
+
+    Those up to later updates, whose checkpoints were lost, are removed.
+    """
+    path, kept = _config_path(run, checkpoint), run.config_path.with_name(_kept_name(checkpoint))
+    if path != kept and (has_changes or path != run.config_path):
+        write_bytes(kept, read_bytes(path, "start a new training"))
+    for other in run.folder.glob(KEPT_CONFIGS):
+        if other.name > kept.name:
+            other.unlink()
+
+
+def _config_path(run: RunDirectory, checkpoint: Checkpoint) -> Path:
+    """The config of the updates before a checkpoint: the first that was kept from there on, or else the present one."""
+    kept = sorted(path for path in run.folder.glob(KEPT_CONFIGS) if path.name >= _kept_name(checkpoint))
+    return kept[0] if kept else run.config_path
+
+
+def _kept_name(checkpoint: Checkpoint) -> str:
+    return f"config.{checkpoint.train_state.update:08d}.yaml"
 
 
 def _text_changes(name: str, before: dict[str, str], now: dict[str, str]) -> list[str]:

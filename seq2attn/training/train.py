@@ -30,7 +30,7 @@ from seq2attn.training.checkpoints.checkpoint import (
 )
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, refuse_existing_training
 from seq2attn.training.config import TrainingConfig
-from seq2attn.training.config_changes import changes_since, keep_config, text_digests
+from seq2attn.training.config_changes import changes_since, config_before, keep_config, text_digests
 from seq2attn.training.distributed import DistributedContext, init_distributed, training_device
 from seq2attn.training.initial_weights import check_initial_run, check_parts, freeze_parameters, load_initial_weights
 from seq2attn.training.interruption import StopRequest
@@ -68,12 +68,12 @@ def train(
         since, notes = _find_checkpoint(run, world, resume=resume)
         keeps_optimizer = True
         if since:
-            before = run.load_config()
+            before = config_before(since, run)
             config = _resolve_as_before(config, before)
             changes = changes_since(since, run, config, new_dev_set=new_dev_set)
             world.barrier()  # all processes have read the config, which is replaced now
-            if changes and world.is_main_process:
-                keep_config(run, since)
+            if world.is_main_process:
+                keep_config(run, since, has_changes=bool(changes))
             notes += changes
             keeps_optimizer = _same_optimizer_state(before.training, config.training)
             notes += [] if keeps_optimizer else ["the new optimizer starts without a state"]

@@ -1,5 +1,7 @@
 """Resume with another config or text: changes are logged, old configs kept, other models refused."""
 
+import shutil
+
 import pytest
 import yaml
 
@@ -8,7 +10,7 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
-from tests.laws.small import assert_same, content, log_of, metrics, trained
+from tests.laws.small import assert_same, content, last_weights, log_of, metrics, trained
 
 FIRST = {"max_duration": ["2 updates"], "validation": {"every": "2 updates", "metric": "loss"}}
 NEXT = {**FIRST, "max_duration": ["4 updates"]}
@@ -49,6 +51,39 @@ def test_another_optimizer_starts_without_a_state(corpus, kind):
     state = load_tensors(list_checkpoints(run.folder)[-1].optimizer_path)
     assert state and not any("exp_avg" in name for name in state)  # those of Adam
     trained(corpus, "run", resume=True, **NEXT, optimizer=other)  # with the state of the new one
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9}}, {"ema_decay": 0.5}, {"lr_scales": {"encoder": 0.5}}],
+    ids=str,
+)
+def test_a_change_whose_session_saved_no_checkpoint(corpus, change):
+    """It is a change again, and can be taken back: the state of the optimizer is that of its checkpoint."""
+    run = trained(corpus, "run", **FIRST)
+    first = run.config_path.read_text()
+    shutil.copytree(run.folder, corpus / "other")
+    unchanged = last_weights(trained(corpus, "other", resume=True, **NEXT))
+    changed = last_weights(trained(corpus, "run", resume=True, **NEXT, **change))
+    for options, expected in ((change, changed), ({}, unchanged), (change, changed)):
+        shutil.rmtree(run.folder / "checkpoints/00000004")  # as if it had not been saved
+        trained(corpus, "run", resume=True, **NEXT, **options)
+        assert_same(last_weights(run), expected)
+        assert (run.folder / "config.00000002.yaml").read_text() == first
+
+
+def test_configs_of_lost_updates_are_not_kept(corpus):
+    """They would be taken for those of the updates that replace the lost ones."""
+    run = trained(corpus, "run", **FIRST)
+    first = run.config_path.read_text()
+    trained(corpus, "run", resume=True, **NEXT, seed=2)
+    trained(corpus, "run", resume=True, **NEXT, seed=3)
+    assert (run.folder / "config.00000004.yaml").exists()
+    shutil.rmtree(run.folder / "checkpoints/00000004")
+    trained(corpus, "run", resume=True, **NEXT, seed=4)
+    assert [path.name for path in run.folder.glob("config.0*.yaml")] == ["config.00000002.yaml"]
+    assert (run.folder / "config.00000002.yaml").read_text() == first
+    assert "config: `training.seed` was 1 and is 4" in log_of(run)
 
 
 def test_adamw_resumes_with_the_state_of_adam(corpus):
