@@ -17,8 +17,8 @@ from seq2attn.io.files import read_bytes, write_bytes
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 
-FIXED_SECTIONS = ("model", "tokenizer")
-"""Sections of the config that cannot change, because the weights depend on them."""
+FIXED_PARTS = ("model", "tokenizer", "training.lora")
+"""Parts of the config that cannot change, because the weights depend on them."""
 NONE = "none"
 KEPT_CONFIGS = "config.[0-9]*.yaml"
 
@@ -49,8 +49,9 @@ def changes_since(
     Raises: RunError if the weights do not match the new config, or for another dev set without `new_dev_set`.
     """
     before = config_before(checkpoint, run)
-    for name in FIXED_SECTIONS:
-        if lines := config_changes(getattr(before, name), getattr(config, name), name):
+    changes = config_changes(before, config)
+    for name in FIXED_PARTS:
+        if lines := [line for key, line in changes.items() if f"{key}.".startswith(f"{name}.")]:
             raise RunError(
                 f"{run.folder}: was trained with another `{name}`; resume with its config ({run.config_path}),"
                 f" or set another `run_dir`\n" + "\n".join(f"  {line}" for line in lines)
@@ -62,17 +63,17 @@ def changes_since(
             f"{run.folder}: its checkpoints were ranked on another dev set; restore it, or rank them again with"
             " --new-dev-set\n" + "\n".join(f"  {line}" for line in dev)
         )
-    return [*config_changes(before, config), *train, *dev]
+    return [*changes.values(), *train, *dev]
 
 
-def config_changes(before: Config, now: Config, name: str = "") -> list[str]:
+def config_changes(before: Config, now: Config, name: str = "") -> dict[str, str]:
     """One line for each key whose value differs, except the run directory."""
     old, new = (dict(_leaves(config.model_dump(mode="json"), name)) for config in (before, now))
-    return [
-        f"config: `{key}` was {_format_value(old, key)} and is {_format_value(new, key)}"
+    return {
+        key: f"config: `{key}` was {_format_value(old, key)} and is {_format_value(new, key)}"
         for key in dict.fromkeys([*old, *new])
         if key != "run_dir" and old.get(key) != new.get(key)
-    ]
+    }
 
 
 def keep_config(run: RunDirectory, checkpoint: Checkpoint, *, has_changes: bool) -> None:

@@ -97,7 +97,7 @@ def _load_run(model: Seq2Seq, config: ExperimentConfig, init: InitFromConfig, pr
     """Copy the weights of a run, except those of the parts that it excludes."""
     run = RunDirectory(init.run_dir)
     old_model, *old_tokenizers = run.load_model()
-    for change in config_changes(run.load_config().model, config.model, "model"):
+    for change in config_changes(run.load_config().model, config.model, "model").values():
         log(f"{run.folder}: {change}")
     weights = old_model.state_dict()
     rows = {

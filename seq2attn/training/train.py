@@ -194,7 +194,6 @@ def _same_optimizer_state(before: TrainingConfig, now: TrainingConfig) -> bool:
     return (
         type(before.optimizer) is type(now.optimizer)
         and before.frozen == now.frozen
-        and before.lora == now.lora
         and before.lr_scales == now.lr_scales
         and (before.ema_decay is None) == (now.ema_decay is None)
     )

@@ -1,5 +1,6 @@
 """Resume with another config or text: changes are logged, old configs kept, other models refused."""
 
+import re
 import shutil
 
 import pytest
@@ -110,6 +111,14 @@ def test_another_model_or_tokenizer_is_refused(corpus, part, value, change):
         train(ExperimentConfig.model_validate(other), resume=True)
     assert change in str(caught.value)
     assert run.config_path.read_text() == config and not list(run.folder.glob("config.0*.yaml"))
+
+
+@pytest.mark.parametrize(("change", "keys"), [({"rank": 2, "alpha": 4}, ["alpha"]), (None, ["rank", "alpha", "parts"])])
+def test_other_low_rank_updates_are_refused(corpus, change, keys):
+    trained(corpus, "run", **FIRST, lora={"rank": 2, "alpha": 6})
+    with pytest.raises(RunError, match=r"was trained with another `training\.lora`; resume with its config") as caught:
+        trained(corpus, "run", resume=True, **NEXT, lora=change)
+    assert re.findall(r"`training\.lora\.(.*)` was ", str(caught.value)) == keys
 
 
 def test_a_tag_that_the_vocabulary_lacks_is_refused(corpus):
