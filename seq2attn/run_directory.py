@@ -107,13 +107,16 @@ class RunDirectory:
     def weights_cover_checkpoint(self, checkpoint: str, metric: str) -> bool:
         """True if the weights for translation are valid, and come from this checkpoint or newer ones.
 
-        Weights selected by another metric do not count; an average made by `seq2attn average` has no metric and does.
+        Weights selected by another metric do not count, nor a mean made by training; one of `seq2attn average`, whose
+        origin has no metric, does.
         """
         try:
             if is_corrupt(self.weights_path):
                 return False
             origin = self.weights_origin()
-            return bool(origin.get("metric", metric) == metric and max(origin["checkpoints"]) >= checkpoint)
+            names = origin["checkpoints"]
+            is_selected = "metric" not in origin or (origin["metric"] == metric and len(names) == 1)
+            return bool(is_selected and max(names) >= checkpoint)
         except (RunError, KeyError, ValueError, TypeError):
             return False
 

@@ -45,7 +45,6 @@ from seq2attn.training.train_state import (
     restore_metrics,
     zero_metrics,
 )
-from seq2attn.training.validation import format_scores
 
 
 class Trainer:
@@ -95,11 +94,11 @@ class Trainer:
             self._report()
             self._validate()
         self.reporter.close_bar()
-        origin, scores = self.checkpoints.finalize(self.state)
+        origin = self.checkpoints.finalize(self.state)
         time_used, command = timedelta(seconds=round(self.state.seconds)), "evaluate" if self.has_tests else "translate"
         self.reporter.log_session(
-            f"training ended after {time_used} and {self.state.update:,} updates; weights for translation: {origin}"
-            f" ({format_scores(scores)}); next: seq2attn {command} {self.run.folder}"
+            f"training ended after {time_used} and {self.state.update:,} updates; weights for translation: {origin};"
+            f" next: seq2attn {command} {self.run.folder}"
         )
 
     def _epoch(self) -> None:

@@ -224,6 +224,25 @@ def test_an_average_of_the_best_needs_comparable_scores(corpus):
     assert run.weights_origin()["checkpoints"] == ["00000006"]
 
 
+def test_the_log_names_the_weights_for_translation(corpus):
+    """A mean is not named as the best checkpoint: one made by training is replaced, one of the user is kept."""
+    options = {"validation": every(metric="loss"), "max_duration": ["6 updates"]}
+    run = trained(corpus, "run", checkpoints={**KEEP, "average": "last"}, **options)
+    assert len(run.weights_origin()["checkpoints"]) == 3
+    trained(corpus, "run", resume=True, checkpoints=KEEP, **options)
+    (best,) = run.weights_origin()["checkpoints"]
+    assert_same(load_tensors(run.weights_path), load_tensors(run.folder / "checkpoints" / best / "model.safetensors"))
+    average_run(run.folder, last=2, best=None)
+    mean = load_tensors(run.weights_path)
+    trained(corpus, "run", resume=True, checkpoints=KEEP, **options)
+    assert_same(load_tensors(run.weights_path), mean)
+    loss = min(line["loss"] for line in metrics(run, "validation"))
+    origins = [line.split("translation: ")[1].split(";")[0] for line in log_of(run).split("\n") if "ended" in line]
+    assert "the mean of 3 checkpoints (loss " in origins[0]
+    assert origins[1].startswith(f"update {int(best)} (loss {loss:.3f}  ppl ")
+    assert origins[2] == "the mean of 2 checkpoints by `seq2attn average`"
+
+
 def test_before_the_first_validation_an_interrupted_training_translates(corpus):
     options = {"validation": every("9 updates", metric="loss"), "time_limit": "0.001 seconds"}
     for _ in range(2):

@@ -121,26 +121,30 @@ class CheckpointManager:
             partial.unlink()
         self._prune()
 
-    def finalize(self, state: TrainState) -> tuple[str, dict[str, float]]:
+    def finalize(self, state: TrainState) -> str:
         """Average checkpoints at the end of training, if configured.
 
-        Returns the origin of the weights for translation, and their scores.
+        Returns the origin of the weights for translation, with their scores if these are known.
         """
         config = self.config.checkpoints
         if config.average == "none":
-            return f"update {state.best_update:,}", state.best_value
+            names = self.run.weights_origin()["checkpoints"]
+            if len(names) > 1:
+                return f"the mean of {len(names)} checkpoints by `seq2attn average`"
+            known = f" ({format_scores(state.best_value)})" if int(names[0]) == state.best_update else ""
+            return f"update {int(names[0]):,}{known}"
         newest = validated_checkpoints(self.run.folder)[-config.keep_last :]
         chosen = self._best_checkpoints() if config.average == "best" else newest
         weights = average_weights(chosen)
         remove_adapters(self.objective.model)
         copy_weights(self.objective.model, weights, self.run.weights_path)
         scores = self.validator.validate(self.objective).scores
-        origin = f"the mean of {len(chosen)} checkpoints"
-        self.reporter.log(f"{origin}: {format_scores(scores)}")
+        origin = f"the mean of {len(chosen)} checkpoints ({format_scores(scores)})"
+        self.reporter.log(origin)
         if self.world.is_main_process:
             self._publish_weights(weights, chosen, scores)
         self.world.barrier()
-        return origin, scores
+        return origin
 
     def _averaged(self) -> AbstractContextManager[None]:
         """The model with the weights for translation."""
