@@ -187,9 +187,10 @@ class DataReport:
         compared = (warning for name, report in others for warning in report.warnings(name, self.train))
         return [*self.train.warnings("train"), *compared]
 
-    def save(self, run: Path) -> None:
-        """Write the report to a run directory."""
+    def save(self, run: Path) -> Path:
+        """Write the report to a run directory. Returns its file."""
         write_json(run / REPORT_FILE, {"warnings": self.warnings(), **asdict(self)})
+        return run / REPORT_FILE
 
     @classmethod
     def load(cls, run: Path) -> DataReport | None:

@@ -14,16 +14,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter
 from tqdm import tqdm
 
-from seq2attn.config.base import Config
 from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder, read_text_pairs, text_pair_writer
-from seq2attn.data.filter import EncodedPair, FilterReport, FiltersConfig, PairFilter
-from seq2attn.data.inspection import REPORT_FILE, CorpusInspector, DataReport, inspect_pairs, save_hashes
+from seq2attn.data.filter import EncodedPair, FilterReport, PairFilter
+from seq2attn.data.fingerprint import fingerprint
+from seq2attn.data.inspection import (
+    CorpusInspector,
+    CorpusReport,
+    DataReport,
+    Hashes,
+    inspect_pairs,
+    load_hashes,
+    save_hashes,
+)
 from seq2attn.data.readers import (
     CorpusConfig,
     PlainTextConfig,
@@ -36,7 +43,7 @@ from seq2attn.data.train_tokenizers import Log, check_tags, copy_tokenizers, tra
 from seq2attn.data.training_set import MAX_WORD_ID, TrainingPart, TrainingSet
 from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError, RunError
-from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, sha256_json, sha256_of, write_json
+from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, write_json
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer, load_tokenizers
 
@@ -75,6 +82,7 @@ def prepare(
     test_sizes = {name: _count_pairs(corpus) for name, corpus in data.test.items()}
     if _is_prepared(folder, data, text, keep_tokenizers=keep_tokenizers):
         log(f"{folder}: already prepared from this text")
+        _inspect_changed_tests(data, text, folder, log)
         return load_prepared(folder)
     names = [f"train {number}" for number in range(1, len(data.train) + 1)] if len(data.train) > 1 else ["train"]
     train_sizes = [_count_pairs(corpus) for corpus in data.train]
@@ -101,31 +109,40 @@ def prepare(
     _save(dev_inspector.inspect(_encode(data.dev, tokenizers, "dev", sizes["dev"])), tokenizers, folder / DEV)
     for name, part in zip(names, parts, strict=True):
         log(_describe(name, part, parts))
-    _report(inspector, dev_inspector, data.test, tokenizers, folder, log)
-    content = {
-        "format": FORMAT_VERSION,
+    save_hashes(inspector.hashes, folder)
+    _report(inspector.report(), dev_inspector.report(inspector.hashes), inspector.hashes, data.test, folder, log)
+    prepared = {
         "fingerprint": _fingerprint(data, text),
+        "tests": _test_fingerprints(data, text),
         "corpora": [asdict(part) for part in parts],
         "references": _save_references(data.dev, folder),
     }
-    write_json(folder / PREPARED, content)
+    write_json(folder / PREPARED, {"format": FORMAT_VERSION, **prepared})
     return load_prepared(folder)
 
 
+def _test_fingerprints(data: DataConfig, text: TokenizersConfig) -> dict[str, str]:
+    return {name: fingerprint((corpus,), data.filters, text) for name, corpus in data.test.items()}
+
+
+def _inspect_changed_tests(data: DataConfig, text: TokenizersConfig, folder: Path, log: Log) -> None:
+    """Write the report again if prepared text is used with other test sets."""
+    content, tests = read_object(folder / PREPARED, PREPARE_HINT), _test_fingerprints(data, text)
+    if content.get("tests") != tests:
+        report, hashes = DataReport.load(folder), load_hashes(folder)
+        if report is not None and hashes is not None:
+            _report(report.train, report.dev, hashes, data.test, folder, log)
+        write_json(folder / PREPARED, {**content, "tests": tests})
+
+
 def _report(
-    train: CorpusInspector,
-    dev: CorpusInspector,
-    tests: Mapping[str, CorpusConfig],
-    tokenizers: Tokenizers,
-    folder: Path,
-    log: Log,
+    train: CorpusReport, dev: CorpusReport, hashes: Hashes, tests: Mapping[str, CorpusConfig], folder: Path, log: Log
 ) -> None:
-    """Inspect the test sets, too, save the statistics of all text, and log warnings about it."""
-    save_hashes(train.hashes, folder)
-    inspected = {name: inspect_pairs(read_pairs(one), *tokenizers, train.hashes) for name, one in tests.items()}
-    report = DataReport(train.report(), dev.report(train.hashes), inspected)
-    report.save(folder)
-    log(f"statistics of the text: {folder / REPORT_FILE}")
+    """Inspect the test sets, save the statistics of all text, and log warnings about it."""
+    tokenizers = load_tokenizers(folder)
+    inspected = {name: inspect_pairs(read_pairs(one), *tokenizers, hashes) for name, one in tests.items()}
+    report = DataReport(train, dev, inspected)
+    log(f"statistics of the text: {report.save(folder)}")
     for warning in report.warnings():
         log(f"warning: {warning}")
 
@@ -252,35 +269,3 @@ def text_path(folder: Path) -> Path:
 
 def _dev_text_paths(folder: Path, num_references: int) -> list[Path]:
     return [text_path(folder / DEV), *(text_path(folder / f"{DEV}-{n}") for n in range(1, num_references))]
-
-
-def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: TokenizersConfig) -> str:
-    """SHA-256 of everything that determines the output of `prepare`: options and the content of files.
-
-    Raises: DataError when a file cannot be read.
-    """
-    of_a_run = [] if text.run_dir is None else ["of a run"]  # `prepare` compares the vocabularies
-    reversed_sides = [side for side in ("source", "target") if text.is_reversed(side)]
-    parts = {
-        "corpora": [[_options(one), *((file.suffix, file_digest(file)) for file in one.files)] for one in corpora],
-        "filters": _options(filters),
-        "tokenizer": [text.is_joint, *map(_options, text.per_side), *of_a_run, *reversed_sides],
-    }
-    return sha256_json(parts)
-
-
-def _options(config: Config) -> dict[str, Any]:
-    """All options except paths, so that files can be moved."""
-    return {key: value for key, value in dict(config).items() if not _is_path(value)}
-
-
-def _is_path(value: Any) -> bool:
-    return isinstance(value, Path) or (isinstance(value, tuple) and all(isinstance(one, Path) for one in value))
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of the content of a file. Raises DataError when it cannot be read."""
-    try:
-        return sha256_of(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None

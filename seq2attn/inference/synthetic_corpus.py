@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 from tqdm import tqdm
 
 from seq2attn.data.filter import EncodedPair, FilterReport, FiltersConfig, PairFilter
-from seq2attn.data.prepare import file_digest
+from seq2attn.data.fingerprint import file_digest
 from seq2attn.data.readers import PlainTextConfig, check_regular
 from seq2attn.errors import DataError, RunError, UserError
 from seq2attn.inference.input_checks import InputChecker

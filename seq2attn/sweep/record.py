@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from seq2attn.data.prepare import file_digest, fingerprint
+from seq2attn.data.fingerprint import file_digest, fingerprint
 from seq2attn.data.readers import CorpusConfig
 from seq2attn.encoders.bert import BertEncoderConfig
 from seq2attn.errors import RunError

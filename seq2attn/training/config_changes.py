@@ -10,7 +10,7 @@ from typing import Any
 from seq2attn.config.base import Config
 from seq2attn.config.load import load
 from seq2attn.data.config import DataConfig
-from seq2attn.data.prepare import file_digest
+from seq2attn.data.fingerprint import file_digest
 from seq2attn.errors import RunError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import read_bytes, write_bytes

@@ -194,6 +194,18 @@ class TestReport:
         assert content["warnings"] == report.warnings() and content["tests"]["test"]["num_in_train"] == 10
         assert "train: kept 350 of 351 pairs; left out: 1 empty" in log
 
+    def test_it_is_of_the_present_test_sets(self, tmp_path: Path) -> None:
+        run, log = tmp_path / "run", list[str]()
+        for test in ([], PHRASES[290:310], PHRASES[280:300]):
+            log.clear()
+            prepare(self.data(tmp_path, test=test), self.TEXT, run, log.append)
+        report = DataReport.load(run)
+        assert report is not None and report.tests["test"].num_in_train == 20 and report.train.num_pairs == 351
+        assert any("test: 20 of its 20 pairs" in line for line in log) and "already prepared" in log[0]
+        log.clear()
+        prepare(self.data(tmp_path, test=PHRASES[280:300]), self.TEXT, run, log.append)
+        assert len(log) == 1
+
     def test_filters_that_leave_much_out_cause_a_warning(self, tmp_path: Path) -> None:
         log: list[str] = []
         prepare(self.data(tmp_path, test=[], max_length=20), self.TEXT, tmp_path / "run", log.append)

@@ -8,7 +8,8 @@ import pytest
 from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.filter import FilterReport, FiltersConfig
-from seq2attn.data.prepare import fingerprint, load_prepared, prepare
+from seq2attn.data.fingerprint import fingerprint
+from seq2attn.data.prepare import load_prepared, prepare
 from seq2attn.data.readers import JSONLinesConfig
 from seq2attn.data.training_set import CHUNK, TrainingSet
 from seq2attn.errors import DataError, RunError

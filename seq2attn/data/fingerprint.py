@@ -1,0 +1,46 @@
+"""Fingerprints of text: SHA-256 of options and of the content of files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from seq2attn.config.base import Config
+from seq2attn.data.filter import FiltersConfig
+from seq2attn.data.readers import CorpusConfig
+from seq2attn.errors import DataError
+from seq2attn.io.files import sha256_json, sha256_of
+from seq2attn.tokenizers.config import TokenizersConfig
+
+
+def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: TokenizersConfig) -> str:
+    """SHA-256 of everything that determines the output of `prepare`: options and the content of files.
+
+    Raises: DataError when a file cannot be read.
+    """
+    of_a_run = [] if text.run_dir is None else ["of a run"]  # `prepare` compares the vocabularies
+    reversed_sides = [side for side in ("source", "target") if text.is_reversed(side)]
+    parts = {
+        "corpora": [[_options(one), *((file.suffix, file_digest(file)) for file in one.files)] for one in corpora],
+        "filters": _options(filters),
+        "tokenizer": [text.is_joint, *map(_options, text.per_side), *of_a_run, *reversed_sides],
+    }
+    return sha256_json(parts)
+
+
+def _options(config: Config) -> dict[str, Any]:
+    """All options except paths, so that files can be moved."""
+    return {key: value for key, value in dict(config).items() if not _is_path(value)}
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, Path) or (isinstance(value, tuple) and all(isinstance(one, Path) for one in value))
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of the content of a file. Raises DataError when it cannot be read."""
+    try:
+        return sha256_of(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
