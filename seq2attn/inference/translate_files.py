@@ -19,7 +19,7 @@ from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import text_output
-from seq2attn.io.text_lines import BOM, escape_breaks, read_line_batches
+from seq2attn.io.text_lines import BOM, escape_breaks, open_lines, read_line_batches
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.search.config import SearchConfig
 from seq2attn.tokenizers.tags import add_tag, check_tag
@@ -149,7 +149,7 @@ def _read_input(options: TranslateOptions, stack: ExitStack) -> Iterator[list[st
             raise UserError("there is no standard input; give sentences or --input")
         return _decode_batches(read_line_batches(sys.stdin.buffer), options)
     try:
-        stream = stack.enter_context(options.input_file.open("rb"))
+        stream = stack.enter_context(open_lines(options.input_file))
     except OSError as error:
         raise DataError(f"{options.input_file}: cannot be read: {error.strerror}") from None
     return _decode_batches(read_line_batches(stream), options)

@@ -7,7 +7,7 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, cast
 
 from seq2attn.errors import DataError
 
@@ -16,6 +16,8 @@ MAX_LINE_BYTES = 2**24
 """Maximum size of a line: far more than any sentence, and little enough for memory."""
 READ_SIZE = 2**18
 """Bytes that are read at once: thousands of lines of a file. A pipe buffers what is written meanwhile."""
+BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+"""Errors of reading a compressed file."""
 _BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}
 
 
@@ -34,13 +36,13 @@ def read_lines(path: Path) -> Iterator[str]:
     """
     number = 0
     try:
-        with _open(path) as stream:
+        with open_lines(path) as stream:
             while raw := stream.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 if len(raw) > MAX_LINE_BYTES:
                     raise _too_long(f"{path}:{number}")
                 yield _decode(raw, path, number)
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+    except BROKEN as error:
         raise DataError(f"{path}: the compressed file is broken after line {number} ({error})") from None
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file") from None
@@ -52,15 +54,21 @@ def read_lines(path: Path) -> Iterator[str]:
         raise DataError(f"{path}: is empty")
 
 
-def read_line_batches(stream: BinaryIO, read_size: int = READ_SIZE) -> Iterator[list[bytes]]:
+def read_line_batches(stream: IO[bytes], read_size: int = READ_SIZE) -> Iterator[list[bytes]]:
     r"""The lines of a buffered stream in batches: those of a file or of a fast pipe together, typed ones one by one.
 
     Lines end at '\n' only, which is removed. A file always gives the same batches.
 
-    Raises: DataError for a line of more than `MAX_LINE_BYTES`.
+    Raises: DataError for a line of more than `MAX_LINE_BYTES`, and for input that is badly compressed.
     """
     begin, count = list[bytes](), 0
-    while chunk := stream.read1(read_size):  # type: ignore[attr-defined]  # without waiting for more
+    while True:
+        try:
+            chunk = stream.read1(read_size)  # type: ignore[attr-defined]  # without waiting for more
+        except BROKEN as error:
+            raise DataError(f"the compressed input is broken after line {count:,} ({error})") from None
+        if not chunk:
+            break
         *ended, rest = chunk.split(b"\n")
         if ended:
             ended[0] = b"".join([*begin, ended[0]])
@@ -80,10 +88,11 @@ def _too_long(place: str) -> DataError:
     )
 
 
-def _open(path: Path) -> IO[bytes] | gzip.GzipFile:
+def open_lines(path: Path) -> IO[bytes]:
+    """The bytes of a text file, decompressed if it ends in .gz or .xz. Raises: OSError if it cannot be opened."""
     match path.suffix:
         case ".gz":
-            return gzip.open(path, "rb")
+            return cast("IO[bytes]", gzip.open(path, "rb"))
         case ".xz":
             return lzma.open(path, "rb")
         case _:

@@ -1,5 +1,6 @@
 """Training, translation and evaluation of a small model by the commands."""
 
+import gzip
 import json
 import re
 import shutil
@@ -72,6 +73,8 @@ class TestTranslate:
         assert lines[0] == lines[5] == lines[7] != ""  # also after a byte order mark and before a carriage return
         assert {lines[number] for number in (1, 2, 6, 8)} == {""}
         assert sorted(path.name for path in tmp_path.iterdir()) == ["in.de", "out.en"]
+        (tmp_path / "in.de.gz").write_bytes(gzip.compress((tmp_path / "in.de").read_bytes()))
+        assert invoke_in(tmp_path, "translate", toy.run, "-i", "in.de.gz", "--greedy").out == piped.out
 
     def test_lines_are_translated_as_they_come_until_an_interrupt(self, toy: Toy, tmp_path: Path) -> None:
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)

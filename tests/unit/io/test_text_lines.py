@@ -2,8 +2,10 @@
 
 import gzip
 import io
+import lzma
 import sys
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from seq2attn.cli import handle_errors
 from seq2attn.errors import DataError
-from seq2attn.io.text_lines import MAX_LINE_BYTES, read_line_batches, read_lines
+from seq2attn.io.text_lines import MAX_LINE_BYTES, open_lines, read_line_batches, read_lines
 from seq2attn.tokenizers.normalize import MAX_MARKS, NormalizeConfig, normalize
 from seq2attn.tokenizers.words import WordTokenizerConfig
 
@@ -52,6 +54,21 @@ def test_input_without_end_is_refused_after_what_came_before() -> None:
         next(groups)
     with Path("/dev/zero").open("rb") as zero, pytest.raises(DataError, match=r"^line 1 of the input"):
         next(read_line_batches(zero))
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [("gz", gzip.compress), ("xz", lzma.compress)])
+def test_compressed_input(tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]) -> None:
+    path, lines = tmp_path / f"input.{suffix}", [b"%d" % (7**number) for number in range(2000)]
+    content = compress(b"".join(line + b"\n" for line in lines))
+    path.write_bytes(content)
+    with open_lines(path) as stream:
+        assert [line for batch in read_line_batches(stream) for line in batch] == lines
+    path.write_bytes(content[: -len(content) // 3])
+    read = list[bytes]()
+    with open_lines(path) as stream, pytest.raises(DataError, match="compressed input is broken after line") as error:
+        for batch in read_line_batches(stream, 2**10):
+            read += batch
+    assert read and read == lines[: len(read)] and f"after line {len(read):,} " in str(error.value)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
