@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 AVERAGE = "average"
 """Key of the average in the optimizer's state of a parameter."""
@@ -24,17 +23,21 @@ class WeightAverage:
         self.optimizer, self.decay = optimizer, decay
 
     @torch.no_grad()
-    def update(self, update: int) -> None:
-        """Add the weights after a step of the optimizer; `update` counts from 1.
+    def update(self, update: int, skipped: Tensor) -> None:
+        """Add the weights after a step of the optimizer, unless `skipped` [] is 1; `update` counts from 1.
 
-        The first updates decay faster, by (1 + update) / (10 + update), so that the initial weights are forgotten.
+        The flag is not read by the host, which would wait for the device. The first updates decay faster, by
+        (1 + update) / (10 + update), so that the initial weights are forgotten.
         """
         decay = min(self.decay, (1 + update) / (10 + update))
         parameters, state = self._parameters(), self.optimizer.state
         for parameter in parameters:
             if AVERAGE not in state[parameter]:
                 state[parameter][AVERAGE] = parameter.detach().clone()
-        get_ema_multi_avg_fn(decay)([state[parameter][AVERAGE] for parameter in parameters], parameters, None)
+        averages = [state[parameter][AVERAGE] for parameter in parameters]
+        changes = torch._foreach_sub(parameters, averages)
+        torch._foreach_mul_(changes, (1 - decay) * (1 - skipped))
+        torch._foreach_add_(averages, changes)
 
     @contextmanager
     def applied(self) -> Iterator[None]:

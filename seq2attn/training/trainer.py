@@ -165,7 +165,7 @@ class Trainer:
         rows = np.concatenate([part.rows for part in micro_batches] or [np.zeros(0, dtype=np.int64)])
         attempt = AttemptedUpdate(state.update, metrics.lr, rows, num_tokens, loss, norm, is_nonfinite)
         if self.nonfinite_guard.step(attempt) and self.average:
-            self.average.update(state.update)
+            self.average.update(state.update, is_nonfinite)
         self.optimizer.zero_grad(set_to_none=True)
         metrics.update(sums, norm, is_nonfinite)
         metrics.num_target_tokens += num_tokens

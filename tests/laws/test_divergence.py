@@ -43,7 +43,7 @@ def optimizer_of(run):
 def test_a_skipped_update_changes_nothing(corpus, model, optimizer, fault):
     if model is not BAHDANAU and optimizer not in ("adam", "momentum"):
         pytest.skip("the optimizers are tested with soft attention")
-    options = {"optimizer": OPTIMIZERS[optimizer], "validation": RARELY, "report_every": 1}
+    options = {"optimizer": OPTIMIZERS[optimizer], "validation": RARELY, "report_every": 1, "ema_decay": 0.9}
     before = trained(corpus, "before", model=faulty(model=model), max_duration=["3 updates"], **options)
     skipping = faulty([4], model, fault_in=fault)
     after = trained(corpus, "after", model=skipping, max_duration=["4 updates"], **options)

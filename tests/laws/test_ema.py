@@ -36,7 +36,7 @@ def test_a_constant_stays_constant():
     before, optimizer = weights.detach().clone(), torch.optim.SGD([weights], lr=1.0)
     average = WeightAverage(optimizer, 0.9)
     for update in range(1, 9):
-        average.update(update)
+        average.update(update, torch.tensor(0.0))
     torch.testing.assert_close(optimizer.state[weights][AVERAGE], before)
     with average.applied():
         torch.testing.assert_close(weights.data, before)
