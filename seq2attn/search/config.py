@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 import torch
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
@@ -15,8 +15,8 @@ from seq2attn.errors import UserError
 from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
 from seq2attn.search.strategies import BeamSearch, DiverseBeamSearch, GreedySearch, Sampling, SearchStrategy
 
-MAX_BEAM_SIZE, MAX_LENGTH = 1000, 2**16
-"""Largest beam size and length that a config may have."""
+MAX_BEAM_SIZE, MAX_LENGTH, MAX_LENGTH_RATIO = 1000, 2**16, 1000
+"""Largest beam size, length and ratio of lengths that a config may have."""
 MAX_SEARCH_TOKENS = 2**16
 """Tokens that a search may keep for a sentence, over all hypotheses, unless the user set the search."""
 
@@ -41,7 +41,7 @@ class LengthsConfig(Config):
     """Maximum tokens of a translation."""
     min_length_ratio: NonNegativeFloat = 0.0
     """Minimum tokens of a translation for each token of the source."""
-    max_length_ratio: float = Field(3.0, gt=0, le=1000)
+    max_length_ratio: float = Field(3.0, gt=0, le=MAX_LENGTH_RATIO)
     """Maximum tokens of a translation for each token of the source, in addition to 10 for any source."""
     long_inputs: LongInputs = "split"
     """Lines with too many tokens: translated sentence by sentence, or their beginning alone."""
@@ -62,6 +62,11 @@ class LengthsConfig(Config):
         if mistakes:
             raise FieldErrors(mistakes)
         return self
+
+    @classmethod
+    def for_any_source(cls, max_length: int) -> Self:
+        """The same maximum length for short and long sources."""
+        return cls(max_length=max_length, max_length_ratio=MAX_LENGTH_RATIO)
 
     def build_penalty(self) -> LengthPenalty:
         """The length penalty."""

@@ -9,9 +9,9 @@ from sacrebleu.metrics.chrf import CHRF
 from seq2attn.data.collate import collate
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.search.config import SampleConfig
+from seq2attn.search.config import LengthsConfig, SampleConfig
 from seq2attn.search.translate_ids import translate_ids
-from seq2attn.tokenizers.vocabulary import Vocabulary
+from seq2attn.tokenizers.vocabulary import EOS, Vocabulary
 from seq2attn.tokenizers.words import WordTokenizer, WordTokenizerConfig
 from seq2attn.training.config import MinimumRiskConfig
 from seq2attn.training.loss import TrainingLoss
@@ -107,12 +107,20 @@ def test_candidates_are_the_reference_and_distinct_samples_without_dropout():
     assert candidates == seeded(training.sample, sources, references)
     assert candidates != seeded(training.sample, sources, references, seed=2)
     torch.manual_seed(1)
-    search = SampleConfig(kind="sample", num_samples=40, seed=int(torch.randint(2**62, ())))
-    search = search.model_copy(update={"lengths": search.lengths.model_copy(update={"max_length": 17})})
+    seed, lengths = int(torch.randint(2**62, ())), LengthsConfig.for_any_source(17)
+    search = SampleConfig(kind="sample", num_samples=40, seed=seed, lengths=lengths)
     drawn = translate_ids(training.model.eval(), sources, search, budget=8192)
     for ids, reference, samples in zip(candidates, references, drawn, strict=True):
         assert ids[0] == tuple(reference) and len(set(ids)) == len(ids) > 5
         assert {*ids} == {tuple(reference), *(sample.tokens for sample in samples)}
+
+
+def test_samples_have_the_same_maximum_length_for_any_source():
+    training, references = objective(), [[4] * 20, [5]]
+    with torch.no_grad():
+        training.model.output_projection.bias[EOS] = -99.0
+    for _, *samples in seeded(training.sample, [[6], [7] * 9], references):
+        assert {len(ids) for ids in samples} == {20 + 20 // 2 + 10}
 
 
 def test_validation_has_the_cross_entropy():

@@ -25,6 +25,7 @@ from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.trainer import Trainer
+from seq2attn.training.validation import Validator
 from tests.laws.parts import DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS, model
 from tests.laws.small import (
     BAHDANAU,
@@ -145,6 +146,18 @@ def test_lengths_depend_on_the_source_and_special_tokens_are_never_predicted(kin
     for source, most in (([4], 11), ([4, 5], 13), ([4, 5, 6, 7], 15)):
         ((best, *_),) = translate_ids(endless_model(), [source], search, budget=100)
         assert len(best.tokens) == most and not {PAD, BOS, EOS} & {*best.tokens}
+
+
+def test_validation_has_the_same_maximum_length_for_any_source(corpus):
+    run = trained(corpus, "run", validation={"every": "1 update", "metric": "bleu"}, **WHOLE)
+    config, prepared, net = run.load_config(), load_prepared(run.folder), run.load_model()[0]
+    with torch.no_grad():
+        net.output_projection.bias[EOS] = -99.0
+    context = DistributedContext(0, 1, torch.device("cpu"))
+    result = Validator(config.training, config.evaluation, prepared, context).validate(TrainingLoss(net))
+    longest = int(prepared.dev.lengths[:, 1].max())
+    assert prepared.dev.lengths[:, 0].min() < longest / 2  # by the default ratio, its translation is shorter
+    assert {len(text.split()) for text in result.translations.values()} == {longest + longest // 2 + 10}
 
 
 @pytest.mark.parametrize(
