@@ -103,13 +103,15 @@ class Trainer:
 
     def _epoch(self) -> None:
         """Train to the end of the epoch, or of the training."""
+        self.clock = time.monotonic()
         corpus = self.prepared.train.epoch_corpus(self.config.seed, self.state.epoch)
         updates = self._plan(corpus)
         if not self.memory_checked:
+            segmented = time.monotonic()
             check_memory(self.accumulator, self.optimizer, corpus, updates, self.state.reinforce_baseline)
             self.memory_checked = True
+            self.clock += time.monotonic() - segmented  # not training
         self.reporter.start_epoch(self.state.epoch + 1, len(updates), self.state.updates_in_epoch)
-        self.clock = time.monotonic()
         make_micro_batches = partial(self.accumulator.make_micro_batches, corpus)
         for micro_batches in prefetch(make_micro_batches, updates[self.state.updates_in_epoch :]):
             if self._train_step(corpus, micro_batches):

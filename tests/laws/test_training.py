@@ -1,11 +1,14 @@
 """Laws of `train` on a small text: sums, resuming, kept checkpoints."""
 
+import time
+
 import pytest
 import torch
 
 from seq2attn.config.duration import Duration
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.prepare import load_prepared
+from seq2attn.data.training_set import TrainingSet
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.averaging import average_run
@@ -53,6 +56,24 @@ def test_an_epoch_is_resumed_at_the_same_fraction_with_other_batches(corpus):
     whole = len(plan_batches(load_prepared(run.folder).train.corpus.lengths, tokens=150, seed=1, epoch=1))
     assert (after.epoch, after.updates_in_epoch) == (2, 0)
     assert after.update - before.update == pytest.approx(whole / 2, abs=1)
+
+
+def test_the_time_of_training_includes_segmentation(corpus, monkeypatch):
+    hours, epoch_corpus, now = [], TrainingSet.epoch_corpus, time.monotonic
+
+    def segment_for_an_hour(*arguments):
+        hours.append(3600)
+        return epoch_corpus(*arguments)
+
+    monkeypatch.setattr(TrainingSet, "epoch_corpus", segment_for_an_hour)
+    monkeypatch.setattr(time, "monotonic", lambda: now() + sum(hours))
+    validation = {"every": "1 hour", "metric": "loss"}
+    run = trained(corpus, "run", max_duration=["2 epochs", "9 hours"], validation=validation)
+    assert last_state(run).seconds // 3600 == 2
+    length = last_state(run).update // 2
+    assert [line["update"] for line in metrics(run, "validation")] == [1, length + 1, 2 * length]
+    run = trained(corpus, "run", max_duration=["9 epochs", "5 hours"], validation=validation, resume=True)
+    assert last_state(run).update == 4 * length + 1
 
 
 def test_the_best_checkpoints_are_kept_and_translate(corpus):
