@@ -36,7 +36,10 @@ Lengths = NDArray[np.int64]  # [pairs, 2]
 def resolve_auto(
     config: TrainingConfig, lengths: Lengths, world: DistributedContext, log: Callable[[str], None]
 ) -> TrainingConfig:
-    """The config with numbers for `auto`, which are logged, and warnings about numbers that do not suit the corpus."""
+    """The config with numbers for `auto`, which are logged, and warnings about numbers that do not suit the corpus.
+
+    `lengths` are those of the pairs of an epoch.
+    """
     batch, schedule = config.batch, config.lr_schedule
     suggested = auto_batch_tokens(lengths, batch.gradient_accumulation * world.size)
     if batch.tokens == "auto":

@@ -98,6 +98,7 @@ def find_max_tokens(
     objective: TrainingLoss,
     optimizer: torch.optim.Optimizer,
     corpus: Corpus,
+    rows_of_epoch: Indices,
     world: DistributedContext,
 ) -> int:
     """Maximum number of tokens of a batch that fits in memory with gradients and the optimizer's state.
@@ -107,7 +108,7 @@ def find_max_tokens(
     """
     widths = corpus.lengths.max(axis=1) + 1
     by_width = np.argsort(widths, kind="stable")
-    per_epoch = int(widths.sum()) // (MIN_UPDATES * config.batch.gradient_accumulation * world.size)
+    per_epoch = int(widths[rows_of_epoch].sum()) // (MIN_UPDATES * config.batch.gradient_accumulation * world.size)
 
     def compute_gradients(pair: int, rows: int) -> bool:
         batch = make_batch(corpus, np.full(rows, pair), packed=config.batch.padding_free).to(world.device)

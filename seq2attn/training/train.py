@@ -157,13 +157,14 @@ def _build_trainer(
     reporter.log_session(_start_message(model, world, state))
     objective = build_loss(model, config, prepared)
     _check_guided_alignment(objective)
+    corpus, rows = prepared.train.corpus, prepared.train.rows(config.training.seed, 0)
     if config.training.batch.tokens == "fit":
         if world.device.type != "cuda":
             raise UserError("`training.batch.tokens: fit` needs a CUDA GPU; set a number: 4096 is usual")
-        tokens = find_max_tokens(config.training, objective, optimizer, prepared.train.corpus, world)
+        tokens = find_max_tokens(config.training, objective, optimizer, corpus, rows, world)
         reporter.log_session(f"batch: {tokens:,} tokens, by the memory of the GPU")
         config = _with_tokens(config, tokens)
-    training = resolve_auto(config.training, prepared.train.corpus.lengths, world, reporter.log_session)
+    training = resolve_auto(config.training, corpus.lengths[rows], world, reporter.log_session)
     config = config.model_copy(update={"training": training})
     if world.is_main_process:
         run.save_config(config)

@@ -64,7 +64,7 @@ def test_the_largest_batch_fits_and_a_larger_one_frees_its_memory(precision):
     total = torch.cuda.get_device_properties(DEVICE).total_memory
     torch.cuda.set_per_process_memory_fraction(min(1.0, (before + 2**30) / total))
     try:
-        tokens = find_max_tokens(config, objective, optimizer, corpus, world)
+        tokens = find_max_tokens(config, objective, optimizer, corpus, np.arange(10**6), world)
         assert MIN_TOKENS < tokens < 10**6 * 8 / MIN_UPDATES
         for size, fits in ((tokens, True), (8 * tokens, False)):
             (part,) = gradients.make_micro_batches(corpus, [np.arange(size // 8)])

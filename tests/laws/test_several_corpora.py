@@ -24,7 +24,8 @@ def part(folder, name, start, stop, times=1, **options):
 
 
 def test_repeated_corpora_equal_repeated_lines(corpus):
-    options = {"max_duration": ["1 epoch"]}
+    # The automatic warm-up is a tenth of the updates of an epoch.
+    options = {"max_duration": ["1 epoch"], "batch": {"tokens": 16}, "lr_schedule": {"kind": "inverse-sqrt"}}
     first, second = part(corpus, "first", 0, 30), part(corpus, "second", 30, 48)
     repeated = train_on(corpus, "repeated", [first, {**second, "repeat": 3}], **options)
     options["tokenizer"] = {"run_dir": str(repeated.folder)}  # repeated lines would give another order of words

@@ -1,5 +1,6 @@
 """`training.batch.tokens: fit`: the largest batch that fits in memory."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -26,7 +27,7 @@ def test_nearly_all_of_the_room_is_used_less_a_margin(room):
     assert len(trials) <= 16
 
 
-def fit(tmp_path, pairs, training=None, **limits):
+def fit(tmp_path, pairs, training=None, repeat=1, **limits):
     """The number of tokens that fit a model with limited memory, and whether each trial was in autocast."""
     model = {**BAHDANAU, "encoder": {"kind": "tests.laws.faults:OutOfMemory", "spares": 0, **limits}}
     config = ExperimentConfig.model_validate(content(tmp_path, "run", model=model)).model
@@ -35,8 +36,9 @@ def fit(tmp_path, pairs, training=None, **limits):
     optimizer = training.optimizer.build(parameter_groups(objective.model, {}))
     corpus, trials = Corpus.from_pairs([([4] * 7, [5] * 7)] * pairs, 20), []
     objective.model.encoder.register_forward_hook(lambda *_: trials.append(torch.is_autocast_enabled("cpu")))
+    rows = np.repeat(np.arange(pairs), repeat)
     with init_distributed(torch.device("cpu")) as world:
-        tokens = find_max_tokens(training, objective, optimizer, corpus, world)
+        tokens = find_max_tokens(training, objective, optimizer, corpus, rows, world)
     assert all(parameter.grad is None for parameter in objective.parameters()) and not optimizer.state
     return tokens, trials
 
@@ -51,4 +53,5 @@ def test_trials_until_memory_is_full_are_in_the_precision_of_the_training(tmp_pa
 def test_an_epoch_has_the_minimum_number_of_updates(tmp_path):
     tokens, _ = fit(tmp_path, 50_000, max_rows=10**6)
     assert 0.8 * 50_000 * 8 / MIN_UPDATES < tokens <= 50_000 * 8 / MIN_UPDATES
+    assert fit(tmp_path, 5_000, repeat=10, max_rows=10**6)[0] == tokens
     assert fit(tmp_path, 100)[0] == MIN_TOKENS
