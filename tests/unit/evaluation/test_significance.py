@@ -1,0 +1,36 @@
+"""Paired tests of two systems: equal scores, and the p-value of all exchanges of translations."""
+
+from itertools import product
+
+import pytest
+
+from seq2attn.evaluation.config import EvaluationConfig
+from seq2attn.evaluation.metrics import paired_scores
+
+REFERENCES = ["a b c d e f", "g h i j k l", "m n o p q r", "s t u v w x", "a c e g i k"]
+METRICS = EvaluationConfig().build(REFERENCES)
+FIRST = ["a b c d e", "g h i j k l", "m n o r", "s t u v w x", "a c e g i"]
+
+
+def p_values(second, test, names=("bleu", "chrf", "ter", "exact")):
+    scores = paired_scores(METRICS, {"first": FIRST, "second": second}, [REFERENCES], names, test)
+    return {name: systems["second"].p_value for name, systems in scores.items()}
+
+
+@pytest.mark.parametrize("test", ["bootstrap", "randomization"])
+def test_the_p_value_of_different_translations_with_equal_scores_is_1(test):
+    second = ["a b c d e f", "g h i j k", *FIRST[2:]]
+    assert second != FIRST and set(p_values(second, test).values()) == {1.0}
+
+
+@pytest.mark.parametrize("changed", [1, 2, 4])
+def test_randomization_is_the_share_of_exchanges_with_as_large_a_difference(changed):
+    second = [*REFERENCES[:changed], *FIRST[changed:]]
+    exchanged = [
+        zip(*((a, b)[::step] for a, b, step in zip(FIRST, second, steps, strict=True)), strict=True)
+        for steps in product((1, -1), repeat=len(FIRST))
+    ]
+    scores = [[METRICS.scores(system, [REFERENCES], ["bleu"])[0].value for system in pair] for pair in exchanged]
+    differences = [abs(one - other) for one, other in scores]
+    expected = sum(difference >= differences[0] - 1e-9 for difference in differences) / len(differences)
+    assert p_values(second, "randomization", ["bleu"])["BLEU"] == pytest.approx(expected, abs=0.02)
