@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from seq2attn.cli.options import AllowCode, RunDirs
+from seq2attn.cli.options import AllowCode, RunDirs, Tag
 
 
 def compare(
@@ -21,6 +21,7 @@ def compare(
     reference: Annotated[
         list[Path] | None, typer.Option(help="Reference translations of --source. Repeatable.", metavar="FILE")
     ] = None,
+    tag: Tag = None,
     test: Annotated[
         Literal["bootstrap", "randomization"],
         typer.Option(help="Significance test: paired bootstrap, or paired approximate randomization."),
@@ -50,7 +51,7 @@ def compare(
 
     if len(runs) < 2 or len({run.resolve() for run in runs}) < len(runs):
         raise UserError("give two or more different run directories")
-    comparison = compare_translations(runs, source, tuple(reference or ()), test=test, num_examples=examples)
+    comparison = compare_translations(runs, source, tuple(reference or ()), tag, test=test, num_examples=examples)
     if html is not None:
         write_bytes(html, comparison_html(comparison).encode())
     if output_format == "json":

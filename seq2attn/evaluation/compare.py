@@ -22,6 +22,7 @@ from seq2attn.data.prepare import TRAIN, text_path
 from seq2attn.evaluation.evaluate import EvaluationSet, read_translations, test_sets
 from seq2attn.evaluation.metrics import LengthBucket, PairedScore, SignificanceTest, bleu_by_length, paired_scores
 from seq2attn.run_directory import RunDirectory
+from seq2attn.tokenizers.tags import check_tag
 
 FREQUENCIES = (0, 1, 4, 9, 99, 999)
 """Largest counts of the buckets of words by frequency."""
@@ -75,19 +76,23 @@ def compare_translations(
     runs: Sequence[Path],
     source: Path | None,
     references: Sequence[Path],
+    tag: str | None = None,
     *,
     test: SignificanceTest = "bootstrap",
     num_examples: int = 10,
 ) -> RunComparison:
     """Comparison of evaluated runs with the first of them, by its metrics.
 
-    Raises RunError for a run that has not translated one of the test sets, or has translated another text.
+    Raises RunError for a run that has not translated one of the test sets, or has translated another text, and
+    UserError for one that does not know the tag.
     """
     directories = [RunDirectory(run) for run in runs]
+    for run in directories if tag is not None else []:
+        check_tag(run.load_tokenizers()[0], tag)
     experiments = [run.load_config() for run in directories]
     evaluation = experiments[0].evaluation
     compared = []
-    for name, corpus in test_sets(experiments, source, references).items():
+    for name, corpus in test_sets(experiments, source, references, tag).items():
         texts = EvaluationSet.read(name, corpus, evaluation)
         outputs = {str(run.folder): read_translations(run, texts) for run in directories}
         counts = _word_counts(directories[0], cast("BLEU", texts.metrics.by_name["bleu"]))

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from itertools import product
 from pathlib import Path
 
@@ -99,6 +100,11 @@ def test_tags_choose_the_translation(invoke: Invoke, tmp_path: Path) -> None:
     invoke("evaluate", "run", "--greedy", *own_set, "--tag", "2fr")
     assert (tmp_path / "run/evaluation/lines.txt").read_text(encoding="utf-8") == "la réponse\n"
     assert "data.test.NAME.tag" in invoke("evaluate", "run", "--tag", "2fr", code=2).err
-    for command in (["translate", "run", "haus"], ["evaluate", "run", *own_set], ["score", "run", *PAIR]):
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    compare = ["compare", "run", "copy", *own_set]
+    assert invoke(*compare, "--tag", "2fr").out.startswith("lines, 1 sentences")
+    assert "a translation of another text" in invoke(*compare, code=2).err
+    commands = ["translate", "run", "haus"], ["evaluate", "run", *own_set], ["score", "run", *PAIR], compare
+    for command in commands:
         done = invoke(*command, "--tag", "2 de", code=2)
         assert done.err == "error: the model does not know the tag `2 de`: its tags are `2en`, `2fr`\n" and not done.out
