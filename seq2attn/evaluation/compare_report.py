@@ -14,7 +14,7 @@ TEST_NOTES = {
     "bootstrap": "± is half of the 95 % interval over sentences; p is of the difference from {first}, by sacreBLEU's"
     " paired bootstrap (1,000 samples).",
     "randomization": "p is of the difference from {first}, by sacreBLEU's paired approximate randomization (10,000"
-    " trials, ties counted).",
+    " trials).",
 }
 
 
