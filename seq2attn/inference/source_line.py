@@ -27,6 +27,9 @@ from seq2attn.tokenizers.vocabulary import UNK
 _BLOCKS = re.compile(r".{1,10000}(?:(?<=[.!?…।] )|(?<=[。！？])|$)|.{1,10000}")
 """Parts of a text that sentencex splits separately: its time is quadratic in the length after an unclosed quote."""
 
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
+"""Halves of UTF-16 characters: not text, but in strings that Python has decoded with `surrogateescape`."""
+
 
 @dataclass(frozen=True)
 class SourceLimit:
@@ -115,7 +118,8 @@ class SourceLine:
 
     @classmethod
     def encode(cls, tokenizer: Tokenizer, line: str, lengths: LengthsConfig, limit: SourceLimit | None) -> SourceLine:
-        """The line, split or truncated if it has more tokens than `limit`."""
+        """The line, split or truncated if it has more tokens than `limit`; lone surrogates are replaced by U+FFFD."""
+        line = _SURROGATES.sub("\ufffd", line)
         if is_right_to_left(tokenizer):
             forward = cls.encode(with_direction(tokenizer, right_to_left=False), line, lengths, limit)
             return replace(forward, segments=tuple(in_reverse(tokenizer, line, ids) for ids in forward.segments))
@@ -158,6 +162,8 @@ def _split(tokenizer: Tokenizer, line: str, max_tokens: int, language: str) -> I
 
 def encode_prefix(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
     """The ids of a prefix of translations. Raises UserError for text with unknown tokens, and from right to left."""
+    if _SURROGATES.search(text):
+        raise UserError(f"no translation can begin with {text!r}: it is not valid Unicode")
     if is_right_to_left(tokenizer):
         raise UserError(f"no translation can begin with {text!r}: the model writes from right to left")
     ids = tuple(tokenizer.encode(text))

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from seq2attn.errors import UserError
+from seq2attn.inference.translator import Translator
 from seq2attn.run_directory import RunDirectory
 from tests.cli.conftest import ENVIRONMENT, ROOT, Invoke, Toy, command, invoke_in
 from tests.unit.visualization.conftest import page_data
@@ -75,6 +77,16 @@ class TestTranslate:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["in.de", "out.en"]
         (tmp_path / "in.de.gz").write_bytes(gzip.compress((tmp_path / "in.de").read_bytes()))
         assert invoke_in(tmp_path, "translate", toy.run, "-i", "in.de.gz", "--greedy").out == piped.out
+
+    @pytest.mark.filterwarnings("ignore::seq2attn.inference.input_checks.InputWarning")
+    @pytest.mark.parametrize("times", [1, 200])  # a line that is split
+    def test_lone_surrogates_are_replaced(self, toy: Toy, times: int) -> None:
+        translator = Translator.load(toy.run)
+        lines = [f"rot {character} haus" * times for character in ("\ud800", "\udcff", "\ufffd")]
+        one, two, replaced = translator.translate(lines)
+        assert one.text == two.text == replaced.text
+        with pytest.raises(UserError, match=r"no translation can begin with 'ro\\udcff': it is not valid Unicode"):
+            translator.translate("rot", prefix="ro\udcff")
 
     def test_lines_are_translated_as_they_come_until_an_interrupt(self, toy: Toy, tmp_path: Path) -> None:
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
