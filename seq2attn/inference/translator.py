@@ -212,7 +212,7 @@ class Translator:
         those of earlier lines; without it, they are given at the end.
         """
         search = search or self.search
-        check_num_hypotheses(search, num_hypotheses or 1)
+        check_num_hypotheses(search, 1 if num_hypotheses is None else num_hypotheses)
         checks = InputChecker(self.training_report) if checker is None else checker
         pairs = ((line, prefix) for line in lines) if isinstance(prefix, str) else zip(lines, prefix, strict=True)
         limit = effective_source_limit(search.lengths, self.source_limit, self.engine.max_source_length)

@@ -183,8 +183,11 @@ def resolve_search(
 
     `mbr`: minimum Bayes risk decoding with this number of samples.
 
-    Raises UserError when two kinds of search are given, and for a beam that its groups do not divide.
+    Raises UserError when two kinds of search are given, and for a beam of another size than configs may have, or that
+    its groups do not divide.
     """
+    if beam is not None and not 1 <= beam <= MAX_BEAM_SIZE:
+        raise UserError(f"a beam has 1 to {MAX_BEAM_SIZE:,} hypotheses, not {beam:,}")
     given = {"--greedy": greedy, "--beam": beam is not None, "--mbr": mbr is not None}
     if sum(given.values()) > 1:
         raise UserError(f"{' and '.join(name for name in given if given[name])} exclude each other")
@@ -205,7 +208,9 @@ def resolve_search(
 
 
 def check_num_hypotheses(search: SearchConfig, count: int) -> None:
-    """Raises UserError when a search has fewer than `count` hypotheses for a line."""
+    """Raises UserError when a search has fewer than `count` hypotheses for a line, and unless `count` is positive."""
+    if count < 1:
+        raise UserError(f"each line has at least 1 translation, not {count}")
     if count > search.num_hypotheses:
         raise UserError(
             f"{count} translations of a line need a search at least as wide; this one finds {search.num_hypotheses}"

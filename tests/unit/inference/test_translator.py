@@ -3,6 +3,7 @@
 import io
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -151,6 +152,20 @@ def test_search_options_keep_the_lengths() -> None:
     beam, wider = (BeamConfig(kind="beam", beam_size=size, patience=1.0, lengths=lengths) for size in (5, 7))
     assert resolve_search(beam, beam=7) == wider
     assert resolve_search(search, beam=None, greedy=True) == GreedyConfig(kind="greedy", lengths=lengths)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam_size": 10**5}, "a beam has 1 to 1,000 hypotheses, not 100,000"),
+        ({"beam_size": 0}, "a beam has 1 to 1,000 hypotheses, not 0"),
+        ({"num_hypotheses": 0}, "each line has at least 1 translation, not 0"),
+        ({"num_hypotheses": -1}, "each line has at least 1 translation, not -1"),
+    ],
+)
+def test_numbers_of_hypotheses_are_checked(options: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        translator().translate("a few words", SEARCH, **options)
 
 
 def test_the_device_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
