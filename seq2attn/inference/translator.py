@@ -41,7 +41,7 @@ from seq2attn.models.build import count_parameters
 from seq2attn.nn.device import resolve_device
 from seq2attn.nn.linear import prepack_linears
 from seq2attn.run_directory import RunDirectory
-from seq2attn.search.config import SearchConfig, check_num_hypotheses, resolve_search
+from seq2attn.search.config import SampleConfig, SearchConfig, check_num_hypotheses, resolve_search
 from seq2attn.search.translate_ids import Hypothesis, default_batch_tokens, retry_with_smaller_batches
 from seq2attn.tokenizers.base import Tokenizer, translate_into
 
@@ -224,7 +224,8 @@ class Translator:
                 for line, (_, begin) in zip(encoded, batch, strict=True)
             ]
             checks.add_lines(encoded, self.source)
-            ranked = self._search(encoded, search)
+            own_seed = search.for_lines_after(number - 1) if isinstance(search, SampleConfig) else search
+            ranked = self._search(encoded, own_seed)
             if self.replace_unk:
                 ranked = replace_unknown_words(self.model, (self.source, self.target), encoded, ranked, self.glossary)
             truncated = are_truncated(encoded, ranked, search.lengths)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
+import numpy as np
 import torch
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
@@ -166,6 +167,13 @@ class SampleConfig(Config):
         """The search strategy, with a seeded generator."""
         generator = torch.Generator(device).manual_seed(self.seed)
         return Sampling(self.num_samples, self.temperature, self.top_k, self.top_p, generator)
+
+    def for_lines_after(self, num_lines: int) -> SampleConfig:
+        """The same search with another seed, so that samples of equal lines in later parts of a text differ."""
+        if not num_lines:
+            return self
+        (seed,) = np.random.SeedSequence((self.seed, num_lines)).generate_state(1, np.uint64)
+        return self.model_copy(update={"seed": int(seed) >> 1})
 
 
 SearchConfig = Annotated[GreedyConfig | BeamConfig | SampleConfig, Field(discriminator="kind")]

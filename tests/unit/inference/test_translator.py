@@ -54,6 +54,17 @@ def test_a_string_has_one_translation_and_lines_have_a_list() -> None:
     assert next(one.translate_iterable(endless, window=5)).source_tokens == ("a", "few", "words")
 
 
+def test_samples_of_equal_lines_differ_between_windows_and_follow_the_seed() -> None:
+    one, lines = translator(), ["a few words"] * 6
+
+    def sample(seed: int, window: int) -> list[tuple[str, ...]]:
+        search = SampleConfig(kind="sample", seed=seed, lengths=LengthsConfig(max_length=9))
+        return [each.tokens for each in one.translate_iterable(lines, search, window=window)]
+
+    first, second = sample(1, 2), sample(2, 2)
+    assert len({*first, *second}) > 9 and first == sample(1, 2)
+
+
 def test_an_empty_line_has_an_empty_translation() -> None:
     for search in (SEARCH, GREEDY, SampleConfig(kind="sample", num_samples=2)):
         for one in translator().translate(["", " \t "], search, attention=True):
