@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -13,6 +14,7 @@ from seq2attn.inference.translator import Translator
 from seq2attn.inference.unknown_words import check_replaceable
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.models.ensemble import Ensemble, EnsembleSource
+from seq2attn.search.config import LengthsConfig
 from seq2attn.tokenizers.right_to_left import is_right_to_left
 from seq2attn.tokenizers.tags import tags_of
 from seq2attn.tokenizers.vocabulary import check_same
@@ -21,7 +23,7 @@ from seq2attn.tokenizers.vocabulary import check_same
 class EnsembleTranslator(Translator):
     """Translation by the mean of the probabilities of several models, which may have different source tokenizers.
 
-    Search settings, limits of lengths and warnings are those of the first; no source is longer than any model allows.
+    Search settings and warnings are those of the first; no source is longer than any model allows.
     """
 
     def __init__(self, members: Sequence[Translator], precision: SearchPrecision = "float32") -> None:
@@ -33,11 +35,6 @@ class EnsembleTranslator(Translator):
             first.target,
             first.search,
             engine=NativeEngine(Ensemble(tuple(member.model for member in members)), precision),
-            source_limit=min(
-                (member.source_limit for member in members if member.source_limit is not None),
-                key=lambda limit: limit.max_tokens,
-                default=None,
-            ),
             training_report=first.training_report,
         )
         self.members = tuple(members)
@@ -51,8 +48,17 @@ class EnsembleTranslator(Translator):
     def __repr__(self) -> str:
         return f"EnsembleTranslator({', '.join(map(repr, self.members))})"
 
+    def encode(self, line: str, lengths: LengthsConfig) -> SourceLine:
+        """The line as token ids of the first model, split or truncated as by the model that does so most."""
+        first, *others = (member.encode(line, lengths) for member in self.members)
+        shortest = max([first, *others], key=lambda one: (len(one.segments), -len(one.texts[0])))
+        if shortest is first:
+            return first
+        segments = tuple(tuple(self.source.encode(text)) for text in shortest.texts)
+        return replace(first, segments=segments, segment_texts=shortest.texts, warning=shortest.warning)
+
     def _segments(self, line: SourceLine) -> list[EnsembleSource]:
-        """The token ids of each segment for all models; a segment is cut where the first tokenizer cuts it."""
+        """The token ids of each segment for all models; a segment is cut where `encode` cuts it."""
         return [
             EnsembleSource((ids, *(member.source.encode(text) for member in self.members[1:])))
             for ids, text in zip(line.segments, line.texts, strict=True)

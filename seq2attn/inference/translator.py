@@ -41,7 +41,7 @@ from seq2attn.models.build import count_parameters
 from seq2attn.nn.device import resolve_device
 from seq2attn.nn.linear import prepack_linears
 from seq2attn.run_directory import RunDirectory
-from seq2attn.search.config import SampleConfig, SearchConfig, check_num_hypotheses, resolve_search
+from seq2attn.search.config import LengthsConfig, SampleConfig, SearchConfig, check_num_hypotheses, resolve_search
 from seq2attn.search.translate_ids import Hypothesis, default_batch_tokens, retry_with_smaller_batches
 from seq2attn.tokenizers.base import Tokenizer, translate_into
 
@@ -215,10 +215,9 @@ class Translator:
         check_num_hypotheses(search, 1 if num_hypotheses is None else num_hypotheses)
         checks = InputChecker(self.training_report) if checker is None else checker
         pairs = ((line, prefix) for line in lines) if isinstance(prefix, str) else zip(lines, prefix, strict=True)
-        limit = effective_source_limit(search.lengths, self.source_limit, self.engine.max_source_length)
         while batch := list(islice(pairs, window)):
             number = checks.num_lines + 1
-            encoded = [SourceLine.encode(self.source, line, search.lengths, limit) for line, _ in batch]
+            encoded = [self.encode(line, search.lengths) for line, _ in batch]
             encoded = [
                 replace(line, prefix=encode_prefix(self.target, begin)) if begin else line
                 for line, (_, begin) in zip(encoded, batch, strict=True)
@@ -239,6 +238,11 @@ class Translator:
                 yield translation
         if checker is None:
             _warn(checks)
+
+    def encode(self, line: str, lengths: LengthsConfig) -> SourceLine:
+        """The line as token ids, split or truncated if it has more than the model or its engine takes."""
+        limit = effective_source_limit(lengths, self.source_limit, self.engine.max_source_length)
+        return SourceLine.encode(self.source, line, lengths, limit)
 
     def _search(self, lines: Sequence[SourceLine], search: SearchConfig) -> list[RankedHypotheses]:
         """The hypotheses of all segments of each line."""

@@ -67,7 +67,10 @@ def test_each_model_reads_a_line_by_its_own_tokenizer():
     ensemble = EnsembleTranslator(members)
     split = ensemble.translate("a b c d e f g")
     parts = [ensemble.translate(part) for part in split.segments]
-    assert len(parts) == 2 and split.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-4)
+    lengths = [[len(each.source.encode(segment)) for each in members] for segment in split.segments]
+    assert max(words for words, _ in lengths) <= 9 and max(characters for _, characters in lengths) <= 5
+    assert "".join(split.segments).replace(" ", "") == "abcdefg"
+    assert split.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-4)
     for line, translation in (*zip(split.segments, parts, strict=True), ("gab", ensemble.translate("gab"))):
         pairs = [[(each.source.encode(line), target.encode(translation.text))] for each in members]
         each = [each.engine.token_log_probs(pair, budget=99)[0] for each, pair in zip(members, pairs, strict=True)]
