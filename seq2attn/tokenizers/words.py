@@ -99,7 +99,8 @@ def _tokens_with_joiners(line: str) -> Iterator[str]:
 def _token_pattern() -> re.Pattern[str]:
     # `\w` lacks the vowel signs and accents that many scripts write as separate characters.
     marks = "".join(chr(c) for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c))[0] == "M")
-    return re.compile(rf"(?P<word>[\w{marks}]+)|\S")
+    # `<unk>` is one word, so that a translation with unknown words has as many tokens when it is scored.
+    return re.compile(rf"(?P<word>[\w{marks}]+|{SPECIAL_TOKENS[UNK]})|\S")
 
 
 class CharacterTokenizerConfig(NormalizeConfig):

@@ -22,7 +22,7 @@ NBEST = "--json", "--n-best", "4", "--beam", "4"
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    """A model that never predicts `<unk>`, whose text is not one token."""
+    """A model that never predicts `<unk>`."""
     return without_unknown(untrained(tmp_path))
 
 
@@ -53,8 +53,11 @@ def hypotheses(invoke: Invoke, *arguments: object) -> list[list[dict[str, Any]]]
     return [[line, *line["alternatives"]] for line in lines]
 
 
-def test_a_run_that_reranks_itself_leaves_its_order(invoke: Invoke, run: RunDirectory) -> None:
+@pytest.mark.parametrize("unknown", [False, True])
+def test_a_run_that_reranks_itself_leaves_its_order(invoke: Invoke, tmp_path: Path, unknown: bool) -> None:
+    run = untrained(tmp_path) if unknown else without_unknown(untrained(tmp_path))
     plain = hypotheses(invoke, run.folder)
+    assert unknown == any("<unk>" in one["text"] for row in plain for one in row)
     again = hypotheses(invoke, run.folder, "--rerank", f"{run.folder}:0.5")
     for before, after in zip(plain, again, strict=True):
         assert [one["text"] for one in before] == [one["text"] for one in after]

@@ -91,6 +91,8 @@ def test_special_tokens_and_line_breaks_in_decoding(name: str) -> None:
     red = tokenizer.encode("red")
     assert tokenizer.decode([BOS, *red, EOS, PAD]) == "red"
     assert "<unk>" in tokenizer.decode([*red, UNK])
+    if isinstance(tokenizer.config, WordTokenizerConfig):
+        assert tokenizer.encode(tokenizer.decode([*red, UNK, *red])) == [*red, UNK, *red]
     assert tokenizer.convert_ids_to_tokens([PAD, BOS, EOS, UNK]) == list(SPECIAL_TOKENS)
     assert tokenizer.convert_ids_to_tokens(red) == [tokenizer.vocabulary.tokens[id] for id in red]
     breaks = [id for id in (tokenizer.vocabulary.id(f"<0x{byte:02X}>") for byte in (10, 13)) if id != UNK]
