@@ -94,8 +94,12 @@ def test_endless_files_are_not_read(tmp_path: Path, invoke: Invoke, make: Callab
     run = untrained(tmp_path, config)
     (tmp_path / "lines.txt").unlink()
     make(tmp_path / "lines.txt")
-    commands = [("evaluate", run.folder), ("export", run.folder, "--to", "ctranslate2"), ("prepare", "own.yaml")]
-    for command in (*commands, ("align", run.folder, "--select-head")):
+    of_run = [
+        ("evaluate", run.folder),
+        ("export", run.folder, "--to", "ctranslate2"),
+        ("align", run.folder, "--select-head"),
+    ]
+    for command in (*of_run, ("prepare", "own.yaml", "--set", "run_dir=new")):
         error = invoke(*command, code=2).err
         assert "is not a regular file; write text from a pipe or a device to a file first" in error
     (tmp_path / "sweep.yaml").write_text(SWEEP.format("own.yaml"), encoding="utf-8")
