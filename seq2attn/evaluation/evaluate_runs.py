@@ -141,7 +141,8 @@ def _evaluate(
     translator.rerankers = load_rerankers(options.rerank, run, translator.source, search, options.device, to=options.to)
     if options.to is not None:
         translator = translator.with_target_language(options.to)
-    translator.glossary = load_glossary(options.glossary, translator.target, search, replace_unk=options.replace_unk)
+    tokenizers = translator.source, translator.target
+    translator.glossary = load_glossary(options.glossary, tokenizers, search, replace_unk=options.replace_unk)
     translator.max_batch_tokens = options.batch_tokens or translator.max_batch_tokens
     check_engine_supports(translator.engine, search, run, options.overrides)
     results = evaluate_run(run, translator, sets, search, settings)

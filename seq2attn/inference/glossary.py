@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import regex
+
 from seq2attn.errors import DataError, UserError
 from seq2attn.io.text_lines import read_lines
 from seq2attn.search.config import BeamConfig, SearchConfig
 from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.normalize import WORD_END, WORD_START, NormalizeConfig
 from seq2attn.tokenizers.vocabulary import UNK
 
 
@@ -37,22 +39,26 @@ class TermCounts:
 
 @dataclass(frozen=True)
 class Glossary:
-    """Target terms by their source terms."""
+    """Target terms by their source terms. All text is compared as the tokenizers normalize it."""
 
     terms: Mapping[str, Term]
+    source: NormalizeConfig
+    target: NormalizeConfig
 
     @classmethod
-    def load(cls, path: Path, target: Tokenizer, *, replace_unk: bool = False) -> Glossary:
+    def load(cls, path: Path, tokenizers: tuple[Tokenizer, Tokenizer], *, replace_unk: bool = False) -> Glossary:
         """The glossary of a file: in each line a source term, a tab and a target term.
 
         Raises: DataError for another line, for a source term with two target terms, and for a target term that the
         vocabulary cannot produce, unless its source term is a word and `replace_unk` puts it in place of `<unk>`.
         """
-        terms, lines = dict[str, Term](), dict[str, int]()
+        terms, lines, target = dict[str, Term](), dict[str, int](), tokenizers[1]
+        forms = [_normalization(tokenizer) for tokenizer in tokenizers]
         for number, line in enumerate(read_lines(path), start=1):
             source, *others = (column.strip() for column in line.split("\t"))
             if len(others) != 1 or not source or not others[0]:
                 raise DataError(f"{path}:{number}: expected a source term, a tab and a target term")
+            source = forms[0].normalize(source)
             ids = tuple(target.encode(others[0])[len(target.line_prefix) :])
             if replace_unk and UNK in ids and len(source.split()) == 1:
                 ids = ()
@@ -61,16 +67,18 @@ class Glossary:
             if terms.setdefault(source, Term(others[0], ids)).text != others[0]:
                 raise DataError(f"{path}:{number}: {source!r} has another target term in line {lines[source]}")
             lines.setdefault(source, number)
-        return cls(terms)
+        return cls(terms, *forms)
 
     def find(self, text: str) -> list[Term]:
         """The target terms of the source terms in a text, each once; of overlapping source terms the longest."""
-        return list(dict.fromkeys(self.terms[match[0]] for match in self._pattern.finditer(text)))
+        return list(
+            dict.fromkeys(self.terms[match[0]] for match in self._pattern.finditer(self.source.normalize(text)))
+        )
 
     @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        sources = map(re.escape, sorted(self.terms, key=len, reverse=True))
-        return re.compile(rf"(?<!\w)(?:{'|'.join(sources) or '(?!)'})(?!\w)")
+    def _pattern(self) -> regex.Pattern[str]:
+        sources = map(regex.escape, sorted(self.terms, key=len, reverse=True))
+        return regex.compile(f"{WORD_START}(?:{'|'.join(sources) or '(?!)'}){WORD_END}")
 
     def phrases(self, text: str, search: SearchConfig) -> tuple[tuple[int, ...], ...]:
         """The token ids of all target terms for a text.
@@ -94,15 +102,23 @@ class Glossary:
 
     def is_met(self, source: str, translation: str) -> Iterator[bool]:
         """For each term of a line, True if the translation has it."""
-        return (term.text in translation for term in self.find(source))
+        text = self.target.normalize(translation)
+        return (self.target.normalize(term.text) in text for term in self.find(source))
 
 
-def load_glossary(path: Path | None, target: Tokenizer, search: SearchConfig, *, replace_unk: bool) -> Glossary | None:
+def _normalization(tokenizer: Tokenizer) -> NormalizeConfig:
+    """The normalization of a tokenizer; for those of pretrained models NFC and single spaces."""
+    return tokenizer.config if isinstance(tokenizer.config, NormalizeConfig) else NormalizeConfig()
+
+
+def load_glossary(
+    path: Path | None, tokenizers: tuple[Tokenizer, Tokenizer], search: SearchConfig, *, replace_unk: bool
+) -> Glossary | None:
     """The glossary of `--glossary`, if it is given. Raises UserError for a search that cannot follow it."""
     if path is None:
         return None
     _check_search(search)
-    return Glossary.load(path, target, replace_unk=replace_unk)
+    return Glossary.load(path, tokenizers, replace_unk=replace_unk)
 
 
 def _check_search(search: SearchConfig) -> None:

@@ -65,7 +65,8 @@ def translate_input(translator: Translator, search: SearchConfig, options: Trans
     that is to be drawn.
     """
     check_tag(translator.source, options.tag)
-    translator.glossary = load_glossary(options.glossary, translator.target, search, replace_unk=translator.replace_unk)
+    tokenizers = translator.source, translator.target
+    translator.glossary = load_glossary(options.glossary, tokenizers, search, replace_unk=translator.replace_unk)
     if options.attention is not None:  # raises errors about layers and heads before the work
         selection = options.attention_selection
         select = selection.select_all if options.draws_html else selection.select

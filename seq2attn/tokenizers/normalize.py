@@ -70,13 +70,18 @@ MIN_KANA_SHARE = 0.05
 """Minimum share of kana among the letters of Japanese text; a Chinese text may quote a few."""
 _KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}ー]")
 _EAST_ASIAN = regex.compile(r"[\p{Han}\p{Bopomofo}\p{Hiragana}\p{Katakana}ー]")
+_EAST_ASIAN_PUNCTUATION = regex.compile(r"[\u3000-\u303f\uff00-\uffef]")
 _SOUTH_EAST_ASIAN = {name: regex.compile(rf"\p{{{name}}}") for name in ("Thai", "Lao", "Khmer", "Myanmar")}
+_UNSPACED = "|".join(one.pattern for one in (_EAST_ASIAN, _EAST_ASIAN_PUNCTUATION, *_SOUTH_EAST_ASIAN.values()))
+_AT_UNSPACED = rf"(?<={_UNSPACED})|(?={_UNSPACED})"
+WORD_START = rf"(?:(?<![\p{{L}}\p{{M}}\p{{N}}_])|{_AT_UNSPACED})"
+WORD_END = rf"(?!\p{{M}})(?:(?![\p{{L}}\p{{N}}_])|{_AT_UNSPACED})"
+"""Patterns of `regex` for places where a word may begin and end: in scripts without spaces before any letter."""
 
 
 def is_east_asian(character: str) -> bool:
     """True for letters and punctuation of Chinese and Japanese, which have no spaces between words and sentences."""
-    is_punctuation = "\u3000" <= character <= "\u303f" or "\uff00" <= character <= "\uffef"
-    return is_punctuation or _EAST_ASIAN.match(character) is not None
+    return any(pattern.match(character) for pattern in (_EAST_ASIAN, _EAST_ASIAN_PUNCTUATION))
 
 
 def is_unspaced(character: str) -> bool:

@@ -41,7 +41,7 @@ def test_translations_have_the_terms(invoke: Invoke, run: RunDirectory) -> None:
 
 
 def test_the_longest_source_term_at_word_boundaries_counts(run: RunDirectory, tmp_path: Path) -> None:
-    glossary = Glossary.load(tmp_path / "terms", WordTokenizerConfig().train(WORDS))
+    glossary = Glossary.load(tmp_path / "terms", (WordTokenizerConfig().train(WORDS),) * 2)
     for text, terms in {
         "a few words, few": ["not many", "of"],
         "fewer swords": [],
@@ -81,7 +81,7 @@ def test_evaluate_has_the_terms_and_their_share(invoke: Invoke, run: RunDirector
     assert translations == invoke("translate", run.folder, "-i", "in", *options).out
     invoke("evaluate", run.folder)
     assert json.loads((run.folder / "evaluation/ours.json").read_text(encoding="utf-8"))["glossary"] is None
-    glossary = Glossary.load(tmp_path / "terms", run.load_tokenizers()[1])
+    glossary = Glossary.load(tmp_path / "terms", run.load_tokenizers())
     assert glossary.count_met(["a few words", "few"], ["of", "not many"]) == TermCounts(2, 3)
     for counts, text in {(0, 0): "0 of 0 terms met", (1, 3): "1 of 3 terms met (33.3%)"}.items():
         assert str(TermCounts(*counts)) == text
