@@ -93,8 +93,11 @@ class Translator:
         `bfloat16`. `allow_code` names modules of custom components that may be imported; name only those you trust.
 
         Raises RunError when the directory is not a run, its files do not match, or the run was not exported or has
-        changed since; UserError for a device that does not exist, and for a precision of an exported model.
+        changed since; UserError for a device that does not exist, for a precision of an exported model, and for an
+        `export_dir` without its engine.
         """
+        if engine == "native" and export_dir is not None:
+            raise UserError("--export-dir needs --engine ctranslate2 or --engine onnx")
         torch_device = resolve_device(device)
         plugin.allow_code(allow_code)
         run_directory = RunDirectory(Path(run))

@@ -9,7 +9,7 @@ import pytest
 from seq2attn import load
 from seq2attn.data.filter import EncodedPair, FiltersConfig
 from seq2attn.engines.native import NativeEngine
-from seq2attn.errors import RunError
+from seq2attn.errors import RunError, UserError
 from seq2attn.inference.translator import Translator
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.words import WordTokenizerConfig
@@ -161,3 +161,11 @@ def test_a_prefix_with_unknown_tokens_is_refused(invoke: Invoke, run: RunDirecto
     error = invoke("translate", run.folder, "--prefix", "of strange", "-o", "out", given=GIVEN, code=2).err
     assert "no translation can begin with 'of strange'" in error
     assert (tmp_path / "out").read_text() == "before" and not list(tmp_path.glob("*.partial"))
+
+
+def test_a_folder_of_an_export_needs_its_engine(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
+    message = "--export-dir needs --engine ctranslate2 or --engine onnx"
+    for command in (["translate", run.folder, "a"], ["evaluate", run.folder]):
+        assert invoke(*command, "--export-dir", tmp_path, code=2).err == f"error: {message}\n"
+    with pytest.raises(UserError, match=message):
+        load(run.folder, export_dir=tmp_path)
