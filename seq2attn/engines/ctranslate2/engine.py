@@ -2,16 +2,19 @@
 
 Differences from the native search:
 
-- A call has one maximum length: sentences of similar lengths are searched with the largest of their limits.
 - A hypothesis is truncated at the limit, so its log-probability does not include EOS.
-- Its scores do not include the tokens of a prefix: their log-probabilities come from forced decoding.
-- A beam ends when `patience` times its width are finished; the native one also when no other can become better.
+- A beam ends when `patience` times its width are finished; the native one also when no other can become better. If more
+  are, those with the lowest log-probability per token are left out.
+
+The finished hypotheses are ranked here: CTranslate2 has no `gnmt` penalty, and its scores do not include the tokens of
+a prefix, whose log-probabilities come from forced decoding.
 """
 
 from __future__ import annotations
 
 import importlib
 import logging
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +30,7 @@ from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.engines.base import EngineError
 from seq2attn.errors import UserError
 from seq2attn.models.seq2seq import IdPairs
-from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
+from seq2attn.search.config import BeamConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
 from seq2attn.tokenizers.vocabulary import EOS, Vocabulary
 
@@ -40,6 +43,33 @@ CUBLAS_HINT = "a PyTorch for another CUDA does not bring it; `pip install nvidia
 
 
 @dataclass(frozen=True)
+class _Sentence:
+    row: int
+    source: Sequence[int]
+    prefix: Sequence[int]
+    forced: Sequence[float]
+    """Log-probabilities of the prefix and EOS; without a prefix, none."""
+    max_length: int
+    """Maximum tokens of a translation, without EOS."""
+
+    @property
+    def is_complete(self) -> bool:
+        """True for a prefix of the maximum length: only EOS can follow."""
+        return len(self.prefix) >= self.max_length
+
+    def rank(self, finished: Sequence[tuple[tuple[int, ...], float]], search: SearchConfig) -> list[Hypothesis]:
+        """The best of `finished`: ids, and the sum of the log-probabilities of those after the prefix."""
+        lengths = torch.tensor([len(ids) for ids, _ in finished])
+        penalties = search.lengths.build_penalty().penalty(lengths).tolist()
+        prefix_log_prob = sum(self.forced[:-1])
+        hypotheses = []
+        for (ids, log_prob), penalty in zip(finished, penalties, strict=True):
+            total = prefix_log_prob + log_prob
+            hypotheses.append(Hypothesis(ids[:-1] if ids[-1:] == (EOS,) else ids, total / penalty, total))
+        return sorted(hypotheses, key=lambda one: -one.score)[: search.num_hypotheses]
+
+
+@dataclass(frozen=True)
 class CTranslate2Engine:
     """The engine of a folder with an exported model."""
 
@@ -48,6 +78,7 @@ class CTranslate2Engine:
     device: torch.device
     threads: int
     max_source_length: int | None = None
+    max_target_length: int | None = None
 
     @property
     def description(self) -> str:
@@ -60,44 +91,67 @@ class CTranslate2Engine:
         """Hypotheses of each source, best first. Raises EngineError for a search that CTranslate2 does not support."""
         if phrases:
             raise UserError(f"{ENGINE_NAME} has no lexical constraints: use --glossary with --engine native")
-        if mistakes := unsupported_search(search):
+        if mistakes := [*unsupported_search(search), *self._check_max_length(search.lengths)]:
             raise EngineError(ENGINE_NAME, mistakes)
+        output = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
+        sentences = self._sentences(sources, prefixes or [()] * len(sources), search, budget)
+        for sentence in sentences:
+            if sentence.is_complete:
+                output[sentence.row] = sentence.rank([((*sentence.prefix, EOS), sentence.forced[-1])], search)
+        batches = self._batches([one for one in sentences if not one.is_complete], budget // search.num_hypotheses)
+        with user_errors():
+            while batches:
+                futures = [self._search(batch, search) for batch in batches]
+                exceeding = defaultdict[tuple[int, int], list[_Sentence]](list)
+                for number, (batch, results) in enumerate(zip(batches, futures, strict=True)):
+                    for sentence, finished in zip(batch, map(self._finished, results), strict=True):
+                        if max(len(ids) for ids, _ in finished) > sentence.max_length:
+                            exceeding[number, sentence.max_length].append(sentence)
+                        else:
+                            output[sentence.row] = sentence.rank(finished, search)
+                batches = [*exceeding.values()]
+        return output
+
+    def _sentences(self, sources: TokenIds, prefixes: TokenIds, search: SearchConfig, budget: int) -> list[_Sentence]:
+        """The sources that are not empty, with their limits."""
+        limits = search.lengths.limits(torch.tensor([len(source) for source in sources])).max_length - 1
+        rows = [row for row, source in enumerate(sources) if source]
+        prefixed = [row for row in rows if prefixes[row]]
+        log_probs = self.token_log_probs([(sources[row], prefixes[row]) for row in prefixed], budget=budget)
+        forced = dict(zip(prefixed, log_probs, strict=True))
+        return [_Sentence(row, sources[row], prefixes[row], forced.get(row, ()), int(limits[row])) for row in rows]
+
+    def _batches(self, sentences: Sequence[_Sentence], budget: int) -> list[list[_Sentence]]:
+        sources = [sentence.source for sentence in sentences]
+        share = sum(len(source) + 1 for source in sources) // self.threads + 1  # so that no thread is idle
+        batches = batch_by_length(sources, min(budget, share, self._max_tokens))
+        return [[sentences[index] for index in batch] for batch in batches]
+
+    def _search(self, batch: Sequence[_Sentence], search: SearchConfig) -> list[Any]:
+        """The results of a call. It has one maximum length, so sentences may exceed theirs, and are searched again."""
         width, patience = search.num_hypotheses, 1.0
         if isinstance(search, BeamConfig) and width > 1:
             patience = search.patience or UNLIMITED_PATIENCE
-        prefixes = prefixes or [()] * len(sources)
-        lengths = torch.tensor([len(source) for source in sources])
-        limits = (search.lengths.limits(lengths).max_length - 1).tolist()  # without EOS
-        limits = [max(limit, len(prefix) + 1) for limit, prefix in zip(limits, prefixes, strict=True)]
-        share = sum(len(source) + 1 for source in sources) // self.threads + 1  # so that no thread is idle
-        batches = batch_by_length(sources, min(budget // width, share, self._max_tokens))
-        penalty = search.lengths.build_penalty().penalty(torch.arange(max(limits, default=0) + 2)).tolist()
-        prefixed = [row for row, prefix in enumerate(prefixes) if prefix and sources[row]]
-        pairs = [(sources[row], prefixes[row]) for row in prefixed]
-        forced = dict(zip(prefixed, self.token_log_probs(pairs, budget=budget), strict=True)) if pairs else {}
-        output = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
-        with user_errors():
-            futures = [
-                self._translator.translate_batch(
-                    self._tokens([sources[row] for row in rows], 0),
-                    target_prefix=self._tokens([prefixes[row] for row in rows], 1),
-                    beam_size=width,
-                    num_hypotheses=width,
-                    patience=patience,
-                    min_decoding_length=0,
-                    max_decoding_length=max(limits[row] for row in rows),
-                    max_input_length=0,
-                    return_scores=True,
-                    return_end_token=True,
-                    asynchronous=True,
-                )
-                for rows in batches
-            ]
-            for rows, results in zip(batches, futures, strict=True):
-                for row, result in zip(rows, results, strict=True):
-                    prefix_log_prob = sum(forced.get(row, ())[:-1])  # without EOS
-                    output[row] = self._hypotheses(result.result(), penalty, prefix_log_prob)
-        return output
+        results: list[Any] = self._translator.translate_batch(
+            self._tokens([sentence.source for sentence in batch], 0),
+            target_prefix=self._tokens([sentence.prefix for sentence in batch], 1),
+            beam_size=width,
+            num_hypotheses=int(width * patience),
+            patience=patience,
+            min_decoding_length=0,
+            max_decoding_length=max(sentence.max_length for sentence in batch),
+            max_input_length=0,
+            return_scores=True,
+            return_end_token=True,
+            asynchronous=True,
+        )
+        return results
+
+    def _finished(self, future: Any) -> list[tuple[tuple[int, ...], float]]:
+        """Ids and log-probability of all finished hypotheses; the scores of CTranslate2 are divided by the length."""
+        result = future.result()
+        ids = [tuple(map(self.vocabularies[1].id, tokens)) for tokens in result.hypotheses]
+        return [(each, score * len(each)) for each, score in zip(ids, result.scores, strict=True)]
 
     def token_log_probs(self, pairs: IdPairs, *, budget: int) -> list[list[float]]:
         """Forced decoding: the log-probability of each target token and of EOS."""
@@ -112,15 +166,12 @@ class CTranslate2Engine:
             )
         return [list(result.log_probs) for result in results]
 
-    def _hypotheses(self, result: Any, penalty: Sequence[float], prefix_log_prob: float) -> list[Hypothesis]:
-        """Hypotheses sorted by our length penalty; the scores of CTranslate2 are log-probabilities per token."""
-        hypotheses = list[Hypothesis]()
-        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
-            ids = tuple(map(self.vocabularies[1].id, tokens))
-            log_prob = prefix_log_prob + score * len(ids)
-            without_end = ids[:-1] if ids[-1:] == (EOS,) else ids
-            hypotheses.append(Hypothesis(without_end, log_prob / penalty[len(ids)], log_prob))
-        return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+    def _check_max_length(self, lengths: LengthsConfig) -> list[FieldError]:
+        longest = self.max_target_length
+        if longest is None or lengths.max_length <= longest:
+            return []
+        message = f"the exported model has positions for {longest:,} tokens; use at most that, or --engine native"
+        return [FieldError("search.lengths.max_length", message)]
 
     @property
     def _max_tokens(self) -> int:

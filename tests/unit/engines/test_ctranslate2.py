@@ -15,7 +15,7 @@ import torch
 
 from seq2attn.engines.base import EngineError
 from seq2attn.engines.ctranslate2.engine import CTranslate2Engine, user_errors
-from seq2attn.engines.ctranslate2.target import build_spec
+from seq2attn.engines.ctranslate2.target import MAX_POSITIONS, build_spec
 from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import UserError
 from seq2attn.models import ModelConfig, Seq2Seq, build_model
@@ -107,27 +107,23 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Engines:
     return NativeEngine(model), export(config, model, tmp_path_factory.mktemp("plain"))
 
 
-def max_lengths(search: SearchConfig, sources: TokenIds, prefixes: TokenIds) -> list[int]:
-    """Maximum tokens of the translation of each source, without EOS."""
-    limits = (search.lengths.limits(torch.tensor([len(source) for source in sources])).max_length - 1).tolist()
-    return [max(limit, len(prefix) + 1) for limit, prefix in zip(limits, prefixes, strict=True)]
-
-
 def check_scores(
     engines: Engines, search: SearchConfig, prefixes: TokenIds | None = None
 ) -> list[list[tuple[int, ...]]]:
     """The translations of SOURCES, after a check that log-probabilities are those of the native model.
 
-    That of EOS is left out where the limit truncated a hypothesis. With a budget of 1 each source has its own limit.
+    That of EOS is left out where the limit truncated a hypothesis.
     """
     native, exported = engines
-    output = exported.translate(SOURCES, search, budget=1, prefixes=prefixes)
-    limits = max_lengths(search, SOURCES, prefixes or [()] * len(SOURCES))
-    for source, hypotheses, limit in zip(SOURCES, output, limits, strict=True):
+    output = exported.translate(SOURCES, search, budget=400, prefixes=prefixes or ())
+    limits = (search.lengths.limits(torch.tensor([len(source) for source in SOURCES])).max_length - 1).tolist()
+    sentences = zip(SOURCES, output, limits, prefixes or [()] * len(SOURCES), strict=True)
+    for source, hypotheses, limit, prefix in sentences:
         forced = native.token_log_probs([(source, one.tokens) for one in hypotheses], budget=200)
         for one, token_log_probs in zip(hypotheses, forced, strict=True):
-            assert len(one.tokens) <= limit and not {PAD, BOS, EOS} & {*one.tokens}
-            length = len(one.tokens) + (len(one.tokens) < limit)
+            assert len(one.tokens) <= max(limit, len(prefix)) and not {PAD, BOS, EOS} & {*one.tokens}
+            is_truncated = len(one.tokens) == limit > len(prefix)
+            length = len(one.tokens) + (not is_truncated)
             assert one.log_prob == pytest.approx(sum(token_log_probs[:length]), rel=1e-4, abs=1e-3)
             penalty = search.lengths.build_penalty().penalty(torch.tensor(length)).item()
             assert one.score == pytest.approx(one.log_prob / penalty, rel=1e-5)
@@ -150,6 +146,8 @@ def test_probabilities_and_greedy_translations_are_the_same(name: str, tmp_path:
     "search",
     [
         GREEDY,
+        GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=6)),
+        GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=5)),  # the longest prefix
         BeamConfig(kind="beam", beam_size=4, lengths=LengthsConfig(max_length=9)),
         BeamConfig(kind="beam", beam_size=4, lengths=LengthsConfig(max_length=4)),  # below the longest prefix
     ],
@@ -159,7 +157,37 @@ def test_translations_begin_with_their_prefix(plain: Engines, search: SearchConf
     native = plain[0].translate(SOURCES, search, budget=1, prefixes=prefixes)
     for prefix, (ours, *_), (theirs, *_) in zip(prefixes, native, check_scores(plain, search, prefixes), strict=True):
         assert [*theirs[: len(prefix)]] == prefix
-        assert theirs == ours.tokens or search.kind == "beam"
+        assert theirs == ours.tokens or (search.kind == "beam" and len(prefix) < search.lengths.max_length)
+
+
+@pytest.mark.parametrize(
+    "lengths", [{"length_penalty": "none"}, {"alpha": 0.3}, {"alpha": 2.0}, {"length_penalty": "gnmt", "alpha": 2.0}]
+)
+def test_all_finished_hypotheses_are_ranked_by_the_length_penalty(tmp_path: Path, lengths: dict[str, Any]) -> None:
+    """The reference is CTranslate2's search, with the native log-probabilities of all that it finished."""
+    config, model = build({})
+    with torch.no_grad():
+        model.output_projection.bias[EOS] += 3  # hypotheses of different lengths
+    native, exported = NativeEngine(model), export(config, model, tmp_path / "model")
+    search = BeamConfig(kind="beam", beam_size=3, patience=4.0, lengths=LengthsConfig(**lengths, max_length=12))
+    penalty, num_other = search.lengths.build_penalty(), 0
+    prefixes = [[], [5], [5, 9, 17]] * 6
+    output = exported.translate(SOURCES, search, budget=400, prefixes=prefixes)
+    for source, prefix, best in zip(SOURCES, prefixes, output, strict=True):
+        (result,) = exported._translator.translate_batch(
+            *([[VOCABULARY.tokens[id] for id in ids]] for ids in (source, prefix)),
+            beam_size=3, num_hypotheses=12, patience=4.0, max_decoding_length=12, min_decoding_length=0,
+        )  # fmt: skip
+        finished = [tuple(map(VOCABULARY.id, tokens)) for tokens in result.hypotheses]
+        forced = native.token_log_probs([(source, ids) for ids in finished], budget=400)
+        scores = {}
+        for ids, log_probs in zip(finished, forced, strict=True):
+            length = len(ids) + (len(ids) < 12)
+            scores[ids] = sum(log_probs[:length]) / penalty.penalty(torch.tensor(length)).item()
+        expected = sorted(scores.values(), reverse=True)[:3]
+        assert [one.score for one in best] == pytest.approx(expected, rel=1e-3)
+        num_other += finished[:3] != [one.tokens for one in best]
+    assert num_other  # CTranslate2 ranks by the mean log-probability of the tokens after the prefix
 
 
 @pytest.mark.parametrize("penalty", ["none", "average", "gnmt"])
@@ -184,14 +212,16 @@ def test_beams_have_different_hypotheses_within_the_limits(plain: Engines, penal
         assert 1 <= len(beam) == len({*beam}) <= 4
 
 
-def test_a_call_has_the_largest_limit_of_its_sentences(plain: Engines) -> None:
-    search = GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length_ratio=1.0, max_length=18))
-    sources = random_ids(60, 1, 30)
-    ours, theirs = (engine.translate(sources, search, budget=4096) for engine in plain)
-    limits = max_lengths(search, sources, [()] * len(sources))
-    for (native,), (exported,), limit in zip(ours, theirs, limits, strict=True):
-        assert exported.tokens[:limit] == native.tokens
-        assert len(exported.tokens) <= 18
+def test_a_batch_has_sentences_with_different_limits(plain: Engines) -> None:
+    sources, prefixes = random_ids(60, 1, 30), [[5] * (number % 3) for number in range(60)]
+    for search in (
+        GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length_ratio=0.3, max_length=16)),
+        BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length_ratio=0.3, max_length=16)),
+    ):
+        together = plain[1].translate(sources, search, budget=4096, prefixes=prefixes)
+        apart = plain[1].translate(sources, search, budget=1, prefixes=prefixes)
+        assert [[one.tokens for one in beam] for beam in together] == [[one.tokens for one in beam] for beam in apart]
+        assert len({len(beam[0].tokens) for beam in together}) > 5
 
 
 def test_batches_and_threads_do_not_change_translations(plain: Engines) -> None:
@@ -224,11 +254,12 @@ def test_quantized_weights_are_smaller_and_nearly_as_exact(tmp_path: Path, dtype
         (SampleConfig(kind="sample"), "search.kind"),
         (GreedyConfig(kind="greedy", lengths=LengthsConfig(min_length=1)), "search.lengths.min_length"),
         (BeamConfig(kind="beam", lengths=LengthsConfig(min_length_ratio=0.1)), "search.lengths.min_length_ratio"),
+        (GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=2049)), "search.lengths.max_length"),
     ],
 )
 def test_an_unsupported_search_is_refused(plain: Engines, search: SearchConfig, key: str) -> None:
     with pytest.raises(EngineError, match=rf"`{key}`") as refused:
-        plain[1].translate([], search, budget=1)
+        replace(plain[1], max_target_length=MAX_POSITIONS).translate([], search, budget=1)
     assert [mistake.field for mistake in refused.value.errors] == [key]
 
 
