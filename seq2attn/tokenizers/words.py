@@ -25,6 +25,8 @@ from seq2attn.tokenizers.normalize import SPACE_MARK, NormalizeConfig, collapse_
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary
 
 JOINER = "￭"
+# `<unk>` is one token, so that a translation with unknown tokens has as many when it is scored.
+CHARACTER = re.compile(f"{SPECIAL_TOKENS[UNK]}|.", re.DOTALL)
 
 
 class WordTokenizerConfig(NormalizeConfig):
@@ -99,7 +101,6 @@ def _tokens_with_joiners(line: str) -> Iterator[str]:
 def _token_pattern() -> re.Pattern[str]:
     # `\w` lacks the vowel signs and accents that many scripts write as separate characters.
     marks = "".join(chr(c) for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c))[0] == "M")
-    # `<unk>` is one word, so that a translation with unknown words has as many tokens when it is scored.
     return re.compile(rf"(?P<word>[\w{marks}]+|{SPECIAL_TOKENS[UNK]})|\S")
 
 
@@ -117,9 +118,9 @@ class CharacterTokenizerConfig(NormalizeConfig):
         characters = (character for line in lines for character in self.segment(line))
         return CharacterTokenizer(self, Vocabulary.from_counts(characters, self.min_frequency, self.vocab_size))
 
-    def segment(self, line: str) -> str:
-        """The characters of a line, with `▁` for spaces."""
-        return self.normalize(line).replace(" ", SPACE_MARK)
+    def segment(self, line: str) -> list[str]:
+        """The characters of a line, with `▁` for spaces; `<unk>` is one of them."""
+        return CHARACTER.findall(self.normalize(line).replace(" ", SPACE_MARK))
 
 
 class CharacterTokenizer(Tokenizer):

@@ -91,7 +91,7 @@ def test_special_tokens_and_line_breaks_in_decoding(name: str) -> None:
     red = tokenizer.encode("red")
     assert tokenizer.decode([BOS, *red, EOS, PAD]) == "red"
     assert "<unk>" in tokenizer.decode([*red, UNK])
-    if isinstance(tokenizer.config, WordTokenizerConfig):
+    if not isinstance(tokenizer, SubwordTokenizer):  # subwords can spell `<unk>`
         assert tokenizer.encode(tokenizer.decode([*red, UNK, *red])) == [*red, UNK, *red]
     assert tokenizer.convert_ids_to_tokens([PAD, BOS, EOS, UNK]) == list(SPECIAL_TOKENS)
     assert tokenizer.convert_ids_to_tokens(red) == [tokenizer.vocabulary.tokens[id] for id in red]
