@@ -100,7 +100,7 @@ class CTranslate2Engine:
                 output[sentence.row] = sentence.rank([((*sentence.prefix, EOS), sentence.forced[-1])], search)
         batches = self._batches([one for one in sentences if not one.is_complete], budget // search.num_hypotheses)
         with user_errors():
-            while batches:
+            while batches:  # again for those that exceed their own limit in a call with that of others
                 futures = [self._search(batch, search) for batch in batches]
                 exceeding = defaultdict[tuple[int, int], list[_Sentence]](list)
                 for number, (batch, results) in enumerate(zip(batches, futures, strict=True)):
@@ -128,7 +128,7 @@ class CTranslate2Engine:
         return [[sentences[index] for index in batch] for batch in batches]
 
     def _search(self, batch: Sequence[_Sentence], search: SearchConfig) -> list[Any]:
-        """The results of a call. It has one maximum length, so sentences may exceed theirs, and are searched again."""
+        """The results of a call, with one maximum length for all sentences."""
         width, patience = search.num_hypotheses, 1.0
         if isinstance(search, BeamConfig) and width > 1:
             patience = search.patience or UNLIMITED_PATIENCE

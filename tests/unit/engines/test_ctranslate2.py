@@ -15,7 +15,7 @@ import torch
 
 from seq2attn.engines.base import EngineError
 from seq2attn.engines.ctranslate2.engine import CTranslate2Engine, user_errors
-from seq2attn.engines.ctranslate2.target import MAX_POSITIONS, build_spec
+from seq2attn.engines.ctranslate2.target import build_spec
 from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import UserError
 from seq2attn.models import ModelConfig, Seq2Seq, build_model
@@ -259,7 +259,7 @@ def test_quantized_weights_are_smaller_and_nearly_as_exact(tmp_path: Path, dtype
 )
 def test_an_unsupported_search_is_refused(plain: Engines, search: SearchConfig, key: str) -> None:
     with pytest.raises(EngineError, match=rf"`{key}`") as refused:
-        replace(plain[1], max_target_length=MAX_POSITIONS).translate([], search, budget=1)
+        replace(plain[1], max_target_length=2048).translate([], search, budget=1)
     assert [mistake.field for mistake in refused.value.errors] == [key]
 
 

@@ -120,6 +120,15 @@ def test_unsupported_models_are_refused_with_their_key(tmp_path: Path, key: str)
     assert not (tmp_path / "exported").exists()
 
 
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_sides_with_a_table_of_positions_have_a_maximum_length(tmp_path: Path, side: str) -> None:
+    rotary = f"  {side}: {{kind: transformer, position_encoding: rotary,"
+    run = untrained(tmp_path, TRANSFORMER_CONFIG.replace(f"  {side}: {{kind: transformer,", rotary))
+    engine = TARGET.load(run, tmp_path, CPU)
+    limits = (engine.max_source_length, engine.max_target_length)
+    assert limits == ((None, 2047) if side == "encoder" else (2047, None))
+
+
 def test_wrong_options_are_refused(run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = tmp_path / "exported"
     with pytest.raises(UserError, match="--quantization int4: ctranslate2 has float32, float16, int8"):
