@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, NamedTuple
 
+import numpy as np
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
 from seq2attn.config.base import to_list
@@ -26,7 +27,8 @@ class Duration(NamedTuple):
         return self.value * SECONDS[self.unit]
 
     def __str__(self) -> str:
-        return f"{self.value:g} {self.unit if self.value != 1 else self.unit[:-1]}"
+        number = np.format_float_positional(self.value, trim="-")  # exact, and without the exponent of 1e+06
+        return f"{number} {self.unit if self.value != 1 else self.unit[:-1]}"
 
 
 def _parse(value: Any) -> Any:

@@ -10,6 +10,7 @@ import yaml
 from pydantic import Field, PositiveInt
 
 from seq2attn.config.base import Config, InputPath
+from seq2attn.config.duration import DurationField
 from seq2attn.config.load import dump, json_schema, load
 from seq2attn.config.plugin import Pluggable
 from seq2attn.errors import ConfigError
@@ -48,6 +49,10 @@ class Root(Config):
     steps: int | None = None
     note: str = ""
     where: Path = Path("runs/it")
+
+
+class Times(Config):
+    every: DurationField
 
 
 @pytest.fixture
@@ -244,6 +249,7 @@ CONFIGS = [
     Root(score=Additive(kind="additive"), scores={"no": [Dot(kind="scaled-dot")], "": []}),
     Root(data=Data(train=Path("/ä/b c"), words=["no", "1", "", "# x", "a\nb", "~"], weights={"1e3": 1e-5})),
     Root(lr=float("inf"), steps=0, note="é" * 300, where=Path("a")),
+    *(Times(every=every) for every in ("1000000 updates", "1234567.5 seconds", "0.00001 epochs", "1 hour")),
 ]
 
 
@@ -251,7 +257,7 @@ CONFIGS = [
 def test_dump_is_the_inverse_of_load(write, config):
     path = write("my.yaml", "")
     path.write_text(dump(config), encoding="utf-8")
-    assert load(path, Root) == config
+    assert load(path, type(config)) == config
 
 
 def test_json_schema():
