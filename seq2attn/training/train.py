@@ -176,7 +176,10 @@ def _with_training(config: ExperimentConfig, **changes: Any) -> ExperimentConfig
 
 
 def _with_tokens(config: ExperimentConfig, tokens: int) -> ExperimentConfig:
-    return _with_training(config, batch=config.training.batch.model_copy(update={"tokens": tokens}))
+    """The config with a number for `auto` or `fit`, no less than a micro-batch has."""
+    batch = config.training.batch
+    batch = batch.model_copy(update={"tokens": max(tokens, batch.micro_batch_tokens or 0)})
+    return _with_training(config, batch=batch)
 
 
 def _resolve_as_before(config: ExperimentConfig, before: ExperimentConfig) -> ExperimentConfig:

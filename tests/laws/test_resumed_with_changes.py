@@ -41,6 +41,13 @@ def test_changed_keys_are_logged_and_old_configs_kept(corpus, capsys):
     assert [path.name for path in run.folder.glob("config.0*.yaml")] == ["config.00000002.yaml"]
 
 
+def test_a_micro_batch_larger_than_the_automatic_batch(corpus):
+    trained(corpus, "run", **FIRST, batch={"tokens": "auto"})
+    run = trained(corpus, "run", resume=True, **NEXT, batch={"tokens": "auto", "micro_batch_tokens": 999})
+    assert run.load_config().training.batch.tokens == 999
+    assert "config: `training.batch.tokens` was 256 and is 999" in log_of(run)
+
+
 @pytest.mark.parametrize("kind", ["sgd", "adadelta"])
 def test_another_optimizer_starts_without_a_state(corpus, kind):
     trained(corpus, "run", **FIRST)
