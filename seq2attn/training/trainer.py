@@ -90,7 +90,7 @@ class Trainer:
         while not self._reached_limit():
             self._epoch()
         self._sync_skipped()
-        if self.state.last_validated_update != self.state.update:
+        if self.state.last_validated_update != self.state.update or not self.state.best_value:  # no comparable scores
             self._report()
             self._validate()
         self.reporter.close_bar()

@@ -213,6 +213,19 @@ def test_patience_and_plateaus_restart_at_a_change_of_metric(corpus, first, pati
     assert [text in log_of(run) for text in unranked] == [first == "loss"] * 2
 
 
+@pytest.mark.parametrize("average", ["none", "best"])
+@pytest.mark.parametrize("change", [{"validation": every(metric="chrf")}, {"label_smoothing": 0.3}], ids=str)
+def test_an_ended_training_is_validated_by_other_scores(corpus, average, change):
+    options = {"validation": every(metric="loss"), "max_duration": ["4 updates"], "checkpoints": {"average": average}}
+    before = trained(corpus, "run", **options)
+    validated = len(metrics(before, "validation"))
+    for _ in range(2):  # the second time by the same scores
+        run = trained(corpus, "run", resume=True, **{**options, **change})
+        (line,), origin = metrics(run, "validation")[validated:], run.weights_origin()
+        assert line["update"] == 4 and line.items() >= origin["scores"].items()
+        assert origin["checkpoints"] == ["00000004"]
+
+
 def test_an_average_of_the_best_needs_comparable_scores(corpus):
     options = {"checkpoints": {"keep_last": 9}}
     run = trained(corpus, "run", validation=every(metric="loss"), max_duration=["4 updates"], **options)
