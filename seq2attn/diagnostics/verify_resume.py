@@ -32,10 +32,10 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.retention import validated_checkpoints
 from seq2attn.training.metrics_logger import (
     LOG_FILE,
+    MEASUREMENTS,
     METRICS_FILE,
     SAMPLES_FILE,
     SESSION_MARK,
-    TIMING_METRICS,
     TIMING_PATTERN,
 )
 
@@ -58,7 +58,7 @@ class ComparisonRow:
 
 
 def compare_runs(one: RunDirectory, other: RunDirectory) -> list[ComparisonRow]:
-    """The comparison of everything but timings."""
+    """The comparison of everything but times and memory."""
     return [_compare(name, items(one), items(other)) for name, items in ITEMS.items()]
 
 
@@ -87,13 +87,13 @@ def _training_state(run: RunDirectory) -> Items:
             **checkpoint.optimizer_scalars,
             "digest of frozen weights": checkpoint.frozen,
         }.items()
-        if name not in TIMING_METRICS
+        if name not in MEASUREMENTS
     }
 
 
 def _metrics(run: RunDirectory) -> Items:
     lines = map(json.loads, _lines(run, METRICS_FILE).values())
-    return _numbered(json.dumps({k: v for k, v in line.items() if k not in TIMING_METRICS}) for line in lines)
+    return _numbered(json.dumps({k: v for k, v in line.items() if k not in MEASUREMENTS}) for line in lines)
 
 
 def _log(run: RunDirectory) -> Items:

@@ -29,8 +29,8 @@ from seq2attn.training.checkpoints.checkpoint import Checkpoint
 logger = logging.getLogger("seq2attn")
 
 METRICS_FILE, LOG_FILE, SAMPLES_FILE = "metrics.jsonl", "train.log", "samples.txt"
-TIMING_METRICS = frozenset({"seconds", "target_tokens_per_second"})
-"""Timings in metrics.jsonl: all other numbers are the same when a training is repeated."""
+MEASUREMENTS = frozenset({"seconds", "target_tokens_per_second", "gpu_memory_mib", "gpu_reserved_mib"})
+"""Times and memory in metrics.jsonl: all other numbers are the same when a training is repeated."""
 TIMING_PATTERN = re.compile(r"^[0-9-]+ [0-9:]+ |[0-9,]+ target tokens/s(, [0-9,]+ min left)?")
 """Timings in train.log."""
 SESSION_MARK = "# "

@@ -56,6 +56,17 @@ def test_the_first_differences_are_named(corpus):
     assert differences["samples"] == "line 1: == update 3\n  but: == update 4"
 
 
+def test_times_and_memory_are_not_compared(corpus):
+    one, other = (trained(corpus, name, **PLAIN) for name in ("one", "other"))
+    for number, run in enumerate((one, other)):
+        edit(
+            run.folder / "metrics.jsonl",
+            '"seconds": ',
+            f'"gpu_memory_mib": {number}, "gpu_reserved_mib": {number}, "seconds": ',
+        )
+    assert_identical(one, other)
+
+
 def test_another_duration_differs(corpus):
     one, other = (trained(corpus, f"{n}", **{**PLAIN, "max_duration": [f"{n} updates"]}) for n in (12, 13))
     differing = {row.name for row in compare_runs(one, other) if not row.is_identical}

@@ -14,7 +14,7 @@ from seq2attn.diagnostics.verify_resume import compare_runs, format_comparison_t
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights
-from seq2attn.training.metrics_logger import TIMING_METRICS
+from seq2attn.training.metrics_logger import MEASUREMENTS
 from seq2attn.training.train import train
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in ("a", "e", "i", "o", "ul")]
@@ -81,7 +81,7 @@ def last_weights(run):
 def metrics(run, kind=None):
     """metrics.jsonl without timings."""
     lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
-    untimed = [{k: v for k, v in line.items() if k not in TIMING_METRICS} for line in lines]
+    untimed = [{k: v for k, v in line.items() if k not in MEASUREMENTS} for line in lines]
     return [line for line in untimed if kind in (None, line["kind"])]
 
 
