@@ -157,12 +157,14 @@ def _check_minimum_risk(
     r_drop: float | None,
     scheduled_sampling: ScheduledSamplingConfig | None,
     guided_alignment: GuidedAlignmentConfig | None,
+    compile: bool,
 ) -> list[FieldError]:
     others = {
         "batch.padding_free": batch.padding_free,
         "r_drop": r_drop,
         "scheduled_sampling": scheduled_sampling,
         "guided_alignment": guided_alignment,
+        "compile": compile,
     }
     message = "cannot be combined with `minimum_risk`, which has an objective of its own: leave this out"
     return [FieldError(key, message) for key, other in others.items() if minimum_risk is not None and other]

@@ -179,6 +179,7 @@ def test_a_run_continues_another_with_the_objective(corpus):
         ("scheduled_sampling", {}),
         ("guided_alignment", {}),
         ("batch", {"padding_free": True}),
+        ("compile", True),
     ],
 )
 def test_other_objectives_are_refused(corpus, key, value):
