@@ -71,7 +71,8 @@ def _split_by_tokens(order: Indices, widths: NDArray[np.int64], tokens: int) -> 
         rows = index - start
         is_full = width > previous_width and rows * previous_width >= MIN_FILL * tokens
         if rows and (is_full or (rows + 1) * width > tokens):
-            end = index if rows < 2 * ROW_MULTIPLE else index - rows % ROW_MULTIPLE
+            rest = rows % ROW_MULTIPLE if rows >= 2 * ROW_MULTIPLE else 0
+            end = index - rest if (rest + 1) * width <= tokens else index
             batches.append(order[start:end])
             start = end
         previous_width = width

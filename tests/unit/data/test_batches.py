@@ -56,6 +56,13 @@ def test_each_pair_once_none_over_budget_ranks_equal(
         assert len(batch) == 1 or len(batch) * (lengths[batch].max() + 1) <= tokens
 
 
+@given(short=st.integers(2 * ROW_MULTIPLE, 4 * ROW_MULTIPLE), tokens=st.integers(8 * ROW_MULTIPLE, 32 * ROW_MULTIPLE))
+def test_a_large_batch_leaves_no_rows_to_one_over_budget(short: int, tokens: int) -> None:
+    lengths = np.array([(1, 1)] * short + [(40, 40)] * 3)
+    batches = plan_batches(lengths, tokens=tokens, seed=0, epoch=0)
+    assert all(len(batch) * (lengths[batch].max() + 1) <= tokens for batch in batches)
+
+
 @pytest.mark.parametrize("tokens", [4096, 8192])
 def test_large_batches_have_a_multiple_of_rows(tokens: int) -> None:
     batches = plan_batches(natural_lengths(5000), tokens=tokens, seed=1, epoch=0)
