@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from yaml import ScalarNode
+from yaml.resolver import Resolver
+
 PLAIN = re.compile(r"[\w./-]*[A-Za-z_./][\w./-]*")
-"""Paths that YAML takes as text without quotes."""
+"""Paths that need no quotes in YAML, unless they are a number or a word such as `no`."""
 
 
 @dataclass(frozen=True)
@@ -114,4 +117,6 @@ def _table(chosen: StarterModel) -> str:
 
 
 def _quoted(text: str) -> str:
-    return text if PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    tag = Resolver().resolve(ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    is_text = tag == Resolver.DEFAULT_SCALAR_TAG
+    return text if is_text and PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

@@ -37,6 +37,16 @@ def test_each_size_has_a_model(model, tmp_path):
     assert f"{model.dropout}  {model.reason}" in next(line for line in text.splitlines() if line.startswith("# > "))
 
 
+@pytest.mark.parametrize("name", ["1.0", "no", "null", "1_0", "0x_", "a b: [c]", "# 1"])
+def test_names_that_yaml_takes_for_other_than_text(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path, output = Path(name), Path("my.yaml")
+    text = starter_config(output, train=(path, path), dev=(path, path), run_dir=path, num_pairs=9)
+    output.write_text(text, encoding="utf-8")
+    config = load(output, ExperimentConfig)
+    assert config.run_dir == path and config.data.dev.files == (tmp_path / name, tmp_path / name)
+
+
 def test_what_is_commented_out_is_right_as_well(tmp_path):
     path = tmp_path / "train.txt"
     text = starter_config(tmp_path / "my.yaml", train=(path, path), dev=(path, path), run_dir=path, num_pairs=9)
