@@ -107,9 +107,10 @@ class YAMLReader:
         try:
             return raw.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            before = raw[: error.start].decode("utf-8-sig")
-            text = before + raw[error.start :].decode(errors="replace")
-            message = f"this is not UTF-8 (byte 0x{raw[error.start]:02x}); save the file as UTF-8"
+            content = error.object  # without a byte order mark
+            before = content[: error.start].decode()
+            text = before + content[error.start :].decode(errors="replace")
+            message = f"this is not UTF-8 (byte 0x{content[error.start]:02x}); save the file as UTF-8"
             self._stop(_character(message, str(path), text, len(before)))
 
     def _compose(self, text: str, name: str, *, skip: int = 0) -> Node | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from pathlib import Path
 from textwrap import dedent
 from typing import Annotated, Literal
@@ -227,8 +228,9 @@ def test_files_that_cannot_be_read(tmp_path):
     assert mistakes(tmp_path) == "FILE: cannot read FILE: Is a directory"
 
 
-def test_a_file_that_is_not_utf8_has_a_place(path):
-    path.write_bytes("# für\ndata: {note: Übung}\n".encode("latin-1"))
+@pytest.mark.parametrize("mark", [b"", BOM_UTF8])
+def test_a_file_that_is_not_utf8_has_a_place(path, mark):
+    path.write_bytes(mark + "# für\ndata: {note: Übung}\n".encode("latin-1"))
     assert mistakes(path) == dedent("""\
         FILE:1:4: this is not UTF-8 (byte 0xfc); save the file as UTF-8
           |
