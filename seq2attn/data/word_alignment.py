@@ -81,7 +81,7 @@ def pair_word_ids(
 
 
 def word_ids(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
-    """The word of each of the ids of a line, in any segmentation.
+    """The word of each of the ids of a line, in any segmentation; the number of words for tags without text.
 
     The decoded text may have other words, since normalization may split a word and an unknown punctuation mark loses
     its joiners. So each word is also tokenized alone.
@@ -92,12 +92,12 @@ def word_ids(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
         plain = with_direction(tokenizer, right_to_left=False)
         return [*in_reverse(tokenizer, line, word_ids(plain, line, [*in_reverse(tokenizer, line, ids)]))]
     ids_by_word = [tokenizer.encode(word) for word in split_words(line)]
+    parts, num_words = [tokenizer.word_ids(word) for word in ids_by_word], len(ids_by_word)
     if [id for word in ids_by_word for id in word] == ids:
-        return [index for index, word in enumerate(ids_by_word) for _ in word]
+        return [index if part >= 0 else num_words for index, word in enumerate(parts) for part in word]
     # Another segmentation: the decoded text still has as many words between spaces.
-    counts = [max(tokenizer.word_ids(word), default=-1) + 1 for word in ids_by_word]
-    line_words = [index for index, count in enumerate(counts) for _ in range(count)]
+    line_words = [index for index, word in enumerate(parts) for _ in range(max(word, default=-1) + 1)]
     decoded_words = tokenizer.word_ids(ids)
     if max(decoded_words, default=-1) + 1 != len(line_words):
         raise DataError(f'cannot assign tokens to the words of "{line}", so links cannot guide attention')
-    return [line_words[index] for index in decoded_words]
+    return [line_words[index] if index >= 0 else num_words for index in decoded_words]

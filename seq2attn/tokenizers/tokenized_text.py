@@ -70,8 +70,10 @@ def pool_to_words(
 
     `queries` and `keys` are the word of each token and the number of words. Weights are summed over the tokens of a
     key word and averaged over those of a query word, so that the sums of rows stay; a word without tokens has zeros.
+    Tokens whose word is the number of words belong to none.
     """
-    to_queries, to_keys = (np.eye(count, dtype=np.float32)[list(word_ids)] for word_ids, count in (queries, keys))
+    sides = queries, keys
+    to_queries, to_keys = (np.eye(count + 1, count, dtype=np.float32)[list(word_ids)] for word_ids, count in sides)
     to_queries /= np.maximum(to_queries.sum(axis=0), 1)
     result: NDArray[np.float32] = to_queries.T @ (weights @ to_keys)
     return result

@@ -28,9 +28,11 @@ from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
+from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from seq2attn.training.guided_alignment import GuidedAlignmentConfig
 from tests.laws.parts import model
+from tests.small_bert import make_bert
 
 SURE = frozenset({(0, 0), (1, 1), (2, 3)})
 GOLD = WordAlignment(SURE, SURE | {(1, 2), (3, 2)})
@@ -96,6 +98,17 @@ def test_weights_are_pooled_from_those_of_single_pairs(decoder: str, name: str) 
                 columns = row.mean(2).split([*sizes[0], 1], dim=-1)
                 expected = torch.stack([column.sum(-1) for column in columns[:-1]], -1)
                 np.testing.assert_allclose(weights[step, :, :, word], expected.numpy(), atol=1e-6)
+
+
+def test_attention_to_a_token_without_text_is_of_no_word(tmp_path: Path) -> None:
+    words, bert = TOKENIZERS["words"], make_bert(tmp_path, ["the", "boat"])
+    source = WordPieceTokenizerConfig(path=bert).train([])  # `[CLS]` is before each line
+    net = build("luong", words)
+    for line in ("boat", "the boat"):
+        (weights,) = word_attention_weights(net, (source, words), [(line, "river")])
+        (tokens,) = cross_attention_weights(net, [(source.encode(line), words.encode("river"))])
+        assert weights is not None and tokens is not None
+        np.testing.assert_allclose(weights[0, :, :, 0], tokens[:, :, 0, 1:-1], atol=1e-6)
 
 
 @pytest.mark.parametrize("decoder", ["luong", "transformer"])

@@ -17,8 +17,12 @@ from seq2attn.data.word_alignment import split_words, word_ids
 from seq2attn.errors import DataError
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.config import TokenizersConfig
+from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
+from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
+from tests.small_bert import make_bert
+from tests.small_marian import make_vocabulary
 from tests.unit.data.corpora import write_corpus
 from tests.unit.tokenizers.test_tokenizers import STOCHASTIC, TEXT, TRAINED
 
@@ -54,6 +58,20 @@ def test_words_of_tokens(name: str, line: str) -> None:
 def test_words_of_tokens_in_random_segmentation(name: str, lines: list[str], seed: int) -> None:
     for line, ids in zip(lines, STOCHASTIC[name].sample(lines, seed), strict=True):
         check_word_ids(STOCHASTIC[name], line, ids, word_ids(STOCHASTIC[name], line, ids))
+
+
+@pytest.mark.parametrize("line", ["", "a", "a b c", "the boat's c"])
+def test_tokens_without_text_are_of_no_word(tmp_path: Path, line: str) -> None:
+    make_bert(tmp_path / "bert", ["a", "b", "c", "the", "boat"])
+    wordpiece = WordPieceTokenizerConfig(path=tmp_path / "bert").train([])
+    make_vocabulary(tmp_path, tags=[">>fra<<"])
+    files = {"kind": "sentencepiece", "path": tmp_path / "source.spm", "vocabulary": tmp_path / "vocab.json"}
+    tagged = SentencePieceTokenizerConfig.model_validate({**files, "tag": ">>fra<<"}).train([])
+    for tokenizer in (wordpiece, tagged):
+        ids = tokenizer.encode(line)
+        words = word_ids(tokenizer, line, ids)
+        assert words[:1] == [len(split_words(line))][: len(ids)]
+        check_word_ids(tokenizer, line, ids[1:], words[1:])
 
 
 class _JoiningTokenizer:
