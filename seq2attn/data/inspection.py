@@ -183,7 +183,7 @@ class DataReport:
 
     def warnings(self) -> list[str]:
         """Warnings about the text, one line each."""
-        others = {"dev": self.dev, **self.tests}.items()
+        others = [("dev", self.dev), *self.tests.items()]  # a test set may be called `dev`, too
         compared = (warning for name, report in others for warning in report.warnings(name, self.train))
         return [*self.train.warnings("train"), *compared]
 

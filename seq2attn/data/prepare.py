@@ -85,9 +85,9 @@ def prepare(
         _inspect_changed_tests(data, text, folder, log)
         return load_prepared(folder)
     names = [f"train {number}" for number in range(1, len(data.train) + 1)] if len(data.train) > 1 else ["train"]
-    train_sizes = [_count_pairs(corpus) for corpus in data.train]
-    sizes = {**dict(zip(names, train_sizes, strict=True)), "dev": _count_pairs(data.dev), **test_sizes}
-    log(", ".join(f"{name}: {size:,} pairs" for name, size in sizes.items()))
+    train_sizes, dev_size = [_count_pairs(corpus) for corpus in data.train], _count_pairs(data.dev)
+    sizes = [*zip(names, train_sizes, strict=True), ("dev", dev_size), *test_sizes.items()]
+    log(", ".join(f"{name}: {size:,} pairs" for name, size in sizes))
     (folder / PREPARED).unlink(missing_ok=True)
     if not keep_tokenizers and text.run_dir is not None:
         copy_tokenizers(data, text, text.run_dir, folder, log)
@@ -106,7 +106,7 @@ def prepare(
     has_alignments = any(isinstance(corpus, PlainTextConfig) and corpus.alignment for corpus in data.train)
     _save(training_pairs(), tokenizers, folder / TRAIN, with_alignments=has_alignments)
     dev_inspector = CorpusInspector(*tokenizers)
-    _save(dev_inspector.inspect(_encode(data.dev, tokenizers, "dev", sizes["dev"])), tokenizers, folder / DEV)
+    _save(dev_inspector.inspect(_encode(data.dev, tokenizers, "dev", dev_size)), tokenizers, folder / DEV)
     for name, part in zip(names, parts, strict=True):
         log(_describe(name, part, parts))
     save_hashes(inspector.hashes, folder)

@@ -206,6 +206,14 @@ class TestReport:
         prepare(self.data(tmp_path, test=PHRASES[280:300]), self.TEXT, run, log.append)
         assert len(log) == 1
 
+    def test_a_test_set_may_have_the_name_of_another(self, tmp_path: Path) -> None:
+        data, log = self.data(tmp_path, test=PHRASES[500:510]), list[str]()
+        names = {"train": data.test["test"], "dev": data.test["test"]}
+        data = data.model_copy(update={"test": names, "dev": write_corpus(tmp_path, "dev", PHRASES[290:310])})
+        prepare(data, self.TEXT, tmp_path / "run", log.append)
+        assert log[0] == "train: 351 pairs, dev: 20 pairs, train: 10 pairs, dev: 10 pairs"
+        assert any("dev: 10 of its 20 pairs (50.0%) are training pairs" in line for line in log)
+
     def test_filters_that_leave_much_out_cause_a_warning(self, tmp_path: Path) -> None:
         log: list[str] = []
         prepare(self.data(tmp_path, test=[], max_length=20), self.TEXT, tmp_path / "run", log.append)
