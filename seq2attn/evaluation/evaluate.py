@@ -129,6 +129,11 @@ def test_sets(
     return sets
 
 
+def read_sets(sets: Mapping[str, CorpusConfig], evaluation: EvaluationConfig) -> list[EvaluationSet]:
+    """The text of test sets. Raises DataError for text that cannot be used."""
+    return [EvaluationSet.read(name, corpus, evaluation) for name, corpus in sets.items()]
+
+
 def load_with_origin(runs: Sequence[RunDirectory], load: Callable[[], Translator]) -> tuple[Translator, dict[str, Any]]:
     """A translator of a run or of an ensemble, and the origin of its weights.
 
@@ -146,14 +151,9 @@ def load_with_origin(runs: Sequence[RunDirectory], load: Callable[[], Translator
 
 
 def evaluate_run(
-    run: RunDirectory,
-    translator: Translator,
-    sets: Mapping[str, CorpusConfig],
-    search: SearchConfig,
-    evaluation: EvaluationConfig,
+    run: RunDirectory, translator: Translator, tests: Sequence[EvaluationSet], search: SearchConfig
 ) -> list[TestSetResult]:
-    """Translate and score each test set; all are read before the first is translated."""
-    tests = [EvaluationSet.read(name, corpus, evaluation) for name, corpus in sets.items()]
+    """Translate and score each test set."""
     hashes = load_hashes(run.folder)
     return [_evaluate(translator, test, search, hashes) for test in tests]
 

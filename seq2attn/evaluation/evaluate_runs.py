@@ -9,12 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seq2attn.data.readers import CorpusConfig
 from seq2attn.engines.base import check_engine_supports
 from seq2attn.engines.native import SearchPrecision
 from seq2attn.errors import UserError
-from seq2attn.evaluation.config import EvaluationConfig
-from seq2attn.evaluation.evaluate import TestSetResult, evaluate_run, load_with_origin, test_sets, write_reports
+from seq2attn.evaluation.evaluate import (
+    EvaluationSet,
+    TestSetResult,
+    evaluate_run,
+    load_with_origin,
+    read_sets,
+    test_sets,
+    write_reports,
+)
 from seq2attn.evaluation.metrics import LengthBucket, length_table, score_table
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.ensemble import load
@@ -73,8 +79,7 @@ class EvaluateOptions:
 class RunResults:
     """The results of each run on the same test sets, by the name of the run."""
 
-    sets: Mapping[str, CorpusConfig]
-    settings: EvaluationConfig
+    sets: Sequence[EvaluationSet]
     results: Mapping[str, Sequence[TestSetResult]]
     reports: Mapping[str, Any]
 
@@ -112,19 +117,15 @@ def evaluate_runs(runs: Sequence[Path], options: EvaluateOptions) -> RunResults:
     experiments = {run: options.load_experiment(RunDirectory(run)) for run in runs}
     sets = test_sets([*experiments.values()], options.source, options.references, options.tag)
     searches = {run: options.search_config(RunDirectory(run), experiment) for run, experiment in experiments.items()}
-    settings = experiments[runs[0]].evaluation
+    tests = read_sets(sets, experiments[runs[0]].evaluation)
     results, reports = dict[str, list[TestSetResult]](), dict[str, Any]()
     for run, search in searches.items():
-        results[str(run)], reports[str(run)] = _evaluate(RunDirectory(run), search, sets, settings, options)
-    return RunResults(sets, settings, results, reports)
+        results[str(run)], reports[str(run)] = _evaluate(RunDirectory(run), search, tests, options)
+    return RunResults(tests, results, reports)
 
 
 def _evaluate(
-    run: RunDirectory,
-    search: SearchConfig,
-    sets: Mapping[str, CorpusConfig],
-    settings: EvaluationConfig,
-    options: EvaluateOptions,
+    run: RunDirectory, search: SearchConfig, tests: Sequence[EvaluationSet], options: EvaluateOptions
 ) -> tuple[list[TestSetResult], dict[str, Any]]:
     """The results of a run or ensemble, and their report, which is written; warnings are printed."""
     load_translator = partial(
@@ -145,7 +146,7 @@ def _evaluate(
     translator.glossary = load_glossary(options.glossary, tokenizers, search, replace_unk=options.replace_unk)
     translator.max_batch_tokens = options.batch_tokens or translator.max_batch_tokens
     check_engine_supports(translator.engine, search, run, options.overrides)
-    results = evaluate_run(run, translator, sets, search, settings)
+    results = evaluate_run(run, translator, tests, search)
     for line in dict.fromkeys(result.note for result in results if result.note):
         print(line, file=sys.stderr)
     print_warnings(warning for result in results for warning in result.warnings)

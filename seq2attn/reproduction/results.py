@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from seq2attn.evaluation.evaluate import EvaluationSet
+from seq2attn.evaluation.evaluate import EvaluationSet, read_sets
 from seq2attn.evaluation.metrics import paired_scores
 from seq2attn.reproduction.recipe import Recipe
 from seq2attn.sweep.leaderboard import SeedStatistics
@@ -58,7 +58,7 @@ def finished_records(recipe: Recipe) -> Records:
 def reproduced_scores(recipe: Recipe, records: Records) -> list[ReproducedScore]:
     """Scores of all finished trials that have a published one, in the order of the recipe."""
     experiment = recipe.plan.baseline.experiment
-    tests = {name: EvaluationSet.read(name, one, experiment.evaluation) for name, one in experiment.data.test.items()}
+    tests = {test.name: test for test in read_sets(experiment.data.test, experiment.evaluation)}
     scores = list[ReproducedScore]()
     above = dict[str, ReproducedScore]()
     for trial, published in recipe.config.published.items():

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from seq2attn.errors import RunError
-from seq2attn.evaluation.evaluate import EvaluationSet
+from seq2attn.evaluation.evaluate import EvaluationSet, read_sets
 from seq2attn.evaluation.metrics import SAMPLES
 from seq2attn.io.tables import format_table
 from seq2attn.sweep.plan import SweepPlan, Trial, TrialRun
@@ -97,7 +97,7 @@ def build_leaderboard(plan: SweepPlan) -> Leaderboard:
     Raises: RunError for results of other test sets or evaluation settings than those of the plan.
     """
     base = plan.baseline.experiment
-    tests = [EvaluationSet.read(name, corpus, base.evaluation) for name, corpus in base.data.test.items()]
+    tests = read_sets(base.data.test, base.evaluation)
     records: dict[str, dict[int, RunRecord]] = {trial.name: {} for trial in plan.trials}
     missing = []
     for run in plan.runs:

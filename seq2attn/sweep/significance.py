@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from seq2attn.evaluation.evaluate import EvaluationSet
 from seq2attn.evaluation.evaluate_runs import RunResults
 from seq2attn.evaluation.metrics import Metrics, References, paired_scores
 
@@ -60,13 +59,13 @@ def compare_systems(
 def format_differences(evaluated: RunResults) -> str:
     """The difference in BLEU of each run from the first on each test set, with its p-value; a line each."""
     lines = list[str]()
-    for index, (name, corpus) in enumerate(evaluated.sets.items()):
-        test = EvaluationSet.read(name, corpus, evaluated.settings)
+    for index, test in enumerate(evaluated.sets):
         (first, baseline), *others = ((run, sets[index].translations) for run, sets in evaluated.results.items())
         if others and "bleu" in test.metrics.names:
             compared = compare_systems(0, baseline, dict(others), test.metrics, test.references)
             lines += [
-                f"{name}: {run} {one.difference:+.2f} BLEU against {first}, p = {one.p_value:.3f} (paired bootstrap)"
+                f"{test.name}: {run} {one.difference:+.2f} BLEU against {first},"
+                f" p = {one.p_value:.3f} (paired bootstrap)"
                 for run, one in compared.items()
             ]
     return "".join(["\n", *(f"\n{line}" for line in lines)]) if lines else ""

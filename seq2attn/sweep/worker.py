@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from seq2attn.errors import TrainingInterrupted, UserError
-from seq2attn.evaluation.evaluate import evaluate_run, load_with_origin, test_sets, write_reports
+from seq2attn.evaluation.evaluate import evaluate_run, load_with_origin, read_sets, write_reports
 from seq2attn.inference.translator import Translator
 from seq2attn.models.build import count_parameters
 from seq2attn.sweep.record import RunRecord, TrainingSummary, read_trial, write_record
@@ -44,8 +44,8 @@ def run_trial(folder: Path, jobs: int) -> RunRecord:
     run = train(experiment, resume="if-exists")
     state = list_checkpoints(folder)[-1].train_state
     translator, origin = load_with_origin([run], lambda: Translator.load(folder))
-    sets = test_sets([experiment], None, [])
-    results = evaluate_run(run, translator, sets, experiment.search, experiment.evaluation)
+    tests = read_sets(experiment.data.test, experiment.evaluation)
+    results = evaluate_run(run, translator, tests, experiment.search)
     write_reports(run, origin, results, experiment.search, translator.engine.description)
     summary = TrainingSummary(
         parameters=count_parameters(translator.model),

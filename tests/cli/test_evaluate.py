@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -196,6 +197,17 @@ def test_a_table_and_reports_of_both_runs(invoke: Invoke, tmp_path: Path) -> Non
     assert differences.splitlines()[0] == line and differences.splitlines()[1].startswith("theirs: other/run ")
     assert "paired" in invoke("evaluate", "run", "other/run").out  # with the metrics of the first
     assert "paired" not in invoke("evaluate", "run", "other/run", "--metric", "chrf").out
+
+
+def test_text_is_read_once(invoke: Invoke, tmp_path: Path) -> None:
+    """A pipe has its text only once."""
+    untrained(tmp_path), untrained(tmp_path / "other")
+    read, write = os.pipe()
+    os.write(write, (tmp_path / "lines.txt").read_bytes())
+    os.close(write)
+    done = invoke("evaluate", "run", "other/run", "--source", f"/dev/fd/{read}", "--reference", "lines.txt")
+    os.close(read)
+    assert f"{read}: other/run +0.00 BLEU against run, p = 1.000" in done.out
 
 
 def test_mistakes_of_several_runs(invoke: Invoke, tmp_path: Path) -> None:
