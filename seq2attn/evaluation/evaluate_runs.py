@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +111,14 @@ class RunResults:
 def evaluate_runs(runs: Sequence[Path], options: EvaluateOptions) -> RunResults:
     """The results of runs on the test sets of all of them, with the metrics of the first; their reports are written.
 
-    Raises UserError for options that exclude each other, and for test sets that differ.
+    Raises UserError for options that exclude each other, for test sets that differ, and for a tag unknown to a run.
     """
     if options.ensemble and len(runs) > 1:
         raise UserError("--ensemble adds runs to one; give one RUN_DIR")
     experiments = {run: options.load_experiment(RunDirectory(run)) for run in runs}
     sets = test_sets([*experiments.values()], options.source, options.references, options.tag)
+    for run, corpus in product(runs, sets.values()):
+        check_tag(RunDirectory(run).load_tokenizers()[0], corpus.tag)
     searches = {run: options.search_config(RunDirectory(run), experiment) for run, experiment in experiments.items()}
     tests = read_sets(sets, experiments[runs[0]].evaluation)
     results, reports = dict[str, list[TestSetResult]](), dict[str, Any]()

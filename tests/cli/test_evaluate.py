@@ -210,6 +210,15 @@ def test_text_is_read_once(invoke: Invoke, tmp_path: Path) -> None:
     assert f"{read}: other/run +0.00 BLEU against run, p = 1.000" in done.out
 
 
+def test_the_tag_of_a_set_is_known_to_all_runs(invoke: Invoke, tmp_path: Path) -> None:
+    untrained(tmp_path)
+    tagged = CONFIG.replace("lines.txt}", "lines.txt, tag: news}").replace("ours:", "theirs:")
+    untrained(tmp_path / "other", tagged, tags=("<news>",))
+    error = invoke("evaluate", "run", "other/run", code=2).err
+    assert error.startswith("error: the model does not know the tag `news`: it was trained without tags")
+    assert "theirs" in invoke("evaluate", "other/run").out
+
+
 def test_mistakes_of_several_runs(invoke: Invoke, tmp_path: Path) -> None:
     untrained(tmp_path), untrained(tmp_path / "other")
     message = "the runs have different test sets with the name `ours`; give --source and --reference"
