@@ -114,7 +114,7 @@ def _compare(
     metrics = test_set.metrics
     scores = paired_scores(metrics, translations, test_set.references, metrics.names, test)
     lengths = {
-        run: bleu_by_length(metrics, test_set.sources, lines, test_set.references)
+        run: bleu_by_length(metrics, test_set.untagged_sources, lines, test_set.references)
         for run, lines in translations.items()
     }
     return SetComparison(

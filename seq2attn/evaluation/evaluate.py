@@ -43,18 +43,26 @@ class EvaluationSet:
     pairs: Sequence[tuple[str, str]]
     references: References
     metrics: Metrics
+    tag: str | None = None  # before each source
 
     @classmethod
     def read(cls, name: str, corpus: CorpusConfig, evaluation: EvaluationConfig) -> EvaluationSet:
         """The test set of a corpus. Raises DataError for text that cannot be used."""
         pairs = list(read_pairs(corpus))
         references = read_references(corpus, [target for _, target in pairs])
-        return cls(name, pairs, references, evaluation.build(line for stream in references for line in stream))
+        metrics = evaluation.build(line for stream in references for line in stream)
+        return cls(name, pairs, references, metrics, corpus.tag)
 
     @property
     def sources(self) -> list[str]:
         """The lines to translate."""
         return [source for source, _ in self.pairs]
+
+    @property
+    def untagged_sources(self) -> list[str]:
+        """The lines to translate without the tag, which is no word of theirs."""
+        tag = "" if self.tag is None else f"<{self.tag}> "
+        return [source.removeprefix(tag) for source in self.sources]
 
     @property
     def digests(self) -> Digests:
@@ -176,7 +184,7 @@ def _evaluate(
         digests=test.digests,
         sentences=len(test.pairs),
         scores=tuple(test.metrics.scores(translations, test.references)),
-        by_length=tuple(bleu_by_length(test.metrics, test.sources, translations, test.references)),
+        by_length=tuple(bleu_by_length(test.metrics, test.untagged_sources, translations, test.references)),
         seconds=seconds,
         num_tokens=sum(len(translation.tokens) for translation in output),
         translations=translations,

@@ -219,6 +219,18 @@ def test_the_tag_of_a_set_is_known_to_all_runs(invoke: Invoke, tmp_path: Path) -
     assert "theirs" in invoke("evaluate", "other/run").out
 
 
+def test_a_tag_is_no_word_of_its_source(invoke: Invoke, tmp_path: Path) -> None:
+    run = untrained(tmp_path, tags=("<news>",))
+    write_lines(tmp_path / "source", ["今天", "很好"])  # a tag has more letters, and a space
+    files = ["--source", "source", "--reference", "source"]
+    buckets = []
+    for tag in ([], ["--tag", "news"]):
+        invoke("evaluate", run.folder, *files, *tag)
+        buckets.append([{**one, "score": None} for one in report_of(run, "source")["by_length"]])
+    assert buckets[0] == buckets[1]
+    assert (buckets[0][0]["mean_length"], buckets[0][0]["unit"]) == (2, "characters")
+
+
 def test_mistakes_of_several_runs(invoke: Invoke, tmp_path: Path) -> None:
     untrained(tmp_path), untrained(tmp_path / "other")
     message = "the runs have different test sets with the name `ours`; give --source and --reference"
