@@ -182,10 +182,19 @@ def _scores(name: str, records: Sequence[RunRecord], comparisons: Sequence[Compa
 
 
 def _signatures(records: Mapping[str, Mapping[int, RunRecord]], rows: Sequence[LeaderboardRow]) -> dict[str, str]:
+    """By metric, and by test set where these differ, as in their languages or numbers of references."""
     results = (result for seeds in records.values() for record in seeds.values() for result in record.sets.values())
-    scores = {score.name: score.signature for result in results for score in result.scores}
-    tests = [one.signature for row in rows for scores in row.sets.values() for one in scores.comparisons]
-    return {**scores, "paired bootstrap": tests[0]} if tests else scores
+    found = [(score.name, result.name, score.signature) for result in results for score in result.scores]
+    compared = ((name, one) for row in rows for name, scores in row.sets.items() for one in scores.comparisons)
+    found += [("paired bootstrap", name, one.signature) for name, one in compared]
+    by_metric: dict[str, dict[str, str]] = {}
+    for metric, name, signature in found:
+        by_metric.setdefault(metric, {})[name] = signature
+    return {
+        metric if len({*by_set.values()}) == 1 else f"{metric} {name}": signature
+        for metric, by_set in by_metric.items()
+        for name, signature in by_set.items()
+    }
 
 
 MARKS = {"better": "▲", "worse": "▼", "no difference": "="}
@@ -215,7 +224,8 @@ def _notes(board: Leaderboard) -> list[str]:
         f"{len(board.rows)} trials, each trained with {seeds} seed{'s' * (seeds > 1)}; test sets: {sets}."
         " Sorted by the mean BLEU on the first."
         + (" ± is the standard deviation over the seeds (n - 1)." if seeds > 1 else ""),
-        f"The difference is the mean BLEU minus that of the baseline, {board.baseline}. p is of sacreBLEU's"
+        f"The difference is the mean BLEU minus that of the baseline, {board.baseline}, over the seeds that both have"
+        " finished. p is of sacreBLEU's"
         f" paired bootstrap ({SAMPLES['bootstrap'][1]:,} resamples of the test sentences) between trainings with the"
         f" same seed, the largest over the seeds; ▲ better and ▼ worse than the baseline with every seed at p < {LEVEL}"
         f"{spread_rule},"

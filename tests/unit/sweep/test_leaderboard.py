@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -197,6 +198,22 @@ class TestLeaderboard:
         axis = "axes={trial: {at: evaluation.tokenize, choices: {a: char, b: intl, c: zh, d: auto}}}"
         with pytest.raises(ConfigError, match="the trials a and b have different `evaluation` settings"):
             with_settings(plan, axis)
+
+    def test_signatures_that_differ_name_their_test_set(self, plan, board):
+        """Both sets have the same ones on the board; with another reference, one set has others."""
+        assert [*board.signatures] == ["BLEU", "chrF2", "TER", "paired bootstrap"]
+        path, lines = plan.path.parent / "second.txt", REFERENCES["second"]
+        changes = f"changes={{data: {{test: {{second: {{references: [{path}]}}}}}}}}"
+        more = load_plan(plan.path, [f"folder={plan.sweep.folder / 'more'}", changes])
+        run, one = more.runs[0], record("a", 1)
+        second = one.sets["second"]
+        digest, scores = text_digest(lines), tuple(METRICS.scores(second.translations, [lines, lines]))
+        second = replace(second, digests=Digests(digest, (digest, digest)), scores=scores)
+        write_record(run.folder, replace(one, sets={**one.sets, "second": second}))
+        signatures = build_leaderboard(more).signatures
+        assert [*signatures] == [f"{name} {test}" for name in ("BLEU", "chrF2", "TER") for test in REFERENCES]
+        for name, signature in signatures.items():
+            assert f"nrefs:{1 + name.endswith('second')}|" in signature
 
     def test_without_a_result_the_leaderboard_is_empty(self, plan, tmp_path):
         board = build_leaderboard(load_plan(plan.path, [f"folder={tmp_path}"]))
