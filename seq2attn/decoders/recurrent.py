@@ -61,7 +61,7 @@ class AttentionWiringConfig(Config):
 
 
 BAHDANAU_WIRING = AttentionWiringConfig(query="previous", context=("cell", "output"), word_to_output=True)
-"""Section 3.1 and A.2.2, with a tanh layer instead of maxout."""
+"""Section 3.1 and A.2.2, with a tanh layer of s_i (eq. 4) instead of maxout units of s_{i-1}."""
 
 LUONG_WIRING = AttentionWiringConfig(query="current", context=("output",), input_feeding=True)
 """Section 3 and eq. 5."""

@@ -4,11 +4,14 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
+from torch.nn.utils import clip_grad_norm_
 
 from seq2attn.config.load import load
 from seq2attn.data.corpora import CORPORA
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_parameters, dry_run_summary
+from seq2attn.training.optimizers import AdadeltaConfig, OptimizerConfig, SGDConfig
 
 ROOT = Path(__file__).parents[3]
 CONFIGS = ROOT / "configs"
@@ -23,6 +26,13 @@ PUBLISHED_SIZES = {
     "iwslt14/small-transformer": 19.18e6,
     "multi30k/tiny": 2.6e6,
 }
+SENTENCE_LENGTH = 25  # tokens
+SUM_OVER_TOKENS: dict[str, tuple[OptimizerConfig, float]] = {
+    "wmt14/bahdanau2015": (AdadeltaConfig(kind="adadelta"), 1.0),
+    "wmt14/luong2015-global": (SGDConfig(kind="sgd"), 5.0),
+    "iwslt15/luong": (SGDConfig(kind="sgd"), 5.0),
+}
+"""Optimizer and gradient norm of the authors, whose loss is a sum over the tokens of a sentence."""
 
 
 def name(path: Path) -> str:
@@ -68,6 +78,25 @@ def num_parameters(path: Path) -> int:
 @pytest.mark.parametrize("recipe", PUBLISHED_SIZES)
 def test_the_number_of_parameters_is_the_published_one(recipe: str) -> None:
     assert num_parameters(CONFIGS / f"{recipe}.yaml") == pytest.approx(PUBLISHED_SIZES[recipe], rel=0.04)
+
+
+@pytest.mark.parametrize("recipe", SUM_OVER_TOKENS)
+def test_the_steps_are_those_for_a_sum_over_tokens(recipe: str) -> None:
+    training = load(CONFIGS / f"{recipe}.yaml", ExperimentConfig).training
+    assert training.max_grad_norm is not None
+    ours, authors = torch.nn.Parameter(torch.zeros(8)), torch.nn.Parameter(torch.zeros(8))
+    gradients = torch.randn(6, 8, generator=torch.Generator().manual_seed(1))
+    gradients *= torch.tensor([1e-3, 10, 1e-2, 1, 100, 1e-1])[:, None]  # clipped and not
+    for weights, optimizer, norm, scale in (
+        (ours, training.optimizer, training.max_grad_norm, 1 / SENTENCE_LENGTH),
+        (authors, *SUM_OVER_TOKENS[recipe], 1.0),
+    ):
+        built = optimizer.build([weights])
+        for gradient in gradients:
+            weights.grad = gradient * scale
+            clip_grad_norm_([weights], norm)
+            built.step()
+    torch.testing.assert_close(ours, authors, rtol=1e-3, atol=1e-6)
 
 
 def test_the_models_of_a_table_are_of_similar_size() -> None:
