@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -117,7 +118,7 @@ class CheckpointManager:
         best = [c for c in validated_checkpoints(self.run.folder) if c.train_state.update == state.best_update]
         if best and (is_changed or not self.run.weights_cover_checkpoint(best[0].folder.name, metric)):
             self._publish_weights(load_merged(best[0]), best, state.best_value)
-        for partial in self.run.folder.glob("*.partial"):
+        for partial in filter(Path.is_file, self.run.folder.glob("*.partial")):  # `export` replaces its own folders
             partial.unlink()
         self._prune()
 
