@@ -193,7 +193,8 @@ class Trainer:
         planned = plan_updates(corpus.lengths[rows], self.config, self.world, epoch=state.epoch)
         updates = [[rows[places] for places in update] for update in planned]
         if state.update == 0:
-            share = padding_ratio(corpus.lengths, [batch for update in updates for batch in update])
+            batches = [batch for update in updates for batch in update]
+            share = 0.0 if self.config.batch.padding_free else padding_ratio(corpus.lengths, batches)
             self.reporter.log(f"{len(updates)} updates per epoch, {share:.1%} padding")
         # With another batch size or number of processes, an epoch is resumed at the same fraction.
         done = state.updates_in_epoch * len(updates) // state.updates_per_epoch

@@ -14,7 +14,7 @@ from seq2attn.models.config import ModelConfig
 from seq2attn.nn.varlen import SequenceLayout, varlen_attention
 from seq2attn.training.loss import TrainingLoss
 from tests.laws import parts
-from tests.laws.small import assert_near, content, last_weights, metrics, trained
+from tests.laws.small import assert_near, content, last_weights, log_of, metrics, trained
 
 PAIRS = [([4, 5, 6], [7, 8]), ([9], [3, 4, 5, 6, 7]), ([8, 8, 4, 5, 9, 3], []), ([], [5])]
 KINDS = {
@@ -163,6 +163,7 @@ def test_a_padding_free_training_equals_a_padded_one(corpus):
     assert_near(last_weights(packed), last_weights(padded))
     losses = [[line["loss"] for line in metrics(run, "train")] for run in (packed, padded)]
     assert len(losses[0]) > 2 and losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert [", 0.0% padding" in log_of(run) for run in (packed, padded)] == [True, False]
 
 
 ADDITIVE = {**config()["decoder"], "attention": {"score": {"kind": "additive", "dim": 8}}}
