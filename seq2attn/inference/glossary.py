@@ -59,7 +59,7 @@ class Glossary:
             if len(others) != 1 or not source or not others[0]:
                 raise DataError(f"{path}:{number}: expected a source term, a tab and a target term")
             source = forms[0].normalize(source)
-            ids = tuple(target.encode(others[0])[len(target.line_prefix) :])
+            ids = tuple(target.encode_phrase(others[0]))
             if replace_unk and UNK in ids and len(source.split()) == 1:
                 ids = ()
             elif UNK in ids or not ids:

@@ -10,8 +10,8 @@ from typing import Self
 from seq2attn.config.base import Config
 from seq2attn.errors import UserError
 from seq2attn.io.files import write_bytes, write_json
-from seq2attn.tokenizers.normalize import collapse_whitespace
-from seq2attn.tokenizers.vocabulary import Vocabulary
+from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_whitespace, is_unspaced
+from seq2attn.tokenizers.vocabulary import UNK, Vocabulary
 
 TOKENIZER_FILE, VOCABULARY_FILE = "tokenizer.json", "vocabulary.json"
 
@@ -35,6 +35,16 @@ class Tokenizer(ABC):
     @abstractmethod
     def encode(self, line: str) -> list[int]:
         """The ids of a line, without BOS and EOS."""
+
+    def encode_phrase(self, text: str) -> list[int]:
+        """The ids of a text within a line: in scripts without spaces, with none before it."""
+        ids = self.encode(text)[len(self.line_prefix) :]
+        first = self.vocabulary.tokens[ids[0]] if ids else ""
+        if not first.startswith(SPACE_MARK) or not is_unspaced(text.strip()[0]):
+            return ids
+        bare = first.removeprefix(SPACE_MARK)
+        pieces: Iterable[str] = bare if self.vocabulary.id(bare) == UNK else [bare]
+        return [*map(self.vocabulary.id, pieces), *ids[1:]]
 
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
         """The ids of each line, segmented at random if `is_stochastic`: a function of `lines` and `seed` alone."""

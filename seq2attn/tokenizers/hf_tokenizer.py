@@ -12,7 +12,7 @@ from seq2attn.config.base import Config, InputPath
 from seq2attn.errors import DataError, RunError, UserError
 from seq2attn.io.files import read_bytes, sha256_json, sha256_of
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_whitespace
+from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_whitespace, is_unspaced
 from seq2attn.tokenizers.sentencepiece_model import FILE_HINT, fill_in_digest
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, UNK, Vocabulary
 
@@ -93,9 +93,17 @@ class HFTokenizer(Tokenizer):
 
     def encode(self, line: str) -> list[int]:
         """The ids of a line's tokens, without BOS and EOS; empty for an empty line."""
-        tokens = self._backend.encode(self.normalize(line), add_special_tokens=False).tokens
-        ids = map(self.vocabulary.id, tokens)
-        return [*self.line_prefix, *(UNK if id in CONTROL_IDS else id for id in ids)] if tokens else []
+        ids = self._token_ids(self.normalize(line))
+        return [*self.line_prefix, *ids] if ids else []
+
+    def encode_phrase(self, text: str) -> list[int]:
+        """The ids of a text within a line: in scripts with spaces, with one before it."""
+        text = self.normalize(text)
+        return self._token_ids(text if is_unspaced(text[:1]) else f" {text}")
+
+    def _token_ids(self, text: str) -> list[int]:
+        ids = map(self.vocabulary.id, self._backend.encode(text, add_special_tokens=False).tokens)
+        return [UNK if id in CONTROL_IDS else id for id in ids]
 
     def _surfaces(self, ids: Sequence[int]) -> Iterable[str]:
         tokens = ("" if id in self._silent else self.vocabulary.tokens[int(id)] for id in ids)

@@ -23,6 +23,10 @@ class RightToLeftTokenizer(Tokenizer):
         """The ids of a line from its end, without BOS and EOS."""
         return self.tokenizer.encode(line)[::-1]
 
+    def encode_phrase(self, text: str) -> list[int]:
+        """The ids of a text within a line, from its end."""
+        return self.tokenizer.encode_phrase(text)[::-1]
+
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
         """The ids of each line from its end, segmented at random: a function of `lines` and `seed` alone."""
         return [ids[::-1] for ids in self.tokenizer.sample(lines, seed)]

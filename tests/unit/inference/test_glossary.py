@@ -2,11 +2,17 @@
 
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from seq2attn.inference.glossary import Glossary, TermCounts
+from seq2attn.tokenizers.config import TokenizerConfig
+from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.words import WordTokenizerConfig
+from tests.small_marian import train_pieces
+from tests.small_multilingual import make_bart_tokenizer
 
 TOKENIZERS = (WordTokenizerConfig().train([]), WordTokenizerConfig().train(["teacher"]))
 
@@ -47,3 +53,42 @@ def test_terms_are_compared_as_the_tokenizers_normalize_them(tmp_path: Path) -> 
         assert [term.text for term in glossary.find(line)] == [found]
         assert glossary.count_met([line, line], ["the teacher", "the house"]) == TermCounts(1, 2)
     assert Glossary.load(tmp_path / "terms", lower).word("tür") == "Teacher"
+
+
+RED, CHINESE = "the red house", "我住在北京。"
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "line", "before", "term"),
+    [
+        ("bpe", CHINESE, "我住在", "北京"),
+        ("bpe", CHINESE, "我", "住在"),
+        ("unigram", CHINESE, "我住在", "北京。"),
+        ("characters", CHINESE, "我住在", "北京"),
+        ("sentencepiece", CHINESE, "我住在", "北京"),
+        ("hugging-face", CHINESE, "我住在", "北京"),
+        *((kind, RED, "the red", "house") for kind in ("bpe", "unigram", "words", "sentencepiece", "hugging-face")),
+    ],
+)
+def test_terms_have_a_space_before_them_where_the_script_has_spaces(
+    tmp_path: Path, kind: str, line: str, before: str, term: str, reverse: bool
+) -> None:
+    """The tokens of a term after others are its text; BPE has `▁北京` as one token."""
+    text = [line, "北京是首都。", "我爱北京"] * 9
+    content: dict[str, Any] = {"kind": kind}
+    if kind in ("bpe", "unigram"):
+        content["vocab_size"] = 400
+    elif kind == "sentencepiece":
+        train_pieces(text, tmp_path / "model", vocab_size=60)
+        content["path"] = tmp_path / "model"
+    elif kind == "hugging-face":
+        make_bart_tokenizer(tmp_path)
+        content["path"] = tmp_path / "tokenizer.json"
+    config: Any = TypeAdapter(TokenizerConfig).validate_python(content)
+    tokenizer = with_direction(config.train(text), right_to_left=reverse)
+    (tmp_path / "terms").write_text(f"word\t{term}\n", encoding="utf-8")
+    (found,) = Glossary.load(tmp_path / "terms", (TOKENIZERS[0], tokenizer)).find("a word")
+    ids = [*found.ids, *tokenizer.encode(before)] if reverse else [*tokenizer.encode(before), *found.ids]
+    assert tokenizer.decode(ids) == line[: len(before)] + line[len(before) :].partition(term)[0] + term
+    assert tokenizer.decode(found.ids) == term
