@@ -180,7 +180,8 @@ def _decode(line: bytes, number: int) -> str:
 def _draw(weights: list[AttentionWeights], options: TranslateOptions, folder: Path) -> None:
     """Draw attention weights of the run in `folder`. Raises UserError if there are none."""
     if not weights:
-        raise UserError("there is no attention to draw: all lines are empty")
+        empty = "all lines are empty" if options.draws_html else "the first line is empty; FILE.html has all lines"
+        raise UserError(f"there is no attention to draw: {empty}")
     if options.attention == "-":
         columns = shutil.get_terminal_size().columns
         print(attention_text(weights[0], options.attention_selection, columns=columns))

@@ -56,6 +56,17 @@ def test_options_of_a_beam(invoke: Invoke, run: RunDirectory) -> None:
     assert "has to divide `beam_size`, which is 6" in invoke(*command, "--set", "search.num_beam_groups=4", code=2).err
 
 
+def test_an_empty_line_has_no_attention_to_draw(invoke: Invoke, run: RunDirectory) -> None:
+    command = "translate", run.folder, "--attention"
+    for given, file, message in (
+        (b"\n" + GIVEN, "-", "the first line is empty; FILE.html has all lines"),
+        (b"\n" + GIVEN, "one.png", "the first line is empty; FILE.html has all lines"),
+        (b"\n\n", "all.html", "all lines are empty"),
+    ):
+        assert invoke(*command, file, given=given, code=2).err.endswith(f"no attention to draw: {message}\n")
+    invoke(*command, "all.html", given=b"\n" + GIVEN)
+
+
 def test_the_doctor_finds_nothing(invoke: Invoke, tmp_path: Path) -> None:
     options = "beam_size: 4, num_beam_groups: 2, coverage_penalty: 0.3, no_repeat_ngram_size: 2"
     run = untrained(tmp_path, TRANSFORMER_CONFIG.replace("beam_size: 3", options))
