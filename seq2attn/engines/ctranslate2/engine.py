@@ -5,6 +5,7 @@ Differences from the native search:
 - A hypothesis is truncated at the limit, so its log-probability does not include EOS.
 - A beam ends when `patience` times its width are finished; the native one also when no other can become better. If more
   are, those with the lowest log-probability per token are left out.
+- A beam of one is greedy search; the native one also considers an end that is second-best.
 
 The finished hypotheses are ranked here: CTranslate2 has no `gnmt` penalty, and its scores do not include the tokens of
 a prefix, whose log-probabilities come from forced decoding.
