@@ -90,7 +90,7 @@ class PairFilter:
         if not self._config.drop_duplicates:
             return None
         # A digest instead of the text, so that millions of pairs fit in memory; BLAKE2 can be this short.
-        digest = hashlib.blake2b("\n".join(pair.text).encode(), digest_size=16).digest()
+        digest = hashlib.blake2b(repr(pair.text).encode(), digest_size=16).digest()
         if digest in self._digests:
             return "duplicate"
         self._digests.add(digest)

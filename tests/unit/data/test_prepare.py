@@ -7,7 +7,7 @@ import pytest
 
 from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus
-from seq2attn.data.filter import FilterReport, FiltersConfig
+from seq2attn.data.filter import EncodedPair, FilterReport, FiltersConfig, PairFilter
 from seq2attn.data.fingerprint import fingerprint
 from seq2attn.data.prepare import load_prepared, prepare
 from seq2attn.data.readers import JSONLinesConfig
@@ -180,6 +180,11 @@ def test_filters(tmp_path: Path, data: DataConfig) -> None:
     words = TokenizersConfig(joint=WordTokenizerConfig())
     prepared = prepare(balanced, words, tmp_path / "run", print)
     assert prepared.train.parts[0].report == FilterReport(10, 9, unbalanced=1)
+
+
+def test_pairs_with_another_line_break_are_no_duplicates() -> None:
+    pairs = [EncodedPair(text, ([4], [5])) for text in (("a\nb", "c"), ("a", "b\nc"), ("a\nb", "c"))]
+    assert [*PairFilter(FiltersConfig(drop_duplicates=True)).filter(pairs)] == pairs[:2]
 
 
 def test_missing_files_are_run_errors(tmp_path: Path, data: DataConfig) -> None:
