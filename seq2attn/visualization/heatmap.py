@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2attn.io.terminal import shorten
+from seq2attn.io.terminal import shorten, visible
 from seq2attn.visualization.attention_map import (
     DEFAULT_COLOR_SCALE,
     MEAN,
@@ -46,7 +46,8 @@ def draw_heatmap(
     """
     layers, heads, num_queries, num_keys = attention.weights.shape
     queries, keys = (
-        [shorten(token, MAX_LABEL_LENGTH) for token in side.tokens] for side in (attention.queries, attention.keys)
+        [shorten(visible(token), MAX_LABEL_LENGTH) for token in side.tokens]
+        for side in (attention.queries, attention.keys)
     )
     scaled = scale_weights(attention.weights, color_scale)
     grid = _grid(layers, heads)
@@ -58,7 +59,7 @@ def draw_heatmap(
         MAX_SIZE_INCHES / (rows * num_queries),
     )
     width = columns * (num_keys * cell + 0.25) + LETTER_INCHES * max(map(display_width, queries)) + 1
-    heading = _wrap(title, width)
+    heading = _wrap(visible(title), width)  # control characters are not allowed in SVG
     height = rows * (num_queries * cell + 0.35 + LETTER_INCHES * max(map(display_width, keys)))
     height += LINE_INCHES * len(heading)
 

@@ -5,6 +5,7 @@ import sys
 import unicodedata
 import warnings
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -85,6 +86,13 @@ def test_control_characters_are_removed():
     text = heatmap_text(["\x1b[31m"], ["a\nb\u202e"], np.ones((1, 1)))
     assert "\x1b" not in text and "\u202e" not in text
     assert "a�b ██" in text
+
+
+def test_a_picture_with_control_characters_is_xml(tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    odd = ["\x1b[31m", "\u202ea", "-->", "<b>"]
+    draw_heatmap(as_map(odd, odd, np.eye(4)), tmp_path / "odd.svg", title="\x01 & <i>")
+    assert ElementTree.parse(tmp_path / "odd.svg").getroot().tag.endswith("svg")
 
 
 def test_weights_of_another_shape_are_refused():
