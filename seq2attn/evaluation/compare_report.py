@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 
 from seq2attn.evaluation.compare import FrequencyBucket, RunComparison, SetComparison, seed_spread
@@ -80,9 +81,15 @@ def _example(one: SetComparison, place: int, markdown: bool) -> str:
     """The sentence at a place of the examples; words that are not in the reference are in brackets, or bold."""
     example = one.examples[place]
     before, after = ("**", "**") if markdown else ("[", "]")
-    lines = [("source", example.source, ""), ("reference", example.reference, "")]
+    plain = _escape_markdown if markdown else str
+    lines = [("source", plain(example.source), ""), ("reference", plain(example.reference), "")]
     for run, words in example.words.items():
-        text = " ".join(word if matches else f"{before}{word}{after}" for word, matches in words)
+        text = " ".join(plain(word) if matches else f"{before}{plain(word)}{after}" for word, matches in words)
         lines.append((run, text, f"chrF {example.chrf[run]:.1f}"))
     heads = (f"line {example.line}", "text", "")
     return format_table([heads, *lines], num_text_columns=2, markdown=markdown)
+
+
+def _escape_markdown(text: str) -> str:
+    """Text that Markdown shows as it is; a table escapes `|`."""
+    return re.sub(r"[\\`*_~<&\[\]]", r"\\\g<0>", text)

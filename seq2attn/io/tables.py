@@ -12,7 +12,7 @@ def format_table(rows: Iterable[Sequence[str]], *, num_text_columns: int = 1, ma
 
     The first `num_text_columns` columns are aligned to the left, the others, of numbers, to the right.
     """
-    rows = list(rows)
+    rows = [[cell.replace("|", "\\|") for cell in row] if markdown else row for row in rows]
     sides = ["left" if column < num_text_columns else "right" for column in range(len(rows[0]))]
     text: str = tabulate(
         rows,

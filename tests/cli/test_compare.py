@@ -1,6 +1,7 @@
 """`seq2attn compare`: significance by sacreBLEU's own command, words by frequency, examples, and mistakes."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Invoke, Toy, invoke_in, write_lines
+from tests.safe.untrained import change_weights, untrained
 
 RUNS = ("a", "b", "c")
 
@@ -104,6 +106,21 @@ def test_output_formats(folder: Path, toy: Toy) -> None:
         assert "mixed was translated with different settings: `search.lengths` is" in output
         assert "`search.kind`" not in output and "`engine`" not in output
     assert markdown.startswith("## short, 20 sentences") and "| run" in markdown and "**" in markdown
+
+
+def test_text_in_markdown_is_that_of_the_sentence(invoke: Invoke, tmp_path: Path) -> None:
+    """Neither the columns of a table nor marks of Markdown are made of it."""
+    source = r"a | few *words* <of> `which` [are] \| not_many ~~many~~ &amp;"
+    write_lines(tmp_path / "source", [source])
+    files, runs = ["--source", "source", "--reference", "source"], ["run", "other/run"]
+    untrained(tmp_path)
+    change_weights(untrained(tmp_path / "other"), lambda model: [one.neg_() for one in model.parameters()])
+    invoke("evaluate", *runs, *files)
+    table = invoke("compare", *runs, *files, "--format", "markdown").out.partition("| line 1")[2]
+    cells = [re.split(r" +(?<!\\)\| +", line.strip("| ")) for line in table.splitlines()[2:6]]
+    assert [len(row) for row in cells] == [2, 2, 3, 3]
+    assert re.sub(r"\\(\S)", r"\1", cells[0][1]) == source
+    assert all(not re.search(r"(?<!\\)[`_~<&\[\]]", row[1]) for row in cells)
 
 
 def test_mistakes(folder: Path, toy: Toy, invoke: Invoke, tmp_path: Path) -> None:
