@@ -47,13 +47,15 @@ def compare(
     from seq2attn.errors import UserError
     from seq2attn.evaluation.compare import compare_translations
     from seq2attn.evaluation.compare_report import comparison_html, comparison_text
-    from seq2attn.io.files import write_bytes
+    from seq2attn.io.files import output
 
     if len(runs) < 2 or len({run.resolve() for run in runs}) < len(runs):
         raise UserError("give two or more different run directories")
     comparison = compare_translations(runs, source, tuple(reference or ()), tag, test=test, num_examples=examples)
     if html is not None:
-        write_bytes(html, comparison_html(comparison).encode())
+        html.parent.mkdir(parents=True, exist_ok=True)
+        with output(html) as file:
+            file.write(comparison_html(comparison).encode())
     if output_format == "json":
         typer.echo(json.dumps(asdict(comparison), ensure_ascii=False, indent=1))
     else:

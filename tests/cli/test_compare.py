@@ -116,7 +116,9 @@ def test_text_in_markdown_is_that_of_the_sentence(invoke: Invoke, tmp_path: Path
     untrained(tmp_path)
     change_weights(untrained(tmp_path / "other"), lambda model: [one.neg_() for one in model.parameters()])
     invoke("evaluate", *runs, *files)
-    table = invoke("compare", *runs, *files, "--format", "markdown").out.partition("| line 1")[2]
+    (tmp_path / "link").symlink_to("page")
+    table = invoke("compare", *runs, *files, "--format", "markdown", "--html", "link").out.partition("| line 1")[2]
+    assert (tmp_path / "link").is_symlink() and "<html" in (tmp_path / "page").read_text(encoding="utf-8")
     cells = [re.split(r" +(?<!\\)\| +", line.strip("| ")) for line in table.splitlines()[2:6]]
     assert [len(row) for row in cells] == [2, 2, 3, 3]
     assert re.sub(r"\\(\S)", r"\1", cells[0][1]) == source
