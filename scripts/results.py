@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,12 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="FILE.png or FILE.svg")
     parser.add_argument("--test", help="the test set that is drawn; the first of the report if not said")
     options = parser.parse_args()
-    reports = {run.name: reports_of(run) for run in options.runs}
+    common = os.path.commonpath([run.absolute().parent for run in options.runs])
+    runs = {os.path.relpath(run, common): run for run in options.runs}  # such as small/seed-1
+    reports = {name: reports_of(run) for name, run in runs.items()}
     sets = sorted(set.intersection(*({*report} for report in reports.values())))
     heads = ["run", "parameters", "epochs", "minutes", *(f"BLEU {name}" for name in sets)]
-    print(format_table([heads, *(row(run, reports[run.name], sets) for run in options.runs)], markdown=True))
+    print(format_table([heads, *(row(name, run, reports[name], sets) for name, run in runs.items())], markdown=True))
     for signature in sorted({bleu(r, name)["signature"] for r in reports.values() for name in sets}):
         print(f"\nSignature: `{signature}`")
     if options.plot:
@@ -41,12 +44,12 @@ def reports_of(run: Path) -> dict[str, dict[str, Any]]:
     return {report["set"]: report for report in found}
 
 
-def row(run: Path, report: dict[str, Any], sets: list[str]) -> list[str]:
+def row(name: str, run: Path, report: dict[str, Any], sets: list[str]) -> list[str]:
     """The cells of a run."""
     last = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").split("\n") if line][-1]
-    scores = [f"{bleu(report, name)['value']:.2f}" for name in sets]
+    scores = [f"{bleu(report, test)['value']:.2f}" for test in sets]
     size = f"{parameters(run / 'model.safetensors'):,}"
-    return [run.name, size, f"{last['epoch']:g}", f"{last['seconds'] / 60:.0f}", *scores]
+    return [name, size, f"{last['epoch']:g}", f"{last['seconds'] / 60:.0f}", *scores]
 
 
 def bleu(report: dict[str, Any], name: str) -> dict[str, Any]:

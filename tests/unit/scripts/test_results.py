@@ -1,0 +1,30 @@
+"""`scripts/results.py`: each row has the scores of its run."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import results
+
+from seq2attn.evaluation.evaluate import Digests, TestSetResult, write_reports
+from seq2attn.evaluation.metrics import Score
+from seq2attn.search.config import BeamConfig
+from tests.safe.untrained import untrained
+
+
+def test_runs_of_one_name_have_their_own_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {"small/seed-1": 10.0, "large/seed-1": 20.0}
+    for name, bleu in names.items():
+        run = untrained(tmp_path / name)
+        (run.folder / "metrics.jsonl").write_text(json.dumps({"epoch": 1, "seconds": 60}) + "\n", encoding="utf-8")
+        result = TestSetResult(
+            "test", Digests("", ()), 1, (Score("BLEU", bleu, "a signature"),), (), 1.0, 1, (), None, ()
+        )
+        write_reports(run, {}, [result], BeamConfig(kind="beam"), "")
+    monkeypatch.setattr(sys, "argv", ["results.py", *(str(tmp_path / name / "run") for name in names)])
+    results.main()
+    rows = [[cell.strip() for cell in line.split("|")] for line in capsys.readouterr().out.split("\n")]
+    assert {row[1]: row[-2] for row in rows[2:4]} == {f"{name}/run": f"{bleu:.2f}" for name, bleu in names.items()}
