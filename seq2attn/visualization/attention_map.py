@@ -79,8 +79,10 @@ class AttentionMap:
     def from_weights(cls, weights: AttentionWeights, kind: AttentionKind) -> AttentionMap:
         """All layers and heads of the cross-attention, or of the encoder's self-attention.
 
-        Raises UserError if the model has none of this kind.
+        Raises UserError for an unknown kind, or if the model has none of this kind.
         """
+        if kind not in KIND_NAMES:
+            raise UserError(f"there is no kind of attention `{kind}`; use {' or '.join(KIND_NAMES)}")
         values = weights.cross_attention if kind == "cross" else weights.encoder_self_attention
         if values is None:
             raise UserError(f"there is no attention to draw: the model has no {KIND_NAMES[kind]}{_hint(weights, kind)}")

@@ -16,6 +16,7 @@ from torch.distributed.run import parse_args
 
 import seq2attn
 from seq2attn.diagnostics.run_checks import CHECKS
+from seq2attn.visualization.attention_map import KIND_NAMES
 from tests.cli.conftest import ENVIRONMENT, ROOT, invoke_in
 
 CORPORA = ROOT.parent / "shared" / "corpora"
@@ -258,6 +259,8 @@ def test_pages_name_all_pages_checks_and_public_names_and_existing_files(request
     assert [check for check in CHECKS if f"\n{check} " not in page or f"| {check} |" not in page] == []
     names = {*seq2attn.__all__} - {"Translator"}
     assert [name for name in names if f"`{name}" not in text("docs/python.md")] == []
+    kinds = " or ".join(f'`"{kind}"`' for kind in KIND_NAMES)
+    assert f"`kind` ({kinds})" in text("docs/python.md")
     page = text("docs/development.md")
     paths = re.findall(r"(?:tests|scripts)/[\w./]*\w/?", page)
     assert len(paths) > 5 and [path for path in paths if not (ROOT / path).exists()] == []

@@ -50,6 +50,7 @@ def test_a_selection_keeps_its_names() -> None:
         ),
         (AttentionSelection(head="-1"), {}, "there is no head `-1`"),
         (AttentionSelection(head="top"), {}, "there is no head `top`"),
+        (AttentionSelection("decoder"), {}, "there is no kind of attention `decoder`; use cross or encoder"),
         (AttentionSelection("encoder"), {"encoder": False}, "has no encoder self-attention; it has cross-attention"),
     ],
 )
