@@ -13,6 +13,7 @@ from seq2attn.tokenizers.tags import TaggedTokenizer
 MAX_EXAMPLES = 5
 """Maximum number of lines that a warning names; it counts the others."""
 UNTAGGED = "no tag, which all training text had (see `--tag`)"
+INVALID_UTF8 = "not UTF-8; the invalid bytes are replaced; convert the input to UTF-8, for example with iconv"
 TRUNCATED = (
     "the translation has the maximum length (`search.lengths.max_length` and `max_length_ratio`) and may be truncated"
 )
@@ -46,6 +47,10 @@ class InputChecker:
                 self._lines[one.warning].append(number)
         self.num_lines += len(lines)
 
+    def add_invalid_utf8(self, line: int) -> None:
+        """Count a line with bytes that are not UTF-8."""
+        self._lines[INVALID_UTF8].append(line)
+
     def add_truncated(self, lines: Sequence[int]) -> None:
         """Count lines whose translations have the maximum length."""
         if lines:
@@ -63,7 +68,7 @@ class InputChecker:
             yield f"the model does not know {share}, {counts}, in {_enumerate(self._with_unknown)}"
 
     def line_warnings(self) -> Iterator[str]:
-        """Warnings about lines that are too long or lack a tag, and about translations that may be truncated."""
+        """Warnings about lines: not UTF-8, too long, without a tag; and about translations that may be truncated."""
         yield from (f"{_enumerate(lines)}: {warning}" for warning, lines in self._lines.items())
 
 

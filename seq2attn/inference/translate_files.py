@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -82,15 +81,16 @@ def translate_input(translator: Translator, search: SearchConfig, options: Trans
 def _translate(
     translator: Translator,
     search: SearchConfig,
-    batches: Iterator[list[str]],
+    batches: Iterator[list[bytes]],
     out: Any,
     options: TranslateOptions,
     folder: Path,
 ) -> list[AttentionWeights]:
     """Write the translations of all lines, batch by batch. Returns the attention weights to be drawn."""
     checker, weights, terms = InputChecker(translator.training_report), list[AttentionWeights](), list[bool]()
-    for lines in batches:
+    for batch in batches:
         number = checker.num_lines + 1
+        lines = [_decode(line, n, checker) for n, line in enumerate(batch, number)]
         with_attention = options.attention is not None and (number == 1 or options.draws_html)
         translations = translator.translate_iterable(
             [add_tag(line, options.tag) for line in lines],
@@ -141,39 +141,36 @@ def _format(number: int, line: str, translation: Translation, options: Translate
     return translation.text + "\n"
 
 
-def _read_input(options: TranslateOptions, stack: ExitStack) -> Iterator[list[str]]:
+def _read_input(options: TranslateOptions, stack: ExitStack) -> Iterator[list[bytes]]:
     """Batches of lines: sentences of the command line, or lines of a file or of standard input."""
     if options.sentences:
-        return _decode_batches(iter([[os.fsencode(sentence) for sentence in options.sentences]]), options)
+        return _with_first_alone(iter([[os.fsencode(sentence) for sentence in options.sentences]]), options)
     if options.input_file is None:
         if sys.stdin is None:  # closed by the parent process
             raise UserError("there is no standard input; give sentences or --input")
-        return _decode_batches(read_line_batches(sys.stdin.buffer), options)
+        return _with_first_alone(read_line_batches(sys.stdin.buffer), options)
     try:
         stream = stack.enter_context(open_lines(options.input_file))
     except OSError as error:
         raise DataError(f"{options.input_file}: cannot be read: {error.strerror}") from None
-    return _decode_batches(read_line_batches(stream), options)
+    return _with_first_alone(read_line_batches(stream), options)
 
 
-def _decode_batches(batches: Iterator[list[bytes]], options: TranslateOptions) -> Iterator[list[str]]:
-    """The text of the lines. A line whose attention is drawn alone is a separate batch."""
+def _with_first_alone(batches: Iterator[list[bytes]], options: TranslateOptions) -> Iterator[list[bytes]]:
+    """The batches. A line whose attention is drawn alone is a separate batch."""
     if options.attention is not None and not options.draws_html:
         first = next(batches, [])
-        batches = chain(filter(None, (first[:1], first[1:])), batches)
-    number = 0
-    for batch in batches:
-        yield [_decode(line, n) for n, line in enumerate(batch, number + 1)]
-        number += len(batch)
+        yield from filter(None, (first[:1], first[1:]))
+    yield from batches
 
 
-def _decode(line: bytes, number: int) -> str:
+def _decode(line: bytes, number: int, checker: InputChecker) -> str:
     """The text of a line. Bytes that are not UTF-8 are replaced, with a warning."""
     line = (line.removeprefix(BOM) if number == 1 else line).removesuffix(b"\r")
     try:
         return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        print_warnings([f"line {number}: not UTF-8 at byte {error.start + 1}; replaced"])
+    except UnicodeDecodeError:
+        checker.add_invalid_utf8(number)
         return line.decode("utf-8", errors="replace")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from seq2attn.errors import UserError
+from seq2attn.inference.input_checks import INVALID_UTF8
 from seq2attn.inference.translator import Translator
 from seq2attn.run_directory import RunDirectory
 from tests.cli.conftest import ENVIRONMENT, ROOT, Invoke, Toy, command, invoke_in
@@ -65,8 +66,12 @@ class TestTranslate:
         (tmp_path / "in.de").write_bytes(b"\n".join(odd))  # the last line has no end
         done = invoke_in(tmp_path, "translate", toy.run, "-i", "in.de", "-o", "out.en", "--greedy")
         undecoded, long, *_ = done.err.splitlines()
-        assert (done.out, undecoded) == ("", "warning: line 5: not UTF-8 at byte 5; replaced")
+        assert (done.out, undecoded) == ("", f"warning: line 5: {INVALID_UTF8}")
         assert re.match(r"warning: line 4: too many tokens: the model was trained on none with more", long)
+        latin = invoke_in(tmp_path, "translate", toy.run, "--greedy", given=b"alt \xff\n" * 8).err.splitlines()
+        assert [line for line in latin if "UTF-8" in line] == [
+            f"warning: lines 1, 2, 3, 4, 5 and 3 more: {INVALID_UTF8}"
+        ]
         written = (tmp_path / "out.en").read_bytes()
         piped = invoke_in(tmp_path, "translate", toy.run, "--greedy", given=b"\n".join(odd) + b"\n")
         assert piped.out.encode() == written
