@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from seq2attn.config.base import Config, FieldError, FieldErrors, ValidationContext, check_rules, valid_fields
-from seq2attn.config.hints import OUR_KEYS, suggest, suggest_or_list
+from seq2attn.config.hints import OUR_KEYS, look_alike, suggest, suggest_or_list
 from seq2attn.config.yaml_tree import MAX_SHOWN, MISSING, Diagnostic, Names, YAMLTree, child
 
 C = TypeVar("C", bound=Config)
@@ -113,7 +113,7 @@ def _other(placed: PlacedError, model: type[Config], tree: YAMLTree, context: Va
             ours = OUR_KEYS.get(names[-1].lower().replace("-", "_"))
             owner = context.models.get(id(tree.find(names[:-1])[1]))
             known = owner.model_fields if owner else ()
-            hint = f"; seq2attn calls it {ours}" if ours else suggest_or_list(names[-1], known)
+            hint = f"; seq2attn calls it {ours}" if ours else look_alike(names[-1]) or suggest_or_list(names[-1], known)
             return tree.diagnostic(names, f"unknown key `{key}`{hint}", at_key=True)
         case "missing":
             return tree.diagnostic(names, f"`{key}` is missing")

@@ -6,6 +6,7 @@ Sources of the names: configs and options of Joey NMT, OpenNMT-py, fairseq, Mari
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
 
 HINTS = {
@@ -80,6 +81,18 @@ HINTS = {
 
 OUR_KEYS = {name: key for key, names in HINTS.items() for name in names.split()}
 """Keys of seq2attn by the names in other toolkits, in lower case with underscores."""
+
+
+def look_alike(text: str) -> str:
+    """The end of an error message about the first character that only looks like one of YAML's; empty if none does.
+
+    Such are no-break spaces, of web pages, and full-width spaces, colons and commas, of Chinese and Japanese keyboards.
+    """
+    for character in text:
+        if not character.isascii() and (meant := unicodedata.normalize("NFKC", character)) in [*" :,-#'\"[]{}"]:
+            name = unicodedata.name(character, "").lower()
+            return f"; it has U+{ord(character):04X} ({name}) in the place of {meant!r}"
+    return ""
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

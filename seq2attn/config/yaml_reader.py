@@ -15,7 +15,7 @@ from yaml.error import Mark, MarkedYAMLError
 from yaml.reader import ReaderError
 
 from seq2attn.config.base import PathString
-from seq2attn.config.hints import suggest
+from seq2attn.config.hints import look_alike, suggest
 from seq2attn.config.plugin import is_run
 from seq2attn.config.yaml_tree import COMMAND_LINE, Diagnostic, Entry, Names, YAMLTree, format_diagnostics, merge
 from seq2attn.errors import ConfigError
@@ -51,7 +51,7 @@ class YAMLReader:
         if node is None:
             self._stop(Diagnostic("the file is empty; expected `key: value` lines", _mark(str(path), text, 0)))
         if not isinstance(node, MappingNode):
-            self._stop(_at(node, "expected `key: value` lines"))
+            self._stop(_at(node, f"expected `key: value` lines{look_alike(str(node.value))}"))
         tree = self._tree(node)
         extends = tree.data.pop("extends", None)
         if extends is not None and is_run(path.parent):
@@ -126,7 +126,8 @@ class YAMLReader:
         except MarkedYAMLError as error:
             problem = ", ".join(part for part in (error.context, error.problem) if part)
             mark = error.problem_mark or error.context_mark or _mark(name, text, 0)
-            self._stop(_character(f"this is not YAML: {problem}", name, text, mark.index))
+            before = re.sub(r"(^|\s)#.*", "", "\n".join(text[: mark.index].split("\n")[-2:]))  # without comments
+            self._stop(_character(f"this is not YAML: {problem}{look_alike(before)}", name, text, mark.index))
         except RecursionError:
             self._stop(_character("this is nested too deep", name, text, loader.index))
 
