@@ -99,7 +99,7 @@ def count_trained(model: nn.Module) -> int:
 
 
 def assumed_vocab_sizes(tokenizers: TokenizersConfig) -> list[int]:
-    """The maximum sizes of the vocabularies of source and target, without data."""
+    """The maximum sizes of the vocabularies of source and target, without data; 8,000 for one without a maximum."""
     return [getattr(one, "vocab_size", None) or ASSUMED_VOCAB_SIZE for one in tokenizers.per_side]
 
 
@@ -132,7 +132,8 @@ def dry_run_summary(config: ModelConfig, tokenizers: TokenizersConfig, num_train
             rows.append((f"{name}.{key}", shape, f"{parameter.numel():,}"))
     rows.append(("all parts (tied parameters counted once)", "", f"{count_parameters(model):,}"))
     rows.append(("trained", "", f"{count_trained(model) if num_trained is None else num_trained:,}"))
-    return f"{format_table(rows, num_text_columns=2)}\nvocabularies of {source:,} and {target:,} entries (at most)"
+    sizes = f"{source:,} and {target:,} entries (at most; {ASSUMED_VOCAB_SIZE:,} without a `vocab_size`)"
+    return f"{format_table(rows, num_text_columns=2)}\nvocabularies of {sizes}"
 
 
 def load_model(weights: Path, config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:

@@ -56,7 +56,7 @@ class TestTrain:
         shutil.copy(toy.config, tmp_path)
         done = invoke_in(tmp_path, "train", "toy.yaml", "--dry-run")
         assert "decoder.attention.score.key_proj.weight" in done.out
-        assert "vocabularies of 300 and 300 entries (at most)" in done.out
+        assert "vocabularies of 300 and 300 entries (at most; 8,000 without a `vocab_size`)" in done.out
         assert (done.err, [path.name for path in tmp_path.iterdir()]) == ("", ["toy.yaml"])
 
 
