@@ -153,7 +153,7 @@ def _evaluate(
     for line in dict.fromkeys(result.note for result in results if result.note):
         print(line, file=sys.stderr)
     print_warnings(warning for result in results for warning in result.warnings)
-    glossary = [f"--glossary {options.glossary}"] if options.glossary else []
-    options_of_call = [*["unknown words replaced"] * options.replace_unk, *map(str, options.rerank), *glossary]
+    named = [f"--{name} {value}" for name, value in (("to", options.to), ("glossary", options.glossary)) if value]
+    options_of_call = [*["unknown words replaced"] * options.replace_unk, *map(str, options.rerank), *named]
     engine = ", ".join([translator.engine.description, *options_of_call])
     return results, write_reports(run, origin, results, search, engine)
