@@ -19,14 +19,21 @@ def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: T
 
     Raises: DataError when a file cannot be read.
     """
+    parts = text_options(corpora, filters, text)
+    for part, corpus in zip(parts["corpora"], corpora, strict=True):
+        part += [(file.suffix, file_digest(file)) for file in corpus.files]
+    return sha256_json(parts)
+
+
+def text_options(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: TokenizersConfig) -> dict[str, Any]:
+    """The options that determine the output of `prepare`, without the content of files."""
     of_a_run = [] if text.run_dir is None else ["of a run"]  # `prepare` compares the vocabularies
     reversed_sides = [side for side in ("source", "target") if text.is_reversed(side)]
-    parts = {
-        "corpora": [[_options(one), *((file.suffix, file_digest(file)) for file in one.files)] for one in corpora],
+    return {
+        "corpora": [[_options(one)] for one in corpora],
         "filters": _options(filters),
         "tokenizer": [text.is_joint, *map(_options, text.per_side), *of_a_run, *reversed_sides],
     }
-    return sha256_json(parts)
 
 
 def _options(config: Config) -> dict[str, Any]:

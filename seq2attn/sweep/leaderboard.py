@@ -14,7 +14,7 @@ from seq2attn.evaluation.evaluate import EvaluationSet, read_sets
 from seq2attn.evaluation.metrics import SAMPLES
 from seq2attn.io.tables import format_table
 from seq2attn.sweep.plan import SweepPlan, Trial, TrialRun
-from seq2attn.sweep.record import RunRecord, TrainingSummary, changed_parts, conditions, options, read_record
+from seq2attn.sweep.record import RunRecord, TrainingSummary, changed_options, conditions, read_record
 from seq2attn.sweep.significance import LEVEL, Comparison, OverallComparison, combine_seeds, compare_systems
 from seq2attn.visualization.html_page import render_page
 
@@ -130,7 +130,7 @@ def _check_record(plan: SweepPlan, run: TrialRun, record: RunRecord, tests: Sequ
     for test in tests:
         if test.name not in record.sets or record.sets[test.name].digests != test.digests:
             raise RunError(f"{run.folder}: the text of the test set `{test.name}` has changed; {fix}")
-    if parts := changed_parts(run, options(run.experiment)):
+    if parts := changed_options(run):
         raise RunError(f"{run.folder}: was made with another {' and '.join(parts)}; {fix}")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from seq2attn.data.fingerprint import file_digest, fingerprint
+from seq2attn.data.fingerprint import file_digest, fingerprint, text_options
 from seq2attn.data.readers import CorpusConfig
 from seq2attn.encoders.bert import BertEncoderConfig
 from seq2attn.errors import RunError
@@ -101,6 +101,17 @@ def changed_parts(run: TrialRun, fingerprint: Mapping[str, Any]) -> list[str]:
         return []
     before = read_object(path, SWEEP_HINT).get("fingerprint", {})
     return [part for part in fingerprint if fingerprint[part] != before.get(part)]
+
+
+def changed_options(run: TrialRun) -> list[str]:
+    """The parts whose options differ from those in `trial.json`; no file of the text is read."""
+    if not (run.folder / TRIAL_FILE).is_file():
+        return []
+    before, after = (
+        text_options((*one.data.train, one.data.dev), one.data.filters, one.tokenizer)
+        for one in (read_trial(run.folder), run.experiment)
+    )
+    return ["text"] * (before != after) + changed_parts(run, options(run.experiment))
 
 
 def options(experiment: ExperimentConfig) -> dict[str, Any]:

@@ -25,7 +25,14 @@ from seq2attn.io.tables import format_table
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_parameters
 from seq2attn.sweep.leaderboard import build_leaderboard, leaderboard_html, leaderboard_markdown
 from seq2attn.sweep.plan import SweepPlan, TrialRun
-from seq2attn.sweep.record import RESULT_FILE, ExperimentFingerprints, changed_parts, options, read_record, write_trial
+from seq2attn.sweep.record import (
+    RESULT_FILE,
+    ExperimentFingerprints,
+    changed_options,
+    changed_parts,
+    read_record,
+    write_trial,
+)
 
 EVALUATION_PARTS = {"test sets", "search"}
 """Parts of a config that training does not depend on."""
@@ -75,7 +82,7 @@ def describe_plan(plan: SweepPlan) -> str:
         size = count_parameters(build_on_meta_device(trial.experiment.model, *sizes))
         runs = [TrialRun(trial, seed) for seed in plan.sweep.seeds]
         finished = [run for run in runs if read_record(run.folder)]
-        changed = sum(bool(changed_parts(run, options(run.experiment))) for run in finished)
+        changed = sum(bool(changed_options(run)) for run in finished)
         notes = ["baseline"] * (trial is plan.baseline) + [f"{changed} of another config"] * (changed > 0)
         rows.append((trial.name, f"{size:,}", f"{len(finished) - changed}/{len(runs)}", ", ".join(notes)))
     return f"{format_table(rows)}\n{len(plan.trials)} trials x {len(plan.sweep.seeds)} seeds (parameters at most)"

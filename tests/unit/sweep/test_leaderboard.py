@@ -191,6 +191,8 @@ class TestLeaderboard:
             build_leaderboard(changed)
         with pytest.raises(RunError, match="a/seed-1: was made with another model and training; "):
             build_leaderboard(with_settings(plan, "changes={model: {embeddings: {dim: 4}}, training: {lora: {}}}"))
+        with pytest.raises(RunError, match="a/seed-1: was made with another text; "):
+            build_leaderboard(with_settings(plan, "changes={tokenizer: {source: {min_frequency: 2}}}"))
         (run.folder / TRIAL_FILE).unlink()
         assert "|case:lc|eff:no|tok:char|" in build_leaderboard(changed).signatures["paired bootstrap"]
         with pytest.raises(ConfigError, match=r"`evaluation\.metrics` needs `bleu`"):
