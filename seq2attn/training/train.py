@@ -112,10 +112,10 @@ def _find_checkpoint(
             if checkpoint_folders(run.folder):
                 run.check_exists()
             checkpoint = latest_valid_checkpoint(run.folder, warnings.append)
-        if resume is True and checkpoint is None:
-            raise RunError(f"{run.folder}: has no checkpoint to resume; train without --resume")
         if checkpoint is None:
             refuse_existing_training(run.folder)
+        if resume is True and checkpoint is None:
+            raise RunError(f"{run.folder}: has no checkpoint to resume; train without --resume")
     name = world.all_gather(checkpoint and checkpoint.folder.name)[0]
     if name is not None and not world.is_main_process:
         checkpoint = read_checkpoint(run.folder / CHECKPOINTS_FOLDER / name)

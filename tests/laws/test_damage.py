@@ -93,6 +93,7 @@ def test_with_corrupt_checkpoints_only_no_training_starts(corpus):
         with pytest.raises(RunError, match="no valid checkpoint to resume from") as error:
             trained(corpus, "run", resume=resume, **PLAIN)
         assert "00000003/train_state.json" in str(error.value) and "00000006/train_state.json" in str(error.value)
+        assert "older checkpoint" not in str(error.value)
     with pytest.raises(RunError, match="already contains a training"):
         trained(corpus, "run", **PLAIN)
     assert len(checkpoint_folders(run.folder)) == 2
@@ -102,7 +103,7 @@ def test_a_model_without_checkpoints_is_not_overwritten(corpus):
     run = trained(corpus, "run", **SHORT)
     shutil.rmtree(run.folder / "checkpoints")
     weights, config = run.weights_path.read_bytes(), run.config_path.read_bytes()
-    for resume in (False, "if-exists"):
+    for resume in (False, True, "if-exists"):
         with pytest.raises(RunError, match="already contains a model, and no checkpoint to resume"):
             trained(corpus, "run", resume=resume, **PLAIN)
     assert (weights, config) == (run.weights_path.read_bytes(), run.config_path.read_bytes())

@@ -29,7 +29,7 @@ CHECKPOINTS_FOLDER, STATE_FILE = "checkpoints", "train_state.json"
 WEIGHTS_FILE: Final = "model.safetensors"
 OPTIMIZER_FILE: Final = "optimizer.safetensors"
 FROZEN_PREFIX: Final = "frozen-"
-CHECKPOINT_HINT = "an older checkpoint is used"
+CHECKPOINT_HINT = "this checkpoint cannot be used"
 Digests = TypedDict("Digests", {"model.safetensors": str, "optimizer.safetensors": str})
 
 
