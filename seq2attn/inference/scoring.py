@@ -68,12 +68,11 @@ def score_files(
     """
     pairs = list(read_pairs(corpus))
     _print_warnings(run, tokenizers, pairs)
-    lines, log_probs = list[str](), list[float]()
-    for pair in score_pairs(model, tokenizers, pairs):
-        lines.append(_format(pair, as_json=as_json, per_token=per_token))
-        log_probs += pair.token_log_probs
+    log_probs = list[float]()
     with text_output(to) as file:
-        file.writelines(lines)
+        for pair in score_pairs(model, tokenizers, pairs):
+            file.write(_format(pair, as_json=as_json, per_token=per_token))
+            log_probs += pair.token_log_probs
     total, count = math.fsum(log_probs), len(log_probs)
     perplexity = math.exp(min(-total / max(count, 1), 700.0))
     size = f"{len(pairs):,} pairs, {count:,} tokens with EOS"

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from seq2attn.data.readers import PlainTextConfig
+from seq2attn.errors import UserError
+from seq2attn.inference.scoring import score_files
 from seq2attn.inference.translator import Translator
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, LengthsConfig
@@ -92,6 +95,15 @@ def test_the_output_is_written_atomically(invoke: Invoke, run: RunDirectory, tmp
     invoke("score", run.folder, *FILES, "-o", "scores")
     assert (tmp_path / "scores").read_text() == invoke("score", run.folder, *FILES).out
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(run: RunDirectory, tmp_path: Path) -> None:
+    for name in ("in", "out"):
+        write_lines(tmp_path / name, LINES)
+    model, *tokenizers = run.load_model(torch.device("cpu"))
+    corpus = PlainTextConfig(source=tmp_path / "in", target=tmp_path / "out")
+    with pytest.raises(UserError, match="missing/scores: cannot be written"):  # a model without values scores nothing
+        score_files(run, model.to("meta"), (tokenizers[0], tokenizers[1]), corpus, tmp_path / "missing" / "scores")
 
 
 @pytest.mark.parametrize("command", ["score", "align"])
