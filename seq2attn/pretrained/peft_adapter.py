@@ -36,6 +36,7 @@ class AdapterConfig(Config):
     rank_pattern: dict[str, int] = Field(default_factory=dict, max_length=0)
     alpha_pattern: dict[str, float] = Field(default_factory=dict, max_length=0)
     use_rslora: Literal[False] = False
+    init_lora_weights: bool | Literal["gaussian", "eva", "orthogonal", "mica"] = True  # others change the model too
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "other method": ({"peft_type": "IA3"}, {}, "adapter_config.json: `peft_type`: Input should be 'LORA'"),
     "ranks": ({"rank_pattern": {"fc2": 2}}, {}, "adapter_config.json: `rank_pattern`: "),
     "scale": ({"use_rslora": True}, {}, "adapter_config.json: `use_rslora`: "),
+    "changed model": ({"init_lora_weights": "pissa_niter_4"}, {}, "adapter_config.json: `init_lora_weights`: "),
     "no model": (
         {"base_model_name_or_path": "Helsinki-NLP/opus"}, {}, "`base_model_name_or_path`: there is no folder Helsinki"
     ),
