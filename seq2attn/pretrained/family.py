@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, ClassVar, Literal
@@ -25,6 +26,7 @@ from seq2attn.io.hf_folder import CONFIG_FILE, INDEX_FILE, PICKLE_FILE, WEIGHTS_
 from seq2attn.nn.layers import SinusoidalPositionEncoding
 from seq2attn.pretrained.hf_weights import Tables, WeightNames
 from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
 from seq2attn.tokenizers.vocabulary import BOS, SPECIAL_TOKENS
 
 GENERATION_FILE, TOKENIZER_FILE = "generation_config.json", "tokenizer_config.json"
@@ -138,6 +140,18 @@ class Family(ABC):
         """The JSON object in a file of the folder; empty without the file. Raises DataError."""
         return read_hf_config(self.folder / name) if (self.folder / name).is_file() else {}
 
+    @cached_property
+    def added_tokens(self) -> dict[str, tuple[int, bool]]:
+        """Tokens beside the pieces, by two files of the tokenizer: id, and whether it is special. Raises DataError."""
+        try:
+            entries = [*self.read_optional(HF_TOKENIZER_FILE).get("added_tokens", [])]
+            decoder = self.tokenizer_settings.get("added_tokens_decoder", {})
+            entries += [{"id": id, **one} for id, one in decoder.items()]
+            return {str(one["content"]): (int(one["id"]), one.get("special") is not False) for one in entries}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            files = f"{TOKENIZER_FILE}, {HF_TOKENIZER_FILE}"
+            raise DataError(f"{self.folder}: the tokens in one of {files} cannot be read ({error!r})") from None
+
     def weights_folder(self, *, allow_pickle: bool) -> AbstractContextManager[Path]:
         """A folder with the weights in safetensors, temporary where they are converted. Raises DataError."""
         return weights_folder(self.folder, allow_pickle=allow_pickle)
@@ -180,8 +194,13 @@ class Family(ABC):
     def rows(self, source: Tokenizer, target: Tokenizer) -> tuple[list[int], list[int]]:
         """Their id of each token of ours, of both sides; BOS is the token that their decoder starts with.
 
-        Raises: DataError when a vocabulary has another size than its table, or lacks a special token.
+        Raises: DataError when a vocabulary has another size than its table, or lacks a special token, and for added
+        tokens of text, which SentencePiece does not find in a line.
         """
+        if isinstance(source, SentencePieceTokenizer):
+            for token, (id, is_special) in self.added_tokens.items():
+                if not is_special:
+                    raise DataError(f"{self.folder}: its tokenizer has added tokens of text, such as `{token}` ({id})")
         sides = []
         sizes = self.tables.source_size, self.tables.target_size
         for tokenizer, (file, ids), size in zip((source, target), self.token_ids(), sizes, strict=True):

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from seq2attn.errors import DataError
 from seq2attn.pretrained.bart import BART_NAMES, BART_OFFSET, POSITIONS, BartArchitecture, BartFamily
-from seq2attn.pretrained.family import HF_TOKENIZER_FILE, OUR_START, TOKENIZER_FILE, ImportOptions
+from seq2attn.pretrained.family import OUR_START, TOKENIZER_FILE, ImportOptions
 from seq2attn.tokenizers.sentencepiece_model import find_languages, read_model_pieces, read_pieces
 
 MODEL_FILE, VOCABULARY_FILE = "sentencepiece.bpe.model", "vocab.json"
@@ -64,7 +64,7 @@ class Multilingual(BartFamily):
         try:
             ids = self._listed_ids()
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            files = ", ".join((SPECIAL_TOKENS_FILE, TOKENIZER_FILE, HF_TOKENIZER_FILE))
+            files = f"{SPECIAL_TOKENS_FILE}, {TOKENIZER_FILE}"
             raise DataError(f"{self.folder}: the tokens in one of {files} cannot be read ({error!r})") from None
         first, size = len(self.pieces), self.architecture.vocab_size
         unused = range(first + len(ids), size)
@@ -77,9 +77,7 @@ class Multilingual(BartFamily):
     def _listed_ids(self) -> dict[str, int]:
         """The ids of tags and `<mask>` as the files say, or in the order of the list of tags."""
         settings, lists = self.tokenizer_settings, self.read_optional(SPECIAL_TOKENS_FILE)
-        entries = [*self.read_optional(HF_TOKENIZER_FILE).get("added_tokens", [])]
-        entries += [{"id": int(id), **one} for id, one in settings.get("added_tokens_decoder", {}).items()]
-        explicit = {entry["content"]: entry["id"] for entry in entries if entry["content"] not in self.pieces}
+        explicit = {token: id for token, (id, _) in self.added_tokens.items() if token not in self.pieces}
         if find_languages(explicit):
             return explicit
         names = lists.get("additional_special_tokens") or settings.get("additional_special_tokens") or []

@@ -100,7 +100,11 @@ MISTAKES["nllb"] = {
     ),
     "no pieces": (lambda hf: (hf / "sentencepiece.bpe.model").unlink(), "{hf}/sentencepiece.bpe.model"),
     "no tags": (lambda hf: (hf / "tokenizer.json").unlink(), "special_tokens_map.json lacks `additional_special_tok"),
-    "bad tags": (change("tokenizer.json", added_tokens=[5]), "{hf}: the tokens in one of special_tokens_map.json, "),
+    "bad tags": (change("tokenizer.json", added_tokens=[5]), "{hf}: the tokens in one of tokenizer_config.json, "),
+    "added word": (
+        change("tokenizer_config.json", added_tokens_decoder={"95": {"content": "Haus", "special": False}}),
+        "{hf}: its tokenizer has added tokens of text, such as `Haus` (95)",
+    ),
     "size": (config(vocab_size=199), "{hf}/sentencepiece.bpe.model: has 95 entries, and the model 199"),
     "too small": (config(vocab_size=90), "{hf}/sentencepiece.bpe.model: has 95 entries, and the"),
     "padding": (config(pad_token_id=0), "`<pad>` has the id 1, expected `pad_token_id`, 0"),
@@ -115,6 +119,10 @@ MISTAKES["t5"] = {
     "punctuation": (Path.exists, "{hf}: --no-punctuation has no effect on this", ["--to", "en", "--no-punctuation"]),
     "no tasks": (config(task_specific_params=None), "{hf}: the model has no tags of languages", ["--to", "fr"]),
     "prefix": (Path.exists, "the model does not know all tokens of the `prefix` 'Ω'", ["--source-prefix", "Ω"]),
+    "added word": (
+        content("tokenizer.json", '{"added_tokens": [{"id": 169, "content": "{", "special": false}]}'),
+        "{hf}: its tokenizer has added tokens of text, such as `{{` (169)",
+    ),
     "rows": (config(vocab_size=60), "{hf}/spiece.model: has 69 entries, and"),
     "activation": (config(feed_forward_proj="gelu"), "{hf}/config.json: `feed_forward_proj`: Input should be 'relu'"),
     "epsilon": (config(layer_norm_epsilon=1e-05), "{hf}/config.json: `layer_norm_epsilon`: Input should be less than"),
