@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ class TransformersEngine:
             output_ids = self.model.generate(self._source(source), config, logits_processor=constraints)
             ids = output_ids[0].tolist()
             ids = ids[1 : ids.index(self.rows[1][EOS], 1)]
-            tokens = tuple(map(self.rows[1].index, ids))
+            tokens = tuple(self.rows[1].index(id, EOS) for id in ids)  # BOS may have the row of another token
             log_prob = sum(self.token_log_probs([(source, tokens)], budget=budget)[0])
             score = log_prob / penalty.penalty(torch.tensor(len(tokens) + 1)).item()
             output.append([Hypothesis(tokens, score, log_prob)])
@@ -107,10 +107,10 @@ class TransformersEngine:
         forced = self.rows[1][prefix[length - 1]] if length <= len(prefix) else end
         return torch.full_like(scores, -torch.inf).index_copy(1, torch.tensor([forced]), scores[:, [forced]])
 
-    @property
+    @cached_property
     def _suppressed(self) -> list[int]:
-        """Tokens that are never decoded; the first token of some models is EOS, which is."""
-        return [id for id in (self.rows[1][PAD], self.rows[1][BOS]) if id != self.rows[1][EOS]]
+        """Tokens that are never decoded: PAD and BOS, unless BOS has the row of another token."""
+        return [*{self.rows[1][PAD], self.rows[1][BOS]} - {*self.rows[1][EOS:]}]
 
     @property
     def _start(self) -> int:

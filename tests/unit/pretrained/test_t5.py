@@ -21,6 +21,7 @@ from tests.small_t5 import NUM_UNUSED, PREFIX, TASKS, make_t5
 MODELS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "1.0 with a task": ({"task_specific_params": TASKS}, {"target_language": "en"}, PREFIX),
     "1.0 with a prefix": ({"task_specific_params": TASKS}, {"source_prefix": "the red boat"}, "the red boat "),
+    "1.0 that begins with a piece": ({"decoder_start_token_id": 5}, {}, ""),
     "1.1": ({"gated": True, "feed_forward_proj": "gated-silu"}, {}, ""),
     "1.1, saved by transformers 5": ({"gated": True, "scale_decoder_outputs": False}, {}, ""),
     "1.1, tied by transformers 5": ({"gated": True, "tied": True}, {}, ""),
@@ -53,13 +54,14 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     output = theirs.generate(**inputs, max_length=20, forced_eos_token_id=1, bad_words_ids=[[0]])
     greedy = translator.translate(list(SOURCE), GreedyConfig(kind="greedy", lengths=LENGTHS))
     for ours, ids in zip(greedy, output.tolist(), strict=True):
-        assert list(ours.tokens) == [names[id] for id in ids if id > 1]
+        assert list(ours.tokens) == [names[id] for id in ids[1:] if id > 1]
 
     source, mask = collate_source([translator.source.encode(line) for line in SOURCE])
     tokens = translator.target.vocabulary.tokens[EOS:]
     columns = torch.tensor([names.index(token) for token in tokens])
     labels = torch.arange(EOS + 1, EOS + len(tokens), 4).repeat(len(SOURCE), 1)
-    expected = theirs(**inputs, decoder_input_ids=F.pad(columns[labels - EOS], (1, 0))).logits
+    start = theirs.config.decoder_start_token_id
+    expected = theirs(**inputs, decoder_input_ids=F.pad(columns[labels - EOS], (1, 0), value=start)).logits
     hidden = translator.model(source, mask, F.pad(labels, (1, 0), value=BOS)).hidden
     logits = translator.model.output_projection(hidden)
     torch.testing.assert_close(logits[..., EOS:], expected[..., columns], rtol=1e-5, atol=1e-5)
