@@ -44,6 +44,7 @@ LAYER_OPTIONS = {
     "norm_type": ("layernorm",),
     "position_encoding": ("sinusoidal", "learned"),
     "activation": ("relu", "gelu", "silu"),
+    "embedding_norm": (False,),
 }
 """Options of encoder and decoder, with the values that both architectures have."""
 

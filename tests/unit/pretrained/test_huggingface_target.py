@@ -157,6 +157,7 @@ REFUSED = {
     "model.decoder.norm_type": "rmsnorm",
     "model.encoder.position_encoding": "rotary",
     "model.decoder.activation": "swiglu",
+    "model.encoder.embedding_norm": "true",
     "model.encoder.kv_heads": "1",
     "model.encoder.head_dim": "5",
     "model.decoder.bias": "false",
