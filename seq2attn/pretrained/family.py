@@ -107,11 +107,15 @@ class Generation(Config):
     length_penalty: float = Field(1.0, ge=0, le=10)
     early_stopping: bool | Literal["never"] = False
 
-    def search(self, max_positions: int, language: str) -> dict[str, Any]:
-        """The search section, for sources in a language. Their maximum length includes the first token and EOS."""
+    def search(self, max_positions: int, language: str | None) -> dict[str, Any]:
+        """The search section, for sources in a language such as `de` or `deu_Latn`, or another name.
+
+        The maximum length of the file includes the first token and EOS.
+        """
+        code = re.match("[a-z]{2,3}(?![A-Za-z])", language or "")
         longest = min(self.max_length or max_positions + 1, max_positions + 1) - 2
         lengths: dict[str, Any] = {"length_penalty": "average", "alpha": self.length_penalty, "max_length": longest}
-        lengths["source_language"] = language
+        lengths["source_language"] = code[0] if code else "und"
         if self.num_beams == 1:
             return {"kind": "greedy", "lengths": lengths}
         patience = {True: 1.0, False: 2.0, "never": None}[self.early_stopping]
@@ -184,8 +188,7 @@ class Family(ABC):
 
     def search(self, options: ImportOptions) -> dict[str, Any]:
         """The search section."""
-        language = re.match("[a-z]{2,3}", options.source_language or "")
-        return self.generation.search(self.max_positions, language[0] if language else "und")
+        return self.generation.search(self.max_positions, options.source_language)
 
     @abstractmethod
     def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:

@@ -210,14 +210,14 @@ class T5(Family):
         prefix = self._task(options)[1].get("prefix", "")
         return lambda line: list(tokenizer(f"{prefix} {line}").input_ids)
 
-    def _task(self, options: ImportOptions) -> tuple[str, dict[str, Any]]:
+    def _task(self, options: ImportOptions) -> tuple[str | None, dict[str, Any]]:
         """Language of the sources, and parameters of a task such as `translation_en_to_de` in `config.json`.
 
         Raises: UserError for a language that the model lacks, or that is missing.
         """
         own = {} if options.source_prefix is None else {"prefix": options.source_prefix}
         if own and options.target_language is None:
-            return options.source_language or "und", own
+            return options.source_language, own
         tasks = self.architecture.task_specific_params or {}
         pairs = {name: match.groups() for name in tasks if (match := re.fullmatch("translation_(.+)_to_(.+)", name))}
         if options.source_language is not None:
@@ -227,7 +227,7 @@ class T5(Family):
         for name, (source, target) in pairs.items():
             if target == options.target_language:
                 return source, tasks[name] | own
-        return "und", {}
+        return None, {}
 
 
 class MT5(T5):

@@ -96,7 +96,7 @@ def test_commands_work_on_an_imported_model(t5: Path, invoke: Invoke, tmp_path: 
     (tmp_path / "lines").write_text("\n".join(SOURCE), encoding="utf-8")
     imported = invoke("import", t5, "run", "--to", "en", "--verify-with", "lines").out
     assert re.search(r"^greedy +3 +100.00% +100.0%", imported, re.MULTILINE)
-    prefixed = invoke("import", t5, "same", "--source-prefix", PREFIX.strip()).out
+    prefixed = invoke("import", t5, "same", "--source-prefix", PREFIX.strip(), "--from", "German").out
     assert re.search(r"^greedy +20 +100.00% +100.0%", prefixed, re.MULTILINE)
     greedy = ["--greedy", "-i", "lines", "--device", "cpu"]
     translations = invoke("translate", "run", *greedy).out
