@@ -101,6 +101,7 @@ class Multilingual(BartFamily):
 class M2M100Architecture(BartArchitecture):
     """Fields of `config.json` that define a model of this kind, with their names there."""
 
+    activation_function: Literal["swish", "silu", "relu", "gelu"] = "relu"
     scale_embedding: bool = True
 
 

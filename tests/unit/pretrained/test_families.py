@@ -1,5 +1,6 @@
 """Imported models of every family have the logits and the translations of the originals in `transformers`."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from transformers import (
+    AutoConfig,
     BartTokenizer,
     M2M100Tokenizer,
     MarianTokenizer,
@@ -21,7 +23,8 @@ from seq2attn.engines.export_run import export_run
 from seq2attn.errors import UserError
 from seq2attn.inference.ensemble import EnsembleTranslator
 from seq2attn.inference.translator import Translator
-from seq2attn.pretrained.family import ImportOptions
+from seq2attn.pretrained.families import FAMILIES
+from seq2attn.pretrained.family import Family, ImportOptions
 from seq2attn.pretrained.huggingface_target import HuggingFaceTarget
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.run_directory import RunDirectory
@@ -135,6 +138,17 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     if not mistakes:
         back = export_run(run, HuggingFaceTarget(), tmp_path / "back", verify_with=tmp_path / "lines")
         assert [search.token_agreement for search in back.searches] == [1, 1]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_a_config_does_not_say_is_as_in_transformers(family: type[Family]) -> None:
+    theirs, fields = AutoConfig.for_model(family.model_type), family.architecture_class.model_fields
+    required = {name: getattr(theirs, name) for name, field in fields.items() if field.is_required()}
+    ours = family.architecture_class.model_validate(required | {"decoder_start_token_id": 0}).model_dump()
+    left_out = {name for name in fields if not re.search("dropout|layerdrop|start", name)} - {*required}
+    shared = {name for name in left_out if hasattr(theirs, name) and ours[name] is not None}  # None: as another field
+    assert len(shared) > 3
+    assert {name: ours[name] for name in shared} == {name: getattr(theirs, name) for name in shared}
 
 
 def test_the_language_is_the_first_token_everywhere(tmp_path: Path) -> None:
