@@ -102,7 +102,7 @@ def _data(run: RunDirectory, experiment: ExperimentConfig) -> Iterator[str]:
     origin = run.weights_origin()
     if "imported" in origin:
         folder = re.split(r"[/\\]", str(origin["imported"]))[-1]
-        yield f"The weights are those of `{folder}`, imported from Hugging Face's format."
+        yield f"The weights are those of `{folder}`, which was imported."
     if experiment.training.init_from is not None:
         yield f"Training began with the weights of `{experiment.training.init_from.run_dir.name}`."
     report = DataReport.load(run.folder)

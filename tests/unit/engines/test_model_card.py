@@ -77,7 +77,7 @@ def test_sizes_data_and_scores_are_those_of_the_run(run: RunDirectory) -> None:
         unique_state_dict(model), (source.vocabulary, target.vocabulary), {"imported": "/home/me/opus-mt-de-en"}
     )
     text = card(run)
-    assert "those of `opus-mt-de-en`, imported" in text and "/home/me" not in text
+    assert "those of `opus-mt-de-en`, which was imported." in text and "/home/me" not in text
     assert "## Scores" not in text  # of other weights
 
 
