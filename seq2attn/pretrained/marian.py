@@ -133,9 +133,7 @@ class Marian(MarianTokens):
         return {"norm_order": "post", "wavelengths": self._wavelengths(options)}
 
     def _wavelengths(self, options: ImportOptions) -> Literal["tensor2tensor", "paper"]:
-        by_option: Literal["tensor2tensor", "paper"]
-        by_option = "tensor2tensor" if options.positions == "tensor2tensor" else "paper"
-        return self.architecture.wavelengths or by_option
+        return self.architecture.wavelengths or ("paper" if options.positions == "transformers" else "tensor2tensor")
 
     def model(self, options: ImportOptions) -> dict[str, Any]:
         """The model section; translations begin with a zero vector, which stays zero in further training."""
