@@ -66,7 +66,9 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
 
 def _without_bos(gradient: Tensor) -> Tensor:
     """The gradient of an embedding and of all that is tied to it, zero for BOS: [V, E] -> [V, E]"""
-    return gradient.index_fill(0, torch.tensor([BOS], device=gradient.device), 0.0)
+    gradient = gradient.clone()
+    gradient[BOS].zero_()  # `index_fill` needs an index on the device, whose copy a GPU is waited for
+    return gradient
 
 
 def _token_embedding(config: EmbeddingsConfig, size: int) -> TokenEmbedding:

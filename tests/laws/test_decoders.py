@@ -5,6 +5,8 @@ import itertools
 import pytest
 import torch
 
+from seq2attn.models import ModelConfig
+from seq2attn.models.build import build_on_meta_device
 from seq2attn.nn.decoding_state import map_tensors, repeat_rows, select_rows, with_fixed_capacity
 from seq2attn.training.loss import TrainingLoss
 from tests.laws.parts import (
@@ -15,7 +17,9 @@ from tests.laws.parts import (
     PAIRS,
     PLUGGED,
     STATEFUL,
+    WORDS,
     calm,
+    config,
     model,
     sources,
     targets,
@@ -202,11 +206,14 @@ def test_log_probabilities_of_samples_are_summed_over_layers(decoder):
     ("encoder", "decoder"),
     [*((name, "bahdanau-gru") for name in ENCODERS if name != "gru"), *(("gru", name) for name in EVERY_DECODER)],
 )
-def test_losses_and_gradients_wait_for_nothing(encoder, decoder):
-    """The meta device has nothing to be read, for which a GPU would wait."""
-    net = model(encoder, decoder).float()
-    objective = TrainingLoss(net.to("meta"), 0.1)
-    objective(BATCH.to("meta")).loss.backward()
+def test_losses_and_gradients_wait_for_nothing(encoder, decoder, monkeypatch):
+    """The meta device has nothing to be read, and no number of the host is copied: a GPU would wait for both."""
+    fields = config(encoder, decoder).model_dump()
+    fields["embeddings"]["frozen_bos"] = True
+    net = build_on_meta_device(ModelConfig.model_validate(fields), WORDS, WORDS)
+    objective, batch = TrainingLoss(net, 0.1), BATCH.to("meta")
+    monkeypatch.delattr(torch, "tensor")
+    objective(batch).loss.backward()
     assert all(weight.grad is not None for weight in objective.parameters())
 
 
