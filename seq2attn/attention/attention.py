@@ -210,7 +210,8 @@ class Attention(nn.Module):
 
     def _uses_sdpa(self) -> bool:
         """True if `scaled_dot_product_attention` computes the same function."""
-        return isinstance(self.score, DotScore) and self.score.scaled and type(self.alignment) is GlobalAlignment
+        score, is_global = self.score, type(self.alignment) is GlobalAlignment
+        return isinstance(score, DotScore) and type(score).forward is DotScore.forward and score.scaled and is_global
 
 
 def expand_mask(memory: Memory, queries: int, *, causal: bool) -> Tensor:

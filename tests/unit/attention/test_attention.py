@@ -98,6 +98,19 @@ def test_fused_attention_is_the_formula(name, hypotheses, monkeypatch):
     torch.testing.assert_close(tiled[::2], formula[::2])
 
 
+@torch.no_grad()
+def test_a_score_derived_from_a_fused_one_is_not_fused():
+    class SharpScore(MultiHeadScore):
+        def forward(self, q, k, info):
+            return 3 * super().forward(q, k, info)
+
+    attention = shuffled(Attention(SharpScore(QUERY, KEY, 2), projection=(VALUE, 8))).eval()
+    query, keys, values, mask, position = inputs()
+    memory = attention.project_memory(keys, values, mask)
+    formula = attention(query, memory, position, need_weights=True)
+    torch.testing.assert_close(attention(query, memory, position).context, formula.context)
+
+
 @pytest.mark.parametrize("shape", [(B, 1, 1), (1, 1, T), (B, 4, T)], ids=str)
 @pytest.mark.parametrize("is_bias", [False, True])
 def test_grouped_heads_are_folded_into_queries(shape, is_bias):
