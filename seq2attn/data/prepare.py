@@ -212,7 +212,7 @@ def _training_part(corpus: CorpusConfig, report: FilterReport) -> TrainingPart:
     """Raises DataError for a corpus without a pair in an epoch."""
     part = TrainingPart(report, corpus.repeat)
     if not part.report.num_kept:
-        raise DataError(f"{corpus.files[0]}: no pair is left to train on: {part.report}; see `filters`")
+        raise DataError(f"{corpus.files[0]}: no pair is left to train on: {part.report}; see `data.filters`")
     if not part.num_pairs_per_epoch:
         raise DataError(
             f"{corpus.files[0]}: {part.report}, and `repeat: {corpus.repeat:g}` of these is less than a pair"

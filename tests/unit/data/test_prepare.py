@@ -173,7 +173,7 @@ def test_filters(tmp_path: Path, data: DataConfig) -> None:
         prepare(strict, JOINT, tmp_path / "run", print)
     assert str(error.value) == (
         f"{tmp_path / 'train.source'}: no pair is left to train on: "
-        "kept 0 of 11 pairs; left out: 1 empty, 10 too long; see `filters`"
+        "kept 0 of 11 pairs; left out: 1 empty, 10 too long; see `data.filters`"
     )
     train = write_corpus(tmp_path, "long", [("one two three four", "ONE"), *PAIRS])
     balanced = data.model_copy(update={"train": (train,), "filters": FiltersConfig(max_length_ratio=3.5)})
