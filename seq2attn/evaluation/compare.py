@@ -91,10 +91,12 @@ def compare_translations(
         check_tag(run.load_tokenizers()[0], tag)
     experiments = [run.load_config() for run in directories]
     evaluation = experiments[0].evaluation
+    named = {"--source": [source] * (source is not None), "--reference": references, "--tag": [tag] * (tag is not None)}
+    options = [word for option, values in named.items() for value in values for word in (option, str(value))]
     compared = []
     for name, corpus in test_sets(experiments, source, references, tag).items():
         texts = EvaluationSet.read(name, corpus, evaluation)
-        outputs = {str(run.folder): read_translations(run, texts) for run in directories}
+        outputs = {str(run.folder): read_translations(run, texts, options) for run in directories}
         counts = _word_counts(directories[0], cast("BLEU", texts.metrics.by_name["bleu"]))
         translations = {run: lines for run, (lines, _) in outputs.items()}
         settings = _differences({run: settings for run, (_, settings) in outputs.items()})

@@ -8,6 +8,7 @@ evaluation/ensemble/    the same of an ensemble, in its first run
 from __future__ import annotations
 
 import hashlib
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -194,14 +195,18 @@ def _evaluate(
     )
 
 
-def read_translations(run: RunDirectory, test: EvaluationSet) -> tuple[list[str], dict[str, Any]]:
+def read_translations(
+    run: RunDirectory, test: EvaluationSet, options: Sequence[str] = ()
+) -> tuple[list[str], dict[str, Any]]:
     """The translations of a test set that `evaluate` wrote to a run, and the settings that they were made with.
+
+    `options` are those of `evaluate` for this set, for messages.
 
     Raises RunError if there are none, if they are of another text or other weights, or if they were changed.
     """
     folder = run.folder / "evaluation"
     path, report = folder / f"{test.name}.txt", folder / f"{test.name}.json"
-    fix = f"make them: seq2attn evaluate {run.folder}"
+    fix = f"make them: {shlex.join(['seq2attn', 'evaluate', str(run.folder), *options])}"
     if not report.is_file() or not path.is_file():
         raise RunError(f"{run.folder}: has no translations of `{test.name}`; {fix}")
     lines, content = list(read_lines(path)), read_object(report, fix)

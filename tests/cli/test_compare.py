@@ -131,7 +131,8 @@ def test_mistakes(folder: Path, toy: Toy, invoke: Invoke, tmp_path: Path) -> Non
     assert "two or more different run directories" in invoke("compare", "a", "a", code=2).err
     write_lines(tmp_path / "new", ["alt", "neu"])
     error = invoke("compare", "a", "b", "--source", "new", "--reference", "new", code=2).err
-    assert error == "error: a: has no translations of `new`; make them: seq2attn evaluate a\n"
+    command = "seq2attn evaluate a --source new --reference new"
+    assert error == f"error: a: has no translations of `new`; make them: {command}\n"
     invoke("average", "b", "--last", 1)
     error = invoke("compare", "a", "b", code=2).err
     assert error == (
