@@ -94,10 +94,11 @@ class RunResults:
         return labelled
 
     def __str__(self) -> str:
-        """Tables of scores with their signatures and of BLEU by source length, and the decoding speed."""
+        """Tables of scores with their signatures and, with BLEU among them, BLEU by source length; decoding speed."""
         sets: dict[str, dict[str, Sequence[LengthBucket]]] = {}
         for label, result in self.by_label.items():
-            sets.setdefault(result.name, {})[label] = result.by_length
+            if any(score.name == "BLEU" for score in result.scores):
+                sets.setdefault(result.name, {})[label] = result.by_length
         speeds = (
             f"{label}: {result.sentences} sentences in {result.seconds:.1f} s,"
             f" {result.sentences / result.seconds:.1f} sentences/s, {result.num_tokens / result.seconds:.0f} tokens/s"
