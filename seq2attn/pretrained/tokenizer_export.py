@@ -128,7 +128,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 {code}
 folder = "{folder}"
 tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder){adapt}
-lines = [{line} for line in Path("input.txt").read_text(encoding="utf-8").splitlines()]
+lines = [{line} for line in Path("input.txt").read_text(encoding="utf-8").removesuffix("\\n").split("\\n")]
 output = model.generate(**tokenizer(lines, return_tensors="pt", padding=True))
 print(*tokenizer.batch_decode(output, skip_special_tokens=True), sep="\\n")
 ```
