@@ -91,11 +91,10 @@ class DiverseBeamSearch(BeamSearch):
         for group in range(self.groups):
             penalized = log_probs[:, group] - self.penalty * taken.unsqueeze(1)
             parent, token, score = topk_continuations(penalized, scores[:, group], 2 * self.beam_size)
-            counted = (score > NEG_INF)[:, : self.beam_size].to(taken.dtype)
-            taken = taken.scatter_add(1, token[:, : self.beam_size], counted)
-            log_prob = log_probs[:, group].flatten(1).gather(1, parent * log_probs.size(-1) + token)
             continues = token != self.eos
             is_surplus = continues & (continues.cumsum(1) > self.beam_size)
+            taken = taken.scatter_add(1, token, (~is_surplus & (score > NEG_INF)).to(taken.dtype))
+            log_prob = log_probs[:, group].flatten(1).gather(1, parent * log_probs.size(-1) + token)
             parts.append(
                 (parent, token, (scores[:, group].gather(1, parent) + log_prob).masked_fill(is_surplus, NEG_INF))
             )

@@ -145,9 +145,10 @@ def diverse_beam(table, groups, width, weight, max_length, rule):
             grown = [(s + table[w[-1], v].item(), [*w, v]) for s, w in live[group] for v in allowed]
             grown.sort(key=lambda one: one[0] - weight * taken[one[1][-1]], reverse=True)
             grown = grown[: 2 * width]
-            taken.update(w[-1] for _, w in grown[:width])
-            done[group] += [(s / penalty(rule, t), w[1:]) for s, w in grown if w[-1] == EOS]
+            ended = [(s, w) for s, w in grown if w[-1] == EOS]
             live[group] = [(s, w) for s, w in grown if w[-1] != EOS][:width]
+            done[group] += [(s / penalty(rule, t), w[1:]) for s, w in ended]
+            taken.update(w[-1] for _, w in ended + live[group])
     best = [sorted(each, reverse=True)[:width] for each in done]
     return sorted({tuple(w[:-1]): s for each in best for s, w in each}.items(), key=lambda one: -one[1])
 
