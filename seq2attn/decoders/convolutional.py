@@ -49,7 +49,8 @@ class ConvolutionalDecoder(Decoder[ConvolutionalDecoderState]):
     def init_state(self, encoded: EncoderOutput) -> tuple[Memories, ConvolutionalDecoderState]:
         """Projected source for every layer, and a state with zeros as the inputs before the first token.
 
-        The attentions of all L layers send gradients to the encoder: they are scaled by 1 / (2 L) (section 3.4).
+        The attentions of all L layers send gradients to the encoder: they are scaled by 1 / (2 L), as in the authors'
+        code. Section 3.4 excludes the source embeddings, which are part of the values; here they are not excluded.
         """
         attentions = [layer.cross_attention for layer in self.layers]
         keys, values = (scale_gradient(x, 1 / (2 * len(attentions))) for x in (encoded.keys, encoded.values))
@@ -135,4 +136,4 @@ def source_lengths(memory: Memory, rows: int) -> Tensor:
 
 def scale_gradient(x: Tensor, factor: float) -> Tensor:
     """x, with its gradient multiplied by `factor`."""
-    return x * factor + x.detach() * (1 - factor)
+    return x.detach().lerp(x, factor)

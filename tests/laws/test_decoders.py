@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 
+from seq2attn.decoders.convolutional import scale_gradient
 from seq2attn.models import ModelConfig
 from seq2attn.models.build import build_on_meta_device
 from seq2attn.nn.decoding_state import map_tensors, repeat_rows, select_rows, with_fixed_capacity
@@ -21,6 +22,7 @@ from tests.laws.parts import (
     calm,
     config,
     model,
+    rand,
     sources,
     targets,
     tensors,
@@ -190,6 +192,12 @@ def test_gradients_to_the_encoder_of_a_convolutional_decoder_are_scaled(monkeypa
         net.decode(targets(4, 5), state, memory).hidden.pow(2).sum().backward()
         gradients.append(net.source_embedding.embedding.weight.grad)
     torch.testing.assert_close(gradients[0] * 4, gradients[1])
+
+
+@pytest.mark.parametrize("layers", [1, 3, 5])
+def test_scaling_a_gradient_does_not_change_the_value(layers):
+    x = rand(999).bfloat16()
+    assert scale_gradient(x, 1 / (2 * layers)).equal(x)
 
 
 @pytest.mark.parametrize("decoder", ["transformer", "convolutional"])
