@@ -77,7 +77,7 @@ class TransformersEngine:
             output_ids = self.model.generate(self._source(source), config, logits_processor=constraints)
             ids = output_ids[0].tolist()
             ids = ids[1 : ids.index(self.rows[1][EOS], 1)]
-            tokens = tuple(self.rows[1].index(id, EOS) for id in ids)  # BOS may have the row of another token
+            tokens = tuple(EOS + self.rows[1][EOS:].index(id) for id in ids)  # BOS may have the row of another token
             log_prob = sum(self.token_log_probs([(source, tokens)], budget=budget)[0])
             score = log_prob / penalty.penalty(torch.tensor(len(tokens) + 1)).item()
             output.append([Hypothesis(tokens, score, log_prob)])
