@@ -46,7 +46,7 @@ def phrase_continuations(
     matched = matched_tokens(tokens, phrases)
     may_end = (matched == lengths).all(-1)
     end = log_probs[..., eos].masked_fill(~may_end, NEG_INF)
-    log_probs = log_probs.index_copy(-1, torch.tensor([eos], device=end.device), end.unsqueeze(-1))
+    log_probs = log_probs.select_scatter(end, -1, eos)
     parent, token, score = _candidates(log_probs, scores, _next_tokens(phrases, matched))
 
     grown = torch.cat([tokens.gather(1, parent.unsqueeze(-1).expand(-1, -1, tokens.size(-1))), token.unsqueeze(-1)], -1)
