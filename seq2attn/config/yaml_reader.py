@@ -127,7 +127,8 @@ class YAMLReader:
             problem = ", ".join(part for part in (error.context, error.problem) if part)
             mark = error.problem_mark or error.context_mark or _mark(name, text, 0)
             before = re.sub(r"(^|\s)#.*", "", "\n".join(text[: mark.index].split("\n")[-2:]))  # without comments
-            self._stop(_character(f"this is not YAML: {problem}{look_alike(before)}", name, text, mark.index))
+            hint = "; indent with spaces" if "'\\t'" in problem else look_alike(before)
+            self._stop(_character(f"this is not YAML: {problem}{hint}", name, text, mark.index))
         except RecursionError:
             self._stop(_character("this is nested too deep", name, text, loader.index))
 

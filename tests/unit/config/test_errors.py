@@ -144,7 +144,8 @@ MISTAKES = {
     "anchor inside itself": ("decoder: &d {kind: luong, score: *d}\n", "1:10", "&d {kind: luong, score: *d}",
         "this anchor contains itself"),
     "tabs": ("decoder:\n\tkind: luong\n", "2:1", "\t",
-        "this is not YAML: while scanning for the next token, found character '\\t' that cannot start any token"),
+        "this is not YAML: while scanning for the next token, found character '\\t' that cannot start any token"
+        "; indent with spaces"),
     "not closed": ("decoder: {kind: luong\n", "2:1", "",
         "this is not YAML: while parsing a flow mapping, expected ',' or '}', but got '<stream end>'"),
     "control character": ("decoder: {kind: lu\x07ong}\n", "1:19", "\x07",
