@@ -124,7 +124,7 @@ class SyntheticCorpus:
         path, advice = self.folder / SETTINGS, "give another --output, or remove the folder"
         names = [one.name for one in self.folder.iterdir()] if self.folder.exists() else []
         if SETTINGS not in names and any(name != LOCK_FILE and not name.endswith(".partial") for name in names):
-            raise UserError(f"{self.folder}: has other files, and no {SETTINGS}; {advice}")
+            raise UserError(f"{self.folder}: has other files, and no {SETTINGS}; give another --output")
         with lock_directory(self.folder, advice="give another --output"):
             for partial in self.folder.rglob("*.partial"):  # after a kill
                 partial.unlink()
