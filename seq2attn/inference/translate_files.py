@@ -144,6 +144,8 @@ def _format(number: int, line: str, translation: Translation, options: Translate
 def _read_input(options: TranslateOptions, stack: ExitStack) -> Iterator[list[bytes]]:
     """Batches of lines: sentences of the command line, or lines of a file or of standard input."""
     if options.sentences:
+        paths = filter(os.path.isfile, options.sentences)  # Path.is_file raises OSError for a long sentence
+        print_warnings(f"the file name `{path}` is translated, not the file: give -i {path}" for path in paths)
         return _with_first_alone(iter([[os.fsencode(sentence) for sentence in options.sentences]]), options)
     if options.input_file is None:
         if sys.stdin is None:  # closed by the parent process

@@ -56,6 +56,13 @@ def test_options_of_a_beam(invoke: Invoke, run: RunDirectory) -> None:
     assert "has to divide `beam_size`, which is 6" in invoke(*command, "--set", "search.num_beam_groups=4", code=2).err
 
 
+def test_the_name_of_a_file_is_translated_with_a_warning(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
+    (tmp_path / "input.de").write_bytes(GIVEN)
+    done = invoke("translate", run.folder, "input.de", "input", "ab " * 99)
+    assert done.out.count("\n") == 3 and done.err.count("the file name") == 1
+    assert "warning: the file name `input.de` is translated, not the file: give -i input.de\n" in done.err
+
+
 def test_an_empty_line_has_no_attention_to_draw(invoke: Invoke, run: RunDirectory) -> None:
     command = "translate", run.folder, "--attention"
     for given, file, message in (
