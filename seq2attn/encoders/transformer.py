@@ -31,8 +31,11 @@ GATED_ACTIVATIONS: dict[str, Activation] = {"swiglu": "silu", "geglu_tanh": "gel
 DEFAULT_MAX_DISTANCE = {"relative": 16, "relative-bias": 128}
 
 
-def check_buckets(position_encoding: str, num_buckets: int, max_distance: int | None) -> list[FieldError]:
-    """Rule of a config: farther distances than those with a bucket of their own remain for the others."""
+def check_distances(position_encoding: str, num_buckets: int, max_distance: int | None) -> list[FieldError]:
+    """Rule of a config: only relative positions have a maximum distance; it exceeds those with buckets of their own."""
+    if position_encoding not in DEFAULT_MAX_DISTANCE and max_distance is not None:
+        message = f"has no effect with `position_encoding: {position_encoding}`; it is for relative positions"
+        return [FieldError("max_distance", message)]
     if position_encoding != "relative-bias":
         return []
     exact, limit = num_buckets // 2, max_distance or DEFAULT_MAX_DISTANCE[position_encoding]
@@ -109,7 +112,7 @@ class TransformerLayersConfig(Config):
 class TransformerConfig(TransformerLayersConfig):
     """Settings of the Transformer encoder and decoder; both have the width of their embeddings."""
 
-    rules = (check_kv_heads, check_buckets)
+    rules = (check_kv_heads, check_distances)
 
     kind: Literal["transformer"]
     heads: PositiveInt = 8

@@ -29,6 +29,7 @@ def wired(*context):
         ("encoder", ROTARY, "encoder.position_encoding: rotary .* heads are 3 wide"),
         ("decoder", ROTARY, "decoder.position_encoding: rotary .* heads are 3 wide"),
         ("encoder", {**ROTARY, "head_dim": 5}, "encoder.position_encoding: rotary .* heads are 5 wide"),
+        ("encoder", BUCKETS | {"position_encoding": "rotary", "max_distance": 16}, "max_distance: has no effect with"),
         ("encoder", BUCKETS | {"num_buckets": 32, "max_distance": 16}, "max_distance: 16, but 16 of the 32 buckets"),
         ("encoder", BUCKETS | {"num_buckets": 256}, "max_distance: 128, but 128 of the 256 buckets"),
         ("decoder", BUCKETS | {"max_distance": 2}, "max_distance: 2, but 2 of the 4 buckets"),
