@@ -66,9 +66,7 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
 
 def _without_bos(gradient: Tensor) -> Tensor:
     """The gradient of an embedding and of all that is tied to it, zero for BOS: [V, E] -> [V, E]"""
-    gradient = gradient.clone()
-    gradient[BOS].zero_()  # `index_fill` needs an index on the device, whose copy a GPU is waited for
-    return gradient
+    return gradient.select_scatter(gradient.new_zeros(gradient.size(1)), 0, BOS)  # without waiting for a GPU
 
 
 def _token_embedding(config: EmbeddingsConfig, size: int) -> TokenEmbedding:
