@@ -84,7 +84,11 @@ def _example(one: SetComparison, place: int, markdown: bool) -> str:
     plain = _escape_markdown if markdown else str
     lines = [("source", plain(example.source), ""), ("reference", plain(example.reference), "")]
     for run, words in example.words.items():
-        text = " ".join(plain(word) if matches else f"{before}{plain(word)}{after}" for word, matches in words)
+        marked = (  # the space after a word is not marked
+            plain(word) if matches else f"{before}{plain(word.rstrip())}{after}{' ' * word.endswith(' ')}"
+            for word, matches in words
+        )
+        text = "".join(marked).rstrip()
         lines.append((run, text, f"chrF {example.chrf[run]:.1f}"))
     heads = (f"line {example.line}", "text", "")
     return format_table([heads, *lines], num_text_columns=2, markdown=markdown)

@@ -77,6 +77,7 @@ _AT_UNSPACED = rf"(?<={_UNSPACED})|(?={_UNSPACED})"
 WORD_START = rf"(?:(?<![\p{{L}}\p{{M}}\p{{N}}_])|{_AT_UNSPACED})"
 WORD_END = rf"(?!\p{{M}})(?:(?![\p{{L}}\p{{N}}_])|{_AT_UNSPACED})"
 """Patterns of `regex` for places where a word may begin and end: in scripts without spaces before any letter."""
+_WORD = regex.compile(rf"(?:(?:{_UNSPACED})\p{{M}}*|(?:(?!{_UNSPACED})\S)+)\s*")
 
 
 def is_east_asian(character: str) -> bool:
@@ -87,6 +88,12 @@ def is_east_asian(character: str) -> bool:
 def is_unspaced(character: str) -> bool:
     """True for characters, including combining marks, of scripts without spaces between words."""
     return is_east_asian(character) or any(script.match(character) for script in _SOUTH_EAST_ASIAN.values())
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a text, each with the space after it; every letter of scripts without spaces is a word."""
+    words: list[str] = _WORD.findall(text)
+    return words
 
 
 def unspaced_script(lines: Iterable[str]) -> str | None:
