@@ -73,6 +73,8 @@ def train(
 
     if resume and resume_if_exists:
         raise UserError("give either --resume or --resume-if-exists, not both")
+    if new_dev_set and not (resume or resume_if_exists):
+        raise UserError("--new-dev-set has no effect on a new training; give --resume too")
     experiment = load_config(config, overrides)
     try:
         num_trained = check_parts(experiment)

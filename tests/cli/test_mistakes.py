@@ -55,6 +55,8 @@ class TestOptions:
     def test_train(self, mistake, toy: Toy) -> None:
         message = mistake("train", toy.config, "--resume", "--resume-if-exists")
         assert message == "error: give either --resume or --resume-if-exists, not both\n"
+        message = mistake("train", toy.config, "--new-dev-set")
+        assert message == "error: --new-dev-set has no effect on a new training; give --resume too\n"
         assert "already contains a training" in mistake("train", toy.config, "--set", f"run_dir={toy.run}")
 
     @pytest.mark.parametrize("name", ["translate", "evaluate", "score", "align", "align --select-head --gold none"])

@@ -29,7 +29,7 @@ LIMIT = SourceLimit(6, "it is a test")
 PARTS = ["A few words.", "Of which, not many!", "Words?"]
 LONG = " ".join(PARTS)
 LINES = ["a few words", LONG, "", f"{LONG} {LONG}", "not many", "a " * 40]
-TRANSFORMER = {"kind": "transformer", "heads": 4, "max_positions": 9}
+TRANSFORMER = {"kind": "transformer", "heads": 4}
 ADDITIVE, LOCATION = {"kind": "additive"}, {"kind": "location", "max_positions": 7}
 
 
@@ -98,7 +98,11 @@ def test_each_line_has_one_translation(kind: str, long_inputs: str) -> None:
     ("encoder", "score", "limit"),
     [
         (TRANSFORMER, ADDITIVE, "12 (`data.filters.max_length`)"),  # sinusoidal
-        ({**TRANSFORMER, "position_encoding": "learned"}, ADDITIVE, "8 (`model.encoder.max_positions`)"),
+        (
+            {**TRANSFORMER, "position_encoding": "learned", "max_positions": 9},
+            ADDITIVE,
+            "8 (`model.encoder.max_positions`)",
+        ),
         ({"kind": "convolutional", "max_positions": 20}, ADDITIVE, "12 (`data.filters.max_length`)"),
         ({"kind": "gru"}, LOCATION, "6 (`model.decoder.attention.score.max_positions`)"),
     ],
