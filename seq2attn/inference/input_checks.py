@@ -65,14 +65,14 @@ class InputChecker:
         if self.num_unknown > MAX_UNKNOWN_SHARE * self.num_tokens:
             share = f"{self.num_unknown / self.num_tokens:.1%} of the tokens"
             counts = f"{self.num_unknown:,} of {self.num_tokens:,}"
-            yield f"the model does not know {share}, {counts}, in {_enumerate(self._with_unknown)}"
+            yield f"the model does not know {share}, {counts}, in {enumerate_lines(self._with_unknown)}"
 
     def line_warnings(self) -> Iterator[str]:
         """Warnings about lines: not UTF-8, too long, without a tag; and about translations that may be truncated."""
-        yield from (f"{_enumerate(lines)}: {warning}" for warning, lines in self._lines.items())
+        yield from (f"{enumerate_lines(lines)}: {warning}" for warning, lines in self._lines.items())
 
 
-def _enumerate(lines: Sequence[int]) -> str:
+def enumerate_lines(lines: Sequence[int]) -> str:
     """The first lines by their numbers, and the number of the others."""
     more = len(lines) - MAX_EXAMPLES
     numbers = ", ".join(f"{line:,}" for line in lines[:MAX_EXAMPLES])

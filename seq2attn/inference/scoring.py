@@ -12,6 +12,7 @@ from pathlib import Path
 
 from seq2attn.data.readers import PlainTextConfig, read_pairs
 from seq2attn.engines.native import NativeEngine
+from seq2attn.inference.input_checks import enumerate_lines
 from seq2attn.inference.source_line import model_source_limit
 from seq2attn.io.files import text_output
 from seq2attn.io.text_lines import escape_breaks
@@ -90,13 +91,18 @@ def _print_warnings(
     run: RunDirectory, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]]
 ) -> None:
     """Warnings about pairs whose log-probabilities are hard to compare: long sources, unknown tokens, empty sides."""
-    limit, unknown = model_source_limit(run.load_config()), 0
+    limit = model_source_limit(run.load_config())
+    one_sided, long, unknown = list[int](), list[int](), 0
     for number, (source, target) in enumerate(pairs, start=1):
         if bool(source.strip()) != bool(target.strip()):
-            print(f"warning: line {number:,}: one side is empty; scored nevertheless", file=sys.stderr)
-        if (length := len(tokenizers[0].encode(source))) > limit.max_tokens:
-            message = f"warning: line {number:,}: {length:,} tokens, and {limit.reason}; not split for scoring"
-            print(message, file=sys.stderr)
+            one_sided.append(number)
+        if len(tokenizers[0].encode(source)) > limit.max_tokens:
+            long.append(number)
         unknown += tokenizers[1].encode(target).count(UNK)
+    if one_sided:
+        print(f"warning: {enumerate_lines(one_sided)}: one side is empty; scored nevertheless", file=sys.stderr)
+    if long:
+        message = f"warning: {enumerate_lines(long)}: too many tokens: {limit.reason}; not split for scoring"
+        print(message, file=sys.stderr)
     if unknown:
         print(f"warning: {unknown:,} tokens of the target are unknown, and scored as <unk>", file=sys.stderr)

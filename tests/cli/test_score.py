@@ -76,10 +76,9 @@ def test_warnings(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
     done = invoke("score", run.folder, *FILES)
     assert len(done.out.splitlines()) == 3 and "nan" not in done.out
     assert [line for line in done.err.splitlines() if line.startswith("warning: ")] == [
-        "warning: line 1: one side is empty; scored nevertheless",
-        "warning: line 2: one side is empty; scored nevertheless",
-        "warning: line 3: 300 tokens, and the model was trained on none with more than 256 (`data.filters.max_length`);"
-        " not split for scoring",
+        "warning: lines 1, 2: one side is empty; scored nevertheless",
+        "warning: line 3: too many tokens: the model was trained on none with more than 256"
+        " (`data.filters.max_length`); not split for scoring",
         "warning: 1 tokens of the target are unknown, and scored as <unk>",
     ]
 
