@@ -7,7 +7,7 @@ from pathlib import Path
 
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.hard import ReinforceAlignmentConfig
-from seq2attn.config.base import Config, FieldError
+from seq2attn.config.base import Config, FieldError, RunPath
 from seq2attn.config.load import load
 from seq2attn.data.config import DataConfig
 from seq2attn.data.readers import PlainTextConfig
@@ -124,7 +124,7 @@ class ExperimentConfig(Config):
         _check_coverage_penalty,
     )
 
-    run_dir: Path
+    run_dir: RunPath
     """Directory for all files of the run, relative to the working directory."""
     data: DataConfig
     tokenizer: TokenizersConfig

@@ -54,12 +54,19 @@ def init(
         run_dir=run_dir or Path("runs", output.stem),
         num_pairs=num_pairs,
     )
+    content = text.encode()
     output.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text)
+        file = output.open("xb")
     except FileExistsError:
         raise UserError(f"{output}: exists already and is not overwritten; give another --output") from None
+    with file:
+        try:
+            file.write(content)
+            file.flush()
+        except OSError:
+            output.unlink()
+            raise
     load(output, ExperimentConfig, check_files=True)
     typer.echo(f"{output}: a config for {num_pairs:,} pairs; next: seq2attn train {output}")
 

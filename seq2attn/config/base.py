@@ -7,7 +7,8 @@ import os.path
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, TypeAlias
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -18,6 +19,7 @@ from pydantic import (
     create_model,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
 from seq2attn.config.hints import suggest
 
@@ -40,20 +42,40 @@ def _resolve_path(value: Any, info: ValidationInfo) -> Any:
     if not isinstance(value, str | Path):
         return value
     folder = value.folder if isinstance(value, PathString) else Path.cwd()
+    check_files = isinstance(info.context, ValidationContext) and info.context.check_files
+    path = Path(os.path.abspath(folder / _expand_user(value)))  # noqa: PTH100  # keeps links
     try:
-        path = Path(os.path.abspath(folder / Path(value).expanduser()))  # noqa: PTH100  # keeps links
         resolved = path.resolve()
-    except RuntimeError as error:  # an unknown user after `~`, links in a circle
+        if check_files and not path.exists():
+            known = [file.name for file in resolved.parent.iterdir()] if resolved.parent.is_dir() else []
+            raise ValueError(f"there is no such file: {resolved}{suggest(resolved.name, known)}")
+        # A pipe, such as /dev/fd/63 of `<(...)`, resolves to a name that no file has.
+        return resolved if resolved.exists() or not path.exists() else path
+    except RuntimeError as error:  # links in a circle
         raise ValueError(f"is not a valid path: {error}") from None
-    if isinstance(info.context, ValidationContext) and info.context.check_files and not path.exists():
-        known = [file.name for file in resolved.parent.iterdir()] if resolved.parent.is_dir() else []
-        raise ValueError(f"there is no such file: {resolved}{suggest(resolved.name, known)}")
-    # A pipe, such as /dev/fd/63 of `<(...)`, resolves to a name that no file has.
-    return resolved if resolved.exists() or not path.exists() else path
+    except OSError as error:  # a run translates where its text may not be read
+        if check_files:
+            raise ValueError(f"cannot be read: {path} ({error.strerror})") from None
+        return path
+
+
+def _expand_user(value: str | Path) -> Path:
+    try:
+        return Path(value).expanduser()
+    except RuntimeError as error:  # an unknown user after `~`
+        raise ValueError(f"is not a valid path: {error}") from None
+
+
+def _run_path(value: Any) -> Any:
+    if value == "":
+        raise ValueError("is empty; give a folder, for example runs/my-run")
+    return _expand_user(value) if isinstance(value, str | Path) else value
 
 
 InputPath = Annotated[Path, BeforeValidator(_resolve_path)]
 """A path to an input, relative to its YAML file, or else to the working directory."""
+RunPath = Annotated[Path, BeforeValidator(_run_path)]
+"""A path to a run directory, relative to the working directory."""
 
 
 def to_list(value: Any) -> Any:
@@ -84,7 +106,7 @@ Rule: TypeAlias = Callable[..., Sequence[FieldError]]
 class Config(BaseModel):
     """A frozen, typed section of a YAML file. The docstring below a field is its help."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
     rules: ClassVar[Sequence[Rule]] = ()
     """Checks across fields. The root config runs each rule whose fields are valid."""
@@ -94,6 +116,10 @@ class Config(BaseModel):
     def _record_class(cls, data: Any, info: ValidationInfo) -> Any:
         if isinstance(info.context, ValidationContext):
             info.context.models[id(data)] = cls
+        if isinstance(data, Mapping):
+            fields = cls.model_fields
+            mistaken = [k for k, value in data.items() if isinstance(value, bool) and _is_number(fields.get(k))]
+            return {**data, **dict.fromkeys(mistaken, "a truth value")} if mistaken else data
         return data
 
     @model_validator(mode="after")
@@ -101,6 +127,21 @@ class Config(BaseModel):
         if errors := check_rules(self.rules, dict(self)):
             raise FieldErrors(errors)
         return self
+
+
+def _is_number(field: FieldInfo | None) -> bool:
+    """True for a field of numbers alone, for which pydantic takes true for 1."""
+    types = _member_types(field.annotation) if field else set()
+    return bool(types & {int, float}) and not types & {bool, str}
+
+
+def _member_types(annotation: Any) -> set[Any]:
+    """The types of a field, without those of the items of its lists and mappings."""
+    if get_origin(annotation) is Annotated:
+        return _member_types(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return {one for member in get_args(annotation) for one in _member_types(member)}
+    return {annotation}
 
 
 def check_rules(rules: Sequence[Rule], fields: Mapping[str, Any]) -> list[FieldError]:

@@ -110,10 +110,7 @@ def _other(placed: PlacedError, model: type[Config], tree: YAMLTree, context: Va
     names, detail, key = placed.names, placed.detail, ".".join(placed.names)
     match detail["type"]:
         case "extra_forbidden":
-            ours = OUR_KEYS.get(names[-1].lower().replace("-", "_"))
-            owner = context.models.get(id(tree.find(names[:-1])[1]))
-            known = owner.model_fields if owner else ()
-            hint = f"; seq2attn calls it {ours}" if ours else look_alike(names[-1]) or suggest_or_list(names[-1], known)
+            hint = _hint_of_key(names, context.models.get(id(tree.find(names[:-1])[1])))
             return tree.diagnostic(names, f"unknown key `{key}`{hint}", at_key=True)
         case "missing":
             return tree.diagnostic(names, f"`{key}` is missing")
@@ -128,6 +125,20 @@ def _other(placed: PlacedError, model: type[Config], tree: YAMLTree, context: Va
             text = detail["msg"].replace(" after validation", "")
             message = f"`{key}`: {text[0].lower()}{text[1:]}"
             return tree.diagnostic(names, message, at_key=detail["loc"][-1:] == ("[key]",))
+
+
+def _hint_of_key(names: Names, owner: type[Config] | None) -> str:
+    """A hint at the key that is meant by an unknown one: of a part of its section, of seq2attn, or a similar one."""
+    name, fields = names[-1], owner.model_fields if owner else {}
+    for part, field in fields.items():
+        if name in getattr(field.annotation, "model_fields", ()):
+            return f"; did you mean `{part}.{name}`?"
+    ours = OUR_KEYS.get(name.lower().replace("-", "_"), "")
+    section = ".".join(names[:-1])
+    is_of_another_kind = f"`{section}.{name}`" in ours or (ours.startswith(f"`{name}` of") and f"`{section}`" in ours)
+    if ours and not is_of_another_kind:
+        return f"; seq2attn calls it {ours}"
+    return look_alike(name) or suggest_or_list(name, fields)
 
 
 def _expected_kinds(detail: ErrorDetails) -> list[str]:

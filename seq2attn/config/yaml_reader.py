@@ -89,7 +89,11 @@ class YAMLReader:
             self._stop(_at(node, "`extends` should be the path of a file, or a list of paths"))
         expanded = os.path.expanduser(reference)  # noqa: PTH111  # accepts the `~` of an unknown user
         base = Path(os.path.normpath(chain[-1].parent / expanded))
-        if base.resolve() in [file.resolve() for file in chain]:
+        try:
+            is_circle = base.resolve() in [file.resolve() for file in chain]
+        except RuntimeError as error:  # links in a circle
+            self._stop(_at(node, f"`extends` is not a valid path: {error}"))
+        if is_circle:
             circle = " -> ".join(file.name for file in (*chain, base))
             self._stop(_at(node, f"`extends` goes in a circle: {circle}"))
         return self.read_file(base, chain, node)

@@ -77,7 +77,9 @@ def atomic_dir(folder: Path) -> Iterator[Path]:
 
 def remove_dir(folder: Path) -> None:
     """Rename a folder, then delete it: a kill in between leaves no folder of that name with part of its files."""
-    if folder.is_dir():
+    if folder.is_symlink():
+        folder.unlink()
+    elif folder.is_dir():
         removed = folder.with_name(f"{folder.name}.removed")
         shutil.rmtree(removed, ignore_errors=True)
         folder.rename(removed)
@@ -99,14 +101,16 @@ def output(path: Path) -> Iterator[BinaryIO]:
 
     Raises: UserError when it cannot be written.
     """
-    target = path.resolve()  # behind a link
-    is_special = target.exists() and not target.is_file()
     with ExitStack() as stack:
         try:
-            partial = target if is_special else stack.enter_context(atomic_path(target))
+            # A pipe, such as /dev/fd/63 of `>(...)`, resolves to a name that no file has.
+            is_special = path.exists() and not path.is_file()
+            partial = path if is_special else stack.enter_context(atomic_path(path.resolve()))  # behind a link
             file = stack.enter_context(partial.open("wb"))
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+        except RuntimeError as error:  # links in a circle
+            raise UserError(f"{path}: cannot be written: {error}") from None
         yield file
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from seq2attn.config.base import Config, FieldError
+from seq2attn.config.base import Config, FieldError, RunPath
 from seq2attn.config.plugin import is_of_run
 from seq2attn.errors import RunError
 from seq2attn.io.files import read_bytes, read_object
@@ -98,7 +98,7 @@ class TokenizersConfig(Config):
     """The tokenizer of the source language."""
     target: TokenizerConfig | None = None
     """The tokenizer of the target language."""
-    run_dir: Path | None = None
+    run_dir: RunPath | None = None
     """Take the tokenizers and vocabularies of this run, relative to the working directory, instead of training new
     ones. Their settings are filled in, and then the run is only needed to prepare the text."""
     right_to_left: bool = False

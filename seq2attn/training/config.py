@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import torch
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from seq2attn.config.base import Config, FieldError, FieldErrors
+from seq2attn.config.base import Config, FieldError, FieldErrors, RunPath
 from seq2attn.config.duration import Duration, DurationField, OneOrMore, TimeField
 from seq2attn.search.config import MAX_BEAM_SIZE
 from seq2attn.training.guided_alignment import GuidedAlignmentConfig
@@ -127,7 +126,7 @@ class CheckpointConfig(Config):
 class InitFromConfig(Config):
     """Another run, with whose weights a training begins; its text and vocabularies may differ."""
 
-    run_dir: Path
+    run_dir: RunPath
     """The run, relative to the working directory. Its weights for translation are taken; entries of vocabularies by
     their names, new ones as the mean of the entries that they are made of."""
     exclude: tuple[str, ...] = ()

@@ -1,5 +1,6 @@
 """`seq2attn init` writes a config that is accepted, and overwrites nothing."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -77,4 +78,12 @@ def test_a_dev_set_that_is_missing_or_not_parallel_is_refused(tmp_path, invoke, 
     write_toy(tmp_path)
     write_lines(tmp_path / "text/dev.de", lines)
     assert message in invoke("init", *arguments, code=2).err.replace(f"{tmp_path}/", "")
+    assert not (tmp_path / "my.yaml").exists()
+
+
+def test_a_name_that_is_not_utf8_leaves_no_config(tmp_path, invoke):
+    write_toy(tmp_path)
+    name = os.fsdecode(b"tr\xe4in.de")
+    (tmp_path / "text/train.de").rename(tmp_path / name)
+    assert "is not UTF-8" in invoke("init", name, *TEXT[1:], code=2).err
     assert not (tmp_path / "my.yaml").exists()

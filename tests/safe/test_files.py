@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from seq2attn.errors import RunError
-from seq2attn.io.files import MAX_FILE_BYTES, read_bytes, read_object, write_bytes
+from seq2attn.io.files import MAX_FILE_BYTES, atomic_dir, read_bytes, read_object, write_bytes
 from seq2attn.io.weights import load_tensors, read_tensor_specs
 from tests.cli.conftest import Invoke
 from tests.safe.untrained import SWEEP, TRANSFORMER_CONFIG, untrained
@@ -73,6 +73,17 @@ def test_links_are_replaced_and_not_written_to(tmp_path: Path, link: Callable[[P
     write_bytes(folder / "it", b"theirs")
     assert outside.read_text() == "mine" and not (folder / "it").is_symlink()
     assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("it", "theirs")]
+
+
+def test_a_folder_behind_a_link_is_not_written_to(tmp_path: Path) -> None:
+    outside, link = tmp_path / "outside", tmp_path / "export"
+    outside.mkdir()
+    (outside / "it").write_text("mine", encoding="utf-8")
+    link.symlink_to(outside)
+    with atomic_dir(link) as partial:
+        (partial / "it").write_text("theirs", encoding="utf-8")
+    assert (outside / "it").read_text() == "mine" and (link / "it").read_text() == "theirs"
+    assert {path.name for path in tmp_path.iterdir()} == {"outside", "export"} and not link.is_symlink()
 
 
 def test_evaluation_writes_inside_the_run(tmp_path: Path, invoke: Invoke) -> None:

@@ -16,6 +16,7 @@ import torch
 import yaml
 
 from seq2attn.cli import main
+from seq2attn.errors import UserError
 from seq2attn.io.files import output, read_object, write_json
 from seq2attn.io.terminal import visible
 from seq2attn.io.weights import load_tensors, save_tensors
@@ -220,3 +221,15 @@ def test_a_device_is_written_to(tmp_path: Path) -> None:
     with output(tmp_path / "link") as file:
         file.write(b"it")
     assert os.read(reader, 9) == b"it" and (tmp_path / "pipe").is_fifo()
+
+
+def test_a_pipe_without_a_name_is_written_to(tmp_path: Path) -> None:
+    """Such as that of `-o >(gzip > FILE)`, or of `-o /dev/stdout | sort`."""
+    reader, writer = os.pipe()
+    with output(Path(f"/dev/fd/{writer}")) as file:
+        file.write(b"it")
+    os.close(writer)
+    assert os.read(reader, 9) == b"it"
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UserError, match="loop: cannot be written: Symlink loop"), output(tmp_path / "loop"):
+        pass

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from pydantic import Field, PositiveInt
 
-from seq2attn.config.base import Config, InputPath
+from seq2attn.config.base import Config, InputPath, RunPath
 from seq2attn.config.duration import DurationField
 from seq2attn.config.load import dump, json_schema, load
 from seq2attn.config.plugin import Pluggable
@@ -48,7 +48,7 @@ class Root(Config):
     lr: float = 1e-3
     steps: int | None = None
     note: str = ""
-    where: Path = Path("runs/it")
+    where: RunPath = Path("runs/it")
 
 
 class Times(Config):
@@ -141,6 +141,17 @@ class TestScalars:
         assert load(path, Root, ["data.train=/a/b"]).data.train == Path("/a/b")
         assert load(path, Root, ["data.train=~/b"]).data.train == Path.home() / "b"
         assert Data(train="train.txt").train == tmp_path / "train.txt"
+        assert load(path, Root, ["where=runs/b"]).where == Path("runs/b")
+        assert load(path, Root, ["where=~/runs/b"]).where == Path.home() / "runs/b"
+
+    def test_a_path_that_cannot_be_read_is_a_mistake_only_where_it_is_needed(self, write, tmp_path):
+        name = 300 * "x"  # as of a folder that may not be read, the file system gives no answer
+        path = write("my.yaml", f"data: {{train: {name}}}\nsteps: x\n")
+        with pytest.raises(ConfigError) as raised:
+            load(path, Root, check_files=True)
+        assert f"1:15: `data.train`: cannot be read: {tmp_path / name} (File name too long)" in str(raised.value)
+        assert "`steps` should be a whole number" in str(raised.value)
+        assert load(path, Root, ["steps=3"]).data.train == tmp_path / name
 
     def test_keys_are_text_and_so_are_dates(self, write):
         path = write("my.yaml", "data: {weights: {no: 1, 2020: 2}}\nnote: 2020-01-01\nlr: 1e-5")
@@ -248,7 +259,7 @@ CONFIGS = [
     Root(),
     Root(score=Additive(kind="additive"), scores={"no": [Dot(kind="scaled-dot")], "": []}),
     Root(data=Data(train=Path("/ä/b c"), words=["no", "1", "", "# x", "a\nb", "~"], weights={"1e3": 1e-5})),
-    Root(lr=float("inf"), steps=0, note="é" * 300, where=Path("a")),
+    Root(lr=1e-300, steps=0, note="é" * 300, where=Path("a")),
     *(Times(every=every) for every in ("1000000 updates", "1234567.5 seconds", "0.00001 epochs", "1 hour")),
 ]
 

@@ -257,12 +257,14 @@ def test_a_file_that_is_not_utf8_has_a_place(path, mark):
     [
         ("extends: [bse.yaml]", "FILE:1:11: `extends`: there is no file FOLDER/bse.yaml; did you mean `base.yaml`?"),
         ("extends: base.yaml", "FOLDER/base.yaml:2:10: `extends` goes in a circle: my.yaml -> base.yaml -> my.yaml"),
+        ("extends: loop", "FILE:1:10: `extends` is not a valid path: Symlink loop from 'FOLDER/loop'"),
         ("extends: {a: b}", "FILE:1:10: `extends` should be the path of a file, or a list of paths"),
     ],
 )
 def test_errors_of_extends(tmp_path, path, text, error):
     path.write_text(text + "\n")
     (tmp_path / "base.yaml").write_text("# the base\nextends: my.yaml\n")
+    (tmp_path / "loop").symlink_to("loop")
     message = mistakes(path)
     assert message.startswith(f"{error}\n") and message.endswith("\n1 mistake in FILE")
 

@@ -87,8 +87,38 @@ class TestHints:
         line = error_of(write(WHOLE), f"{key}=3").splitlines()[0]
         assert re.match(rf"<command line>:1:\d+: unknown key `{key}`; seq2attn calls it `{ours}`", line)
 
+    @pytest.mark.parametrize(
+        ("override", "hint"),
+        [
+            ("search.kind=greedy search.beam_size=5", "; known: kind, no_repeat_ngram_size, lengths"),
+            ("training.lr_schedule={kind: halving, warmup_updates: 5}", "; known: kind, start_epoch, every_epochs"),
+            ("model.encoder.ffn_dim=5", "; did you mean `dim`?"),
+            ("search.length_penalty=gnmt", "; did you mean `lengths.length_penalty`?"),
+            ("search.max_source_length=9", "; did you mean `lengths.max_source_length`?"),
+            ("beam_size=5", "; seq2attn calls it `search.beam_size`"),
+        ],
+    )
+    def test_a_key_of_another_kind_or_place(self, write: Write, override: str, hint: str) -> None:
+        overrides = override.split() if override.startswith("search.kind") else [override]
+        assert error_of(write(WHOLE), *overrides).splitlines()[0].endswith(hint)
+
     def test_a_kind_as_a_plain_word(self, write: Write) -> None:
         assert "; write `{kind: adam}`" in error_of(write(WHOLE + "training: {optimizer: Adam}"))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.validation.patience=true", "`training.validation.patience` should be a whole number, not true"),
+        ("training.r_drop=yes", "`training.r_drop` should be a number, not yes"),
+        ("training.batch.tokens=on", "`training.batch.tokens` should be a whole number or 'auto' or 'fit', not on"),
+        ("search.patience=.inf", "`search.patience` should be a finite number, not .inf"),
+        ("training.optimizer={kind: sgd, lr: .nan}", "`training.optimizer.lr` should be a finite number, not .nan"),
+        ("run_dir=''", "`run_dir`: is empty; give a folder, for example runs/my-run"),
+    ],
+)
+def test_values_that_only_look_like_numbers_or_paths(write: Write, override: str, message: str) -> None:
+    assert message in error_of(write(WHOLE), override)
 
 
 class TestAnotherKind:
