@@ -175,9 +175,10 @@ def fine_tune(name: str, model: Classifier | Reader, examples: Sequence[Any], up
     train, held_out = split_examples(examples)
     optimizer = torch.optim.AdamW(parameter_groups(model, {"bert": rate}), lr=RATE)
     rng = random.Random(2)
+    warm = min(WARM, updates // 2) or 1
     for update in range(1, updates + 1):
         model.train()
-        lr = RATE * min(update / WARM, (updates - update) / (updates - WARM))
+        lr = RATE * min(update / warm, (updates - update) / max(updates - warm, 1))
         for group in optimizer.param_groups:
             group["lr"] = lr * group["lr_scale"]
         loss = model.loss(rng.sample(train, BATCH))

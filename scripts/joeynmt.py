@@ -13,6 +13,7 @@ import json
 import math
 import subprocess
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.evaluation.evaluate import EvaluationSet, read_translations
 from seq2attn.evaluation.metrics import paired_scores
 from seq2attn.experiment import ExperimentConfig
+from seq2attn.io.files import sha256_json
 from seq2attn.io.tables import format_table
 from seq2attn.models import ModelConfig
 from seq2attn.run_directory import RunDirectory
@@ -60,14 +62,15 @@ def compare(run: RunDirectory, python: str) -> list[list[str]]:
     folder = run.folder / "joeynmt"
     config, model_dir = folder / "config.yaml", folder / "model"
     update, epoch = last_update(run)
+    folder.mkdir(exist_ok=True)
+    options = joey_config(experiment, folder, update, sentences_per_batch(write_text(run, folder), update, epoch))
+    config.write_text(yaml.safe_dump(options, sort_keys=False), "utf-8")
     if not (model_dir / f"{update}.ckpt").is_file():
-        folder.mkdir(exist_ok=True)
-        options = joey_config(experiment, folder, update, sentences_per_batch(write_text(run, folder), update, epoch))
-        config.write_text(yaml.safe_dump(options, sort_keys=False), "utf-8")
         subprocess.run([python, "-m", "joeynmt", "train", str(config), "--skip-test"], check=True)
     rows = []
     for name, corpus in experiment.data.test.items():
-        test_set, output = EvaluationSet.read(name, corpus, experiment.evaluation), folder / f"{name}.txt"
+        test_set = EvaluationSet.read(name, corpus, experiment.evaluation)
+        output = translation_path(folder, test_set, options["testing"], update)
         if not output.is_file():
             command = [python, "-m", "joeynmt", "translate", str(config)]  # its --output-path fails in version 2.3
             text = tokenized(source, test_set.sources)
@@ -106,6 +109,12 @@ def write_text(run: RunDirectory, folder: Path) -> int:
     tokens = tokenizers[0].vocabulary.tokens
     (folder / "vocab.joey.txt").write_text("".join(f"{token}\n" for token in tokens), "utf-8")
     return len(train)
+
+
+def translation_path(folder: Path, test_set: EvaluationSet, search: dict[str, Any], update: int) -> Path:
+    """The file of Joey NMT's translations of this text, by this search and these weights."""
+    key = sha256_json([asdict(test_set.digests), search, update])[:8]
+    return folder / f"{test_set.name}-{key}.txt"
 
 
 def tokenized(tokenizer: Tokenizer, lines: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from safetensors import safe_open
 
 from seq2attn.evaluation.metrics import LengthBucket, Score
 from seq2attn.io.tables import format_table
+from seq2attn.run_directory import RunDirectory
 from seq2attn.visualization.curves import draw_bleu_by_length
 
 
@@ -41,6 +42,8 @@ def main() -> None:
 def reports_of(run: Path) -> dict[str, dict[str, Any]]:
     """The reports of a run's test sets by their names."""
     found = [json.loads(path.read_text("utf-8")) for path in (run / "evaluation").glob("*.json")]
+    if any(report["model"] != RunDirectory(run).weights_origin() for report in found):
+        raise SystemExit(f"{run}: evaluated with other weights than it has now: seq2attn evaluate {run}")
     return {report["set"]: report for report in found}
 
 

@@ -82,8 +82,10 @@ def _spread(values: SeedStatistics) -> str:
 
 
 def _score_notes(recipe: Recipe, scores: list[ReproducedScore]) -> tuple[str, ...]:
-    seeds = max((len(one.by_seed) for one in scores), default=0)
-    spread = f"mean ± standard deviation (n - 1) over {seeds} seeds" if seeds > 1 else "one seed"
+    counts = {len(one.by_seed) for one in scores}
+    seeds = max(counts, default=0)
+    number = f"{seeds}" if len(counts) == 1 else "the finished"
+    spread = f"mean ± standard deviation (n - 1) over {number} seeds" if seeds > 1 else "one seed"
     by_seed = (f"{one.trial}, {one.test_set}: " + ", ".join(f"{v:.2f}" for v in one.by_seed.values()) for one in scores)
     notes = [f"Published: {recipe.config.published_in}. Ours: {spread}.", OUTCOME_RULE]
     notes += [f"Signature: `{signature}`" for signature in dict.fromkeys(one.signature for one in scores)]

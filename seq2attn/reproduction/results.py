@@ -84,6 +84,7 @@ def _score(
     ours = SeedStatistics.from_values([*by_seed.values()])
     interval = statistics.fmean(score.interval or 0.0 for score in scores.values())
     above = above if recipe.config.is_ladder else None
+    common = by_seed.keys() & above.by_seed.keys() if above else ()
     return ReproducedScore(
         trial=trial,
         test_set=test.name,
@@ -94,5 +95,5 @@ def _score(
         outcome=reproduction_outcome(published, ours.mean, interval),
         signature=next(iter(scores.values())).signature,
         published_gain=published - above.published if above else None,
-        gain=ours.mean - above.ours.mean if above else None,
+        gain=statistics.fmean(by_seed[seed] - above.by_seed[seed] for seed in common) if above and common else None,
     )

@@ -183,17 +183,19 @@ def _scores(name: str, records: Sequence[RunRecord], comparisons: Sequence[Compa
 
 def _signatures(records: Mapping[str, Mapping[int, RunRecord]], rows: Sequence[LeaderboardRow]) -> dict[str, str]:
     """By metric, and by test set where these differ, as in their languages or numbers of references."""
-    results = (result for seeds in records.values() for record in seeds.values() for result in record.sets.values())
+    names = list(rows[0].sets) if rows else []
+    finished = (record for seeds in records.values() for record in seeds.values())
+    results = (record.sets[name] for record in finished for name in names)
     found = [(score.name, result.name, score.signature) for result in results for score in result.scores]
     compared = ((name, one) for row in rows for name, scores in row.sets.items() for one in scores.comparisons)
     found += [("paired bootstrap", name, one.signature) for name, one in compared]
-    by_metric: dict[str, dict[str, str]] = {}
-    for metric, name, signature in found:
-        by_metric.setdefault(metric, {})[name] = signature
+    by_metric: dict[str, dict[str, list[str]]] = {}
+    for metric, name, signature in dict.fromkeys(found):
+        by_metric.setdefault(metric, {}).setdefault(name, []).append(signature)
     return {
-        metric if len({*by_set.values()}) == 1 else f"{metric} {name}": signature
+        metric if all(one == signatures for one in by_set.values()) else f"{metric} {name}": "`, `".join(signatures)
         for metric, by_set in by_metric.items()
-        for name, signature in by_set.items()
+        for name, signatures in by_set.items()
     }
 
 
@@ -219,9 +221,12 @@ def _notes(board: Leaderboard) -> list[str]:
     """Explanations of the figures, one paragraph each."""
     sets = " and ".join(f"{name} ({size:,} sentences)" for name, size in board.sets.items())
     seeds = len(board.seeds)
+    trained = f"each trained with {seeds} seed{'s' * (seeds > 1)}"
+    if board.missing:
+        trained = f"of whose trainings with {seeds} seed{'s' * (seeds > 1)} some are not finished"
     spread_rule = " and by more than ± of either" if seeds > 1 else ""
     paragraphs = [
-        f"{len(board.rows)} trials, each trained with {seeds} seed{'s' * (seeds > 1)}; test sets: {sets}."
+        f"{len(board.rows)} trials, {trained}; test sets: {sets}."
         " Sorted by the mean BLEU on the first."
         + (" ± is the standard deviation over the seeds (n - 1)." if seeds > 1 else ""),
         f"The difference is the mean BLEU minus that of the baseline, {board.baseline}, over the seeds that both have"

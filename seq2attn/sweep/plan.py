@@ -115,7 +115,7 @@ def _merge_choices(base: YAMLTree, sweep: YAMLTree, choices: Choices) -> YAMLTre
         choice = sweep.subtree(("axes", name, "choices", label))
         found, at = sweep.find(("axes", name, "at"))
         is_whole = found[-1] != "at" or at is None
-        if choice.data in ({}, []) or (is_whole and is_config(choice.data)):
+        if choice.data == {} or (is_whole and is_config(choice.data)):
             continue  # an empty choice changes nothing, even where the base has no such key
         if not is_whole:
             place = Entry(None, sweep.entries[found].node)

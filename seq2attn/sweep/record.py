@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from seq2attn.data.fingerprint import file_digest, fingerprint, text_options
 from seq2attn.data.readers import CorpusConfig
@@ -107,16 +107,28 @@ def changed_options(run: TrialRun) -> list[str]:
     """The parts whose options differ from those in `trial.json`; no file of the text is read."""
     if not (run.folder / TRIAL_FILE).is_file():
         return []
+    try:
+        trained = read_trial(run.folder)
+    except ValidationError:  # of another version of seq2attn
+        return ["config"]
     before, after = (
         text_options((*one.data.train, one.data.dev), one.data.filters, one.tokenizer)
-        for one in (read_trial(run.folder), run.experiment)
+        for one in (trained, run.experiment)
     )
     return ["text"] * (before != after) + changed_parts(run, options(run.experiment))
 
 
 def options(experiment: ExperimentConfig) -> dict[str, Any]:
     """The part of the fingerprint of an experiment that needs none of its files."""
-    return experiment.model_dump(mode="json", exclude={"run_dir", "data", "tokenizer"})
+    content = experiment.model_dump(mode="json", exclude={"run_dir", "data", "tokenizer"})
+    places = [(content["model"]["embeddings"], side) for side in ("source_vectors", "target_vectors")]
+    if isinstance(experiment.model.encoder, BertEncoderConfig):
+        places.append((content["model"]["encoder"], "path"))
+    if experiment.training.init_from:
+        places.append((content["training"]["init_from"], "run_dir"))
+    for section, key in places:
+        section[key] = section[key] is not None  # the content is in `input files`
+    return content
 
 
 class ExperimentFingerprints:

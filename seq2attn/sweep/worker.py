@@ -43,7 +43,7 @@ def run_trial(folder: Path, jobs: int) -> RunRecord:
     experiment = read_trial(folder)
     run = train(experiment, resume="if-exists")
     state = list_checkpoints(folder)[-1].train_state
-    translator, origin = load_with_origin([run], lambda: Translator.load(folder))
+    translator, origin = load_with_origin([run], lambda: Translator.load(folder, experiment.training.device))
     tests = read_sets(experiment.data.test, experiment.evaluation)
     results = evaluate_run(run, translator, tests, experiment.search)
     write_reports(run, origin, results, experiment.search, translator.engine.description)
@@ -54,17 +54,17 @@ def run_trial(folder: Path, jobs: int) -> RunRecord:
         epochs=state.epochs,
         threads=torch.get_num_threads(),
         jobs=jobs,
-        machine=_machine_name(),
+        machine=_machine_name(translator.model.device),
         torch=torch.__version__,
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
     )
     return RunRecord(summary, {result.name: result for result in results})
 
 
-def _machine_name() -> str:
+def _machine_name(device: torch.device) -> str:
     """The GPU, or the CPU and its number of cores."""
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
     path = Path("/proc/cpuinfo")
     lines = path.read_text("utf-8").split("\n") if path.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

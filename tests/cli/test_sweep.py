@@ -126,6 +126,8 @@ def test_changed_configs_and_texts_are_refused_or_repeated(
     assert listed == [("fixed", "1/1", "baseline"), ("luong", "0/1", "1 of another config")]
     write_lines(tmp_path / "text/short.de", ["rot"] * 20)
     assert "fixed seed 1 (test sets)" in invoke("sweep", "sweep.yaml", code=2).err
+    unused = invoke("sweep", "sweep.yaml", "--leaderboard", "--redo", code=2).err
+    assert unused == "error: --redo has no effect with --leaderboard, which trains nothing\n"
     message = invoke("sweep", "sweep.yaml", "--leaderboard", code=2).err
     assert "fixed/seed-1: the text of the test set `short` has changed" in message
     assert results(tmp_path) == before

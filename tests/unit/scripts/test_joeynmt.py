@@ -6,6 +6,8 @@ import joeynmt
 import pytest
 
 from seq2attn.data.prepare import load_prepared
+from seq2attn.evaluation.config import EvaluationConfig
+from seq2attn.evaluation.evaluate import EvaluationSet
 from seq2attn.sweep.plan import load_plan
 from tests.laws.small import MODELS, last_state, trained
 
@@ -24,6 +26,18 @@ def test_the_text_is_that_of_the_run(corpus, tmp_path):
         assert len((tmp_path / f"val50.bpe.{language}").read_text("utf-8").splitlines()) == 6
     updates, epochs = joeynmt.last_update(run)
     assert (updates, epochs) == (last_state(run).update, 2)
+
+
+def test_translations_are_of_one_text_search_and_update(corpus, tmp_path):
+    run = trained(corpus, "run", max_duration=["1 update"])
+    dev, metrics = run.load_config().data.dev, EvaluationConfig()
+    (corpus / "new.src").write_text((corpus / "dev.src").read_text("utf-8").replace("\n", " a\n", 1), "utf-8")
+    sets = [
+        EvaluationSet.read("dev", one, metrics) for one in (dev, dev.model_copy(update={"source": corpus / "new.src"}))
+    ]
+    wide = {"beam_size": 10, "beam_alpha": 1.0}
+    settings = [(sets[0], wide, 7), (sets[1], wide, 7), (sets[0], {**wide, "beam_size": 5}, 7), (sets[0], wide, 8)]
+    assert len({joeynmt.translation_path(tmp_path, *one) for one in settings}) == 4
 
 
 @pytest.mark.parametrize("per_epoch", [5, 62, 277])

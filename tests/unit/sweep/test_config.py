@@ -119,6 +119,14 @@ def test_an_empty_choice_adds_no_key(plan):
     ]
 
 
+def test_an_empty_list_is_a_choice(plan):
+    axis = "axes:\n  frozen: {at: training.frozen, choices: {none: [], decoder: [decoder]}}"
+    trials = "trials:\n  - {frozen: [none, decoder], encoder: bigru, decoder: luong}"
+    found = plan(("axes:", axis), ("trials:", trials), base=f"{BASE}training: {{frozen: [encoder]}}\n").trials
+    frozen = {trial.choices["frozen"]: trial.experiment.training.frozen for trial in found if "frozen" in trial.choices}
+    assert frozen == {"none": (), "decoder": ("decoder",)}
+
+
 @given(grids)
 def test_trials_are_the_union_of_the_products_of_all_sub_grids(grids):
     axes = {name: AxisConfig(choices={label: {} for label in "abcd"}) for name in "xyz"}

@@ -14,6 +14,7 @@ from sacrebleu.significance import PairedTest
 from seq2attn.errors import ConfigError, RunError
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.evaluate import Digests, TestSetResult, text_digest
+from seq2attn.io.files import write_json
 from seq2attn.sweep.leaderboard import SeedStatistics, build_leaderboard, leaderboard_html, leaderboard_markdown
 from seq2attn.sweep.plan import load_plan
 from seq2attn.sweep.record import TRIAL_FILE, RunRecord, TrainingSummary, options, write_record, write_trial
@@ -193,6 +194,11 @@ class TestLeaderboard:
             build_leaderboard(with_settings(plan, "changes={model: {embeddings: {dim: 4}}, training: {lora: {}}}"))
         with pytest.raises(RunError, match="a/seed-1: was made with another text; "):
             build_leaderboard(with_settings(plan, "changes={tokenizer: {source: {min_frequency: 2}}}"))
+        trial = json.loads((run.folder / TRIAL_FILE).read_text(encoding="utf-8"))
+        trial["config"]["model"]["a former option"] = 1
+        write_json(run.folder / TRIAL_FILE, trial)
+        with pytest.raises(RunError, match="a/seed-1: was made with another config; "):
+            build_leaderboard(plan)
         (run.folder / TRIAL_FILE).unlink()
         assert "|case:lc|eff:no|tok:char|" in build_leaderboard(changed).signatures["paired bootstrap"]
         with pytest.raises(ConfigError, match=r"`evaluation\.metrics` needs `bleu`"):
@@ -217,6 +223,15 @@ class TestLeaderboard:
         for name, signature in signatures.items():
             assert f"nrefs:{1 + name.endswith('second')}|" in signature
 
+    def test_all_versions_of_a_signature_are_named(self, plan, tmp_path):
+        more = load_plan(plan.path, [f"folder={tmp_path}"])
+        for run, version in zip(more.runs[:2], ("2.4.3", "2.6.0"), strict=True):
+            one = record("a", run.seed)
+            scores = tuple(replace(score, signature=f"version:{version}") for score in one.sets["first"].scores)
+            sets = {name: replace(result, scores=scores) for name, result in one.sets.items()}
+            write_record(run.folder, replace(one, sets=sets))
+        assert build_leaderboard(more).signatures["BLEU"] == "version:2.4.3`, `version:2.6.0"
+
     def test_without_a_result_the_leaderboard_is_empty(self, plan, tmp_path):
         board = build_leaderboard(load_plan(plan.path, [f"folder={tmp_path}"]))
         assert (board.rows, len(board.missing)) == ((), 12)
@@ -235,6 +250,7 @@ class TestLeaderboard:
         conditions = "a machine, 2 cores; torch 2.13; 1 thread per training, up to 2 simultaneous; 2026-11-21."
         assert f"Measured on: {conditions}\n" in text
         assert "Not finished: c seed 3." in text
+        assert "4 trials, of whose trainings with 3 seeds some are not finished; test sets: first (60" in text
 
     def test_the_page(self, board, chromium, tmp_path):
         page = leaderboard_html(board)

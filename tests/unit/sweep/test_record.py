@@ -1,5 +1,6 @@
 """The fingerprint of an experiment: all that its result depends on, and no path."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,20 @@ def test_the_content_of_files_counts_and_not_their_place(recorded: Path, file: s
     assert changes(recorded, after) == []
     (recorded / "moved").write_text("new\n" * len(LINES), encoding="utf-8")
     assert changes(recorded, after) == parts
+
+
+@pytest.mark.parametrize("option", ["training.init_from.run_dir={}", "model.embeddings.target_vectors={}/vectors.txt"])
+def test_the_place_of_another_run_and_of_vectors_does_not_count(recorded: Path, option: str) -> None:
+    other = untrained(recorded / "other").folder
+    (other / "vectors.txt").write_text("a 1 2 3 4 5 6 7 8\n")
+    run = run_of(load(recorded, option.format(other)))
+    write_trial(run, ExperimentFingerprints().fingerprint(run.experiment))
+    moved = load(recorded, option.format(shutil.copytree(other, recorded / "moved")))
+    assert changed_parts(run, ExperimentFingerprints().fingerprint(moved)) == []
+    assert changed_parts(run, ExperimentFingerprints().fingerprint(load(recorded))) != []
+    if "target_vectors" in option:  # the same files on the other side
+        swapped = load(recorded, option.format(other).replace("target", "source"))
+        assert changed_parts(run, ExperimentFingerprints().fingerprint(swapped)) == ["model"]
 
 
 @pytest.mark.parametrize(
