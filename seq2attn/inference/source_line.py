@@ -151,13 +151,13 @@ class SourceLine:
 def _split(tokenizer: Tokenizer, line: str, max_tokens: int, language: str) -> Iterator[tuple[tuple[int, ...], str]]:
     """Ids and text of each sentence, split if it is too long; each with the tag of the line."""
     tag, rest = tokenizer.split_tag(line)
-    tag_ids = tuple(tokenizer.encode(tag)) if tag else tokenizer.line_prefix
-    room = max(1, max_tokens - len(tag_ids))
+    prefix = tokenizer.tagged_prefix(tag)
+    room = max(1, max_tokens - len(prefix))
     for sentence in split_sentences(rest, language):
         runs = [*split_tokens(tokenizer, tokenizer.encode(sentence)[len(tokenizer.line_prefix) :], room)]
         for ids in runs:
             text = sentence if len(runs) == 1 else tokenizer.decode(ids)
-            yield (*tag_ids, *ids), f"{tag} {text}" if tag else text
+            yield (*prefix, *ids), f"{tag} {text}" if tag else text
 
 
 def encode_prefix(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
