@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeAlias
 
 from seq2attn.errors import DataError
@@ -99,5 +100,27 @@ def word_ids(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
     line_words = [index for index, word in enumerate(parts) for _ in range(max(word, default=-1) + 1)]
     decoded_words = tokenizer.word_ids(ids)
     if max(decoded_words, default=-1) + 1 != len(line_words):
-        raise DataError(f'cannot assign tokens to the words of "{line}", so links cannot guide attention')
+        return _word_ids_by_letters(tokenizer, line, ids)
     return [line_words[index] if index >= 0 else num_words for index in decoded_words]
+
+
+def _word_ids_by_letters(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
+    """`word_ids` where normalization joins words, as Moses does `20 %`: the text still has as many letters."""
+    words = [sum(_num_letters(tokenizer, tokenizer.encode(word))) for word in split_words(line)]
+    letter_words = [index for index, length in enumerate(words) for _ in range(length)]
+    lengths = _num_letters(tokenizer, ids)
+    if sum(lengths) != len(letter_words):
+        raise DataError(f'cannot assign tokens to the words of "{line}"')
+    starts = accumulate(lengths, initial=0)
+    return [
+        letter_words[min(start, len(letter_words) - 1)] if index >= 0 else len(words)
+        for start, index in zip(starts, tokenizer.word_ids(ids), strict=False)
+    ]
+
+
+def _num_letters(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
+    """The number of characters of each token without spaces; zero for tags without text."""
+    return [
+        len(tokenizer.decode([id]).replace(" ", "")) if index >= 0 else 0
+        for id, index in zip(ids, tokenizer.word_ids(ids), strict=True)
+    ]

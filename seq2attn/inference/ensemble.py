@@ -49,13 +49,18 @@ class EnsembleTranslator(Translator):
         return f"EnsembleTranslator({', '.join(map(repr, self.members))})"
 
     def encode(self, line: str, lengths: LengthsConfig) -> SourceLine:
-        """The line as token ids of the first model, split or truncated as by the model that does so most."""
-        first, *others = (member.encode(line, lengths) for member in self.members)
-        shortest = max([first, *others], key=lambda one: (len(one.segments), -len(one.texts[0])))
-        if shortest is first:
-            return first
-        segments = tuple(tuple(self.source.encode(text)) for text in shortest.texts)
-        return replace(first, segments=segments, segment_texts=shortest.texts, warning=shortest.warning)
+        """The line as token ids of the first model, split or truncated by each model in turn."""
+        first, *others = self.members
+        encoded = first.encode(line, lengths)
+        texts, warning = encoded.texts, encoded.warning
+        for member in others:
+            parts = [member.encode(text, lengths) for text in texts]
+            texts = tuple(text for part in parts for text in part.texts)
+            warning = next((part.warning for part in parts if part.warning), warning)
+        if texts == encoded.texts:
+            return encoded
+        segments = tuple(tuple(self.source.encode(text)) for text in texts)
+        return replace(encoded, segments=segments, segment_texts=texts, warning=warning)
 
     def _segments(self, line: SourceLine) -> list[EnsembleSource]:
         """The token ids of each segment for all models; a segment is cut where `encode` cuts it."""

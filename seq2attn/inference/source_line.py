@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import sentencex
 import torch
@@ -22,6 +23,7 @@ from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import collapse_whitespace, is_east_asian
 from seq2attn.tokenizers.right_to_left import in_reverse, is_right_to_left, with_direction
+from seq2attn.tokenizers.tokenized_text import MAX_CHARACTER_TOKENS, TokenizedText
 from seq2attn.tokenizers.vocabulary import UNK
 
 _BLOCKS = re.compile(r".{1,10000}(?:(?<=[.!?…।] )|(?<=[。！？])|$)|.{1,10000}")
@@ -72,12 +74,19 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 
 def split_tokens(tokenizer: Tokenizer, ids: Sequence[int], max_tokens: int) -> Iterator[tuple[int, ...]]:
-    """Ids in runs of at most `max_tokens`, split between words; a longer word is split between tokens."""
-    words = tokenizer.word_ids(ids)
+    """Ids in runs of at most `max_tokens`, split between words, in scripts without spaces between letters.
+
+    A longer word is split between tokens, where possible not between the bytes of a letter.
+    """
+    words = TokenizedText.from_ids(tokenizer, ids).word_ids
     start = 0
     while len(ids) - start > max_tokens:
         cuts = range(start + max_tokens, start, -1)
-        end = next((cut for cut in cuts if words[cut] != words[cut - 1]), start + max_tokens)
+        between_words = (cut for cut in cuts if words[cut] != words[cut - 1])
+        between_letters = (
+            cut for cut in cuts[:MAX_CHARACTER_TOKENS] if not tokenizer.decode(ids[start:cut]).endswith("\ufffd")
+        )
+        end = next(chain(between_words, between_letters, cuts))
         yield tuple(ids[start:end])
         start = end
     yield tuple(ids[start:])
@@ -151,13 +160,13 @@ class SourceLine:
 def _split(tokenizer: Tokenizer, line: str, max_tokens: int, language: str) -> Iterator[tuple[tuple[int, ...], str]]:
     """Ids and text of each sentence, split if it is too long; each with the tag of the line."""
     tag, rest = tokenizer.split_tag(line)
-    tag_ids = tuple(tokenizer.encode(tag)) if tag else tokenizer.line_prefix
-    room = max(1, max_tokens - len(tag_ids))
+    prefix = tokenizer.tagged_prefix(tag)
+    room = max(1, max_tokens - len(prefix))
     for sentence in split_sentences(rest, language):
         runs = [*split_tokens(tokenizer, tokenizer.encode(sentence)[len(tokenizer.line_prefix) :], room)]
         for ids in runs:
             text = sentence if len(runs) == 1 else tokenizer.decode(ids)
-            yield (*tag_ids, *ids), f"{tag} {text}" if tag else text
+            yield (*prefix, *ids), f"{tag} {text}" if tag else text
 
 
 def encode_prefix(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:

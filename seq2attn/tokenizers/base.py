@@ -25,7 +25,7 @@ class Tokenizer(ABC):
     is_stochastic: bool = False
     """Whether `sample` differs from `encode`."""
     line_prefix: tuple[int, ...] = ()
-    """Ids before those of each line: the language of a multilingual model."""
+    """Ids before those of each line, such as the language of a multilingual model or the `[CLS]` of BERT."""
     files: Mapping[str, bytes] = {}
     """Content of files beside the config and the vocabulary, by name."""
 
@@ -72,6 +72,10 @@ class Tokenizer(ABC):
     def split_tag(self, line: str) -> tuple[str, str]:
         """The tag at the beginning of a line, or an empty string, and the rest: see `TaggedTokenizer`."""
         return "", line
+
+    def tagged_prefix(self, tag: str) -> tuple[int, ...]:
+        """Ids before those of the text of a line with a tag, or with none if it is empty."""
+        return self.line_prefix
 
     @property
     def languages(self) -> Mapping[str, str]:

@@ -4,7 +4,6 @@ from its end (Sutskever et al. 2014, section 3.3)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from pathlib import Path
 
 from seq2attn.io.files import write_json
@@ -49,9 +48,7 @@ class RightToLeftTokenizer(Tokenizer):
 def with_direction(tokenizer: Tokenizer, *, right_to_left: bool) -> Tokenizer:
     """The tokenizer with its ids from right to left, or from left to right; a tag stays before them."""
     if isinstance(tokenizer, TaggedTokenizer):
-        tagged = copy(tokenizer)  # with the same vocabulary, which is large
-        tagged.tokenizer = with_direction(tokenizer.tokenizer, right_to_left=right_to_left)
-        return tagged
+        return tokenizer.with_tokenizer(with_direction(tokenizer.tokenizer, right_to_left=right_to_left))
     plain = tokenizer.tokenizer if isinstance(tokenizer, RightToLeftTokenizer) else tokenizer
     return RightToLeftTokenizer(plain) if right_to_left else plain
 

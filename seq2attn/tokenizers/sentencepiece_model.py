@@ -204,12 +204,15 @@ class SentencePieceTokenizer(Tokenizer):
         is_known = match is not None and self.vocabulary.id(match[1]) != UNK
         return (match[1], line[match.end() :]) if match and is_known else ("", line)
 
+    def tagged_prefix(self, tag: str) -> tuple[int, ...]:
+        """The id of a tag, in the place of the tokens before other lines."""
+        return (self.vocabulary.id(tag),) if tag else self.line_prefix
+
     def encode(self, line: str) -> list[int]:
         """The ids of a line's tag and pieces, without BOS and EOS; empty for an empty line."""
         tag, rest = self.split_tag(line)
         ids = self._piece_ids(rest)
-        prefix = [self.vocabulary.id(tag)] if tag else self.line_prefix
-        return [*prefix, *ids] if ids or tag else []
+        return [*self.tagged_prefix(tag), *ids] if ids or tag else []
 
     def _piece_ids(self, text: str) -> list[int]:
         ids = (self.vocabulary.id(piece) for piece in self._processor.encode(self.normalize(text), out_type=str))

@@ -6,9 +6,11 @@ Each is one entry of the vocabulary, after those of the tokenizer.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from itertools import groupby
 from pathlib import Path
+from typing import Self
 
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.files import read_object, write_json
@@ -34,17 +36,40 @@ class TaggedTokenizer(Tokenizer):
         tokens = tokenizer.vocabulary.tokens  # may include tags, if the training text has them between spaces
         super().__init__(tokenizer.config, Vocabulary(tuple(dict.fromkeys((*tokens, *tags)))))
         self.tokenizer, self.tags, self.required = tokenizer, tags, required
-        self.is_stochastic = tokenizer.is_stochastic
+        self.is_stochastic, self.line_prefix = tokenizer.is_stochastic, tokenizer.line_prefix
+
+    def with_tokenizer(self, tokenizer: Tokenizer) -> Self:
+        """The same tags with another tokenizer of the same vocabulary, which is large and therefore shared."""
+        tagged = copy(self)
+        tagged.tokenizer, tagged.config, tagged.line_prefix = tokenizer, tokenizer.config, tokenizer.line_prefix
+        return tagged
+
+    @property
+    def languages(self) -> Mapping[str, str]:
+        """The tag of each language of a multilingual model."""
+        return self.tokenizer.languages
+
+    def with_language(self, language: str) -> Self:
+        """The same with the tag of a language of `languages`."""
+        return self.with_tokenizer(self.tokenizer.with_language(language))
 
     def split_tag(self, line: str) -> tuple[str, str]:
         """The tag at the beginning of a line, or an empty string, and the rest."""
         match = _LEADING_TAG.match(line)
         return (match[1], line[match.end() :]) if match and match[1] in self.tags else ("", line)
 
+    def tagged_prefix(self, tag: str) -> tuple[int, ...]:
+        """The id of a tag, if any, and those before each line of the tokenizer."""
+        return (*self._tag_ids(tag), *self.line_prefix)
+
     def encode(self, line: str) -> list[int]:
         """The ids of a line, without BOS and EOS."""
         tag, rest = self.split_tag(line)
         return [*self._tag_ids(tag), *self.tokenizer.encode(rest)]
+
+    def encode_phrase(self, text: str) -> list[int]:
+        """The ids of a text within a line: in scripts without spaces, with none before it."""
+        return self.tokenizer.encode_phrase(text)
 
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
         """The ids of each line, segmented at random: a function of `lines` and `seed` alone."""

@@ -107,6 +107,7 @@ class WordPieceTokenizer(Tokenizer):
     """BERT's segmentation. The four special ids are those of `Vocabulary`; the others keep BERT's order."""
 
     config: WordPieceTokenizerConfig
+    line_prefix = (BOS,)
 
     def __init__(self, config: WordPieceTokenizerConfig, backend: Any, special_tokens: Sequence[str]) -> None:
         """`special_tokens` are BERT's names of PAD, BOS, EOS and UNK."""
@@ -122,7 +123,7 @@ class WordPieceTokenizer(Tokenizer):
     def encode(self, line: str) -> list[int]:
         """BOS and the ids of a line's tokens, without EOS; empty for an empty line."""
         ids = self._backend.encode(line, add_special_tokens=False).ids
-        return [BOS, *(self._from_bert_id.get(id, UNK) for id in ids)] if ids else []
+        return [*self.line_prefix, *(self._from_bert_id.get(id, UNK) for id in ids)] if ids else []
 
     def _surface(self, id: int) -> str:
         token = self.vocabulary.tokens[int(id)]

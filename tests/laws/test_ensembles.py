@@ -11,6 +11,7 @@ from seq2attn.inference.source_line import SourceLimit
 from seq2attn.inference.translator import Translator
 from seq2attn.models.ensemble import Ensemble
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
+from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 from tests.laws.parts import EVERY_DECODER, WORDS, model
 
@@ -55,23 +56,49 @@ def test_the_probability_of_a_token_is_the_mean_of_those_of_all_models():
         assert [sum(part) for part in together] == pytest.approx(log_probs, abs=1e-4)
 
 
-def test_each_model_reads_a_line_by_its_own_tokenizer():
+@pytest.mark.parametrize(("line", "limits"), [("a b c d e f g", (9, 5)), ("aaaaaaaaaa b c d e f", (4, 11))])
+def test_each_model_reads_a_line_by_its_own_tokenizer(line, limits):
     target = WordTokenizerConfig().train("abcdefg")
+    words = WordTokenizerConfig().train([*"bcdefg", line.split()[0]])
     members = []
-    for source, limit in ((target, 9), (CharacterTokenizerConfig().train(["gfed cba"]), 5)):
+    for source, limit in zip((words, CharacterTokenizerConfig().train(["gfed cba"])), limits, strict=True):
         net = spread(model("gru", "luong", words=WORDS + len(members)))
         net.target_embedding = spread(model("gru", "luong")).target_embedding
         net.output_projection = torch.nn.Linear(16, WORDS)
         members.append(Translator(net, source, target, SEARCHES[1], source_limit=SourceLimit(limit, "")))
     assert [len(one.source.vocabulary) for one in members] == [WORDS, WORDS + 1]
     ensemble = EnsembleTranslator(members)
-    split = ensemble.translate("a b c d e f g")
+    split = ensemble.translate(line)
     parts = [ensemble.translate(part) for part in split.segments]
-    lengths = [[len(each.source.encode(segment)) for each in members] for segment in split.segments]
-    assert max(words for words, _ in lengths) <= 9 and max(characters for _, characters in lengths) <= 5
-    assert "".join(split.segments).replace(" ", "") == "abcdefg"
+    for limit, member in zip(limits, members, strict=True):
+        assert all(len(member.source.encode(segment)) <= limit for segment in split.segments)
+    assert "".join(split.segments).replace(" ", "") == line.replace(" ", "")
     assert split.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-4)
-    for line, translation in (*zip(split.segments, parts, strict=True), ("gab", ensemble.translate("gab"))):
-        pairs = [[(each.source.encode(line), target.encode(translation.text))] for each in members]
+    for text, translation in (*zip(split.segments, parts, strict=True), ("gab", ensemble.translate("gab"))):
+        pairs = [[(each.source.encode(text), target.encode(translation.text))] for each in members]
         each = [each.engine.token_log_probs(pair, budget=99)[0] for each, pair in zip(members, pairs, strict=True)]
         assert translation.log_prob == pytest.approx(log_mean(each), abs=1e-4)
+
+
+@pytest.mark.parametrize("limits", [(3, 10), (4, 7), (9, 3), (3, 99), (99, 99)])
+@pytest.mark.parametrize("long_inputs", ["split", "truncate"])
+def test_no_model_reads_more_than_it_allows(limits, long_inputs):
+    """Each part has the tag; if a line is truncated, its beginning is the only one."""
+    line = "<2x> aaaaaaaa b c d e f. aa b c ddddd e"
+    tokenizers = WordTokenizerConfig().train([line]), CharacterTokenizerConfig().train([line])
+    net, sources = model("gru", "luong"), [TaggedTokenizer(one, ("<2x>",)) for one in tokenizers]
+    for order in ([0, 1], [1, 0]):
+        members = [
+            Translator(net, sources[side], tokenizers[0], SEARCHES[0], source_limit=SourceLimit(limits[side], ""))
+            for side in order
+        ]
+        encoded = EnsembleTranslator(members).encode(line, LengthsConfig(long_inputs=long_inputs))
+        for text, ids in zip(encoded.texts, encoded.segments, strict=True):
+            assert text.startswith("<2x> ") and len(ids) <= limits[order[0]]
+            assert all(len(sources[side].encode(text)) <= limits[side] for side in order)
+        assert (encoded.warning is None) == (encoded.texts == (line,)) == (limits == (99, 99))
+        if long_inputs == "truncate":
+            assert len(encoded.texts) == 1 and line.startswith(encoded.texts[0])
+        else:
+            texts = "".join(text.removeprefix("<2x>") for text in encoded.texts)
+            assert texts.replace(" ", "") == line.removeprefix("<2x>").replace(" ", "")

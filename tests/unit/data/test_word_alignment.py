@@ -19,10 +19,11 @@ from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
+from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 from tests.small_bert import make_bert
-from tests.small_marian import make_vocabulary
+from tests.small_marian import make_vocabulary, train_pieces
 from tests.unit.data.corpora import write_corpus
 from tests.unit.tokenizers.test_tokenizers import STOCHASTIC, TEXT, TRAINED
 
@@ -74,12 +75,29 @@ def test_tokens_without_text_are_of_no_word(tmp_path: Path, line: str) -> None:
         check_word_ids(tokenizer, line, ids[1:], words[1:])
 
 
+@pytest.mark.parametrize("line", ["20 % mehr", "a : b", "a ( b ) c", 'a "b." ( c ) : d', "<2en> a ; : b"])
+def test_words_that_punctuation_joins(tmp_path: Path, line: str) -> None:
+    """Moses writes `20%`, `a:`, `(b)` and `"b".`: each token is still of the word with its letter."""
+    train_pieces([line], tmp_path / "model", model_type="char")
+    files = {"kind": "sentencepiece", "path": tmp_path / "model", "punctuation": "de"}
+    plain = SentencePieceTokenizerConfig.model_validate(files).train([])
+    for tokenizer in (plain, TaggedTokenizer(plain, ("<2en>",))):
+        ids = tokenizer.encode(line)
+        letters = [""] * len(split_words(line))
+        for id, word in zip(ids, word_ids(tokenizer, line, ids), strict=True):
+            letters[word] += tokenizer.decode([id])
+        assert [*map(sorted, letters)] == [*map(sorted, split_words(line))]
+
+
 class _JoiningTokenizer:
     def encode(self, line: str) -> list[int]:
         return [7 if len(line) > 3 else 8] * bool(line)
 
     def word_ids(self, ids: list[int]) -> list[int]:
         return list(range(len(ids)))
+
+    def decode(self, ids: list[int]) -> str:
+        return "x" * len(ids)
 
 
 def test_a_tokenizer_that_joins_words_is_an_error() -> None:

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from seq2attn.inference.glossary import Glossary, TermCounts
 from seq2attn.tokenizers.config import TokenizerConfig
 from seq2attn.tokenizers.right_to_left import with_direction
+from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.small_marian import train_pieces
 from tests.small_multilingual import make_bart_tokenizer
@@ -59,6 +60,7 @@ RED, CHINESE = "the red house", "我住在北京。"
 
 
 @pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("tags", [(), ("<2zh>",)])
 @pytest.mark.parametrize(
     ("kind", "line", "before", "term"),
     [
@@ -72,7 +74,7 @@ RED, CHINESE = "the red house", "我住在北京。"
     ],
 )
 def test_terms_have_a_space_before_them_where_the_script_has_spaces(
-    tmp_path: Path, kind: str, line: str, before: str, term: str, reverse: bool
+    tmp_path: Path, kind: str, line: str, before: str, term: str, tags: tuple[str, ...], reverse: bool
 ) -> None:
     """The tokens of a term after others are its text; BPE has `▁北京` as one token."""
     text = [line, "北京是首都。", "我爱北京"] * 9
@@ -86,7 +88,8 @@ def test_terms_have_a_space_before_them_where_the_script_has_spaces(
         make_bart_tokenizer(tmp_path)
         content["path"] = tmp_path / "tokenizer.json"
     config: Any = TypeAdapter(TokenizerConfig).validate_python(content)
-    tokenizer = with_direction(config.train(text), right_to_left=reverse)
+    tokenizer = config.train(text)
+    tokenizer = with_direction(TaggedTokenizer(tokenizer, tags) if tags else tokenizer, right_to_left=reverse)
     (tmp_path / "terms").write_text(f"word\t{term}\n", encoding="utf-8")
     (found,) = Glossary.load(tmp_path / "terms", (TOKENIZERS[0], tokenizer)).find("a word")
     ids = [*found.ids, *tokenizer.encode(before)] if reverse else [*tokenizer.encode(before), *found.ids]

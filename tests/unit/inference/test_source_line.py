@@ -98,6 +98,24 @@ def test_runs_are_as_long_as_possible_and_cut_between_words(name: str) -> None:
             assert len(run) + next_word - cut > max_tokens
 
 
+@pytest.mark.parametrize("max_tokens", [4, 5, 7, 12])
+@pytest.mark.parametrize("line", ["学而时习之不亦说乎", "กินข้าวแล้วหรือยัง", "🙂🙃🙂🙃🙂", "Ⴀé🙂学ⴃⴄаб学ⴅ"])
+def test_letters_are_not_split(line: str, max_tokens: int) -> None:
+    """Unknown letters are two to four tokens each, and no space is between them."""
+    limit = SourceLimit(max_tokens, "it is a test")
+    source = SourceLine.encode(TOKENIZERS["bpe"], line, LengthsConfig(), limit)
+    assert len(source.texts) > 1 and "".join(source.texts) == line
+    assert all(len(ids) <= max_tokens for ids in source.segments)
+
+
+def test_words_between_letters_of_a_script_without_spaces_are_not_split() -> None:
+    line = "学lantern学boat学"
+    ids = TOKENIZERS["bpe"].encode(line)
+    for max_tokens in range(7, len(ids)):
+        runs = [TOKENIZERS["bpe"].decode(run) for run in split_tokens(TOKENIZERS["bpe"], ids, max_tokens)]
+        assert "".join(runs) == line and all(any(word in run for run in runs) for word in ("lantern", "boat"))
+
+
 @pytest.mark.parametrize("line", ["." * 100_000, ". " * 25_000, "“" * 100_000, ".“" * 100_000, "x" * 100_000])
 def test_time_is_linear_in_the_length(line: str) -> None:
     # In quadratic time quotes would take minutes.

@@ -8,11 +8,15 @@ import pytest
 from seq2attn.errors import RunError, UserError
 from seq2attn.inference.source_line import SourceLimit, SourceLine
 from seq2attn.search.config import LengthsConfig
+from seq2attn.tokenizers.base import translate_into
 from seq2attn.tokenizers.config import TokenizerConfig, load_tokenizer
+from seq2attn.tokenizers.right_to_left import with_direction
+from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer, add_tag, check_tag
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
+from tests.small_marian import make_vocabulary
 
 LINES = ["the red boat", "a green lantern, by the river", "boats and rivers"]
 CONFIGS: dict[str, TokenizerConfig] = {
@@ -101,3 +105,33 @@ def test_each_segment_of_a_long_line_has_the_tag(max_tokens: int) -> None:
     assert all(text.startswith("<2en> ") for text in source.segment_texts)
     assert all(ids[0] == tag and len(ids) <= max_tokens for ids in source.segments)
     assert [id for ids in source.segments for id in ids[1:]] == tokenizer.encode(line)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("before", [{"tag": ">>fra<<"}, {"prefix": "Das rote Boot,"}, {}])
+def test_tags_before_the_lines_of_a_given_model(tmp_path: Path, before: dict[str, str], reverse: bool) -> None:
+    """The tag is before the language or the task, in each segment too."""
+    make_vocabulary(tmp_path, tags=[">>fra<<", ">>eng<<"])
+    files = {"path": tmp_path / "source.spm", "vocabulary": tmp_path / "vocab.json"}
+    plain = SentencePieceTokenizerConfig.model_validate({"kind": "sentencepiece", **files, **before}).train([])
+    forward = TaggedTokenizer(plain, ("<2en>",))
+    assert forward.line_prefix == plain.line_prefix and bool(before) == bool(plain.line_prefix)
+    tokenizer = with_direction(forward, right_to_left=reverse)
+    line = "Das rote Haus ist alt. Das Boot ist rot und neu. Wo ist das rote Boot?"
+    for tagged in (line, add_tag(line, "2en")):
+        source = SourceLine.encode(tokenizer, tagged, LengthsConfig(), SourceLimit(16, "it is a test"))
+        assert len(source.segments) > 3 and max(map(len, source.segments)) <= 16
+        assert source.segments == tuple(tuple(tokenizer.encode(text)) for text in source.texts)
+
+
+def test_languages_are_those_of_the_given_model(tmp_path: Path) -> None:
+    make_vocabulary(tmp_path, tags=[">>fra<<", ">>eng<<"])
+    files = {"path": tmp_path / "source.spm", "vocabulary": tmp_path / "vocab.json", "tag": ">>eng<<"}
+    plain = SentencePieceTokenizerConfig.model_validate({"kind": "sentencepiece", **files}).train([])
+    tokenizer = TaggedTokenizer(plain, ("<2en>",), required=True)
+    french, target = translate_into(tokenizer, TAGGED["words"], "fra")
+    assert isinstance(french, TaggedTokenizer) and french.required and target is TAGGED["words"]
+    tags = [tokenizer.vocabulary.id(tag) for tag in ("<2en>", ">>fra<<")]
+    assert french.encode("<2en> Das Haus") == [*tags, *plain.encode("Das Haus")[1:]]
+    assert tokenizer.encode("<2en> Das Haus")[1:] == plain.encode("Das Haus")
+    assert french.line_prefix == (tags[1],) and french.config == plain.with_language("fra").config

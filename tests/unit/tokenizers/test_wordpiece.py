@@ -9,6 +9,8 @@ from transformers import BertTokenizerFast
 
 from seq2attn.data.collate import collate_source
 from seq2attn.errors import DataError, RunError
+from seq2attn.inference.source_line import SourceLimit, SourceLine
+from seq2attn.search.config import LengthsConfig
 from seq2attn.tokenizers.config import load_tokenizer
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, UNK
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
@@ -90,6 +92,15 @@ def test_words_of_tokens(checkpoint, line):
         word_tokens = [id for id, index in zip(ids, indices, strict=True) if index == number]
         assert "".join(tokenizer.convert_ids_to_tokens(word_tokens)).replace("##", "") == word
     assert all((index == -1) == (id in (PAD, BOS, EOS)) for id, index in zip(ids, indices, strict=True))
+
+
+@pytest.mark.parametrize("limit", [4, 6])
+def test_each_segment_of_a_long_line_is_a_line(checkpoint, limit):
+    tokenizer = train(checkpoint)
+    line = "the unaffable house, a house. the house! it, the cafe, the house, a house"
+    source = SourceLine.encode(tokenizer, line, LengthsConfig(), SourceLimit(limit, "it is a test"))
+    assert len(source.segments) > 3 and max(map(len, source.segments)) == limit
+    assert source.segments == tuple(tuple(tokenizer.encode(text)) for text in source.texts)
 
 
 def test_it_is_loaded_without_the_checkpoint(folder, tmp_path):
