@@ -126,6 +126,7 @@ def test_fonts_for_characters_that_the_first_does_not_have(monkeypatch: pytest.M
     path = Path(fonts.findfont(families[1]))
     assert fonts.get_font(str(path)).get_char_index(ord(script))
     assert font_families(chr(0xF0000)) == ["DejaVu Sans"]
+    assert font_families("猫")[0] == "DejaVu Sans"  # looks into all, with names such as `Last Resort High-Efficiency`
     monkeypatch.setattr(figure, "PREFERRED_FAMILIES", ("STIXGeneral",))
     assert font_families(script) == ["DejaVu Sans", "STIXGeneral"]
 
