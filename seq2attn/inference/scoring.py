@@ -12,8 +12,8 @@ from pathlib import Path
 
 from seq2attn.data.readers import PlainTextConfig
 from seq2attn.engines.native import NativeEngine
+from seq2attn.engines.source_limit import model_source_limit
 from seq2attn.inference.input_checks import enumerate_lines
-from seq2attn.inference.source_line import model_source_limit
 from seq2attn.io.files import text_output
 from seq2attn.io.text_lines import escape_breaks
 from seq2attn.models import Seq2Seq
