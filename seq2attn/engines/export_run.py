@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -11,7 +12,7 @@ import torch
 
 from seq2attn.data.readers import check_regular, read_pairs
 from seq2attn.engines.agreement import MIN_AGREEMENT, AgreementReport, compare_engines
-from seq2attn.engines.base import ExportTarget
+from seq2attn.engines.base import Engine, EngineError, ExportTarget
 from seq2attn.engines.model_card import MODEL_CARD_FILE, build_model_card
 from seq2attn.engines.native import NativeEngine
 from seq2attn.engines.targets import check_replaceable, write_manifest
@@ -19,7 +20,7 @@ from seq2attn.errors import DataError, UserError
 from seq2attn.io.files import atomic_dir, write_bytes
 from seq2attn.io.text_lines import read_lines
 from seq2attn.run_directory import RunDirectory
-from seq2attn.search.config import BeamConfig, GreedyConfig, SearchConfig
+from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
 from seq2attn.tokenizers.right_to_left import is_right_to_left
 
 NUM_VERIFICATION_SENTENCES = 200
@@ -49,13 +50,14 @@ def export_run(
         if is_right_to_left(one):
             message = "tokens are in reverse order, which other programs do not expect; not exported"
             raise UserError(f"{run.folder}: its {side} {message}")
-    lengths = experiment.search.lengths
-    greedy, beam = GreedyConfig(kind="greedy", lengths=lengths), BeamConfig(kind="beam", beam_size=5, lengths=lengths)
     check_replaceable(where)
     with atomic_dir(where) as partial:
         target.export(run, partial, dtype)
         target.check_tokenizer(source, partial, lines)
         engine = target.load(run, partial, torch.device("cpu"))
+        lengths = _supported_lengths(engine, experiment.search.lengths)
+        greedy = GreedyConfig(kind="greedy", lengths=lengths)
+        beam = BeamConfig(kind="beam", beam_size=5, lengths=lengths)
         sources = [source.encode(line)[: engine.max_source_length] for line in lines]
         searches: list[tuple[str, SearchConfig]] = [("greedy", greedy), ("beam 5", beam)]
         report = compare_engines(NativeEngine(model), engine, sources, searches, prefix=tokenizer.line_prefix)
@@ -83,6 +85,17 @@ def _resolve_dtype(target: ExportTarget, quantization: str | None) -> str:
     if quantization not in target.dtypes:
         raise UserError(f"--quantization {quantization}: {target.name} has {', '.join(target.dtypes)}")
     return quantization
+
+
+def _supported_lengths(engine: Engine, lengths: LengthsConfig) -> LengthsConfig:
+    """The lengths of a run for its verification, with a warning and the default for each that an engine lacks."""
+    try:
+        engine.translate([], GreedyConfig(kind="greedy", lengths=lengths), budget=1)
+    except EngineError as error:
+        print(f"warning: {error}; verified with the default", file=sys.stderr)
+        names = [mistake.field.rpartition(".")[2] for mistake in error.errors]
+        return lengths.model_copy(update={name: getattr(LengthsConfig(), name) for name in names})
+    return lengths
 
 
 def _verification_lines(run: RunDirectory, file: Path | None) -> Sequence[str]:

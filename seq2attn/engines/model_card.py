@@ -16,6 +16,7 @@ import seq2attn
 from seq2attn.data.inspection import DataReport
 from seq2attn.data.readers import PlainTextConfig
 from seq2attn.engines.agreement import AgreementReport
+from seq2attn.engines.source_limit import max_source_length
 from seq2attn.errors import RunError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import read_object
@@ -137,12 +138,10 @@ def _verification(report: AgreementReport) -> str:
 
 
 def _limits(experiment: ExperimentConfig) -> str:
-    lengths = experiment.search.lengths
-    longest = lengths.max_source_length or experiment.data.filters.max_length
     tags = f"- A source may begin with one of the tags {', '.join(map('`{}`'.format, experiment.data.tags))}.\n"
     return (
-        f"- Each source is a line of at most {longest:,} tokens, and a translation has at most"
-        f" {lengths.max_length:,}.\n"
+        f"- Each source is a line of at most {max_source_length(experiment):,} tokens, and a translation has at most"
+        f" {experiment.search.lengths.max_length:,}.\n"
         + (tags if experiment.data.tags else "")
         + "- Translations may be wrong or incomplete. Scores hold for their test set only: evaluate with your own text."
     )

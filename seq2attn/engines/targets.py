@@ -16,16 +16,17 @@ from seq2attn.engines.ctranslate2.target import CTranslate2Target
 from seq2attn.engines.model_card import MODEL_CARD_FILE
 from seq2attn.engines.onnx.target import OnnxTarget
 from seq2attn.errors import RunError, UserError
-from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, sha256_of, write_json
+from seq2attn.io.files import FORMAT_VERSION, check_format, check_not_working_dir, read_object, sha256_of, write_json
 from seq2attn.run_directory import RunDirectory
 
 MANIFEST_FILE = "manifest.json"
 
 
 def check_replaceable(folder: Path) -> None:
-    """Raises UserError when `folder` has something other than an export."""
+    """Raises UserError when `folder` has something other than an export, or the working directory."""
     if folder.exists() and not (folder / MANIFEST_FILE).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists, and is not an exported model; give another folder, or move it away")
+    check_not_working_dir(folder)
 
 
 def write_manifest(run: RunDirectory, target: ExportTarget, dtype: str, agreement: Any, folder: Path) -> None:

@@ -10,16 +10,17 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from seq2attn.data.readers import PlainTextConfig, read_pairs
+from seq2attn.data.readers import PlainTextConfig
 from seq2attn.engines.native import NativeEngine
+from seq2attn.engines.source_limit import model_source_limit
 from seq2attn.inference.input_checks import enumerate_lines
-from seq2attn.inference.source_line import model_source_limit
 from seq2attn.io.files import text_output
 from seq2attn.io.text_lines import escape_breaks
 from seq2attn.models import Seq2Seq
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.translate_ids import retry_with_smaller_batches
 from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.tags import add_tag
 from seq2attn.tokenizers.vocabulary import EOS, UNK
 
 WINDOW = 1024
@@ -40,13 +41,16 @@ class ScoredPair:
 
 
 def score_pairs(
-    model: Seq2Seq, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]]
+    model: Seq2Seq, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]], tag: str | None = None
 ) -> Iterator[ScoredPair]:
-    """The scores of `pairs` in their order; an empty pair has no tokens and the log-probability 0."""
+    """The scores of `pairs` in their order, with `tag` before each source that is not empty.
+
+    An empty pair has no tokens and the log-probability 0.
+    """
     engine, budget = NativeEngine(model), MAX_BATCH_TOKENS
     for start in range(0, len(pairs), WINDOW):
         window = pairs[start : start + WINDOW]
-        ids = [(tokenizers[0].encode(source), tokenizers[1].encode(target)) for source, target in window]
+        ids = [(tokenizers[0].encode(add_tag(source, tag)), tokenizers[1].encode(target)) for source, target in window]
         output, budget = retry_with_smaller_batches(partial(engine.token_log_probs, ids), budget)
         for (source, target), (_, target_ids), log_probs in zip(window, ids, output, strict=True):
             tokens = tokenizers[1].convert_ids_to_tokens([*target_ids, EOS][: len(log_probs)])
@@ -67,11 +71,11 @@ def score_files(
 
     Both files are read completely first, so that files of different lengths are refused. Raises: DataError.
     """
-    pairs = list(read_pairs(corpus))
-    _print_warnings(run, tokenizers, pairs)
+    pairs = list(corpus.pairs())
+    _print_warnings(run, tokenizers, pairs, corpus.tag)
     log_probs = list[float]()
     with text_output(to) as file:
-        for pair in score_pairs(model, tokenizers, pairs):
+        for pair in score_pairs(model, tokenizers, pairs, corpus.tag):
             file.write(_format(pair, as_json=as_json, per_token=per_token))
             log_probs += pair.token_log_probs
     total, count = math.fsum(log_probs), len(log_probs)
@@ -88,7 +92,7 @@ def _format(pair: ScoredPair, *, as_json: bool, per_token: bool) -> str:
 
 
 def _print_warnings(
-    run: RunDirectory, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]]
+    run: RunDirectory, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]], tag: str | None
 ) -> None:
     """Warnings about pairs whose log-probabilities are hard to compare: long sources, unknown tokens, empty sides."""
     limit = model_source_limit(run.load_config())
@@ -96,7 +100,7 @@ def _print_warnings(
     for number, (source, target) in enumerate(pairs, start=1):
         if bool(source.strip()) != bool(target.strip()):
             one_sided.append(number)
-        if len(tokenizers[0].encode(source)) > limit.max_tokens:
+        if len(tokenizers[0].encode(add_tag(source, tag))) > limit.max_tokens:
             long.append(number)
         unknown += tokenizers[1].encode(target).count(UNK)
     if one_sided:

@@ -10,14 +10,8 @@ from itertools import chain
 import sentencex
 import torch
 
-from seq2attn.attention.config import AttentionConfig
-from seq2attn.attention.position_scores import LocationScoreConfig
-from seq2attn.encoders.bert import BertEncoderConfig
-from seq2attn.encoders.convolutional import ConvolutionalEncoderConfig
-from seq2attn.encoders.transformer import TransformerEncoderConfig
+from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import UserError
-from seq2attn.experiment import ExperimentConfig
-from seq2attn.models import ModelConfig
 from seq2attn.search.config import LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
@@ -31,25 +25,6 @@ _BLOCKS = re.compile(r".{1,10000}(?:(?<=[.!?…।] )|(?<=[。！？])|$)|.{1,10
 
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 """Halves of UTF-16 characters: not text, but in strings that Python has decoded with `surrogateescape`."""
-
-
-@dataclass(frozen=True)
-class SourceLimit:
-    """Maximum tokens of a source, without EOS."""
-
-    max_tokens: int
-    reason: str  # human-readable
-
-
-def model_source_limit(experiment: ExperimentConfig) -> SourceLimit:
-    """The limit of a trained model: the longest pairs of its training, or its positions if these are fewer."""
-    longest = experiment.data.filters.max_length
-    reason = f"the model was trained on none with more than {longest:,} (`data.filters.max_length`)"
-    limits = [SourceLimit(longest, reason)]
-    for positions, key in _num_positions(experiment.model):
-        longest = max(1, positions - 1)  # without that of EOS
-        limits.append(SourceLimit(longest, f"the model has positions for {longest:,} (`model.{key}`)"))
-    return min(limits, key=lambda limit: limit.max_tokens)
 
 
 def effective_source_limit(lengths: LengthsConfig, model: SourceLimit | None, engine: int | None) -> SourceLimit | None:
@@ -99,18 +74,6 @@ def join_sentences(texts: Sequence[str]) -> str:
         space = " " if line and not (is_east_asian(line[-1]) or is_east_asian(text[0])) else ""
         line += space + text
     return line
-
-
-def _num_positions(model: ModelConfig) -> Iterator[tuple[int, str]]:
-    """Numbers of positions that the parts of a model have weights for, and their config keys."""
-    match model.encoder:
-        case TransformerEncoderConfig(position_encoding="learned") | ConvolutionalEncoderConfig() as encoder:
-            yield encoder.max_positions, "encoder.max_positions"
-        case BertEncoderConfig(required_architecture=architecture):
-            yield architecture.max_position_embeddings, "encoder.architecture.max_position_embeddings"
-    match getattr(model.decoder, "attention", None):
-        case AttentionConfig(score=LocationScoreConfig() as score):
-            yield score.max_positions, "decoder.attention.score.max_positions"
 
 
 @dataclass(frozen=True)

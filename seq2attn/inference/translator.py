@@ -16,6 +16,7 @@ from seq2attn.config import plugin
 from seq2attn.data.inspection import CorpusReport, DataReport
 from seq2attn.engines.base import Engine
 from seq2attn.engines.native import NativeEngine, SearchPrecision
+from seq2attn.engines.source_limit import SourceLimit, model_source_limit
 from seq2attn.engines.targets import load_exported_engine
 from seq2attn.errors import UserError
 from seq2attn.inference.glossary import Glossary
@@ -23,14 +24,12 @@ from seq2attn.inference.input_checks import InputChecker, InputWarning
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
 from seq2attn.inference.reranking import Reranker, rerank
 from seq2attn.inference.source_line import (
-    SourceLimit,
     SourceLine,
     are_truncated,
     combined_score,
     effective_source_limit,
     encode_prefix,
     join_sentences,
-    model_source_limit,
     zip_by_rank,
 )
 from seq2attn.inference.translation import Translation

@@ -75,6 +75,12 @@ def atomic_dir(folder: Path) -> Iterator[Path]:
     sync(folder.parent)
 
 
+def check_not_working_dir(folder: Path) -> None:
+    """Raises UserError if the shell would be in no folder after `folder` is replaced."""
+    if Path.cwd().is_relative_to(os.path.realpath(folder)):  # unlike resolve, without an error for links in a circle
+        raise UserError(f"{folder}: is the working directory, or has it inside; give another folder")
+
+
 def remove_dir(folder: Path) -> None:
     """Rename a folder, then delete it: a kill in between leaves no folder of that name with part of its files."""
     if folder.is_symlink():

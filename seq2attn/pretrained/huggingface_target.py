@@ -17,6 +17,7 @@ from seq2attn.config.base import FieldError
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.engines.base import ExportTarget, no_option, unsupported_parts
+from seq2attn.engines.source_limit import max_source_length
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import write_json
@@ -79,7 +80,7 @@ class HuggingFaceTarget(ExportTarget):
         write_json(folder / GENERATION_FILE, _generation(experiment.search))
         weights = _weights(experiment.model, model, architecture["max_position_embeddings"])
         write_safetensors(weights, folder / WEIGHTS_FILE, {"format": "pt"})
-        export_tokenizers(experiment, tokenizers, folder, _max_source_length(experiment) + 1)
+        export_tokenizers(experiment, tokenizers, folder, max_source_length(experiment) + 1)
 
     def load(self, run: RunDirectory, folder: Path, device: torch.device) -> TransformersEngine:
         """The exported model as `transformers` loads it, without its search settings."""
@@ -169,10 +170,6 @@ def _unsupported_search(search: SearchConfig) -> list[FieldError]:
     ]
 
 
-def _max_source_length(experiment: ExperimentConfig) -> int:
-    return experiment.search.lengths.max_source_length or experiment.data.filters.max_length
-
-
 def _architecture(experiment: ExperimentConfig, sizes: Sequence[int]) -> dict[str, Any]:
     """The content of `config.json`, for vocabularies of these sizes."""
     model = experiment.model
@@ -187,7 +184,7 @@ def _architecture(experiment: ExperimentConfig, sizes: Sequence[int]) -> dict[st
         "attention_dropout": encoder.attention_dropout,
         "tie_word_embeddings": model.embeddings.tie != "none",
         "max_position_embeddings": max(
-            MIN_POSITIONS, _max_source_length(experiment) + 1, experiment.search.lengths.max_length + 2
+            MIN_POSITIONS, max_source_length(experiment) + 1, experiment.search.lengths.max_length + 2
         ),
         "pad_token_id": PAD,
         "eos_token_id": EOS,

@@ -15,7 +15,7 @@ from seq2attn.engines.agreement import MIN_AGREEMENT, AgreementReport, compare_e
 from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import DataError, UserError
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.io.files import atomic_dir
+from seq2attn.io.files import atomic_dir, check_not_working_dir
 from seq2attn.io.text_lines import read_lines
 from seq2attn.models import build_model
 from seq2attn.nn.initialization import SkipInit
@@ -55,6 +55,7 @@ def import_run(
     """
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise UserError(f"{run}: exists; give another directory, or move it away")
+    check_not_working_dir(run)
     adapter = Adapter.read(folder)
     original_folder = folder if adapter is None else adapter.model
     family = read_family(original_folder, allow_pickle=allow_pickle)

@@ -23,6 +23,7 @@ class TokenizedText:
     tokens: tuple[str, ...]
     words: tuple[str, ...]
     word_ids: tuple[int, ...]  # for each token the index of its word in `words`: 0 0 1 2 2 2 ...
+    text: str  # the line, without special tokens; its words may be in another order than `words`
 
     @classmethod
     def from_ids(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> TokenizedText:
@@ -38,7 +39,7 @@ class TokenizedText:
             word_ids.append(len(words) - 1)
             previous = number
         texts = (tokenizer.decode(word) or tokens[word_ids.index(index)] for index, word in enumerate(words))
-        return cls(tuple(tokens), tuple(texts), tuple(word_ids))
+        return cls(tuple(tokens), tuple(texts), tuple(word_ids), tokenizer.decode(ids))
 
     @classmethod
     def concat(cls, parts: Sequence[TokenizedText]) -> TokenizedText:
@@ -48,12 +49,12 @@ class TokenizedText:
             word_ids += [len(words) + index for index in part.word_ids]
             tokens += part.tokens
             words += part.words
-        return cls(tuple(tokens), tuple(words), tuple(word_ids))
+        return cls(tuple(tokens), tuple(words), tuple(word_ids), " ".join(part.text for part in parts if part.text))
 
     @classmethod
-    def from_words(cls, words: Sequence[str]) -> TokenizedText:
-        """Words of one token each."""
-        return cls(tuple(words), tuple(words), tuple(range(len(words))))
+    def from_words(cls, words: Sequence[str], text: str) -> TokenizedText:
+        """Words of one token each, of a line `text`."""
+        return cls(tuple(words), tuple(words), tuple(range(len(words))), text)
 
 
 def _are_of_one_word(left: str, right: str) -> bool:

@@ -100,7 +100,7 @@ def draw_attention(
     if len(sentences) != 1:
         raise UserError(f"{path}: a picture shows one sentence, not {len(sentences)}; use a page (.html) for several")
     attention = selection.select(sentences[0])
-    title = f"{run_name}\n{attention.texts[1]}"
+    title = f"{run_name}\n{attention.keys.text}"
     draw_heatmap(attention, path, color_scale=selection.color_scale, title=title)
 
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from seq2attn.errors import UserError
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.tokenizers.tokenized_text import TokenizedText, pool_to_words
-from seq2attn.tokenizers.vocabulary import EOS, SPECIAL_TOKENS
 
 ColorScale = Literal["max", "row", "0-1"]
 DEFAULT_COLOR_SCALE: ColorScale = "max"  # weights are small in long sentences and means of heads
@@ -122,14 +121,8 @@ class AttentionMap:
         """Weights between words: summed over the tokens of a key word, averaged over the tokens of a query word."""
         sides = self.queries, self.keys
         weights = pool_to_words(self.weights, *((side.word_ids, len(side.words)) for side in sides))
-        queries, keys = (TokenizedText.from_words(side.words) for side in sides)
+        queries, keys = (TokenizedText.from_words(side.words, side.text) for side in sides)
         return replace(self, queries=queries, keys=keys, weights=weights)
-
-    @property
-    def texts(self) -> tuple[str, str]:
-        """The sentences of queries and keys, without EOS."""
-        query, key = (" ".join(w for w in side.words if w != SPECIAL_TOKENS[EOS]) for side in (self.queries, self.keys))
-        return query, key
 
     def name(self, layer: int, head: int) -> str:
         """Title of one of the maps: `layer 2, head 1`."""

@@ -95,7 +95,8 @@ def font_families(characters: Iterable[str]) -> list[str]:
     installed = {*font_manager.get_font_names()} - {BASE_FAMILY}
     families = list[str]()
     for name in (BASE_FAMILY, *sorted(installed, key=lambda name: (name not in PREFERRED_FAMILIES, name))):
-        font = font_manager.get_font(font_manager.findfont(name))
+        properties = font_manager.FontProperties(family=[name])  # a name alone is a pattern, in which `-` is special
+        font = font_manager.get_font(font_manager.findfont(properties))
         available = {c for c in missing if font.get_char_index(ord(c))}
         if name == BASE_FAMILY or (available and not name.startswith(PLACEHOLDER_FAMILY)):
             families.append(name)

@@ -33,8 +33,8 @@ def attention_html(
         "legend": LEGENDS[color_scale],
         "sentences": [
             {
-                "title": shorten(maps[0].texts[0], MAX_TITLE_LENGTH),
-                "source": maps[0].texts[1],
+                "title": shorten(maps[0].queries.text, MAX_TITLE_LENGTH),
+                "source": maps[0].keys.text,
                 "maps": list(map(_content, maps)),
             }
             for maps in sentences

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Done, Invoke, invoke_in, run_process, write_toy
-from tests.safe.untrained import untrained
+from tests.safe.untrained import TRANSFORMER_CONFIG, untrained
 
 SIZE = "layers: 1, heads: 4, ffn_dim: 64"
 CHANGES = (
@@ -121,3 +121,15 @@ def test_unsupported_options_have_a_place(exported: tuple[Path, Done], invoke: I
     assert not Path("exported").exists()
     error = invoke("translate", run, "--engine", "tensorrt", "rot", code=2).err
     assert "there is no engine `tensorrt`; known: native, " in error
+
+
+@pytest.mark.parametrize("command", ["export", "import"])
+def test_the_working_directory_is_not_replaced(tmp_path: Path, command: str) -> None:
+    run = untrained(tmp_path, TRANSFORMER_CONFIG).folder
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for folder in (".", empty, "../empty"):
+        options = ["--to", "ctranslate2"] if command == "export" else []
+        error = invoke_in(empty, command, run, folder, *options, code=2).err
+        assert f"{folder}: is the working directory, or has it inside; give another folder" in error
+    assert [*empty.iterdir()] == [] and not [*tmp_path.glob("*.partial")]

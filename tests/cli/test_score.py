@@ -70,6 +70,25 @@ def test_each_token_has_its_probability(invoke: Invoke, run: RunDirectory, tmp_p
     assert item["token_log_probs"] == pytest.approx(expected, abs=1e-5)
 
 
+def test_a_tag_is_scored_and_not_printed(invoke: Invoke, tmp_path: Path) -> None:
+    untrained(tmp_path, tags=("<news>",))
+    for name, lines in (
+        ("in", LINES),
+        ("tagged", [f"<news> {line}" if line else "" for line in LINES]),
+        ("out", LINES),
+    ):
+        write_lines(tmp_path / name, lines)
+    score = ("score", "run", "--json", "--target", "out", "--source")
+    tagged, written, plain = (
+        [json.loads(line) for line in invoke(*score, *source).out.splitlines()]
+        for source in (("in", "--tag", "news"), ("tagged",), ("in",))
+    )
+    assert tuple(item["source"] for item in tagged) == LINES
+    assert [item["log_prob"] for item in tagged] == pytest.approx([item["log_prob"] for item in written])
+    assert tagged[0]["log_prob"] != pytest.approx(plain[0]["log_prob"])
+    assert tagged[2] == plain[2]  # an empty line gets no tag
+
+
 def test_warnings(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
     write_lines(tmp_path / "in", ["a few words", "", "many " * 300])
     write_lines(tmp_path / "out", ["", "strange words", "a few"])

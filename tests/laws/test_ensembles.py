@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from seq2attn.engines.native import NativeEngine
+from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.inference.ensemble import EnsembleTranslator
-from seq2attn.inference.source_line import SourceLimit
 from seq2attn.inference.translator import Translator
 from seq2attn.models.ensemble import Ensemble
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig

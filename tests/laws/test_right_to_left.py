@@ -3,9 +3,10 @@
 import pytest
 
 from seq2attn.data.word_alignment import word_ids
+from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import UserError
 from seq2attn.inference.ensemble import load
-from seq2attn.inference.source_line import SourceLimit, SourceLine
+from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.config import LengthsConfig
 from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer
 from seq2attn.tokenizers.right_to_left import RightToLeftTokenizer, in_reverse, is_right_to_left, with_direction

@@ -1,6 +1,7 @@
 """Export: supported models, comparison with the native engine, and checks before an export is used."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -91,6 +92,27 @@ def test_an_export_that_does_not_match_the_run_is_refused(run: RunDirectory) -> 
     header = json.loads((where / "manifest.json").read_text(encoding="utf-8"))
     (where / "manifest.json").write_text(json.dumps(header | {"engine": "other"}), encoding="utf-8")
     refused("was exported for the engine other")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "default"),
+    [
+        ("max_length: 9", None),
+        ("max_length: 9, min_length: 1", "min_length"),
+        ("max_length: 9, min_length_ratio: 0.5", "min_length_ratio"),
+        ("max_length: 4000", "max_length"),
+    ],
+)
+def test_lengths_that_an_engine_lacks_have_their_default_in_the_verification(
+    tmp_path: Path, lengths: str, default: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = untrained(tmp_path, TRANSFORMER_CONFIG.replace("max_length: 9", lengths))
+    save_weights(run, 1)
+    assert export_run(run, TARGET, tmp_path / "exported").min_token_agreement == 1
+    warnings = capsys.readouterr().err.splitlines()
+    assert [re.findall("`search.lengths.(.*?)`.*; verified with the default$", line) for line in warnings] == (
+        [[default]] if default else []
+    )
 
 
 def test_other_files_are_not_overwritten(run: RunDirectory, tmp_path: Path) -> None:

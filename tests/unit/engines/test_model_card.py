@@ -14,6 +14,7 @@ from seq2attn.engines.agreement import AgreementReport, SearchAgreement
 from seq2attn.engines.model_card import MODEL_CARD_FILE, build_model_card, known_languages
 from seq2attn.engines.targets import TARGETS, check_manifest, write_manifest
 from seq2attn.errors import RunError
+from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.run_directory import RunDirectory
 from tests.safe.untrained import TRANSFORMER_CONFIG, untrained
@@ -79,6 +80,16 @@ def test_sizes_data_and_scores_are_those_of_the_run(run: RunDirectory) -> None:
     text = card(run)
     assert "those of `opus-mt-de-en`, which was imported." in text and "/home/me" not in text
     assert "## Scores" not in text  # of other weights
+
+
+@pytest.mark.parametrize(("lengths", "longest"), [("max_length: 9", 128), ("max_length: 9, max_source_length: 40", 40)])
+def test_the_longest_source_is_that_of_translate(tmp_path: Path, lengths: str, longest: int) -> None:
+    learned = "encoder: {kind: transformer, position_encoding: learned, max_positions: 129,"
+    config = TRANSFORMER_CONFIG.replace("encoder: {kind: transformer,", learned).replace("max_length: 9", lengths)
+    run = untrained(tmp_path, config)
+    line = Translator.load(run.folder).encode("words " * 200, run.load_config().search.lengths)
+    assert max(map(len, line.segments)) == longest
+    assert f"a line of at most {longest} tokens" in card(run)
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,11 @@ from pydantic import TypeAdapter
 from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.engines.base import Engine
 from seq2attn.engines.native import NativeEngine
+from seq2attn.engines.source_limit import SourceLimit, model_source_limit
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.input_checks import MAX_EXAMPLES, InputChecker, InputWarning
-from seq2attn.inference.source_line import SourceLimit, join_sentences, model_source_limit
+from seq2attn.inference.source_line import join_sentences
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.search.config import SearchConfig

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import UserError
-from seq2attn.inference.source_line import SourceLimit
 from seq2attn.inference.translator import Translator
 from seq2attn.inference.unknown_words import check_replaceable
 from seq2attn.search.config import BeamConfig, LengthsConfig

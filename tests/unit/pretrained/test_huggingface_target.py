@@ -11,6 +11,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from seq2attn.config.load import load
 from seq2attn.data.collate import collate_source
 from seq2attn.engines.export_run import export_run
+from seq2attn.engines.source_limit import max_source_length
 from seq2attn.engines.targets import get_target
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment import ExperimentConfig
@@ -48,7 +49,7 @@ MODELS: dict[str, tuple[str, list[str]]] = {
     "Pegasus": (JOINT, []),
     "Pegasus, learned positions": (
         JOINT.replace("bpe", "unigram, lowercase: true"),
-        [*POSITIONS, *GELU, "model.embeddings.scaled=false"],
+        [*POSITIONS, "model.encoder.max_positions=250", *GELU, "model.embeddings.scaled=false"],
     ),
     "Marian": (JOINT.replace("bpe", "bpe, normalization: nfkc"), POST),
     "Marian, learned positions": (JOINT.replace("bpe", "bpe, normalization: none"), [*POST, *POSITIONS]),
@@ -102,6 +103,7 @@ def test_transformers_computes_what_the_run_does(name: str, tmp_path: Path) -> N
     theirs: Any = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     assert type(theirs).__name__ == {"P": "PegasusForConditionalGeneration", "M": "MarianMTModel"}[name[0]]
     encode: Any = AutoTokenizer.from_pretrained(folder)
+    assert encode.model_max_length == max_source_length(run.load_config()) + 1  # with EOS
     lines = [line for line in LINES if line]
     batch = encode(lines, return_tensors="pt", padding=True)
     ids, mask = collate_source([source.encode(line) for line in lines])

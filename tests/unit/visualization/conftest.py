@@ -15,8 +15,15 @@ from seq2attn.visualization.attention import draw_attention
 from tests.unit.conftest import Browser
 
 Show = Callable[..., Browser]
-SOURCE = TokenizedText(("▁Die", "▁Kat", "ze", "</script>", "</s>"), ("Die", "Katze</script>", "</s>"), (0, 1, 1, 1, 2))
-TARGET = TokenizedText(("▁The", "▁c", "at", "<!--", "</s>"), ("The", "cat", "<!--", "</s>"), (0, 1, 1, 2, 3))
+SOURCE = TokenizedText(
+    ("▁Die", "▁Kat", "ze", "</script>", "</s>"),
+    ("Die", "Katze</script>", "</s>"),
+    (0, 1, 1, 1, 2),
+    "Die Katze</script>",
+)
+TARGET = TokenizedText(
+    ("▁The", "▁c", "at", "<!--", "</s>"), ("The", "cat", "<!--", "</s>"), (0, 1, 1, 2, 3), "The cat <!--"
+)
 
 
 def random_weights(

@@ -1,12 +1,19 @@
 """Selection of attention weights: kind, layer and head, subword tokens or whole words."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from seq2attn.errors import UserError
+from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.tokenizers.right_to_left import with_direction
+from seq2attn.tokenizers.tokenized_text import TokenizedText
+from seq2attn.tokenizers.vocabulary import EOS
+from seq2attn.tokenizers.words import CharacterTokenizerConfig
 from seq2attn.visualization.attention import AttentionSelection, attention_text, draw_attention
 from seq2attn.visualization.attention_map import AttentionMap
-from tests.unit.visualization.conftest import SOURCE, TARGET, random_weights
+from tests.unit.visualization.conftest import SOURCE, TARGET, page_data, random_weights
 
 
 @pytest.mark.parametrize("kind", ["cross", "encoder"])
@@ -86,6 +93,22 @@ def test_defaults_depend_on_the_output_format() -> None:
     assert titles == [f"layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2, 3)]
     assert every.count("weight: ") == 1 and "▁" not in every
     assert "layer" not in attention_text(random_weights(1, 1))
+
+
+@pytest.mark.parametrize("right_to_left", [False, True])
+@pytest.mark.parametrize("line", ["我用 Python 写 red12。", "two red boats"])
+def test_titles_are_the_sentences(tmp_path: Path, line: str, right_to_left: bool) -> None:
+    tokenizer = with_direction(CharacterTokenizerConfig().train([line]), right_to_left=right_to_left)
+    text = TokenizedText.from_ids(tokenizer, [*tokenizer.encode(line), EOS])
+    size = len(text.tokens)
+    weights = AttentionWeights(text, text, np.ones((1, 1, size, size), np.float32), None)
+    for selection in (AttentionSelection(), AttentionSelection(whole_words=True)):
+        draw_attention([weights, AttentionWeights.concat([weights, weights])], tmp_path / "page.html", selection)
+        one, both = page_data((tmp_path / "page.html").read_text(encoding="utf-8"))["sentences"]
+        assert one["title"] == one["source"] == line
+        assert both["source"].split() == [*line.split(), *line.split()]
+        draw_attention(weights, tmp_path / "picture.svg", selection)
+        assert f"<!-- {line} -->" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
 
 
 def test_a_picture_shows_one_sentence(tmp_path) -> None:

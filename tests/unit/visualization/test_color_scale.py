@@ -20,8 +20,8 @@ SCALES: tuple[ColorScale, ...] = ("max", "row", "0-1")
 BACKGROUND = "element => getComputedStyle(element).backgroundColor"
 WEIGHTS = random_weights()
 FAINT = AttentionWeights(
-    TokenizedText.from_words(["a", "b", "</s>"]),
-    TokenizedText.from_words(["x", "</s>"]),
+    TokenizedText.from_words(["a", "b", "</s>"], "a b"),
+    TokenizedText.from_words(["x", "</s>"], "x"),
     np.array([[[[0.08, 0.04, 0.0], [0.1, 0.4, 0.25]]]], np.float32),
     None,
 )
@@ -106,7 +106,10 @@ def test_a_run_name_that_is_not_utf8(tmp_path: Path, suffix: str) -> None:
 
 def test_long_titles_and_labels_are_cut(saved: list[Any], tmp_path: Path) -> None:
     words = ["Donaudampfschifffahrtsgesellschaft" * 3, *["Schiff"] * 40, "</s>"]
-    source, target = TokenizedText.from_words(words), TokenizedText.from_words(["ship", "</s>"])
+    source, target = (
+        TokenizedText.from_words(words, " ".join(words)),
+        TokenizedText.from_words(["ship", "</s>"], "ship"),
+    )
     weights = np.full((1, 2, 2, len(words)), 1 / len(words), np.float32)
     draw_attention(AttentionWeights(source, target, weights, None), tmp_path / "map.png", run="runs/mine")
     (canvas,) = saved
@@ -126,6 +129,7 @@ def test_fonts_for_characters_that_the_first_does_not_have(monkeypatch: pytest.M
     path = Path(fonts.findfont(families[1]))
     assert fonts.get_font(str(path)).get_char_index(ord(script))
     assert font_families(chr(0xF0000)) == ["DejaVu Sans"]
+    assert font_families("猫")[0] == "DejaVu Sans"  # looks into all, with names such as `Last Resort High-Efficiency`
     monkeypatch.setattr(figure, "PREFERRED_FAMILIES", ("STIXGeneral",))
     assert font_families(script) == ["DejaVu Sans", "STIXGeneral"]
 

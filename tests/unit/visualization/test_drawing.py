@@ -32,7 +32,7 @@ def as_map(source: list[str], target: list[str], weights: np.ndarray) -> Attenti
     """weights [target, source] of one head, or [layers, heads, target, source]"""
     weights = weights[None, None] if weights.ndim == 2 else weights
     layers, heads = (tuple(str(i + 1) for i in range(n)) for n in weights.shape[:2])
-    sides = TokenizedText.from_words(target), TokenizedText.from_words(source)
+    sides = TokenizedText.from_words(target, ""), TokenizedText.from_words(source, "")
     return AttentionMap("cross", *sides, weights.astype(np.float32), layers, heads)
 
 
