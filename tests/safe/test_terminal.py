@@ -7,7 +7,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -179,21 +179,24 @@ def test_results_are_escaped_on_a_terminal_only(run: RunDirectory, command: Comm
         assert os.read(controller, 999) == f"own{VISIBLE}.yaml: ok\r\n".encode()
 
 
-@pytest.fixture
-def small_disk(run: RunDirectory) -> Iterator[None]:
-    """No file may have more than 100 bytes, which raises the errors of a full disk."""
+@contextmanager
+def small_disk() -> Iterator[None]:
+    """No file may have more than 100 bytes, not even pytest's log, which raises the errors of a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
 @pytest.mark.parametrize("name", ["map.svg", "map.html", "out.txt"])
-def test_a_full_disk_leaves_no_partial_file(run: RunDirectory, invoke: Invoke, name: str, small_disk: None) -> None:
+def test_a_full_disk_leaves_no_partial_file(run: RunDirectory, invoke: Invoke, name: str) -> None:
     option = "-o" if name == "out.txt" else "--attention"
-    error = invoke("translate", run.folder, *["a few words which are many"] * 9, option, name, code=2).err
+    with small_disk():
+        error = invoke("translate", run.folder, *["a few words which are many"] * 9, option, name, code=2).err
     assert error.splitlines()[-1].startswith("error: ") and "File too large" in error and name in error
     assert not [*Path().glob(f"{name}*")]
 
