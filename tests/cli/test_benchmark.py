@@ -53,6 +53,7 @@ def figures(folder):
     return {(record["kind"], record["case"], record["system"]): record for record in records}
 
 
+@pytest.mark.slow
 def test_training_and_missing_peers(folder):
     short = "--rounds", "1", "--window", "0.3", "--warm", "0.1", "--tokens", "300"
     done = bench(folder, "train", "--peers", "joeynmt,onmt", *short)

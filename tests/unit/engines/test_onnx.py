@@ -19,13 +19,13 @@ from tests.laws import parts
 
 Parts = tuple[str, str, str, str]
 FAMILIES: list[Parts] = [
-    ("lstm", "luong-feeding", "coverage-2-heads", "monotonic"),
+    ("gru-forward", "bahdanau-gru", "general-4-heads", "local-m"),
     ("gru", "fixed-gru", "none", "none"),
     ("convolutional", "convolutional", "scaled-dot", "global"),
     ("transformer-relative", "transformer-rotary", "multi-head-2-groups", "global"),
 ]
 OTHERS: list[Parts] = [
-    ("gru-forward", "bahdanau-gru", "general-4-heads", "local-m"),
+    ("lstm", "luong-feeding", "coverage-2-heads", "monotonic"),
     ("transformer-post-learned", "bahdanau-lstm", "additive-4-heads", "local-p"),
     ("bert", "luong", "multi-head", "sparsemax"),
     ("gru", "recurrent-all", "cosine-2-heads", "entmax15"),
