@@ -116,7 +116,7 @@ class Config(BaseModel):
     def _record_class(cls, data: Any, info: ValidationInfo) -> Any:
         if isinstance(info.context, ValidationContext):
             info.context.models[id(data)] = cls
-        if isinstance(data, Mapping):
+        if isinstance(data, Mapping):  # an error about a text in the place of a number: pydantic takes true for 1
             fields = cls.model_fields
             mistaken = [k for k, value in data.items() if isinstance(value, bool) and _is_number(fields.get(k))]
             return {**data, **dict.fromkeys(mistaken, "a truth value")} if mistaken else data
@@ -130,7 +130,7 @@ class Config(BaseModel):
 
 
 def _is_number(field: FieldInfo | None) -> bool:
-    """True for a field of numbers alone, for which pydantic takes true for 1."""
+    """True for a field of numbers, but not of truth values or text too."""
     types = _member_types(field.annotation) if field else set()
     return bool(types & {int, float}) and not types & {bool, str}
 

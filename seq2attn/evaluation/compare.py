@@ -22,7 +22,7 @@ from seq2attn.data.prepare import TRAIN, text_path
 from seq2attn.evaluation.evaluate import EvaluationSet, read_translations, test_sets
 from seq2attn.evaluation.metrics import LengthBucket, PairedScore, SignificanceTest, bleu_by_length, paired_scores
 from seq2attn.run_directory import RunDirectory
-from seq2attn.tokenizers.normalize import split_words
+from seq2attn.tokenizers.normalize import segment_words
 from seq2attn.tokenizers.tags import check_tag
 
 FREQUENCIES = (0, 1, 4, 9, 99, 999)
@@ -47,7 +47,7 @@ class SentenceDifference:
     source: str
     reference: str
     chrf: dict[str, float]  # of the translation of each run
-    words: dict[str, list[tuple[str, bool]]]  # of each run; True for a word of the reference, in its order
+    words: dict[str, list[tuple[str, bool]]]  # of each run, with spaces; True for one of the reference, in its order
 
 
 @dataclass(frozen=True)
@@ -209,8 +209,8 @@ def _marked_words(text: str, reference: str) -> list[tuple[str, bool]]:
 
     Each has the space after it; in scripts without spaces, each letter is a word.
     """
-    words = split_words(text)
-    found, expected = ([word.rstrip() for word in split] for split in (words, split_words(reference)))
+    words = segment_words(text)
+    found, expected = ([word.rstrip() for word in split] for split in (words, segment_words(reference)))
     blocks = SequenceMatcher(None, expected, found, autojunk=False).get_matching_blocks()
     matching = {block.b + offset for block in blocks for offset in range(block.size)}
     return [(word, place in matching) for place, word in enumerate(words)]

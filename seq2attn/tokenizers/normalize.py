@@ -90,7 +90,7 @@ def is_unspaced(character: str) -> bool:
     return is_east_asian(character) or any(script.match(character) for script in _SOUTH_EAST_ASIAN.values())
 
 
-def split_words(text: str) -> list[str]:
+def segment_words(text: str) -> list[str]:
     """The words of a text, each with the space after it; every letter of scripts without spaces is a word."""
     words: list[str] = _WORD.findall(text)
     return words

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seq2attn.tokenizers.base import Tokenizer, assign_word_ids
-from seq2attn.tokenizers.normalize import is_unspaced, split_words
+from seq2attn.tokenizers.normalize import is_unspaced, segment_words
 from seq2attn.tokenizers.subwords import UnigramTokenizerConfig
 from seq2attn.tokenizers.tokenized_text import TokenizedText, _are_of_one_word
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
@@ -130,4 +130,4 @@ def test_the_last_tokens_of_a_word_decide_on_its_end(name: str, line: list[str])
     ],
 )
 def test_words_are_those_between_spaces_or_single_letters_where_there_are_none(text, words):
-    assert split_words(text) == words
+    assert segment_words(text) == words
