@@ -40,11 +40,13 @@ def main() -> None:
 
 
 def reports_of(run: Path) -> dict[str, dict[str, Any]]:
-    """The reports of a run's test sets by their names."""
+    """The reports of a run's test sets by their names, without those of other weights than it has now."""
     found = [json.loads(path.read_text("utf-8")) for path in (run / "evaluation").glob("*.json")]
-    if any(report["model"] != RunDirectory(run).weights_origin() for report in found):
-        raise SystemExit(f"{run}: evaluated with other weights than it has now: seq2attn evaluate {run}")
-    return {report["set"]: report for report in found}
+    origin = RunDirectory(run).weights_origin()
+    current = {report["set"]: report for report in found if report["model"] == origin}
+    if not current:
+        raise SystemExit(f"{run}: not evaluated with the weights that it has now: seq2attn evaluate {run}")
+    return current
 
 
 def row(name: str, run: Path, report: dict[str, Any], sets: list[str]) -> list[str]:

@@ -113,7 +113,7 @@ class Config(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _record_class(cls, data: Any, info: ValidationInfo) -> Any:
+    def _check_input(cls, data: Any, info: ValidationInfo) -> Any:
         if isinstance(info.context, ValidationContext):
             info.context.models[id(data)] = cls
         if isinstance(data, Mapping):  # an error about a text in the place of a number: pydantic takes true for 1

@@ -1,0 +1,42 @@
+"""The report of a reproduction whose trials have finished different seeds."""
+
+from pathlib import Path
+
+import pytest
+
+from seq2attn.evaluation.evaluate import EvaluationSet, TestSetResult, read_sets
+from seq2attn.reproduction.recipe import load_recipe
+from seq2attn.reproduction.report import write_report
+from seq2attn.reproduction.results import finished_records, reproduced_scores
+from seq2attn.sweep.record import RunRecord, TrainingSummary, write_record
+from tests.cli.test_reproduce import home
+
+WRONG = {("fixed", 1): 2, ("fixed", 2): 10, ("luong", 2): 4}
+"""For each finished training, the number of sentences with a wrong translation."""
+
+
+def result_of(test: EvaluationSet, wrong: int) -> TestSetResult:
+    lines = tuple("x" * (number < wrong) or line for number, line in enumerate(test.references[0]))
+    scores = tuple(test.metrics.scores(lines, test.references))
+    return TestSetResult(test.name, test.digests, len(lines), scores, (), 1.0, 9, lines, None, ())
+
+
+@pytest.mark.parametrize("finished", [[*WRONG], [("fixed", 2), ("luong", 2)]], ids=["two and one", "one each"])
+def test_gains_are_over_the_seeds_of_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: list[tuple[str, int]]
+) -> None:
+    monkeypatch.chdir(home(tmp_path / "home"))
+    recipe = load_recipe("configs/reproduce/toy.yaml", ["figures=[]"])
+    experiment = recipe.plan.baseline.experiment
+    tests = read_sets(experiment.data.test, experiment.evaluation)
+    summary = TrainingSummary(9, 1.0, 9, 1.0, 1, 1, "a machine", "2.13", "2026-11-25")
+    for run in recipe.plan.runs:
+        if (key := (run.trial.name, run.seed)) in finished:
+            run.folder.mkdir(parents=True)
+            write_record(run.folder, RunRecord(summary, {one.name: result_of(one, WRONG[key]) for one in tests}))
+    scores = {(one.trial, one.test_set): one for one in reproduced_scores(recipe, finished_records(recipe))}
+    fixed, luong = scores["fixed", "mixed"], scores["luong", "mixed"]
+    assert luong.gain == pytest.approx(luong.by_seed[2] - fixed.by_seed[2]) and luong.gain > 0
+    assert fixed.gain is None and [*fixed.by_seed] == [seed for trial, seed in finished if trial == "fixed"]
+    ours = "mean ± standard deviation (n - 1) over the finished seeds" if len(finished) == 3 else "one seed"
+    assert f"Ours: {ours}." in write_report(recipe)
