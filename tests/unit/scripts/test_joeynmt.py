@@ -4,12 +4,16 @@ from pathlib import Path
 
 import joeynmt
 import pytest
+from sacrebleu import corpus_bleu
 
 from seq2attn.data.prepare import load_prepared
 from seq2attn.evaluation.config import EvaluationConfig
-from seq2attn.evaluation.evaluate import EvaluationSet
+from seq2attn.evaluation.evaluate import EvaluationSet, TestSetResult, read_sets, write_reports
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.search.config import BeamConfig
 from seq2attn.sweep.plan import load_plan
-from tests.laws.small import MODELS, last_state, trained
+from seq2attn.training.train import train
+from tests.laws.small import MODELS, content, last_state, trained
 
 ROOT = Path(__file__).resolve().parents[3]
 TRIALS = {trial.name: trial.experiment for trial in load_plan(ROOT / "configs/sweeps/joeynmt.yaml").trials}
@@ -38,6 +42,40 @@ def test_translations_are_of_one_text_search_and_update(corpus, tmp_path):
     wide = {"beam_size": 10, "beam_alpha": 1.0}
     settings = [(sets[0], wide, 7), (sets[1], wide, 7), (sets[0], {**wide, "beam_size": 5}, 7), (sets[0], wide, 8)]
     assert len({joeynmt.translation_path(tmp_path, *one) for one in settings}) == 4
+
+
+def test_each_column_has_the_translations_of_its_toolkit(corpus, tmp_path):
+    """A program in the place of Joey NMT "trains" an empty checkpoint, and its translations are the sources."""
+    program = tmp_path / "python"
+    program.write_text("""#!/bin/sh
+folder=$(sed -n 's/^model_dir: //p' "$4")
+case "$3" in
+    train) mkdir "$folder" && touch "$folder/$(sed -n 's/^  updates: //p' "$4").ckpt" ;;
+    translate) cat ;;
+esac
+""")
+    program.chmod(0o755)
+    settings = content(
+        corpus,
+        "run",
+        model=MODELS["recurrent"],
+        tokenizer={"joint": {"kind": "bpe", "vocab_size": 300}},
+        lr_schedule={"kind": "inverse-sqrt", "warmup_updates": 1},
+        max_duration=["1 update"],
+    )
+    settings["data"]["test"] = {"test": settings["data"]["dev"]}
+    settings["search"] = {"kind": "beam", "lengths": {"length_penalty": "gnmt"}}
+    run = train(ExperimentConfig.model_validate(settings))
+    (test,) = read_sets(run.load_config().data.test, run.load_config().evaluation)
+    half = [one if place % 2 else "x" for place, one in enumerate(test.references[0])]
+    scores = tuple(test.metrics.scores(half, test.references))
+    result = TestSetResult("test", test.digests, len(half), scores, (), 1.0, 1, tuple(half), None, ())
+    write_reports(run, run.weights_origin(), [result], BeamConfig(kind="beam"), "")
+    ((label, name, ours, theirs, p),) = joeynmt.compare(run, str(program))
+    expected = [corpus_bleu(lines, test.references).score for lines in (half, test.sources)]
+    assert [label, name, ours, theirs] == [f"{corpus.name}/run", "test", *(f"{bleu:.2f}" for bleu in expected)]
+    assert 0 < float(p) < 1 and ours != theirs
+    assert joeynmt.compare(run, str(program)) == [[label, name, ours, theirs, p]]  # it cannot be trained again
 
 
 @pytest.mark.parametrize("per_epoch", [5, 62, 277])
