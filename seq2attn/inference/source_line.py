@@ -15,7 +15,7 @@ from seq2attn.errors import UserError
 from seq2attn.search.config import LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import collapse_whitespace, is_east_asian
+from seq2attn.tokenizers.normalize import collapse_whitespace
 from seq2attn.tokenizers.right_to_left import in_reverse, is_right_to_left, with_direction
 from seq2attn.tokenizers.tokenized_text import MAX_CHARACTER_TOKENS, TokenizedText
 from seq2attn.tokenizers.vocabulary import UNK
@@ -65,15 +65,6 @@ def split_tokens(tokenizer: Tokenizer, ids: Sequence[int], max_tokens: int) -> I
         yield tuple(ids[start:end])
         start = end
     yield tuple(ids[start:])
-
-
-def join_sentences(texts: Sequence[str]) -> str:
-    """Concatenated translations of the segments of a line, with spaces unless the script has none."""
-    line = ""
-    for text in filter(None, texts):
-        space = " " if line and not (is_east_asian(line[-1]) or is_east_asian(text[0])) else ""
-        line += space + text
-    return line
 
 
 @dataclass(frozen=True)

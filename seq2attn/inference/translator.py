@@ -29,7 +29,6 @@ from seq2attn.inference.source_line import (
     combined_score,
     effective_source_limit,
     encode_prefix,
-    join_sentences,
     zip_by_rank,
 )
 from seq2attn.inference.translation import Translation
@@ -43,6 +42,7 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import LengthsConfig, SampleConfig, SearchConfig, check_num_hypotheses, resolve_search
 from seq2attn.search.translate_ids import Hypothesis, default_batch_tokens, retry_with_smaller_batches
 from seq2attn.tokenizers.base import Tokenizer, translate_into
+from seq2attn.tokenizers.normalize import join_sentences
 
 RankedHypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
 """Hypotheses of each segment of a line, best first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import chain
 from typing import Literal
@@ -83,6 +83,15 @@ _WORD = regex.compile(rf"(?:(?:{_UNSPACED})\p{{M}}*|(?:(?!{_UNSPACED})\S)+)\s*")
 def is_east_asian(character: str) -> bool:
     """True for letters and punctuation of Chinese and Japanese, which have no spaces between words and sentences."""
     return any(pattern.match(character) for pattern in (_EAST_ASIAN, _EAST_ASIAN_PUNCTUATION))
+
+
+def join_sentences(texts: Sequence[str]) -> str:
+    """Sentences of one line, with spaces between them unless the script has none."""
+    line = ""
+    for text in filter(None, texts):
+        space = " " if line and not (is_east_asian(line[-1]) or is_east_asian(text[0])) else ""
+        line += space + text
+    return line
 
 
 def is_unspaced(character: str) -> bool:

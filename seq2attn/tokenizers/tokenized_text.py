@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import is_unspaced
+from seq2attn.tokenizers.normalize import is_unspaced, join_sentences
 
 MAX_CHARACTER_TOKENS = 4
 """Maximum number of tokens of one character: the bytes of its UTF-8."""
@@ -49,7 +49,7 @@ class TokenizedText:
             word_ids += [len(words) + index for index in part.word_ids]
             tokens += part.tokens
             words += part.words
-        return cls(tuple(tokens), tuple(words), tuple(word_ids), " ".join(part.text for part in parts if part.text))
+        return cls(tuple(tokens), tuple(words), tuple(word_ids), join_sentences([part.text for part in parts]))
 
     @classmethod
     def from_words(cls, words: Sequence[str], text: str) -> TokenizedText:

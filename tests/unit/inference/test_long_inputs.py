@@ -18,11 +18,11 @@ from seq2attn.engines.source_limit import SourceLimit, model_source_limit
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.input_checks import MAX_EXAMPLES, InputChecker, InputWarning
-from seq2attn.inference.source_line import join_sentences
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import TokenIds
+from seq2attn.tokenizers.normalize import join_sentences
 from tests.laws.small import content
 from tests.unit.inference.test_translator import WORDS, translator
 

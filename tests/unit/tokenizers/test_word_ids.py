@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seq2attn.tokenizers.base import Tokenizer, assign_word_ids
-from seq2attn.tokenizers.normalize import is_unspaced, segment_words
+from seq2attn.tokenizers.normalize import is_unspaced, join_sentences, segment_words
 from seq2attn.tokenizers.subwords import UnigramTokenizerConfig
 from seq2attn.tokenizers.tokenized_text import TokenizedText, _are_of_one_word
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
@@ -94,6 +94,15 @@ def test_tokens_of_scripts_without_spaces_are_words(line: str, words: list[str])
     pairs = zip(text.tokens, text.word_ids, strict=True)
     joined = ["".join(token for token, _ in group) for _, group in groupby(pairs, key=lambda pair: pair[1])]
     assert [word.replace("▁", "") for word in joined] == [*text.words]
+
+
+@pytest.mark.parametrize("parts", [["两只狗。", "一艘船。"], ["Two dogs.", "A boat."], ["好。", "", "OK"]])
+def test_concatenated_lines_have_the_spaces_of_their_script(parts: list[str]) -> None:
+    tokenizer = CharacterTokenizerConfig().train(parts)
+    texts = [TokenizedText.from_ids(tokenizer, [*tokenizer.encode(part), EOS]) for part in parts]
+    joined = TokenizedText.concat(texts)
+    assert joined.text == join_sentences(parts)
+    assert joined.tokens == tuple(token for text in texts for token in text.tokens)
 
 
 def test_subwords_of_scripts_without_spaces_are_not_joined() -> None:
