@@ -47,7 +47,7 @@ DEV_PAIRS = 50
 
 
 def main() -> None:
-    """Trains Joey NMT like each run, unless it is trained, and prints the table."""
+    """Trains Joey NMT like each run, unless it is trained with the same options, and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, help="evaluated runs of seq2attn")
     parser.add_argument("--python", required=True, help="the Python of Joey NMT's environment")
@@ -64,13 +64,15 @@ def compare(run: RunDirectory, python: str) -> list[list[str]]:
     update, epoch = last_update(run)
     folder.mkdir(exist_ok=True)
     options = joey_config(experiment, folder, update, sentences_per_batch(write_text(run, folder), update, epoch))
+    before = yaml.safe_load(config.read_text("utf-8")) if config.is_file() else {}
     config.write_text(yaml.safe_dump(options, sort_keys=False), "utf-8")
-    if not (model_dir / f"{update}.ckpt").is_file():
+    is_same = {**before, "testing": options["testing"]} == options
+    if not (is_same and (model_dir / f"{update}.ckpt").is_file()):
         subprocess.run([python, "-m", "joeynmt", "train", str(config), "--skip-test"], check=True)
     rows = []
     for name, corpus in experiment.data.test.items():
         test_set = EvaluationSet.read(name, corpus, experiment.evaluation)
-        output = translation_path(folder, test_set, options["testing"], update)
+        output = translation_path(folder, test_set, options)
         if not output.is_file():
             command = [python, "-m", "joeynmt", "translate", str(config)]  # its --output-path fails in version 2.3
             text = tokenized(source, test_set.sources)
@@ -111,9 +113,9 @@ def write_text(run: RunDirectory, folder: Path) -> int:
     return len(train)
 
 
-def translation_path(folder: Path, test_set: EvaluationSet, search: dict[str, Any], update: int) -> Path:
-    """The file of Joey NMT's translations of this text, by this search and these weights."""
-    key = sha256_json([asdict(test_set.digests), search, update])[:8]
+def translation_path(folder: Path, test_set: EvaluationSet, options: dict[str, Any]) -> Path:
+    """The file of the translations of this text by Joey NMT, trained and used with these options."""
+    key = sha256_json([asdict(test_set.digests), options])[:8]
     return folder / f"{test_set.name}-{key}.txt"
 
 

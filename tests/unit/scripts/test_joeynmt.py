@@ -39,8 +39,9 @@ def test_translations_are_of_one_text_search_and_update(corpus, tmp_path):
     sets = [
         EvaluationSet.read("dev", one, metrics) for one in (dev, dev.model_copy(update={"source": corpus / "new.src"}))
     ]
-    wide = {"beam_size": 10, "beam_alpha": 1.0}
-    settings = [(sets[0], wide, 7), (sets[1], wide, 7), (sets[0], {**wide, "beam_size": 5}, 7), (sets[0], wide, 8)]
+    wide, narrow = ({"testing": {"beam_size": size}, "training": {"updates": 7}} for size in (10, 5))
+    longer = {**wide, "training": {"updates": 8}}
+    settings = [(sets[0], wide), (sets[1], wide), (sets[0], narrow), (sets[0], longer)]
     assert len({joeynmt.translation_path(tmp_path, *one) for one in settings}) == 4
 
 
@@ -50,7 +51,7 @@ def test_each_column_has_the_translations_of_its_toolkit(corpus, tmp_path):
     program.write_text("""#!/bin/sh
 folder=$(sed -n 's/^model_dir: //p' "$4")
 case "$3" in
-    train) mkdir "$folder" && touch "$folder/$(sed -n 's/^  updates: //p' "$4").ckpt" ;;
+    train) rm -f "$folder/kept"; mkdir -p "$folder" && touch "$folder/$(sed -n 's/^  updates: //p' "$4").ckpt" ;;
     translate) cat ;;
 esac
 """)
@@ -75,7 +76,14 @@ esac
     expected = [corpus_bleu(lines, test.references).score for lines in (half, test.sources)]
     assert [label, name, ours, theirs] == [f"{corpus.name}/run", "test", *(f"{bleu:.2f}" for bleu in expected)]
     assert 0 < float(p) < 1 and ours != theirs
-    assert joeynmt.compare(run, str(program)) == [[label, name, ours, theirs, p]]  # it cannot be trained again
+    kept = run.folder / "joeynmt/model/kept"
+    kept.touch()
+    assert joeynmt.compare(run, str(program)) == [[label, name, ours, theirs, p]]
+    assert kept.exists()  # it is trained again only with other options
+    text = run.config_path.read_text("utf-8").replace("warmup_updates: 1", "warmup_updates: 2")
+    run.config_path.write_text(text, "utf-8")
+    assert joeynmt.compare(run, str(program)) == [[label, name, ours, theirs, p]]
+    assert not kept.exists()
 
 
 @pytest.mark.parametrize("per_epoch", [5, 62, 277])
