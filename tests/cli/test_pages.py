@@ -261,10 +261,9 @@ def test_pages_name_all_pages_checks_and_public_names_and_existing_files(request
     assert [name for name in names if f"`{name}" not in text("docs/python.md")] == []
     kinds = " or ".join(f'`"{kind}"`' for kind in KIND_NAMES)
     assert f"`kind` ({kinds})" in text("docs/python.md")
-    page = text("docs/development.md")
-    paths = re.findall(r"(?:tests|scripts)/[\w./]*\w/?", page)
-    assert len(paths) > 5 and [path for path in paths if not (ROOT / path).exists()] == []
-    markers = re.findall(r"(?:pytest|test\.sh) -m (\w+)", page)
+    paths = [path for page in pages for path in re.findall(r"(?:tests|scripts)/[\w./]*\w/?", text(f"docs/{page}"))]
+    assert len(paths) > 50 and [path for path in paths if not (ROOT / path).exists()] == []
+    markers = re.findall(r"(?:pytest|test\.sh) -m (\w+)", text("docs/development.md"))
     known = [line.split(":")[0] for line in request.config.getini("markers")]
     assert {"slow", "cuda"} == {*markers} <= {*known}
 
