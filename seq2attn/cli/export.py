@@ -15,7 +15,7 @@ def export(
     allow_code: AllowCode,
     to: Annotated[str, typer.Option(metavar="ctranslate2|onnx|huggingface|peft", help="The format to export to.")],
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="The output directory. [RUN_DIR/FORMAT]", show_default=False)
+        Path | None, typer.Argument(metavar="DIR", help="The output directory. [RUN_DIR/FORMAT]", show_default=False)
     ] = None,
     quantization: Annotated[
         str | None,

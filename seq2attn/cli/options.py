@@ -62,7 +62,7 @@ RerankBackward: TypeAlias = Annotated[
 
 RunDirs: TypeAlias = Annotated[
     list[Path],
-    typer.Argument(metavar="RUN_DIR...", help="The run directories of one or more trainings.", show_default=False),
+    typer.Argument(metavar="RUN_DIR", help="The run directories of one or more trainings.", show_default=False),
 ]
 
 OutputFile: TypeAlias = Annotated[

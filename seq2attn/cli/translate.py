@@ -39,7 +39,7 @@ def translate(
     rerank: Rerank,
     rerank_backward: RerankBackward,
     sentences: Annotated[
-        list[str] | None, typer.Argument(metavar="[SENTENCE]...", help="Sentences to translate.", show_default=False)
+        list[str] | None, typer.Argument(metavar="SENTENCE", help="Sentences to translate.", show_default=False)
     ] = None,
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", help="Translate the lines of FILE.", metavar="FILE")

@@ -33,3 +33,8 @@ def test_every_link_of_the_config_page_has_its_heading():
 
 def test_every_command_is_on_its_page():
     assert sorted(re.findall(r"^## seq2attn (.*)$", cli_page(), re.MULTILINE)) == sorted(all_commands())
+
+
+def test_usages_mark_each_argument_once():
+    usages = re.findall(r"^Usage: .*$", cli_page(), re.MULTILINE)
+    assert [usage for usage in usages if re.search(r"\[\[|\.\.\..*\.\.\.", usage)] == []
