@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -157,13 +157,13 @@ To: TypeAlias = Annotated[
 
 Device: TypeAlias = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 
-Overrides: TypeAlias = Annotated[
-    list[str],
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        default_factory=list,
-        show_default=False,
-        help="Set a value of the config, e.g. --set search.beam_size=10. Repeatable.",
-    ),
-]
+
+def _overrides(description: str) -> Any:
+    """The option `--set`; `description` names the file, with an example."""
+    help = f"Set a value of {description}. Repeatable."
+    return typer.Option("--set", metavar="KEY=VALUE", default_factory=list, show_default=False, help=help)
+
+
+Overrides: TypeAlias = Annotated[list[str], _overrides("the config, e.g. --set search.beam_size=10")]
+
+SweepOverrides: TypeAlias = Annotated[list[str], _overrides("the file, e.g. --set seeds=[1,2,3]")]

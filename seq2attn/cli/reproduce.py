@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Overrides
+from seq2attn.cli.options import AllowCode, SweepOverrides
 
 
 def reproduce(
     recipe: Annotated[
         str, typer.Argument(metavar="NAME", help="A file of configs/reproduce, or the path of one.", show_default=False)
     ],
-    overrides: Overrides,
+    overrides: SweepOverrides,
     allow_code: AllowCode,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Train with the seeds 1 to N.", metavar="N", show_default=False)

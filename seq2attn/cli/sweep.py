@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Overrides
+from seq2attn.cli.options import AllowCode, SweepOverrides
 
 
 def sweep(
     config: Annotated[Path, typer.Argument(metavar="SWEEP", help="The YAML file of a sweep.", show_default=False)],
-    overrides: Overrides,
+    overrides: SweepOverrides,
     allow_code: AllowCode,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Number of parallel trainings.", metavar="N", show_default=False)

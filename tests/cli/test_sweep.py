@@ -196,6 +196,14 @@ def workers(folder: Path) -> list[int]:
     return ids
 
 
+def test_the_example_of_set_is_a_key_of_a_sweep(invoke: Invoke, tmp_path: Path) -> None:
+    home(tmp_path)
+    helps = [" ".join(invoke(name, "--help").out.split()) for name in ("sweep", "reproduce")]
+    ((example,),) = {tuple(re.findall(r"e\.g\. --set (\S+)\. Repeatable", text)) for text in helps}
+    output = invoke("sweep", "sweep.yaml", "--dry-run", "--set", example).out
+    assert re.search(r"^fixed .* baseline$", output, re.MULTILINE)
+
+
 @pytest.mark.slow
 def test_a_killed_sweep_resumes(tmp_path: Path) -> None:
     whole, folder = home(tmp_path / "whole", LONG), home(tmp_path / "killed", LONG)
