@@ -142,7 +142,8 @@ class LoRAConfig(Config):
     """An update is multiplied by `alpha / rank`."""
     parts: tuple[str, ...] = ("encoder", "decoder")
     """Parts with updates of their linear layers, by the names that `train --dry-run` prints. PyTorch's GRU and LSTM, in
-    encoders, are no linear layers; nor is an output projection whose weights are tied."""
+    encoders and in decoders whose RNN does not depend on attention, are no linear layers; nor is an output projection
+    whose weights are tied."""
 
 
 def _check_lora(lora: LoRAConfig | None, frozen: tuple[str, ...]) -> list[FieldError]:
