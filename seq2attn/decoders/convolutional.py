@@ -117,7 +117,7 @@ class ConvolutionalDecoderConfig(ConvolutionalConfig):
     """Decoder of convolutional sequence to sequence learning, with attention in every layer."""
 
     attention: AttentionConfig = AttentionConfig(score=DotScoreConfig(kind="dot"))
-    """Cross-attention of each layer."""
+    """Cross-attention of each layer. Unless given: `score: {kind: dot}`."""
 
     def build(self, input_dim: int, encoder: Encoder) -> ConvolutionalDecoder:
         """For embedded tokens [N, T, input_dim]. Raises ValueError for attention that does not fit the widths."""

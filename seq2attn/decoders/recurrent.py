@@ -221,6 +221,7 @@ class BahdanauDecoderConfig(AttentionRNNDecoderConfig):
 
     kind: Literal["bahdanau"]
     attention: AttentionConfig = AttentionConfig(score=AdditiveScoreConfig(kind="additive"))
+    """Unless given: `score: {kind: additive}`."""
 
     @property
     def attention_wiring(self) -> AttentionWiringConfig:
@@ -233,6 +234,7 @@ class LuongDecoderConfig(AttentionRNNDecoderConfig):
 
     kind: Literal["luong"]
     attention: AttentionConfig = AttentionConfig(score=GeneralScoreConfig(kind="general", scaled=True))
+    """Unless given: `score: {kind: general, scaled: true}`."""
     input_feeding: bool = True
     """Feed the last attentional vector to the RNN (Luong et al. 2015, section 3.3)."""
 
@@ -247,8 +249,9 @@ class RecurrentDecoderConfig(AttentionRNNDecoderConfig):
 
     kind: Literal["recurrent"]
     attention: AttentionConfig = AttentionConfig(score=GeneralScoreConfig(kind="general", scaled=True))
+    """Unless given: `score: {kind: general, scaled: true}`."""
     wiring: AttentionWiringConfig = LUONG_WIRING
-    """Query state, use of the context vector, and input feeding."""
+    """Unless given, that of `luong`."""
 
     @property
     def attention_wiring(self) -> AttentionWiringConfig:

@@ -69,7 +69,8 @@ class SSRUDecoderConfig(TransformerLayersConfig):
     position_encoding: Literal["sinusoidal", "learned"] = "sinusoidal"
     """Vectors that are added to the embeddings."""
     attention: AttentionConfig = AttentionConfig(score=MultiHeadScoreConfig(kind="multi-head", heads=8))
-    """Cross-attention of each layer; values are projected to the width of the decoder."""
+    """Cross-attention of each layer; values are projected to the width of the decoder. Unless given:
+    `score: {kind: multi-head, heads: 8}`."""
 
     def build(self, input_dim: int, encoder: Encoder) -> SSRUDecoder:
         """Raises ValueError when the heads of the cross-attention do not divide `input_dim`."""

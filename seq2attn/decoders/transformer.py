@@ -190,7 +190,8 @@ class TransformerDecoderConfig(TransformerConfig):
     """Transformer decoder, of the width of the target embeddings."""
 
     attention: AttentionConfig = AttentionConfig(score=MultiHeadScoreConfig(kind="multi-head", heads=8))
-    """Cross-attention of each layer; values are projected to the width of the decoder."""
+    """Cross-attention of each layer; values are projected to the width of the decoder. Unless given:
+    `score: {kind: multi-head, heads: 8}`."""
 
     def build(self, input_dim: int, encoder: Encoder) -> TransformerDecoder:
         """Raises ValueError when the heads do not divide `input_dim`."""
