@@ -1,4 +1,4 @@
-"""Values of `auto`: the batch size by the size of the corpus, the warm-up by the length of the training.
+"""Values of `auto`: the batch size by the size of the corpus, the learning-rate schedule by the length of the training.
 
 Batches of 4,096 tokens and a warm-up of 4,000 updates are usual for millions of sentence pairs (Vaswani et al. 2017).
 With them, 20 epochs of 10,000 pairs are 900 updates, and the learning rate does not reach its maximum. The values are
@@ -17,7 +17,12 @@ from seq2attn.config.duration import SECONDS, Duration
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import plan_updates
-from seq2attn.training.lr_schedules import InverseSquareRootScheduleConfig, NoamScheduleConfig
+from seq2attn.training.lr_schedules import (
+    CosineScheduleConfig,
+    InverseSquareRootScheduleConfig,
+    LRScheduleConfig,
+    NoamScheduleConfig,
+)
 from seq2attn.training.train_state import TrainState, fraction_done
 
 BATCH_TOKENS = (4096, 2048, 1024, 512, 256)
@@ -53,15 +58,24 @@ def resolve_auto(
             f" `training.batch.tokens: {suggested}` suits its size"
         )
     limit = num_updates(config.max_duration, per_epoch)
+    schedule = _resolve_schedule(schedule, limit or num_updates([DEFAULT_LENGTH], per_epoch) or 1, log)
+    config = config.model_copy(update={"lr_schedule": schedule})
+    for warning in filter(None, (warmup_warning(config, limit), cosine_warning(config, limit)) if limit else ()):
+        log(warning)
+    return config
+
+
+def _resolve_schedule(schedule: LRScheduleConfig, updates: int, log: Callable[[str], None]) -> LRScheduleConfig:
+    """The schedule with numbers for `auto` in a training of `updates`, which are logged."""
+    if isinstance(schedule, CosineScheduleConfig) and schedule.total_updates == "auto":
+        log(f"cosine schedule: {updates:,} updates")
+        return schedule.model_copy(update={"total_updates": updates})
     if isinstance(schedule, NoamScheduleConfig | InverseSquareRootScheduleConfig) and schedule.warmup_updates == "auto":
-        updates = limit or num_updates([DEFAULT_LENGTH], per_epoch) or 1
         warmup = auto_warmup(updates)
         share = "a tenth" if warmup < MAX_WARMUP else "of a training"
         log(f"warm-up: {warmup:,} updates, {share} of about {updates:,}")
-        config = config.model_copy(update={"lr_schedule": schedule.model_copy(update={"warmup_updates": warmup})})
-    if limit and (warning := warmup_warning(config, limit)):
-        log(warning)
-    return config
+        return schedule.model_copy(update={"warmup_updates": warmup})
+    return schedule
 
 
 def auto_batch_tokens(lengths: Lengths, batches_per_update: int) -> int:
@@ -90,6 +104,17 @@ def warmup_warning(config: TrainingConfig, updates: int) -> str | None:
     return (
         f"warning: warm-up is {warmup:,} updates; training will end after about {updates:,}:"
         f" a tenth of that is usual, `training.lr_schedule.warmup_updates: {auto_warmup(updates)}`"
+    )
+
+
+def cosine_warning(config: TrainingConfig, updates: int) -> str | None:
+    """A warning if a cosine schedule ends more than a tenth before a training of `updates`."""
+    total = getattr(config.lr_schedule, "total_updates", updates)
+    if total >= 0.9 * updates:
+        return None
+    return (
+        f"warning: the cosine schedule ends at update {total:,}, and training after about {updates:,};"
+        f" `training.lr_schedule.total_updates: auto` decays the learning rate until then"
     )
 
 

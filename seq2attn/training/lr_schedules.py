@@ -10,7 +10,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from seq2attn.config.base import Config
 
-Warmup = PositiveInt | Literal["auto"]
+Updates = PositiveInt | Literal["auto"]
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class SchedulePoint:
     num_lr_drops: int  # plateaus of the validation metric so far
 
 
-def _num_warmup_updates(warmup: int | Literal["auto"]) -> int:
-    assert warmup != "auto", "replaced by a number before training"
-    return warmup
+def _resolved(updates: int | Literal["auto"]) -> int:
+    assert updates != "auto", "replaced by a number before training"
+    return updates
 
 
 def _linear_warmup(at: SchedulePoint, warmup: int) -> float:
@@ -37,14 +37,14 @@ class NoamScheduleConfig(Config):
     kind: Literal["noam"]
     dim: PositiveInt
     """The width of the model."""
-    warmup_updates: Warmup = "auto"
+    warmup_updates: Updates = "auto"
     """Updates; auto: a tenth of those that `training.max_duration` allows, at most 4,000."""
     factor: PositiveFloat = 1.0
     """Factor of the whole schedule."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """The factor of the optimizer's learning rate."""
-        warmup = _num_warmup_updates(self.warmup_updates)
+        warmup = _resolved(self.warmup_updates)
         return float(self.factor * self.dim**-0.5 * min(at.update**-0.5, at.update * warmup**-1.5))
 
 
@@ -52,12 +52,12 @@ class InverseSquareRootScheduleConfig(Config):
     """Linear warm-up to 1, then decay with the square root of the updates."""
 
     kind: Literal["inverse-sqrt"]
-    warmup_updates: Warmup = "auto"
+    warmup_updates: Updates = "auto"
     """Updates; auto: a tenth of those that `training.max_duration` allows, at most 4,000."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """The factor of the optimizer's learning rate."""
-        warmup = _num_warmup_updates(self.warmup_updates)
+        warmup = _resolved(self.warmup_updates)
         return float(min(at.update / warmup, (warmup / at.update) ** 0.5))
 
 
@@ -65,8 +65,8 @@ class CosineScheduleConfig(Config):
     """Linear warm-up to 1, then half a cosine down to `min_lr_factor` (Loshchilov and Hutter 2017, eq. 5)."""
 
     kind: Literal["cosine"]
-    total_updates: PositiveInt
-    """The update at which `min_lr_factor` is reached."""
+    total_updates: Updates = "auto"
+    """The update at which `min_lr_factor` is reached; auto: the last that `training.max_duration` allows."""
     warmup_updates: NonNegativeInt = 0
     """Updates over which the learning rate rises linearly."""
     min_lr_factor: NonNegativeFloat = 0.0
@@ -76,7 +76,8 @@ class CosineScheduleConfig(Config):
         """The factor of the optimizer's learning rate."""
         if at.update <= self.warmup_updates:
             return _linear_warmup(at, self.warmup_updates)
-        done = min(1.0, (at.update - self.warmup_updates) / max(1, self.total_updates - self.warmup_updates))
+        updates = max(1, _resolved(self.total_updates) - self.warmup_updates)
+        done = min(1.0, (at.update - self.warmup_updates) / updates)
         return self.min_lr_factor + (1 - self.min_lr_factor) * (1 + math.cos(math.pi * done)) / 2
 
 

@@ -12,7 +12,12 @@ from seq2attn.training.auto_settings import BATCH_TOKENS, MIN_UPDATES, resolve_a
 from seq2attn.training.config import CPU_MICRO_BATCH_TOKENS, BatchConfig, TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import plan_updates
-from seq2attn.training.lr_schedules import InverseSquareRootScheduleConfig, NoamScheduleConfig
+from seq2attn.training.lr_schedules import (
+    CosineScheduleConfig,
+    InverseSquareRootScheduleConfig,
+    NoamScheduleConfig,
+    SchedulePoint,
+)
 from seq2attn.training.train_state import TrainState
 from tests.laws.small import assert_same, last_weights, log_of, metrics, trained
 
@@ -96,6 +101,48 @@ def test_automatic_values_are_logged_and_configured_ones_kept():
     schedule = InverseSquareRootScheduleConfig(kind="inverse-sqrt", warmup_updates=33)
     config = TrainingConfig(batch=BatchConfig(tokens=700), lr_schedule=schedule)
     assert resolve_auto(config, lengths, ALONE, pytest.fail) == config
+
+
+COSINE = {"kind": "cosine", "warmup_updates": 5}
+
+
+def test_a_cosine_schedule_ends_with_the_training():
+    lengths = lengths_of(300, 14)
+    per_epoch = updates_per_epoch(TrainingConfig(batch={"tokens": 256}), lengths)
+    for duration, updates in (
+        (["70 updates"], 70),
+        (["3 epochs", "1 hour"], 3 * per_epoch),
+        (["1 hour"], 20 * per_epoch),
+    ):
+        config, (line,) = resolve(lengths, max_duration=duration, batch={"tokens": 256}, lr_schedule=COSINE)
+        schedule = config.lr_schedule
+        assert line == f"cosine schedule: {updates} updates"
+        assert schedule == CosineScheduleConfig(**COSINE, total_updates=updates)
+        before, last = (schedule.lr_factor(SchedulePoint(update, 0.0, 0)) for update in (updates - 1, updates))
+        assert before > last == 0
+
+
+@pytest.mark.parametrize(("total", "warns"), [(89, True), (90, False), (100, False), (1000, False)])
+def test_a_cosine_schedule_that_ends_long_before_the_training_causes_a_warning(total, warns):
+    options = {
+        "max_duration": ["100 updates"],
+        "batch": {"tokens": 256},
+        "lr_schedule": {**COSINE, "total_updates": total},
+    }
+    config, lines = resolve(lengths_of(300, 14), **options)
+    warning = (
+        f"warning: the cosine schedule ends at update {total}, and training after about 100;"
+        " `training.lr_schedule.total_updates: auto` decays the learning rate until then"
+    )
+    assert lines == [warning] * warns and config.lr_schedule.total_updates == total
+
+
+def test_a_longer_training_has_a_longer_cosine_schedule(corpus):
+    options = {"lr_schedule": COSINE, "batch": {"tokens": 256}, "report_every": 1}
+    trained(corpus, "run", max_duration=["12 updates"], **options)
+    run = trained(corpus, "run", max_duration=["20 updates"], resume=True, **options)
+    rates = {line["update"]: line["learning_rate"] for line in metrics(run) if line["kind"] == "train"}
+    assert rates[12] == rates[20] == 0 < rates[19] < rates[13]
 
 
 def test_a_batch_size_that_is_far_too_large_causes_a_warning():
