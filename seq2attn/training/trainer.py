@@ -166,7 +166,7 @@ class Trainer:
         is_nonfinite = nonfinite_flag(loss, norm)
         rows = np.concatenate([part.rows for part in micro_batches] or [np.zeros(0, dtype=np.int64)])
         attempt = AttemptedUpdate(state.update, metrics.lr, rows, num_tokens, loss, norm, is_nonfinite)
-        if self.nonfinite_guard.step(attempt) and self.average:
+        if self.nonfinite_guard.step(attempt) and self.average and micro_batches:  # else there is no gradient
             self.average.update(state.update, is_nonfinite)
         self.optimizer.zero_grad(set_to_none=True)
         metrics.update(sums, norm, is_nonfinite)

@@ -7,12 +7,14 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.prepare import load_prepared
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights
 from seq2attn.training.train import train
 from tests.laws.small import (
     BAHDANAU,
@@ -81,6 +83,16 @@ def test_an_update_without_any_pair_keeps_weights_finite(corpus):
     run = trained(corpus, "run", model=limited(max_length=1, spares=1), max_duration=["3 updates"], **SGD)
     assert last_state(run).target_tokens == 0
     assert all(tensor.isfinite().all() for tensor in last_weights(run).values())
+
+
+def test_an_average_begins_after_an_update_without_any_pair(corpus):
+    model, validation = limited(max_length=1, spares=0, updates=[1]), {"every": "1 update", "metric": "loss"}
+    for decay in (0.9, None):
+        options = {"validation": validation, "checkpoints": {"keep_last": 9}, "ema_decay": decay}
+        run = trained(corpus, str(decay), model=model, max_duration=["4 updates"], **options)
+        first, second, *_ = map(load_weights, list_checkpoints(run.folder))
+        assert metrics(run, "dropped") and not metrics(run, "out_of_memory")
+        assert last_state(run).update == 4 and not all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_a_batch_that_does_not_fit_ends_training_before_the_first_update(corpus):
