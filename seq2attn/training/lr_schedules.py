@@ -120,7 +120,7 @@ class HalvingScheduleConfig(Config):
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """The factor of the optimizer's learning rate."""
-        over = (at.epoch - self.start_epoch) / self.every_epochs
+        over = (at.epoch - self.start_epoch) / self.every_epochs + 1e-9  # 0.3 / 0.1 is slightly less than 3
         return 1.0 if over < 0 else 0.5 ** (math.floor(over) + 1)
 
 

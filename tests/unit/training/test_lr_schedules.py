@@ -30,6 +30,7 @@ FACTORS = [
     (HALVING, "epoch", {0: 1, 4.99: 1, 5: 1 / 2, 5.99: 1 / 2, 6: 1 / 4, 7.5: 1 / 8, 11.99: 1 / 128}),
     (HALVING | {"every_epochs": 2}, "epoch", {4.9: 1, 5: 1 / 2, 6.9: 1 / 2, 7: 1 / 4, 9: 1 / 8}),
     (HALVING | {"start_epoch": 1.5, "every_epochs": 0.5}, "epoch", {1.49: 1, 1.5: 1 / 2, 2: 1 / 4, 2.5: 1 / 8}),
+    (HALVING | {"start_epoch": 1, "every_epochs": 0.1}, "epoch", {1 + n / 10: 0.5 ** (n + 1) for n in range(20)}),
 ]
 
 
