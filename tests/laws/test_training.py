@@ -13,7 +13,7 @@ from seq2attn.errors import RunError, UserError
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from seq2attn.training.train_state import is_due
+from seq2attn.training.train_state import TrainState, fraction_done, is_due
 from tests.laws.small import assert_near, assert_same, last_state, last_weights, log_of, metrics, trained
 
 SGD = {"optimizer": {"kind": "sgd", "lr": 0.5}, "max_duration": ["3 epochs"], "validation": {"every": "1 epoch"}}
@@ -131,3 +131,14 @@ def test_a_duration_is_due_at_each_multiple(unit, parts):
     assert all(due)
     finer = [is_due(every, {unit: k / parts / 4}, {unit: (k + 1) / parts / 4}) for k in range(12 * parts)]
     assert finer == [False, False, False, True] * 3 * parts
+
+
+@pytest.mark.parametrize("length", [7, 10, 50])
+def test_a_limit_in_epochs_is_reached_at_its_update(length):
+    for update in range(1, 40 * length):
+        limit = [Duration(update / length, "epochs")]
+        before, now = (
+            TrainState(epoch=done // length, updates_in_epoch=done % length, updates_per_epoch=length)
+            for done in (update - 1, update)
+        )
+        assert fraction_done(limit, before) < 1 <= fraction_done(limit, now)
