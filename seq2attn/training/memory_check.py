@@ -30,6 +30,7 @@ from seq2attn.training.loss import TrainingLoss
 
 
 def check_memory(
+    config: TrainingConfig,
     gradients: GradientAccumulator,
     optimizer: torch.optim.Optimizer,
     corpus: Corpus,
@@ -42,7 +43,7 @@ def check_memory(
     """
     start, world = time.monotonic(), gradients.world
     micro_batches = [rows for update in updates for rows in update]
-    reserved = run_if_memory_fits(lambda: reserve_optimizer_memory(gradients.objective, optimizer))
+    reserved = run_if_memory_fits(lambda: reserve_optimizer_memory(gradients.objective, optimizer, config))
     failed: Indices | None = micro_batches[0] if reserved is None else None
     for rows in largest_micro_batches(micro_batches, corpus.lengths) if reserved is not None else []:
         (micro_batch,) = gradients.make_micro_batches(corpus, [rows])
@@ -64,11 +65,14 @@ def largest_micro_batches(micro_batches: Sequence[Indices], lengths: NDArray[np.
     return [micro_batches[number] for number in dict.fromkeys((largest, longest))]
 
 
-def reserve_optimizer_memory(module: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """Tensors of the size of the state after the optimizer's first step: two per weight for Adam."""
+def reserve_optimizer_memory(
+    module: nn.Module, optimizer: torch.optim.Optimizer, config: TrainingConfig
+) -> list[Tensor]:
+    """Tensors of the size of the state after the optimizer's first step: two per weight for Adam, and its average."""
     if optimizer.state:
         return []
     count = 2 if "momentum" not in optimizer.defaults else int(optimizer.defaults["momentum"] > 0)
+    count += config.ema_decay is not None
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     return [torch.zeros_like(parameter) for parameter in trained for _ in range(count)]
 
@@ -128,7 +132,7 @@ def find_max_tokens(
                 return False
         return True
 
-    reserved = run_if_memory_fits(lambda: reserve_optimizer_memory(objective, optimizer))
+    reserved = run_if_memory_fits(lambda: reserve_optimizer_memory(objective, optimizer, config))
     limit = max(MIN_TOKENS, int(per_epoch / SAFETY_MARGIN))
     tokens = MIN_TOKENS if reserved is None else largest_that_fits(fits, limit)
     del reserved

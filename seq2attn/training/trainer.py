@@ -108,7 +108,7 @@ class Trainer:
         updates = self._plan(corpus)
         if not self.memory_checked:
             segmented = time.monotonic()
-            check_memory(self.accumulator, self.optimizer, corpus, updates, self.state.reinforce_baseline)
+            check_memory(self.config, self.accumulator, self.optimizer, corpus, updates, self.state.reinforce_baseline)
             self.memory_checked = True
             self.clock += time.monotonic() - segmented  # not training
         self.reporter.start_epoch(self.state.epoch + 1, len(updates), self.state.updates_in_epoch)

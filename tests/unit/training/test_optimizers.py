@@ -4,7 +4,10 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from seq2attn.training.optimizers import OptimizerConfig
+from seq2attn.training.config import TrainingConfig
+from seq2attn.training.ema import WeightAverage
+from seq2attn.training.memory_check import reserve_optimizer_memory
+from seq2attn.training.optimizers import OptimizerConfig, parameter_groups
 
 KINDS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD, "adadelta": torch.optim.Adadelta}
 ADAM = {"lr": 1e-3, "betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": 0.0}
@@ -48,3 +51,20 @@ def test_nesterov_momentum_is_that_of_pytorch():
     assert not torch.equal(*plain)
     with pytest.raises(ValueError, match="needs `momentum` above 0"):
         TypeAdapter(OptimizerConfig).validate_python({"kind": "sgd", "nesterov": True})
+
+
+@pytest.mark.parametrize("decay", [None, 0.9])
+@pytest.mark.parametrize("options", [{"kind": kind} for kind in KINDS] + [{"kind": "sgd", "momentum": 0.9}], ids=str)
+def test_memory_is_reserved_for_the_state_and_the_average(options, decay):
+    config = TrainingConfig.model_validate({"optimizer": options, "ema_decay": decay})
+    net = torch.nn.Linear(3, 5)
+    net.bias.requires_grad_(False)
+    optimizer = config.optimizer.build(parameter_groups(net, {}))
+    reserved = reserve_optimizer_memory(net, optimizer, config)
+    net(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    if decay:
+        WeightAverage(optimizer, decay).update(1, torch.tensor(0.0))
+    state = [value for values in optimizer.state.values() for value in values.values() if value.dim()]
+    assert sorted(tensor.shape for tensor in reserved) == sorted(tensor.shape for tensor in state)
+    assert reserve_optimizer_memory(net, optimizer, config) == [] or not state
