@@ -42,13 +42,12 @@ def config_before(checkpoint: Checkpoint, run: RunDirectory) -> ExperimentConfig
 
 
 def changes_since(
-    checkpoint: Checkpoint, run: RunDirectory, config: ExperimentConfig, *, new_dev_set: bool
+    checkpoint: Checkpoint, before: ExperimentConfig, run: RunDirectory, config: ExperimentConfig, *, new_dev_set: bool
 ) -> list[str]:
-    """One line for each config key and text file that has changed since the checkpoint.
+    """One line for each config key and text file that has changed since the checkpoint, whose config is `before`.
 
     Raises: RunError if the weights do not match the new config, or for another dev set without `new_dev_set`.
     """
-    before = config_before(checkpoint, run)
     changes = config_changes(before, config)
     for name in FIXED_PARTS:
         if lines := [line for key, line in changes.items() if f"{key}.".startswith(f"{name}.")]:

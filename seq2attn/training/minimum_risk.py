@@ -46,7 +46,7 @@ class MinimumRiskLoss(TrainingLoss):
             return super().forward(batch, baseline, update)
         sources, references = _sentences(batch.source, batch.source_mask), _sentences(batch.labels, batch.labels >= 0)
         candidates = self.sample(sources, references)
-        log_probs = self.log_probs(batch, sources, candidates)
+        log_probs = self.log_probs(batch, candidates)
         costs = torch.zeros_like(log_probs)
         for row, ids in enumerate(candidates):
             costs[row, : len(ids)] = torch.tensor(self.costs(ids))
@@ -69,11 +69,11 @@ class MinimumRiskLoss(TrainingLoss):
             for reference, sampled in zip(references, samples, strict=True)
         ]
 
-    def log_probs(self, batch: Batch, sources: TokenIds, candidates: Sequence[Sequence[tuple[int, ...]]]) -> Tensor:
+    def log_probs(self, batch: Batch, candidates: Sequence[Sequence[tuple[int, ...]]]) -> Tensor:
         """The log-probability of each candidate [B, K], -inf where a sentence has fewer."""
         places = [(row, column) for row, ids in enumerate(candidates) for column in range(len(ids))]
         rows, columns = torch.tensor(places, device=batch.source.device).T
-        pairs = collate([(sources[row], candidates[row][column]) for row, column in places]).to(batch.source.device)
+        pairs = collate([((), candidates[row][column]) for row, column in places]).to(batch.source.device)
         lengths = None if batch.source_lengths is None else torch.from_numpy(batch.source_lengths)
         memory, state = select_rows(self.model.encode(batch.source, batch.source_mask, lengths), rows)
         decoded = self.model.decode(pairs.target, state, memory)

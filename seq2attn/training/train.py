@@ -70,7 +70,7 @@ def train(
         if since:
             before = config_before(since, run)
             config = _resolve_as_before(config, before)
-            changes = changes_since(since, run, config, new_dev_set=new_dev_set)
+            changes = changes_since(since, before, run, config, new_dev_set=new_dev_set)
             world.barrier()  # all processes have read the config, which is replaced now
             if world.is_main_process:
                 keep_config(run, since, has_changes=bool(changes))
