@@ -135,9 +135,9 @@ class Trainer:
         validates = is_due(self.config.validation.every, before, elapsed(self.state))
         if validates or reports or self.should_stop:
             self._sync_skipped()
+        self.reporter.update_progress(self._speed(self.metrics))
         if validates or reports:
             self._report()  # also before a checkpoint, which then has no unreported metrics
-        self.reporter.update_progress(self._speed(self.metrics))
         return validates
 
     def _update_clock(self) -> None:

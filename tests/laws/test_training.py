@@ -1,5 +1,6 @@
 """Laws of `train` on a small text: sums, resuming, kept checkpoints."""
 
+import itertools
 import time
 
 import pytest
@@ -13,6 +14,7 @@ from seq2attn.errors import RunError, UserError
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
+from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.train_state import TrainState, fraction_done, is_due
 from tests.laws.small import assert_near, assert_same, last_state, last_weights, log_of, metrics, trained
 
@@ -74,6 +76,15 @@ def test_the_time_of_training_includes_segmentation(corpus, monkeypatch):
     assert [line["update"] for line in metrics(run, "validation")] == [1, length + 1, 2 * length]
     run = trained(corpus, "run", max_duration=["9 epochs", "5 hours"], validation=validation, resume=True)
     assert last_state(run).update == 4 * length + 1
+
+
+def test_the_progress_bar_has_the_speed_of_each_update(corpus, monkeypatch):
+    texts, seconds = [], itertools.count()
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr(MetricsLogger, "update_progress", lambda _, text: texts.append(text))
+    trained(corpus, "run", max_duration=["6 updates"], report_every=2)
+    speeds = [int(text.partition(" target tokens/s")[0]) for text in texts]
+    assert len(speeds) == 6 and all(speeds)
 
 
 def test_the_best_checkpoints_are_kept_and_translate(corpus):
