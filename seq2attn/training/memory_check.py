@@ -54,7 +54,7 @@ def check_memory(
     for error in filter(None, world.all_gather(message)):
         raise UserError(error)
     if gradients.compiled:
-        gradients.reporter.log(f"compiled the model and checked memory in {time.monotonic() - start:.0f} s")
+        gradients.reporter.log_session(f"compiled the model and checked memory in {time.monotonic() - start:.0f} s")
 
 
 def largest_micro_batches(micro_batches: Sequence[Indices], lengths: NDArray[np.int64]) -> list[Indices]:

@@ -7,7 +7,7 @@ import torch
 import torch._dynamo
 
 from seq2attn.data.collate import collate
-from tests.laws.small import assert_near, last_weights, trained
+from tests.laws.small import assert_exact_resume, assert_near, last_weights, trained
 from tests.laws.test_packed import SSRU, config, loss_and_gradients, objective
 
 
@@ -55,6 +55,11 @@ def test_validation_compiles_nothing(corpus, monkeypatch):
     options["batch"] = {"tokens": 150, "padding_free": True}
     options["validation"] = {"every": "1 updates", "metric": "loss"}
     trained(corpus, "compiled", compile=True, **options)
+
+
+def test_resuming_is_exact(corpus):
+    with torch.compiler.set_stance("force_eager"):  # nothing is compiled: it is about the logs
+        assert_exact_resume(corpus, 8, model=config(layers=1), compile=True)
 
 
 @pytest.mark.slow
