@@ -35,8 +35,7 @@ tokenizer:
 model:
   embeddings: {dim: 16}
   encoder: {kind: transformer, layers: 1, heads: 2, ffn_dim: 16}
-  decoder:
-    {kind: transformer, layers: 1, heads: 2, ffn_dim: 16, attention: {score: {kind: multi-head, heads: 2}}}
+  decoder: {kind: transformer, layers: 1, heads: 2, ffn_dim: 16}
 training:
   max_duration: [3 updates]
   batch: {tokens: 512}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from seq2attn.attention.attention import Attention, AttentionOutput, Memories, Memory
@@ -186,12 +187,16 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
         return bias
 
 
+def _multi_head_attention(options: dict[str, Any]) -> AttentionConfig:
+    return AttentionConfig(score=MultiHeadScoreConfig(kind="multi-head", heads=options.get("heads", 8)))
+
+
 class TransformerDecoderConfig(TransformerConfig):
     """Transformer decoder, of the width of the target embeddings."""
 
-    attention: AttentionConfig = AttentionConfig(score=MultiHeadScoreConfig(kind="multi-head", heads=8))
-    """Cross-attention of each layer; values are projected to the width of the decoder. Unless given:
-    `score: {kind: multi-head, heads: 8}`."""
+    attention: AttentionConfig = Field(default_factory=_multi_head_attention)
+    """Cross-attention of each layer; values are projected to the width of the decoder. Unless given: `score: {kind:
+    multi-head}` with as many `heads` as the self-attention."""
 
     def build(self, input_dim: int, encoder: Encoder) -> TransformerDecoder:
         """Raises ValueError when the heads do not divide `input_dim`."""

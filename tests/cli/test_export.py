@@ -15,7 +15,7 @@ from tests.safe.untrained import TRANSFORMER_CONFIG, untrained
 SIZE = "layers: 1, heads: 4, ffn_dim: 64"
 CHANGES = (
     f"model.encoder={{kind: transformer, {SIZE}}}",
-    f"model.decoder={{kind: transformer, {SIZE}, attention: {{score: {{kind: multi-head, heads: 4}}}}}}",
+    f"model.decoder={{kind: transformer, {SIZE}}}",
     "training={max_duration: [240 updates], optimizer: {lr: 0.008}, validation: {every: 120 updates, metric: loss}}",
 )
 ENGINE = ("--engine", "ctranslate2")

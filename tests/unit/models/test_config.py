@@ -5,11 +5,13 @@ from pydantic import ValidationError
 
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.relative_positions import RotaryScore
+from seq2attn.attention.scores import MultiHeadScoreConfig
 from seq2attn.models import ModelConfig
 
 FITTING = {"embeddings": {"dim": 9}, "encoder": {"kind": "gru", "dim": 8}, "decoder": {"kind": "luong", "dim": 8}}
 ROTARY = {"kind": "transformer", "heads": 3, "position_encoding": "rotary"}
 BUCKETS = {"kind": "transformer", "heads": 3, "position_encoding": "relative-bias", "num_buckets": 4}
+NINE = {"kind": "multi-head", "heads": 9}
 GROUPED = {"kind": "multi-head", "heads": 8, "kv_heads": 5}
 
 
@@ -56,6 +58,16 @@ def test_parts_that_do_not_fit_are_refused(side, part, message):
     ModelConfig.model_validate(FITTING)
     with pytest.raises(ValidationError, match=message):
         ModelConfig.model_validate(FITTING | {side: part})
+
+
+def test_cross_attention_has_the_heads_of_its_decoder():
+    for options, heads in (
+        ({"heads": 3}, 3),
+        ({"heads": 9}, 9),
+        ({"heads": 3, "attention": scored(**NINE)["attention"]}, 9),
+    ):
+        decoder = ModelConfig.model_validate(FITTING | {"decoder": {"kind": "transformer", **options}}).decoder
+        assert decoder.attention == AttentionConfig(score=MultiHeadScoreConfig(**NINE | {"heads": heads}))
 
 
 def test_components_check_their_heads():
