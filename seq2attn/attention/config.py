@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from seq2attn.attention.alignment import (
     GlobalAlignmentConfig,
@@ -24,7 +25,7 @@ from seq2attn.attention.scores import (
     GeneralScoreConfig,
     MultiHeadScoreConfig,
 )
-from seq2attn.config.base import Config
+from seq2attn.config.base import Config, ValidationContext
 from seq2attn.config.plugin import Pluggable
 
 ScoreFunctionConfig = Annotated[
@@ -55,8 +56,10 @@ AlignmentFunctionConfig = Annotated[
 class AttentionConfig(Config):
     """A score function and an alignment function."""
 
+    model_config = ConfigDict(json_schema_extra=lambda schema: schema.pop("required"))  # `score` has a default
+
     score: ScoreFunctionConfig
-    """Comparison of a query with a key."""
+    """Comparison of a query with a key. Default: that of the decoder."""
     align: AlignmentFunctionConfig = GlobalAlignmentConfig(kind="global")
     """Conversion of scores into weights."""
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -80,3 +83,16 @@ class AttentionConfig(Config):
             output_dim = value_dim
         projection = None if output_dim is None else (value_dim, output_dim)
         return Attention(score, self.align.build(query_dim), projection=projection, dropout=self.dropout)
+
+
+def default_score(score: Mapping[str, Any], *shared: str) -> BeforeValidator:
+    """The score of a decoder's attention whose config has none; `shared` are options that it has from the decoder."""
+
+    def with_score(attention: Any, info: ValidationInfo) -> Any:
+        if not isinstance(attention, Mapping) or "score" in attention:
+            return attention
+        if isinstance(info.context, ValidationContext):
+            info.context.models[id(attention)] = AttentionConfig
+        return {**attention, "score": {**score, **{name: info.data[name] for name in shared if name in info.data}}}
+
+    return BeforeValidator(with_score)

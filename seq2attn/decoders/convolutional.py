@@ -6,16 +6,16 @@ Shapes: B sentences, N = B*K rows, T tokens, E width of the embeddings, D width 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Annotated, cast
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from seq2attn.attention.attention import Attention, AttentionOutput, Memories, Memory
 from seq2attn.attention.base import AttentionState
-from seq2attn.attention.config import AttentionConfig
-from seq2attn.attention.scores import DotScoreConfig
+from seq2attn.attention.config import AttentionConfig, default_score
 from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.convolutional import SQRT_HALF, ConvolutionalConfig
@@ -116,8 +116,8 @@ class ConvolutionalDecoderLayer(nn.Module):
 class ConvolutionalDecoderConfig(ConvolutionalConfig):
     """Decoder of convolutional sequence to sequence learning, with attention in every layer."""
 
-    attention: AttentionConfig = AttentionConfig(score=DotScoreConfig(kind="dot"))
-    """Cross-attention of each layer. Unless given: `score: {kind: dot}`."""
+    attention: Annotated[AttentionConfig, default_score({"kind": "dot"})] = Field({}, validate_default=True)
+    """Cross-attention of each layer. Default of `score`: `{kind: dot}`."""
 
     def build(self, input_dim: int, encoder: Encoder) -> ConvolutionalDecoder:
         """For embedded tokens [N, T, input_dim]. Raises ValueError for attention that does not fit the widths."""

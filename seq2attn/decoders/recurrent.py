@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -17,8 +17,7 @@ from torch import Tensor
 
 from seq2attn.attention.attention import Attention, AttentionOutput, Memories, concat_steps
 from seq2attn.attention.base import AttentionState
-from seq2attn.attention.config import AttentionConfig
-from seq2attn.attention.scores import AdditiveScoreConfig, GeneralScoreConfig
+from seq2attn.attention.config import AttentionConfig, default_score
 from seq2attn.config.base import Config, FieldError
 from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
 from seq2attn.encoders.base import Encoder, EncoderOutput
@@ -220,8 +219,8 @@ class BahdanauDecoderConfig(AttentionRNNDecoderConfig):
     """Decoder of Bahdanau et al. 2015: query of the previous state, context into the RNN and the readout."""
 
     kind: Literal["bahdanau"]
-    attention: AttentionConfig = AttentionConfig(score=AdditiveScoreConfig(kind="additive"))
-    """Unless given: `score: {kind: additive}`."""
+    attention: Annotated[AttentionConfig, default_score({"kind": "additive"})] = Field({}, validate_default=True)
+    """Default of `score`: `{kind: additive}`."""
 
     @property
     def attention_wiring(self) -> AttentionWiringConfig:
@@ -233,8 +232,10 @@ class LuongDecoderConfig(AttentionRNNDecoderConfig):
     """Decoder of Luong et al. 2015: query of the current state, context into the attentional vector."""
 
     kind: Literal["luong"]
-    attention: AttentionConfig = AttentionConfig(score=GeneralScoreConfig(kind="general", scaled=True))
-    """Unless given: `score: {kind: general, scaled: true}`."""
+    attention: Annotated[AttentionConfig, default_score({"kind": "general", "scaled": True})] = Field(
+        {}, validate_default=True
+    )
+    """Default of `score`: `{kind: general, scaled: true}`."""
     input_feeding: bool = True
     """Feed the last attentional vector to the RNN (Luong et al. 2015, section 3.3)."""
 
@@ -248,8 +249,10 @@ class RecurrentDecoderConfig(AttentionRNNDecoderConfig):
     """Recurrent decoder with free wiring of the attention; `bahdanau` and `luong` are two special cases."""
 
     kind: Literal["recurrent"]
-    attention: AttentionConfig = AttentionConfig(score=GeneralScoreConfig(kind="general", scaled=True))
-    """Unless given: `score: {kind: general, scaled: true}`."""
+    attention: Annotated[AttentionConfig, default_score({"kind": "general", "scaled": True})] = Field(
+        {}, validate_default=True
+    )
+    """Default of `score`: `{kind: general, scaled: true}`."""
     wiring: AttentionWiringConfig = LUONG_WIRING
     """Unless given, that of `luong`."""
 

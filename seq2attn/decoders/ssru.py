@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from seq2attn.attention.config import AttentionConfig
-from seq2attn.attention.scores import MultiHeadScoreConfig
+from seq2attn.attention.config import AttentionConfig, default_score
 from seq2attn.decoders.transformer import CrossAttentionLayer, TransformerDecoder
 from seq2attn.encoders.base import Encoder
 from seq2attn.encoders.transformer import TransformerLayersConfig
@@ -68,9 +68,9 @@ class SSRUDecoderConfig(TransformerLayersConfig):
     kind: Literal["ssru"]
     position_encoding: Literal["sinusoidal", "learned"] = "sinusoidal"
     """Vectors that are added to the embeddings."""
-    attention: AttentionConfig = AttentionConfig(score=MultiHeadScoreConfig(kind="multi-head", heads=8))
-    """Cross-attention of each layer; values are projected to the width of the decoder. Unless given:
-    `score: {kind: multi-head, heads: 8}`."""
+    attention: Annotated[AttentionConfig, default_score({"kind": "multi-head"})] = Field({}, validate_default=True)
+    """Cross-attention of each layer; values are projected to the width of the decoder. Default of `score`:
+    `{kind: multi-head, heads: 8}`."""
 
     def build(self, input_dim: int, encoder: Encoder) -> SSRUDecoder:
         """Raises ValueError when the heads of the cross-attention do not divide `input_dim`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, cast
 
 import torch
 from pydantic import Field
@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from seq2attn.attention.attention import Attention, AttentionOutput, Memories, Memory
 from seq2attn.attention.base import AttentionState
-from seq2attn.attention.config import AttentionConfig
-from seq2attn.attention.scores import MultiHeadScoreConfig
+from seq2attn.attention.config import AttentionConfig, default_score
 from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
 from seq2attn.decoders.kv_cache import CacheUpdate, KeyValue, KVCache
 from seq2attn.encoders.base import Encoder, EncoderOutput
@@ -187,16 +186,14 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
         return bias
 
 
-def _multi_head_attention(options: dict[str, Any]) -> AttentionConfig:
-    return AttentionConfig(score=MultiHeadScoreConfig(kind="multi-head", heads=options.get("heads", 8)))
-
-
 class TransformerDecoderConfig(TransformerConfig):
     """Transformer decoder, of the width of the target embeddings."""
 
-    attention: AttentionConfig = Field(default_factory=_multi_head_attention)
-    """Cross-attention of each layer; values are projected to the width of the decoder. Unless given: `score: {kind:
-    multi-head}` with as many `heads` as the self-attention."""
+    attention: Annotated[AttentionConfig, default_score({"kind": "multi-head"}, "heads")] = Field(
+        {}, validate_default=True
+    )
+    """Cross-attention of each layer; values are projected to the width of the decoder. Default of `score`: multi-head,
+    with as many heads as the self-attention."""
 
     def build(self, input_dim: int, encoder: Encoder) -> TransformerDecoder:
         """Raises ValueError when the heads do not divide `input_dim`."""

@@ -60,6 +60,30 @@ def test_parts_that_do_not_fit_are_refused(side, part, message):
         ModelConfig.model_validate(FITTING | {side: part})
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "bahdanau"},
+        {"kind": "luong"},
+        {"kind": "recurrent", "wiring": {"query": "current", "context": ["output"]}},
+        {"kind": "convolutional"},
+        {"kind": "ssru"},
+        {"kind": "transformer", "heads": 4},
+    ],
+)
+def test_attention_without_a_score_has_that_of_the_decoder(options):
+    def attention(**given):
+        parts = FITTING | {"embeddings": {"dim": 8}, "decoder": options | given}
+        return ModelConfig.model_validate(parts).decoder.attention
+
+    align = {"kind": "entmax15"}
+    default, given = attention(), attention(attention={"align": align, "dropout": 0.5})
+    assert given.score == default.score and (given.align.kind, given.dropout) == ("entmax15", 0.5)
+    assert attention(attention=default.model_dump()) == attention(attention={}) == default
+    with pytest.raises(ValidationError, match="Extra inputs"):
+        attention(attention={"algn": align})
+
+
 def test_cross_attention_has_the_heads_of_its_decoder():
     for options, heads in (
         ({"heads": 3}, 3),
