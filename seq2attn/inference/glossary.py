@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +44,7 @@ class Glossary:
     terms: Mapping[str, Term]
     source: NormalizeConfig
     target: NormalizeConfig
+    split_tag: Callable[[str], tuple[str, str]]  # of the source tokenizer: a tag is no word of a text
 
     @classmethod
     def load(cls, path: Path, tokenizers: tuple[Tokenizer, Tokenizer], *, replace_unk: bool = False) -> Glossary:
@@ -67,13 +68,12 @@ class Glossary:
             if terms.setdefault(source, Term(others[0], ids)).text != others[0]:
                 raise DataError(f"{path}:{number}: {source!r} has another target term in line {lines[source]}")
             lines.setdefault(source, number)
-        return cls(terms, *forms)
+        return cls(terms, forms[0], forms[1], tokenizers[0].split_tag)
 
     def find(self, text: str) -> list[Term]:
         """The target terms of the source terms in a text, each once; of overlapping source terms the longest."""
-        return list(
-            dict.fromkeys(self.terms[match[0]] for match in self._pattern.finditer(self.source.normalize(text)))
-        )
+        text = self.source.normalize(self.split_tag(text)[1])
+        return list(dict.fromkeys(self.terms[match[0]] for match in self._pattern.finditer(text)))
 
     @cached_property
     def _pattern(self) -> regex.Pattern[str]:

@@ -56,6 +56,16 @@ def test_terms_are_compared_as_the_tokenizers_normalize_them(tmp_path: Path) -> 
     assert Glossary.load(tmp_path / "terms", lower).word("tür") == "Teacher"
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_tag_is_no_word_of_the_text(tmp_path: Path, reverse: bool) -> None:
+    (tmp_path / "terms").write_text("medical\tteacher\n", encoding="utf-8")
+    source = with_direction(TaggedTokenizer(TOKENIZERS[0], ("<medical>",)), right_to_left=reverse)
+    glossary = Glossary.load(tmp_path / "terms", (source, TOKENIZERS[1]))
+    for line, count in {"<medical> a text": 0, "<medical> a medical text": 1, "<other> <medical> text": 1}.items():
+        assert len(glossary.find(line)) == count
+    assert glossary.count_met(["<medical> a text", "<medical> medical"], ["the", "teacher"]) == TermCounts(1, 1)
+
+
 RED, CHINESE = "the red house", "我住在北京。"
 
 
