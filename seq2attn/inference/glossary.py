@@ -51,7 +51,7 @@ class Glossary:
         """The glossary of a file: in each line a source term, a tab and a target term.
 
         Raises: DataError for another line, for a source term with two target terms, and for a target term that the
-        vocabulary cannot produce, unless its source term is a word and `replace_unk` puts it in place of `<unk>`.
+        vocabulary cannot produce, unless its source term is one token and `replace_unk` puts it in place of `<unk>`.
         """
         terms, lines, target = dict[str, Term](), dict[str, int](), tokenizers[1]
         forms = [_normalization(tokenizer) for tokenizer in tokenizers]
@@ -61,7 +61,7 @@ class Glossary:
                 raise DataError(f"{path}:{number}: expected a source term, a tab and a target term")
             source = forms[0].normalize(source)
             ids = tuple(target.encode_phrase(others[0]))
-            if replace_unk and UNK in ids and len(source.split()) == 1:
+            if replace_unk and UNK in ids and len(tokenizers[0].encode_phrase(source)) == 1:
                 ids = ()
             elif UNK in ids or not ids:
                 raise DataError(f"{path}:{number}: the model cannot produce {others[0]!r}: not all tokens are known")

@@ -104,8 +104,9 @@ def test_terms_replace_unknown_words(invoke: Invoke, run: RunDirectory, tmp_path
     invoke("evaluate", run.folder, "--beam", "4", "--glossary", "terms", "--replace-unk")
     said = "terms:1: the model cannot produce 'Zo\u00eb Ann'"
     assert said in invoke(*command, "Zoe", "--glossary", "terms", code=2).err
-    (tmp_path / "terms").write_text("Zoe Bob\tZo\u00eb\n", encoding="utf-8")
-    assert "cannot produce" in invoke(*command, "Zoe", "--glossary", "terms", "--replace-unk", code=2).err
+    for several_tokens in ("Zoe Bob", "Zoe-Bob"):
+        (tmp_path / "terms").write_text(f"{several_tokens}\tZo\u00eb\n", encoding="utf-8")
+        assert "cannot produce" in invoke(*command, "Zoe", "--glossary", "terms", "--replace-unk", code=2).err
 
 
 @pytest.mark.parametrize(
