@@ -75,8 +75,10 @@ class LengthsConfig(Config):
 
     def limits(self, source: Tensor) -> LengthLimits:
         """Limits including EOS, for sources of `source` [B] tokens without EOS."""
-        longest = (source * self.max_length_ratio + 10).long().clamp(max=self.max_length)
-        shortest = torch.minimum((source * self.min_length_ratio).ceil().long().clamp(min=self.min_length), longest)
+        ratios = self.min_length_ratio, self.max_length_ratio
+        shortest, longest = ((source.double() * ratio).round(decimals=6) for ratio in ratios)  # 25 * 0.6 is 15
+        longest = (longest + 10).long().clamp(max=self.max_length)
+        shortest = torch.minimum(shortest.ceil().long().clamp(min=self.min_length), longest)
         return LengthLimits(shortest + 1, longest + 1)
 
 

@@ -152,6 +152,15 @@ def test_greedy_search_is_the_arg_max_without_a_cache(encoder, decoder):
     assert (best.tokens[:, 0, :7] == torch.where(ended, EOS, tokens[:, 1:])).all()
 
 
+def test_limits_are_those_of_exact_ratios():
+    sources = torch.arange(257)
+    for tenths in range(1, 40):
+        config = LengthsConfig(min_length_ratio=tenths / 10, max_length_ratio=tenths / 10, max_length=2000)
+        found = config.limits(sources)
+        assert found.min_length.tolist() == [-(-tenths * size // 10) + 1 for size in range(257)]
+        assert found.max_length.tolist() == [tenths * size // 10 + 10 + 1 for size in range(257)]
+
+
 CONFIGS = {
     "greedy": GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=9)),
     "beam": BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=9)),
