@@ -52,7 +52,7 @@ class SyntheticPair:
     source: str
     target: str
     log_prob: float  # of the translation, per token and with EOS
-    truncated: bool
+    truncated: bool  # the translation has the maximum length, or is of the beginning of the line alone
 
 
 _PAIR = TypeAdapter(SyntheticPair)
@@ -69,7 +69,7 @@ class EncodedTranslation(EncodedPair):
 class SyntheticReport(FilterReport):
     """Numbers of pairs that were kept, and left out by reason."""
 
-    truncated: int = 0  # the translation has the maximum length
+    truncated: int = 0
     unlikely: int = 0
 
 
@@ -156,7 +156,8 @@ class SyntheticCorpus:
     def _pair(self, line: str, translation: Translation) -> SyntheticPair:
         texts = (line, translation.text) if self.side == "source" else (translation.text, line)
         num_tokens = len(translation.tokens) + max(1, len(translation.segments))
-        return SyntheticPair(*texts, round(translation.log_prob / num_tokens, 4), translation.truncated)
+        truncated = translation.truncated or len(translation.segments) == 1  # a line that is split has several
+        return SyntheticPair(*texts, round(translation.log_prob / num_tokens, 4), truncated)
 
     def _translations(self, start: int) -> Path:
         return self.folder / TRANSLATIONS / f"{start}.jsonl"

@@ -218,3 +218,17 @@ def test_lengths_are_those_in_the_tokens_of_each_side(invoke: Invoke, tmp_path: 
     lengths = [sorted((len(source.encode(line)), len(target.encode(text)))) for line, text, _ in everything]
     kept = [pair for pair, (low, high) in zip(everything, lengths, strict=True) if high <= 3 * low]
     assert read(tmp_path / "out", side) == kept != everything
+
+
+def test_a_pair_with_a_part_of_a_line_is_left_out(invoke: Invoke, tmp_path: Path) -> None:
+    run = small_run(tmp_path)
+    lines, limit = random_lines(40), 9
+    write_lines(tmp_path / "lines", lines)
+    search = ("--set", f"search.lengths.max_source_length={limit}", "--set", "search.kind=sample")
+    for long_inputs in ("split", "truncate"):
+        options = ("--set", f"search.lengths.long_inputs={long_inputs}")
+        invoke("distill", run.folder, "--source", "lines", "-o", long_inputs, *search, *options)
+    is_long = [len(line) > limit for line, *_ in read(tmp_path / "split")]
+    assert any(is_long) and not all(is_long)
+    assert not any(len(line) > limit for line, *_ in read(tmp_path / "truncate"))
+    assert report(tmp_path / "truncate")["truncated"] >= sum(len(line) > limit for line in lines)
