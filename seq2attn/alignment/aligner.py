@@ -25,6 +25,7 @@ from seq2attn.errors import RunError, UserError
 from seq2attn.io.files import text_output
 from seq2attn.io.tables import format_table
 from seq2attn.models import Seq2Seq
+from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.nn.device import resolve_device
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.base import Tokenizer
@@ -55,12 +56,11 @@ class Aligner:
 
         Raises: RunError for a model without attention.
         """
+        if cross_attention_weights(self.model, [((), ())])[0] is None:
+            raise RunError(f"{self.run.folder}: the model has no attention, so it cannot align words")
         for start in range(0, len(pairs), PAIRS_PER_CHUNK):
             chunk = [pair for pair, _ in pairs[start : start + PAIRS_PER_CHUNK]]
-            weights = word_attention_weights(self.model, self.tokenizers, chunk)
-            if all(one is None for one in weights) and any(a.strip() and b.strip() for a, b in chunk):
-                raise RunError(f"{self.run.folder}: the model has no attention, so it cannot align words")
-            yield from weights
+            yield from word_attention_weights(self.model, self.tokenizers, chunk)
 
     def select_head(
         self, pairs: Sequence[tuple[tuple[str, str], WordAlignment]]

@@ -122,3 +122,12 @@ def test_a_model_without_attention(mistake, tmp_path: Path) -> None:
     run = untrained(tmp_path, CONFIG_OF_RUN.replace("kind: luong", "kind: fixed-context")).folder
     message = mistake("align", run, "--source", tmp_path / "lines.txt", "--target", tmp_path / "lines.txt")
     assert message == f"error: {run}: the model has no attention, so it cannot align words\n"
+
+
+def test_a_pair_without_tokens_has_no_links(invoke: Invoke, tmp_path: Path) -> None:
+    """As an empty line; `\u2581` is a space."""
+    run = untrained(tmp_path).folder
+    for line in ("", "\u2581"):
+        write_lines(tmp_path / "s", [line])
+        write_lines(tmp_path / "t", ["a"])
+        assert invoke("align", run, "--source", "s", "--target", "t").out == "\n"
