@@ -100,10 +100,10 @@ def _translate(
             attention=with_attention,
             checker=checker,
         )
-        for line, translation in enumerate(translations, number):
+        for n, (line, translation) in enumerate(zip(lines, translations, strict=True), number):
             if translator.glossary is not None:
-                terms += translator.glossary.is_met(lines[line - number], translation.text)
-            out.write(_format(line, lines[line - number], translation, options))
+                terms += translator.glossary.is_met(line, translation.text)
+            out.write(_format(n, line, translation, options))
             if translation.attention_weights is not None:
                 weights.append(translation.attention_weights)
         out.flush()

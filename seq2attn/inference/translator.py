@@ -259,7 +259,7 @@ class Translator:
         if search.mbr:
             output = [rank_by_expected_chrf(hypotheses, search, self.target.decode) for hypotheses in output]
         if self.rerankers:
-            sources = [self.source.split_tag(text) for line in lines for text in line.texts]
+            sources = [*map(self.source.split_tag, texts)]
             output = rerank(self.rerankers, sources, output, search.lengths.build_penalty(), self.target.decode)
         hypotheses = iter(output)
         return [[next(hypotheses) for _ in line.segments] for line in lines]
