@@ -222,10 +222,11 @@ def check_num_hypotheses(search: SearchConfig, count: int) -> None:
     if count < 1:
         raise UserError(f"each line has at least 1 translation, not {count}")
     if count > search.num_hypotheses:
-        raise UserError(
-            f"{count} translations of a line need a search at least as wide; this one finds {search.num_hypotheses}"
-            f" (--beam {count}, in Python beam_size={count})"
-        )
+        fix = f"--beam {count}, in Python beam_size={count}"
+        if isinstance(search, SampleConfig):
+            fix = f"--mbr {count}" if search.mbr else f"--set search.num_samples={count}"
+        found = f"this one finds {search.num_hypotheses} ({fix})"
+        raise UserError(f"{count} translations of a line need a search at least as wide; {found}")
 
 
 def check_size(search: SearchConfig, config: Path, overrides: Sequence[str]) -> None:

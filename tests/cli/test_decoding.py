@@ -56,6 +56,13 @@ def test_options_of_a_beam(invoke: Invoke, run: RunDirectory) -> None:
     assert "has to divide `beam_size`, which is 6" in invoke(*command, "--set", "search.num_beam_groups=4", code=2).err
 
 
+@pytest.mark.parametrize("options", [("--set", "search.kind=sample"), ("--mbr", "2")])
+def test_the_advice_for_more_samples_is_followed(invoke: Invoke, run: RunDirectory, options: tuple[str, ...]) -> None:
+    command = "translate", run.folder, *options, "--n-best", "3"
+    advice = invoke(*command, given=GIVEN, code=2).err.rpartition("(")[2].partition(")")[0].split()
+    assert advice[0] == options[0] and invoke(*command, *advice, given=GIVEN).out
+
+
 def test_the_name_of_a_file_is_translated_with_a_warning(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
     (tmp_path / "input.de").write_bytes(GIVEN)
     done = invoke("translate", run.folder, "input.de", "input", "ab " * 99)
