@@ -57,9 +57,9 @@ class Glossary:
         forms = [_normalization(tokenizer) for tokenizer in tokenizers]
         for number, line in enumerate(read_lines(path), start=1):
             source, *others = (column.strip() for column in line.split("\t"))
+            source = forms[0].normalize(source)
             if len(others) != 1 or not source or not others[0]:
                 raise DataError(f"{path}:{number}: expected a source term, a tab and a target term")
-            source = forms[0].normalize(source)
             ids = tuple(target.encode_phrase(others[0]))
             if replace_unk and UNK in ids and len(tokenizers[0].encode_phrase(source)) == 1:
                 ids = ()

@@ -57,6 +57,7 @@ def test_the_longest_source_term_at_word_boundaries_counts(run: RunDirectory, tm
     [
         ("few\tnot\n\n", "terms:2: expected a source term, a tab and a target term"),
         ("few\n", "terms:1: expected a source term, a tab and a target term"),
+        ("\u2581\tnot\n", "terms:1: expected a source term, a tab and a target term"),  # a mark of a space
         ("few\t \n", "terms:1: expected a source term, a tab and a target term"),
         ("few\tnot\ta\n", "terms:1: expected a source term, a tab and a target term"),
         ("few\tnot\nfew\tnot\nfew\tmany\n", "terms:3: 'few' has another target term in line 1"),
