@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import is_unspaced, join_sentences
+from seq2attn.tokenizers.right_to_left import is_right_to_left
 
 MAX_CHARACTER_TOKENS = 4
 """Maximum number of tokens of one character: the bytes of its UTF-8."""
@@ -29,9 +30,10 @@ class TokenizedText:
     def from_ids(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> TokenizedText:
         """The line with these ids, including special tokens. In scripts without spaces tokens are words."""
         tokens, word_ids, words, previous = tokenizer.convert_ids_to_tokens(ids), list[int](), list[list[int]](), -1
+        order = slice(None, None, -1 if is_right_to_left(tokenizer) else 1)
         for id, number in zip(ids, tokenizer.word_ids(ids), strict=True):
             is_continuation = number == previous >= 0 and _are_of_one_word(
-                tokenizer.decode(words[-1][-MAX_CHARACTER_TOKENS:]), tokenizer.decode([id])
+                *map(tokenizer.decode, [words[-1][-MAX_CHARACTER_TOKENS:], [id]][order])
             )
             if not is_continuation:
                 words.append([])

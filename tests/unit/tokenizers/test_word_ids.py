@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from seq2attn.tokenizers.base import Tokenizer, assign_word_ids
 from seq2attn.tokenizers.normalize import is_unspaced, join_sentences, segment_words
+from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.subwords import UnigramTokenizerConfig
 from seq2attn.tokenizers.tokenized_text import TokenizedText, _are_of_one_word
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
@@ -94,6 +95,8 @@ def test_tokens_of_scripts_without_spaces_are_words(line: str, words: list[str])
     pairs = zip(text.tokens, text.word_ids, strict=True)
     joined = ["".join(token for token, _ in group) for _, group in groupby(pairs, key=lambda pair: pair[1])]
     assert [word.replace("▁", "") for word in joined] == [*text.words]
+    reversing = with_direction(tokenizer, right_to_left=True)
+    assert TokenizedText.from_ids(reversing, [*reversing.encode(line), EOS]).words == (*words[::-1], "</s>")
 
 
 @pytest.mark.parametrize("parts", [["两只狗。", "一艘船。"], ["Two dogs.", "A boat."], ["好。", "", "OK"]])
