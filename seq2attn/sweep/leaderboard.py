@@ -107,8 +107,9 @@ def build_leaderboard(plan: SweepPlan) -> Leaderboard:
         else:
             missing.append(str(run))
     comparisons = _compare_with_baseline(plan.baseline.name, records, tests)
+    baseline = records[plan.baseline.name]
     rows = [
-        _row(trial, trial is plan.baseline, records[trial.name], comparisons[trial.name])
+        _row(trial, trial is plan.baseline, records[trial.name], baseline, comparisons[trial.name])
         for trial in plan.trials
         if records[trial.name]
     ]
@@ -149,7 +150,13 @@ def _compare_with_baseline(
     return comparisons
 
 
-def _row(trial: Trial, is_baseline: bool, records: Mapping[int, RunRecord], comparisons: Comparisons) -> LeaderboardRow:
+def _row(
+    trial: Trial,
+    is_baseline: bool,
+    records: Mapping[int, RunRecord],
+    baseline: Mapping[int, RunRecord],
+    comparisons: Comparisons,
+) -> LeaderboardRow:
     seeds = tuple(
         SeedRow(
             seed=seed,
@@ -165,12 +172,16 @@ def _row(trial: Trial, is_baseline: bool, records: Mapping[int, RunRecord], comp
         is_baseline=is_baseline,
         parameters=seeds[0].training.parameters,
         seconds=SeedStatistics.from_values([seed.training.seconds for seed in seeds]),
-        sets={name: _scores(name, list(records.values()), comparisons[name]) for name in comparisons},
+        sets={
+            name: _scores(name, [*records.values()], [*baseline.values()], comparisons[name]) for name in comparisons
+        },
         seeds=seeds,
     )
 
 
-def _scores(name: str, records: Sequence[RunRecord], comparisons: Sequence[Comparison]) -> TestSetScores:
+def _scores(
+    name: str, records: Sequence[RunRecord], baseline: Sequence[RunRecord], comparisons: Sequence[Comparison]
+) -> TestSetScores:
     results = [record.sets[name] for record in records]
     scores = {
         score.name: SeedStatistics.from_values([result.score(score.name).value for result in results])
@@ -178,7 +189,8 @@ def _scores(name: str, records: Sequence[RunRecord], comparisons: Sequence[Compa
     }
     bleu = scores.pop("BLEU")
     speed = SeedStatistics.from_values([result.sentences / result.seconds for result in results])
-    return TestSetScores(bleu, scores, speed, tuple(comparisons), combine_seeds(comparisons))
+    by_seed = [[record.sets[name].score("BLEU").value for record in one] for one in (records, baseline)]
+    return TestSetScores(bleu, scores, speed, tuple(comparisons), combine_seeds(comparisons, *by_seed))
 
 
 def _signatures(records: Mapping[str, Mapping[int, RunRecord]], rows: Sequence[LeaderboardRow]) -> dict[str, str]:

@@ -71,8 +71,13 @@ def format_differences(evaluated: RunResults) -> str:
     return "".join(["\n", *(f"\n{line}" for line in lines)]) if lines else ""
 
 
-def combine_seeds(comparisons: Sequence[Comparison]) -> OverallComparison | None:
-    """Overall comparison of several seeds; None without comparisons."""
+def combine_seeds(
+    comparisons: Sequence[Comparison], scores: Sequence[float], baselines: Sequence[float]
+) -> OverallComparison | None:
+    """Overall comparison of several seeds; None without comparisons.
+
+    `scores` and `baselines` are the BLEU of all seeds of system and baseline, also of those that only one of them has.
+    """
     if not comparisons:
         return None
     signs = {(one.difference > 0) - (one.difference < 0) for one in comparisons}
@@ -80,15 +85,11 @@ def combine_seeds(comparisons: Sequence[Comparison]) -> OverallComparison | None
     if len(signs) > 1:
         return OverallComparison(mean, None, "no difference")
     p = max(one.p_value for one in comparisons)
-    if p >= LEVEL or abs(mean) <= _seed_deviation(comparisons):
+    if p >= LEVEL or abs(mean) <= max(map(_deviation, (scores, baselines))):
         return OverallComparison(mean, p, "no difference")
     return OverallComparison(mean, p, "better" if mean > 0 else "worse")
 
 
-def _seed_deviation(comparisons: Sequence[Comparison]) -> float:
-    """The larger standard deviation (n - 1) over seeds, of the system or the baseline; 0 of a single seed."""
-    if len(comparisons) < 2:
-        return 0.0
-    scores = [one.score for one in comparisons]
-    baselines = [one.score - one.difference for one in comparisons]
-    return max(statistics.stdev(scores), statistics.stdev(baselines))
+def _deviation(scores: Sequence[float]) -> float:
+    """Standard deviation (n - 1) over seeds; 0 of a single seed."""
+    return statistics.stdev(scores) if len(scores) > 1 else 0.0

@@ -129,7 +129,8 @@ class TestSignificance:
     )
     def test_an_outcome_needs_every_seed_and_more_than_the_deviation(self, scores, baselines, p_values, outcome):
         seeds = enumerate(zip(scores, baselines, p_values, strict=True))
-        overall = combine_seeds([Comparison(i, score, score - base, p, 1.0, "") for i, (score, base, p) in seeds])
+        comparisons = [Comparison(i, score, score - base, p, 1.0, "") for i, (score, base, p) in seeds]
+        overall = combine_seeds(comparisons, scores, baselines)
         signs = {score > base for score, base in zip(scores, baselines, strict=True)}
         assert overall.p_value == (max(p_values) if len(signs) == 1 else None)
         assert overall.difference == pytest.approx(np.mean(scores) - np.mean(baselines))
@@ -138,8 +139,9 @@ class TestSignificance:
     def test_equal_systems_and_no_systems(self):
         lines = with_errors(REFERENCES["first"], 0.3, 0)
         comparison = compare_systems(1, lines, {"same": lines}, METRICS, [REFERENCES["first"]])["same"]
-        assert comparison.difference == 0 and combine_seeds([comparison]).outcome == "no difference"
-        assert combine_seeds([]) is None
+        overall = combine_seeds([comparison], [comparison.score], [comparison.score])
+        assert comparison.difference == 0 and overall.outcome == "no difference"
+        assert combine_seeds([], [comparison.score], []) is None
 
     def test_the_settings_of_the_config_count(self):
         lines = REFERENCES["first"]
@@ -173,6 +175,19 @@ class TestLeaderboard:
         assert [*means] == sorted(ERROR_RATES, key=means.get, reverse=True)
         overall = {row.name: row.sets["first"].overall for row in board.rows}
         assert overall["a"] is None and (overall["b"].outcome, overall["c"].outcome) == ("better", "worse")
+
+    @pytest.mark.parametrize(("trial", "finished"), [("b", {"a": "a", "b": "bc"}), ("c", {"a": "bc", "c": "a"})])
+    def test_seeds_that_one_trial_has_finished_count_in_its_deviation(self, plan, tmp_path, trial, finished):
+        """With seed 1 both are far apart, but seed 2 of one of them is farther from its own seed 1."""
+        more = load_plan(plan.path, [f"folder={tmp_path}"])
+        for run in more.runs:
+            if len(results := finished.get(run.trial.name, "")) >= run.seed:
+                write_record(run.folder, record(results[run.seed - 1], run.seed))
+        rows = {row.name: row for row in build_leaderboard(more).rows}
+        scores = rows[trial].sets["first"]
+        deviations = [rows[name].sets["first"].bleu.std or 0.0 for name in finished]
+        assert [one.seed for one in scores.comparisons] == [1] and scores.overall.p_value < 0.05
+        assert abs(scores.overall.difference) < max(deviations) and scores.overall.outcome == "no difference"
 
     def test_results_of_another_text_are_refused(self, plan):
         path = plan.path.parent / "second.txt"
