@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Annotated, Literal, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from seq2attn.config.base import Config
 from seq2attn.data.word_alignment import WordAlignment
+from seq2attn.tokenizers.normalize import collapse_whitespace, normalize
 
 RejectionReason = Literal["empty", "too_long", "unbalanced", "duplicate"]
 
@@ -23,6 +29,13 @@ class EncodedPair:
     text: tuple[str, str]
     ids: tuple[list[int], list[int]]
     alignment: WordAlignment | None = None
+
+    @cached_property
+    def hash(self) -> int:
+        """A hash of the text in NFC, with single spaces and without its tag."""
+        lines = (collapse_whitespace(normalize("NFC", line)) for line in self.text)
+        text = "\n".join(re.sub(r"^<[^\s<>]+> ", "", line) for line in lines)
+        return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 Pair = TypeVar("Pair", bound=EncodedPair)
@@ -75,6 +88,7 @@ class PairFilter:
         self._config = config
         self._counts: Counter[str] = Counter()
         self._digests: set[bytes] = set()
+        self._kept = array("Q")
 
     def filter(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """The pairs of a corpus that are kept, in their order; resets the counts of `report`."""
@@ -84,6 +98,7 @@ class PairFilter:
             self._counts["num_read"] += 1
             self._counts[reason or "num_kept"] += 1
             if reason is None:
+                self._kept.append(pair.hash)
                 yield pair
 
     def _check_duplicate(self, pair: EncodedPair) -> RejectionReason | None:
@@ -95,6 +110,11 @@ class PairFilter:
             return "duplicate"
         self._digests.add(digest)
         return None
+
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        """The hashes of the pairs of all corpora that are kept, [pairs]."""
+        return np.array(self._kept, np.uint64)
 
     @property
     def report(self) -> FilterReport:

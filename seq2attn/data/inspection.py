@@ -1,7 +1,7 @@
 """Inspection of text: statistics of each corpus, its comparison with the training text, and warnings.
 
 data-report.json    all statistics and warnings; `translate` and `evaluate` compare their input with the training text
-data/hashes.npy     a hash of each training pair, by which these are found in test sets
+data/hashes.npy     a hash of each training pair that filters keep, by which these are found in test sets
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import TypeAlias
 
@@ -23,7 +22,7 @@ from seq2attn.data.filter import EncodedPair
 from seq2attn.errors import RunError
 from seq2attn.io.files import atomic_path, read_object, write_json
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import NormalizeConfig, collapse_whitespace, normalize
+from seq2attn.tokenizers.normalize import NormalizeConfig
 from seq2attn.tokenizers.vocabulary import UNK
 
 Hashes: TypeAlias = NDArray[np.uint64]
@@ -148,7 +147,7 @@ class CorpusInspector:
     def inspect(self, pairs: Iterable[EncodedPair]) -> Iterator[EncodedPair]:
         """The same pairs, counted."""
         for pair in pairs:
-            self._hashes.append(hash_pair(pair.text))
+            self._hashes.append(pair.hash)
             for side, line, ids in zip(self._sides, pair.text, pair.ids, strict=True):
                 side.add(line, ids)
             yield pair
@@ -220,12 +219,6 @@ def inspect_pairs(
     for _ in inspector.inspect(EncodedPair(pair, (source.encode(pair[0]), target.encode(pair[1]))) for pair in pairs):
         pass
     return inspector.report(train)
-
-
-def hash_pair(pair: tuple[str, str]) -> int:
-    """A hash of a pair in NFC, with single spaces and without its tag."""
-    text = "\n".join(re.sub(r"^<[^\s<>]+> ", "", collapse_whitespace(normalize("NFC", line))) for line in pair)
-    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def save_hashes(hashes: Hashes, run: Path) -> None:

@@ -109,8 +109,8 @@ def prepare(
     _save(dev_inspector.inspect(_encode(data.dev, tokenizers, "dev", dev_size)), tokenizers, folder / DEV)
     for name, part in zip(names, parts, strict=True):
         log(_describe(name, part, parts))
-    save_hashes(inspector.hashes, folder)
-    _report(inspector.report(), dev_inspector.report(inspector.hashes), inspector.hashes, data.test, folder, log)
+    save_hashes(pair_filter.hashes, folder)
+    _report(inspector.report(), dev_inspector.report(pair_filter.hashes), pair_filter.hashes, data.test, folder, log)
     prepared = {
         "fingerprint": _fingerprint(data, text),
         "tests": _test_fingerprints(data, text),

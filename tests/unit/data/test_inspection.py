@@ -12,14 +12,13 @@ import pytest
 from numpy.typing import NDArray
 
 from seq2attn.data.config import DataConfig
-from seq2attn.data.filter import FiltersConfig
+from seq2attn.data.filter import EncodedPair, FiltersConfig
 from seq2attn.data.inspection import (
     HASHES_FILE,
     REPORT_FILE,
     CorpusReport,
     DataReport,
     TextStyle,
-    hash_pair,
     inspect_pairs,
     load_hashes,
 )
@@ -43,7 +42,7 @@ def style(lines: Iterable[str]) -> TextStyle:
 
 
 def hashes(pairs: Pairs) -> NDArray[np.uint64]:
-    return np.array([hash_pair(pair) for pair in pairs], np.uint64)
+    return np.array([EncodedPair(pair, ([], [])).hash for pair in pairs], np.uint64)
 
 
 def tokenized(line: str) -> str:
@@ -193,6 +192,14 @@ class TestReport:
         content = json.loads((run / REPORT_FILE).read_text(encoding="utf-8"))
         assert content["warnings"] == report.warnings() and content["tests"]["test"]["num_in_train"] == 10
         assert "train: kept 350 of 351 pairs; left out: 1 empty" in log
+
+    def test_pairs_that_filters_leave_out_are_no_training_pairs(self, tmp_path: Path) -> None:
+        test, log = [*PHRASES[:300], ("allein", "")], list[str]()
+        prepare(self.data(tmp_path, test=test, max_length=20), self.TEXT, tmp_path / "run", log.append)
+        short = [pair for pair in PHRASES[:300] if max(map(len, pair)) <= 20]
+        report = DataReport.load(tmp_path / "run")
+        assert 0 < len(short) < 300
+        assert report is not None and report.tests["test"].num_in_train == len(short)
 
     def test_it_is_of_the_present_test_sets(self, tmp_path: Path) -> None:
         run, log = tmp_path / "run", list[str]()
