@@ -34,6 +34,9 @@ def main() -> None:
     print(format_table([heads, *(row(name, run, reports[name], sets) for name, run in runs.items())], markdown=True))
     for signature in sorted({bleu(r, name)["signature"] for r in reports.values() for name in sets}):
         print(f"\nSignature: `{signature}`")
+    settings = {json.dumps([r[name]["engine"], r[name]["search"]]) for r in reports.values() for name in sets}
+    if len(settings) > 1:
+        print("\nSettings of search or engine differ: `seq2attn compare` with these runs names them.")
     if options.plot:
         test = options.test or sets[0]
         draw_bleu_by_length({name: buckets(report, test) for name, report in reports.items()}, options.plot)

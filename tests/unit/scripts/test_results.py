@@ -22,14 +22,19 @@ def test_runs_of_one_name_have_their_own_scores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = {"small/seed-1": 10.0, "large/seed-1": 20.0}
-    for name, bleu in names.items():
-        run = untrained(tmp_path / name)
+    runs = {name: untrained(tmp_path / name) for name in names}
+    for run in runs.values():
         (run.folder / "metrics.jsonl").write_text(json.dumps({"epoch": 1, "seconds": 60}) + "\n", encoding="utf-8")
-        write_reports(run, run.weights_origin(), [result_of(bleu)], BeamConfig(kind="beam"), "")
-    monkeypatch.setattr(sys, "argv", ["results.py", *(str(tmp_path / name / "run") for name in names)])
-    results.main()
-    rows = [[cell.strip() for cell in line.split("|")] for line in capsys.readouterr().out.split("\n")]
-    assert {row[1]: row[-2] for row in rows[2:4]} == {f"{name}/run": f"{bleu:.2f}" for name, bleu in names.items()}
+    monkeypatch.setattr(sys, "argv", ["results.py", *(str(run.folder) for run in runs.values())])
+    for beam_sizes in ((5, 5), (5, 4)):
+        for (name, run), beam_size in zip(runs.items(), beam_sizes, strict=True):
+            search = BeamConfig(kind="beam", beam_size=beam_size)
+            write_reports(run, run.weights_origin(), [result_of(names[name])], search, "")
+        results.main()
+        out = capsys.readouterr().out
+        rows = [[cell.strip() for cell in line.split("|")] for line in out.split("\n")]
+        assert {row[1]: row[-2] for row in rows[2:4]} == {f"{name}/run": f"{bleu:.2f}" for name, bleu in names.items()}
+        assert ("Settings of search or engine differ" in out) == (len({*beam_sizes}) > 1)
 
 
 def test_scores_of_other_weights_do_not_count(tmp_path: Path) -> None:
