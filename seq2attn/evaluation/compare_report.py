@@ -20,8 +20,9 @@ TEST_NOTES = {
 
 
 def comparison_html(comparison: RunComparison) -> str:
-    """The page: scores, BLEU by length, words by frequency, and the sentences that differ most side by side."""
-    return render_page("seq2attn.evaluation", {**asdict(comparison), "notes": _notes(comparison)})
+    """The page: the tables of `comparison_text`, and the sentences that differ most side by side."""
+    content = {**asdict(comparison), "seeds": seed_spread(comparison), "notes": _notes(comparison)}
+    return render_page("seq2attn.evaluation", content)
 
 
 def comparison_text(comparison: RunComparison, *, markdown: bool = False) -> str:

@@ -97,9 +97,13 @@ def test_examples_are_the_sentences_that_differ_most(folder: Path, toy: Toy) -> 
 def test_output_formats(folder: Path, toy: Toy) -> None:
     text = invoke_in(folder, "compare", *RUNS, "--html", "page.html").out
     page = (folder / "page.html").read_text(encoding="utf-8")
-    scores = compared(folder)["sets"][0]["scores"]["BLEU"]
+    found = compared(folder)
+    scores = found["sets"][0]["scores"]["BLEU"]
     assert f"{scores['a']['value']:.2f} ± {scores['a']['interval']:.2f}" in text and "p = " in text
-    assert compared(folder)["seeds"] == [["a", "c"]] and "a, c" in text and "± 0.00" in text
+    assert found["seeds"] == [["a", "c"]] and "a, c" in text and "± 0.00" in text
+    for one in found["sets"]:
+        for metric, values in one["scores"].items():
+            assert f'["{one["name"]}","{metric}","a, c",{values["a"]["value"]},0.0]' in page
     assert '"runs":["a","b","c"]' in page and "http" not in page.replace("http-equiv", "")
     markdown = invoke_in(folder, "compare", "a", "b", "--format", "markdown").out
     for output in (text, page, markdown):  # `b` has another maximum length
