@@ -216,7 +216,8 @@ MARKS = {"better": "▲", "worse": "▼", "no difference": "="}
 
 def leaderboard_html(board: Leaderboard) -> str:
     """The page: a table that can be sorted by any column."""
-    return render_page("seq2attn.sweep", {**asdict(board), "notes": _notes(board), "marks": MARKS})
+    names = {"axes": [*board.axes], "sets": [*board.sets]}  # JavaScript has keys such as `2016` before others
+    return render_page("seq2attn.sweep", {**asdict(board), **names, "notes": _notes(board), "marks": MARKS})
 
 
 def leaderboard_markdown(board: Leaderboard) -> str:

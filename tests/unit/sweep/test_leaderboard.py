@@ -267,6 +267,12 @@ class TestLeaderboard:
         assert "Not finished: c seed 3." in text
         assert "4 trials, of whose trainings with 3 seeds some are not finished; test sets: first (60" in text
 
+    def test_the_page_has_test_sets_in_their_order(self, board):
+        """Also those whose names are numbers, which JavaScript puts before others as keys."""
+        sets = {"second": 60, "2017": 60, "2016": 60}
+        data = json.loads(re.search(r"const data = (.*);\n", leaderboard_html(replace(board, sets=sets)))[1])
+        assert data["sets"] == [*sets] and data["axes"] == [*board.axes]
+
     def test_the_page(self, board, chromium, tmp_path):
         page = leaderboard_html(board)
         data = json.loads(re.search(r"const data = (.*);\n", page)[1])
