@@ -6,7 +6,6 @@ Fetching again continues an interrupted transfer; texts that are already right s
 from __future__ import annotations
 
 import gzip
-import hashlib
 import shutil
 import tarfile
 import zipfile
@@ -21,7 +20,7 @@ from typing import IO
 from seq2attn.data.corpus_formats import plain, sgml_segments, tatoeba, ted_train, ted_valid, unescaped, xml_segments
 from seq2attn.errors import DataError
 from seq2attn.io.download import download
-from seq2attn.io.files import atomic_path
+from seq2attn.io.files import atomic_path, sha256_of
 
 CORRUPT_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, KeyError)
 """Errors of an archive, without those of a disk."""
@@ -108,12 +107,7 @@ def _urls(texts: Iterable[Text]) -> set[str]:
 
 
 def _is_right(path: Path, sha256: str | None) -> bool:
-    return path.is_file() and sha256 in (None, _sum(path))
-
-
-def _sum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return path.is_file() and (sha256 is None or sha256 == sha256_of(path))
 
 
 def _origin(text: Text) -> str:
@@ -123,7 +117,7 @@ def _origin(text: Text) -> str:
 def _check(path: Path, sha256: str | None, origin: str) -> None:
     if not path.stat().st_size:
         raise DataError(f"{origin}: no text; the origin has changed, use a copy with --mirror DIR")
-    found = _sum(path) if sha256 else None
+    found = sha256_of(path) if sha256 else None
     if found != sha256:
         hint = "run this again; if the error stays, the origin has changed: use a copy with --mirror DIR"
         raise DataError(f"{origin}: not the text expected (SHA-256 {found} instead of {sha256}); removed, {hint}")
