@@ -152,21 +152,17 @@ class CorpusInspector:
                 side.add(line, ids)
             yield pair
 
-    @property
-    def hashes(self) -> Hashes:
-        """The hashes of all pairs."""
-        return np.array(self._hashes, np.uint64)
-
     def report(self, train: Hashes | None = None) -> CorpusReport:
         """The statistics. `train` are the hashes of the training pairs, for a dev or test set."""
+        hashes = np.array(self._hashes, np.uint64)
         source_is_empty, target_is_empty = (np.array(side.lengths) == 0 for side in self._sides)
         source, target = (side.statistics() for side in self._sides)
         return CorpusReport(
-            num_pairs=len(self._hashes),
+            num_pairs=len(hashes),
             num_empty=int((source_is_empty & target_is_empty).sum()),
             num_one_sided=int((source_is_empty ^ target_is_empty).sum()),
-            num_duplicates=len(self._hashes) - len(np.unique(self.hashes)),
-            num_in_train=None if train is None else int(np.isin(self.hashes, train).sum()),
+            num_duplicates=len(hashes) - len(np.unique(hashes)),
+            num_in_train=None if train is None else int(np.isin(hashes, train).sum()),
             source=source,
             target=target,
         )
