@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, cast
@@ -20,7 +21,7 @@ SignificanceTest = Literal["bootstrap", "randomization"]
 SAMPLES: dict[SignificanceTest, tuple[str, int]] = {"bootstrap": ("bs", 1000), "randomization": ("ar", 10_000)}
 """sacreBLEU's name of each paired test, and its number of samples."""
 TIE = 1e-9
-"""Difference below which scores are equal."""
+"""Difference, and relative difference, below which scores are equal."""
 References = Sequence[Sequence[str]]
 """Reference streams: `references[k][i]` is the k-th reference of sentence i."""
 LENGTHS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
@@ -95,29 +96,43 @@ def paired_scores(
     """Scores of the translations of each system against the first, by sacreBLEU's name of the metric and system.
 
     sacreBLEU's paired test, except for equal scores: their p-value is 1, where its bootstrap gives the smallest. Its
-    randomization counts larger differences alone; those as large, in 2 of 2^n exchanges of n translations, are added.
+    randomization counts larger differences alone, which leaves out many of a metric of few values: `_with_ties`.
     """
     by_name: dict[str, Metric] = {name: metrics.by_name[name] for name in names}
+    if test == "randomization":
+        by_name = {name: _with_ties(metric) for name, metric in by_name.items()}
     test_type, samples = SAMPLES[test]
     paired = PairedTest([*systems.items()], by_name, references, test_type=test_type, n_samples=samples)
     signatures, columns = cast("tuple[Mapping[str, Any], Mapping[str, Any]]", paired())
-    first = next(iter(systems.values()))
 
-    def score(name: str, system: str, result: Any) -> PairedScore:
+    def score(name: str, result: Any) -> PairedScore:
         p_value = result.p_value
         if p_value is not None and abs(result.score - columns[name][0].score) < TIE:
             p_value = 1.0
-        elif p_value is not None and test == "randomization":
-            num_different = sum(one != other for one, other in zip(systems[system], first, strict=True))
-            p_value = min(1.0, p_value + 2.0 ** (1 - num_different))
         numbers = (None if number is None else float(number) for number in (result.ci, p_value))
         return PairedScore(float(result.score), str(signatures[name]), *numbers)
 
     return {
-        name: {system: score(name, system, result) for system, result in zip(systems, column, strict=True)}
+        name: {system: score(name, result) for system, result in zip(systems, column, strict=True)}
         for name, column in columns.items()
         if name != "System"
     }
+
+
+def _with_ties(metric: Metric) -> Metric:
+    """The metric, with which sacreBLEU's randomization also counts differences as large as that of the translations.
+
+    Scores of exchanged translations, whose summed statistics are no list, are larger by a factor of 1 + TIE.
+    """
+    result, compute = copy(metric), metric._aggregate_and_compute
+
+    def aggregate(stats: Any) -> Any:
+        score = compute(stats)
+        score.score *= 1 if isinstance(stats, list) else 1 + TIE
+        return score
+
+    vars(result)["_aggregate_and_compute"] = aggregate
+    return result
 
 
 def bleu_by_length(

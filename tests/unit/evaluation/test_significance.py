@@ -11,6 +11,8 @@ REFERENCES = ["a b c d e f", "g h i j k l", "m n o p q r", "s t u v w x", "a c e
 METRICS = EvaluationConfig().build(REFERENCES)
 FIRST = ["a b c d e", "g h i j k l", "m n o r", "s t u v w x", "a c e g i"]
 
+NAMES = ("bleu", "chrf", "ter", "exact", "token-error-rate")
+
 
 def p_values(second, test, names=("bleu", "chrf", "ter", "exact")):
     scores = paired_scores(METRICS, {"first": FIRST, "second": second}, [REFERENCES], names, test)
@@ -23,14 +25,24 @@ def test_the_p_value_of_different_translations_with_equal_scores_is_1(test):
     assert second != FIRST and set(p_values(second, test).values()) == {1.0}
 
 
-@pytest.mark.parametrize("changed", [1, 2, 4])
-def test_randomization_is_the_share_of_exchanges_with_as_large_a_difference(changed):
-    second = [*REFERENCES[:changed], *FIRST[changed:]]
+@pytest.mark.parametrize(("right", "wrong"), [("1", ""), ("12", ""), ("1234", ""), ("135", "2")])
+def test_randomization_is_the_share_of_exchanges_with_as_large_a_difference(right, wrong):
+    """Of few values, as of exact matches, many differences are as large."""
+    triples = zip("12345", REFERENCES, FIRST, strict=True)
+    second = [one if number in right else line[2 * (number in wrong) :] for number, one, line in triples]
     exchanged = [
-        zip(*((a, b)[::step] for a, b, step in zip(FIRST, second, steps, strict=True)), strict=True)
+        list(zip(*((a, b)[::step] for a, b, step in zip(FIRST, second, steps, strict=True)), strict=True))
         for steps in product((1, -1), repeat=len(FIRST))
     ]
-    scores = [[METRICS.scores(system, [REFERENCES], ["bleu"])[0].value for system in pair] for pair in exchanged]
-    differences = [abs(one - other) for one, other in scores]
-    expected = sum(difference >= differences[0] - 1e-9 for difference in differences) / len(differences)
-    assert p_values(second, "randomization", ["bleu"])["BLEU"] == pytest.approx(expected, abs=0.02)
+    found = p_values(second, "randomization", NAMES)
+    for name, p_value in zip(NAMES, found.values(), strict=True):
+        scores = [[METRICS.scores(system, [REFERENCES], [name])[0].value for system in pair] for pair in exchanged]
+        differences = [abs(one - other) for one, other in scores]
+        expected = sum(difference >= differences[0] - 1e-9 for difference in differences) / len(differences)
+        assert p_value == pytest.approx(expected, abs=0.02), name
+
+
+def test_randomization_of_a_single_sentence_has_no_other_exchange():
+    systems = {"first": FIRST[:1], "second": REFERENCES[:1]}
+    scores = paired_scores(METRICS, systems, [REFERENCES[:1]], NAMES[:2], "randomization")
+    assert {name: one["second"].p_value for name, one in scores.items()} == {"BLEU": 1.0, "chrF2": 1.0}
