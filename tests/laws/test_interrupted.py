@@ -33,7 +33,7 @@ CASES = {
     },
     "adadelta": {"optimizer": {"kind": "adadelta"}, "report_every": 1, "batch": {"tokens": "auto"}},
     "momentum": {"optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9}, "batch": {"gradient_accumulation": 2}},
-    "moving average": {"ema_decay": 0.9, "checkpoints": LAST, **FAST},
+    "moving average": {"ema_decay": 0.9, "checkpoints": LAST, "lr_schedule": {"kind": "cosine"}, **FAST},
     "early stop": {"validation": {"every": "2 updates", "metric": "loss", "patience": 2}, **FAST},
 }
 PLAIN = {
