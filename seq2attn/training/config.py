@@ -38,8 +38,9 @@ class BatchConfig(Config):
     """Rows times the longer side of a batch, with padding, on each device; auto: 256 to 4096, by the corpus size;
     fit: as many as fit in the memory of the GPU, with at least 150 updates per epoch."""
     micro_batch_tokens: PositiveInt | None = None
-    """Tokens of a micro-batch; the gradients of the micro-batches are summed. Default: the whole batch on a GPU; on a
-    CPU about 1400 in float32, for less memory and padding, and 4096 in bfloat16."""
+    """Tokens of a micro-batch, of sentences of similar lengths. A batch is several of them, drawn at random, whose
+    gradients are summed: less memory, and a mixture of lengths. Default: the whole batch on a GPU; on a CPU about 1400
+    in float32, for less memory and padding, and 4096 in bfloat16."""
     gradient_accumulation: PositiveInt = 1
     """Number of batches per update."""
     padding_free: bool = False
