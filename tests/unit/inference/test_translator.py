@@ -81,8 +81,9 @@ def test_beam_size_and_number_of_hypotheses_are_arguments() -> None:
     assert (two.text, two.alternatives) == (expected.text, expected.alternatives[:1])
     samples = SampleConfig(kind="sample", num_samples=2)
     assert len(one.translate("a few words", samples, num_hypotheses=2).alternatives) == 1
-    for search, count in ((SEARCH, 4), (GREEDY, 2), (samples, 3)):
-        with pytest.raises(UserError, match=rf"{count} translations of a line .*--beam {count}, .*beam_size={count}"):
+    beam = r"--beam {0}, .*beam_size={0}"
+    for search, count, fix in ((SEARCH, 4, beam), (GREEDY, 2, beam), (samples, 3, r"--set search\.num_samples={}")):
+        with pytest.raises(UserError, match=rf"{count} translations of a line .*{fix.format(count)}"):
             one.translate("a few words", search, num_hypotheses=count)
 
 
