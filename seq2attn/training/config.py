@@ -12,7 +12,7 @@ from seq2attn.config.base import Config, FieldError, FieldErrors, RunPath
 from seq2attn.config.duration import Duration, DurationField, OneOrMore, TimeField
 from seq2attn.search.config import MAX_BEAM_SIZE
 from seq2attn.training.guided_alignment import GuidedAlignmentConfig
-from seq2attn.training.lr_schedules import InverseSquareRootScheduleConfig, LRScheduleConfig
+from seq2attn.training.lr_schedules import CosineScheduleConfig, InverseSquareRootScheduleConfig, LRScheduleConfig
 from seq2attn.training.optimizers import AdamConfig, OptimizerConfig
 
 Metric = Literal["bleu", "chrf", "exact", "loss"]
@@ -152,6 +152,15 @@ def _check_lora(lora: LoRAConfig | None, frozen: tuple[str, ...]) -> list[FieldE
     return [FieldError("frozen", "`lora` freezes all weights but its own: leave this out")] if both else []
 
 
+def _check_cosine(max_duration: tuple[Duration, ...], lr_schedule: LRScheduleConfig) -> list[FieldError]:
+    if not isinstance(lr_schedule, CosineScheduleConfig) or lr_schedule.total_updates != "auto":
+        return []
+    if any(limit.unit in ("updates", "epochs") for limit in max_duration):
+        return []
+    message = "auto needs a `training.max_duration` in epochs or updates; add one, or give a number of updates"
+    return [FieldError("lr_schedule.total_updates", message)]
+
+
 def _check_minimum_risk(
     minimum_risk: MinimumRiskConfig | None,
     batch: BatchConfig,
@@ -174,7 +183,7 @@ def _check_minimum_risk(
 class TrainingConfig(Config):
     """Duration, batches, optimizer, validation and checkpoints of a training."""
 
-    rules = (_check_lora, _check_minimum_risk)
+    rules = (_check_lora, _check_minimum_risk, _check_cosine)
 
     max_duration: Annotated[tuple[DurationField, ...], OneOrMore] = Field((Duration(20, "epochs"),), min_length=1)
     """A duration, or a list of durations, of which the first to be reached ends the training."""

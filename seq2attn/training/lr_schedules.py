@@ -66,7 +66,8 @@ class CosineScheduleConfig(Config):
 
     kind: Literal["cosine"]
     total_updates: Updates = "auto"
-    """The update at which `min_lr_factor` is reached; auto: the last that `training.max_duration` allows."""
+    """The update at which `min_lr_factor` is reached; auto: the last that `training.max_duration` allows,
+    in epochs or updates."""
     warmup_updates: NonNegativeInt = 0
     """Updates over which the learning rate rises linearly."""
     min_lr_factor: NonNegativeFloat = 0.0
