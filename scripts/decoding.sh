@@ -9,11 +9,8 @@ for other in "${@:5}"; do
     ensemble+=(--ensemble "$other")
 done
 decode() {
-    local output="$folder/$1"
-    if [ ! -e "$output" ]; then
-        seq2attn translate "$run" -i "$source" -o "$output" "${@:2}"
-    fi
-    systems+=("$output")
+    seq2attn translate "$run" -i "$source" -o "$folder/$1" "${@:2}"
+    systems+=("$folder/$1")
 }
 mkdir -p "$folder"
 decode beam-5 --beam 5 # sacreBLEU's baseline

@@ -101,9 +101,10 @@ class Glossary:
         return TermCounts(sum(met), len(met))
 
     def is_met(self, source: str, translation: str) -> Iterator[bool]:
-        """For each term of a line, True if the translation has it."""
+        """For each term of a line, True if the translation has it as whole words."""
         text = self.target.normalize(translation)
-        return (self.target.normalize(term.text) in text for term in self.find(source))
+        terms = (regex.escape(self.target.normalize(term.text)) for term in self.find(source))
+        return (regex.search(f"{WORD_START}{term}{WORD_END}", text) is not None for term in terms)
 
 
 def _normalization(tokenizer: Tokenizer) -> NormalizeConfig:

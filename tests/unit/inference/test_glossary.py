@@ -56,6 +56,14 @@ def test_terms_are_compared_as_the_tokenizers_normalize_them(tmp_path: Path) -> 
     assert Glossary.load(tmp_path / "terms", lower).word("tür") == "Teacher"
 
 
+@pytest.mark.parametrize(
+    ("translation", "is_met"), [("a teacher.", 1), ("teachers", 0), ("the headteacher", 0), ("老teacher好", 1)]
+)
+def test_a_term_is_met_by_whole_words(tmp_path: Path, translation: str, is_met: int) -> None:
+    (tmp_path / "terms").write_text("Lehrer\tteacher\n", encoding="utf-8")
+    assert Glossary.load(tmp_path / "terms", TOKENIZERS).count_met(["Lehrer"], [translation]) == TermCounts(is_met, 1)
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_tag_is_no_word_of_the_text(tmp_path: Path, reverse: bool) -> None:
     (tmp_path / "terms").write_text("medical\tteacher\n", encoding="utf-8")
