@@ -120,11 +120,12 @@ search() {
 # holds their results, for `seq2attn sweep CONFIG --leaderboard` elsewhere.
 results() {
     export OMP_NUM_THREADS=2
-    local sweep
-    for sweep in multi30k multi30k-methods; do
-        if [ "$failed" != 0 ]; then break; fi # minimum-risk training begins with a finished training of the first
-        seq2attn 265 sweep configs/sweeps/$sweep.yaml --jobs 8 --set changes.training.precision=bfloat16
-    done
+    local precision=(--set changes.training.precision=bfloat16) methods=configs/sweeps/multi30k-methods.yaml
+    seq2attn 265 sweep configs/sweeps/multi30k.yaml --jobs 8 "${precision[@]}"
+    seq2attn 60 sweep $methods --jobs 8 "${precision[@]}" --set "trials=[{method: baseline}]"
+    if [ "$failed" = 0 ]; then # minimum-risk training begins with a finished training of the baseline
+        seq2attn 205 sweep $methods --jobs 8 "${precision[@]}"
+    fi
     step 30 tar -czf "$OUT/results.tgz" --exclude=data --exclude=checkpoints --exclude=model.safetensors runs/sweeps
 }
 

@@ -196,7 +196,7 @@ def test_the_shipped_sweep_and_that_of_the_page_are_valid(tmp_path):
     trained = {trial.choices["model"]: trial for trial in plans["multi30k"].trials}
     assert {*trained} == {path.stem for path in (ROOT / "configs/multi30k").glob("*.yaml")} - {"base", "tiny"}
     trainings = [trial.experiment.training for trial in plans["multi30k-methods"].trials]
-    start = trained["transformer"].experiment.run_dir / "seed-1"
+    start = plans["multi30k-methods"].baseline.experiment.run_dir / "seed-1"
     assert [t.init_from.run_dir for t in trainings if t.init_from] == [start, start]
     for method in ("r_drop", "scheduled_sampling", "minimum_risk", "ema_decay"):
         assert sum(bool(getattr(training, method)) for training in trainings) == 1
