@@ -30,6 +30,8 @@ def main() -> None:
     runs = {os.path.relpath(run, common): run for run in options.runs}  # such as small/seed-1
     reports = {name: reports_of(run) for name, run in runs.items()}
     sets = sorted(set.intersection(*({*report} for report in reports.values())))
+    if options.test and options.test not in sets:
+        parser.error(f"--test {options.test}: the test sets of all runs are {', '.join(sets)}")
     heads = ["run", "parameters", "epochs", "minutes", *(f"BLEU {name}" for name in sets)]
     print(format_table([heads, *(row(name, run, reports[name], sets) for name, run in runs.items())], markdown=True))
     for signature in sorted({bleu(r, name)["signature"] for r in reports.values() for name in sets}):

@@ -33,10 +33,11 @@ from seq2attn.sweep.record import (
     read_record,
     write_trial,
 )
+from seq2attn.sweep.worker import TERMINATE_GRACE_SECONDS
 
 EVALUATION_PARTS = {"test sets", "search"}
 """Parts of a config that training does not depend on."""
-LOCK_TIMEOUT = 5.0
+LOCK_TIMEOUT = TERMINATE_GRACE_SECONDS + 5
 """Seconds within which the trainings of a killed sweep end."""
 
 
@@ -149,8 +150,6 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 SWEEP_LOG = "sweep.log"
-TERMINATE_GRACE_SECONDS = 10.0
-"""Time from the request to end a process until it is killed."""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,16 @@
 """Process of one training: `python -m seq2attn.sweep.worker RUN_DIR JOBS` trains and evaluates `RUN_DIR/trial.json`.
 
-Its standard input is a pipe from the sweep: when that closes, the worker ends.
+Its standard input is a pipe from the sweep: when that closes, the worker saves a checkpoint and ends.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import signal
 import sys
 import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +23,9 @@ from seq2attn.models.build import count_parameters
 from seq2attn.sweep.record import RunRecord, TrainingSummary, read_trial, write_record
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
+
+TERMINATE_GRACE_SECONDS = 10.0
+"""Time from the request to end a training until it is killed."""
 
 
 def main() -> int:
@@ -73,6 +78,8 @@ def _machine_name(device: torch.device) -> str:
 
 def _end_with_the_sweep() -> None:
     os.read(0, 1)  # blocks until the pipe is closed: nothing is written to it
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(TERMINATE_GRACE_SECONDS)
     os._exit(1)
 
 

@@ -39,7 +39,7 @@ baseline: {model: fixed}
 """
 LONG = SWEEP.replace("[1]", "[1, 2]").replace("[2 updates]", "[12 updates]").replace("1 update}", "4 updates}")
 RESULT = r"^(?:fixed|luong) seed [12]: BLEU short .*, mixed .* \(\d+ s\)$"
-VARIABLE = ("seconds", "sentences_per_second", "folder", "jobs", "date", "conditions")
+VARIABLE = ("seconds", "sentences_per_second", "folder", "jobs", "threads", "date", "conditions")
 
 
 def home(folder: Path, sweep: str = SWEEP) -> Path:
@@ -181,7 +181,13 @@ def wait_until(condition: Callable[[], bool]) -> bool:
 
 
 def wait_for(pattern: str, folder: Path) -> None:
-    assert wait_until(lambda: any(folder.rglob(pattern))), f"no {pattern} in {folder}"
+    def is_there() -> bool:
+        try:
+            return any(folder.rglob(pattern))
+        except FileNotFoundError:  # a folder of a `.partial` file that was renamed meanwhile
+            return False
+
+    assert wait_until(is_there), f"no {pattern} in {folder}"
 
 
 def workers(folder: Path) -> list[int]:
@@ -242,10 +248,12 @@ def test_trainings_end_with_the_sweep(invoke: Invoke, tmp_path: Path) -> None:
         assert error.decode().endswith("interrupted\n")
         assert workers(folder) == []
         sweep = start(folder, "--jobs", "2")
-        assert wait_until(lambda: len(workers(folder)) == 2)
+        (log,) = folder.rglob("luong/seed-1/sweep.log")
+        assert wait_until(lambda: "resuming after update" in log.read_text("utf-8"))
         sweep.kill()
         sweep.communicate()
         assert wait_until(lambda: workers(folder) == [])
+        assert log.read_text("utf-8").count("stopped by SIGTERM after update") == 2
     finally:
         for process in workers(folder):
             os.kill(process, signal.SIGKILL)
