@@ -16,6 +16,9 @@ from seq2attn.attention.scores import AdditiveScore, check_heads
 from seq2attn.config.base import Config
 from seq2attn.nn.linear import Linear
 
+MIN_FERTILITY = 1e-6
+"""Minimum fertility: sigmoid can round to 0, and 0 / 0 is NaN."""
+
 
 class CoverageScore(AdditiveScore):
     """v . tanh(W q + U k + z C): the additive score with linguistic coverage (Tu et al. 2016, eq. 6, 8 and 9).
@@ -41,7 +44,7 @@ class CoverageScore(AdditiveScore):
 
     def project_key(self, x: Tensor, position: Tensor) -> Tensor:
         """[B, S, Dk] -> [B, H, S, d + 1], of which the last is 1 / fertility"""
-        fertility = self.max_fertility * torch.sigmoid(self.fertility(x))
+        fertility = (self.max_fertility * torch.sigmoid(self.fertility(x))).clamp_min(MIN_FERTILITY)
         return torch.cat([super().project_key(x, position), fertility.reciprocal().transpose(1, 2).unsqueeze(-1)], -1)
 
     def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:

@@ -103,7 +103,10 @@ def one_hot(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def gumbel_noise(like: Tensor) -> Tensor:
-    """Gumbel noise: the argmax of scores + noise is a sample of their softmax (Gumbel 1954)."""
+    """Gumbel noise: the argmax of scores + noise is a sample of their softmax (Gumbel 1954).
+
+    In float32 at least: sums in bfloat16 are often equal, and argmax prefers the first of equals.
+    """
     dtype = torch.promote_types(like.dtype, torch.float32)
     noise = torch.empty_like(like, dtype=dtype, requires_grad=False).exponential_()
-    return -noise.clamp_min(torch.finfo(dtype).tiny).log().to(like.dtype)
+    return -noise.clamp_min(torch.finfo(dtype).tiny).log()

@@ -62,7 +62,7 @@ class ScoreFunction(AttentionComponent, ABC):
 
 
 class DotScore(ScoreFunction):
-    """q . k (Luong et al. 2015, eq. 8, dot); divided by sqrt(d) when scaled (Vaswani et al. 2017, eq. 1)."""
+    """q . k (Luong et al. 2015, section 3.1, dot); divided by sqrt(d) when scaled (Vaswani et al. 2017, eq. 1)."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class DotScoreConfig(Config):
 
 
 class GeneralScore(DotScore):
-    """q W k (Luong et al. 2015, eq. 8, general); W projects the keys, once per sentence.
+    """q W k (Luong et al. 2015, section 3.1, general); W projects the keys, once per sentence.
 
     Divided by sqrt(d) when scaled: otherwise one step of Adam changes the scores in proportion to the width.
     """
@@ -169,7 +169,7 @@ class CosineScoreConfig(Config):
 class AdditiveScore(ScoreFunction):
     """v . tanh(W q + U k): Bahdanau et al. 2015, section A.1.2, the alignment model.
 
-    Luong's concat, v . tanh(W [q; k]) (Luong et al. 2015, eq. 8), is the same function: its matrix is [W U].
+    Luong's concat, v . tanh(W [q; k]) (Luong et al. 2015, section 3.1), is the same function: its matrix is [W U].
     """
 
     def __init__(self, query_dim: int, key_dim: int, dim: int, heads: int = 1) -> None:

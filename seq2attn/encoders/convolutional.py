@@ -35,7 +35,7 @@ class ConvolutionalConfig(Config):
     max_positions: PositiveInt = 1024
     """Number of learned positions; later tokens share the last one."""
     dropout: float = Field(0.1, ge=0, lt=1)
-    """Dropout of the embeddings with positions and of the input of each convolution."""
+    """Dropout of the embeddings with positions, of the input of each convolution, and of the decoder's output."""
 
 
 class ConvolutionalEncoder(Encoder):

@@ -151,6 +151,19 @@ def test_a_row_without_tokens_gets_no_weight_and_no_nan(name, training):
     assert (scores.grad[1] == 0).all()
 
 
+def test_a_fertility_that_rounds_to_zero_gives_finite_weights_and_gradients():
+    query, keys, values, mask, position = (x.float() if x.is_floating_point() else x for x in inputs())
+    attention = build("coverage").float()
+    with torch.no_grad():
+        attention.score.fertility.weight.mul_(1000)
+    memory = attention.project_memory(keys, values, mask)
+    output = attention(query, memory, position, attention.initial_state(memory), need_weights=True)
+    assert (torch.sigmoid(attention.score.fertility(keys)) == 0).any()
+    torch.testing.assert_close(output.weights.sum(-1), torch.ones(B, 1, T))
+    output.context.sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in attention.parameters())
+
+
 def test_masked_tokens_have_no_weight_however_high_their_scores():
     scores = torch.tensor([[1e30, 0.0, 0.0, 3e38], [-3e38, -3e38, 9.0, 3e38]])
     mask = torch.tensor([[False, True, True, False], [True, True, False, False]])

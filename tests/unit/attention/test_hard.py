@@ -15,11 +15,12 @@ MASK = torch.tensor([True, True, True, False])
 INFO = QueryInfo(torch.empty(1, 1, 0), torch.zeros(1, 1))
 
 
+@pytest.mark.parametrize("scores", [SCORES, (SCORES + 100).bfloat16()], ids=["double", "bfloat16"])
 @pytest.mark.parametrize("align", [ReinforceAlignment(1.0, 0.0), GumbelAlignment(0.5)])
-def test_samples_follow_the_softmax(align):
-    samples, expected = 20_000, masked_softmax(SCORES, MASK)
+def test_samples_follow_the_softmax(align, scores):
+    samples, expected = 20_000, masked_softmax(scores.double(), MASK)
     torch.manual_seed(0)
-    weights = align.train()(SCORES.expand(samples, 1, 1, -1), MASK, INFO)[:, 0, 0]
+    weights = align.train()(scores.expand(samples, 1, 1, -1), MASK, INFO)[:, 0, 0]
     assert ((weights == 0) | (weights == 1)).all()
     assert (weights.sum(-1) == 1).all()
     sigma = (expected * (1 - expected) / samples).sqrt()
