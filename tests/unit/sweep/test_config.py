@@ -171,6 +171,14 @@ def test_a_choice_may_change_several_keys(plan):
     assert trial.experiment.training.label_smoothing == 0.0
 
 
+def test_an_axis_may_have_the_name_of_a_key(plan):
+    loaded = plan(
+        ("axes:\n", "axes:\n  at: {choices: {large: {model: {embeddings: {dim: 24}}}}}\n"),
+        ("{encoder", "{at: large, encoder"),
+    )
+    assert {trial.experiment.model.embeddings.dim for trial in loaded.trials} == {24}
+
+
 def test_a_choice_may_be_a_config(plan, error_of, tmp_path):
     """It is merged into the base before the changes, and the other choices into both."""
     (tmp_path / "sizes").mkdir()
