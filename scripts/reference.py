@@ -21,10 +21,11 @@ CONFIG_INTRO = f"""\
 
 {NOTE}
 
-A config is one YAML file. Unknown keys are errors. `seq2attn config show CONFIG` prints a config with all defaults, and
-`seq2attn config schema` a JSON Schema for editors. Three keys are not in the tables: `extends: base.yaml` (or a list)
-takes the values of other files, which this file changes; `kind` chooses a component and is in the headings; and
-`kind: package.module:Class` takes a component of your own ([extending.md](extending.md)).
+A config is one YAML file. Unknown keys are errors. All mistakes are reported at once, but a rule across keys is checked
+only when the sections of these keys have no other mistake. `seq2attn config show CONFIG` prints a config with all
+defaults, and `seq2attn config schema` a JSON Schema for editors. Three keys are not in the tables: `extends: base.yaml`
+(or a list) takes the values of other files, which this file changes; `kind` chooses a component and is in the headings;
+and `kind: package.module:Class` takes a component of your own ([extending.md](extending.md)).
 
 A duration is a number with a unit: `500 updates`, `3 epochs`, `40 minutes`, `2 hours`.
 """

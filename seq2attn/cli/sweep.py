@@ -43,7 +43,7 @@ def sweep(
     from seq2attn.sweep.plan import load_plan
     from seq2attn.sweep.run_sweep import describe_plan, run_sweep, write_leaderboard
 
-    given = {"--redo": redo, "--jobs": jobs is not None}
+    given = {"--redo": redo, "--jobs": jobs is not None, "--leaderboard": dry_run and leaderboard}
     if (only := "--dry-run" if dry_run else "--leaderboard" if leaderboard else None) and any(given.values()):
         unused = " and ".join(option for option, is_given in given.items() if is_given)
         raise UserError(f"{unused} has no effect with {only}, which trains nothing")

@@ -33,7 +33,7 @@ class StarterModel:
 
 STARTER_MODELS: Sequence[StarterModel] = (
     StarterModel(20_000, 2_000, 256, 3, 4, 1024, 0.2, 1e-3, "small vocabulary: each token occurs often"),
-    StarterModel(100_000, 5_000, 256, 3, 4, 1024, 0.1, 1e-3, "as configs/multi30k, for 29,000 pairs"),
+    StarterModel(100_000, 5_000, 256, 3, 4, 1024, 0.1, 1e-3, "sizes as configs/multi30k, for 29,000 pairs"),
     StarterModel(1_000_000, 10_000, 512, 6, 4, 1024, 0.3, 5e-4, "as transformer_iwslt_de_en of fairseq"),
     StarterModel(float("inf"), 32_000, 512, 6, 8, 2048, 0.1, 7e-4, "Transformer base (Vaswani et al. 2017)"),
 )

@@ -76,7 +76,7 @@ def prepare(
     Raises: DataError for text that cannot be used, before anything is trained; RunError for a corrupt `folder`.
     """
     for corpus in (*data.train, data.dev, *data.test.values()):
-        check_regular(corpus)
+        _check_corpus(corpus, log)
     if keep_tokenizers:
         check_tags(data, load_tokenizer(folder / "source"), folder)
     test_sizes = {name: _count_pairs(corpus) for name, corpus in data.test.items()}
@@ -119,6 +119,13 @@ def prepare(
     }
     write_json(folder / PREPARED, {"format": FORMAT_VERSION, **prepared})
     return load_prepared(folder)
+
+
+def _check_corpus(corpus: CorpusConfig, log: Log) -> None:
+    """Raises DataError for a file that is not regular; logs a warning for a source that is also the target."""
+    check_regular(corpus)
+    if corpus.source == corpus.target:
+        log(f"warning: {corpus.files[0]}: source and target are the same")
 
 
 def _test_fingerprints(data: DataConfig, text: TokenizersConfig) -> dict[str, str]:

@@ -236,7 +236,7 @@ def _shorten(experiment: ExperimentConfig, folder: Path, updates: int) -> Experi
             "report_every": REPORT_EVERY,
             "tensorboard": False,
             "deterministic": True,
-            "validation": training.validation.model_copy(update={"every": every}),
+            "validation": training.validation.model_copy(update={"every": every, "patience": None}),
             "checkpoints": training.checkpoints.model_copy(update={"keep_last": updates}),
         }
     )

@@ -161,7 +161,8 @@ def _read_input(options: TranslateOptions, stack: ExitStack) -> Iterator[list[by
 def _with_first_alone(batches: Iterator[list[bytes]], options: TranslateOptions) -> Iterator[list[bytes]]:
     """The batches. A line whose attention is drawn alone is a separate batch."""
     if options.attention is not None and not options.draws_html:
-        first = next(batches, [])
+        if not (first := next(batches, [])):
+            raise UserError("there is no attention to draw: there are no lines")
         yield from filter(None, (first[:1], first[1:]))
     yield from batches
 

@@ -85,7 +85,8 @@ def _score_notes(recipe: Recipe, scores: list[ReproducedScore]) -> tuple[str, ..
     counts = {len(one.by_seed) for one in scores}
     seeds = max(counts, default=0)
     number = f"{seeds}" if len(counts) == 1 else "the finished"
-    spread = f"mean ± standard deviation (n - 1) over {number} seeds" if seeds > 1 else "one seed"
+    several = f"mean ± standard deviation (n - 1) over {number} seeds"
+    spread = several if seeds > 1 else "one seed" if seeds else "none yet"
     by_seed = (f"{one.trial}, {one.test_set}: " + ", ".join(f"{v:.2f}" for v in one.by_seed.values()) for one in scores)
     notes = [f"Published: {recipe.config.published_in}. Ours: {spread}.", OUTCOME_RULE]
     notes += [f"Signature: `{signature}`" for signature in dict.fromkeys(one.signature for one in scores)]

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator, Field, PositiveInt, StringConstraints
 
-from seq2attn.config.base import Config, FieldError, InputPath, PathString, Rule, to_list
+from seq2attn.config.base import Config, FieldError, InputPath, PathString, Rule, RunPath, to_list
 from seq2attn.config.hints import suggest_or_list
 
 
@@ -135,7 +135,7 @@ class SweepConfig(Config):
 
     base: InputPath
     """Config of an experiment; the trials are evaluated on its test sets."""
-    folder: Path
+    folder: RunPath
     """Output folder of the sweep, relative to the working directory."""
     changes: dict[str, Any] = Field(default_factory=dict)
     """Changes to the base in all trials."""

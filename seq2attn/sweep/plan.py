@@ -113,8 +113,8 @@ def _merge_choices(base: YAMLTree, sweep: YAMLTree, choices: Choices) -> YAMLTre
     """The YAML of a trial whose configs are merged already; each value keeps its place in its file."""
     for name, label in choices.items():
         choice = sweep.subtree(("axes", name, "choices", label))
-        found, at = sweep.find(("axes", name, "at"))
-        is_whole = found[-1] != "at" or at is None
+        found, at = sweep.find(keys := ("axes", name, "at"))
+        is_whole = found != keys or at is None  # an axis may have the name `at`
         if choice.data == {} or (is_whole and is_config(choice.data)):
             continue  # an empty choice changes nothing, even where the base has no such key
         if not is_whole:

@@ -35,7 +35,7 @@ class TrainingSummary:
     seconds: float  # of training and validation, over all sessions
     updates: int
     epochs: float
-    threads: int
+    threads: int  # of the last session, which evaluates, as all below
     jobs: int  # maximum number of simultaneous trainings
     machine: str
     torch: str

@@ -211,7 +211,7 @@ def _start(run: TrialRun, jobs: int, lock: int, gpu: str | None) -> subprocess.P
     """Start a process in a new session, without Ctrl-C, and with one GPU if there is any."""
     devices = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
     command = [sys.executable, "-m", "seq2attn.sweep.worker", str(run.folder), str(jobs)]
-    with (run.folder / SWEEP_LOG).open("ab") as log:
+    with (run.folder / SWEEP_LOG).open("wb") as log:
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,  # closed when this process ends, which ends the worker

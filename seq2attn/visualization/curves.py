@@ -23,7 +23,7 @@ def draw_bleu_by_length(lines: Mapping[str, Sequence[LengthBucket]], path: Path)
                 [bucket.mean_length for bucket in buckets],
                 [bucket.score.value for bucket in buckets],
                 color=COLORS[i % len(COLORS)],
-                marker=MARKERS[i % len(MARKERS)],
+                marker=MARKERS[(i + i // len(COLORS)) % len(MARKERS)],  # another one when the colors are repeated
                 markersize=4.5,
                 linewidth=1.6,
                 label=name,

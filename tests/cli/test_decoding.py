@@ -76,6 +76,7 @@ def test_an_empty_line_has_no_attention_to_draw(invoke: Invoke, run: RunDirector
         (b"\n" + GIVEN, "-", "the first line is empty; FILE.html has all lines"),
         (b"\n" + GIVEN, "one.png", "the first line is empty; FILE.html has all lines"),
         (b"\n\n", "all.html", "all lines are empty"),
+        (b"", "one.png", "there are no lines"),
     ):
         assert invoke(*command, file, given=given, code=2).err.endswith(f"no attention to draw: {message}\n")
     invoke(*command, "all.html", given=b"\n" + GIVEN)

@@ -1,5 +1,6 @@
 """Third-party components in a module of the working directory: `kind: my_parts:MyEncoder`."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -80,3 +81,29 @@ def test_plugins_train_and_translate(tmp_path: Path, invoke: Invoke) -> None:
     assert (done.err, "weight: " in done.out) == ("", True)
     script = [str(Path(sys.executable).with_name("seq2attn")), "translate", "runs/toy", "rot haus", *allowed]
     assert run_process(tmp_path, script).out == done.out.split("\n")[0] + "\n"
+
+
+RECIPE = """\
+title: My parts
+paper: A paper
+base: toy.yaml
+folder: runs/mine
+changes: {training: {max_duration: [2 updates], validation: {every: 2 updates}}, search: {kind: greedy}}
+axes: {model: {choices: {mine: {}}}}
+seeds: [1]
+baseline: {model: mine}
+published_in: table 1
+published: {mine: {mixed: 30}}
+deviations: [There is no paper.]
+figures: [alignments]
+"""
+
+
+def test_plugins_are_reproduced_with_figures(tmp_path: Path, invoke: Invoke) -> None:
+    """The module has another name than in the test above, which allows its code for the whole process."""
+    write_toy(tmp_path, CONFIG.replace(BUILT_IN, PLUGINS.replace("my_parts", "my_other_parts")))
+    (tmp_path / "my_other_parts.py").write_text(PARTS, encoding="utf-8")
+    (tmp_path / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
+    invoke("reproduce", "recipe.yaml")
+    report = json.loads((tmp_path / "runs/mine/report.json").read_text(encoding="utf-8"))
+    assert [*report["figures"]] == [f"Alignment {number}, mine seed 1" for number in (1, 2, 3, 4)]

@@ -164,6 +164,7 @@ def test_a_dry_run_trains_nothing(invoke: Invoke, tmp_path: Path) -> None:
     home(tmp_path)
     output = invoke("sweep", "sweep.yaml", "--dry-run").out
     assert re.search(r"^fixed +[\d,]+ +0/1 +baseline$", output, re.MULTILINE)
+    assert "--leaderboard has no effect" in invoke("sweep", "sweep.yaml", "--dry-run", "--leaderboard", code=2).err
     assert not (tmp_path / "runs").exists()
 
 

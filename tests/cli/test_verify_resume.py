@@ -17,7 +17,12 @@ from tests.laws.test_interrupted import PLAIN, assert_identical
 def test_a_small_model_is_verified(corpus, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(corpus))
     config = corpus / "small.yaml"
-    config.write_text(yaml.safe_dump(content(corpus, "small", model=MODELS["hard"], time_limit="1 second")))
+    ends_early = {
+        "time_limit": "1 second",
+        "optimizer": {"kind": "sgd", "lr": 1e-12},
+        "validation": {"patience": 1, "metric": "exact"},
+    }
+    config.write_text(yaml.safe_dump(content(corpus, "small", model=MODELS["hard"], **ends_early)))
     done = invoke_in(corpus, "verify-resume", config, "--updates", 12)
     _, *rows, _, result = done.out.splitlines()
     assert len(rows) == 8 and all("  identical  " in row for row in rows)

@@ -55,6 +55,13 @@ def test_train_and_dev_are_encoded(tmp_path: Path, data: DataConfig, text: Token
     assert prepared.train.parts[0].report == FilterReport(num_read=11, num_kept=10, empty=1)
 
 
+def test_a_warning_for_a_source_that_is_also_the_target(tmp_path: Path, data: DataConfig) -> None:
+    log: list[str] = []
+    copied = data.dev.model_copy(update={"target": tmp_path / "dev.source"})
+    prepare(data.model_copy(update={"dev": copied}), JOINT, tmp_path / "run", log.append)
+    assert log[0] == f"warning: {tmp_path / 'dev.source'}: source and target are the same"
+
+
 def test_further_references_of_the_dev_set(tmp_path: Path, data: DataConfig) -> None:
     def references(*contents: str) -> tuple[tuple[str, ...], ...]:
         paths = tuple(tmp_path / f"further-{number}" for number in range(len(contents)))

@@ -40,3 +40,8 @@ def test_gains_are_over_the_seeds_of_both(
     assert fixed.gain is None and [*fixed.by_seed] == [seed for trial, seed in finished if trial == "fixed"]
     ours = "mean ± standard deviation (n - 1) over the finished seeds" if len(finished) == 3 else "one seed"
     assert f"Ours: {ours}." in write_report(recipe)
+
+
+def test_without_a_finished_training_there_is_no_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home(tmp_path / "home"))
+    assert "Published: table 1. Ours: none yet." in write_report(load_recipe("configs/reproduce/toy.yaml"))

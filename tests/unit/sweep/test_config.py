@@ -58,6 +58,7 @@ RESERVED = "`run_dir` and `training.seed` are set by the sweep"
 OTHER_AXIS = "  other: {choices: {fixed: {}}}\n"
 MISTAKES = [
     ("base.yaml", "bas.yaml", "sweep.yaml:1:7: `base`: there is no file "),
+    ("runs/sweep", "''", "sweep.yaml:2:9: `folder`: is empty; give a folder"),
     ("[1, 2]", "[1, 1]", "sweep.yaml:24:8: `seeds`: a seed is repeated"),
     (
         "    at: model.decoder\n    choices:\n",
@@ -156,6 +157,7 @@ def test_trials_are_the_base_with_their_choices(plan):
     first, *_ = plan(overrides=["seeds=[7]", "changes.training.max_duration=[9 updates]"]).runs
     assert (first.seed, str(first.experiment.training.max_duration[0])) == (7, "9 updates")
     assert loaded.runs[6].folder.as_posix() == "runs/sweep/trials/bigru+luong+own/seed-2"
+    assert plan(("runs/sweep", "~/sweep")).runs[0].folder.is_relative_to(Path.home() / "sweep")
 
 
 def test_a_choice_may_change_several_keys(plan):
@@ -167,6 +169,14 @@ def test_a_choice_may_change_several_keys(plan):
     assert trial.experiment.model.embeddings.dim == 24
     assert trial.experiment.model.encoder.dim == 8  # of the later axis
     assert trial.experiment.training.label_smoothing == 0.0
+
+
+def test_an_axis_may_have_the_name_of_a_key(plan):
+    loaded = plan(
+        ("axes:\n", "axes:\n  at: {choices: {large: {model: {embeddings: {dim: 24}}}}}\n"),
+        ("{encoder", "{at: large, encoder"),
+    )
+    assert {trial.experiment.model.embeddings.dim for trial in loaded.trials} == {24}
 
 
 def test_a_choice_may_be_a_config(plan, error_of, tmp_path):

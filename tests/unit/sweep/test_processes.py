@@ -33,3 +33,11 @@ def test_gpus_are_assigned_in_turn(tmp_path, monkeypatch, gpus, expected):
     read, _ = os.pipe()
     assert [one.exit_code for one in run_all(runs, 4, read)] == [0] * 4
     assert Counter((run.folder / SWEEP_LOG).read_text().removeprefix("GPU").strip() for run in runs) == expected
+
+
+def test_the_reason_of_a_failure_is_that_of_the_last_session(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "false")  # fails without a word
+    (tmp_path / SWEEP_LOG).write_text("error: no space\n")
+    read, _ = os.pipe()
+    (failed,) = run_all([Run(tmp_path)], 1, read)
+    assert failed.failure_reason == f"exit code 1: no output ({tmp_path / SWEEP_LOG})"

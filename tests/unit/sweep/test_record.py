@@ -1,14 +1,19 @@
 """The fingerprint of an experiment: all that its result depends on, and no path."""
 
+import os
+import platform
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
 from seq2attn.errors import RunError
 from seq2attn.experiment import ExperimentConfig, load_config
 from seq2attn.sweep.plan import Trial, TrialRun
 from seq2attn.sweep.record import ExperimentFingerprints, changed_parts, write_trial
+from seq2attn.sweep.worker import _machine_name
 from tests.safe.untrained import CONFIG, LINES, untrained
 
 FILES = ("train", "dev", "test")
@@ -109,3 +114,10 @@ def test_initial_weights_that_are_not_there_are_named(recorded: Path) -> None:
     experiment = load(recorded, f"training.init_from.run_dir={recorded / 'nowhere'}")
     with pytest.raises(RunError, match="nowhere: is no run directory"):
         ExperimentFingerprints().fingerprint(experiment)
+
+
+def test_the_machine_is_named_by_its_processor_and_cores():
+    name, _, cores = _machine_name(torch.device("cpu")).rpartition(", ")
+    found = subprocess.run(["grep", "-h", "^model name", "/proc/cpuinfo"], capture_output=True, text=True).stdout
+    assert cores == f"{os.cpu_count()} cores"
+    assert f": {name}\n" in found or name == platform.machine()

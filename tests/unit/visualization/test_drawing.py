@@ -15,6 +15,7 @@ from seq2attn.evaluation.metrics import LengthBucket, Score
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.visualization.attention_map import AttentionMap, scale_weights
 from seq2attn.visualization.curves import draw_bleu_by_length
+from seq2attn.visualization.figure import COLORS
 from seq2attn.visualization.heatmap import draw_heatmap
 from seq2attn.visualization.text_heatmap import heatmap_text, legend_text
 
@@ -157,3 +158,10 @@ def test_bleu_by_length_is_drawn(tmp_path: Path):
     assert count_colors(pixels(tmp_path / "length.png")) > 50
     text = (tmp_path / "length.svg").read_text(encoding="utf-8")
     assert "source length in characters" in text and all(name in text for name in lines)
+
+
+def test_all_lines_of_bleu_by_length_look_different(tmp_path: Path):
+    bucket = LengthBucket(1, 9, 30, 5, Score("BLEU", 30, ""))
+    draw_bleu_by_length({str(number): [bucket] for number in range(20)}, tmp_path / "length.svg")
+    markers = re.findall(r'<use xlink:href="(#\w+)" [^>]*stroke: (#\w+)', (tmp_path / "length.svg").read_text())
+    assert len({(shape, color) for shape, color in markers if color.upper() in COLORS}) == 20
