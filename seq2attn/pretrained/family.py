@@ -209,6 +209,8 @@ class Family(ABC):
         for tokenizer, (file, ids), size in zip((source, target), self.token_ids(), sizes, strict=True):
             if len(ids) != size:
                 raise DataError(f"{file}: has {len(ids)} entries, and the model {size} by config.json")
+            if {*ids.values()} != {*range(size)}:
+                raise DataError(f"{file}: its ids are not 0 to {size - 1}, each once")
             for token, key in (("<pad>", "pad_token_id"), ("</s>", "eos_token_id")):
                 if ids.get(token) != (expected := getattr(self.architecture, key)):
                     raise DataError(f"{file}: `{token}` has the id {ids.get(token)}, expected `{key}`, {expected}")
