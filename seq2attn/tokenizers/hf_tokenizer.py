@@ -67,6 +67,8 @@ def load_backend(content: bytes, path: Path) -> Any:
         raise UserError("this tokenizer needs the package tokenizers: pip install 'seq2attn[pretrained]'") from None
     try:
         backend = Backend.from_str(content.decode())
+        if backend.decoder is None:
+            raise ValueError("it has no `decoder`")
     except Exception as error:  # `tokenizers` raises no other class
         raise RunError(f"{path}: is not a tokenizer of Hugging Face ({error}); {FILE_HINT}") from None
     backend.no_truncation()

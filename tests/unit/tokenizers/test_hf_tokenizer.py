@@ -1,5 +1,6 @@
 """A given `tokenizer.json` segments as `transformers` does, and restores the text."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,10 @@ def test_files_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
     config = tokenizer(folder).config
     with pytest.raises(DataError, match="not that of the config's `digest`"):
         config.model_copy(update={"digest": "0"}).train([])
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content | {"decoder": None}))
+    with pytest.raises(DataError, match=r"is not a tokenizer of Hugging Face \(it has no `decoder`\)"):
+        tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(DataError, match=r"tokenizer\.json: is not a tokenizer of Hugging Face"):
         tokenizer(tmp_path)
