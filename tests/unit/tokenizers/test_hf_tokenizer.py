@@ -41,6 +41,9 @@ def test_tokens_are_those_of_transformers_and_give_the_text_back(folder: Path, t
         assert words[0] == -1 and [*dict.fromkeys(words[1:])] == [*range(len(text.split()))]
     assert ours.encode(" ") == [] and tokenizer(folder).encode("a") == ours.encode("a")[1:]
     assert not {*CONTROL_IDS} & {*ours.encode("<pad> </s>")} and UNK in ours.encode("a</s>")
+    masked = theirs("a<mask>").input_ids
+    assert ours.decode([*map(ours.vocabulary.id, theirs.convert_ids_to_tokens(masked))]) == "a"
+    assert theirs.decode(masked, skip_special_tokens=True) == "a"
 
 
 def test_files_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
