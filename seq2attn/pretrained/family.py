@@ -136,8 +136,8 @@ class Family(ABC):
         """Raises DataError with the file and the key that cannot be used."""
         self.folder = folder
         self.architecture = validate_fields(self.architecture_class, config, folder / CONFIG_FILE)
-        generation = {**config, **self.read_optional(GENERATION_FILE)}
-        self.generation = validate_fields(Generation, generation, folder / GENERATION_FILE)
+        file = folder / (GENERATION_FILE if (folder / GENERATION_FILE).is_file() else CONFIG_FILE)
+        self.generation = validate_fields(Generation, self.read_optional(file.name), file)
         self.tokenizer_settings = self.read_optional(TOKENIZER_FILE)
 
     def read_optional(self, name: str) -> dict[str, Any]:
