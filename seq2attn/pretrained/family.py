@@ -104,22 +104,25 @@ class Generation(Config):
 
     num_beams: PositiveInt = 1
     max_length: int | None = Field(None, ge=3)
+    min_length: NonNegativeInt = 0
+    no_repeat_ngram_size: NonNegativeInt = 0
     length_penalty: float = Field(1.0, ge=0, le=10)
     early_stopping: bool | Literal["never"] = False
 
     def search(self, max_positions: int, language: str | None) -> dict[str, Any]:
         """The search section, for sources in a language such as `de` or `deu_Latn`, or another name.
 
-        The maximum length of the file includes the first token and EOS.
+        The lengths of the file include the first token, and the maximum EOS too.
         """
         code = re.match("[a-z]{2,3}(?![A-Za-z])", language or "")
         longest = min(self.max_length or max_positions + 1, max_positions + 1) - 2
         lengths: dict[str, Any] = {"length_penalty": "average", "alpha": self.length_penalty, "max_length": longest}
-        lengths["source_language"] = code[0] if code else "und"
+        lengths |= {"min_length": max(self.min_length - 1, 0), "source_language": code[0] if code else "und"}
+        search = {"no_repeat_ngram_size": self.no_repeat_ngram_size or None, "lengths": lengths}
         if self.num_beams == 1:
-            return {"kind": "greedy", "lengths": lengths}
+            return {"kind": "greedy", **search}
         patience = {True: 1.0, False: 2.0, "never": None}[self.early_stopping]
-        return {"kind": "beam", "beam_size": self.num_beams, "patience": patience, "lengths": lengths}
+        return {"kind": "beam", "beam_size": self.num_beams, "patience": patience, **search}
 
 
 class Family(ABC):
