@@ -104,8 +104,11 @@ def _verification_lines(run: RunDirectory, file: Path | None) -> Sequence[str]:
         lines = list(read_lines(file))
     else:
         dev = run.load_config().data.dev
-        check_regular(dev)
-        lines = [source for source, _ in islice(read_pairs(dev), NUM_VERIFICATION_SENTENCES)]
+        try:
+            check_regular(dev)
+            lines = [source for source, _ in islice(read_pairs(dev), NUM_VERIFICATION_SENTENCES)]
+        except DataError as error:
+            raise DataError(f"{error}; give --verify-with FILE") from None
     if not any(line.strip() for line in lines):
         raise DataError(f"{file or 'the dev set of the run'}: has no line to verify with; give --verify-with FILE")
     return lines

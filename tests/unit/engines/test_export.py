@@ -160,6 +160,9 @@ def test_wrong_options_are_refused(run: RunDirectory, tmp_path: Path, monkeypatc
     (tmp_path / "lines.de").write_text("\n \n", encoding="utf-8")
     with pytest.raises(DataError, match=r"lines\.de: has no line to verify with"):
         export_run(run, TARGET, where, verify_with=tmp_path / "lines.de")
+    (tmp_path / "lines.txt").unlink()
+    with pytest.raises(DataError, match=r"lines\.txt: there is no such file; give --verify-with FILE"):
+        export_run(run, TARGET, where)
     monkeypatch.setitem(sys.modules, "ctranslate2", None)  # as if it were not installed
     with pytest.raises(UserError, match=r"pip install 'seq2attn\[ctranslate2\]'"):
         export_run(run, TARGET, where)
