@@ -83,6 +83,9 @@ def test_the_language_of_a_marian_model_can_be_another_one(invoke: Invoke, tmp_p
     assert log_probs[0] != log_probs[1]
     assert "another language;" in invoke("distill", "run", "--source", "lines", "-o", "eng", "--to", "fra", code=2).err
     assert "its languages are fra, eng" in invoke("translate", "run", SOURCE[0], "--to", "deu", code=2).err
+    invoke("import", "hf", "english", "--to", "eng", "--no-punctuation")
+    error = invoke("translate", "run", SOURCE[0], "--ensemble", "english", code=2).err
+    assert "with run, which was imported for `>>fra<<`, not `>>eng<<`" in error
     assert "leave it out (--from LANG)" in invoke("import", "hf", "a", "--to", "fra", "--from", "x", code=2).err
 
 
