@@ -55,6 +55,16 @@ def test_train_and_dev_are_encoded(tmp_path: Path, data: DataConfig, text: Token
     assert prepared.train.parts[0].report == FilterReport(num_read=11, num_kept=10, empty=1)
 
 
+def test_the_run_with_the_tokenizers_is_gone(tmp_path: Path, data: DataConfig) -> None:
+    prepare(data, SEPARATE, tmp_path / "first", print)
+    text = TokenizersConfig.model_validate({"run_dir": tmp_path / "first"})
+    prepare(data, text, tmp_path / "run", print)
+    (tmp_path / "first").rename(tmp_path / "moved")
+    with pytest.raises(DataError, match=r"first: there is no such run; `tokenizer\.run_dir` needs it"):
+        prepare(data, text, tmp_path / "run", print)
+    prepare(data, text, tmp_path / "run", print, keep_tokenizers=True)
+
+
 def test_further_references_of_the_dev_set(tmp_path: Path, data: DataConfig) -> None:
     def references(*contents: str) -> tuple[tuple[str, ...], ...]:
         paths = tuple(tmp_path / f"further-{number}" for number in range(len(contents)))
