@@ -194,6 +194,9 @@ def _vocab_size(tokenizers: Tokenizers) -> int:
 
 
 def _is_prepared(folder: Path, data: DataConfig, text: TokenizersConfig, *, keep_tokenizers: bool) -> bool:
+    if text.run_dir is not None and not keep_tokenizers and not text.run_dir.is_dir():
+        needs = "`tokenizer.run_dir` needs it, also to compare the vocabularies of text that is prepared already"
+        raise DataError(f"{text.run_dir}: there is no such run; {needs}")
     if not (folder / PREPARED).is_file():
         return False
     if text.run_dir is not None and not keep_tokenizers:

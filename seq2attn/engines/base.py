@@ -85,14 +85,14 @@ class ExportTarget(Protocol):
         """Raises UserError if an export has a tokenizer of its own that gives other ids than `source` for a line."""
         return
 
-    def usage(self, run: RunDirectory, folder: Path) -> str:
-        """Instructions, in Markdown, for translating with the export in `folder`."""
+    def usage(self, run: RunDirectory, folder: Path, options: Sequence[str]) -> str:
+        """Instructions, in Markdown, for translating with the export in `folder`; `options` are those of its search."""
         command = ["seq2attn", "translate", str(run.folder), "--engine", self.name, "--export-dir", str(folder)]
         return f"""The lines of `input.txt` are translated by
 
 ```bash
 pip install 'seq2attn[{self.name}]'
-{shlex.join(command)} -i input.txt
+{shlex.join([*command, *options])} -i input.txt
 ```
 """
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 
 import torch
@@ -55,7 +57,7 @@ def export_run(
         target.export(run, partial, dtype)
         target.check_tokenizer(source, partial, lines)
         engine = target.load(run, partial, torch.device("cpu"))
-        lengths = _supported_lengths(engine, experiment.search.lengths)
+        lengths, options = _supported_search(engine, experiment.search)
         greedy = GreedyConfig(kind="greedy", lengths=lengths)
         beam = BeamConfig(kind="beam", beam_size=5, lengths=lengths)
         sources = [source.encode(line)[: engine.max_source_length] for line in lines]
@@ -64,7 +66,7 @@ def export_run(
         if dtype == "float32" and report.min_token_agreement < MIN_AGREEMENT:
             raise UserError(_disagreement(target, where, report))
         write_manifest(run, target, dtype, asdict(report), partial)
-        model_card = build_model_card(run, dtype, report, target.hub_library, target.usage(run, where))
+        model_card = build_model_card(run, dtype, report, target.hub_library, target.usage(run, where, options))
         write_bytes(partial / MODEL_CARD_FILE, model_card.encode())
     return report
 
@@ -87,15 +89,20 @@ def _resolve_dtype(target: ExportTarget, quantization: str | None) -> str:
     return quantization
 
 
-def _supported_lengths(engine: Engine, lengths: LengthsConfig) -> LengthsConfig:
-    """The lengths of a run for its verification, with a warning and the default for each that an engine lacks."""
+def _supported_search(engine: Engine, search: SearchConfig) -> tuple[LengthsConfig, list[str]]:
+    """Lengths for verification, and options of `translate`: the default, with a warning, of what an engine lacks."""
     try:
-        engine.translate([], GreedyConfig(kind="greedy", lengths=lengths), budget=1)
+        engine.translate([], search, budget=1)
     except EngineError as error:
         print(f"warning: {error}; verified with the default", file=sys.stderr)
-        names = [mistake.field.rpartition(".")[2] for mistake in error.errors]
-        return lengths.model_copy(update={name: getattr(LengthsConfig(), name) for name in names})
-    return lengths
+        fields = [mistake.field.removeprefix("search.") for mistake in error.errors]
+        defaults = {field: attrgetter(field)(BeamConfig(kind="beam")) for field in fields}
+        options = ["--greedy"] if defaults.pop("kind", None) else []
+        for field, value in defaults.items():
+            options += ["--set", f"search.{field}={json.dumps(value)}"]
+        lengths = {field.removeprefix("lengths."): value for field, value in defaults.items() if "lengths." in field}
+        return search.lengths.model_copy(update=lengths), options
+    return search.lengths, []
 
 
 def _verification_lines(run: RunDirectory, file: Path | None) -> Sequence[str]:
@@ -104,8 +111,11 @@ def _verification_lines(run: RunDirectory, file: Path | None) -> Sequence[str]:
         lines = list(read_lines(file))
     else:
         dev = run.load_config().data.dev
-        check_regular(dev)
-        lines = [source for source, _ in islice(read_pairs(dev), NUM_VERIFICATION_SENTENCES)]
+        try:
+            check_regular(dev)
+            lines = [source for source, _ in islice(read_pairs(dev), NUM_VERIFICATION_SENTENCES)]
+        except DataError as error:
+            raise DataError(f"{error}; give --verify-with FILE") from None
     if not any(line.strip() for line in lines):
         raise DataError(f"{file or 'the dev set of the run'}: has no line to verify with; give --verify-with FILE")
     return lines

@@ -118,3 +118,6 @@ def _check_member(member: Translator, run: Path, first: Translator, first_run: P
     if tags_of(member.source) != tags_of(first.source):
         tags = [", ".join(tags_of(one.source)) or "none" for one in (member, first)]
         raise RunError(f"{message}, which has other tags: {tags[1]}, not {tags[0]}")
+    own, others = (getattr(one.source.config, "tag", None) for one in (member, first))
+    if own and others and own != others:
+        raise RunError(f"{message}, which was imported for `{others}`, not `{own}`; import one of them again")

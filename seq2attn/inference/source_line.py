@@ -23,6 +23,12 @@ from seq2attn.tokenizers.vocabulary import UNK
 _BLOCKS = re.compile(r".{1,10000}(?:(?<=[.!?…।] )|(?<=[。！？])|$)|.{1,10000}")
 """Parts of a text that sentencex splits separately: its time is quadratic in the length after an unclosed quote."""
 
+_CODES = (
+    "amh am, bak ba, bul bg, cat ca, ces cs, dan da, deu de, ell el, fin fi, fra fr, glg gl, hye hy, ita it, kaz kk,"
+    "lim li, lin ln, ltz lb, mal ml, nld nl, oci oc, pol pl, por pt, rus ru, slk sk, spa es, tam ta, tat tt, ukr uk"
+)
+"""ISO 639-3 codes, as in the names of NLLB's languages, and those of 639-1, by which sentencex knows its rules."""
+_TWO_LETTER_CODES = dict(pair.split() for pair in _CODES.split(","))
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 """Halves of UTF-16 characters: not text, but in strings that Python has decoded with `surrogateescape`."""
 
@@ -43,8 +49,8 @@ def split_sentences(text: str, language: str) -> list[str]:
     `language` is an ISO 639 code, whose abbreviations do not end a sentence. Unknown ones are treated as English.
     """
     # sentencex would split paragraphs at line breaks and wide spaces, or panic.
-    blocks = _BLOCKS.findall(collapse_whitespace(text))
-    sentences = (part.strip() for block in blocks for part in sentencex.segment(language, block))
+    blocks, code = _BLOCKS.findall(collapse_whitespace(text)), _TWO_LETTER_CODES.get(language, language)
+    sentences = (part.strip() for block in blocks for part in sentencex.segment(code, block))
     return [sentence for sentence in sentences if sentence]
 
 

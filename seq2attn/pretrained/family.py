@@ -104,22 +104,25 @@ class Generation(Config):
 
     num_beams: PositiveInt = 1
     max_length: int | None = Field(None, ge=3)
+    min_length: NonNegativeInt = 0
+    no_repeat_ngram_size: NonNegativeInt = 0
     length_penalty: float = Field(1.0, ge=0, le=10)
     early_stopping: bool | Literal["never"] = False
 
     def search(self, max_positions: int, language: str | None) -> dict[str, Any]:
         """The search section, for sources in a language such as `de` or `deu_Latn`, or another name.
 
-        The maximum length of the file includes the first token and EOS.
+        The lengths of the file include the first token, and the maximum EOS too.
         """
         code = re.match("[a-z]{2,3}(?![A-Za-z])", language or "")
         longest = min(self.max_length or max_positions + 1, max_positions + 1) - 2
         lengths: dict[str, Any] = {"length_penalty": "average", "alpha": self.length_penalty, "max_length": longest}
-        lengths["source_language"] = code[0] if code else "und"
+        lengths |= {"min_length": max(self.min_length - 1, 0), "source_language": code[0] if code else "und"}
+        search = {"no_repeat_ngram_size": self.no_repeat_ngram_size or None, "lengths": lengths}
         if self.num_beams == 1:
-            return {"kind": "greedy", "lengths": lengths}
+            return {"kind": "greedy", **search}
         patience = {True: 1.0, False: 2.0, "never": None}[self.early_stopping]
-        return {"kind": "beam", "beam_size": self.num_beams, "patience": patience, "lengths": lengths}
+        return {"kind": "beam", "beam_size": self.num_beams, "patience": patience, **search}
 
 
 class Family(ABC):
@@ -136,8 +139,8 @@ class Family(ABC):
         """Raises DataError with the file and the key that cannot be used."""
         self.folder = folder
         self.architecture = validate_fields(self.architecture_class, config, folder / CONFIG_FILE)
-        generation = {**config, **self.read_optional(GENERATION_FILE)}
-        self.generation = validate_fields(Generation, generation, folder / GENERATION_FILE)
+        file = folder / (GENERATION_FILE if (folder / GENERATION_FILE).is_file() else CONFIG_FILE)
+        self.generation = validate_fields(Generation, self.read_optional(file.name), file)
         self.tokenizer_settings = self.read_optional(TOKENIZER_FILE)
 
     def read_optional(self, name: str) -> dict[str, Any]:
@@ -209,6 +212,8 @@ class Family(ABC):
         for tokenizer, (file, ids), size in zip((source, target), self.token_ids(), sizes, strict=True):
             if len(ids) != size:
                 raise DataError(f"{file}: has {len(ids)} entries, and the model {size} by config.json")
+            if {*ids.values()} != {*range(size)}:
+                raise DataError(f"{file}: its ids are not 0 to {size - 1}, each once")
             for token, key in (("<pad>", "pad_token_id"), ("</s>", "eos_token_id")):
                 if ids.get(token) != (expected := getattr(self.architecture, key)):
                     raise DataError(f"{file}: `{token}` has the id {ids.get(token)}, expected `{key}`, {expected}")

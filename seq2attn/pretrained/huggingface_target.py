@@ -98,7 +98,7 @@ class HuggingFaceTarget(ExportTarget):
         """Raises UserError if the tokenizer in the folder gives other ids than `source` for a line."""
         check_exported_tokenizer(source, folder, lines)
 
-    def usage(self, run: RunDirectory, folder: Path) -> str:
+    def usage(self, run: RunDirectory, folder: Path, options: Sequence[str]) -> str:
         """A program for the lines of a file, and what to know before."""
         is_marian = run.load_config().model.encoder.norm_order == "post"  # type: ignore[union-attr]
         return usage_code(run.load_tokenizers()[0], folder) + (MARIAN_NOTE if is_marian else "")

@@ -88,7 +88,7 @@ def import_run(
         if (loaded := family.load_original(tensors, options)) is None:
             return None
         original = TransformersEngine(loaded, rows)
-        lengths = experiment.search.lengths
+        lengths = experiment.search.lengths.model_copy(update={"min_length": 0})
         greedy = GreedyConfig(kind="greedy", lengths=lengths)
         beam = BeamConfig(kind="beam", patience=None, lengths=lengths)
         longest = experiment.data.filters.max_length  # positions of the original

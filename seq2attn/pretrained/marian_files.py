@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import safetensors.torch
 import yaml
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from seq2attn.config.base import Config
@@ -73,7 +73,7 @@ class MarianDecoding(Config):
     models: tuple[str] = Field(min_length=1, max_length=1)
     vocabs: tuple[str, str]
     beam_size: PositiveInt = 12
-    normalize: NonNegativeFloat = 0.0
+    normalize: float = Field(0.0, ge=0, le=10)
     word_penalty: Literal[0] = 0
 
 
@@ -85,7 +85,7 @@ class MarianFiles(Marian):
         self.folder, self.tokenizer_settings = file.parent, {}
         try:
             content = yaml.safe_load(read_bytes(file, HINT))
-        except (RunError, yaml.YAMLError, UnicodeDecodeError) as error:
+        except (RunError, yaml.YAMLError, ValueError, RecursionError) as error:
             reason = " ".join(str(error).split())
             raise DataError(f"{file}: cannot be read ({reason})") from None
         if not isinstance(content, dict):

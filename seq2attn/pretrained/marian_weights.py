@@ -71,6 +71,8 @@ def read_marian_weights(file: Path) -> tuple[dict[str, Any], dict[str, NDArray[A
         KeyError,
         EOFError,
         MemoryError,
+        OverflowError,
+        RecursionError,
         struct.error,
         zipfile.BadZipFile,
         yaml.YAMLError,

@@ -75,7 +75,7 @@ class PeftTarget(HuggingFaceTarget):
         assert adapter is not None
         check_exported_tokenizer(source, adapter.model, lines)
 
-    def usage(self, run: RunDirectory, folder: Path) -> str:
+    def usage(self, run: RunDirectory, folder: Path, options: Sequence[str]) -> str:
         """A program for the lines of a file."""
         return usage_code(run.load_tokenizers()[0], _first_run(run).folder / HuggingFaceTarget.name, adapter=folder)
 

@@ -140,7 +140,7 @@ class TokenizersConfig(Config):
         return source, target
 
 
-TOKENIZER_HINT = "prepare the data again, or copy the whole folder from where it was prepared"
+TOKENIZER_HINT = "copy the whole run directory from where it was made, or make it again"
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:

@@ -67,6 +67,8 @@ def load_backend(content: bytes, path: Path) -> Any:
         raise UserError("this tokenizer needs the package tokenizers: pip install 'seq2attn[pretrained]'") from None
     try:
         backend = Backend.from_str(content.decode())
+        if backend.decoder is None:
+            raise ValueError("it has no `decoder`")
     except Exception as error:  # `tokenizers` raises no other class
         raise RunError(f"{path}: is not a tokenizer of Hugging Face ({error}); {FILE_HINT}") from None
     backend.no_truncation()
@@ -85,7 +87,9 @@ class HFTokenizer(Tokenizer):
         self.files, self._backend = {BACKEND_FILE: content}, load_backend(content, config.path)
         if config.tag is not None:
             self.line_prefix = (vocabulary.id(config.tag),)
-        self._silent = {*CONTROL_IDS, *self.line_prefix}
+        added = self._backend.get_added_tokens_decoder().values()
+        special = {vocabulary.id(token.content) for token in added if token.special} - {UNK}
+        self._silent = {*CONTROL_IDS, *self.line_prefix, *special}
 
     def normalize(self, line: str) -> str:
         """The line that the library segments."""

@@ -236,7 +236,8 @@ class SentencePieceTokenizer(Tokenizer):
         tokens = (self.vocabulary.tokens[int(id)] for id in self._without_prefix(ids) if id not in self._silent)
         runs = groupby(tokens, SPECIAL_TOKENS[UNK].__eq__)
         texts = (" ".join(run) if is_unknown else self._processor.decode_pieces([*run]) for is_unknown, run in runs)
-        return collapse_whitespace(" ".join(texts))
+        # SentencePiece leaves pieces that its model lacks as they are: a joint vocabulary has those of the other side.
+        return collapse_whitespace(" ".join(texts).replace(SPACE_MARK, " "))
 
 
 def _load_moses(language: str) -> Any:

@@ -85,7 +85,7 @@ class Vocabulary:
 
         Raises: RunError when the file is missing or is not a vocabulary.
         """
-        fix = "prepare the data again, or copy the file from where it was prepared"
+        fix = "copy the whole run directory from where it was made, or make it again"
         tokens = read_object(path, fix).get("tokens")
         if not (isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)):
             raise RunError(f"{path}: has no list of tokens; {fix}")

@@ -66,7 +66,8 @@ def test_a_multilingual_model_translates_into_each_of_its_languages(invoke: Invo
 
 def test_the_language_of_a_marian_model_can_be_another_one(invoke: Invoke, tmp_path: Path) -> None:
     make_marian(tmp_path / "hf", tags=[">>fra<<", ">>eng<<"])
-    invoke("import", "hf", "run", "--to", "fra", "--no-punctuation")
+    (tmp_path / "tagged").write_text(f">>eng<< {SOURCE[0]}\n", encoding="utf-8")
+    invoke("import", "hf", "run", "--to", "fra", "--no-punctuation", "--verify-with", "tagged")
     scored = ("translate", "run", "--n-best", "2")
     tagged = [invoke(*scored, f">>{language}<< {SOURCE[0]}").out for language in ("eng", "fra")]
     assert [invoke(*scored, SOURCE[0], "--to", language).out for language in ("eng", "fra")] == tagged
@@ -82,6 +83,9 @@ def test_the_language_of_a_marian_model_can_be_another_one(invoke: Invoke, tmp_p
     assert log_probs[0] != log_probs[1]
     assert "another language;" in invoke("distill", "run", "--source", "lines", "-o", "eng", "--to", "fra", code=2).err
     assert "its languages are fra, eng" in invoke("translate", "run", SOURCE[0], "--to", "deu", code=2).err
+    invoke("import", "hf", "english", "--to", "eng", "--no-punctuation")
+    error = invoke("translate", "run", SOURCE[0], "--ensemble", "english", code=2).err
+    assert "with run, which was imported for `>>fra<<`, not `>>eng<<`" in error
     assert "leave it out (--from LANG)" in invoke("import", "hf", "a", "--to", "fra", "--from", "x", code=2).err
 
 

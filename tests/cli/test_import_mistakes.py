@@ -32,6 +32,10 @@ def content(name: str, text: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).write_text(text)
 
 
+def replace_text(name: str, old: str, new: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text((folder / name).read_text("utf-8").replace(old, new), "utf-8")
+
+
 def change(name: str, **fields: Any) -> Callable[[Path], object]:
     def spoil(folder: Path) -> None:
         content = json.loads((folder / name).read_text(encoding="utf-8")) | fields
@@ -152,6 +156,7 @@ MISTAKES["bart"] = {
     "no object": (content("tokenizer.json", "[]"), "is not a tokenizer of Hugging Face"),
     "no keys": (content("tokenizer.json", "{}"), "is not a tokenizer of Hugging Face"),
     "no tokenizer": (lambda hf: (hf / "tokenizer.json").unlink(), "tokenizer.json cannot be read"),
+    "id": (replace_text("tokenizer.json", ": 299", ": 999"), "tokenizer.json: its ids are not 0 to 299, each once"),
 }  # fmt: skip
 
 

@@ -62,6 +62,16 @@ def test_a_warning_for_a_source_that_is_also_the_target(tmp_path: Path, data: Da
     assert log[0] == f"warning: {tmp_path / 'dev.source'}: source and target are the same"
 
 
+def test_the_run_with_the_tokenizers_is_gone(tmp_path: Path, data: DataConfig) -> None:
+    prepare(data, SEPARATE, tmp_path / "first", print)
+    text = TokenizersConfig.model_validate({"run_dir": tmp_path / "first"})
+    prepare(data, text, tmp_path / "run", print)
+    (tmp_path / "first").rename(tmp_path / "moved")
+    with pytest.raises(DataError, match=r"first: there is no such run; `tokenizer\.run_dir` needs it"):
+        prepare(data, text, tmp_path / "run", print)
+    prepare(data, text, tmp_path / "run", print, keep_tokenizers=True)
+
+
 def test_further_references_of_the_dev_set(tmp_path: Path, data: DataConfig) -> None:
     def references(*contents: str) -> tuple[tuple[str, ...], ...]:
         paths = tuple(tmp_path / f"further-{number}" for number in range(len(contents)))

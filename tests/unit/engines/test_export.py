@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from seq2attn.engines.targets import TARGETS, get_target, load_exported_engine
 from seq2attn.errors import ConfigError, DataError, RunError, UserError
 from seq2attn.models import Seq2Seq
 from seq2attn.run_directory import RunDirectory
+from seq2attn.search.config import resolve_search
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.safe.untrained import TRANSFORMER, TRANSFORMER_CONFIG, change_weights, untrained
@@ -95,24 +97,32 @@ def test_an_export_that_does_not_match_the_run_is_refused(run: RunDirectory) -> 
 
 
 @pytest.mark.parametrize(
-    ("lengths", "default"),
+    ("search", "lacking"),
     [
-        ("max_length: 9", None),
-        ("max_length: 9, min_length: 1", "min_length"),
-        ("max_length: 9, min_length_ratio: 0.5", "min_length_ratio"),
-        ("max_length: 4000", "max_length"),
+        ("beam, beam_size: 3, lengths: {max_length: 9}", []),
+        ("beam, beam_size: 3, lengths: {max_length: 9, min_length: 1}", ["lengths.min_length"]),
+        ("beam, beam_size: 3, lengths: {max_length: 9, min_length_ratio: 0.5}", ["lengths.min_length_ratio"]),
+        ("beam, beam_size: 3, lengths: {max_length: 4000}", ["lengths.max_length"]),
+        ("greedy, no_repeat_ngram_size: 2, lengths: {max_length: 9}", ["no_repeat_ngram_size"]),
+        ("sample, lengths: {max_length: 9, min_length: 1}", ["kind", "lengths.min_length"]),
     ],
 )
-def test_lengths_that_an_engine_lacks_have_their_default_in_the_verification(
-    tmp_path: Path, lengths: str, default: str | None, capsys: pytest.CaptureFixture[str]
+def test_options_that_an_engine_lacks_have_their_default_in_verification_and_command(
+    tmp_path: Path, search: str, lacking: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = untrained(tmp_path, TRANSFORMER_CONFIG.replace("max_length: 9", lengths))
+    run = untrained(tmp_path, TRANSFORMER_CONFIG.replace("beam, beam_size: 3, lengths: {max_length: 9}", search))
     save_weights(run, 1)
-    assert export_run(run, TARGET, tmp_path / "exported").min_token_agreement == 1
-    warnings = capsys.readouterr().err.splitlines()
-    assert [re.findall("`search.lengths.(.*?)`.*; verified with the default$", line) for line in warnings] == (
-        [[default]] if default else []
-    )
+    where = tmp_path / "exported"
+    assert export_run(run, TARGET, where).min_token_agreement == 1
+    warning = capsys.readouterr().err
+    assert re.findall("`search.([a-z_.]+)`: ", warning) == lacking
+    assert warning.endswith("; verified with the default\n") == bool(lacking)
+    command = re.search("^seq2attn translate .*", (where / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert command is not None
+    words = shlex.split(command[0])
+    overrides = [words[number + 1] for number, word in enumerate(words) if word == "--set"]
+    asked = resolve_search(run.load_config(overrides).search, beam=None, greedy="--greedy" in words)
+    TARGET.load(run, where, CPU).translate([], asked, budget=1)
 
 
 def test_other_files_are_not_overwritten(run: RunDirectory, tmp_path: Path) -> None:
@@ -160,6 +170,9 @@ def test_wrong_options_are_refused(run: RunDirectory, tmp_path: Path, monkeypatc
     (tmp_path / "lines.de").write_text("\n \n", encoding="utf-8")
     with pytest.raises(DataError, match=r"lines\.de: has no line to verify with"):
         export_run(run, TARGET, where, verify_with=tmp_path / "lines.de")
+    (tmp_path / "lines.txt").unlink()
+    with pytest.raises(DataError, match=r"lines\.txt: there is no such file; give --verify-with FILE"):
+        export_run(run, TARGET, where)
     monkeypatch.setitem(sys.modules, "ctranslate2", None)  # as if it were not installed
     with pytest.raises(UserError, match=r"pip install 'seq2attn\[ctranslate2\]'"):
         export_run(run, TARGET, where)

@@ -1,6 +1,8 @@
 """Imported models of every family have the logits and the translations of the originals in `transformers`."""
 
+import inspect
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from transformers import (
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
     AutoConfig,
     BartTokenizer,
     M2M100Tokenizer,
@@ -138,6 +141,19 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     if not mistakes:
         back = export_run(run, HuggingFaceTarget(), tmp_path / "back", verify_with=tmp_path / "lines")
         assert [search.token_agreement for search in back.searches] == [1, 1]
+
+
+OF_OTHER_USES = {"classifier_dropout", "initializer_factor", "num_labels", "problem_type", "return_dict", "use_cache"}
+OF_OTHER_FIELDS = {"dense_act_fn", "hidden_size", "is_decoder", "is_encoder_decoder", "is_gated_act"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_field_that_transformers_uses_is_read(family: type[Family]) -> None:
+    """The original that an import is compared with is made of these fields."""
+    original = MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING[type(AutoConfig.for_model(family.model_type))]
+    used = {*re.findall(r"config\.([a-z]\w*)", inspect.getsource(sys.modules[original.__module__]))}
+    assert len(used) > 15
+    assert used - OF_OTHER_USES - OF_OTHER_FIELDS <= {*family.architecture_class.model_fields}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -1,5 +1,6 @@
 """An imported Marian model has the logits and the translations of the original in `transformers`."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import MarianMTModel, MarianTokenizer
 
 from seq2attn.data.collate import collate_source
@@ -79,6 +81,30 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     is_query = mask[:, None, None, :, None].expand_as(weights)
     torch.testing.assert_close(weights[is_query], attentions[is_query], rtol=1e-4, atol=1e-5)
     assert logits.softmax(-1)[..., :EOS].max() < 1e-12  # PAD and BOS, which the original has not
+
+
+@pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
+def test_the_search_is_that_of_the_original(file: str, tmp_path: Path) -> None:
+    """Its settings are in a file of their own, whatever is in the config, or in an older config."""
+    make_marian(tmp_path / "hf")
+    weights = load_file(tmp_path / "hf" / "model.safetensors")
+    weights["final_logits_bias"][0, 0] = 3  # EOS is likely
+    save_file(weights, tmp_path / "hf" / "model.safetensors", {"format": "pt"})
+    config = json.loads((tmp_path / "hf" / "config.json").read_text(encoding="utf-8"))
+    (tmp_path / "hf" / "generation_config.json").unlink()
+    (tmp_path / "hf" / "config.json").write_text(json.dumps(config | {"num_beams": 3}), encoding="utf-8")
+    pad = config["pad_token_id"]
+    settings = {"max_length": 20, "min_length": 12, "no_repeat_ngram_size": 2}
+    content = settings | {"decoder_start_token_id": pad, "eos_token_id": 0, "bad_words_ids": [[pad]]}
+    old = {} if file == "generation_config.json" else config
+    (tmp_path / "hf" / file).write_text(json.dumps(old | content), encoding="utf-8")
+    import_run(tmp_path / "hf", tmp_path / "run", ImportOptions("transformers", punctuation=False))
+    theirs: Any = MarianMTModel.from_pretrained(tmp_path / "hf").eval()
+    tokenizer = MarianTokenizer.from_pretrained(tmp_path / "hf")
+    output = theirs.generate(**tokenizer(list(SOURCE), return_tensors="pt", padding=True)).tolist()
+    for ours, ids in zip(Translator.load(tmp_path / "run", "cpu").translate(list(SOURCE)), output, strict=True):
+        assert list(ours.tokens) == tokenizer.convert_ids_to_tokens([id for id in ids if id not in (0, pad)])
+        assert 11 <= len(ours.tokens) < 18
 
 
 def test_dropout_is_imported_by_its_place(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,12 @@ BAD: dict[str, tuple[Callable[[Path, Arrays], object], str]] = {
     "two models": (decoder(models=["a.npz", "b.npz"]), "decoder.yml: `models`: "),
     "no mapping": (lambda folder, _: (folder / "decoder.yml").write_text("- a"), "decoder.yml: has no keys"),
     "no YAML": (lambda folder, _: (folder / "decoder.yml").write_text("a: ["), "decoder.yml: cannot be read"),
+    "no date": (lambda folder, _: (folder / "decoder.yml").write_text("a: 2026-99-99"), "decoder.yml: cannot be read"),
+    "deep": (lambda folder, _: (folder / "decoder.yml").write_text("[" * 9999), "decoder.yml: cannot be read"),
+    "penalty": (decoder(normalize=20), "decoder.yml: `normalize`: Input should be less than or equal to 10"),
+    "large": (
+        binary(lambda _: struct.pack("<6Q2s3iQ", 1, 1, 2, 0x404, 3, 4, b"a", *[2**31 - 1] * 3, 0)), "model.bin: is not"
+    ),
     "truncated": (
         lambda folder, _: (folder / "model.npz").write_bytes((folder / "model.npz").read_bytes()[:-50]), "model.npz: is"
     ),

@@ -1,5 +1,6 @@
 """A given `tokenizer.json` segments as `transformers` does, and restores the text."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -40,12 +41,19 @@ def test_tokens_are_those_of_transformers_and_give_the_text_back(folder: Path, t
         assert words[0] == -1 and [*dict.fromkeys(words[1:])] == [*range(len(text.split()))]
     assert ours.encode(" ") == [] and tokenizer(folder).encode("a") == ours.encode("a")[1:]
     assert not {*CONTROL_IDS} & {*ours.encode("<pad> </s>")} and UNK in ours.encode("a</s>")
+    masked = theirs("a<mask>").input_ids
+    assert ours.decode([*map(ours.vocabulary.id, theirs.convert_ids_to_tokens(masked))]) == "a"
+    assert theirs.decode(masked, skip_special_tokens=True) == "a"
 
 
 def test_files_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
     config = tokenizer(folder).config
     with pytest.raises(DataError, match="not that of the config's `digest`"):
         config.model_copy(update={"digest": "0"}).train([])
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content | {"decoder": None}))
+    with pytest.raises(DataError, match=r"is not a tokenizer of Hugging Face \(it has no `decoder`\)"):
+        tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(DataError, match=r"tokenizer\.json: is not a tokenizer of Hugging Face"):
         tokenizer(tmp_path)

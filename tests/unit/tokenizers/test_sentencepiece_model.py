@@ -48,6 +48,14 @@ def test_pieces_are_those_of_marian(folder: Path, tmp_path: Path) -> None:
     assert not {*CONTROL_IDS} & {*ours.encode("<pad> </s> <s>")}  # text, and no special tokens
 
 
+def test_pieces_of_the_other_side_are_text(folder: Path) -> None:
+    """A joint vocabulary has pieces that the model of the target lacks."""
+    theirs = MarianTokenizer.from_pretrained(folder)
+    ours, target = tokenizer(folder), tokenizer(folder, path=folder / "target.spm")
+    for line in SOURCE:
+        assert target.decode(ours.encode(line)) == theirs.decode(theirs(line).input_ids[:-1])
+
+
 def test_words_and_unknown_characters(folder: Path) -> None:
     ours = tokenizer(folder)
     ids = ours.encode("Das 日 Haus")
