@@ -196,7 +196,7 @@ def test_corrupt_folders_are_errors(tmp_path: Path) -> None:
     assert "is not a SentencePiece model" in message("sentencepiece.model")
     for file in ("sentencepiece.model", "vocabulary.json", "tokenizer.json"):
         (tmp_path / "a" / file).unlink()
-        assert "cannot be read (No such file or directory); prepare" in message(file)
+        assert "cannot be read (No such file or directory); copy the whole run" in message(file)
     (tmp_path / "a/tokenizer.json").write_text('{"config": {"kind": "magic"}}')
     assert "describes no tokenizer known" in message("tokenizer.json")
 
