@@ -35,6 +35,10 @@ def test_runs_of_one_name_have_their_own_scores(
         rows = [[cell.strip() for cell in line.split("|")] for line in out.split("\n")]
         assert {row[1]: row[-2] for row in rows[2:4]} == {f"{name}/run": f"{bleu:.2f}" for name, bleu in names.items()}
         assert ("Settings of search or engine differ" in out) == (len({*beam_sizes}) > 1)
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--test", "tset"])
+    with pytest.raises(SystemExit):
+        results.main()
+    assert "--test tset: the test sets of all runs are test\n" in capsys.readouterr().err
 
 
 def test_scores_of_other_weights_do_not_count(tmp_path: Path) -> None:
