@@ -123,7 +123,8 @@ results() {
     local precision=(--set changes.training.precision=bfloat16) methods=configs/sweeps/multi30k-methods.yaml
     seq2attn 265 sweep configs/sweeps/multi30k.yaml --jobs 8 "${precision[@]}"
     seq2attn 60 sweep $methods --jobs 8 "${precision[@]}" --set "trials=[{method: baseline}]"
-    if [ "$failed" = 0 ]; then # minimum-risk training begins with a finished training of the baseline
+    # minimum-risk training begins with a finished training of the baseline
+    if [ -n "$dry" ] || [ -e runs/sweeps/multi30k-methods/trials/baseline/seed-1/result.json ]; then
         seq2attn 205 sweep $methods --jobs 8 "${precision[@]}"
     fi
     step 30 tar -czf "$OUT/results.tgz" --exclude=data --exclude=checkpoints --exclude=model.safetensors runs/sweeps

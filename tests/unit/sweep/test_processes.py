@@ -1,6 +1,7 @@
 """Simultaneous trainings, each with one GPU if there is any."""
 
 import os
+import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -41,3 +42,12 @@ def test_the_reason_of_a_failure_is_that_of_the_last_session(tmp_path, monkeypat
     read, _ = os.pipe()
     (failed,) = run_all([Run(tmp_path)], 1, read)
     assert failed.failure_reason == f"exit code 1: no output ({tmp_path / SWEEP_LOG})"
+
+
+def test_a_training_whose_sweep_has_ended_is_ended_by_sigterm():
+    """Training saves a checkpoint then."""
+    program = (
+        "import signal, sys; from seq2attn.sweep.worker import _end_with_the_sweep;"
+        " signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); _end_with_the_sweep()"
+    )
+    assert subprocess.run([sys.executable, "-c", program], stdin=subprocess.DEVNULL).returncode == 7
