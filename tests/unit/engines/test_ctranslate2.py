@@ -238,14 +238,17 @@ def test_batches_and_threads_do_not_change_translations(plain: Engines) -> None:
     assert engine.translate([], search, budget=10) == []
 
 
-@pytest.mark.parametrize(("dtype", "min_difference"), [("float16", 0.0), ("int8", 1e-3)])
-def test_quantized_weights_are_smaller_and_nearly_as_exact(tmp_path: Path, dtype: str, min_difference: float) -> None:
+# On CPUs without VNNI instructions, oneDNN saturates the sum of two int8 products at 16 bits, which costs accuracy.
+@pytest.mark.parametrize(("dtype", "min_difference", "max_relative"), [("float16", 0.0, 0.05), ("int8", 1e-3, 0.25)])
+def test_quantized_weights_are_smaller_and_nearly_as_exact(
+    tmp_path: Path, dtype: str, min_difference: float, max_relative: float
+) -> None:
     config, model = build({"both": {"position_encoding": "rotary"}})
     whole, small = (export(config, model, tmp_path / name, name) for name in ("float32", dtype))
     sizes = [(engine.folder / "model.bin").stat().st_size for engine in (whole, small)]
     assert sizes[1] < 0.7 * sizes[0]
     expected = log_probs(whole)
-    assert min_difference < (log_probs(small) - expected).abs().max() < 0.05 * expected.abs().max()
+    assert min_difference < (log_probs(small) - expected).abs().max() < max_relative * expected.abs().max()
 
 
 @pytest.mark.parametrize(
