@@ -29,7 +29,7 @@ MAX_POSITIONS = 2048
 
 
 def build_spec(config: ModelConfig, model: Seq2Seq, vocabularies: Sequence[Vocabulary]) -> Spec:
-    """The whole model with its weights and vocabularies, to be validated, optimized and saved."""
+    """The whole model with its weights and vocabularies, for `save_spec`."""
     specs = import_ctranslate2().specs
     encoder, decoder = cast("TransformerConfig", config.encoder), cast("TransformerDecoderConfig", config.decoder)
     dim = config.embeddings.dim
@@ -135,6 +135,21 @@ def _fill_norm(spec: Spec, norm: Any) -> None:
         spec.beta = norm.bias
 
 
+def save_spec(spec: Spec, folder: Path, dtype: str) -> None:
+    """Write a whole model with weights of type `dtype`.
+
+    int8 weights have 7 bits: with 8, sums of products saturate on CPUs without VNNI instructions.
+    """
+    spec.validate()
+    spec.optimize(dtype)
+    variables = spec.variables()
+    for name, weight in variables.items():
+        if not isinstance(weight, str) and weight.dtype == "int8" and f"{name}_scale" in variables:  # a str is an alias
+            weight.array = np.rint(weight.array / 2).astype(np.int8)
+            variables[f"{name}_scale"].array /= 2
+    spec.save(str(folder))
+
+
 class CTranslate2Target(ExportTarget):
     """Export of Transformers by CTranslate2's model specification."""
 
@@ -155,10 +170,7 @@ class CTranslate2Target(ExportTarget):
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         """Write weights, vocabularies and a config in the format of CTranslate2."""
         model, source, target = run.load_model()
-        spec = build_spec(run.load_config().model, model, (source.vocabulary, target.vocabulary))
-        spec.validate()
-        spec.optimize(dtype)
-        spec.save(str(folder))
+        save_spec(build_spec(run.load_config().model, model, (source.vocabulary, target.vocabulary)), folder, dtype)
 
     def load(self, run: RunDirectory, folder: Path, device: torch.device) -> CTranslate2Engine:
         """The engine of an exported model, with the number of threads of PyTorch."""
