@@ -1,10 +1,15 @@
 """Environment of all tests."""
 
+import functools
 import os
 import signal
 from pathlib import Path
 
 import pytest
+import typer.main
+
+# The parsers of all commands are built once: that takes longer than most commands.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 
 def pytest_configure(config: pytest.Config) -> None:

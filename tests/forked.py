@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["seq2attn.cli", "seq2attn.training.train", "seq2attn.data.prepare"])
+_CONTEXT.set_forkserver_preload(
+    ["seq2attn.cli", "seq2attn.training.train", "seq2attn.data.prepare", "torch._dynamo"]  # which optimizers load
+)
 
 Fault = tuple[str, int]
 """The system call that fails, and the number of its first failing call."""

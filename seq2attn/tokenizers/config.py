@@ -140,6 +140,7 @@ class TokenizersConfig(Config):
         return source, target
 
 
+_CONFIG: TypeAdapter[TokenizerConfig] = TypeAdapter(TokenizerConfig)
 TOKENIZER_HINT = "copy the whole run directory from where it was made, or make it again"
 
 
@@ -149,9 +150,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     Raises: RunError when a file is missing or the files do not belong together.
     """
     header = read_object(folder / TOKENIZER_FILE, TOKENIZER_HINT)
-    adapter: TypeAdapter[TokenizerConfig] = TypeAdapter(TokenizerConfig)
     try:
-        config = adapter.validate_python(header.get("config"))
+        config = _CONFIG.validate_python(header.get("config"))
     except ValidationError:
         raise RunError(
             f"{folder / TOKENIZER_FILE}: describes no tokenizer known to this version; {TOKENIZER_HINT}"

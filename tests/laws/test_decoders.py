@@ -228,8 +228,10 @@ def test_losses_and_gradients_wait_for_nothing(encoder, decoder, monkeypatch):
 @torch.no_grad()
 @pytest.mark.parametrize(("decoder", "score", "align"), PLUGGED)
 def test_steps_of_a_search_wait_for_nothing(decoder, score, align):
-    net, batch = model("gru", decoder, score, align).float().to("meta"), BATCH.to("meta")
-    memory, state = net.encode(batch.source, batch.source_mask, torch.from_numpy(batch.source_lengths))
+    net, batch = model("gru", decoder, score, align).float(), BATCH.to("meta")
+    encoded = net.encode(BATCH.source, BATCH.source_mask, torch.from_numpy(BATCH.source_lengths))
+    memory, state = map_tensors(lambda tensor: tensor.to("meta"), encoded)
+    net.to("meta")
     _, state = net.step(batch.target[:, 0], state, memory)
     for state_of_three in (repeat_rows(state, 3), with_fixed_capacity(repeat_rows(state, 3), 8)):
         log_probs, _ = net.step(batch.target[:, 0].repeat(3), state_of_three, memory)

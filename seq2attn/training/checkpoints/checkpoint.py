@@ -65,6 +65,9 @@ class Checkpoint:
         return self.folder / OPTIMIZER_FILE
 
 
+_CHECKPOINT = TypeAdapter(Checkpoint)
+
+
 def save_checkpoint(
     run: Path,
     model: nn.Module,
@@ -137,7 +140,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         content = read_object(path, CHECKPOINT_HINT)
         if content.pop("digest", None) != sha256_json(content):
             raise ValueError("its digest differs")
-        return TypeAdapter(Checkpoint).validate_python({**content, "folder": folder})
+        return _CHECKPOINT.validate_python({**content, "folder": folder})
     except RunError as error:
         raise CorruptFileError(str(error)) from None
     except ValueError as error:
