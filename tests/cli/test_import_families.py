@@ -83,7 +83,7 @@ def test_the_language_of_a_marian_model_can_be_another_one(invoke: Invoke, tmp_p
     assert log_probs[0] != log_probs[1]
     assert "another language;" in invoke("distill", "run", "--source", "lines", "-o", "eng", "--to", "fra", code=2).err
     assert "its languages are fra, eng" in invoke("translate", "run", SOURCE[0], "--to", "deu", code=2).err
-    invoke("import", "hf", "english", "--to", "eng", "--no-punctuation")
+    invoke("import", "hf", "english", "--to", "eng", "--no-punctuation", "--verify-with", "tagged")
     error = invoke("translate", "run", SOURCE[0], "--ensemble", "english", code=2).err
     assert "with run, which was imported for `>>fra<<`, not `>>eng<<`" in error
     assert "leave it out (--from LANG)" in invoke("import", "hf", "a", "--to", "fra", "--from", "x", code=2).err
@@ -100,8 +100,9 @@ def test_commands_work_on_an_imported_model(t5: Path, invoke: Invoke, tmp_path: 
     (tmp_path / "lines").write_text("\n".join(SOURCE), encoding="utf-8")
     imported = invoke("import", t5, "run", "--to", "en", "--verify-with", "lines").out
     assert re.search(r"^greedy +3 +100.00% +100.0%", imported, re.MULTILINE)
-    prefixed = invoke("import", t5, "same", "--source-prefix", PREFIX.strip(), "--from", "German").out
-    assert re.search(r"^greedy +20 +100.00% +100.0%", prefixed, re.MULTILINE)
+    options = ("--source-prefix", PREFIX.strip(), "--from", "German", "--verify-with", "lines")
+    prefixed = invoke("import", t5, "same", *options).out
+    assert re.search(r"^greedy +3 +100.00% +100.0%", prefixed, re.MULTILINE)
     greedy = ["--greedy", "-i", "lines", "--device", "cpu"]
     translations = invoke("translate", "run", *greedy).out
     longer = invoke("translate", "same", *greedy).out.splitlines()  # without the maximum length of the task

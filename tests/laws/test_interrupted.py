@@ -23,17 +23,29 @@ PLATEAU = {"kind": "plateau", "factor": 0.5, "patience": 1}
 FAST = {"optimizer": {"kind": "adam", "lr": 0.3}}  # too high, so that validations get worse at times
 
 CASES = {
-    "recurrent": {"model": MODELS["recurrent"], "checkpoints": LAST, "lr_schedule": {"kind": "inverse-sqrt"}},
-    "transformer": {"model": MODELS["transformer"], "checkpoints": BEST, "lr_schedule": PLATEAU, **FAST},
-    "hard": {"model": MODELS["hard"], "validation": {"every": "5 updates", "metric": "loss"}},
-    "bpe-dropout": {
+    "recurrent, moving average": {
+        "model": MODELS["recurrent"],
+        "ema_decay": 0.9,
+        "checkpoints": LAST,
+        "lr_schedule": {"kind": "inverse-sqrt"},
+        **FAST,
+    },
+    "transformer, bpe-dropout, plateau": {
         "model": MODELS["transformer"],
         "tokenizer": BPE_DROPOUT,
         "batch": {"tokens": 150, "micro_batch_tokens": 50},
+        "checkpoints": BEST,
+        "lr_schedule": PLATEAU,
+        **FAST,
+    },
+    "hard, momentum, cosine": {
+        "model": MODELS["hard"],
+        "optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9},
+        "lr_schedule": {"kind": "cosine"},
+        "batch": {"gradient_accumulation": 2},
+        "validation": {"every": "5 updates", "metric": "loss"},
     },
     "adadelta": {"optimizer": {"kind": "adadelta"}, "report_every": 1, "batch": {"tokens": "auto"}},
-    "momentum": {"optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9}, "batch": {"gradient_accumulation": 2}},
-    "moving average": {"ema_decay": 0.9, "checkpoints": LAST, "lr_schedule": {"kind": "cosine"}, **FAST},
     "early stop": {"validation": {"every": "2 updates", "metric": "loss", "patience": 2}, **FAST},
 }
 PLAIN = {

@@ -167,10 +167,11 @@ def test_what_a_config_does_not_say_is_as_in_transformers(family: type[Family]) 
     assert {name: ours[name] for name in shared} == {name: getattr(theirs, name) for name in shared}
 
 
-def test_the_language_is_the_first_token_everywhere(tmp_path: Path) -> None:
+def test_the_language_is_the_first_token_everywhere(sentence: Path, tmp_path: Path) -> None:
     """In segments of long lines, after prefixes, in attention weights, and in the log-probability of a translation."""
     make_m2m100(tmp_path / "hf", nllb=True)
-    import_run(tmp_path / "hf", tmp_path / "run", ImportOptions(source_language="deu_Latn", target_language="eng_Latn"))
+    options = ImportOptions(source_language="deu_Latn", target_language="eng_Latn")
+    import_run(tmp_path / "hf", tmp_path / "run", options, verify_with=sentence)
     translator = Translator.load(tmp_path / "run", "cpu").with_target_language("fra_Latn")
     french = translator.target.line_prefix
     assert translator.target.convert_ids_to_tokens(french) == ["fra_Latn"]

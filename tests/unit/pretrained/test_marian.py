@@ -84,7 +84,7 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
 
 
 @pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
-def test_the_search_is_that_of_the_original(file: str, tmp_path: Path) -> None:
+def test_the_search_is_that_of_the_original(file: str, sentence: Path, tmp_path: Path) -> None:
     """Its settings are in a file of their own, whatever is in the config, or in an older config."""
     make_marian(tmp_path / "hf")
     weights = load_file(tmp_path / "hf" / "model.safetensors")
@@ -98,7 +98,8 @@ def test_the_search_is_that_of_the_original(file: str, tmp_path: Path) -> None:
     content = settings | {"decoder_start_token_id": pad, "eos_token_id": 0, "bad_words_ids": [[pad]]}
     old = {} if file == "generation_config.json" else config
     (tmp_path / "hf" / file).write_text(json.dumps(old | content), encoding="utf-8")
-    import_run(tmp_path / "hf", tmp_path / "run", ImportOptions("transformers", punctuation=False))
+    options = ImportOptions("transformers", punctuation=False)
+    import_run(tmp_path / "hf", tmp_path / "run", options, verify_with=sentence)
     theirs: Any = MarianMTModel.from_pretrained(tmp_path / "hf").eval()
     tokenizer = MarianTokenizer.from_pretrained(tmp_path / "hf")
     output = theirs.generate(**tokenizer(list(SOURCE), return_tensors="pt", padding=True)).tolist()
@@ -107,10 +108,10 @@ def test_the_search_is_that_of_the_original(file: str, tmp_path: Path) -> None:
         assert 11 <= len(ours.tokens) < 18
 
 
-def test_dropout_is_imported_by_its_place(tmp_path: Path) -> None:
+def test_dropout_is_imported_by_its_place(sentence: Path, tmp_path: Path) -> None:
     sides = {"encoder_layerdrop": 0.3, "decoder_layerdrop": 0.4}
     make_marian(tmp_path / "hf", dropout=0.1, attention_dropout=0.2, activation_dropout=0.15, **sides)
-    import_run(tmp_path / "hf", tmp_path / "run", ImportOptions(punctuation=False))
+    import_run(tmp_path / "hf", tmp_path / "run", ImportOptions(punctuation=False), verify_with=sentence)
     model: Any = RunDirectory(tmp_path / "run").load_config().model
     for part, layer_dropout in ((model.encoder, 0.3), (model.decoder, 0.4)):
         found = part.dropout, part.attention_dropout, part.activation_dropout, part.layer_dropout

@@ -54,10 +54,12 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return load_tensors(run / "model.safetensors")
 
 
-def test_a_run_of_an_npz_is_that_of_hugging_face(original: tuple[Path, Arrays], npz: Path, tmp_path: Path) -> None:
+def test_a_run_of_an_npz_is_that_of_hugging_face(
+    original: tuple[Path, Arrays], npz: Path, sentence: Path, tmp_path: Path
+) -> None:
     report = import_run(npz, tmp_path / "ours", TRANSFORMERS)
     assert report is not None and report.searches[0].token_agreement == 1
-    import_run(original[0], tmp_path / "hf", TRANSFORMERS)
+    import_run(original[0], tmp_path / "hf", TRANSFORMERS, verify_with=sentence)
     ours, hf = weights(tmp_path / "ours"), weights(tmp_path / "hf")
     torch.testing.assert_close(ours, hf, rtol=0, atol=0)
     both = [RunDirectory(tmp_path / name).load_config() for name in ("ours", "hf")]
@@ -67,9 +69,9 @@ def test_a_run_of_an_npz_is_that_of_hugging_face(original: tuple[Path, Arrays], 
     assert search.lengths.alpha == 0.8
 
 
-def test_probabilities_are_those_of_ctranslate2(npz: Path, tmp_path: Path) -> None:
+def test_probabilities_are_those_of_ctranslate2(npz: Path, sentence: Path, tmp_path: Path) -> None:
     """Its converter reads the same files; it has the positions of `transformers`."""
-    import_run(npz, tmp_path / "run", TRANSFORMERS)
+    import_run(npz, tmp_path / "run", TRANSFORMERS, verify_with=sentence)
     vocabularies = [str(npz / "vocab.yml")] * 2
     ctranslate2.converters.MarianConverter(str(npz / "model.npz"), vocabularies).convert(str(tmp_path / "ct2"))
     theirs = ctranslate2.Translator(str(tmp_path / "ct2"))
@@ -83,7 +85,9 @@ def test_probabilities_are_those_of_ctranslate2(npz: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("scale", [pytest.param(0.0, marks=pytest.mark.slow), 60.0])
-def test_a_binary_file_is_its_npz(original: tuple[Path, Arrays], npz: Path, tmp_path: Path, scale: float) -> None:
+def test_a_binary_file_is_its_npz(
+    original: tuple[Path, Arrays], npz: Path, sentence: Path, tmp_path: Path, scale: float
+) -> None:
     arrays = dict(original[1])
     write_marian_files(tmp_path / "binary", original[0], "model.bin")
     write_bin(tmp_path / "binary" / "model.bin", arrays, marian_options(), scale)
@@ -91,7 +95,7 @@ def test_a_binary_file_is_its_npz(original: tuple[Path, Arrays], npz: Path, tmp_
         arrays[name] = np.rint(arrays[name] * scale).astype(np.int8) / np.float32(scale)
     write_npz(npz / "model.npz", arrays, marian_options())
     for name in ("marian", "binary"):
-        import_run(tmp_path / name, tmp_path / f"run-{name}", TRANSFORMERS)
+        import_run(tmp_path / name, tmp_path / f"run-{name}", TRANSFORMERS, verify_with=sentence)
     torch.testing.assert_close(weights(tmp_path / "run-binary"), weights(tmp_path / "run-marian"), rtol=0, atol=0)
 
 
@@ -115,13 +119,15 @@ def test_a_decoder_with_recurrent_units(original: tuple[Path, Arrays], npz: Path
     np.testing.assert_array_equal(layer[f"{prefix}_residual.norm.bias"], arrays[f"{scope}_ffn_ln_bias"][0])
 
 
-def test_a_sentencepiece_model_may_be_the_vocabulary(original: tuple[Path, Arrays], npz: Path, tmp_path: Path) -> None:
+def test_a_sentencepiece_model_may_be_the_vocabulary(
+    original: tuple[Path, Arrays], npz: Path, sentence: Path, tmp_path: Path
+) -> None:
     decoder(vocabs=["vocab.spm", "vocab.spm"])(npz, {})
     tokens = ["</s>", "<unk>", *train_pieces(SOURCE, npz / "vocab.spm", bos_id=-1, eos_id=0, unk_id=1)]
     tables = {"Wemb": np.random.default_rng(0).normal(size=(len(tokens), 16)).astype("f")}
     tables["decoder_ff_logit_out_b"] = np.arange(len(tokens), dtype="f")[None] / 99
     write_npz(npz / "model.npz", original[1] | tables, marian_options(dim_vocabs=[len(tokens)] * 2))
-    import_run(npz, tmp_path / "run", TRANSFORMERS)
+    import_run(npz, tmp_path / "run", TRANSFORMERS, verify_with=sentence)
     vocabulary, ours = RunDirectory(tmp_path / "run").load_tokenizers()[0].vocabulary, weights(tmp_path / "run")
     ids = [tokens.index(token) for token in vocabulary.tokens[2:]]
     np.testing.assert_array_equal(ours["source_embedding.embedding.weight"][2:], tables["Wemb"][ids])
