@@ -53,7 +53,7 @@ def copy_checkout(folder: Path) -> None:
     content = re.sub(r"dim: (256|128)", "dim: 16", config.read_text(encoding="utf-8"))
     config.write_text(content.replace("lengths: {", "lengths: {max_length: 20, "), encoding="utf-8")
     for path in (folder / "data/phrasebook").glob("*.*"):
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")[: 2000 if path.stem == "train" else 20]
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")[: 600 if path.stem == "train" else 20]
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     shutil.copytree(folder / "data/phrasebook", folder / "corpus")
 

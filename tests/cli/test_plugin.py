@@ -4,6 +4,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import CONFIG, Invoke, run_process, write_toy
 
 PARTS = """
@@ -99,6 +101,7 @@ figures: [alignments]
 """
 
 
+@pytest.mark.slow
 def test_plugins_are_reproduced_with_figures(tmp_path: Path, invoke: Invoke) -> None:
     """The module has another name than in the test above, which allows its code for the whole process."""
     write_toy(tmp_path, CONFIG.replace(BUILT_IN, PLUGINS.replace("my_parts", "my_other_parts")))

@@ -14,6 +14,7 @@ from tests.laws.small import BAHDANAU, MODELS, content, trained
 from tests.laws.test_interrupted import PLAIN, assert_identical
 
 
+@pytest.mark.slow
 def test_a_small_model_is_verified(corpus, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(corpus))
     config = corpus / "small.yaml"

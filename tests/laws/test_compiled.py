@@ -30,7 +30,8 @@ def without_recompiles():
 
 
 @pytest.mark.parametrize(
-    ("packed", "decoder"), [(False, None), (True, None), pytest.param(False, SSRU, marks=pytest.mark.slow)]
+    ("packed", "decoder"),
+    [(True, None), *(pytest.param(False, decoder, marks=pytest.mark.slow) for decoder in (None, SSRU))],
 )
 @pytest.mark.usefixtures("without_recompiles")
 def test_a_transformer_is_one_graph_for_all_sizes(packed, decoder):

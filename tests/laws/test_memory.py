@@ -127,6 +127,7 @@ for options, code in ((["--set", "training.batch.micro_batch_tokens=20"], 0), ([
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs RLIMIT_AS")
 def test_a_process_with_too_little_memory_ends_with_the_message(corpus):
     wide = {**MODELS["transformer"], "encoder": {**MODELS["transformer"]["encoder"], "ffn_dim": 200_000}}

@@ -19,6 +19,7 @@ LR, UPDATES, MAX_LOSS = 0.02, 400, 0.03
 """The loss of all 18 tokens together is less than log 2, so each is the most probable one."""
 VOCAB_SIZE, DIM = 13, 32
 TRAINED, LONGER = (1, 8), (9, 20)
+NUM_UPDATES = 200
 
 
 def update(objective: TrainingLoss, optimizer: torch.optim.Optimizer, batch: Batch, lr: float) -> None:
@@ -111,9 +112,9 @@ def copy_accuracy(decoder: dict) -> tuple[float, float]:
     config = {"embeddings": {"dim": DIM}, "encoder": encoder, "decoder": {**decoder, "dim": DIM}}
     net = build_model(ModelConfig.model_validate(config), VOCAB_SIZE, VOCAB_SIZE).train()
     objective, optimizer = TrainingLoss(net), torch.optim.Adam(net.parameters())
-    for number in range(300):
+    for number in range(NUM_UPDATES):
         batch = collate([(ids, ids) for ids in sentences(rng, 32, TRAINED)])
-        update(objective, optimizer, batch, 0.01 * min(1.0, (number + 1) / 20) * (1 - number / 300))
+        update(objective, optimizer, batch, 0.01 * min(1.0, (number + 1) / 20) * (1 - number / NUM_UPDATES))
     net.eval()
     shares = []
     for lengths in (TRAINED, LONGER):

@@ -119,7 +119,15 @@ def test_transformers_computes_what_the_run_does(name: str, tmp_path: Path) -> N
     assert texts == [one.text for one in ours]
 
 
-@pytest.mark.parametrize("name", ["Marian", "Marian, two vocabularies", "Pegasus", "Pegasus, learned positions"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Marian",
+        pytest.param("Marian, two vocabularies", marks=pytest.mark.slow),
+        pytest.param("Pegasus", marks=pytest.mark.slow),
+        "Pegasus, learned positions",
+    ],
+)
 def test_an_export_can_be_imported(name: str, tmp_path: Path) -> None:
     tokenizer, changes = MODELS[name]
     run = make_run(tmp_path, tokenizer, changes)

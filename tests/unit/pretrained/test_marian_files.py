@@ -57,7 +57,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 def test_a_run_of_an_npz_is_that_of_hugging_face(
     original: tuple[Path, Arrays], npz: Path, sentence: Path, tmp_path: Path
 ) -> None:
-    report = import_run(npz, tmp_path / "ours", TRANSFORMERS)
+    report = import_run(npz, tmp_path / "ours", TRANSFORMERS, verify_with=sentence)
     assert report is not None and report.searches[0].token_agreement == 1
     import_run(original[0], tmp_path / "hf", TRANSFORMERS, verify_with=sentence)
     ours, hf = weights(tmp_path / "ours"), weights(tmp_path / "hf")

@@ -27,10 +27,11 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "1.1, tied by transformers 5": ({"gated": True, "tied": True}, {}, ""),
     "mT5": ({"gated": True, "multilingual": True}, {}, ""),
 }
+SLOW = ("1.0 with a prefix", "1.0 that begins with a piece", "1.1, tied by transformers 5")
 LENGTHS = LengthsConfig(length_penalty="average", alpha=0.8, max_length=18, source_language="de")
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.slow] * (one in SLOW)) for one in MODELS])
 def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: Path) -> None:
     made, options, prefix = MODELS[name]
     make_t5(tmp_path / "hf", **made)
