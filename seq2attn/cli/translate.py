@@ -131,8 +131,8 @@ def translate(
     translator = load(
         run, device, ensemble=ensemble, engine=engine, export_dir=export_dir, precision=precision, replace_unk=copy
     )
-    reranking = parse_rerank_runs(rerank, rerank_backward)
-    translator.rerankers = load_rerankers(reranking, folder, translator.source, search, device, to=to)
+    reranking, tokenizers = parse_rerank_runs(rerank, rerank_backward), (translator.source, translator.target)
+    translator.rerankers = load_rerankers(reranking, folder, tokenizers, search, device, to=to)
     if to is not None:
         translator = translator.with_target_language(to)
     translator.max_batch_tokens = batch_tokens or translator.max_batch_tokens

@@ -143,7 +143,8 @@ def _evaluate(
         replace_unk=options.replace_unk,
     )
     translator, origin = load_with_origin([run, *map(RunDirectory, options.ensemble)], load_translator)
-    translator.rerankers = load_rerankers(options.rerank, run, translator.source, search, options.device, to=options.to)
+    tokenizers = translator.source, translator.target
+    translator.rerankers = load_rerankers(options.rerank, run, tokenizers, search, options.device, to=options.to)
     if options.to is not None:
         translator = translator.with_target_language(options.to)
     tokenizers = translator.source, translator.target

@@ -104,16 +104,16 @@ def rerank(
 def load_rerankers(
     runs: Sequence[RerankRun],
     first: RunDirectory,
-    source: Tokenizer,
+    tokenizers: tuple[Tokenizer, Tokenizer],
     search: SearchConfig,
     device: str,
     *,
     to: str | None = None,
 ) -> list[Reranker]:
-    """The models that rerank the translations of the run `first`, whose source tokenizer is `source`.
+    """The models that rerank the translations of the run `first`, which has these `tokenizers`.
 
     Raises: UserError for a search with a single hypothesis or minimum Bayes risk, for another language `to` than that
-    of the run, and for a run of the other direction or with other tags.
+    of the run, and for a run of the other direction, with other tags, or imported for another language.
     """
     if runs and to is not None:
         raise UserError(f"{_option(runs[0].is_backward)} and --to exclude each other")
@@ -124,13 +124,22 @@ def load_rerankers(
     for run in runs:
         folder = RunDirectory(run.folder)
         _check_direction(run, folder, first)
-        model, *tokenizers = folder.load_model(resolve_device(device))
-        expected = () if run.is_backward else tags_of(source)
-        if (tags := tags_of(tokenizers[0])) != expected:
+        model, source, target = folder.load_model(resolve_device(device))
+        expected = () if run.is_backward else tags_of(tokenizers[0])
+        if (tags := tags_of(source)) != expected:
             known, wanted = (", ".join(one) or "none" for one in (tags, expected))
             raise UserError(f"{run}: its source has other tags than it would get: {known}, not {wanted}")
-        rerankers.append(Reranker(model, (tokenizers[0], tokenizers[1]), run.weight, run.is_backward))
+        _check_languages(run, (source, target), tokenizers[::-1] if run.is_backward else tokenizers)
+        rerankers.append(Reranker(model, (source, target), run.weight, run.is_backward))
     return rerankers
+
+
+def _check_languages(run: RerankRun, tokenizers: Sequence[Tokenizer], scored: Sequence[Tokenizer]) -> None:
+    """Raises UserError if `run` was imported for other languages than those of the `scored` text, which it knows."""
+    for own, other in zip(tokenizers, scored, strict=True):
+        imported, needed = (getattr(one.config, "tag", None) for one in (own, other))
+        if imported and imported != needed and needed in own.languages.values():
+            raise UserError(f"{run}: was imported for `{imported}`, and the text is `{needed}`; import it again")
 
 
 def _check_direction(run: RerankRun, folder: RunDirectory, first: RunDirectory) -> None:
