@@ -85,7 +85,10 @@ def home(corpus):
 
 @pytest.mark.parametrize(
     ("name", "num_kills"),
-    [("transformer", 3), *(pytest.param(name, 25, marks=pytest.mark.slow) for name in ("recurrent", "hard"))],
+    [
+        ("transformer, bpe-dropout, plateau", 3),
+        *(pytest.param(name, 25, marks=pytest.mark.slow) for name in CASES if name.startswith(("recurrent", "hard"))),
+    ],
 )
 def test_a_training_killed_at_any_time_equals_an_uninterrupted_one(corpus, name, num_kills):
     home, rng = Home(corpus, **{**CASES[name], **OFTEN}), random.Random(name)
