@@ -5,9 +5,10 @@ import multiprocessing
 import os
 import resource
 import signal
+import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,11 @@ SMALL = 2000
 class Command:
     """`seq2attn` with arguments, running."""
 
-    def __init__(self, *arguments: object, log: Path, fault: Fault | None = None) -> None:
+    def __init__(
+        self, *arguments: object, log: Path, fault: Fault | None = None, environment: Mapping[str, str] = {}
+    ) -> None:
         self.log = log
-        self.process = _CONTEXT.Process(target=_run, args=([*map(str, arguments)], str(log), fault))
+        self.process = _CONTEXT.Process(target=_run, args=([*map(str, arguments)], str(log), fault, environment))
         self.process.start()
 
     def send(self, number: int) -> None:
@@ -60,7 +63,19 @@ class Command:
         return self.log.read_text(errors="replace") if self.log.is_file() else ""
 
 
-def _run(arguments: list[str], log: str, fault: Fault | None) -> None:
+def start_two(*arguments: object, folder: Path) -> list[Command]:
+    """A distributed command in two processes, with the environment that `torchrun` gives them, and logs in `folder`."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+    return [
+        Command(*arguments, log=folder / f"{rank}.txt", environment=place | {"RANK": rank, "LOCAL_RANK": rank})
+        for rank in ("0", "1")
+    ]
+
+
+def _run(arguments: list[str], log: str, fault: Fault | None, environment: Mapping[str, str]) -> None:
+    os.environ.update(environment)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)

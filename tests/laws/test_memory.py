@@ -14,8 +14,10 @@ from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.prepare import load_prepared
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
+from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights
 from seq2attn.training.train import train
+from tests.forked import start_two
 from tests.laws.small import (
     BAHDANAU,
     MODELS,
@@ -164,8 +166,11 @@ def test_two_processes_equal_one_that_accumulates_and_skip_the_same_updates(corp
     # update, and divide by the target tokens of both.
     fault = {"kind": "tests.laws.faults:Faulty", "updates": [2, 5], "rank": 1}
     options = {"max_duration": ["2 epochs"], "report_every": 1, **TWO}
-    two, code, output = torchrun(corpus, "two", model={**BAHDANAU, "encoder": fault}, batch={"tokens": 44}, **options)
-    assert code == 0, output[-3000:]
+    config, two = corpus / "two.yaml", RunDirectory(corpus / "two")
+    learning = {"model": {**BAHDANAU, "encoder": fault}, "batch": {"tokens": 44}, **options}
+    config.write_text(yaml.safe_dump(content(corpus, "two", **learning)))
+    done = [process.finish() for process in start_two("train", config, folder=corpus)]
+    assert [code for code, _ in done] == [0, 0], done
     model = {**BAHDANAU, "encoder": {**fault, "rank": 0, "micro_batch": 1}}
     one = trained(corpus, "one", model=model, batch={"tokens": 44, "gradient_accumulation": 2}, **options)
     assert [len(plan_batches(lengths_of(one), tokens=44, seed=1, epoch=e)) % 2 for e in range(2)] == [0, 0]

@@ -18,10 +18,11 @@ from seq2attn.tokenizers.vocabulary import BOS, PAD
 from tests.laws import parts
 
 Parts = tuple[str, str, str, str]
-QUICK: Parts = ("transformer-relative", "transformer-rotary", "multi-head-2-groups", "global")
-"""A recurrent model is exported in tests/cli/test_onnx.py."""
+QUICK: Parts = ("gru-forward", "transformer-post-learned", "multi-head-2-groups", "global")
+"""The smallest graphs with a cache; a recurrent decoder is exported in tests/cli/test_onnx.py."""
 OTHERS: list[Parts] = [
     ("gru-forward", "bahdanau-gru", "general-4-heads", "local-m"),
+    ("transformer-relative", "transformer-rotary", "multi-head-2-groups", "global"),
     ("gru", "fixed-gru", "none", "none"),
     ("convolutional", "convolutional", "scaled-dot", "global"),
     ("lstm", "luong-feeding", "coverage-2-heads", "monotonic"),
