@@ -115,7 +115,7 @@ class TransformersEngine:
 class _Constraint:
     """Log-probabilities of the next token; in the prefix and at the limit, of one token alone.
 
-    `transformers` inspects its signature at each step: of a class, that takes a tenth of the time of a `partial`.
+    `transformers` inspects its signature at each step, which takes long for a `partial`.
     """
 
     engine: TransformersEngine

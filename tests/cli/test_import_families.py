@@ -56,6 +56,14 @@ def test_a_multilingual_model_translates_into_each_of_its_languages(invoke: Invo
         assert error.count("\n") == 1
     assert "its languages are" in invoke(*translate, "--to", "<mask>", code=2).err
 
+    for run, one, other in (("back", "eng_Latn", "deu_Latn"), ("same", "deu_Latn", "eng_Latn")):
+        languages = ("--from", one, "--to", other, "--verify-with", "test.de")
+        invoke("import", "nllb-200-distilled-600M", f"runs/{run}", *languages)
+    line = ("translate", "runs/nllb", "Das Haus")
+    assert invoke(*line, "--rerank-backward", "runs/back").out.count("\n") == 1
+    error = invoke(*line, "--rerank-backward", "runs/same", code=2).err
+    assert "runs/same:1: was imported for `deu_Latn`, and the text is `eng_Latn`; import it again" in error
+
     adapted = f"extends: runs/nllb/config.yaml\nrun_dir: runs/adapted\ndata:\n{ADAPTED_DATA}{ADAPTED}"
     (tmp_path / "adapted.yaml").write_text(adapted, encoding="utf-8")
     invoke("train", "adapted.yaml")
