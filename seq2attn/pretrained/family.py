@@ -116,8 +116,14 @@ class Generation(Config):
         """
         code = re.match("[a-z]{2,3}(?![A-Za-z])", language or "")
         longest = min(self.max_length or max_positions + 1, max_positions + 1) - 2
-        lengths: dict[str, Any] = {"length_penalty": "average", "alpha": self.length_penalty, "max_length": longest}
-        lengths |= {"min_length": max(self.min_length - 1, 0), "source_language": code[0] if code else "und"}
+        lengths = {
+            "length_penalty": "average",
+            "alpha": self.length_penalty,
+            "min_length": max(self.min_length - 1, 0),
+            "max_length": longest,
+            "max_length_ratio": None,
+            "source_language": code[0] if code else "und",
+        }
         search = {"no_repeat_ngram_size": self.no_repeat_ngram_size or None, "lengths": lengths}
         if self.num_beams == 1:
             return {"kind": "greedy", **search}

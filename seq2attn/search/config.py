@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 
 from seq2attn.config.base import Config, FieldError, FieldErrors
@@ -40,10 +40,11 @@ class LengthsConfig(Config):
     """Minimum tokens of a translation."""
     max_length: int = Field(256, ge=1, le=MAX_LENGTH)
     """Maximum tokens of a translation."""
-    min_length_ratio: NonNegativeFloat = 0.0
+    min_length_ratio: float = Field(0.0, ge=0, le=MAX_LENGTH_RATIO)
     """Minimum tokens of a translation for each token of the source."""
-    max_length_ratio: float = Field(3.0, gt=0, le=MAX_LENGTH_RATIO)
-    """Maximum tokens of a translation for each token of the source, in addition to 10 for any source."""
+    max_length_ratio: Annotated[float, Field(gt=0, le=MAX_LENGTH_RATIO)] | None = 3.0
+    """Maximum tokens of a translation for each token of the source, in addition to 10 for any source; none: no limit by
+    the length of the source."""
     long_inputs: LongInputs = "split"
     """Lines with too many tokens: translated sentence by sentence, or their beginning alone."""
     source_language: str = Field("en", pattern="^[a-z]{2,3}$")
@@ -58,16 +59,11 @@ class LengthsConfig(Config):
         mistakes = [
             FieldError(low, f"more than {high}, which is {getattr(self, high)}")
             for low, high in bounds
-            if getattr(self, low) > getattr(self, high)
+            if getattr(self, high) is not None and getattr(self, low) > getattr(self, high)
         ]
         if mistakes:
             raise FieldErrors(mistakes)
         return self
-
-    @classmethod
-    def for_any_source(cls, max_length: int) -> Self:
-        """The same maximum length for short and long sources."""
-        return cls(max_length=max_length, max_length_ratio=MAX_LENGTH_RATIO)
 
     def build_penalty(self) -> LengthPenalty:
         """The length penalty."""
@@ -75,10 +71,14 @@ class LengthsConfig(Config):
 
     def limits(self, source: Tensor) -> LengthLimits:
         """Limits including EOS, for sources of `source` [B] tokens without EOS."""
-        ratios = self.min_length_ratio, self.max_length_ratio
-        shortest, longest = ((source.double() * ratio).round(decimals=6) for ratio in ratios)  # 25 * 0.6 is 15
-        longest = (longest + 10).long().clamp(max=self.max_length)
-        shortest = torch.minimum(shortest.ceil().long().clamp(min=self.min_length), longest)
+
+        def tokens(ratio: float) -> Tensor:
+            return (source.double() * ratio).round(decimals=6)  # 25 * 0.6 is 15
+
+        longest = torch.full_like(source, self.max_length)
+        if self.max_length_ratio is not None:
+            longest = longest.minimum((tokens(self.max_length_ratio) + 10).long())
+        shortest = tokens(self.min_length_ratio).ceil().long().clamp(min=self.min_length).minimum(longest)
         return LengthLimits(shortest + 1, longest + 1)
 
 

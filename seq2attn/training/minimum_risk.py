@@ -57,7 +57,7 @@ class MinimumRiskLoss(TrainingLoss):
     def sample(self, sources: TokenIds, references: TokenIds) -> list[list[tuple[int, ...]]]:
         """The distinct candidates of each source, the reference first: ids without EOS."""
         longest = max(map(len, references))
-        lengths = LengthsConfig.for_any_source(longest + longest // 2 + 10)
+        lengths = LengthsConfig(max_length=longest + longest // 2 + 10, max_length_ratio=None)
         seed = int(torch.randint(2**62, ()))
         search = SampleConfig(kind="sample", num_samples=self.config.num_samples, seed=seed, lengths=lengths)
         budget, prefixes = default_batch_tokens(self.model.device), [self.target.line_prefix] * len(sources)

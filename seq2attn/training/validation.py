@@ -53,7 +53,8 @@ class Validator:
         self.translated = self.samples if self.config.metric == "loss" else self.rows
         self.references = [[stream[row] for row in self.rows] for stream in prepared.dev_references]
         self.metrics = evaluation.build(self.references[0])
-        self.search = GreedyConfig(kind="greedy", lengths=LengthsConfig.for_any_source(self._max_length()))
+        lengths = LengthsConfig(max_length=self._max_length(), max_length_ratio=None)
+        self.search = GreedyConfig(kind="greedy", lengths=lengths)
         sources = [prepared.dev_sources[row] for row in self.rows]
         settings = evaluation.model_dump(mode="json"), config.label_smoothing
         self.digest = sha256_json([sources, self.references, *settings])

@@ -159,6 +159,9 @@ def test_limits_are_those_of_exact_ratios():
         found = config.limits(sources)
         assert found.min_length.tolist() == [-(-tenths * size // 10) + 1 for size in range(257)]
         assert found.max_length.tolist() == [tenths * size // 10 + 10 + 1 for size in range(257)]
+    found = LengthsConfig(min_length_ratio=2, max_length_ratio=None, max_length=300).limits(sources)
+    assert found.min_length.tolist() == [min(2 * size, 300) + 1 for size in range(257)]
+    assert found.max_length.tolist() == [301] * 257
 
 
 CONFIGS = {

@@ -28,7 +28,7 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "mT5": ({"gated": True, "multilingual": True}, {}, ""),
 }
 SLOW = ("1.0 with a prefix", "1.0 that begins with a piece", "1.1, tied by transformers 5")
-LENGTHS = LengthsConfig(length_penalty="average", alpha=0.8, max_length=18, source_language="de")
+LENGTHS = LengthsConfig(alpha=0.8, max_length=18, max_length_ratio=None, source_language="de")
 
 
 @pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.slow] * (one in SLOW)) for one in MODELS])
