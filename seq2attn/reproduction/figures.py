@@ -6,6 +6,7 @@ from pathlib import Path
 
 from seq2attn.config.plugin import plugin_modules
 from seq2attn.data.readers import read_pairs
+from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translator import Translator
 from seq2attn.reproduction.recipe import Recipe
 from seq2attn.reproduction.results import Records
@@ -40,9 +41,10 @@ def _draw_alignments(recipe: Recipe, seed: int, folder: Path) -> dict[str, Path]
     allowed = plugin_modules(baseline.experiment)  # the recipe names them
     translator = Translator.load(baseline.experiment.run_dir / f"seed-{seed}", allow_code=allowed)
     selection, figures = AttentionSelection(head="mean", whole_words=True), dict[str, Path]()
-    for number, line in enumerate(sources[:NUM_ALIGNMENTS], start=1):
-        weights = translator.translate(line, attention=True).attention_weights
-        if weights is None:  # of a plug-in without attention
+    checker = InputChecker()  # its warnings are those of the evaluation
+    translations = translator.translate_iterable(sources[:NUM_ALIGNMENTS], attention=True, checker=checker)
+    for number, translation in enumerate(translations, start=1):
+        if (weights := translation.attention_weights) is None:  # of a plug-in without attention
             continue
         path = folder / f"alignment-{number}.svg"
         draw_attention(weights, path, selection)

@@ -16,6 +16,8 @@ from tests.cli.conftest import CONFIG, Done, Invoke, invoke_in, write_toy
 from tests.cli.test_sweep import results, start, wait_for, wait_until, workers
 from tests.unit.conftest import CHROMIUM, browser
 
+pytestmark = pytest.mark.filterwarnings("error:.*:seq2attn.inference.input_checks.InputWarning")
+
 RECIPE = """\
 title: A toy
 paper: Toy et al. 2026, https://example.org/toy
