@@ -87,7 +87,7 @@ class Trainer:
         """
         self.objective.train()
         self.checkpoints.recover(self.state)
-        while not self._reached_limit():
+        while not self._reached_limits():
             self._epoch()
         self._sync_skipped()
         if self.state.last_validated_update != self.state.update or not self.state.best_value:  # no comparable scores
@@ -96,9 +96,10 @@ class Trainer:
         self.reporter.close_bar()
         origin = self.checkpoints.finalize(self.state)
         time_used, command = timedelta(seconds=round(self.state.seconds)), "evaluate" if self.has_tests else "translate"
+        limits = " and ".join(self._reached_limits())
         self.reporter.log_session(
-            f"training ended after {time_used} and {self.state.update:,} updates; weights for translation: {origin};"
-            f" next: seq2attn {command} {self.run.folder}"
+            f"training ended after {time_used} and {self.state.update:,} updates ({limits}); weights for translation:"
+            f" {origin}; next: seq2attn {command} {self.run.folder}"
         )
 
     def _epoch(self) -> None:
@@ -118,7 +119,7 @@ class Trainer:
                 self._validate()
             if self.should_stop:
                 self._stop()
-            if self._reached_limit():
+            if self._reached_limits():
                 break
 
     def _train_step(self, corpus: Corpus, micro_batches: list[MicroBatch]) -> bool:
@@ -232,11 +233,11 @@ class Trainer:
 
     # ------------------------------------------------------------------ limits and interruptions
 
-    def _reached_limit(self) -> bool:
-        patience = self.config.validation.patience
-        return fraction_done(self.config.max_duration, self.state) >= 1 or (
-            patience is not None and self.state.validations_since_best >= patience
-        )
+    def _reached_limits(self) -> list[str]:
+        """The keys of the limits that end the training."""
+        patience, is_over = self.config.validation.patience, fraction_done(self.config.max_duration, self.state) >= 1
+        is_late = patience is not None and self.state.validations_since_best >= patience
+        return ["`training.max_duration`"] * is_over + ["`training.validation.patience`"] * is_late
 
     def _stop(self) -> None:
         """Save a checkpoint, and end this session."""

@@ -140,6 +140,13 @@ def test_of_equal_validations_the_newest_translates_and_patience_ends(corpus):
     assert [line["update"] for line in lines] == [2, 4, 6]
     assert len({(line["bleu"], line["loss"]) for line in lines}) == 1
     assert run.weights_origin()["checkpoints"] == ["00000006"]
+    assert "and 6 updates (`training.validation.patience`); weights" in log_of(run)
+    trained(corpus, "run", resume=True, max_duration=["6 updates"], optimizer=NO_PROGRESS, validation=validation)
+    assert "and 6 updates (`training.max_duration` and `training.validation.patience`); weights" in log_of(run)
+    trained(
+        corpus, "run", resume=True, max_duration=["6 updates"], optimizer=NO_PROGRESS, validation=every(metric="bleu")
+    )
+    assert "and 6 updates (`training.max_duration`); weights" in log_of(run)
 
 
 @pytest.mark.parametrize(
