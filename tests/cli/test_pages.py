@@ -126,7 +126,7 @@ def check_index(outputs: dict[str, str], home: Path) -> None:
     update, bleu, source, *drawing = next(iter(outputs.values())).splitlines()
     assert update.startswith("update 5: loss ") and bleu.startswith("BLEU ")
     assert source.startswith("Die Mutter") and drawing[-1].startswith("weight:")
-    assert "<svg" in (home / "runs/minimal.svg").read_text(encoding="utf-8")
+    assert "Die Mutter" in (home / "runs/minimal.html").read_text(encoding="utf-8")
 
 
 def check_python(outputs: dict[str, str], home: Path) -> None:
