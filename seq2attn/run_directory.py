@@ -14,7 +14,6 @@ The directory may be untrusted: its files are data, and plug-ins named in its co
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +36,6 @@ from seq2attn.nn.device import configure_cuda
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.config import load_tokenizers
 
-logger = logging.getLogger("seq2attn")
 HINT = "train it, or give another run directory"
 OVERRIDABLE_SECTIONS = ("search", "data", "evaluation")
 """Sections of the config that `--set` may change after training."""
@@ -107,15 +105,15 @@ class RunDirectory:
     def weights_cover_checkpoint(self, checkpoint: str, metric: str) -> bool:
         """True if the weights for translation are valid, and come from this checkpoint or newer ones.
 
-        Weights selected by another metric do not count, nor a mean made by training; one of `seq2attn average`, whose
-        origin has no metric, does.
+        Weights selected by another metric do not count, nor those of `training.checkpoints.average`; those of `seq2attn
+        average`, whose origin has no metric, do.
         """
         try:
             if is_corrupt(self.weights_path):
                 return False
             origin = self.weights_origin()
             names = origin["checkpoints"]
-            is_selected = "metric" not in origin or (origin["metric"] == metric and len(names) == 1)
+            is_selected = "metric" not in origin or (origin["metric"] == metric and "average" not in origin)
             return bool(is_selected and max(names) >= checkpoint)
         except (RunError, KeyError, ValueError, TypeError):
             return False

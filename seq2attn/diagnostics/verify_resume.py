@@ -84,7 +84,6 @@ def _training_state(run: RunDirectory) -> Items:
         for checkpoint in validated_checkpoints(run.folder)
         for name, value in {
             **asdict(checkpoint.train_state),
-            **checkpoint.optimizer_scalars,
             "digest of frozen weights": checkpoint.frozen,
         }.items()
         if name not in MEASUREMENTS

@@ -52,7 +52,7 @@ def resolve_auto(
         log(f"batch: {tokens:,} tokens, by the size of the corpus")
         config = config.model_copy(update={"batch": batch.model_copy(update={"tokens": tokens})})
     per_epoch = len(plan_updates(lengths, config, world, epoch=0))
-    if (tokens := config.batch.require_tokens()) >= MAX_RATIO * suggested:
+    if (tokens := config.batch.require_tokens()) >= MAX_RATIO * suggested and per_epoch < MIN_UPDATES:
         log(
             f"warning: batches of {tokens:,} tokens make {per_epoch:,} updates per epoch of this corpus;"
             f" `training.batch.tokens: {suggested}` suits its size"

@@ -18,7 +18,7 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 
 FIXED_PARTS = ("model", "tokenizer", "training.lora")
-"""Parts of the config that cannot change, because the weights depend on them."""
+"""Parts of the config that cannot change, because the weights depend on them. Files in them may have moved."""
 NONE = "none"
 KEPT_CONFIGS = "config.[0-9]*.yaml"
 
@@ -48,9 +48,11 @@ def changes_since(
 
     Raises: RunError if the weights do not match the new config, or for another dev set without `new_dev_set`.
     """
-    changes = config_changes(before, config)
+    changes, moved = config_changes(before, config), _moved_files(before, config)
+    if getattr(config.training.lr_schedule, "total_updates", None) == "auto":  # its number is not known yet
+        changes.pop("training.lr_schedule.total_updates", None)
     for name in FIXED_PARTS:
-        if lines := [line for key, line in changes.items() if f"{key}.".startswith(f"{name}.")]:
+        if lines := [line for key, line in changes.items() if f"{key}.".startswith(f"{name}.") and key not in moved]:
             raise RunError(
                 f"{run.folder}: was trained with another `{name}`; resume with its config ({run.config_path}),"
                 f" or set another `run_dir`\n" + "\n".join(f"  {line}" for line in lines)
@@ -67,12 +69,18 @@ def changes_since(
 
 def config_changes(before: Config, now: Config, name: str = "") -> dict[str, str]:
     """One line for each key whose value differs, except the run directory."""
-    old, new = (dict(_leaves(config.model_dump(mode="json"), name)) for config in (before, now))
+    old, new = _values(before, name), _values(now, name)
     return {
         key: f"config: `{key}` was {_format_value(old, key)} and is {_format_value(new, key)}"
         for key in dict.fromkeys([*old, *new])
         if key != "run_dir" and old.get(key) != new.get(key)
     }
+
+
+def remove_kept_configs(run: RunDirectory) -> None:
+    """Remove the kept configs of an earlier training, before a new one."""
+    for path in run.folder.glob(KEPT_CONFIGS):
+        path.unlink()
 
 
 def keep_config(run: RunDirectory, checkpoint: Checkpoint, *, has_changes: bool) -> None:
@@ -107,6 +115,22 @@ def _text_changes(name: str, before: dict[str, str], now: dict[str, str]) -> lis
         for path, digest in now.items()
         if before.get(path) != digest
     ]
+
+
+def _moved_files(before: Config, now: Config) -> set[str]:
+    """The keys whose value is a path to a file of the same name in another folder."""
+    old, new = _values(before), _values(now)
+    pairs = {key: (old[key], value) for key, value in new.items() if key in old and old[key] != value}
+    return {
+        key
+        for key, pair in pairs.items()
+        if all(isinstance(path, str) and "/" in path for path in pair) and len({Path(path).name for path in pair}) == 1
+    }
+
+
+def _values(config: Config, name: str = "") -> dict[str, Any]:
+    """The values of all keys by their names, which begin with `name`."""
+    return dict(_leaves(config.model_dump(mode="json"), name))
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:

@@ -30,7 +30,13 @@ from seq2attn.training.checkpoints.checkpoint import (
 )
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, refuse_existing_training
 from seq2attn.training.config import TrainingConfig
-from seq2attn.training.config_changes import changes_since, config_before, keep_config, text_digests
+from seq2attn.training.config_changes import (
+    changes_since,
+    config_before,
+    keep_config,
+    remove_kept_configs,
+    text_digests,
+)
 from seq2attn.training.distributed import DistributedContext, init_distributed, training_device
 from seq2attn.training.initial_weights import check_initial_run, check_parts, freeze_parameters, load_initial_weights
 from seq2attn.training.interruption import StopRequest
@@ -77,6 +83,8 @@ def train(
             notes += changes
             keeps_optimizer = _same_optimizer_state(before.training, config.training)
             notes += [] if keeps_optimizer else ["the new optimizer starts without a state"]
+        elif world.is_main_process:
+            remove_kept_configs(run)
         tensorboard = config.training.tensorboard
         reporter = MetricsLogger(run, is_main_process=world.is_main_process, since=since, tensorboard=tensorboard)
         try:

@@ -45,7 +45,6 @@ def test_flipped_bits_are_detected(original, run, name):
         checkpoint = latest_valid_checkpoint(run, warnings.append)
         if checkpoint.train_state.update == 6:  # the bit was in white space, or in an unused name
             assert checkpoint.train_state == newest.train_state
-            assert checkpoint.optimizer_scalars == newest.optimizer_scalars
             for one, other in zip(load_checkpoint(checkpoint), load_checkpoint(newest), strict=True):
                 assert_same(one, other)
         else:

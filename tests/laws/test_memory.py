@@ -183,3 +183,8 @@ def test_two_processes_equal_one_that_accumulates_and_skip_the_same_updates(corp
             assert ours == pytest.approx(theirs, rel=1e-4)
     assert {p.name for p in two.folder.iterdir()} == {p.name for p in one.folder.iterdir()}
     assert "in 2 processes" in log_of(two)
+    origin = two.weights_origin()
+    two.weights_path.unlink()  # the training has ended, and restores them from a checkpoint
+    done = [process.finish() for process in start_two("train", config, "--resume", folder=corpus)]
+    assert [code for code, _ in done] == [0, 0], done
+    assert two.weights_origin() == origin

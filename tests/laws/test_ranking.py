@@ -263,6 +263,15 @@ def test_the_log_names_the_weights_for_translation(corpus):
     assert origins[2] == "the mean of 2 checkpoints by `seq2attn average`"
 
 
+def test_a_mean_of_one_checkpoint_is_replaced_by_the_best(corpus):
+    too_fast = {"kind": "adam", "lr": 5.0}
+    options = {"validation": every(metric="loss"), "max_duration": ["6 updates"], "optimizer": too_fast}
+    run = trained(corpus, "run", checkpoints={**KEEP, "keep_last": 1, "average": "last"}, **options)
+    assert run.weights_origin()["checkpoints"] == ["00000006"]
+    trained(corpus, "run", resume=True, checkpoints=KEEP, **options)
+    assert run.weights_origin()["checkpoints"] == ["00000002"]
+
+
 def test_before_the_first_validation_an_interrupted_training_translates(corpus):
     options = {"validation": every("9 updates", metric="loss"), "time_limit": "0.001 seconds"}
     for _ in range(2):

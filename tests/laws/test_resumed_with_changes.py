@@ -11,7 +11,7 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
-from tests.laws.small import assert_same, content, last_weights, log_of, metrics, trained
+from tests.laws.small import BAHDANAU, assert_same, content, last_weights, log_of, metrics, trained
 
 FIRST = {"max_duration": ["2 updates"], "validation": {"every": "2 updates", "metric": "loss"}}
 NEXT = {**FIRST, "max_duration": ["4 updates"]}
@@ -39,6 +39,16 @@ def test_changed_keys_are_logged_and_old_configs_kept(corpus, capsys):
     trained(corpus, "run", resume=True, **NEXT, **changed)  # without changes nothing is logged or kept
     assert log_of(run).count(" was ") == len(lines)
     assert [path.name for path in run.folder.glob("config.0*.yaml")] == ["config.00000002.yaml"]
+    shutil.rmtree(run.folder / "checkpoints")
+    run.weights_path.unlink()
+    trained(corpus, "run", **FIRST)  # a new training does not resume with configs of the old one
+    assert not [*run.folder.glob("config.0*.yaml")]
+
+
+def test_a_resumed_cosine_schedule_is_no_change(corpus):
+    for resume in (False, True):
+        run = trained(corpus, "run", resume=resume, **FIRST, lr_schedule={"kind": "cosine"})
+    assert " was " not in log_of(run) and not [*run.folder.glob("config.0*.yaml")]
 
 
 def test_a_micro_batch_larger_than_the_automatic_batch(corpus):
@@ -164,10 +174,14 @@ def test_another_dev_set_needs_an_option(corpus):
     train(config, resume=True)
 
 
-def test_moved_text_is_no_change(corpus):
-    run = trained(corpus, "run", **FIRST)
+def test_moved_text_and_vectors_are_no_change(corpus):
+    vectors = corpus / "words.vec"
+    vectors.write_text("2 8\nba 1 2 3 4 5 6 7 8\nbe 1 2 3 4 5 6 7 8\n")
+    model = {**BAHDANAU, "embeddings": {"dim": 8, "source_vectors": str(vectors)}}
+    run = trained(corpus, "run", **FIRST, model=model)
     (corpus / "elsewhere").mkdir()
-    moved = content(corpus, "run", **NEXT)
+    model["embeddings"]["source_vectors"] = str(vectors.rename(corpus / "elsewhere" / "words.vec"))
+    moved = content(corpus, "run", **NEXT, model=model)
     for part in moved["data"].values():
         for side in ("source", "target"):
             before = part[side]
@@ -176,3 +190,7 @@ def test_moved_text_is_no_change(corpus):
     train(ExperimentConfig.model_validate(moved), resume=True)
     log = log_of(run)
     assert "`data.dev.source` was " in log and "text of" not in log and "ranked again" not in log
+    assert "`model.embeddings.source_vectors` was " in log
+    model["embeddings"]["source_vectors"] = str(vectors.with_name("other.vec"))
+    with pytest.raises(RunError, match="another `model`"):
+        trained(corpus, "run", resume=True, **NEXT, model=model)

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import torch
 from pydantic import Field, NonNegativeInt, TypeAdapter
@@ -39,7 +39,6 @@ class Checkpoint:
 
     folder: Path
     train_state: TrainState
-    optimizer_scalars: dict[str, int | float]  # optimizer state that is not tensors
     digests: Digests
     log_sizes: dict[str, NonNegativeInt]  # of the logs up to this checkpoint, in bytes
     frozen: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None  # digest of the frozen weights, if any
@@ -78,7 +77,7 @@ def save_checkpoint(
 ) -> Checkpoint:
     """Write a checkpoint atomically. Raises RunError if it cannot be written; older ones are unchanged."""
     folder = run / CHECKPOINTS_FOLDER / f"{state.update:08d}"
-    tensors, scalars = _flatten(optimizer.state_dict()["state"])
+    tensors = _flatten(optimizer.state_dict()["state"])
     weights = unique_state_dict(model)
     names = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
     frozen = {name: weights.pop(name) for name in names}
@@ -89,7 +88,7 @@ def save_checkpoint(
                 WEIGHTS_FILE: save_weights(weights, vocabularies, partial / WEIGHTS_FILE),
                 OPTIMIZER_FILE: save_tensors(tensors, partial / OPTIMIZER_FILE),
             }
-            checkpoint = Checkpoint(folder, dataclasses.replace(state), scalars, digests, log_sizes, frozen_digest)
+            checkpoint = Checkpoint(folder, dataclasses.replace(state), digests, log_sizes, frozen_digest)
             content = dataclasses.asdict(checkpoint)
             del content["folder"]
             write_json(partial / STATE_FILE, {**content, "digest": sha256_json(content)})
@@ -175,7 +174,7 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Opt
     if optimizer is not None:
         _check_optimizer_state(tensors, checkpoint, optimizer)
         groups = optimizer.state_dict()["param_groups"]
-        optimizer.load_state_dict({"state": _unflatten(tensors, checkpoint.optimizer_scalars), "param_groups": groups})
+        optimizer.load_state_dict({"state": _unflatten(tensors), "param_groups": groups})
     return dataclasses.replace(checkpoint.train_state)
 
 
@@ -185,21 +184,19 @@ def _check_optimizer_state(
     """Check names and shapes, which `load_state_dict` does not."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     shapes = {str(index): parameter.shape for index, parameter in enumerate(parameters)}
-    for name in [*tensors, *checkpoint.optimizer_scalars]:
-        shape, tensor = shapes.get(name.partition(".")[0]), tensors.get(name)
-        if shape is None or (tensor is not None and tensor.dim() > 0 and tensor.shape != shape):
+    for name, tensor in tensors.items():
+        shape = shapes.get(name.partition(".")[0])
+        if shape is None or (tensor.dim() > 0 and tensor.shape != shape):
             raise RunError(f"{checkpoint.optimizer_path}: `{name}` does not match the trained weights")
 
 
-def _flatten(state: dict[int, dict[str, Any]]) -> tuple[dict[str, Tensor], dict[str, int | float]]:
-    values = {f"{index}.{key}": value for index, part in state.items() for key, value in part.items()}
-    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
-    return tensors, {name: value for name, value in values.items() if isinstance(value, int | float)}
+def _flatten(state: dict[int, dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {f"{index}.{key}": value for index, part in state.items() for key, value in part.items()}
 
 
-def _unflatten(tensors: dict[str, Tensor], scalars: dict[str, int | float]) -> dict[int, dict[str, Any]]:
-    state: dict[int, dict[str, Any]] = {}
-    for name, value in [*tensors.items(), *scalars.items()]:
+def _unflatten(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
         index, _, key = name.partition(".")
         state.setdefault(int(index), {})[key] = value
     return state

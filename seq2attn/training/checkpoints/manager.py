@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -113,14 +114,14 @@ class CheckpointManager:
         if is_changed:
             before, (state.metric, state.validation_digest) = state.metric, (metric, self.validator.digest)
             self._rank_again(state, before)
-        if not self.world.is_main_process:
-            return
-        best = [c for c in validated_checkpoints(self.run.folder) if c.train_state.update == state.best_update]
-        if best and (is_changed or not self.run.weights_cover_checkpoint(best[0].folder.name, metric)):
-            self._publish_weights(load_merged(best[0]), best, state.best_value)
-        for partial in filter(Path.is_file, self.run.folder.glob("*.partial")):  # `export` replaces its own folders
-            partial.unlink()
-        self._prune()
+        if self.world.is_main_process:
+            best = [c for c in validated_checkpoints(self.run.folder) if c.train_state.update == state.best_update]
+            if best and (is_changed or not self.run.weights_cover_checkpoint(best[0].folder.name, metric)):
+                self._publish_weights(load_merged(best[0]), best, state.best_value)
+            for partial in filter(Path.is_file, self.run.folder.glob("*.partial")):  # `export` replaces its own folders
+                partial.unlink()
+            self._prune()
+        self.world.barrier()  # the others may read the weights next
 
     def finalize(self, state: TrainState) -> str:
         """Average checkpoints at the end of training, if configured.
@@ -143,7 +144,7 @@ class CheckpointManager:
         origin = f"the mean of {len(chosen)} checkpoints ({format_scores(scores)})"
         self.reporter.log(origin)
         if self.world.is_main_process:
-            self._publish_weights(weights, chosen, scores)
+            self._publish_weights(weights, chosen, scores, average=config.average)
         self.world.barrier()
         return origin
 
@@ -188,10 +189,17 @@ class CheckpointManager:
         return merge_adapters(unique_state_dict(self.objective.model))
 
     def _publish_weights(
-        self, weights: Mapping[str, Tensor], checkpoints: list[Checkpoint], scores: dict[str, float]
+        self,
+        weights: Mapping[str, Tensor],
+        checkpoints: list[Checkpoint],
+        scores: dict[str, float],
+        *,
+        average: str | None = None,
     ) -> None:
         names = [checkpoint.folder.name for checkpoint in checkpoints]
-        origin = {"checkpoints": names, "metric": self.metric, "scores": scores}
+        origin: dict[str, Any] = {"checkpoints": names, "metric": self.metric, "scores": scores}
+        if average is not None:
+            origin["average"] = average
         self.run.save_model(weights, self.vocabularies, origin)
 
     def _update_state(self, state: TrainState, scores: dict[str, float]) -> bool:

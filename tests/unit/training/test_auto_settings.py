@@ -155,6 +155,7 @@ def test_a_batch_size_that_is_far_too_large_causes_a_warning():
     assert not any("batches" in line for line in resolve(lengths, batch={"tokens": 4095})[1])
     lines = resolve(lengths, batch={"tokens": 2048, "gradient_accumulation": 2})[1]
     assert any("tokens: 512`" in line for line in lines)
+    assert not any("batches" in line for line in resolve(lengths_of(40_000, 80), batch={"tokens": 16384})[1])
 
 
 def test_a_warm_up_longer_than_half_of_the_training_causes_a_warning():
